@@ -1,4 +1,4 @@
-"""Export and serve a checkpoint: ``python serve.py mode=export checkpoint=RUN``, ``python serve.py artifact=DIR``."""
+"""Export and serve a checkpoint: ``graphrerank export checkpoint=RUN``, ``python serve.py artifact=DIR``."""
 
 import sys
 from pathlib import Path

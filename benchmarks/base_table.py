@@ -340,8 +340,8 @@ Difference in points; p of a two-sided paired randomisation test over queries.
 
 All candidates of the test splits, expanded: how far the probabilities are from the shares of relevant candidates (ECE:
 expected calibration error). The training fitted the calibration on the validation splits of all sets together
-(`python train.py calibrate=base` fits it anew). It does not distinguish data sets, and is too low on sets with far more
-relevant candidates than the others.
+(`graphrerank calibrate checkpoint=base` repeats it). It does not distinguish data sets, and is too low on sets with far
+more relevant candidates than the others.
 
 {probabilities}
 

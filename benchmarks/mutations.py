@@ -319,16 +319,4 @@ MUTATIONS = (
         "scores / scores.amax().clamp(min=torch.finfo(torch.float32).tiny)",
         "scores",
     ),
-    Mutation(
-        "cli/replay.py",
-        "a capsule may change which classes are built",
-        "if _targets(again) != _targets(usual):",
-        "if _targets(again) != _targets(again):",
-    ),
-    Mutation(
-        "cli/places.py",
-        "a file may name any folder",
-        "if leads_elsewhere(text) and not",
-        "if False and not",
-    ),
 )

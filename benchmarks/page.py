@@ -1,6 +1,6 @@
 """The service's page in Chromium: pictures of a running demo, and how long people wait.
 
-python serve.py demo browser=false                                # in another terminal
+graphrerank demo browser=false                                # in another terminal
 PYTHONPATH=. python benchmarks/page.py --url http://localhost:8000 --pictures DIR    # docs/page.png is one of them
 
 What the page costs others, beside a service without it (`python serve.py artifact=base page=false port=8001`):

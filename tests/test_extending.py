@@ -112,7 +112,7 @@ def test_the_checkpoint_remembers_its_model(python: Run, package: Path, trained:
 
 @pytest.mark.slow
 def test_the_model_is_exported(python: Run, package: Path, trained: Path, tmp_path: Path) -> None:
-    arguments = ("serve", "mode=export", f"checkpoint={trained}", f"artifact={tmp_path / 'artifact'}")
+    arguments = ("export", f"checkpoint={trained}", f"artifact={tmp_path / 'artifact'}")
     done = python("-m", "graphrerank.cli.main", *arguments, modules=package)
     assert done.returncode == 0, done.stderr
     assert "torchscript: differs from the eager scores by at most" in done.stdout

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,7 @@ from omegaconf import OmegaConf
 
 from graphrerank.cli import schema
 from graphrerank.cli.arguments import read_arguments
-from graphrerank.cli.completion import completion_script
-from graphrerank.cli.folder_commands import build_parser, index_parser
-from graphrerank.cli.main import HYDRA_JOBS, script_and_settings
+from graphrerank.cli.main import COMMANDS, command_of, settings
 from graphrerank.extras import extra_of
 from tests.support import ROOT
 from tests.support.folders import write_dataset
@@ -96,7 +95,7 @@ def check_command(words: list[str]) -> None:
 def check_python(arguments: list[str]) -> None:
     script, *rest = arguments
     if script.removesuffix(".py") in ("train", "evaluate", "serve"):
-        check_settings(script.removesuffix(".py"), rest)
+        check_graphrerank([script.removesuffix(".py"), *rest])
         return
     source = (ROOT / script).read_text(encoding="utf-8")
     for argument in rest:
@@ -114,13 +113,14 @@ def check_settings(name: str, arguments: list[str]) -> None:
 
 
 def check_graphrerank(arguments: list[str]) -> None:
-    command, *rest = arguments
-    if command in HYDRA_JOBS or (command == "doctor" and rest):
-        check_settings(*script_and_settings(command, [word for word in rest if "SETTING" not in word]))
-    elif command in PARSERS:
-        assert not rest or PARSERS[command]().parse_args(rest)
-    else:
-        assert {"completion": completion_script, "doctor": lambda: True}[command](*rest)
+    if arguments[0] in ("-sc", "--help", "--version"):
+        return
+    command, rest = command_of(arguments[0], [word for word in arguments[1:] if "SETTING" not in word])
+    config = COMMANDS[command].config
+    if config is not None and not (command == "doctor" and not rest):
+        check_settings(config, settings(command, [word for word in rest if word != "--help"]))
+    elif rest and rest != ["--help"]:
+        import_module(f"graphrerank.cli.{command}").parser().parse_args(rest)
 
 
 def check_pip(arguments: list[str]) -> None:
@@ -138,7 +138,6 @@ def check_file(arguments: list[str]) -> None:
     assert arguments[0] != "sweep" or (ROOT / arguments[-1]).is_file()
 
 
-PARSERS = {"index": index_parser, "build": build_parser}
 CHECKS: dict[str, Callable[[list[str]], None]] = {
     "python": check_python,
     "graphrerank": check_graphrerank,

@@ -27,6 +27,12 @@ Values = TypeVar("Values")
 Stored = TypeVar("Stored", contravariant=True)
 
 
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Return the folder of vectors and candidate lists, as ``conf/paths/default.yaml`` names it."""
+    named = environment.get("GRAPHRERANK_CACHE")
+    return Path(named) if named else Path(environment.get("HOME", ".")) / ".cache" / "graphrerank"
+
+
 class Store(Protocol[Stored]):
     """Values under keys, on disk."""
 

@@ -8,9 +8,9 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from graphrerank.cli import http_service, schema
+from graphrerank.cli import export, http_service, schema
 from graphrerank.cli.artifacts import artifact_folder
-from graphrerank.cli.serve import serve
+from graphrerank.cli.serve import run as serve
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
 from graphrerank.models.manifest import read_manifest
 from graphrerank.serving.artifact import Artifact, load_artifact
@@ -27,10 +27,10 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     schema.register()
 
-    def make(*overrides: str) -> DictConfig:
+    def make(*overrides: str, command: str = "serve") -> DictConfig:
         with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
             return compose(
-                "serve", overrides=[f"paths.cache={tmp_path}/cache", f"paths.run_dir={tmp_path}", *overrides]
+                command, overrides=[f"paths.cache={tmp_path}/cache", f"paths.run_dir={tmp_path}", *overrides]
             )
 
     return make
@@ -88,7 +88,7 @@ def test_a_model_of_the_hub_that_was_tampered_with(settings, hub, tmp_path: Path
 
 def test_a_model_of_the_hub_is_exported_where_one_says(settings, hub, tmp_path: Path) -> None:
     target = tmp_path / "artifact"
-    assert serve(settings("mode=export", f"checkpoint={HUB_ID}", f"artifact={target}")) == target
+    assert export.run(settings(f"checkpoint={HUB_ID}", f"artifact={target}", command="export")) == target
     assert files(target).keys() == {"manifest.json", "model.pt", "model.safetensors"}
 
 

@@ -79,8 +79,12 @@ def test_trec_runs_against_ir_measures(trained: Path, small_attack: Path) -> Non
         assert numbers["nDCG@10"] == pytest.approx(theirs[ir_measures.nDCG @ 10], abs=2e-3)
 
 
-def test_evaluate_prints_the_table_of_training(trained: Path, run_command, tmp_path: Path) -> None:
-    done = run_command("evaluate.py", f"checkpoint={trained}", "datasets=[attack]", f"hydra.run.dir={tmp_path}")
+def test_evaluate_prints_the_table_of_training(
+    trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = run_command(
+        "evaluate.py", f"checkpoint={trained}", *small_encoder, "datasets=[attack]", f"hydra.run.dir={tmp_path}"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path)
     before, after = _systems(trained), _systems(tmp_path)
@@ -97,9 +101,9 @@ def test_evaluate_prints_the_table_of_training(trained: Path, run_command, tmp_p
         assert f"GATv2 against {baseline}: PR@10 " in done.stdout
 
 
-def test_evaluate_takes_a_ckpt_file(trained: Path, run_command, tmp_path: Path) -> None:
+def test_evaluate_takes_a_ckpt_file(trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
     checkpoint = trained / "mlp" / "checkpoints" / "best.ckpt"
-    done = run_command("evaluate.py", f"checkpoint={checkpoint}", f"hydra.run.dir={tmp_path}")
+    done = run_command("evaluate.py", f"checkpoint={checkpoint}", *small_encoder, f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
     assert list(_systems(tmp_path)) == ["retriever", "ppr", "gcs", "mlp"]
     assert _systems(tmp_path)["mlp"]["PR@10"] == _systems(trained)["mlp"]["PR@10"]
@@ -220,18 +224,22 @@ def test_resuming_needs_the_settings_of_the_run(tmp_path: Path) -> None:
             check_resumed(tmp_path, changed, searches)
 
 
-def test_checkpoint_of_another_feature_mode_is_refused(trained: Path, run_command, tmp_path: Path) -> None:
+def test_checkpoint_of_another_feature_mode_is_refused(
+    trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path
+) -> None:
     shutil.copytree(trained / "gatv2", tmp_path / "run" / "gatv2")
     file = tmp_path / "run" / "gatv2" / "manifest.json"
     manifest = json.loads(file.read_text())
     manifest["model"]["arguments"]["features"] = "scores"
     file.write_text(json.dumps(manifest))
-    done = run_command("evaluate.py", f"checkpoint={tmp_path / 'run'}", f"hydra.run.dir={tmp_path / 'out'}")
+    done = run_command(
+        "evaluate.py", f"checkpoint={tmp_path / 'run'}", *small_encoder, f"hydra.run.dir={tmp_path / 'out'}"
+    )
     assert done.returncode != 0
     assert "these weights are not those of the manifest (features=scores)" in done.stderr
 
 
-def test_export_then_evaluate(trained: Path, run_command, tmp_path: Path) -> None:
+def test_export_then_evaluate(trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
     artifact = tmp_path / "artifact"
     done = run_command(
         "serve.py", "mode=export", f"checkpoint={trained}", f"artifact={artifact}", f"paths.runs={tmp_path}"
@@ -239,7 +247,9 @@ def test_export_then_evaluate(trained: Path, run_command, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(artifact)
     assert {file.name for file in artifact.iterdir()} == {"model.pt", "model.safetensors", "manifest.json"}
-    evaluated = run_command("evaluate.py", f"checkpoint={artifact}", f"hydra.run.dir={tmp_path / 'evaluated'}")
+    evaluated = run_command(
+        "evaluate.py", f"checkpoint={artifact}", *small_encoder, f"hydra.run.dir={tmp_path / 'evaluated'}"
+    )
     assert evaluated.returncode == 0, evaluated.stderr
     assert _systems(tmp_path / "evaluated")["gatv2"]["PR@10"] == _systems(trained)["gatv2"]["PR@10"]
 
@@ -257,9 +267,9 @@ def test_export_then_evaluate(trained: Path, run_command, tmp_path: Path) -> Non
         ("evaluate.py", [], "checkpoint"),
         ("evaluate.py", ["checkpoint=nowhere"], "one of the shipped names"),
         ("evaluate.py", ["checkpont=nowhere"], "Key 'checkpont' not in 'EvaluateConfig'"),
-        ("serve.py", ["mode=export"], "mode=export needs `checkpoint`"),
+        ("serve.py", ["mode=export"], "Missing mandatory value: checkpoint"),
         ("serve.py", ["mode=http"], "mode=http needs `artifact`"),
-        ("serve.py", ["mode=fax"], "`mode` must be export, bench, http or demo, got 'fax'"),
+        ("serve.py", ["mode=fax"], "`mode` must be one of ['http', 'bench', 'export', 'demo'], got 'fax'"),
     ],
 )
 def test_bad_settings_are_refused_by_name(
@@ -270,7 +280,9 @@ def test_bad_settings_are_refused_by_name(
     assert message in done.stderr
 
 
-def test_evaluate_takes_several_data_sets_and_a_folder(trained: Path, run_command, tmp_path: Path) -> None:
+def test_evaluate_takes_several_data_sets_and_a_folder(
+    trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path
+) -> None:
     texts = ["a black cat", "a dog", "a cow"]
     folder = write_dataset(
         tmp_path / "cats",
@@ -279,7 +291,11 @@ def test_evaluate_takes_several_data_sets_and_a_folder(trained: Path, run_comman
         test=[("q", "0")],
     )
     done = run_command(
-        "evaluate.py", f"checkpoint={trained}", f"datasets=[attack,{folder}]", f"hydra.run.dir={tmp_path / 'out'}"
+        "evaluate.py",
+        f"checkpoint={trained}",
+        *small_encoder,
+        f"datasets=[attack,{folder}]",
+        f"hydra.run.dir={tmp_path / 'out'}",
     )
     assert done.returncode == 0, done.stderr
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())["datasets"]
@@ -288,20 +304,26 @@ def test_evaluate_takes_several_data_sets_and_a_folder(trained: Path, run_comman
     assert metrics["cats"]["systems"]["retriever"]["PR@5"] == 1.0
 
 
-def test_unknown_data_set_is_refused(trained: Path, run_command, tmp_path: Path) -> None:
-    done = run_command("evaluate.py", f"checkpoint={trained}", "datasets=[atack]", f"hydra.run.dir={tmp_path}")
+def test_unknown_data_set_is_refused(
+    trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = run_command(
+        "evaluate.py", f"checkpoint={trained}", *small_encoder, "datasets=[atack]", f"hydra.run.dir={tmp_path}"
+    )
     assert done.returncode != 0
     assert "`data` must name a file of conf/data, got 'atack'" in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["candidates", "vectors"])
-def test_damaged_cache_is_refused_and_named(trained: Path, run_command, cache: Path, tmp_path: Path, kind: str) -> None:
+def test_damaged_cache_is_refused_and_named(
+    trained: Path, run_command, small_encoder: tuple[str, ...], cache: Path, tmp_path: Path, kind: str
+) -> None:
     files = list((cache / kind).rglob("*.safetensors"))
     whole = {file: file.read_bytes() for file in files}
     for file in files:
         file.write_bytes(whole[file][: len(whole[file]) // 2])
     try:
-        done = run_command("evaluate.py", f"checkpoint={trained}", f"hydra.run.dir={tmp_path}")
+        done = run_command("evaluate.py", f"checkpoint={trained}", *small_encoder, f"hydra.run.dir={tmp_path}")
     finally:
         for file in files:
             file.write_bytes(whole[file])
@@ -333,7 +355,8 @@ def test_training_on_a_mix_with_augmentation(run_command, tiny_encoder: Path, tm
     logged = (next((tmp_path / "run" / "gatv2" / "csv").rglob("metrics.csv"))).read_text(encoding="utf-8")
     assert {"val/pr@10", "val/folder/pr@10", "val/other/pr@10", "val/loss"} <= set(logged.splitlines()[0].split(","))
 
-    again = run_command("evaluate.py", f"checkpoint={tmp_path / 'run'}", f"datasets=[{tmp_path / 'set1'}]")
+    encoder = ("encoder=sentence_transformer", f"encoder.model={tiny_encoder}")
+    again = run_command("evaluate.py", f"checkpoint={tmp_path / 'run'}", *encoder, f"datasets=[{tmp_path / 'set1'}]")
     assert again.returncode == 0, again.stderr
     refused = run_command("train.py", *settings, mix, "shares={folder: 1}")
     assert "`shares` must give each of ['folder', 'other']" in refused.stderr
@@ -367,10 +390,10 @@ def test_drafted_questions_train_and_neither_validate_nor_calibrate(
         "streamed": ({"folder"}, ["folder"]),
         "alone": (set(), ["folder"]),
     }
-    refused = run_command("train.py", f"calibrate={tmp_path / 'mixed'}", f"hydra.run.dir={tmp_path / 'again'}")
-    assert "a folder is yours to name, on the command line: encoder.model=DIR" in refused.stderr
+    refused = run_command("calibrate", f"checkpoint={tmp_path / 'mixed'}", f"hydra.run.dir={tmp_path / 'again'}")
+    assert "name a folder on the command line: encoder.model=DIR" in refused.stderr
     named = ("encoder=sentence_transformer", f"encoder.model={tiny_encoder}")
-    again = run_command("train.py", f"calibrate={tmp_path / 'mixed'}", *named, f"hydra.run.dir={tmp_path / 'again'}")
+    again = run_command("calibrate", f"checkpoint={tmp_path / 'mixed'}", *named, f"hydra.run.dir={tmp_path / 'again'}")
     assert again.returncode == 0, again.stderr
     assert "drafted val" not in again.stdout
 

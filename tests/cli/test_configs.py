@@ -38,7 +38,10 @@ def test_every_choice_composes(group: str, choice: str) -> None:
     of_evaluate = group == "experiment" and "# python evaluate.py" in (CONF / group / f"{choice}.yaml").read_text()
     if group in ("prompt", "extractor", "language_model"):  # composed into others
         return
-    if group in ("pipeline", "answers", "engine") or of_evaluate:
+    if group == "engine":
+        schema.check_keys(compose("prepare", overrides=[f"{group}={choice}"]), schema.PrepareConfig)
+        return
+    if group in ("pipeline", "answers") or of_evaluate:
         schema.check_keys(compose("evaluate", overrides=[f"{group}={choice}"]), schema.EvaluateConfig)
         return
     extra = ["encoder.model=somewhere"] if choice in ("sentence_transformer", "endpoint") else []

@@ -1,4 +1,4 @@
-"""``train.py calibrate=CHECKPOINT data=...`` on a few questions."""
+"""``graphrerank calibrate checkpoint=CHECKPOINT data=...`` on a few questions."""
 
 import json
 import math
@@ -72,8 +72,8 @@ def test_a_part_is_calibrated_without_its_own_labels() -> None:
 
 def test_base_for_a_folder(run_command: RunCommand, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
     folder, run = write_films(tmp_path / "films", edges=True, judged=True), tmp_path / "run"
-    arguments = ("calibrate=base", "data=folder", f"data.path={folder}", *small_encoder)
-    done = run_command("train.py", *arguments, f"hydra.run.dir={run}")
+    arguments = ("checkpoint=base", "data=folder", f"data.path={folder}", *small_encoder)
+    done = run_command("calibrate", *arguments, f"hydra.run.dir={run}")
     assert done.returncode == 0, done.stderr
     manifest = json.loads((run / "manifest.json").read_text())
     fitted = manifest["calibration"]["fitted"]
@@ -90,7 +90,7 @@ def test_base_for_a_folder(run_command: RunCommand, small_encoder: tuple[str, ..
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
     assert load_primary(run).graph_reranker.calibration == Calibration.from_json(manifest["calibration"])
 
-    done = run_command("train.py", *arguments, "calibrate_queries=10", f"hydra.run.dir={tmp_path / 'again'}")
+    done = run_command("calibrate", *arguments, "num_queries=10", f"hydra.run.dir={tmp_path / 'again'}")
     assert done.returncode == 0, done.stderr
     assert "fitted on 10 questions" in done.stdout
     assert "(2 questions not used)" in done.stdout
@@ -101,11 +101,11 @@ def test_what_is_missing_is_said(run_command: RunCommand, small_encoder: tuple[s
     data = ("data=folder", f"data.path={folder}", *small_encoder)
     bare = write_films(tmp_path / "bare", edges=True, judged=False)
     for arguments, message in (
-        ((*data, "calibrate_queries=3"), "must be at least 10 of the 12 judged questions of 'all judged questions'"),
-        ((*data, "calibrate_queries=13"), "got 13"),
+        ((*data, "num_queries=3"), "must be at least 10 of the 12 judged questions of 'all judged questions'"),
+        ((*data, "num_queries=13"), "got 13"),
         (("data=folder", f"data.path={bare}", *small_encoder), "'bare' must have judged questions, found no qrels"),
-        (("calibrate_queries=20",), "`calibrate_queries` needs the judged questions of a corpus of yours"),
+        (("num_queries=20",), "`num_queries` needs the judged queries of a corpus of yours"),
     ):
-        done = run_command("train.py", "calibrate=base", *arguments, f"hydra.run.dir={tmp_path / 'run'}")
+        done = run_command("calibrate", "checkpoint=base", *arguments, f"hydra.run.dir={tmp_path / 'run'}")
         assert done.returncode == 1
         assert message in done.stderr

@@ -47,11 +47,12 @@ def measures(folder: Path) -> dict[str, float]:
 
 
 def test_evaluate_with_the_cross_encoder_agrees_with_train_and_reads_no_pair_again(
-    run: Path, run_command, reader: Path, cache: Path, tmp_path: Path
+    run: Path, run_command, small_encoder: tuple[str, ...], reader: Path, cache: Path, tmp_path: Path
 ) -> None:
     sizes = {file: file.stat().st_size for file in (cache / "pairs").glob("*.sqlite")}
     done = run_command(
-        "evaluate.py", f"checkpoint={run}", "datasets=[attack]", "cross_encoder_top_k=3", "pair_encoder=cross_encoder",
+        "evaluate.py", f"checkpoint={run}", *small_encoder, "datasets=[attack]",
+        "cross_encoder_top_k=3", "pair_encoder=cross_encoder",
         f"pair_encoder.model={reader}", "pair_encoder.max_length=48", f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -62,8 +63,12 @@ def test_evaluate_with_the_cross_encoder_agrees_with_train_and_reads_no_pair_aga
     assert next(system for name, system in cost.items() if name == "gatv2")["cost"]["encodings"] == 3
 
 
-def test_without_a_cross_encoder_it_ranks_too(run: Path, run_command, tmp_path: Path) -> None:
-    done = run_command("evaluate.py", f"checkpoint={run}", "datasets=[attack]", f"hydra.run.dir={tmp_path}")
+def test_without_a_cross_encoder_it_ranks_too(
+    run: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = run_command(
+        "evaluate.py", f"checkpoint={run}", *small_encoder, "datasets=[attack]", f"hydra.run.dir={tmp_path}"
+    )
     assert done.returncode == 0, done.stderr
     assert "whose time is in no stage" not in (tmp_path / "report.md").read_text()
     assert measures(tmp_path).keys() == measures(run).keys()
@@ -98,7 +103,7 @@ def test_scores_for_a_model_that_does_not_read_them_are_refused() -> None:
 def test_calibrating_anew_goes_without_the_scores(
     run: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path
 ) -> None:
-    done = run_command("train.py", f"calibrate={run}", *small_encoder, f"hydra.run.dir={tmp_path}")
+    done = run_command("calibrate", f"checkpoint={run}", *small_encoder, f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
     assert "calibrated without a cross-encoder's scores" in done.stdout
     found, before = (json.loads(path.read_text()) for path in (tmp_path / "manifest.json", run / "gatv2/manifest.json"))

@@ -1,4 +1,4 @@
-"""``evaluate.py diagnose=DATA`` on a folder that is judged, and on one that is not."""
+"""``graphrerank doctor DATA`` on a folder that is judged, and on one that is not."""
 
 import csv
 import json
@@ -15,7 +15,7 @@ def test_a_judged_folder(run_command: RunCommand, small_encoder: tuple[str, ...]
     folder, run = write_films(tmp_path / "films", edges=True, judged=True), tmp_path / "run"
     settings = ("resamples=200", "retriever=hybrid_expand", "retriever.top_k=8", "retriever.base_k=4")
     settings = (*settings, "retriever.num_seeds=4")
-    done = run_command("evaluate.py", f"diagnose={folder}", *small_encoder, *settings, f"hydra.run.dir={run}")
+    done = run_command("doctor", str(folder), *small_encoder, *settings, f"hydra.run.dir={run}")
     assert done.returncode == 0, done.stderr
     found = json.loads((run / "diagnosis.json").read_text())
     assert found["questions"] == "all judged questions"
@@ -35,8 +35,8 @@ def test_without_judgements_a_set_to_judge(
     run_command: RunCommand, small_encoder: tuple[str, ...], tmp_path: Path
 ) -> None:
     folder, run = write_films(tmp_path / "films", edges=False, judged=False), tmp_path / "run"
-    arguments = (f"diagnose={folder}", *small_encoder, "num_queries=5", f"hydra.run.dir={run}")
-    done = run_command("evaluate.py", *arguments)
+    arguments = (str(folder), *small_encoder, "num_queries=5", f"hydra.run.dir={run}")
+    done = run_command("doctor", *arguments)
     assert done.returncode == 0, done.stderr
     assert "those that the texts give are judged (data.edges=auto)" in done.stdout
     assert "No question is judged" in done.stdout
@@ -56,7 +56,7 @@ def test_without_judgements_a_set_to_judge(
 
 def test_without_questions(run_command: RunCommand, tmp_path: Path) -> None:
     folder = write_films(tmp_path / "films", edges=True, judged=False, questions=False)
-    done = run_command("evaluate.py", f"diagnose={folder}", f"hydra.run.dir={tmp_path / 'run'}")
+    done = run_command("doctor", str(folder), f"hydra.run.dir={tmp_path / 'run'}")
     assert done.returncode == 0, done.stderr
     assert "reference: 12 edges, 1.00 neighbours of a passage, 100.0% of the passages have one" in done.stdout
     assert "No questions: write queries.jsonl" in done.stdout
@@ -67,7 +67,7 @@ def test_without_questions(run_command: RunCommand, tmp_path: Path) -> None:
 def test_drafted_questions_are_named(run_command: RunCommand, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
     folder = write_films(tmp_path / "films", edges=True, judged=False, questions=False)
     data = ("data=folder", f"data.path={folder}", "data.drafted=30", f"hydra.run.dir={tmp_path / 'run'}")
-    done = run_command("evaluate.py", f"diagnose={folder}", *data, *small_encoder)
+    done = run_command("doctor", str(folder), *data, *small_encoder)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run" / "diagnosis.json").read_text())["questions"] == "drafted questions"
     assert "On drafted questions the graph changes" in done.stdout
@@ -75,6 +75,6 @@ def test_drafted_questions_are_named(run_command: RunCommand, small_encoder: tup
 
 @pytest.mark.parametrize(("name", "message"), [("nowhere/", "no such folder"), ("nothing", "`data` must name a file")])
 def test_a_name_that_is_none(run_command: RunCommand, tmp_path: Path, name: str, message: str) -> None:
-    done = run_command("evaluate.py", f"diagnose={name}", f"hydra.run.dir={tmp_path / 'run'}")
+    done = run_command("doctor", name, f"hydra.run.dir={tmp_path / 'run'}")
     assert done.returncode == 1
     assert message in done.stderr

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.cli.doctor import cache_folder, examination
+from graphrerank.caching import cache_folder
+from graphrerank.cli.doctor import examination
 
 
 def test_it_tells_versions_extras_device_and_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,15 @@
 """Errors of commands, as the user reads them."""
 
+import os
+import signal
+import time
+from pathlib import Path
+
 import pytest
 from hydra.errors import InstantiationException
 
-from graphrerank.checks import check_counts
-from graphrerank.cli import hydra_jobs
+from graphrerank.checks import UserError, check_counts
+from graphrerank.cli.errors import is_users, message_of, terminating
 from graphrerank.cli.hydra_jobs import run_hydra
 from tests.support import CONF
 from tests.support.commands import RunCommand
@@ -16,12 +21,11 @@ def run_failing(error: BaseException, monkeypatch: pytest.MonkeyPatch, **environ
             check_counts(top_k=0)
         raise error
 
-    monkeypatch.setitem(hydra_jobs.TASKS, "evaluate", fail)
     monkeypatch.setattr("sys.argv", ["evaluate.py"])
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     for name, setting in environment.items():
         monkeypatch.setenv(name, setting)
-    return run_hydra("evaluate", ["checkpoint=base", "hydra.output_subdir=null", "hydra.run.dir=."], CONF)
+    return run_hydra("evaluate", ["checkpoint=base", "hydra.output_subdir=null", "hydra.run.dir=."], CONF, fail)
 
 
 def test_a_users_error_is_one_message(
@@ -34,6 +38,71 @@ def test_a_users_error_is_one_message(
     assert capsys.readouterr().err == "[Errno 2] No such file: 'x'\n"
     assert run_failing(KeyboardInterrupt(), monkeypatch) == 130
     assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("sweep", [False, True])
+def test_a_signal_ends_a_command_and_its_sweep(
+    signum: int,
+    status: int,
+    sweep: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """Once SIGTERM during training ended with status 0 and without a word, and a sweep went on."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["evaluate.py"])
+    runs = []
+
+    def task(cfg: object) -> None:
+        runs.append(cfg)
+        os.kill(os.getpid(), signum)
+        time.sleep(30)
+
+    before = signal.getsignal(signal.SIGTERM)
+    folder = ["-m", "seed=1,2", "hydra.sweep.dir=."] if sweep else ["hydra.output_subdir=null", "hydra.run.dir=."]
+    assert run_hydra("evaluate", [*folder, "checkpoint=base"], CONF, task) == status
+    assert len(runs) == 1
+    assert capsys.readouterr().err == {143: "terminated\n", 130: "interrupted\n"}[status]
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_forked_process_ends_by_sigterm_as_usual(tmp_path: Path) -> None:
+    with terminating() as signals:
+        if (child := os.fork()) == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+    assert signals == []
+
+
+def test_a_sweep_shows_the_error_of_its_run(run_command: RunCommand, tmp_path: Path) -> None:
+    """Once the summary of the sweep failed too, and only its error was shown."""
+    done = run_command("train.py", "-m", "seed=1,2", "data.path=nowhere.json", f"hydra.sweep.dir={tmp_path}")
+    assert done.returncode == 1
+    assert "nowhere.json: no such file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "int('x')",
+        "list(zip([1], [1, 2], strict=True))",
+        "[].remove(1)",
+    ],
+)
+def test_a_value_error_of_our_own_bug_is_not_the_users(code: str) -> None:
+    """Once any ValueError whose last frame is ours was shown as the user's, without a traceback."""
+    for name, is_ours in (("graphrerank.operators.bm25", True), ("graphrerank_papers.ket.job", True), ("other", False)):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            exec(code, {"__name__": name})
+        assert not is_users(caught.value)
+        with pytest.raises(ValueError, match="`top_k`") as caught:
+            exec("raise ValueError('`top_k` must be positive')", {"__name__": name})
+        assert is_users(caught.value) == is_ours
+    assert is_users(UserError("`top_k` must be positive"))
 
 
 def test_an_error_of_ours_has_its_traceback(
@@ -57,10 +126,10 @@ def test_hydras_advice_does_not_lead_into_the_next_error(run_command: RunCommand
 def test_a_setting_of_a_group_that_was_not_chosen_names_the_choice(run_command: RunCommand) -> None:
     done = run_command("evaluate.py", "checkpoint=base", "datasets=[attack]", "data.mentions=true")
     assert done.returncode == 1
-    assert done.stderr.rstrip().endswith("beside it: data=folder data.path=DIR data.mentions=...")
+    assert done.stderr.rstrip().endswith("with it: data=folder data.path=DIR data.mentions=...")
 
 
 def test_what_hydra_could_not_build_is_told_by_its_cause() -> None:
     error = InstantiationException("Error in call to target")
     error.__cause__ = ValueError("`path` must be a folder")
-    assert hydra_jobs.message_of(error) == "`path` must be a folder"
+    assert message_of(error) == "`path` must be a folder"

@@ -13,12 +13,9 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli import schema
-from graphrerank.cli.calibration import calibrate_checkpoint
-from graphrerank.cli.compare import compare
 from graphrerank.cli.evaluate import evaluate
 from graphrerank.cli.jobs import build_job, register_models
 from graphrerank.cli.train import train
-from graphrerank.cli.verify import verify
 
 ROOT = Path(__file__).parents[2]
 TABLES, ADAPTER = "experiment=grapher_tables", "model=complexity_adapter"
@@ -106,10 +103,7 @@ def test_an_experiment_is_one_class_and_one_yaml_file(
     ("script", "overrides", "job"),
     [
         ("train", [], train),
-        ("train", ["calibrate=base", TABLES], calibrate_checkpoint),
         ("evaluate", ["checkpoint=base"], evaluate),
-        ("evaluate", ["report=[a,b]"], compare),
-        ("evaluate", ["verify=a", "experiment=ket_solutions"], verify),
     ],
 )
 def test_a_command_chooses_its_job(script: str, overrides: list[str], job: object) -> None:

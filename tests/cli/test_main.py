@@ -1,25 +1,23 @@
-"""The console script ``graphrerank``, beside the three scripts."""
+"""The console script ``graphrerank`` and its commands, and the scripts that call it."""
 
 import subprocess
 import sys
 import tomllib
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import graphrerank
-from graphrerank.cli.main import HYDRA_JOBS, main, prepare_arguments
-from graphrerank.extras import EXTRAS
+from graphrerank.cli.main import COMMANDS, MOVED, main, settings
 from tests.support import ROOT
+
+NAMED = [(name, setting) for name, moved in MOVED.items() for setting in moved]
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(
-        f"graphrerank {command} " in out for command in ("train", "evaluate", "serve", "demo", "prepare", "doctor")
-    )
+    assert all(f"graphrerank {command} " in out for command in COMMANDS)
     assert max(map(len, out.splitlines())) <= 120
     assert main(["--version"]) == 0
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
@@ -28,21 +26,39 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "message"),
     [
         (["trian"], 2, "unknown command 'trian'"),
-        (["doctor", "one", "two"], 1, "takes one data set"),
-        (["completion", "csh"], 1, "`shell` must be one of"),
-        (["prepare", "data=folder"], 1, "needs a folder to write"),
+        (["doctor", "one", "two"], 1, "takes one dataset, got 'two' too"),
+        (["train", "base"], 1, "graphrerank train takes settings (NAME=...), got 'base'"),
+        (["completion", "bash", "x"], 2, "unknown command 'completion'"),  # once a TypeError
     ],
 )
 def test_a_mistake_is_one_message(
-    arguments: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == status
     err = capsys.readouterr().err
-    assert told in err
+    assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("name", "setting"), NAMED)
+def test_a_setting_that_chose_another_job_names_the_command(
+    name: str, setting: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once the first of two of them won in silence."""
+    assert main([name, f"{setting}=a", "checkpoint=base"]) == 1
+    assert f"`{setting}` is now a command of its own: {MOVED[name][setting]}" in capsys.readouterr().err
+
+
+def test_the_first_word_is_the_positional_setting(tmp_path: Path) -> None:
+    assert settings("prepare", ["it's", "data=folder"]) == [r"folder='it\'s'", "data=folder"]
+    assert settings("doctor", ["attack", "data.edges=auto"]) == ["dataset='attack'", "data='attack'", "data.edges=auto"]
+    assert settings("doctor", [str(tmp_path), "data.edges=auto"]) == [
+        f"dataset='{tmp_path}'", "data=folder", f"data.path='{tmp_path}'", "data.edges=auto"
+    ]  # fmt: skip
+    assert settings("train", ["-m", "seed=1,2", "--cfg", "job"]) == ["-m", "seed=1,2", "--cfg", "job"]
 
 
 def test_a_reader_that_stops_is_no_error() -> None:
@@ -51,31 +67,38 @@ def test_a_reader_that_stops_is_no_error() -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_prepare_takes_its_folder_first() -> None:
-    assert prepare_arguments(["out", "data=folder"]) == ["prepare=out", "data=folder"]
-    assert prepare_arguments(["prepare=out"]) == ["prepare=out"]
-    assert prepare_arguments(["--help"]) == ["--help"]
-    with pytest.raises(ValueError, match="one folder"):
-        prepare_arguments(["a", "b"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_the_settings_with_their_comments(command: str, run_command) -> None:
+    done = run_command(command, "--help")
+    assert done.returncode == 0, done.stderr
+    config = COMMANDS[command].config
+    assert config is None or "# torch threads" in done.stdout
+    assert config is None or "  paths: default" in done.stdout
+    assert command != "evaluate" or "pipeline: ea_graphrag" in done.stdout  # of an extension
 
 
-@pytest.mark.parametrize("command", [*HYDRA_JOBS, "doctor", "index", "build", "completion"])
-def test_help_needs_no_extra(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for module in {name for extra in EXTRAS.values() for name in extra.modules}:
-        monkeypatch.setitem(sys.modules, module, None)
-    with suppress(SystemExit):  # of argparse
-        assert main([command, "--help"]) == 0
-    told = capsys.readouterr()
-    assert f"graphrerank {command} " in told.out
-    assert told.err == ""
-    assert command not in HYDRA_JOBS or "  - paths: default" in told.out
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("graphrerank tr", "train evaluate serve"),
+        ("graphrerank train encoder=mini", "encoder=minilm"),
+        ("graphrerank prepare x vec", "vectors="),
+        ("graphrerank index do", "train"),
+    ],
+)
+def test_hydra_completes_commands_and_settings(
+    line: str, expected: str, run_command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMP_LINE", line)
+    assert run_command("-sc", "query=bash").stdout.startswith(expected)
+    assert "hydra_bash_completion" in run_command("-sc", "install=bash").stdout
 
 
 def test_a_command_needs_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "lightning", None)
     assert main(["train"]) == 1
-    assert "graphrerank train needs lightning" in (told := capsys.readouterr().err)
-    assert "pip install 'graphrerank[train]'" in told
+    assert "graphrerank train needs lightning" in (message := capsys.readouterr().err)
+    assert "pip install 'graphrerank[train]'" in message
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""``python evaluate.py prepare=DIR``, and what the folder is then good for."""
+"""``graphrerank prepare DIR``, and what the folder is then good for."""
 
 import json
 from pathlib import Path
@@ -28,8 +28,8 @@ def test_a_prepared_data_set_is_judged_as_the_data_set(
     run_command: RunCommand, small_encoder: tuple[str, ...], folder: Path, tmp_path: Path
 ) -> None:
     corpus = tmp_path / "corpus"
-    plan = (*small_encoder, f"datasets=[{folder}]", "vectors=float32")
-    done = run_command("evaluate.py", f"prepare={corpus}", *plan, f"hydra.run.dir={tmp_path / 'prepare'}")
+    plan = (*small_encoder, "data=folder", f"data.path={folder}", "vectors=float32")
+    done = run_command("prepare", str(corpus), *plan)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(corpus)
     assert done.stdout.splitlines()[-2].startswith("10 passages, 0.0 MB")
@@ -47,17 +47,27 @@ def test_a_prepared_data_set_is_judged_as_the_data_set(
     assert runs[0] == runs[1]
 
 
-def test_several_data_sets_are_refused(run_command: RunCommand, tmp_path: Path) -> None:
-    names = ("datasets=[attack,scifact]", f"hydra.run.dir={tmp_path / 'run'}")
-    done = run_command("evaluate.py", f"prepare={tmp_path / 'corpus'}", *names)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "got neither"),
+        (("data=folder", "data.path=here", "compact=true", "add=there"), "got add= and compact= and data="),
+        (("data=folder", "another"), "takes one folder, got 'another' too"),
+    ],
+)
+def test_a_folder_is_written_or_changed(
+    run_command: RunCommand, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    """Once the first of two of these won in silence."""
+    done = run_command("prepare", str(tmp_path / "corpus"), *arguments)
     assert done.returncode == 1
-    assert "`prepare` needs one data set" in done.stderr
+    assert message in done.stderr
+    assert not (tmp_path / "corpus").exists()
 
 
 def test_a_corpus_folder_grows(run_command: RunCommand, folder: Path, tmp_path: Path) -> None:
     corpus, more = tmp_path / "corpus", tmp_path / "more"
-    run = f"hydra.run.dir={tmp_path / 'run'}"
-    done = run_command("evaluate.py", f"prepare={corpus}", f"datasets=[{folder}]", "encoder=none", run)
+    done = run_command("prepare", str(corpus), "data=folder", f"data.path={folder}", "encoder=none")
     assert done.returncode == 0, done.stderr
     more.mkdir()
     lines = [{"_id": "p4", "text": "A text about a zebra."}, {"_id": "new", "text": "A text about a gnu."}]
@@ -65,29 +75,27 @@ def test_a_corpus_folder_grows(run_command: RunCommand, folder: Path, tmp_path: 
     (more / "edges.tsv").write_text("p1\tnew\tcites\nnew\tp4\tnext\n")
     (tmp_path / "gone.txt").write_text("p7\np8\n")
     changes = (f"add={more}", "replace=true", f"remove={tmp_path / 'gone.txt'}", "compact=true")
-    done = run_command("evaluate.py", f"prepare={corpus}", *changes, run)
+    done = run_command("prepare", str(corpus), *changes)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["2 added, 3 removed: 9 passages", str(corpus)]
     graph = open_corpus(corpus).graph
     assert list(graph.node_ids) == ["p0", "p1", "p2", "p3", "p5", "p6", "p9", "p4", "new"]
     assert sorted(graph.neighbours(torch.tensor([8]))[1].tolist()) == [1, 7]
-    done = run_command("evaluate.py", f"add={more}", run)
-    assert "need prepare=DIR, a corpus folder" in done.stderr
 
 
 def test_added_passages_are_joined_by_mentions_and_entities(
     run_command: RunCommand, folder: Path, tmp_path: Path
 ) -> None:
     corpus, more = tmp_path / "corpus", tmp_path / "more"
-    run, data = f"hydra.run.dir={tmp_path / 'run'}", ("data=folder", f"data.path={folder}", "data.edges=auto")
+    data = ("data=folder", f"data.path={folder}", "data.edges=auto")
     (folder / "entities.jsonl").write_text(json.dumps({"_id": "p3", "entities": ["Nero"]}) + "\n")
-    done = run_command("evaluate.py", f"prepare={corpus}", *data, "encoder=none", run)
+    done = run_command("prepare", str(corpus), *data, "encoder=none")
     assert done.returncode == 0, done.stderr
     more.mkdir()
     lines = [{"_id": "new", "title": "gnu", "text": "The violin."}, {"_id": "last", "text": "A Gnu."}]
     (more / "corpus.jsonl").write_text("\n".join(map(json.dumps, lines)))
     (more / "entities.jsonl").write_text(json.dumps({"_id": "last", "entities": ["Nero"]}) + "\n")
-    done = run_command("evaluate.py", f"prepare={corpus}", f"add={more}", run)
+    done = run_command("prepare", str(corpus), f"add={more}")
     assert done.returncode == 0, done.stderr
     graph = open_corpus(corpus).graph
     ids = graph.node_ids

@@ -1,3 +1,4 @@
+import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -7,7 +8,7 @@ import hydra.core.utils
 import pytest
 from omegaconf import OmegaConf
 
-from graphrerank.cli.run_folder import ClaimRunFolder
+from graphrerank.cli.run_folder import ClaimRunFolder, SweepTable
 from graphrerank.files import sole_use
 from tests.support import PAPERS_CONF
 
@@ -57,12 +58,27 @@ def test_experiments_that_go_on_say_so(name: str) -> None:
 
 
 def test_two_commands_do_not_share_a_folder_that_was_named(run_command: Any, tmp_path: Path) -> None:
-    arguments = ("train.py", f"hydra.run.dir={tmp_path}", "calibrate=nothing")
+    arguments = ("train.py", f"hydra.run.dir={tmp_path}", "calibration=magic")
     with sole_use(tmp_path):
         done = run_command(*arguments)
     assert done.returncode != 0
     assert f"{tmp_path}: another command writes to this folder now" in done.stderr
-    assert "`checkpoint` must be a run folder" in run_command(*arguments).stderr  # free again
+    assert "`calibration` must be one of" in run_command(*arguments).stderr  # free again
+
+
+def test_the_table_of_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scores = {"0": 0.25, "1": 0.75, "2": None}
+    for name, score in scores.items():
+        (tmp_path / name / ".hydra").mkdir(parents=True)
+        (tmp_path / name / ".hydra" / "overrides.yaml").write_text(f"- seed={name}\n- loss=bce\n")
+        (tmp_path / name / "gatv2").mkdir()
+        kept = {"measure": "val/ndcg@10", "mode": "max", "score": score}
+        manifest = {"finished": score is not None, "validation": None if score is None else kept}
+        (tmp_path / name / "gatv2" / "manifest.json").write_text(json.dumps(manifest))
+    SweepTable().on_multirun_end(config(tmp_path))
+    assert capsys.readouterr().out.splitlines() == [
+        "val/ndcg@10 0.7500  1/gatv2  seed=1 loss=bce", "val/ndcg@10 0.2500  0/gatv2  seed=0 loss=bce"
+    ]  # fmt: skip
 
 
 class StoppedClock(datetime):
@@ -79,7 +95,7 @@ def test_commands_that_start_in_one_second(
 ) -> None:
     """Once they shared a folder, and each wrote its settings over the other's."""
     monkeypatch.setattr(hydra.core.utils, "datetime", StoppedClock)
-    refused = "calibrate=nothing" if script == "train.py" else "checkpoint=nothing"
+    refused = "calibration=magic" if script == "train.py" else "checkpoint=nothing"
     for seed in (1, 2, 3):
         assert run_command(script, refused, f"seed={seed}", f"paths.runs={tmp_path}").returncode != 0
     name = "2026-11-22_10-52-05"

@@ -106,7 +106,7 @@ def test_pipelines_and_the_doctor_go_without_an_encoder(run_command: Any, tmp_pa
     settings = [f"paths.cache={tmp_path}/c", "encoder=none", f"hydra.run.dir={tmp_path / 'o'}"]
     done = run_command("evaluate.py", "pipeline=vector_search", f"datasets=[{folder}]", "retriever=bm25", *settings)
     assert done.returncode == 0, done.stderr
-    done = run_command("evaluate.py", f"diagnose={folder}", *settings)
+    done = run_command("doctor", str(folder), *settings)
     assert "`encoder` must be chosen (encoder=minilm) for a retriever that reads vectors, got none" in done.stderr
 
 

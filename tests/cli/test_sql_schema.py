@@ -26,7 +26,7 @@ def test_train_and_evaluate_on_a_database(run_command: Any, small_encoder: tuple
     assert done.returncode == 0, done.stderr
     assert "9 nodes, 8 edges (foreign keys 8)" in done.stdout
     for settings in (data, ["datasets=[sql_schema]"]):  # as it is named now, and as it was in training
-        done = run_command("evaluate.py", f"checkpoint={run}", *settings, f"hydra.run.dir={out}")
+        done = run_command("evaluate.py", f"checkpoint={run}", *small_encoder, *settings, f"hydra.run.dir={out}")
         assert done.returncode == 0, done.stderr
         found = json.loads((out / "metrics.json").read_text())["datasets"]["questions"]
         expected = json.loads((run / "metrics.json").read_text())["datasets"]["questions"]

@@ -40,7 +40,7 @@ def test_the_page(tmp_path: Path) -> None:
             continue
         assert command[0] == "graphrerank"
         arguments = [FEWER.get(argument, argument).replace("max_epochs=3", "max_epochs=1") for argument in command[1:]]
-        if arguments[0] == "serve" and "mode=export" not in arguments:
+        if arguments[0] == "serve":
             assert served_results(tmp_path, arguments[1:], query)
             served += 1
         else:

@@ -34,6 +34,16 @@ def test_peak_memory_of_one_piece_of_work() -> None:
     assert peak_memory_mib() >= large  # the whole process's peak is not forgotten
 
 
+@pytest.mark.parametrize(("platform", "unit"), [("linux", 1 << 10), ("darwin", 1 << 20)])
+def test_the_unit_of_the_peak_is_the_systems(platform: str, unit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On macOS the system reports bytes, which were once taken for KiB."""
+    monkeypatch.setattr("graphrerank.evaluation.cost.sys.platform", platform)
+    monkeypatch.setattr("graphrerank.evaluation.cost._highest", 0.0)
+    usage = SimpleNamespace(ru_maxrss=3 * unit)
+    monkeypatch.setattr("graphrerank.evaluation.cost.resource.getrusage", lambda _: usage)
+    assert peak_memory_mib() == 3.0
+
+
 def test_stages_of_each_query() -> None:
     asked: list[int] = []
 

@@ -32,7 +32,9 @@ def test_an_empty_list_stays_empty() -> None:
 
 
 def test_what_the_model_lacks_is_named() -> None:
-    with pytest.raises(ValueError, match=r"`min_probability` needs a calibrated model.*train\.py calibrate="):
+    with pytest.raises(
+        ValueError, match=r"`min_probability` needs a calibrated model.*graphrerank calibrate checkpoint="
+    ):
         adaptive_k(None, None, min_probability=0.5)
     with pytest.raises(ValueError, match=r"`min_perfect_recall` needs a model with `list_confidence`"):
         adaptive_k(P, None, min_perfect_recall=0.5)

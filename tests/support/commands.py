@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from graphrerank.cli.main import main
 from tests.support import ROOT
 from tests.support.isolation import blank_pictures, isolated
 
@@ -92,7 +93,10 @@ def run_here(
 
 
 def run_script(script: str, *arguments: str, folder: Path, cache: Path, pictures: bool = False) -> Finished:
-    """Do what ``python train.py``, ``evaluate.py`` or ``serve.py`` does with some arguments, in this process."""
+    """Do what a script such as ``train.py``, or ``graphrerank`` and a command, does with arguments, in this process."""
+    if not script.endswith(".py"):
+        call: Callable[[], object] = lambda: sys.exit(main())  # noqa: E731
+        return run_here(call, "graphrerank", script, *arguments, folder=folder, cache=cache, pictures=pictures)
     path = str(ROOT / script)
     call = partial(runpy.run_path, path, run_name="__main__")
     return run_here(call, path, *arguments, folder=folder, cache=cache, pictures=pictures)

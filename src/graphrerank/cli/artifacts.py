@@ -26,7 +26,7 @@ def artifact_folder(cfg: DictConfig) -> Path:
         folder = find_checkpoint(located)
         if not (folder / MANIFEST).is_file():
             raise ValueError(
-                f"`artifact` must be a folder that an export wrote (serve mode=export checkpoint={cfg.artifact} "
+                f"`artifact` must be a folder that an export wrote (graphrerank export checkpoint={cfg.artifact} "
                 f"artifact=DIR), got {cfg.artifact!r}, which has no {MANIFEST}"
             )
         return folder

@@ -1,23 +1,41 @@
-"""``python evaluate.py build=NAME from=FILES out=DIR``: a data set folder from its authors' files."""
+"""``graphrerank build``: a data set folder from the files that its authors publish."""
 
+import os
+from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphrerank.cli.session import Session
+from graphrerank.caching import cache_folder
+from graphrerank.checks import UserError
 from graphrerank.extensions import find_builder
+from graphrerank.extras import require_extra
 
 
-def build(session: Session) -> Path:
-    """Build the data set that the command names, and print its card.
+def parser() -> ArgumentParser:
+    """Build the parser of the arguments."""
+    parser = ArgumentParser(
+        "graphrerank build", description="A data set folder from the files that its authors publish."
+    )
+    parser.add_argument("name", help="spider, bird, hotpotqa, ...: docs/papers/builders.md")
+    parser.add_argument("--from", dest="files", nargs="+", required=True, help="paths, archives, URLs#sha256=...")
+    parser.add_argument("--out", type=Path, required=True, help="the folder to write")
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of this builder")
+    return parser
 
-    Raises:
-        ValueError: If a setting is missing or wrong, or the files are not those of the data set.
-    """
-    cfg = session.cfg
-    if cfg.out is None:
-        raise ValueError("`out` must name the folder to write, got null")
-    return build_folder(cfg.build, list(cfg.files), cfg.out, cache=session.cache, options=dict(cfg.options))
+
+def main(arguments: Sequence[str]) -> int:
+    """Build a public data set from its authors' files."""
+    given = parser().parse_args(arguments)
+    require_extra("train", "graphrerank build")
+    options: dict[str, Any] = {}
+    for option in given.option:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise UserError(f"`--option` must be KEY=VALUE, got {option!r}")
+        options[key] = {"true": True, "false": False}.get(value, int(value) if value.isdigit() else value)
+    print(build_folder(given.name, given.files, given.out, cache=cache_folder(os.environ), options=options))
+    return 0
 
 
 def build_folder(

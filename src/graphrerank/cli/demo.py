@@ -1,4 +1,4 @@
-"""``python serve.py demo``: the page over MITRE ATT&CK, from what is installed; nothing is downloaded."""
+"""``graphrerank demo``: the page over MITRE ATT&CK, from what is installed; nothing is downloaded."""
 
 import json
 import multiprocessing
@@ -14,6 +14,7 @@ from urllib.request import ProxyHandler, build_opener
 from omegaconf import DictConfig
 
 from graphrerank.cli.http_service import serve_http
+from graphrerank.cli.schema import ServeConfig, check_keys
 from graphrerank.data.readers.attack import clean_description, read_attack
 from graphrerank.files import atomic_folder, write_text
 
@@ -28,7 +29,7 @@ LOOK_SECONDS = 0.25
 PATIENCE_SECONDS = 300.0  # for the service to be ready
 
 
-def serve_demo(cfg: DictConfig) -> Path:
+def run(cfg: DictConfig) -> Path:
     """Build the corpus, serve it with the checkpoint ``base``, and open the page as soon as it is ready.
 
     Returns:
@@ -37,6 +38,7 @@ def serve_demo(cfg: DictConfig) -> Path:
     Raises:
         ValueError: As :func:`write_demo_corpus` and ``serve_http``.
     """
+    check_keys(cfg, ServeConfig)
     cfg.index = str(write_demo_corpus(Path(cfg.paths.cache) / "demo" / "attack"))
     cfg.artifact = cfg.artifact or ARTIFACT
     address = f"http://localhost:{cfg.port}"

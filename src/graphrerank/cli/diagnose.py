@@ -1,11 +1,11 @@
-"""``python evaluate.py diagnose=DATA``, ``graphrerank doctor DATA``: does the graph of a corpus help?"""
+"""``graphrerank doctor DATA``, ``graphrerank doctor DATA``: does the graph of a corpus help?"""
 
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor
 
 from graphrerank.cli.compose import with_trained_splits
@@ -58,7 +58,7 @@ def diagnose(session: Session) -> Path:
         ValueError: If the data set cannot be read, or the checkpoint is no graph reranker or reads a cross-encoder.
     """
     cfg = session.cfg
-    source = "base" if OmegaConf.is_missing(cfg, "checkpoint") else str(cfg.checkpoint)
+    source = str(cfg.checkpoint)
     checkpoint = load_primary(source)
     session.tracking.reads_checkpoint(source)
     manifest = checkpoint.graph_reranker
@@ -90,7 +90,7 @@ def diagnose(session: Session) -> Path:
 
 def _read(session: Session, manifest: RerankerManifest) -> tuple[DictConfig, RetrievalDataset]:
     """Read the data set; of a folder in which no edges lie, with those that its texts give."""
-    cfg, named = session.cfg, str(session.cfg.diagnose)
+    cfg, named = session.cfg, str(session.cfg.dataset)
     folder = f"{named.rstrip('/')}/" if Path(named).is_dir() else named
     data = session.group("data", folder) if cfg.data is None else session.chosen("data")
     assert data is not None

@@ -1,27 +1,42 @@
-"""``graphrerank doctor``: what is installed, what is missing for what, the device, and what the cache holds."""
+"""``graphrerank doctor``: what is installed, the device and the cache; with a data set: whether its graph helps."""
 
+import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
+from graphrerank.caching import cache_folder
 from graphrerank.extras import EXTRAS, missing_modules
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 CORE = ("torch", "numpy", "safetensors", "bm25s", "PyStemmer", "pyahocorasick")
 WIDTH = 80
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Print what is installed."""
+    print(examination(os.environ))
+    return 0
+
+
+def run(cfg: "DictConfig") -> Path | None:
+    """Evaluate whether the graph of a data set helps (:func:`~graphrerank.cli.diagnose.diagnose`)."""
+    from graphrerank.cli.diagnose import diagnose
+    from graphrerank.cli.jobs import run_job
+    from graphrerank.cli.schema import DoctorConfig
+
+    return run_job(cfg, DoctorConfig, diagnose)
+
+
 def examination(environment: Mapping[str, str]) -> str:
     """Describe this installation, in lines of text."""
     return "\n".join([*_versions(), "", *_extras(), "", *_cache(cache_folder(environment))])
-
-
-def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Return the folder that keeps vectors and candidate lists, as ``conf/paths/default.yaml`` names it."""
-    named = environment.get("GRAPHRERANK_CACHE")
-    return Path(named) if named else Path(environment.get("HOME", ".")) / ".cache" / "graphrerank"
 
 
 def _versions() -> list[str]:

@@ -2,11 +2,20 @@
 
 from pathlib import Path
 
+from omegaconf import DictConfig
+
+from graphrerank.cli.jobs import run_job
 from graphrerank.cli.lineup import read_lineup
 from graphrerank.cli.ranking import Rankings
 from graphrerank.cli.results import Results
+from graphrerank.cli.schema import EvaluateConfig
 from graphrerank.cli.session import Session
 from graphrerank.evaluation.build_study import build_study
+
+
+def run(cfg: DictConfig) -> Path | None:
+    """Run the job of ``conf/evaluate.yaml``."""
+    return run_job(cfg, EvaluateConfig)
 
 
 def evaluate(session: Session) -> Path:

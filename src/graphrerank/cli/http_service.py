@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from hydra.utils import instantiate
@@ -15,6 +15,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from graphrerank.cli.artifacts import artifact_folder
 from graphrerank.cli.lineup import name_systems
+from graphrerank.cli.schema import check_type
 from graphrerank.cli.session import NONE, Session
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
@@ -79,7 +80,7 @@ def serve_http(cfg: DictConfig) -> Path:
         ValueError: If there is no artifact, or a setting does not fit it.
     """
     if cfg.artifact is None:
-        raise ValueError("mode=http needs `artifact`: a folder that `python serve.py mode=export checkpoint=...` wrote")
+        raise ValueError("mode=http needs `artifact`: a folder that `graphrerank export checkpoint=...` wrote")
     check_exposure(cfg.host, cfg.api_key, allow_no_key=cfg.allow_no_key)
     if cfg.language != AUTO:
         language_of(cfg.language)
@@ -226,6 +227,8 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
     Raises:
         ValueError: If a setting is out of range.
     """
+    for name, kind in get_type_hints(Limits).items():
+        check_type(cfg.limits[name], kind, f"limits.{name}")
     names = (
         *("host", "port", "workers", "http_processes", "batch_requests", "batch_candidates"),
         *("num_threads", "api_key", "shutdown_seconds"),

@@ -15,11 +15,9 @@ from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from graphrerank.cli.joint_training import check_processes
-from graphrerank.cli.places import Places
-from graphrerank.cli.schema import check_keys
+from graphrerank.cli.schema import check_keys, check_type
 from graphrerank.cli.session import Session
 from graphrerank.extras import EXTRAS, require_extra
 from graphrerank.files import sole_use
@@ -27,23 +25,20 @@ from graphrerank.models.registry import register_model
 from graphrerank.parts import Parts
 from graphrerank.processes import is_first_process
 
-COMMANDS = {  # a setting of the command line -> the job that it asks for, in the place of `job`
-    "report": "graphrerank.cli.compare.compare",
-    "verify": "graphrerank.cli.verify.verify",
-    "calibrate": "graphrerank.cli.calibration.calibrate_checkpoint",
-    "add": "graphrerank.cli.grow.grow_folder",
-    "remove": "graphrerank.cli.grow.grow_folder",
-    "compact": "graphrerank.cli.grow.grow_folder",
-    "prepare": "graphrerank.cli.prepare.prepare_folder",
-    "diagnose": "graphrerank.cli.diagnose.diagnose",
-    "build": "graphrerank.cli.build.build",
-}
-
 LOGGER_EXTRAS = {"WandbLogger": "wandb", "MLflowLogger": "mlflow", "TensorBoardLogger": "tensorboard"}
 
 
-def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Session]) -> Path | None:
-    """Build the job of a configuration, call it, and print the folder that it wrote to, if any, as the last line."""
+Job = Callable[..., Path | None]  # of parts and a run folder, or of a session
+
+
+def run_job(cfg: DictConfig, schema: type, job: Job | None = None) -> Path | None:
+    """Call a job, and print the folder that it wrote to, if any, as the last line.
+
+    Args:
+        cfg: The command's configuration.
+        schema: Its schema.
+        job: The job; None for the one that ``cfg.job`` describes.
+    """
     check_keys(cfg, schema)
     quiet_lightning()
     check_processes(cfg)
@@ -51,19 +46,17 @@ def run_job(cfg: DictConfig, schema: type, session: Callable[[DictConfig], Sessi
     register_models(cfg.models)
     if "trainer" in cfg and not is_first_process():  # it helps to train; the first one prints, and holds the folder
         with redirect_stdout(StringIO()):
-            _do_job(build_job(cfg), session(cfg))
+            _call(job or build_job(cfg), Session(cfg))
         return None
-    Places(cfg.paths.cache).remember(cfg)
-    job = build_job(cfg)
+    job = job or build_job(cfg)
     with sole_use(Path(cfg.paths.run_dir)):
-        folder = _do_job(job, session(cfg))
-    Places(cfg.paths.cache).remember(cfg)  # also of folders that it made, as of a cache
+        folder = _call(job, Session(cfg))
     if folder is not None:
         print(folder, flush=True)
     return folder
 
 
-def _do_job(job: Callable[..., Path | None], session: Session) -> Path | None:
+def _call(job: Job, session: Session) -> Path | None:
     """Call a job, and send what it read and wrote to the chosen loggers; if it fails, their runs say so."""
     try:
         folder = job(*_arguments(job, session))
@@ -84,15 +77,14 @@ def _arguments(job: Callable[..., Path | None], session: Session) -> tuple[Any, 
     return Parts(**settings, on_dataset=session.tracking.reads_data), Path(cfg.paths.run_dir)
 
 
-def build_job(cfg: DictConfig) -> Callable[..., Path | None]:
-    """Build a configuration's ``job``: a class that takes a plan, or a function without one."""
-    command = next((target for setting, target in COMMANDS.items() if cfg.get(setting)), None)
-    node = deepcopy(cfg).job if command is None else OmegaConf.create({"_target_": command})
+def build_job(cfg: DictConfig) -> Job:
+    """Build a configuration's ``job``: a class with its settings, or a function without any."""
+    node = deepcopy(cfg).job
     target = check_plan(node, "job")
     if not isinstance(target, type):
         return partial(target)
     try:
-        job: Callable[..., Path | None] = instantiate(node, _convert_="all")
+        job: Job = instantiate(node, _convert_="all")
     except InstantiationException as error:
         if isinstance(error.__cause__, ValueError):
             raise error.__cause__ from None
@@ -175,12 +167,4 @@ def _check_setting(node: DictConfig, name: str, key: str, needed: Any) -> None:
         if not OmegaConf.is_interpolation(node, name):
             check_plan(setting, key)
         return
-    if OmegaConf.is_config(setting):
-        setting = OmegaConf.to_container(setting, resolve=True)
-    try:
-        TypeAdapter(needed).validate_python(setting, strict=True)
-    except PydanticSchemaGenerationError:
-        return  # a built part
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"`{key}`: {first['msg'].lower()}, got {first['input']!r}") from None
+    check_type(setting, needed, key)

@@ -65,7 +65,7 @@ def check_processes(cfg: DictConfig) -> None:
     if "trainer" not in cfg:
         return
     first = is_first_process()
-    if OmegaConf.select(cfg, "job._target_") == JOINT_JOB and cfg.calibrate is None:
+    if OmegaConf.select(cfg, "job._target_") == JOINT_JOB:
         if not first and not folder_is_named(HydraConfig.get()):
             raise ValueError("`hydra.run.dir` must be set for processes that are started from outside, got none")
     elif not first or (cfg.trainer.devices != 1 and instantiate(cfg.trainer, logger=False).world_size > 1):

@@ -1,38 +1,76 @@
-"""``graphrerank train``, ``evaluate``, ``serve``, ``prepare`` and ``doctor``: the command line of the wheel."""
+"""``graphrerank COMMAND``: each command is a module of :mod:`graphrerank.cli`."""
 
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-from graphrerank.cli.settings_help import is_asked, settings_help
+from graphrerank.checks import UserError
+from graphrerank.cli.errors import INTERRUPTED, report_error
 from graphrerank.conf_folder import conf_folder
-from graphrerank.extensions import settings_folders
 from graphrerank.extras import require_extra
 
-HYDRA_JOBS = {
-    "train": "train",
-    "evaluate": "train",
-    "serve": "serve",
-    "prepare": "train",
-    "demo": "serve",
-}  # -> the extra it needs
-HELP = """graphrerank: learned graph rerankers for graph RAG
+Main = Callable[[Sequence[str]], int]  # parses the arguments, and returns the exit status
 
-  graphrerank train SETTING=... ...     train a reranker, and judge it beside the retriever and frozen systems
-  graphrerank evaluate checkpoint=...   judge checkpoints, pipelines and run files on data sets
-  graphrerank serve artifact=...        export a checkpoint (mode=export), or answer HTTP requests from one
-  graphrerank demo                      look at rankings of MITRE ATT&CK in the browser, from what is installed
-  graphrerank prepare FOLDER data=...   write a data set as a corpus folder, encoded and indexed
-  graphrerank index DOCUMENTS --out F   write a folder of Markdown, HTML, JSON, CSV, PDF or code as a data set folder
-  graphrerank build NAME --from F ...   write a public data set from the files that its authors publish
-  graphrerank doctor                    what is installed, and what is missing for what; device; cache
-  graphrerank doctor DATA               whether the graph of a data set folder helps, or what to judge to find out
-  graphrerank completion SHELL          a script for bash, zsh or fish that completes commands and settings
 
-graphrerank COMMAND --help lists its settings, which are those of train.py, evaluate.py and serve.py.
+@dataclass(frozen=True)
+class Command:
+    """A command of the package: the module of its name.
+
+    Attributes:
+        usage: Its arguments, as ``graphrerank --help`` shows them.
+        summary: What it does, in the same line.
+        config: The file of ``conf`` that Hydra composes for its function ``run(cfg)``; None for a command that parses
+            arguments by its function ``main(arguments)``.
+        extra: The extra that it needs.
+        positional: The setting of a first argument without ``=``; None where there is none.
+    """
+
+    usage: str
+    summary: str
+    config: str | None = None
+    extra: str = "train"
+    positional: str | None = None
+
+
+COMMANDS = {
+    "train": Command("SETTING=... ...", "train a reranker, and evaluate it with frozen systems", "train"),
+    "evaluate": Command("checkpoint=... ...", "compare checkpoints, pipelines and run files on data sets", "evaluate"),
+    "serve": Command("artifact=... ...", "answer HTTP requests", "serve", "serve"),
+    "demo": Command("SETTING=... ...", "look at rankings of MITRE ATT&CK in the browser", "serve", "serve"),
+    "export": Command("checkpoint=... ...", "write a checkpoint as an artifact to serve", "export"),
+    "index": Command("DOCUMENTS --out F", "turn a folder of documents into a data set folder"),
+    "prepare": Command(
+        "FOLDER data=... ...", "encode and index a data set, or change it", "prepare", "train", "folder"
+    ),
+    "calibrate": Command("checkpoint=... ...", "fit a checkpoint's probabilities, for a corpus of yours", "calibrate"),
+    "report": Command("RUN RUN ...", "compare finished runs of evaluate without ranking again"),
+    "build": Command("NAME --from F ...", "write a public data set from the files that its authors publish"),
+    "doctor": Command(
+        "[DATA ...]", "show what is installed; with DATA: does its graph help?", "doctor", "train", "dataset"
+    ),
+}
+FLAGS = """
+graphrerank COMMAND --help lists the settings of a command, --cfg job prints them as they would hold.
+eval "$(graphrerank -sc install=bash)" completes commands and settings; also zsh, and for fish: ... | source
 """
+MODES = {"mode=export": "export", "mode=demo": "demo", "demo": "demo"}  # words of `serve` -> the command
+MOVED = {  # settings of earlier versions, and the command in their place
+    "evaluate": {
+        "report": "graphrerank report RUN1 RUN2",
+        "verify": "graphrerank evaluate ... expect=RUN/metrics.json",
+        "prepare": "graphrerank prepare FOLDER data=...",
+        "add": "graphrerank prepare FOLDER add=...",
+        "remove": "graphrerank prepare FOLDER remove=...",
+        "compact": "graphrerank prepare FOLDER compact=true",
+        "diagnose": "graphrerank doctor DATA",
+        "build": "graphrerank build NAME --from FILE ... --out FOLDER",
+    },
+    "train": {"calibrate": "graphrerank calibrate checkpoint=..."},
+}
 
 
 def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) -> int:
@@ -45,154 +83,121 @@ def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) ->
         graphrerank ...
         0
     """
-    command, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        if command in HYDRA_JOBS or (command == "doctor" and rest):
-            status = run_job_command(command, rest, conf or conf_folder())
-        elif command in COMMANDS:
-            status = COMMANDS[command](rest)
-        else:
-            print(f"unknown command {command!r}; graphrerank --help lists them", file=sys.stderr)
-            return 2
+        status = _run(given[0], given[1:], conf or conf_folder())
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # as `head` reads no further
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (ValueError, OSError) as error:  # of reading arguments, and of packages that are missing
-        print(error, file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
+    except Exception as error:
+        return report_error(error)
 
 
-def run_job_command(command: str, arguments: Sequence[str], conf: Path) -> int:
-    """Run one of ``HYDRA_JOBS`` with overrides of the settings in the folder ``conf``, or print these for ``--help``.
+def _run(name: str, arguments: list[str], conf: Path) -> int:
+    if name == "-sc":
+        name, arguments = _completing(arguments)
+    name, arguments = command_of(name, arguments)
+    if name in COMMANDS:
+        return _run_own(name, arguments, conf)
+    if name in ("--help", "-h", "help"):
+        print(help_text(), end="")
+    elif name == "--version":
+        print(f"graphrerank {version('graphrerank')}")
+    elif name == "--commands":
+        print(*COMMANDS)
+    else:
+        print(f"unknown command {name!r}; graphrerank --help lists them", file=sys.stderr)
+        return 2
+    return 0
+
+
+def command_of(name: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the command and its arguments: ``serve mode=export`` is ``export``.
+
+    Example:
+        >>> command_of("serve", ["mode=export", "checkpoint=base"])
+        ('export', ['checkpoint=base'])
+    """
+    mode = next((word for word in arguments if word in MODES), None) if name == "serve" else None
+    return (name, list(arguments)) if mode is None else (MODES[mode], [word for word in arguments if word != mode])
+
+
+def _run_own(name: str, arguments: Sequence[str], conf: Path) -> int:
+    """Run one of ``COMMANDS``.
 
     Raises:
-        MissingExtraError: If its extra is not installed; ``--help`` needs none.
+        MissingExtraError: If the extra of its settings is not installed.
+        UserError: If a setting is one of earlier versions, or an argument is no setting.
     """
-    name, settings = script_and_settings(command, arguments)
-    if is_asked(arguments):
-        print(lines_of_help(command), settings_help(name, settings, [conf, *settings_folders()]), sep="\n\n", end="")
-        return 0
-    require_extra(HYDRA_JOBS.get(command, "train"), f"graphrerank {command}")
+    command = COMMANDS[name]
+    if command.config is None or (name == "doctor" and not arguments):
+        own: Main = import_module(f"graphrerank.cli.{name}").main
+        return own(arguments)
+    overrides = settings(name, arguments)
+    require_extra(command.extra, f"graphrerank {name}")
     from graphrerank.cli.hydra_jobs import run_hydra
 
-    return run_hydra(name, settings, conf.absolute())
+    return run_hydra(command.config, overrides, conf.absolute(), import_module(f"graphrerank.cli.{name}").run)
 
 
-def lines_of_help(command: str) -> str:
-    """Return what the list of commands says of one.
+def settings(name: str, arguments: Sequence[str]) -> list[str]:
+    """Write the arguments of a command as settings; a first one without ``=`` is its positional argument.
 
-    Example:
-        >>> print(lines_of_help("demo"))
-          graphrerank demo                      look at rankings of MITRE ATT&CK in the browser, from what is installed
-    """
-    return "\n".join(line for line in HELP.splitlines() if line.split()[:2] == ["graphrerank", command])
-
-
-def script_and_settings(command: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """Return which of ``train``, ``evaluate`` and ``serve`` a command is, and with which settings.
+    Raises:
+        UserError: If there is a second one, or a setting of earlier versions.
 
     Example:
-        >>> script_and_settings("demo", ["port=8080"])
-        ('serve', ['mode=demo', 'port=8080'])
+        >>> settings("prepare", ["my corpus", "data=folder"])
+        ["folder='my corpus'", 'data=folder']
     """
-    if command == "prepare":
-        return "evaluate", prepare_arguments(arguments)
-    if command == "doctor":
-        return "evaluate", diagnose_arguments(arguments)
-    if command == "demo":
-        return "serve", ["mode=demo", *arguments]
-    return command, list(arguments)
+    positional = COMMANDS[name].positional
+    overrides: list[str] = []
+    flags = False  # after -m, -c job and the like
+    for argument in arguments:
+        key = argument.lstrip("+~").partition("=")[0]
+        if (command := MOVED.get(name, {}).get(key)) is not None:
+            raise UserError(f"`{key}` is now a command of its own: {command}")
+        is_word = "=" not in argument and not argument.startswith(("-", "~")) and not flags
+        flags = argument.startswith("-")
+        if is_word and positional is None:
+            raise UserError(f"graphrerank {name} takes settings (NAME=...), got {argument!r}")
+        if is_word and any(override.startswith(f"{positional}=") for override in overrides):
+            raise UserError(f"graphrerank {name} takes one {positional}, got {argument!r} too")
+        quoted = argument.replace("\\", "\\\\").replace("'", "\\'")
+        overrides.append(f"{positional}='{quoted}'" if is_word else argument)
+        needs_group = any(word.startswith("data.") for word in arguments) and not any(
+            word.startswith("data=") for word in arguments
+        )
+        if is_word and positional == "dataset" and needs_group:
+            is_folder = Path(argument).is_dir()
+            overrides += ["data=folder", f"data.path='{quoted}'"] if is_folder else [f"data='{quoted}'"]
+    return overrides
 
 
-def prepare_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments of ``evaluate.py`` that prepare a folder.
+def help_text() -> str:
+    """Return the list of all commands."""
+    usages = {name: f"graphrerank {name} {command.usage}" for name, command in COMMANDS.items()}
+    width = max(map(len, usages.values()))
+    lines = [f"  {usages[name]:{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(["graphrerank: learned graph rerankers for graph RAG", "", *lines, FLAGS])
 
-    Example:
-        >>> prepare_arguments(["out", "data=folder"])
-        ['prepare=out', 'data=folder']
+
+def _completing(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the command that Hydra's shell completion is for, and its arguments.
+
+    Hydra's scripts put the line so far into ``COMP_LINE`` and complete the settings of one program, so that the command
+    is removed from the line.
     """
-    folders = [argument for argument in arguments if "=" not in argument and not argument.startswith("-")]
-    if len(folders) > 1:
-        raise ValueError(f"graphrerank prepare takes one folder to write, got {folders}")
-    if not folders and not any(argument.startswith(("prepare=", "-")) for argument in arguments):
-        raise ValueError("graphrerank prepare needs a folder to write: graphrerank prepare FOLDER data=...")
-    return [f"prepare={argument}" if argument in folders else argument for argument in arguments]
-
-
-def diagnose_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments of ``evaluate.py`` that diagnose a data set, whose settings need its group.
-
-    Example:
-        >>> diagnose_arguments(["my_data", "encoder=minilm"])
-        ['diagnose=my_data', 'encoder=minilm']
-        >>> diagnose_arguments(["attack", "data.edges=auto"])
-        ['diagnose=attack', 'data.edges=auto', 'data=attack']
-    """
-    named = [argument for argument in arguments if "=" not in argument and not argument.startswith("-")]
-    if len(named) > 1:
-        raise ValueError(f"graphrerank doctor takes one data set, got {named}")
-    written = [f"diagnose={argument}" if argument in named else argument for argument in arguments]
-    has_settings = any(argument.startswith("data.") for argument in arguments)
-    if named and has_settings and not any(argument.startswith("data=") for argument in arguments):
-        is_folder = Path(named[0]).is_dir()
-        written += ["data=folder", f"data.path={named[0]}"] if is_folder else [f"data={named[0]}"]
-    return written
-
-
-def _help(arguments: Sequence[str]) -> int:
-    print(HELP, end="")
-    return 0
-
-
-def _version(arguments: Sequence[str]) -> int:
-    print(f"graphrerank {version('graphrerank')}")
-    return 0
-
-
-def _doctor(arguments: Sequence[str]) -> int:
-    from graphrerank.cli.doctor import examination
-
-    print(examination(dict(os.environ)))
-    return 0
-
-
-def _index(arguments: Sequence[str]) -> int:
-    from graphrerank.cli.folder_commands import index_command
-
-    return index_command(arguments)
-
-
-def _build(arguments: Sequence[str]) -> int:
-    from graphrerank.cli.folder_commands import build_command
-
-    return build_command(arguments)
-
-
-def _completion(arguments: Sequence[str]) -> int:
-    from graphrerank.cli.completion import completion_script
-
-    if is_asked(arguments):
-        print(lines_of_help("completion"))
-        return 0
-    print(completion_script(*arguments), end="")
-    return 0
-
-
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
-    "index": _index,
-    "build": _build,
-    "doctor": _doctor,
-    "completion": _completion,
-    "--help": _help,
-    "-h": _help,
-    "help": _help,
-    "--version": _version,
-}
+    if not any(argument.startswith("query=") for argument in arguments):
+        return "train", ["-sc", *arguments]
+    program, *words = os.environ.get("COMP_LINE", "").split(" ")
+    if len(words) < 2 or (words[0] in COMMANDS and COMMANDS[words[0]].config is None):
+        return "--commands", []
+    given = [word for word in words[1:-1] if "=" in word]
+    os.environ["COMP_LINE"] = " ".join([program, *given, words[-1]])
+    return words[0], ["-sc", *arguments]
 
 
 if __name__ == "__main__":

@@ -1,64 +1,155 @@
-"""``python evaluate.py prepare=DIR``: write a data set as a corpus folder, which is mapped and not read."""
+"""``graphrerank prepare``: a data set as a corpus folder, which is memory-mapped; and changes of such a folder."""
 
 import inspect
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from hydra.utils import get_object, instantiate
+from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from graphrerank.cli.session import Session
+from graphrerank.checks import UserError
+from graphrerank.cli.schema import PrepareConfig, check_keys
+from graphrerank.data.corpus_folder.compaction import compact_corpus
+from graphrerank.data.corpus_folder.derived_growth import EXTRACTORS
+from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
+from graphrerank.data.corpus_folder.opening import read_manifest
 from graphrerank.data.corpus_folder.preparation import check_own_folder, prepare_corpus
 from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.readers.documents import Document, read_documents
+from graphrerank.data.readers.edge_list import read_edges
+from graphrerank.data.readers.entities import ENTITIES, read_entities
+from graphrerank.data.readers.folder import EDGES
+from graphrerank.data.readers.records import existing_folder, read_lines
+from graphrerank.data.vector_cache import VectorCache
+from graphrerank.parts import Part, Parts
 
 
-def prepare_folder(session: Session) -> Path:
-    """Encode and index the data set that the command names; with MiniLM where it names no encoder.
+def run(cfg: DictConfig) -> Path:
+    """Write or change the folder, which is the last line printed.
 
     Raises:
-        ValueError: If it names several, or the folder cannot be written.
+        UserError: If there is both a data set to write and a change, or neither.
     """
-    cfg = session.cfg
-    names = session.dataset_names()
-    if len(names) != 1:
-        raise ValueError(f"`prepare` needs one data set (data=folder data.path=DIR), got {names}")
-    check_own_folder(Path(cfg.prepare))
+    check_keys(cfg, PrepareConfig)
+    changes = [f"{key}=" for key in ("add", "remove", "compact") if cfg[key]]
+    given = [*changes, *(["data="] if cfg.data is not None else [])]
+    if not given or (changes and cfg.data is not None):
+        raise UserError(
+            "graphrerank prepare writes a data set (data=folder data.path=DIR) or changes a corpus folder "
+            f"(add=DIR, remove=FILE, compact=true), got {' and '.join(given) or 'neither'}"
+        )
+    parts = Parts(paths=dict(cfg.paths), device=cfg.device, num_threads=cfg.num_threads, seed=cfg.seed)
+    folder = Path(cfg.folder)
+    if changes:
+        change_corpus(cfg, parts, folder)
+    else:
+        write_corpus(cfg, parts, folder)
+    print(folder, flush=True)
+    return folder
+
+
+def write_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
+    """Encode and index a data set.
+
+    Raises:
+        ValueError: If the folder cannot be written.
+    """
+    check_own_folder(folder)
     with closing(instantiate(cfg.engine)) as engine:
-        dataset = _dataset(session, names[0], engine)
-        chosen = session.usual_encoder()
-        print(dataset.summary(encoded=chosen is not None), flush=True)
-        encoder = None if chosen is None else session.text_encoder(chosen)
+        dataset = _dataset(cfg.data, engine)
+        print(dataset.summary(encoded=cfg.encoder is not None), flush=True)
         console = Console(stderr=True)
         columns = (TextColumn("passages"), BarColumn(), MofNCompleteColumn(), _Speed(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task("passages", total=dataset.graph.num_nodes)
-            folder = prepare_corpus(
+            prepare_corpus(
                 dataset,
-                cfg.prepare,
-                encoder=encoder,
+                folder,
+                encoder=_encoder(cfg, parts),
                 vectors=cfg.vectors,
                 index=cfg.index,
-                cache=session.cache / "candidates",
+                cache=parts.cache / "candidates",
                 engine=engine,
                 progress=lambda passages: bar.advance(task, passages),
             )
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{dataset.graph.num_nodes:,} passages, {size / 1e6:,.1f} MB")
-    return folder
 
 
-def _dataset(session: Session, name: str, engine: Any) -> RetrievalDataset:
+def _encoder(cfg: DictConfig, parts: Parts) -> VectorCache | None:
+    return None if cfg.encoder is None else parts.text_encoder(Part(cfg.encoder))
+
+
+def _dataset(data: DictConfig, engine: Any) -> RetrievalDataset:
     """Load the data set; a reader that finds edges in texts does so on the engine."""
-    group = session.data(name)
-    taken = inspect.signature(get_object(group["_target_"])).parameters
+    accepted = inspect.signature(get_object(data["_target_"])).parameters
     further = {"engine": engine, "keep_derived": True}
     dataset: RetrievalDataset = instantiate(
-        group, **{name: further[name] for name in further if name in taken or "options" in taken}
+        data, **{name: further[name] for name in further if name in accepted or "options" in accepted}
     )
     return dataset
+
+
+def change_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
+    """Remove and add passages in one step; then compact the folder if ``compact`` is true.
+
+    Raises:
+        ValueError: If there is no corpus folder, or a passage or an edge does not fit.
+    """
+    manifest = read_manifest(folder)
+    known, rule = manifest["encoder"], manifest.get("derived") or {}
+    if cfg.add or cfg.remove:
+        remove = [] if cfg.remove is None else [line.strip() for _, line in read_lines(Path(cfg.remove))]
+        source = None if cfg.add is None else existing_folder(cfg.add, needed="corpus.jsonl")
+        documents = [] if source is None else list(read_documents(source))
+        growth = grow_corpus(
+            folder,
+            [document.doc_id for document in documents],
+            [document.passage for document in documents],
+            edges=[] if source is None else _read_edges(source / EDGES, cfg.edge_meanings),
+            entities=None if rule.get("entity_source") in EXTRACTORS else _read_entities(source, documents),
+            remove=remove,
+            replace=cfg.replace,
+            encoder=_encoder(cfg, parts) if documents and known is not None else None,
+            title_lengths=[len(document.title) for document in documents],
+        )
+        print(f"{growth.num_added:,} added, {growth.num_removed:,} removed: {growth.num_nodes:,} passages")
+    if cfg.compact:
+        compact_corpus(folder)
+
+
+def _read_edges(path: Path, meanings: Mapping[str, str] | None) -> list[NewEdge]:
+    """Read edges of any ids; none if there is no such file."""
+    if not path.is_file():
+        return []
+    ids = _Numbering()
+    pairs, weight, types = read_edges([path], ids, edge_meanings=meanings)
+    names = list(ids)
+    rows = zip(pairs.tolist(), weight.tolist(), types.tolist(), strict=True)
+    return [NewEdge(names[source], names[target], w, edge_type) for (source, target), w, edge_type in rows]
+
+
+def _read_entities(folder: Path | None, documents: Sequence[Document]) -> list[Sequence[str]] | None:
+    """Read the names of each document's entities; None if there is no such file."""
+    path = None if folder is None else folder / ENTITIES
+    if path is None or not path.is_file():
+        return None
+    number = {document.doc_id: place for place, document in enumerate(documents)}
+    names = {line.doc_id: line.names for line in read_entities(path, number, need_names=True)}
+    return [names.get(document.doc_id, ()) for document in documents]
+
+
+class _Numbering(dict[str, int]):
+    """Numbers ids as they are looked up."""
+
+    def get(self, key: str, default: object = None) -> int:
+        """Return the number of an id."""
+        return self.setdefault(key, len(self))
 
 
 class _Speed(ProgressColumn):

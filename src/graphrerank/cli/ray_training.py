@@ -29,7 +29,7 @@ def is_for_ray(cfg: DictConfig) -> bool:
     return bool(OmegaConf.is_dict(cfg.trainer.strategy) and cfg.trainer.strategy.get("_target_") == STRATEGY)
 
 
-def train_on_ray(cfg: DictConfig) -> None:
+def train_on_ray(cfg: DictConfig) -> Path:
     """Let ``trainer.num_nodes`` workers do the job of the command, and print the folder that they wrote to.
 
     They see one file system. The cluster is that of ``RAY_ADDRESS``, or else one that is started here.
@@ -62,6 +62,7 @@ def train_on_ray(cfg: DictConfig) -> None:
         if own:
             ray.shutdown()
     print(folder, flush=True)
+    return folder
 
 
 def _work(cfg: DictConfig, state: Any, place: tuple[str, list[str], list[str]], folder: str) -> None:
@@ -75,6 +76,5 @@ def _work(cfg: DictConfig, state: Any, place: tuple[str, list[str], list[str]], 
     with read_write(hydra.hydra.overrides):  # the folder that all write to is named, as for torchrun
         hydra.hydra.overrides.hydra.append(f"hydra.run.dir={folder}")
     from graphrerank.cli.jobs import run_job
-    from graphrerank.cli.session import Session
 
-    run_job(cfg, schema.TrainConfig, Session)
+    run_job(cfg, schema.TrainConfig)

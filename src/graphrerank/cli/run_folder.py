@@ -1,5 +1,6 @@
 """A run folder of its own for every command, claimed before Hydra writes its first file into it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf, read_write
 
 from graphrerank.cli.joint_training import folder_is_named
 from graphrerank.files import claim_folder
+from graphrerank.models.manifest import MANIFEST
 from graphrerank.processes import is_first_process
 
 
@@ -41,3 +43,20 @@ def _claim(config: DictConfig, kind: str) -> None:
     claimed = claim_folder(Path(str(OmegaConf.select(config, key))))
     with read_write(config.hydra):
         OmegaConf.update(config, key, str(claimed))
+
+
+class SweepTable(Callback):
+    """Print the validation score of each model of a sweep, the best first, when all runs have ended."""
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        """Read the manifests of the runs; models that did not finish, or were not validated, are left out."""
+        rows = []
+        for path in sorted(Path(str(config.hydra.sweep.dir)).glob(f"*/*/{MANIFEST}")):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content.get("finished") and (kept := content.get("validation")) is not None:
+                run, model = path.parts[-3:-1]
+                overrides = OmegaConf.load(path.parents[1] / ".hydra" / "overrides.yaml")
+                order = -kept["score"] if kept["mode"] == "max" else kept["score"]
+                rows.append((order, f"{kept['measure']} {kept['score']:.4f}  {run}/{model}  {' '.join(overrides)}"))
+        for _order, line in sorted(rows):
+            print(line, flush=True)

@@ -1,12 +1,16 @@
 """The root of each command's configuration: a key that is not here is refused by name."""
 
+import re
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
+from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
+from graphrerank.checks import UserError
+from graphrerank.conf_folder import conf_folder
 from graphrerank.extensions import settings_folders
 
 
@@ -108,8 +112,6 @@ class TrainConfig:
     scorers: list[str] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
     calibration: str | None = None
-    calibrate: str | None = None
-    calibrate_queries: int | None = None
     ckpt_path: str | None = None
     start: str | None = None
     train_only: list[str] | None = None
@@ -150,21 +152,6 @@ class EvaluateConfig:
     shared: Any = None  # parts that the files of conf/pipeline refer to
     pipelines: list[str] = field(default_factory=list)
     num_queries: int | None = None
-    report: list[str] = field(default_factory=list)
-    verify: str | None = None
-    diagnose: str | None = None
-    prepare: str | None = None
-    engine: Any = None
-    add: str | None = None
-    replace: bool = False
-    remove: str | None = None
-    compact: bool = False
-    vectors: str = "float16"
-    index: str | None = None
-    build: str | None = None
-    files: list[str] = field(default_factory=list)
-    out: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
     experiment: Any = None
     paths: Paths = field(default_factory=Paths)
     num_threads: int = 1
@@ -172,38 +159,76 @@ class EvaluateConfig:
 
 
 @dataclass
-class ServiceLimits:
-    """See ``graphrerank.serving.limits.Limits``."""
+class CommandConfig:
+    """Settings that the smaller commands share."""
 
-    body_bytes: int = MISSING
-    json_nodes: int = MISSING
-    documents: int = MISSING
-    edges: int = MISSING
-    entities: int = MISSING
-    fields: int = MISSING
-    query_chars: int = MISSING
-    text_chars: int = MISSING
-    request_chars: int = MISSING
-    explained_edges: int = MISSING
-    work_seconds: float = MISSING
-    request_seconds: float = MISSING
-    queue_seconds: float = MISSING
-    body_seconds: float = MISSING
-    header_seconds: float = MISSING
-    answer_seconds: float = MISSING
-    waiting: int = MISSING
-    connections: int = MISSING
-    held_bytes: int = MISSING
+    paths: Paths = field(default_factory=Paths)
+    num_threads: int = 1
+    device: str | None = None
+    seed: int = 0
 
 
 @dataclass
-class BenchPlan:
-    """Settings of ``mode=bench``; see ``graphrerank.serving.bench``."""
+class PrepareConfig(CommandConfig):
+    """``conf/prepare.yaml``."""
 
-    candidates: int = MISSING
-    edges: int = MISSING
-    batch_queries: int = MISSING
-    rounds: int = MISSING
+    folder: str = MISSING
+    data: Any = None
+    encoder: Any = None
+    engine: Any = MISSING
+    vectors: str = "float16"
+    index: str | None = None
+    add: str | None = None
+    edge_meanings: Any = None
+    replace: bool = False
+    remove: str | None = None
+    compact: bool = False
+
+
+@dataclass
+class CalibrateConfig(CommandConfig):
+    """``conf/calibrate.yaml``."""
+
+    checkpoint: str = MISSING
+    method: str = "logistic"
+    data: Any = None
+    num_queries: int | None = None
+    val_split: str = "val"
+    retriever: Any = None
+    encoder: Any = None
+    logger: Any = None
+    system: str = MISSING
+    models: list[str] = field(default_factory=list)
+
+
+@dataclass
+class DoctorConfig(CommandConfig):
+    """``conf/doctor.yaml``."""
+
+    dataset: str = MISSING
+    checkpoint: str = "base"
+    data: Any = None
+    encoder: Any = None
+    retriever: Any = None
+    split: str = "test"
+    num_queries: int | None = None
+    measures: list[str] = field(default_factory=list)
+    tested: list[str] = field(default_factory=list)
+    resamples: int = MISSING
+    logger: Any = None
+    system: str = MISSING
+    scorers: list[str] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
+
+
+@dataclass
+class ExportConfig(CommandConfig):
+    """``conf/export.yaml``."""
+
+    checkpoint: str = MISSING
+    artifact: str | None = None
+    revision: str | None = None
+    formats: list[str] = MISSING
 
 
 @dataclass
@@ -211,12 +236,10 @@ class ServeConfig:
     """``conf/serve.yaml``; of the service also ``graphrerank.serving.settings.ServiceSettings``."""
 
     mode: str = "http"
-    checkpoint: str | None = None
     artifact: str | None = None
     revision: str | None = None
     format: str | None = None
-    formats: list[str] = MISSING
-    bench: BenchPlan = field(default_factory=BenchPlan)
+    bench: Any = MISSING
     index: str | None = None
     compare: list[str] = field(default_factory=list)
     language: str = "auto"
@@ -242,21 +265,46 @@ class ServeConfig:
     allow_no_key: bool = False
     cors_origins: list[str] = MISSING
     shutdown_seconds: int = MISSING
-    limits: ServiceLimits = field(default_factory=ServiceLimits)
+    limits: Any = MISSING
+
+
+SCHEMAS = {
+    "train": TrainConfig,
+    "evaluate": EvaluateConfig,
+    "serve": ServeConfig,
+    "export": ExportConfig,
+    "prepare": PrepareConfig,
+    "calibrate": CalibrateConfig,
+    "doctor": DoctorConfig,
+}
 
 
 @cache
 def register() -> None:
-    """Make the schemas and the folders of extensions known to Hydra; call before ``@hydra.main`` composes."""
+    """Make the schemas, the folders of extensions and the help known to Hydra, before ``@hydra.main`` composes."""
     OmegaConf.register_new_resolver("graphrerank_extensions", _extension_paths, replace=True)
+    OmegaConf.register_new_resolver("graphrerank_help", _help, replace=True)
     store = ConfigStore.instance()
-    store.store(name="train_schema", node=TrainConfig)
-    store.store(name="evaluate_schema", node=EvaluateConfig)
-    store.store(name="serve_schema", node=ServeConfig)
+    for name, node in SCHEMAS.items():
+        store.store(name=f"{name}_schema", node=node)
 
 
 def _extension_paths() -> list[str]:
     return [f"file://{folder}" for folder in settings_folders()]
+
+
+def _help(name: str) -> str:
+    """Return Hydra's template of ``--help``: a command's file of settings with its comments, and the groups."""
+    folders = [conf_folder(), *settings_folders()]
+    text = (folders[0] / f"{name}.yaml").read_text(encoding="utf-8").split("\nhydra:\n")[0]
+    shown = [line for line in text.splitlines() if "- override " not in line and "_schema" not in line]
+    choices = {
+        group: sorted(path.stem for folder in folders for path in (folder / group).glob("*.yaml"))
+        for group in re.findall(r"^  - (\w+):", "\n".join(shown), flags=re.MULTILINE)
+    }
+    listed = [f"  {group}: {', '.join(names)}" for group, names in choices.items()]
+    advice = "GROUP=CHOICE takes another file of conf/GROUP; --cfg job --package GROUP shows its settings:"
+    return "\n".join([*shown, "", advice, *listed, "", "--hydra-help: Hydra's flags"]).replace("$", "$$")
 
 
 def check_keys(cfg: DictConfig, schema: type) -> None:
@@ -265,3 +313,20 @@ def check_keys(cfg: DictConfig, schema: type) -> None:
     unknown = sorted(str(key) for key in cfg if key not in known)
     if unknown:
         raise ValueError(f"unknown setting {unknown[0]!r}; the settings are {sorted(known)}")
+
+
+def check_type(setting: Any, needed: Any, key: str) -> None:
+    """Refuse a setting of another type; the error names its ``key``. Types of built parts are not checked.
+
+    Raises:
+        UserError: If the type differs.
+    """
+    if OmegaConf.is_config(setting):
+        setting = OmegaConf.to_container(setting, resolve=True)
+    try:
+        TypeAdapter(needed).validate_python(setting, strict=True)
+    except PydanticSchemaGenerationError:
+        return
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"`{key}`: {first['msg'].lower()}, got {first['input']!r}") from None

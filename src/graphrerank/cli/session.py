@@ -1,7 +1,6 @@
 """One run of a command: its settings as plain numbers, and the parts that it builds from the configuration."""
 
 import re
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,13 +16,13 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from graphrerank.cli.compose import (
+    command_line,
     compose_group,
     compose_pipeline,
     data_group,
     group_from_manifest,
     portable_config,
     with_trained_splits,
-    without_paths,
 )
 from graphrerank.cli.hints import expansion_hints
 from graphrerank.cli.job_session import Group, PipelineFactory
@@ -82,7 +81,7 @@ class Session:
     @property
     def command(self) -> str:
         """The command that was given, without folders of this machine."""
-        return shlex.join(["python", f"{HydraConfig.get().job.config_name}.py", *map(without_paths, self.overrides)])
+        return command_line()
 
     @property
     def config(self) -> dict[str, Any]:

@@ -146,7 +146,8 @@ def _send_plots(run: TrackedRun, folder: Path) -> None:
 
 def _page_of(cfg: DictConfig) -> Path | None:
     """Return the page that an experiment writes outside of its folder, if any."""
-    page = cfg.job.get("page") or cfg.job.get("report")
+    job = cfg.get("job") or {}
+    page = job.get("page") or job.get("report")
     return None if page is None else Path(str(page))
 
 

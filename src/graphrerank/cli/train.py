@@ -11,7 +11,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli.compose import portable_config
+from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import joint_training
+from graphrerank.cli.ray_training import is_for_ray, train_on_ray
+from graphrerank.cli.schema import TrainConfig
 from graphrerank.cli.session import Session
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.build_study import build_study
@@ -38,6 +41,13 @@ from graphrerank.parts import Part, Parts
 from graphrerank.processes import is_first_process
 
 FROZEN = (RETRIEVER, "ppr", "gcs", "cross_encoder", "granker")  # rows without training
+
+
+def run(cfg: DictConfig) -> Path | None:
+    """Run the job of ``conf/train.yaml``, on the workers of Ray where its trainer is Ray's."""
+    if is_for_ray(cfg):
+        return train_on_ray(cfg)
+    return run_job(cfg, TrainConfig)
 
 
 def train(session: Session) -> Path:

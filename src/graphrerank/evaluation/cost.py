@@ -1,6 +1,7 @@
 """The cost of ranking: milliseconds by stage, one query at a time, and resident memory."""
 
 import resource
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +27,9 @@ _highest = 0.0  # of what was reset, MiB
 
 
 def peak_memory_mib() -> float:
-    """Largest resident memory of this process so far, in MiB (Linux reports KiB)."""
-    return max(_highest, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    """Largest resident memory of this process so far, in MiB (``ru_maxrss`` is in KiB on Linux, in bytes on macOS)."""
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+    return max(_highest, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
 
 
 def with_peak_memory(work: Callable[[], Result]) -> tuple[Result, float | None]:

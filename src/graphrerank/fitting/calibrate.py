@@ -172,7 +172,7 @@ def calibrate_for_corpus(
     count = len(queries) if num_queries is None else num_queries
     if not FEWEST <= count <= len(queries):
         raise ValueError(
-            f"`calibrate_queries` must be at least {FEWEST} of the {len(queries)} judged questions of "
+            f"`num_queries` must be at least {FEWEST} of the {len(queries)} judged questions of "
             f"{split or JUDGED!r}, got {count}"
         )
     check_encoder(checkpoint, prepared)

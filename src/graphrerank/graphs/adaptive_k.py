@@ -4,7 +4,7 @@ from torch import Tensor
 
 from graphrerank.graphs.list_confidence import ListConfidence
 
-CALIBRATE = "`python train.py calibrate=CHECKPOINT` adds it to one that has none"
+CALIBRATE = "`graphrerank calibrate checkpoint=CHECKPOINT` adds it to one that has none"
 
 
 def adaptive_k(

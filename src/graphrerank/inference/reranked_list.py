@@ -44,7 +44,7 @@ class RerankedList(Sequence[tuple[Any, float]]):
         """``[K]`` float32: at position ``k - 1`` the probability that the best ``k`` hold all that is relevant.
 
         Relevant passages that were not among those given count as missed. None where the model was not calibrated for
-        it (``python train.py calibrate=RUN``).
+        it (``graphrerank calibrate checkpoint=RUN``).
         """
         if self.candidates is None or self.confidence is None:
             return None

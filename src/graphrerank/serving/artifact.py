@@ -65,7 +65,7 @@ def read_artifact_manifest(folder: Path) -> Manifest:
         raise ValueError(f"{folder}: no such artifact")
     manifest = read_manifest(folder)
     if manifest.artifact is None:
-        raise ValueError(f"{folder}: not an artifact, as its manifest has no `artifact`; run serve.py mode=export")
+        raise ValueError(f"{folder}: not an artifact, as its manifest has no `artifact`; run graphrerank export")
     check_manifest(folder, manifest)
     return manifest
 

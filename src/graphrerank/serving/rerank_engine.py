@@ -186,7 +186,7 @@ def _perfect_recall(ranking: RerankedList) -> list[float]:
     if ranking.perfect_recall is None:
         raise ValueError(
             "`return_confidence` needs an artifact of a checkpoint with `list_confidence`, this one has none; "
-            "`python train.py calibrate=CHECKPOINT` adds it"
+            "`graphrerank calibrate checkpoint=CHECKPOINT` adds it"
         )
     return ranking.perfect_recall[: len(ranking)].tolist()
 

@@ -183,7 +183,7 @@ def test_a_damaged_manifest_is_refused_by_name(make_dataset: MakeDataset, tmp_pa
 
 
 def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"needed corpus\.json, which `python evaluate\.py prepare=DIR` writes last"):
+    with pytest.raises(ValueError, match=r"needed corpus\.json, which `graphrerank prepare DIR` writes last"):
         open_corpus(tmp_path)
 
 

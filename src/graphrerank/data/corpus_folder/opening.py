@@ -85,7 +85,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     if not path.is_file():
-        raise ValueError(f"{folder}: needed {MANIFEST}, which `python evaluate.py prepare=DIR` writes last; found none")
+        raise ValueError(f"{folder}: needed {MANIFEST}, which `graphrerank prepare DIR` writes last; found none")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

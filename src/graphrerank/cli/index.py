@@ -1,4 +1,4 @@
-"""``graphrerank index`` and ``graphrerank build``: data set folders from documents, and from authors' files."""
+"""``graphrerank index``: a data set folder from a folder of documents."""
 
 import os
 from argparse import ArgumentParser
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from graphrerank.checks import check_not_negative
 from graphrerank.extras import require_extra
 
 MAX_WORDS = 200
@@ -13,15 +14,15 @@ QUESTIONS = 1500  # as many as the data sets of `base` have
 ENDPOINT = "http://localhost:8000/v1"
 
 
-def index_parser() -> ArgumentParser:
-    """Build the parser of ``graphrerank index``."""
+def parser() -> ArgumentParser:
+    """Build the parser of the arguments."""
     parser = ArgumentParser("graphrerank index", description="A data set folder from a folder of documents.")
     parser.add_argument(
         "source", type=Path, help="Markdown, HTML, text, JSON, JSONL, CSV, PDF and code, in any folders within"
     )
     parser.add_argument("--out", type=Path, required=True, help="the folder to write; must not exist")
     parser.add_argument("--max-words", type=int, default=MAX_WORDS, help=f"words of a passage, at most ({MAX_WORDS})")
-    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="who reads the files (local)")
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="reads the files (local)")
     parser.add_argument("--workers", type=int, default=2, help="of a Ray cluster (2)")
     parser.add_argument("--address", help="of a Ray cluster, `auto` for the one of this machine; else one is started")
     parser.add_argument(
@@ -41,11 +42,10 @@ def index_parser() -> ArgumentParser:
     return parser
 
 
-def index_command(arguments: Sequence[str]) -> int:
-    """Write a folder of documents as a data set folder, print what was made and the commands that go on."""
-    given = index_parser().parse_args(arguments)
-    if given.questions < 0:
-        raise ValueError(f"`--questions` must not be negative, got {given.questions}")
+def main(arguments: Sequence[str]) -> int:
+    """Write a folder of documents as a data set folder, and print its counts and the commands to run next."""
+    given = parser().parse_args(arguments)
+    check_not_negative(**{"--questions": given.questions})
     if given.language_model is not None:
         require_extra("llm", "graphrerank index --language-model")
     from graphrerank.data.documents.index_folder import index_folder
@@ -58,14 +58,14 @@ def index_command(arguments: Sequence[str]) -> int:
     with closing(engine):
         print(index_folder(given.source, given.out, max_words=given.max_words, engine=engine), flush=True)
     if given.questions:
-        print(_drafted(given.out, given.questions, given.language_model, given.endpoint))
+        print(_draft(given.out, given.questions, given.language_model, given.endpoint))
     print(f"graphrerank serve artifact=base index={given.out}    # search it, and look at the page")
     return 0
 
 
-def _drafted(folder: Path, count: int, name: str | None, endpoint: str) -> str:
-    """Draft questions, and say how many there are and what trains on them."""
-    from graphrerank.cli.doctor import cache_folder
+def _draft(folder: Path, count: int, name: str | None, endpoint: str) -> str:
+    """Draft questions, and return their number and the setting that trains on them."""
+    from graphrerank.caching import cache_folder
     from graphrerank.data.documents.draft_folder import draft_folder
     from graphrerank.data.drafted_questions import DRAFTED
 
@@ -75,37 +75,8 @@ def _drafted(folder: Path, count: int, name: str | None, endpoint: str) -> str:
         from graphrerank.language_models.answer_cache import AnswerCache
         from graphrerank.language_models.client import LanguageModel
 
-        asked = AnswerCache(LanguageModel(endpoint, name), Path(cache_folder(dict(os.environ))) / "answers")
-        made = draft_folder(folder, count, model=asked, drafted_by=name)
+        model = AnswerCache(LanguageModel(endpoint, name), cache_folder(os.environ) / "answers")
+        made = draft_folder(folder, count, model=model, drafted_by=name)
     if not made:
         return "no drafted questions: the passages have too few words"
-    return f"{made:,} drafted questions, which nobody asked: {folder / DRAFTED} (data.drafted={made} trains on them)"
-
-
-def build_parser() -> ArgumentParser:
-    """Build the parser of ``graphrerank build``."""
-    parser = ArgumentParser(
-        "graphrerank build", description="A data set folder from the files that its authors publish."
-    )
-    parser.add_argument("name", help="spider, bird, hotpotqa, ...: docs/papers/builders.md")
-    parser.add_argument("--from", dest="files", nargs="+", required=True, help="paths, archives, URLs#sha256=...")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to write")
-    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of this builder")
-    return parser
-
-
-def build_command(arguments: Sequence[str]) -> int:
-    """Build a public data set from its authors' files."""
-    given = build_parser().parse_args(arguments)
-    require_extra("train", "graphrerank build")
-    from graphrerank.cli.build import build_folder
-    from graphrerank.cli.doctor import cache_folder
-
-    options = {}
-    for option in given.option:
-        key, equals, value = option.partition("=")
-        if not equals:
-            raise ValueError(f"`--option` must be KEY=VALUE, got {option!r}")
-        options[key] = int(value) if value.isdigit() else value
-    build_folder(given.name, given.files, given.out, cache=cache_folder(dict(os.environ)), options=options)
-    return 0
+    return f"{made:,} drafted questions, not of users: {folder / DRAFTED} (data.drafted={made} trains on them)"

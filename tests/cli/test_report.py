@@ -1,16 +1,24 @@
-"""``report=RUN1,RUN2``: finished runs side by side, without ranking again."""
+"""``graphrerank report RUN1 RUN2``: finished runs side by side, without ranking again."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from graphrerank.cli.compare import compare
-from graphrerank.cli.session import Session
+from graphrerank.cli.report import compare as compare_into
 from graphrerank.evaluation.study import read_study
 
-MakeSession = Callable[..., Session]
+Compare = Callable[..., Path]
+
+
+@pytest.fixture
+def compare(tmp_path: Path) -> Compare:
+    def compare(*runs: Path, folder: str, tested: Sequence[str] = ()) -> Path:
+        command = f"graphrerank report --tested {' '.join(tested)}"
+        return compare_into(runs, tmp_path / folder, command, tested=tested, resamples=200, seed=0)
+
+    return compare
 
 
 @pytest.fixture
@@ -31,10 +39,10 @@ def runs(run: Callable[..., Path], ring: Path) -> tuple[Path, Path]:
 
 
 def test_runs_with_other_candidates(
-    runs: tuple[Path, Path], session: MakeSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    runs: tuple[Path, Path], compare: Compare, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    folder = compare(session(f"report=[{runs[0]},{runs[1]}]", folder="report"))
+    folder = compare(*runs, folder="report")
     study = read_study(folder).datasets["ring"]
     before = [read_study(path).datasets["ring"] for path in runs]
     assert before[0].densities != before[1].densities
@@ -62,14 +70,14 @@ def test_runs_with_other_candidates(
 
 
 def test_answers_of_two_runs_are_tested_as_if_they_were_one(
-    run: Callable[..., Path], ring: Path, session: MakeSession
+    run: Callable[..., Path], ring: Path, compare: Compare
 ) -> None:
     settings = (f"datasets=[{ring}]", "measures=[nDCG@10]", "answers=extractive", "retriever=bm25")
     names = ["vector_search", "g_retriever", "hipporag2_ppr"]
     one = run(*settings, f"systems=[{names[0]}]", folder="one")
     two = run(*settings, f"systems=[{names[1]},{names[2]}]", folder="two")
     whole = run(*settings, f"systems=[{','.join(names)}]", "tested=[EM,F1,nDCG@10]", folder="whole")
-    folder = compare(session(f"report=[{one},{two}]", "tested=[EM,F1,nDCG@10]", folder="report"))
+    folder = compare(one, two, tested=["EM", "F1", "nDCG@10"], folder="report")
     found, expected = (read_study(path).datasets["ring"] for path in (folder, whole))
     assert list(found.systems) == names
     assert [(test.baseline, test.measure) for test in found.tests] == [
@@ -78,19 +86,19 @@ def test_answers_of_two_runs_are_tested_as_if_they_were_one(
     assert any(test.difference for test in found.tests)
     assert [test.to_json() for test in found.tests] == [test.to_json() for test in expected.tests]
     assert "times and memory of a system are those of its own run" in found.notes
-    assert "'tested=[EM,F1,nDCG@10]'" in read_study(folder).command
+    assert "--tested EM F1 nDCG@10" in read_study(folder).command
     with pytest.raises(ValueError, match=r"`tested` must be of measures that every run has, got \['R@5'\]; of ring"):
-        compare(session(f"report=[{one},{two}]", "tested=[EM,R@5]", folder="refused"))
+        compare(one, two, tested=["EM", "R@5"], folder="refused")
 
 
 def test_what_cannot_be_compared_or_rendered_leaves_no_file(
-    runs: tuple[Path, Path], session: MakeSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    runs: tuple[Path, Path], compare: Compare, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     content = json.loads((runs[1] / "study.json").read_text())
     content["datasets"]["ring"]["query_ids"][0] = "another"
     (runs[1] / "study.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match="hybrid and expand judge different queries of ring"):
-        compare(session(f"report=[{runs[0]},{runs[1]}]", folder="refused"))
+        compare(*runs, folder="refused")
     assert not (tmp_path / "refused").exists()
 
     def broken(*_: object) -> list[Path]:
@@ -100,5 +108,5 @@ def test_what_cannot_be_compared_or_rendered_leaves_no_file(
     (tmp_path / "twin").mkdir()
     (tmp_path / "twin" / "study.json").write_text((runs[0] / "study.json").read_text())  # without a capsule
     with pytest.raises(RuntimeError, match="no pictures"):
-        compare(session(f"report=[{runs[0]},{tmp_path / 'twin'}]", folder="broken"))
+        compare(runs[0], tmp_path / "twin", folder="broken")
     assert not (tmp_path / "broken").exists()

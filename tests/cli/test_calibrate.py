@@ -52,7 +52,7 @@ def test_a_trained_model_gives_probabilities(trained: Path) -> None:
 def test_a_finished_checkpoint_is_calibrated_as_its_training_did(
     run_command, trained: Path, small_encoder, tmp_path: Path
 ) -> None:
-    done = run_command("train.py", f"calibrate={trained}", *small_encoder, f"hydra.run.dir={tmp_path}")
+    done = run_command("calibrate", f"checkpoint={trained}", *small_encoder, f"hydra.run.dir={tmp_path}")
     assert done.returncode == 0, done.stderr
     *_, of_one, of_lists, together, last = done.stdout.splitlines()
     expected, found = _manifest(trained / "gatv2"), _manifest(tmp_path)
@@ -83,12 +83,12 @@ def test_what_cannot_be_calibrated(
     (other / "gatv2" / "manifest.json").write_text(json.dumps(manifest))
     for arguments, message in (
         (
-            [f"calibrate={other}", *small_encoder],
+            [f"checkpoint={other}", *small_encoder],
             "was trained on attack with fingerprint 000000000000, the data set is now another one",
         ),
-        ([f"calibrate={trained}", "calibration=null"], "`calibrate` needs a method: calibration=logistic or isotonic"),
+        ([f"checkpoint={trained}", "method=magic"], "must be one of ['logistic', 'isotonic']"),
     ):
-        done = run_command("train.py", *arguments, f"hydra.run.dir={tmp_path / 'run'}")
+        done = run_command("calibrate", *arguments, f"hydra.run.dir={tmp_path / 'run'}")
         assert done.returncode != 0
         assert message in done.stderr
         assert not (tmp_path / "run" / "manifest.json").exists()

@@ -1,0 +1,109 @@
+"""How a command ends: the message of a user's error, the traceback of ours, and the exit status after a signal."""
+
+import dis
+import os
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from graphrerank.checks import UserError
+from graphrerank.extensions import extension_entries
+
+INTERRUPTED, TERMINATED = 130, 143  # exit statuses after Ctrl+C and SIGTERM, as shells give them
+UNCHOSEN = re.compile(r"Could not override '(?P<group>data|encoder|retriever|pipeline)\.(?P<key>[\w.]+)'")
+
+
+def report_error(error: BaseException, arguments: Sequence[str] = (), *, full: bool = False) -> int:
+    """Print an error, and return the exit status: one message for a user's, else (or for ``full``) the traceback."""
+    if isinstance(error, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as `head` reads no further
+    elif full or not is_users(error):
+        traceback.print_exception(error)
+    else:
+        print(with_advice(message_of(error), arguments), file=sys.stderr)
+    return 1
+
+
+def is_users(error: BaseException) -> bool:
+    """Return whether an error is about what the user gave: of our checks, of Hydra, or of the file system."""
+    if _is_of_hydra(error):
+        cause = error.__cause__  # of what it builds
+        return cause is None or _is_of_hydra(cause) or is_users(cause)
+    return isinstance(error, OSError | UserError) or _is_check(error)
+
+
+def _is_check(error: BaseException) -> bool:
+    """Return whether a ``raise`` of this package or an extension made an error, rather than ``int()`` or ``zip()``."""
+    last = error.__traceback__
+    if last is None or not isinstance(error, ValueError | ImportError):
+        return False
+    while last.tb_next is not None:
+        last = last.tb_next
+    code = last.tb_frame.f_code
+    package = str(last.tb_frame.f_globals.get("__name__")).split(".")[0]
+    packages = {"graphrerank", *(entry.value.split(".")[0] for entry in extension_entries())}
+    return package in packages and dis.opname[code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
+
+
+def _is_of_hydra(error: BaseException) -> bool:
+    """Return whether Hydra or OmegaConf raised an error, without importing them."""
+    return any(kind.__name__ in ("HydraException", "OmegaConfBaseException") for kind in type(error).__mro__)
+
+
+def with_advice(message: str, arguments: Sequence[str]) -> str:
+    r"""Add to Hydra's message about a setting of a group that the command has not chosen how to choose it.
+
+    Example:
+        >>> print(with_advice("Could not override 'data.edges'.\nKey 'edges' is not in struct", ["data.edges=auto"]))
+        Could not override 'data.edges'.
+        Key 'edges' is not in struct
+        choose a file of conf/data with it: data=folder data.path=DIR data.edges=...
+    """
+    found = UNCHOSEN.search(message)
+    if found is None or any(argument.startswith(f"{found['group']}=") for argument in arguments):
+        return message
+    example = "data=folder data.path=DIR" if found["group"] == "data" else f"{found['group']}=NAME"
+    return f"{message}\nchoose a file of conf/{found['group']} with it: {example} {found['group']}.{found['key']}=..."
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an error, and that of its cause where Hydra only says that it failed.
+
+    Hydra's advice to add a setting with ``+`` is left out: no job has settings that ``conf`` has not.
+    """
+    lines = [line for line in str(error).splitlines() if not line.strip().startswith("To append to your config")]
+    message = "\n".join(lines) or type(error).__name__
+    if not _is_of_hydra(error) or error.__cause__ is None:
+        return message
+    cause = message_of(error.__cause__)
+    return cause if type(error).__name__ == "InstantiationException" else f"{message}\n{cause}"
+
+
+@contextmanager
+def terminating() -> Iterator[list[int]]:
+    """Raise KeyboardInterrupt in the main thread on SIGTERM too; the list holds the signal once it came."""
+    received: list[int] = []
+    owner = os.getpid()
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        if os.getpid() != owner:  # a forked process
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
+            return
+        received.append(signum)
+        raise KeyboardInterrupt
+
+    try:
+        before: Any = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not the main thread
+        yield received
+        return
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, before)

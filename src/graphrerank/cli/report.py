@@ -1,0 +1,54 @@
+"""``graphrerank report``: finished runs of ``evaluate`` in one table, without ranking again."""
+
+import shlex
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+from graphrerank.extras import require_extra
+
+
+def parser() -> ArgumentParser:
+    """Build the parser of the arguments."""
+    parser = ArgumentParser("graphrerank report", description="Compare finished runs of graphrerank evaluate.")
+    parser.add_argument("runs", nargs="+", type=Path, help="run folders; the last system of the last run is tested")
+    parser.add_argument("--out", type=Path, help="the folder to write (runs/report/<time>)")
+    parser.add_argument("--tested", nargs="+", default=[], metavar="MEASURE", help="measures to test (the first run's)")
+    parser.add_argument("--resamples", type=int, default=10_000, help="of a test and of an interval (10000)")
+    parser.add_argument("--seed", type=int, default=0, help="of resampling (0)")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare finished runs, and write the report."""
+    given = parser().parse_args(arguments)
+    require_extra("train", "graphrerank report")
+    command = shlex.join(["graphrerank", "report", *arguments])
+    print(compare(given.runs, given.out, command, tested=given.tested, resamples=given.resamples, seed=given.seed))
+    return 0
+
+
+def compare(
+    runs: Sequence[Path], out: Path | None, command: str, *, tested: Sequence[str], resamples: int, seed: int
+) -> Path:
+    """Compare finished runs (:func:`~graphrerank.evaluation.compare_runs.compare_runs`); return the report's folder."""
+    from graphrerank.evaluation.capsule import CAPSULE, setting_differences
+    from graphrerank.evaluation.compare_runs import compare_runs
+    from graphrerank.evaluation.study import read_study
+    from graphrerank.evaluation.study_files import write_study_files
+    from graphrerank.evaluation.study_report import print_study
+    from graphrerank.files import claim_folder
+
+    names = [folder.name for folder in runs]
+    folders = {folder.name if names.count(folder.name) == 1 else str(folder): folder for folder in runs}
+    studies = {run: read_study(folder) for run, folder in folders.items()}
+    capsules = [(run, folder) for run, folder in folders.items() if (folder / CAPSULE).is_file()]
+    notes = [line for first, second in pairwise(capsules) for line in setting_differences(first, second)]
+    study = compare_runs(studies, command=command, tested=tested, notes=notes, resamples=resamples, seed=seed)
+    folder = out or claim_folder(Path("runs", "report", f"{datetime.now():%Y-%m-%d_%H-%M-%S}"))
+    write_study_files(folder, study)
+    for dataset in study.datasets.values():
+        print_study(dataset, ties=study.settings["ties"])
+    return folder
