@@ -40,7 +40,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """A hub that has the shipped ``attack`` with a program that is not its own; tells what it was asked for."""
     there = shutil.copytree(PRETRAINED / "attack", tmp_path / "hub")
-    (there / "model.pt").write_bytes(b"a program of a stranger")
+    (there / "model.pt").write_bytes(b"an untrusted program")
     asked = []
 
     def snapshot_download(repo_id: str, **arguments: Any) -> str:

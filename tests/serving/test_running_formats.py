@@ -59,7 +59,7 @@ def test_a_model_of_the_hub_is_served_without_a_program_of_its_own(tmp_path):
     """The hub's own client and its cache, without a network."""
     repository = tmp_path / "hub" / "models--someone--reranker"
     there = shutil.copytree(PRETRAINED / "attack", repository / "snapshots" / ("c" * 40))
-    (there / "model.pt").write_bytes(b"a program of a stranger")
+    (there / "model.pt").write_bytes(b"an untrusted program")
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("c" * 40)
     environment = {

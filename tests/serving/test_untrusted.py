@@ -1,4 +1,4 @@
-"""What a stranger's checkpoint or artifact could try, and is refused without running anything of it."""
+"""Attacks by untrusted checkpoints and artifacts, which are refused without running anything."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Records of strangers' data set folders: what is too long or too deep."""
+"""Records of untrusted data set folders that are too long or too deep."""
 
 import gzip
 import json
