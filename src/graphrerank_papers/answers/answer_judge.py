@@ -66,7 +66,6 @@ class PairwiseJudge:
     # with the places `{criterion}`, `{question}`, `{first}` and `{second}`; it asks for `reason` and `winner`
     prompt: Prompt = field(default_factory=partial(shipped_prompt, "preference"))
     tries: int = 3  # see `ask_strictly`
-    skipped: list[str] = field(default_factory=list, init=False)  # messages without a usable verdict, over all calls
 
     def __post_init__(self) -> None:
         self._criteria = dict(CRITERIA if self.criteria is None else self.criteria)
@@ -112,7 +111,6 @@ class PairwiseJudge:
             tries=self.tries,
             form=self.prompt.form,
         )
-        self.skipped += [message for message, winner in zip(messages, winners, strict=True) if winner is None]
         return [float("nan") if winner is None else FOR_FIRST[winner] for winner in winners]
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from graphrerank.files import hash_files, load_tensors
 from graphrerank.language_models.reply import Reply
+from graphrerank.metrics.coverage import normalize_answer
 from graphrerank_papers.answers.answer_spans import Span, answer_spans
-from graphrerank_papers.answers.measures import normalize_answer
 from graphrerank_papers.answers.packing import Context
 
 WEIGHTS = Path(__file__).parent / "extractive_reader.safetensors"  # by benchmarks/train_reader.py

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from graphrerank.language_models.prompt import Prompt, is_schema
 from graphrerank.language_models.reply import ANSWERED, UNUSABLE, Reply, ReplyingModel
-from graphrerank_papers.answers.measures import normalize_answer
+from graphrerank.metrics.coverage import normalize_answer
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.replies import RecordedModel
 

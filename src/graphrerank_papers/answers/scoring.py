@@ -1,17 +1,66 @@
-"""Measures of written answers, a number for each question."""
+"""Measures of answers: exact match, F1, Contain-Match and the Coverage of their contexts."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from graphrerank.metrics.coverage import coverage, normalize_answer
-from graphrerank_papers.answers.measures import answer_f1, contain_match, exact_match
+from graphrerank.metrics.coverage import checked_answers, coverage, normalize_answer
 
 EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE = "EM", "F1", "Contain-Match", "Context-Coverage"
 JUDGED = "Judged"  # accuracy by a model's verdict
 SCORED = (EM, F1, CONTAIN_MATCH, CONTEXT_COVERAGE)
-OF_TEXTS = {EM: exact_match, F1: answer_f1, CONTAIN_MATCH: contain_match}
+_SINGLED_OUT = frozenset({"yes", "no", "noanswer"})  # answers that no other one shares words with
+
+
+def exact_match(prediction: str, answers: Sequence[str]) -> float:
+    """Return 1 if an answer equals a right one, both normalised, else 0.
+
+    Raises:
+        ValueError: If there is no right answer.
+
+    Example:
+        >>> exact_match("the Battle of Metz.", ["Battle of Metz"])
+        1.0
+    """
+    return float(normalize_answer(prediction) in map(normalize_answer, checked_answers(answers)))
+
+
+def answer_f1(prediction: str, answers: Sequence[str]) -> float:
+    r"""Measure the words that an answer shares with a right one; the best of several right ones.
+
+    .. math:: F_1 = \frac{2\,|p \cap a|}{|p| + |a|}
+
+    with :math:`p` and :math:`a` multisets of normalised words. Two answers without a word are equal, 1. Where one of
+    them is "yes", "no" or "noanswer" and the other one is not the same, it is 0.
+
+    Source: Rajpurkar et al., *SQuAD*, 2016; the rule for "yes" and "no" is of the evaluation of HotpotQA and
+    2WikiMultihopQA.
+
+    Raises:
+        ValueError: If there is no right answer.
+
+    Example:
+        >>> answer_f1("in Metz and Nancy", ["Metz"])
+        0.4
+    """
+    said = normalize_answer(prediction)
+    return max(_f1(said, normalize_answer(text)) for text in checked_answers(answers))
+
+
+def _f1(said: str, right: str) -> float:
+    if said == right:
+        return 1.0
+    if {said, right} & _SINGLED_OUT:
+        return 0.0
+    prediction, answer = said.split(), right.split()
+    shared = sum((Counter(prediction) & Counter(answer)).values())
+    return 2 * shared / (len(prediction) + len(answer))
+
+
+# Contain-Match: EA-GraphRAG, section 4.3, "the gold answer appears as a substring within the model's prediction"
+OF_TEXTS = {EM: exact_match, F1: answer_f1, CONTAIN_MATCH: coverage}
 
 
 def score_answers(

@@ -5,7 +5,6 @@ A table is a passage, a foreign key is an edge, and the tables that a question's
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 from graphrerank.data.readers.records import Record
@@ -27,10 +26,8 @@ class Table:
 
     name: str  # as in queries
     title: str  # in words
-    columns: Sequence[str]  # names as in queries
-    column_titles: Sequence[str]  # in words
-    types: Sequence[str]
-    primary_key: Sequence[str]
+    # lists `columns` (names as in queries), `column_names` (in words), `types` and `primary_key`
+    metadata: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -186,17 +183,14 @@ def write_tables(
             writer.judge(question.split, question.query_id, f"{question.database}.{table}")
     for base, split in databases:
         for schema in base.tables:
-            listed = ", ".join(title.replace("_", " ").strip() for title in schema.column_titles)
+            listed = ", ".join(title.replace("_", " ").strip() for title in schema.metadata["column_names"])
             writer.document(
                 f"{base.name}.{schema.name}",
                 schema.title,
                 f"table {schema.name} ({schema.title}) in database {base.name.replace('_', ' ')}: columns {listed}",
                 db_id=base.name,
                 table=schema.name,
-                columns=list(schema.columns),
-                column_names=list(schema.column_titles),
-                types=list(schema.types),
-                primary_key=list(schema.primary_key),
+                **schema.metadata,
                 split=split,
             )
     for base, _ in databases:
@@ -220,9 +214,13 @@ def _database(record: Record) -> Database:
     tables = []
     for number, (name, title) in enumerate(zip(originals, record["table_names"], strict=True)):
         own = [(i, column, words, kind) for i, ((t, column), (_, words), kind) in enumerate(columns) if t == number]
-        primary = [column for i, column, _, _ in own if i in keys]
-        names, titles, types = (list(map(itemgetter(part), own)) for part in (1, 2, 3))
-        tables.append(Table(name, title, names, titles, types, primary))
+        metadata = {
+            "columns": [column for _, column, _, _ in own],
+            "column_names": [words for _, _, words, _ in own],
+            "types": [kind for _, _, _, kind in own],
+            "primary_key": [column for i, column, _, _ in own if i in keys],
+        }
+        tables.append(Table(name, title, metadata))
     ends = [(columns[start][0], columns[stop][0]) for start, stop in record["foreign_keys"]]
     references = [(originals[t], column, originals[u], other) for (t, column), (u, other) in ends]
     return Database(record["db_id"], tables, references)
@@ -255,9 +253,14 @@ def _beaver_table(record: Mapping[str, Any]) -> Table:
     name = record["table_name"] if "table_name" in record else record["table_name_original"]
     columns = record["column_names"] if "column_names" in record else record["column_names_original"]
     primary = record.get("primary_key") or []
-    name_in_words, *words = (text.replace("_", " ").lower() for text in (name, *columns))
-    keys = primary if isinstance(primary, list) else [primary]
-    return Table(name, name_in_words, columns, words, record["column_types"], keys)
+    title, *words = (text.replace("_", " ").lower() for text in (name, *columns))
+    metadata = {
+        "columns": columns,
+        "column_names": words,
+        "types": record["column_types"],
+        "primary_key": primary if isinstance(primary, list) else [primary],
+    }
+    return Table(name, title, metadata)
 
 
 def _spelled(name: str, tables: Sequence[Table]) -> str:

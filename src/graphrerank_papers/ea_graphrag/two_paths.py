@@ -10,8 +10,8 @@ from torch import Tensor
 from graphrerank.data.dataset import Qrels
 from graphrerank.graphs import Ranking
 from graphrerank.metrics import perfect_recall
+from graphrerank.metrics.coverage import coverage
 from graphrerank.pipelines.router import fuse_paths
-from graphrerank_papers.answers.measures import coverage
 from graphrerank_papers.answers.packing import passages_of
 from graphrerank_papers.answers.scoring import CONTAIN_MATCH, JUDGED
 from graphrerank_papers.answers.stage import AnswerStage

@@ -20,7 +20,7 @@ from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.graphs import PairEncoder, Queries
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank_papers.answers.measures import coverage
+from graphrerank.metrics.coverage import coverage
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage
 from graphrerank_papers.ket.degrees import count_degrees

@@ -88,7 +88,6 @@ def test_what_is_unusable_does_not_count(scripted_model: Callable[..., Any]) -> 
     verdicts = judge.compare(["q", "r"], ["bad", "b"], ["c", "d"])
     assert math.isnan(verdicts.scores[0, 0])
     assert verdicts.scores[0, 1] == 0.5
-    assert len(judge.skipped) == 1
 
 
 def test_no_question(scripted_model: Callable[..., Any]) -> None:

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from graphrerank.files import save_tensors
+from graphrerank.metrics.coverage import normalize_answer
 from graphrerank_papers.answers.answer_spans import answer_spans
 from graphrerank_papers.answers.extractive_reader import NUM_WEIGHTS, ExtractiveReader, best_text, feature_rows
-from graphrerank_papers.answers.measures import normalize_answer
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.scoring import score_answers
 
