@@ -224,6 +224,14 @@ def test_resuming_needs_the_settings_of_the_run(tmp_path: Path) -> None:
             check_resumed(tmp_path, changed, searches)
 
 
+@pytest.mark.parametrize("system", ["mlp", "gcs", "ppr", "retriever", "cross_encoder"])
+def test_the_trained_model_takes_no_other_rows_name(system: str, run_command, tmp_path: Path) -> None:
+    done = run_command("train.py", f"system={system}", f"hydra.run.dir={tmp_path}")
+    assert done.returncode != 0
+    assert "`system` names the trained model, so it must not be one of ['retriever'," in done.stderr
+    assert not list(tmp_path.glob("*/manifest.json"))
+
+
 def test_checkpoint_of_another_feature_mode_is_refused(
     trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -169,7 +169,7 @@ def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor,
 
     .. math:: A_{ij} = |E_i \cap E_j| / |E_j|
 
-    Source: GraphER, section 2.1 (conceptual proximity) and DESIGN.md, section 4 (weight); :math:`E` are the entities
+    Source: GraphER, section 2.1 (conceptual proximity); :math:`E` are the entities
     that the incidence kept. Candidates are grouped by (query, entity), so that work grows with the number of pairs
     that do share an entity; pairs are counted in blocks, so that memory beside the result is bounded by the blocks
     and by one query's ``K * K`` counts.
