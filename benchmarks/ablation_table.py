@@ -29,10 +29,10 @@ TRAININGS = {
     ],
 }
 VARIANTS = {  # title -> training, retriever, system
-    "all types of edges merged into one weight": ("merged", EXPAND, "gatv2"),
-    "without the head that scores best pairs": ("typed", EXPAND, "no_pair_head"),
-    "without that head and all evidence of pairs": ("typed", EXPAND, "no_pairs"),
-    "the same weights without expansion along the graph": ("typed", HYBRID, "gatv2"),
+    "edge types merged": ("merged", EXPAND, "gatv2"),
+    "no pair head": ("typed", EXPAND, "no_pair_head"),
+    "no pair evidence": ("typed", EXPAND, "no_pairs"),
+    "no expansion": ("typed", HYBRID, "gatv2"),
 }
 FULL = ("typed", EXPAND, "gatv2")
 
@@ -61,22 +61,25 @@ def _common(arguments: argparse.Namespace) -> list[str]:
     return [f"paths.datasets={arguments.datasets.resolve()}", *arguments.settings]
 
 
-def table(full: Mapping[str, SystemStudy], variant: Mapping[str, SystemStudy]) -> str:
-    """Lay out by how much the full model is above a variant on every data set, and on several together."""
-    lines = [
-        f"| data set |{''.join(f' {measure} | p |' for measure in ABLATED)}",
-        f"| --- |{' --: | --: |' * len(ABLATED)}",
-    ]
-    differences = {
-        name: {of: full[name].values[of] - variant[name].values[of] for of in ABLATED} for name in full
-    }  # [queries] each
+def table(full: Mapping[str, SystemStudy], variants: Mapping[str, Mapping[str, SystemStudy]]) -> str:
+    """Lay out by how much the full model is above each variant, on every data set and on several together."""
+    header = [f"{title}: {' | '.join(ABLATED)}" for title in variants]
+    lines = [f"| data set | {' | '.join(header)} |", f"| --- |{' --: |' * len(variants) * len(ABLATED)}"]
     for name in full:
-        tests = {of: paired_randomization(full[name].values[of], variant[name].values[of]) for of in ABLATED}
-        cells = [f"{100 * float(differences[name][of].nanmean()):+.1f} | {float(tests[of]):.2g}" for of in ABLATED]
+        cells = []
+        for variant in variants.values():
+            for of in ABLATED:
+                ours, theirs = full[name].values[of], variant[name].values[of]
+                difference, p = float((ours - theirs).nanmean()), float(paired_randomization(ours, theirs))
+                cells.append(f"{100 * difference:+.1f} ({p:.2g})")
         lines.append(f"| {name} | {' | '.join(cells)} |")
     for title, names in {"the two multi-hop sets": MULTI_HOP, "all together": SETS}.items():
-        together = [combined_randomization([differences[name][of] for name in names]) for of in ABLATED]
-        lines.append(f"| {title} | {' | '.join(f'{100 * mean:+.1f} | {p:.2g}' for mean, p in together)} |")
+        together = [
+            combined_randomization([full[name].values[of] - variant[name].values[of] for name in names])
+            for variant in variants.values()
+            for of in ABLATED
+        ]
+        lines.append(f"| {title} | {' | '.join(f'{100 * mean:+.1f} ({p:.2g})' for mean, p in together)} |")
     return "\n".join(lines)
 
 
@@ -89,31 +92,29 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "ablations.md")
     arguments = parser.parse_args()
     full = judge(arguments, *FULL)
-    sections = [
-        f"## {title[0].upper()}{title[1:]}\n\n{table(full, judge(arguments, *variant))}"
-        for title, variant in VARIANTS.items()
-    ]
-    arguments.out.write_text(PAGE.format(sections="\n\n".join(sections)), encoding="utf-8")
+    variants = {title: judge(arguments, *variant) for title, variant in VARIANTS.items()}
+    arguments.out.write_text(PAGE.format(table=table(full, variants)), encoding="utf-8")
     print(arguments.out)
 
 
 PAGE = """# What types of edges, evidence of pairs and expansion are worth
 
 Written by `python benchmarks/ablation_table.py --datasets DIR`. Each model was trained as `base`, with two epochs in
-place of eight and one seed (`python train.py experiment=base '~ablations.mlp' trainer.max_epochs=2`), and judged on
-test splits (Spider and BIRD: dev) with `data.edges=auto`. Each table is the full model minus one that lacks something:
-points, with the p of a two-sided paired randomisation test over queries; together: the mean over data sets, each of
-which counts the same. The MLP, which lacks attention and pairs, and shuffled edges are in
-[base.md](base.md#does-the-graph-help).
+place of eight and one seed (`python train.py experiment=base '~ablations.mlp' trainer.max_epochs=2`), and evaluated on
+test splits (Spider and BIRD: dev) with `data.edges=auto`. The full model minus one that lacks something, in points, and
+the p of a two-sided paired randomisation test over queries; together: the mean over data sets.
 
-Over all sets together, expansion is worth 6.8 points of PR@5 and 2.5 of nDCG@10, most of them on 2WikiMultihopQA, and
-types of edges 1.3 and 0.6. Evidence of pairs, what two passages hold together of the question's words
-(`model.pair_evidence`), with the head is worth 0.6 and 0.5, and on the two multi-hop sets 1.8 and 1.3. The head alone,
-which scores each candidate's best pair, is worth 0.4 of nDCG@10 there and nothing over all sets: attention reads the
-evidence, too, and keeps it here. On another machine, another seed in effect, types were worth 1.8 and 0.6, expansion
-7.0 and 2.6, the head 0.2 of nDCG@10 over all sets.
+- *edge types merged*: all types of edges are one weight.
+- *no pair head*, *no pair evidence*: without the head that scores best pairs; also without what two passages together
+  hold of the query's words (`model.pair_evidence`).
+- *no expansion*: the same weights over the retriever's candidates alone.
 
-{sections}
+The MLP and shuffled edges: [base.md](base.md#does-the-graph-help).
+
+{table}
+
+On another machine, in effect another seed, types were worth 1.8 points of PR@5 and 0.6 of nDCG@10 over all sets,
+expansion 7.0 and 2.6, the pair head 0.2 of nDCG@10.
 """
 
 

@@ -34,7 +34,7 @@ def read_table(page: str) -> dict[str, dict[str, list[float]]]:
         if not line.startswith("|"):
             break
         name, *cells = (cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|"))
-        numbers = (list(map(float, re.findall(r"\d+\.\d", cell))) for cell in cells)
+        numbers = (list(map(float, re.findall(r"\d+\.\d", cell)[:3])) for cell in cells)  # a p-value follows
         table[name] = {condition: row for condition, row in zip(conditions, numbers, strict=True) if row}
     return table
 

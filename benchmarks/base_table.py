@@ -1,21 +1,18 @@
 """python benchmarks/base_table.py --datasets DIR: the checkpoint `base` on test splits, by retriever and edges.
 
-Runs ``evaluate.py checkpoint=base`` on every data set with every retriever and graph, one after the other, further
-checkpoints with every graph, and other trainings of it; writes docs/base.md. A run that is already in the output folder
-is read, not repeated.
+Runs ``evaluate.py checkpoint=base`` on every data set with every retriever and graph, one after the other; writes
+docs/base.md. A run that is already in the output folder is read, not repeated.
 """
 
 import argparse
 import itertools
 import json
-import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from graphrerank.evaluation.across import across_datasets
-from graphrerank.evaluation.findings import Counterfactual, PairedTest
 from graphrerank.evaluation.run_json import with_new_names
 from graphrerank.evaluation.study import DatasetStudy, read_study
 
@@ -42,7 +39,6 @@ GRAPHS = {
     "hand-chosen": [EXPAND],
     "auto": RETRIEVERS["auto"],
 }
-AUTO_ALONE = {"auto": RETRIEVERS["auto"]}
 EXTRA = {  # further rows of the first table: title -> data set and settings
     "2wikimultihopqa over edges_computed.tsv": (
         "2wikimultihopqa",
@@ -53,9 +49,8 @@ EXTRA = {  # further rows of the first table: title -> data set and settings
 }
 SYSTEMS = {"retriever": "retriever", "ppr": "PPR", "gcs": "GCS", "gatv2": "`base`"}
 MEASURES = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
-BY_EDGES = ("R@5", "PR@5", "PR@10", "nDCG@10")
 OTHER_EDGES = ("shuffled", "removed")
-ABLATED, MULTI_HOP = ("PR@5", "PR@10", "R@5", "nDCG@10"), ("2wikimultihopqa", "hotpotqa")
+ABLATED, MULTI_HOP = ("PR@5", "nDCG@10"), ("2wikimultihopqa", "hotpotqa")
 
 
 def run_folder(arguments: argparse.Namespace, checkpoint: str, title: str, name: str) -> Path:
@@ -90,64 +85,46 @@ def run_all(arguments: argparse.Namespace, checkpoint: str, conditions: dict[str
 
 
 def full_table(results: dict[str, dict]) -> str:
-    """Lay out all systems and measures on every data set."""
-    head = f"| data set | system | {' | '.join(MEASURES)} | p50 ms |"
-    lines = [head, f"| --- | --- | {'--: | ' * (len(MEASURES) + 1)}".rstrip()]
+    """Lay out all systems on every data set, with the paired test of ``base`` against the retriever."""
+    of_all = [f"{measure}: {' | '.join(SYSTEMS.values())}" for measure in ("PR@10", "nDCG@10")]
+    header = f"| data set | queries | ceiling | R@5: retriever | `base` | {' | '.join(of_all)} | p | p50 ms |"
+    lines = [header, f"| --- |{' --: |' * 14}"]
     for name, found in results.items():
-        ceilings = f"ceiling {percent(found['ceiling'])}, {percent(found['base_ceiling'])} before expansion"
-        title = f"{name}, {found['queries']:,} queries ({ceilings})"
-        for place, (key, system) in enumerate(SYSTEMS.items()):
-            numbers = found["systems"][key]
-            cells = [percent(numbers[measure]) for measure in MEASURES]
-            latency = f"{numbers['latency_ms']['p50']:.1f}"
-            lines.append(f"| {title if not place else ''} | {system} | {' | '.join(cells)} | {latency} |")
-    return "\n".join(lines)
-
-
-def trainings_table(trainings: list[dict[str, dict]]) -> str:
-    """Lay out mean and standard deviation of several trainings on every data set, the one that ships among them."""
-    lines = [f"| data set | {' | '.join(BY_EDGES)} |", f"| --- |{' --: |' * len(BY_EDGES)}"]
-    for name in SETS:
-        cells = []
-        for measure in BY_EDGES:
-            numbers = [100 * found[name]["systems"]["gatv2"][measure] for found in trainings]
-            spread = f" ± {statistics.stdev(numbers):.1f}" if len(numbers) > 1 else ""
-            cells.append(f"{statistics.mean(numbers):.1f}{spread}")
+        systems = found["systems"]
+        cells = [f"{found['queries']:,}", f"{percent(found['ceiling'])} ({percent(found['base_ceiling'])})"]
+        cells += [percent(systems[key]["R@5"]) for key in ("retriever", "gatv2")]
+        cells += [percent(systems[key][measure]) for measure in ("PR@10", "nDCG@10") for key in SYSTEMS]
+        cells += [p_value(found), f"{systems['gatv2']['latency_ms']['p50']:.1f}"]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
+def p_value(found: dict, measure: str = "nDCG@10") -> str:
+    """Return the p of the paired test of ``base`` against the retriever."""
+    key = ("retriever", measure)
+    (test,) = (entry for entry in found["comparisons"] if (entry["baseline"], entry["measure"]) == key)
+    return f"{test['p_value']:.2g}"
+
+
 def probabilities_table(studies: list[Path]) -> str:
-    """Lay out the reliability of the probabilities on every data set of some ``study.json``."""
-    lines = [
-        "| data set | candidates | relevant | mean probability | ECE | Brier score | of the share alone |",
-        "| --- | --: | --: | --: | --: | --: | --: |",
-    ]
+    """Lay out the reliability of probabilities, of candidates and of whole lists, on every data set."""
+    header = ["data set", "relevant", "mean probability", "ECE", "Brier score"]
+    header += ["top 10 complete", "mean probability", "ECE", "AUC"]
+    lines = [f"| {' | '.join(header)} |", f"| --- |{' --: |' * 8}"]
     for study in studies:
         for name, dataset in json.loads(study.read_text())["datasets"].items():
             (found,) = dataset["reliability"]
-            pairs, share = found["num_pairs"], found["share_relevant"]
             bins = zip(found["counts"], found["probabilities"], strict=True)
-            mean = sum(count * probability for count, probability in bins if count) / pairs
-            errors = " | ".join(f"{number:.4f}" for number in (found["ece"], found["brier"], share * (1 - share)))
-            lines.append(f"| {name} | {pairs:,} | {percent(share)} | {percent(mean)} | {errors} |")
+            mean = sum(count * probability for count, probability in bins if count) / found["num_pairs"]
+            (lists,) = (entry for entry in dataset["list_reliability"] if entry["measure"] == "PR@10")
+            cells = [percent(found["share_relevant"]), percent(mean), f"{found['ece']:.4f}", f"{found['brier']:.4f}"]
+            cells += [percent(lists["share_complete"]), percent(lists["mean_probability"]), f"{lists['ece']:.3f}"]
+            cells.append("" if lists["auc"] is None else f"{lists['auc']:.3f}")
+            lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def lists_table(studies: list[Path]) -> str:
-    """Lay out the reliability of the confidence in whole lists on every data set of some ``study.json``."""
-    lines = ["| data set | k | complete | mean probability | ECE | AUC |", "| --- | --: | --: | --: | --: | --: |"]
-    for study in studies:
-        for name, dataset in json.loads(study.read_text())["datasets"].items():
-            for place, found in enumerate(dataset["list_reliability"]):
-                shares = f"{percent(found['share_complete'])} | {percent(found['mean_probability'])}"
-                k = found["measure"].partition("@")[2]
-                auc = "" if found["auc"] is None else f"{found['auc']:.3f}"
-                lines.append(f"| {name if not place else ''} | {k} | {shares} | {found['ece']:.3f} | {auc} |")
-    return "\n".join(lines)
-
-
-def robustness_table(results: dict[str, dict[str, dict]], measure: str) -> str:
+def retrievers_table(results: dict[str, dict[str, dict]], measure: str = "nDCG@10") -> str:
     """Lay out retriever -> GCS -> ``base`` on every data set under every condition."""
     lines = [f"| {measure} | {' | '.join(results)} |", f"| --- | {'--- | ' * len(results)}".rstrip()]
     for name in SETS:
@@ -156,79 +133,45 @@ def robustness_table(results: dict[str, dict[str, dict]], measure: str) -> str:
             if name in found:
                 numbers = [found[name]["systems"][key][measure] for key in ("retriever", "gcs", "gatv2")]
                 best = "**" if numbers[2] >= max(numbers[:2]) else ""
-                cells.append(f"{percent(numbers[0])} → {percent(numbers[1])} → {best}{percent(numbers[2])}{best}")
+                shown = f"{percent(numbers[0])} → {percent(numbers[1])} → {best}{percent(numbers[2])}{best}"
+                cells.append(f"{shown} (p {p_value(found[name], measure)})")
             else:
                 cells.append("")
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def edges_table(results: dict[str, dict[str, dict]], measure: str) -> str:
-    """Lay out one measure of every checkpoint on every data set over every graph."""
-    lines = [f"| {measure} by edges | checkpoint | {' | '.join(GRAPHS)} |", f"| --- | --- |{' --: |' * len(GRAPHS)}"]
+def edges_table(results: dict[str, dict[str, dict]]) -> str:
+    """Lay out ``base`` on every data set over every graph."""
+    header = [f"{measure}: {' | '.join(GRAPHS)}" for measure in ("R@5", "nDCG@10")]
+    lines = [f"| data set | {' | '.join(header)} |", f"| --- |{' --: |' * 2 * len(GRAPHS)}"]
     for name in (name for name in SETS if name in NO_EDGES):
-        for place, (checkpoint, found) in enumerate(results.items()):
-            cells = [percent(found[title][name]["systems"]["gatv2"][measure]) for title in GRAPHS]
-            lines.append(f"| {name if not place else ''} | `{checkpoint}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def tests_table(results: dict[str, dict]) -> str:
-    """Lay out the paired tests of ``base`` on every data set."""
-    lines = ["| data set | against | PR@10 | p | nDCG@10 | p |", "| --- | --- | --: | --: | --: | --: |"]
-    for name, found in results.items():
-        for other in ("retriever", "gcs"):
-            tests = {entry["measure"]: entry for entry in found["comparisons"] if entry["baseline"] == other}
-            cells = [f"{100 * tests[m]['difference']:+.1f} | {tests[m]['p_value']:.2g}" for m in ("PR@10", "nDCG@10")]
-            lines.append(f"| {name} | {SYSTEMS[other]} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def no_harm_table(results: dict[str, dict[str, dict]], measure: str = "nDCG@10") -> str:
-    """Lay out by how much ``base`` is above or below the retriever on every data set under every condition."""
-    lines = [f"| {measure}: difference | {' | '.join(results)} |", f"| --- |{' --: |' * len(results)}"]
-    for name in SETS:
-        cells = []
-        for found in results.values():
-            entries = found[name]["comparisons"] if name in found else []
-            tests = [entry for entry in entries if (entry["baseline"], entry["measure"]) == ("retriever", measure)]
-            cells.append(" ".join(f"{100 * test['difference']:+.1f} ({test['p_value']:.2g})" for test in tests))
+        cells = [percent(results[title][name]["systems"]["gatv2"][of]) for of in ("R@5", "nDCG@10") for title in GRAPHS]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def ablation_table(datasets: Sequence[DatasetStudy]) -> str:
-    """Lay out by how much GATv2 is above the MLP on every data set, on the multi-hop ones and on all together."""
-    lines = [
-        f"| data set |{''.join(f' {measure} | p |' for measure in ABLATED)}",
-        f"| --- |{' --: | --: |' * len(ABLATED)}",
+    """Lay out by how much GATv2 is above the MLP, and above itself over other edges among the same candidates."""
+    header = [f"{measure}: over the MLP | p" for measure in ABLATED] + [
+        "PR@5: over shuffled edges | p | over no edges | p"
     ]
+    lines = [f"| data set | {' | '.join(header)} |", f"| --- |{' --: |' * (2 * len(ABLATED) + 4)}"]
     for dataset in datasets:
         tests = {test.measure: test for test in dataset.tests if (test.system, test.baseline) == ("gatv2", "mlp")}
-        lines.append(f"| {dataset.name} | {' | '.join(_difference(tests[measure]) for measure in ABLATED)} |")
+        others = {entry.edges: entry for entry in dataset.counterfactuals if entry.system == "gatv2"}
+        found = [*(tests[measure] for measure in ABLATED), *(others[kind] for kind in OTHER_EDGES)]
+        cells = [f"{100 * test.difference:+.1f} | {test.p_randomization:.2g}" for test in found]
+        lines.append(f"| {dataset.name} | {' | '.join(cells)} |")
     multi_hop = [dataset for dataset in datasets if dataset.name in MULTI_HOP]
     for title, together in {"the two multi-hop sets": multi_hop, "all together": datasets}.items():
-        found = {
+        across = {
             entry.measure: f"{100 * entry.difference:+.1f} | {entry.p_combined:.2g}"
             for entry in across_datasets(together)
             if (entry.system, entry.baseline) == ("gatv2", "mlp")
         }
-        lines.append(f"| {title} | {' | '.join(found[measure] for measure in ABLATED)} |")
+        lines.append(f"| {title} | {' | '.join(across[measure] for measure in ABLATED)} | | | | |")
     return "\n".join(lines)
-
-
-def other_edges_table(datasets: Sequence[DatasetStudy]) -> str:
-    """Lay out by how much ``base`` is above itself over other edges among the same candidates."""
-    lines = [f"| data set |{''.join(f' edges {kind} | p |' for kind in OTHER_EDGES)}"]
-    lines.append(f"| --- |{' --: | --: |' * len(OTHER_EDGES)}")
-    for dataset in datasets:
-        found = {entry.edges: entry for entry in dataset.counterfactuals if entry.system == "gatv2"}
-        lines.append(f"| {dataset.name} | {' | '.join(_difference(found[kind]) for kind in OTHER_EDGES)} |")
-    return "\n".join(lines)
-
-
-def _difference(test: PairedTest | Counterfactual) -> str:
-    return f"{100 * test.difference:+.1f} | {test.p_randomization:.2g}"
 
 
 def percent(share: float) -> str:
@@ -240,151 +183,88 @@ def main() -> None:
     """Run what is missing and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", type=Path, required=True)
-    parser.add_argument("--checkpoint", nargs="+", default=["base"], help="the page is of the first")
-    parser.add_argument("--trainings", nargs="*", default=[], help="the same training with other seeds: run folders")
-    parser.add_argument("--ablations", type=Path, help="the run of experiment=base, with its MLP")
+    parser.add_argument("--checkpoint", default="base")
+    parser.add_argument("--ablations", type=Path, required=True, help="the run of experiment=base, with its MLP")
     parser.add_argument("--settings", nargs="*", default=[], help="of evaluate.py, added to every run")
     parser.add_argument("--folder", type=Path, default=Path("runs/base_table"))
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "base.md")
     arguments = parser.parse_args()
-    first = arguments.checkpoint[0]
+    first = arguments.checkpoint
     results = run_all(arguments, first, RETRIEVERS)
-    by_edges = {checkpoint: run_all(arguments, checkpoint, GRAPHS) for checkpoint in arguments.checkpoint}
     extra = {
         title: run(arguments, first, title, name, [EXPAND, *settings]) for title, (name, settings) in EXTRA.items()
     }
-    trainings = [results["auto"], *(run_all(arguments, other, AUTO_ALONE)["auto"] for other in arguments.trainings)]
-    studies = [run_folder(arguments, first, "auto", name) / "study.json" for name in SETS]
-    ablations = ABLATIONS_NOT_RUN
-    if arguments.ablations:
-        ablated = str(arguments.ablations.resolve())
-        tested = {
-            "auto": [*RETRIEVERS["auto"], f"tested=[{','.join(ABLATED)}]", f"counterfactuals=[{','.join(OTHER_EDGES)}]"]
-        }
-        run_all(arguments, ablated, tested)
-        folders = [run_folder(arguments, ablated, "auto", name) for name in SETS]
-        judged = [dataset for folder in folders for dataset in read_study(folder).datasets.values()]
-        ablations = ABLATIONS.format(mlp=ablation_table(judged), other_edges=other_edges_table(judged))
+    ablated = str(arguments.ablations.resolve())
+    tested = [*RETRIEVERS["auto"], f"tested=[{','.join(ABLATED)}]", f"counterfactuals=[{','.join(OTHER_EDGES)}]"]
+    run_all(arguments, ablated, {"auto": tested})
+    folders = [run_folder(arguments, ablated, "auto", name) for name in SETS]
     page = PAGE.format(
         full=full_table(results["auto"] | extra),
-        tests=tests_table(results["auto"] | extra),
-        ablations=ablations,
-        trainings=TRAININGS.format(table=trainings_table(trainings)) if arguments.trainings else TRAINED_ONCE,
-        probabilities=probabilities_table(studies),
-        lists=lists_table(studies),
-        edges="\n\n".join(edges_table(by_edges, measure) for measure in BY_EDGES),
-        pr=robustness_table(results, "PR@10"),
-        ndcg=robustness_table(results, "nDCG@10"),
-        no_harm=no_harm_table(results),
+        ablations=ablation_table([each for folder in folders for each in read_study(folder).datasets.values()]),
+        probabilities=probabilities_table([run_folder(arguments, first, "auto", name) / "study.json" for name in SETS]),
+        edges=edges_table(run_all(arguments, first, GRAPHS)),
+        retrievers=retrievers_table(results),
     )
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(page, encoding="utf-8")
     print(arguments.out)
 
 
-ABLATIONS = """`base` minus the MLP of the same training (`python train.py experiment=base`), which has the same
-features of nodes, those over edges among them, but no attention along edges and no score of best pairs. Points, with
-the p of a two-sided paired randomisation test over queries; together: the mean over data sets, each of which counts the
-same.
-
-{mlp}
-
-`base` minus itself in PR@5, the same candidates with other edges among them: *shuffled*, each candidate has as many
-neighbours of each type as before, but others; *removed*, none. What types of edges, evidence of pairs and expansion are
-worth: [ablations.md](ablations.md).
-
-{other_edges}"""
-
-ABLATIONS_NOT_RUN = """The MLP of the same training was not judged (`--ablations RUN`)."""
-
-TRAININGS = """Mean and standard deviation over trainings with different seeds, of which
-the one that ships is one; otherwise as above. A difference below two such deviations is none.
-
-{table}"""
-
-TRAINED_ONCE = """This training has one seed, which was set before. Of an earlier one, without drafted questions
-and random edges, three seeds deviated from their mean by 0.0 to 0.4 points of nDCG@10 and by 0.0 to 0.7 points of R@5
-(most on 2WikiMultihopQA). A difference below two such deviations is none."""
-
 PAGE = """# The checkpoint `base`
 
 Written by `python benchmarks/base_table.py --datasets DIR --ablations RUN`, where RUN is of `python train.py
 experiment=base`. It was trained on train splits and on questions drafted from the same corpora; every number on this
-page is of a test split (Spider and BIRD: dev). Percent. GCS and PPR: restart probability tuned on BIRD train. Latency
-of the reranking stage for one query at a time, one CPU thread, beside other jobs. Vectors of MiniLM in float32.
-What ships takes a cross-encoder's scores, too ([expand_then_rerank.md](expand_then_rerank.md#with-a-cross-encoder));
+page is of a test split (Spider and BIRD: dev), in percent. On corpora that it never saw: [left_out.md](left_out.md).
+`base` also takes a cross-encoder's scores ([expand_then_rerank.md](expand_then_rerank.md#with-a-cross-encoder));
 without them, as here, it ranks as this training does.
 
-## All data sets, candidates expanded along the graph
+## All data sets
 
 `python evaluate.py checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand paths.datasets=DIR`; ATT&CK has
-edges of its own.
+edges of its own. Ceiling: queries with all relevant passages among the candidates, in brackets before expansion. GCS,
+PPR: restart probability tuned on BIRD train. p: nDCG@10 of `base` against the retriever, a two-sided paired
+randomisation test over queries. p50: latency of the reranking stage of `base`, one query at a time, one CPU thread.
 
 {full}
 
-### `base` against the retriever and against GCS
+One training, one seed. Of an earlier one, three seeds deviated from their mean by at most 0.4 points of nDCG@10 and 0.7
+points of R@5; a difference below two such deviations is none.
 
-Difference in points; p of a two-sided paired randomisation test over queries.
+## Does the graph help?
 
-{tests}
-
-### Does the graph help?
+`base` minus the MLP of the same training, which reads the same features of nodes but has no attention along edges and
+no score of best pairs; and `base` minus itself over other edges among the same candidates. Points, with p as above;
+together: the mean over data sets. Types of edges, evidence of pairs, expansion: [ablations.md](ablations.md).
 
 {ablations}
 
-### Trained again
-
-{trainings}
-
 ## Probabilities
 
-All candidates of the test splits, expanded: how far the probabilities are from the shares of relevant candidates (ECE:
-expected calibration error). The training fitted the calibration on the validation splits of all sets together
-(`graphrerank calibrate checkpoint=base` repeats it). It does not distinguish data sets, and is too low on sets with far
-more relevant candidates than the others.
+How far the probabilities of candidates are from the shares of relevant ones (ECE: expected calibration error), and the
+probability that the first ten hold all relevant passages from the share of such lists. Both were fitted on the
+validation splits of all sets together; on sets with far more relevant passages than the others they are off, which
+forty judged queries of a corpus repair ([evaluating.md](evaluating.md#is-the-top-of-the-list-complete)).
 
 {probabilities}
 
-Of whole lists: the probability that the first five or ten hold all relevant candidates (PR@k), against the share of
-lists that do. Fitted on the same validation splits but NFCorpus's, whose questions have more relevant documents than a
-list can hold. Forty judged questions fit both to a corpus: on NFCorpus these errors fall below 0.02
-([evaluating.md](evaluating.md#is-the-top-of-the-list-complete)).
-
-{lists}
-
 ## Other edges
 
-*no edges*: hybrid without any edge. *hand-chosen*: as `conf/data/NAME.yaml` says. *auto*: `data.edges=auto`. With
-edges, candidates are expanded along them.
-
-Paired tests of *auto* minus *hand-chosen*: above on 2WikiMultihopQA and HotpotQA (PR@5 +3.0 and +2.4, p at most 0.02),
-no difference on BIRD and NFCorpus, and more than half a point below on SciFact (PR@5 -2.7, p = 0.02; R@5 -2.2,
-p = 0.03; nDCG@10 -0.9, p = 0.09) and on Spider (PR@5 -1.0, p = 0.07; R@5 -0.7, p = 0.02; nDCG@10 -0.8, p = 0.003).
-Questions that were not trained on show neither: on 700 of Spider's validation split, which are about other databases,
-*auto* is above the foreign keys alone (PR@5 +0.9, p = 0.34; nDCG@10 +0.5, p = 0.29), and on SciFact's 728 training
-questions, by a model that never saw the set, it is 0.1 to 0.4 points below the nearest neighbours alone (p at least
-0.4). So `auto` stays as it is.
+*no edges*: hybrid search without any edge; *hand-chosen*: as `conf/data/NAME.yaml` says; *auto*: `data.edges=auto`.
+With edges, candidates are expanded along them. *auto* is significantly above *hand-chosen* on both multi-hop sets
+(PR@5 +3.0 and +2.4) and below it on Spider (nDCG@10 -0.8, p = 0.003) and SciFact (PR@5 -2.7, p = 0.02), though not on
+questions of these sets that were not trained on.
 
 {edges}
 
 ## Other retrievers
 
-Retriever → GCS → `base`; bold where `base` is at or above both. *auto*: `retriever=hybrid_expand`. *hybrid*: 0.3 BM25 +
-0.7 cosine, no expansion. *dense*, *BM25*: one of the two ranks, the other remains a feature of the candidates. All with
-`data.edges=auto`; *no edges*: hybrid without any edge. `python benchmarks/base_plot.py` draws the table of nDCG@10.
+Retriever → GCS → `base`; bold where `base` is at or above both; p of `base` against the retriever. *auto*:
+`retriever=hybrid_expand`; *hybrid*: 0.3 BM25 + 0.7 cosine, no expansion; *dense*, *BM25*: one of the two ranks. All but
+the last with `data.edges=auto`. `base` is nowhere below the retriever. `python benchmarks/base_plot.py` draws it.
 
 ![nDCG@10 of retriever, GCS and base by data set and retriever](base.png)
 
-{pr}
-
-{ndcg}
-
-### No harm
-
-`base` minus the retriever in points, with the p of a two-sided paired randomisation test over queries, under the same
-conditions. It is nowhere significantly below the retriever, so that nothing falls back to the retriever's ranking.
-
-{no_harm}
+{retrievers}
 """
 
 

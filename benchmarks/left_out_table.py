@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from base_table import AUTO, EXPAND, MEASURES, ROOT
+from base_table import AUTO, EXPAND, ROOT
 from omegaconf import OmegaConf
 
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
@@ -40,7 +40,8 @@ LEFT_OUT = {  # test set -> what is left out of the mix
 }
 NO_BIRD = ["data=spider", "~mix.spider", "~shares.bird_train"]  # the first set of the mix is another
 SYSTEMS = {"retriever": "retriever", "gcs": "GCS"}
-TESTED = ("PR@10", "R@5", "nDCG@10")
+LABELS = (*SYSTEMS.values(), "without the set", "`base`")
+MEASURES, TESTED = ("R@5", "PR@10", "nDCG@10"), ("PR@10", "nDCG@10")
 
 
 def command(script: str, run_dir: Path, settings: list[str]) -> None:
@@ -79,14 +80,11 @@ def _folder(arguments: argparse.Namespace, kind: str, title: str, seed: int) -> 
     return arguments.folder.resolve() / kind / name
 
 
-def rows(title: str, trainings: Sequence[Mapping[str, SystemStudy]], base: Mapping[str, SystemStudy]) -> list[str]:
+def row(title: str, trainings: Sequence[Mapping[str, SystemStudy]], base: Mapping[str, SystemStudy]) -> str:
     """Lay out one set: a measure's mean and, of several trainings, its deviation."""
-    lines = {label: [_percent([trainings[0][name]], of) for of in MEASURES] for name, label in SYSTEMS.items()}
-    label = f"without the set, {len(trainings)} seed{'s' * (len(trainings) > 1)}"
-    lines[label] = [_percent([systems["gatv2"] for systems in trainings], of) for of in MEASURES]
-    lines["`base`, which saw it"] = [_percent([base["gatv2"]], of) for of in MEASURES]
-    titles = [title, *[""] * (len(lines) - 1)]
-    return [f"| {at} | {label} | {' | '.join(lines[label])} |" for at, label in zip(titles, lines, strict=True)]
+    columns = [*([trainings[0][name]] for name in SYSTEMS), [each["gatv2"] for each in trainings], [base["gatv2"]]]
+    cells = [_percent(systems, measure) for measure in MEASURES for systems in columns]
+    return f"| {title} | {' | '.join(cells)} |"
 
 
 def _percent(systems: Sequence[SystemStudy], measure: str) -> str:
@@ -125,9 +123,10 @@ def main() -> None:
             judged = {seed: run_dir for seed, run_dir in judged.items() if (run_dir / "metrics.json").is_file()}
         trainings = [judge(arguments, train(arguments, title, seed), title, judged[seed]) for seed in judged]
         base = judge(arguments, "base", title, arguments.folder.resolve() / "base" / title.partition(",")[0])
-        table += rows(title, trainings, base)
+        table.append(row(title, trainings, base))
         tests.append(against_retriever(title, trainings))
-    header = [f"| data set | system | {' | '.join(MEASURES)} |", f"| --- | --- |{' --: |' * len(MEASURES)}"]
+    columns = " | ".join(f"{measure}: {' | '.join(LABELS)}" for measure in MEASURES)
+    header = [f"| data set | {columns} |", f"| --- |{' --: |' * len(MEASURES) * len(LABELS)}"]
     over = [f"| data set |{''.join(f' {measure} | p |' for measure in TESTED)}"]
     over.append(f"| --- |{' --: | --: |' * len(TESTED)}")
     page = PAGE.format(
@@ -140,42 +139,29 @@ def main() -> None:
 
 PAGE = """# Data sets that the model never saw
 
-Written by `python benchmarks/left_out_table.py --datasets DIR`. For each set a model that was trained on all others
-of the mix (`python train.py experiment=base '~ablations.mlp' trainer.max_epochs=2`, without the set, with other seeds),
-on the set's test split (Spider and BIRD: dev) with `data.edges=auto retriever=hybrid_expand`; the last row of each set
-is the checkpoint that ships, which was trained on its train split, for eight epochs. Percent; ±: standard deviation
-over seeds. A set is left out with all that was drafted of it, ATT&CK with the questions along its edges.
+Written by `python benchmarks/left_out_table.py --datasets DIR`. For each set a model that was trained on all others of
+the mix, with all that was drafted of the set left out, too (`python train.py experiment=base '~ablations.mlp'
+trainer.max_epochs=2`, three seeds), on the set's test split (Spider and BIRD: dev) with `data.edges=auto
+retriever=hybrid_expand`. `base` was trained on the set's train split, for eight epochs. Percent; ±: standard deviation
+over seeds.
 
 {table}
 
-The models without the set against the retriever: difference in points, its 95% interval over queries, and p of a
-two-sided paired randomisation test; each query counts with the mean of all seeds.
+The models without the set against the retriever: points, 95% interval over queries, and p of a two-sided paired
+randomisation test; each query counts with the mean of all seeds.
 
 {tests}
 
-Trainings before this one, one seed each, by what they had otherwise:
-
-| mix | 2Wiki R@5 | without multi-hop data: R@5, PR@10 | nDCG@10: SciFact | ATT&CK | Spider |
-| --- | --: | --: | --: | --: | --: |
-| fewer edges to nearest passages, no drafted questions | 92.2 | 81.7, - | 71.5 | 73.4 | 90.8 |
-| a quarter of the batches drafted, no averages of weights | - | 91.3, 91.3 | 73.6 | 71.2 | 90.1 |
-| a sixth drafted; no random edges, three times as much of SciFact | 93.2 | 90.7, 88.0 | 73.1 | 72.5 | 90.3 |
-
-So random edges, which keep a graph of noise from doing harm ([edge_robustness.md](edge_robustness.md)), gain nothing on
-sets that were never seen, and may cost a point.
-
-Three seeds of a model are nowhere significantly below the retriever. Least sure is ATT&CK, whose graph joins other
-pairs than those that its questions ask for: nDCG@10 is above the retriever's (+1.9, p = 0.0001), PR@10 not (-1.5,
-p = 0.09), and differs by some two points from seed to seed. There a graph reranker wants some questions of the corpus,
-judged or along its edges (`data=attack_paths`). Another processor, on which vectors round differently, is another seed
-in effect: seed 1 had a PR@10 of 52.7 there on one machine, and 54.9 on the one of this table. (Spider, BIRD, HotpotQA
-and NFCorpus are of one machine, the other rows of another; a row's seeds are always of one.)
+Three seeds are nowhere significantly below the retriever. Least sure is ATT&CK, whose graph joins other pairs than
+those that its questions ask for, and where PR@10 differs by two points between seeds, or between processors that round
+vectors differently. There a graph reranker needs some questions of the corpus, judged or along its edges
+(`data=attack_paths`). Random edges in training, which keep a graph of noise from doing harm
+([edge_robustness.md](edge_robustness.md)), gain nothing here.
 
 ## What drafted questions add
 
-Trained without any multi-hop data, for one epoch, over `data.edges=auto`; judged on train questions of
-2WikiMultihopQA (420) and HotpotQA (360), which none of these models saw. One seed, and a prototype of `data.drafted`
-with a fifth corpus, the transcripts of a podcast; a row adds to the one above:
+Trained without any multi-hop data, one epoch, one seed, over `data.edges=auto`, with a prototype of `data.drafted`;
+evaluated on train questions of 2WikiMultihopQA (420) and HotpotQA (360). A row adds to the one above:
 
 | trained on | 2Wiki R@5 | PR@5 | PR@10 | HotpotQA R@5 | PR@5 | PR@10 |
 | --- | --: | --: | --: | --: | --: | --: |
@@ -184,17 +170,13 @@ with a fifth corpus, the transcripts of a podcast; a row adds to the one above:
 | questions along ATT&CK's edges (`attack_paths`) | 91.0 | 75.7 | 91.2 | 95.1 | 91.1 | 95.8 |
 | questions drafted from 2WikiMultihopQA's and HotpotQA's passages | 90.0 | 74.3 | 89.0 | 94.7 | 90.3 | 95.3 |
 
-So it is not the corpus that has to be known but the kind of question: drafts from the very corpus add nothing. On
-SciFact the drafts change little (nDCG@10 of 728 questions 74.6 before and after); where both table sets are left out
-they cost 1.2 points of nDCG@10 on BIRD's validation questions (68.7, 67.5) and gain 0.5 on Spider's (74.8, 75.3).
+The model has to know the kind of question, not the corpus: drafts from the very corpus add nothing.
 
 ## Never seen, and no edges
 
-Measured on an earlier training. The hardest case for a stranger: a model that never saw the set, over
-candidates without any edge, from retrievers of which it may know nothing. nDCG@10 on validation questions, retriever
-and model, with the p of a paired randomisation test (`python evaluate.py checkpoint=RUN data=NAME split=val
-retriever=bm25 paths.datasets=DIR`, with `data.mentions=false`, `data.knn=0` or `data.edges=[]` where
-`conf/data/NAME.yaml` adds edges):
+An earlier training, on validation questions: nDCG@10 of the retriever and of a model that never saw the set, over
+candidates without any edge, with p as above (`python evaluate.py checkpoint=RUN data=NAME split=val retriever=bm25
+paths.datasets=DIR`, and `data.mentions=false`, `data.knn=0` or `data.edges=[]` where `conf/data/NAME.yaml` adds some):
 
 | data set | questions | hybrid | model | p | BM25 | model | p | dense | model | p |
 | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |
@@ -204,7 +186,7 @@ retriever=bm25 paths.datasets=DIR`, with `data.mentions=false`, `data.knn=0` or 
 | scifact | 81 | 73.7 | 74.6 | 0.52 | 65.7 | 68.9 | 0.12 | 65.6 | 73.0 | < 0.001 |
 | nfcorpus | 324 | 32.3 | 32.3 | 0.89 | 27.7 | 27.3 | 0.30 | 28.8 | 31.8 | < 0.001 |
 
-It is nowhere significantly below the retriever, so that `base` has no gate that would fall back to it.
+It is nowhere significantly below the retriever, so `base` has no gate that falls back to it.
 """
 
 

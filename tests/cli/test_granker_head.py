@@ -137,7 +137,7 @@ def test_a_reranker_of_scores_is_no_head(
         f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode != 0
-    assert "needed a head of GRanker (train.py model=granker_head), found a GATv2Reranker" in done.stderr
+    assert "needed a head of GRanker (train.py experiment=granker_head), found a GATv2Reranker" in done.stderr
 
 
 def test_it_is_no_reranker_of_scores(run: Path) -> None:

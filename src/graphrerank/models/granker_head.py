@@ -148,5 +148,5 @@ def load_trained_head(checkpoint: str) -> TrainedHead:
     pair_encoder = loaded.reranker.pair_encoder if isinstance(loaded.model, GRankerHead) else None
     if not isinstance(loaded.model, GRankerHead) or pair_encoder is None:
         found = type(loaded.model).__name__
-        raise ValueError(f"{loaded.path}: needed a head of GRanker (train.py model=granker_head), found a {found}")
+        raise ValueError(f"{loaded.path}: needed a head of GRanker (train.py experiment=granker_head), found a {found}")
     return TrainedHead(loaded.model, pair_encoder.fingerprint)
