@@ -111,9 +111,9 @@ MUTATIONS = (
         "(rank[:, :, None] - rank[:, None, :]).clamp(min=1)",
     ),
     Mutation("losses/listwise.py", "temperature multiplies", "(scores / temperature)", "(scores * temperature)"),
-    Mutation("metrics/recall.py", "the cap is dropped", ".clamp(max=top_k)", ""),
+    Mutation("metrics/ranking.py", "the cap is dropped", ".clamp(max=top_k)", ""),
     Mutation(
-        "metrics/ndcg.py",
+        "metrics/ranking.py",
         "the ideal ranking is not sorted",
         "qrels.sort(dim=1, descending=True).values",
         "qrels",

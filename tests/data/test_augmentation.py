@@ -3,8 +3,9 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data.augmentation import CandidateAugmentation, QueryDraws
+from graphrerank.data.augmentation import CandidateAugmentation, QueryDraws, TypeAugmentation
 from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 
 NAMES = (
@@ -118,3 +119,102 @@ def test_shares_of_a_batch_draw_what_the_whole_batch_draws() -> None:
         share = slice(rank, None, 3)
         for part, all_of_it in zip(drawn(share), whole, strict=True):
             assert torch.equal(part, all_of_it[share])
+
+
+TYPES_SIZE, TYPES_QUERIES = 6, 300
+
+
+@pytest.fixture(scope="module")
+def types_graphs() -> CandidateGraphs:
+    """Many queries of six candidates, joined by edges of three types; some pairs in two ways."""
+    one_way = torch.tensor([[0, 1, 2, 3, 0, 1, 4, 0], [1, 2, 3, 4, 1, 4, 5, 5]])
+    kinds = torch.tensor([0, 0, 0, 1, 1, 1, 3, 3]).repeat(2)
+    both = torch.cat([one_way, one_way.flip(0)], dim=1)
+    edge_index = torch.cat([both + TYPES_SIZE * query for query in range(TYPES_QUERIES)], dim=1)
+    edge_type = kinds.repeat(TYPES_QUERIES)
+    weight = torch.rand(len(edge_type), generator=torch.Generator().manual_seed(0)) + 0.1
+    x = torch.rand(TYPES_SIZE * TYPES_QUERIES, 2)
+    ptr = torch.arange(0, TYPES_SIZE * TYPES_QUERIES + 1, TYPES_SIZE)
+    return CandidateGraphs(x, edge_index, weight, ptr, edge_type=edge_type)
+
+
+def types_changed(types_graphs: CandidateGraphs, seed: int = 0, **probabilities: float) -> CandidateGraphs:
+    return TypeAugmentation(**probabilities)(
+        types_graphs, QueryDraws(torch.Generator().manual_seed(seed), types_graphs.num_graphs)
+    )
+
+
+def edges_of(types_graphs: CandidateGraphs, query: int) -> dict[tuple[int, int, int], float]:
+    assert types_graphs.edge_type is not None
+    own = types_graphs.edge_index[1] // TYPES_SIZE == query
+    columns = (*(types_graphs.edge_index[:, own] - TYPES_SIZE * query).tolist(), types_graphs.edge_type[own].tolist())
+    keys = list(zip(*columns, strict=True))
+    assert len(set(keys)) == len(keys)
+    return dict(zip(keys, types_graphs.edge_attr[own].tolist(), strict=True))
+
+
+def test_types_changes_nothing_by_default(types_graphs: CandidateGraphs) -> None:
+    assert types_changed(types_graphs) is types_graphs
+
+
+def test_all_types_of_a_query_are_merged(types_graphs: CandidateGraphs) -> None:
+    after, count = types_changed(types_graphs, type_merge=0.4), 0
+    for query in range(TYPES_QUERIES):
+        before, found = edges_of(types_graphs, query), edges_of(after, query)
+        expected: dict[tuple[int, int, int], float] = {}
+        for (source, target, _), weight in before.items():
+            expected[source, target, OTHER] = max(weight, expected.get((source, target, OTHER), 0.0))
+        assert found in (before, expected)
+        count += found == expected
+    assert abs(count / TYPES_QUERIES - 0.4) < 0.1
+
+
+def test_types_trade_places_within_a_query(types_graphs: CandidateGraphs) -> None:
+    after, orders = types_changed(types_graphs, type_swap=0.5), set()
+    for query in range(TYPES_QUERIES):
+        before, found = edges_of(types_graphs, query), edges_of(after, query)
+        of_pair = {}
+        for (source, target, kind), weight in before.items():
+            same = [t for (s, e, t), w in found.items() if (s, e, w) == (source, target, weight)]
+            assert len(same) == 1
+            assert of_pair.setdefault(kind, same[0]) == same[0]
+        assert len(found) == len(before)
+        assert len(set(of_pair.values())) == 3  # two types never become one
+        orders.add(tuple(sorted(of_pair.items())))
+    assert len(orders) > 30
+
+
+def test_the_edges_of_a_type_are_hidden(types_graphs: CandidateGraphs) -> None:
+    after, left = types_changed(types_graphs, type_dropout=0.3), torch.zeros(len(EDGE_TYPES))
+    for query in range(TYPES_QUERIES):
+        before, found = edges_of(types_graphs, query), edges_of(after, query)
+        kinds = {kind for _, _, kind in found}
+        assert found == {key: weight for key, weight in before.items() if key[2] in kinds}
+        left[list(kinds)] += 1
+    assert left[[2, 4]].tolist() == [0, 0]  # were never there
+    assert ((left[[0, 1, 3]] / TYPES_QUERIES - 0.7).abs() < 0.1).all()
+
+
+def test_draws_depend_on_the_generator_alone(types_graphs: CandidateGraphs) -> None:
+    draws = {"type_merge": 0.3, "type_swap": 0.5, "type_dropout": 0.2}
+    first, again, other = (types_changed(types_graphs, seed, **draws) for seed in (1, 1, 2))
+    assert torch.equal(first.edge_index, again.edge_index)
+    assert torch.equal(first.edge_type, again.edge_type)
+    assert first.edge_index.shape != other.edge_index.shape
+    assert first.x is types_graphs.x
+
+
+def test_all_edges_of_a_query_are_dropped_before(types_graphs: CandidateGraphs) -> None:
+    augmentation = CandidateAugmentation(["base_score", "bm25_score"], edge_dropout=0.5, type_merge=1.0)
+    after = augmentation(types_graphs, QueryDraws(torch.Generator().manual_seed(0), types_graphs.num_graphs))
+    assert (after.edge_type == OTHER).all()
+    left = len(torch.unique(after.edge_index[1] // TYPES_SIZE))
+    assert abs(left / TYPES_QUERIES - 0.5) < 0.1
+
+
+def test_merged_edges_and_other_probabilities_are_refused(types_graphs: CandidateGraphs) -> None:
+    merged = CandidateGraphs(types_graphs.x, types_graphs.edge_index, types_graphs.edge_attr, types_graphs.ptr)
+    with pytest.raises(ValueError, match="need edges that keep their type: a model of `num_edge_types`"):
+        types_changed(merged, type_swap=0.1)
+    with pytest.raises(ValueError, match=r"`type_swap` must lie in \[0, 1\], got 1.5"):
+        TypeAugmentation(type_swap=1.5)

@@ -1,4 +1,3 @@
-import json
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -66,35 +65,6 @@ def test_what_is_skipped_is_asked_again(tmp_path: Path) -> None:
     assert KnowledgeCache(first, tmp_path).extract(TEXTS)[2] == Knowledge()
     assert KnowledgeCache(second, tmp_path).extract(TEXTS) == Reader().extract(TEXTS)
     assert second.asked == ["d e"]
-
-
-def old_names(cache: KnowledgeCache, content: str) -> Path:
-    """A file of names as version 0.1 kept them."""
-    file = cache.path.with_suffix("") / "0123.jsonl"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content, encoding="utf-8")
-    return file
-
-
-def test_names_of_version_0_1_are_found(tmp_path: Path) -> None:
-    reader = Reader()
-    cache = KnowledgeCache(reader, tmp_path)
-    lines = [{"key": hash_text("a b c").hex(), "entities": ["b", " ", "b", "c"]}]
-    lines += [{"key": hash_text("\ud800 f").hex(), "entities": []}]
-    old_names(cache, "".join(json.dumps(line) + "\n" for line in lines))
-    assert [known.names for known in cache.extract(["a b c", "\ud800 f", "g"])] == [["b", "c"], [], ["g"]]
-    assert reader.asked == ["g"]
-    assert [known.names for known in KnowledgeCache(reader, tmp_path).extract(["g", "a b c"])] == [["g"], ["b", "c"]]
-    assert reader.asked == ["g"]
-
-
-@pytest.mark.parametrize("damage", ["{", '{"key": 1}\n', '{"key": "00", "entities": "x"}\n', "[]\n"])
-def test_damaged_names_of_version_0_1_are_named(tmp_path: Path, damage: str) -> None:
-    cache = KnowledgeCache(Reader(), tmp_path)
-    file = old_names(cache, damage)
-    for _ in range(2):
-        with pytest.raises(ValueError, match=rf"{file.name}: damaged cache .*delete this file"):
-            cache.extract(["a"])
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

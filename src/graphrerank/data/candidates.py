@@ -304,7 +304,7 @@ def with_cross_encoder(
     """Let a cross-encoder read the first candidates of some queries, and add its scores as features.
 
     Args:
-        prepared: The data set with its candidates; its ``pair_encoder`` is not asked.
+        prepared: The data set with its candidates; its ``pair_encoder`` is not used.
         pair_encoder: Reads the pairs; wrap it in a ``PairCache`` so that none is read twice.
         queries: ``[Q']`` int64 numbers of queries; of all others the new features are 0. Of no query nothing is read.
         top_k: How many candidates of a query are read, the first ones of its base ranking.

@@ -293,7 +293,7 @@ class Dataset:
         return replace(self, graph=graph, edge_counts=counts, known_fingerprint=self.fingerprint)
 
     def with_queries(self, queries: Tensor) -> "Dataset":
-        """Return the same corpus with some queries (``[Q']`` int64, ascending), numbered anew, and their judgements."""
+        """Return the same corpus with some queries (``[Q']`` int64, ascending), renumbered, and their judgements."""
         number = torch.full((len(self.query_ids),), -1)
         number[queries] = torch.arange(len(queries))
         splits = {}

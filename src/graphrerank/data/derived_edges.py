@@ -18,7 +18,7 @@ Edges = tuple[Tensor, Tensor, Tensor]  # pairs `[M, 2]`, weights `[M]` and types
 
 @dataclass(frozen=True)
 class DerivedEdges:
-    """The edges of a data set by origin, beside its graph, which holds them together.
+    """The edges of a data set by origin; its graph holds all of them.
 
     Attributes:
         stated: Edges that do not follow from titles and entities.
@@ -62,7 +62,7 @@ class DerivedEdges:
         return pairs, weight, types
 
     def derived_again(self, passages: Sequence[str], title_lengths: Sequence[int]) -> "DerivedEdges":
-        """Return what the same passages give when all mentions and shared entities are looked for anew."""
+        """Search the same passages for all mentions and shared entities again."""
         mentions, chosen = None, None
         if self.mention_type is not None:
             split = [split_passage(*pair) for pair in zip(passages, title_lengths, strict=True)]

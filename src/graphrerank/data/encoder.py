@@ -89,7 +89,7 @@ class SentenceTransformerEncoder:
 
     @cached_property
     def for_queries(self) -> "SentenceTransformerEncoder":
-        """The encoder of queries: the same model with their prompt; itself where they have none of their own."""
+        """The encoder of queries: the same model with their prompt; itself if queries have no separate prompt."""
         if self.query_prompt is None:
             return self
         twin = copy(self)
@@ -135,7 +135,7 @@ class SentenceTransformerEncoder:
 
 
 def silence_loading() -> None:
-    """Let transformers show no bar of its own while it loads weights."""
+    """Silence the progress bar of transformers for loading weights."""
     optional("transformers", "an encoder").utils.logging.disable_progress_bar()
 
 

@@ -88,7 +88,7 @@ class EndpointEncoder:
 
     @cached_property
     def for_queries(self) -> "EndpointEncoder":
-        """The encoder of queries, with the same counts; itself where they have no prompt of their own."""
+        """The encoder of queries, with the same counts; itself if queries have no separate prompt."""
         if self.query_prompt is None:
             return self
         twin = copy(self)

@@ -23,7 +23,7 @@ class VectorCache:
 
     Vectors lie in ``<folder>/<encoder fingerprint>/*.safetensors``, each file holding the SHA-256 of its texts and
     their vectors. New texts go to new files, so adding documents to a corpus encodes only those. An encoder that counts
-    (:class:`~graphrerank.data.endpoint_encoder.EndpointEncoder`) is told how many texts the cache held.
+    (:class:`~graphrerank.data.endpoint_encoder.EndpointEncoder`) gets the number of texts that the cache held.
     """
 
     def __init__(self, encoder: Encoder, folder: str | Path) -> None:
@@ -84,9 +84,8 @@ ENTRY_BYTES = 250  # of Python objects for each text: its hash, its row and thei
 class MemoryVectorCache:
     """An encoder whose latest vectors are kept in memory, by the content of their texts.
 
-    When it is full, the text that was asked for the longest time ago makes room. A text that comes again has the vector
-    of its first time; an encoder by itself may differ in the last digits, as it pads texts to those beside them. For
-    use by many threads at once.
+    When it is full, the least recently used text makes room. A repeated text has the vector of its first time; an
+    encoder alone may differ in the last digits, as it pads texts to the length of their batch. Thread-safe.
 
     Args:
         encoder: Encodes new texts, each once in a call.
@@ -149,7 +148,7 @@ class MemoryVectorCache:
             for key in held:
                 self._row.move_to_end(key)
             rows = torch.tensor([self._row[key] for key in held], dtype=torch.int64)
-            return dict(zip(held, self._vectors[rows], strict=True))  # a copy: rows are written anew
+            return dict(zip(held, self._vectors[rows], strict=True))  # a copy: rows are overwritten
 
     def _keep(self, keys: Iterable[bytes], vectors: Tensor) -> None:
         with self._lock:

@@ -11,14 +11,14 @@ from graphrerank.features.word_table import TextWords, WordTable
 from graphrerank.text.languages import ENGLISH
 
 KEPT_BYTES = 1 << 25  # of texts and their words
-ENTRY_BYTES = 700  # of Python objects for each text beside its characters and numbers
-PRIVATE_CHARS = 1 << 20  # texts of more characters are read by a table of their own, and not kept
+ENTRY_BYTES = 700  # of Python objects for each text, in addition to its characters and numbers
+PRIVATE_CHARS = 1 << 20  # texts of more characters are read by a separate table, and not kept
 
 Entry = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]  # tokens, stems, how many of these are the lead's
 
 
 class SharedWords:
-    """Reads texts by one table, and keeps what it read; it starts anew when the table is full.
+    """Reads texts by one table, and keeps what it read; it starts over when the table is full.
 
     Texts are kept by their content up to ``KEPT_BYTES``, and are all dropped when they exceed it. For use by many
     threads at once.
@@ -71,7 +71,7 @@ def words_of(
     """Split a request's texts into words, by a table that all requests in a language share.
 
     Args:
-        texts: ``n`` texts, one at least; where they are long, a table of their own reads them.
+        texts: ``n`` texts, one at least; a separate table reads long ones.
         language: Of the texts.
         check: As of :meth:`WordTable.read`.
 

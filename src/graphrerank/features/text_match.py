@@ -3,7 +3,7 @@
 - A question that needs two passages shares some words with each. Scores of single passages rank both low; the words
   that two joined passages cover *together* distinguish them from the rest.
 - What a passage and its neighbours hold is computed on bits, one for each of the query's words; rows of numbers exist
-  for a block of candidates only. Memory beside the bits is bounded for any number of words, candidates and edges.
+  for a block of candidates only. Memory besides the bits is bounded for any number of words, candidates and edges.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -136,7 +136,7 @@ class TextMatch:
     Args:
         texts: The corpus, ``N`` texts, or their stems; or the candidates of one query without a corpus, which may have
             been read.
-        table: Numbers the words, and has read ``texts`` if they were read; one of its own when None.
+        table: Numbers the words, and has read ``texts`` if they were read; a new table if None.
         language: Of texts that no ``table`` reads.
     """
 
@@ -144,7 +144,7 @@ class TextMatch:
         self, texts: Sequence[str] | TextWords | TextStems, *, table: WordTable | None = None, language: str = ENGLISH
     ) -> None:
         self._language, self._table = language, WordTable(language) if table is None else table
-        self._stems: TextStems | None = None  # that were read before; what they weigh is computed where it is asked for
+        self._stems: TextStems | None = None  # that were read before; weights are computed on demand
         if isinstance(texts, TextStems):
             self._stems, self.num_nodes, self._num_words = texts, texts.num_texts, len(texts.words)
             self._ptr, self._word, self._in_lead = texts.ptr, texts.stems, texts.in_lead
@@ -304,7 +304,7 @@ def _padded(rows: Sequence[list[int]], fill: int) -> Integers:
 
 
 def _by_appearance(numbers: Integers, size: int) -> tuple[Integers, Integers]:
-    """Number anew by first appearance: ``[L]``; and the new number of each of ``size`` old ones, -1 if it is not there.
+    """Renumber by first appearance: ``[L]``; and the new number of each of ``size`` old ones, -1 if it is not there.
 
     Example:
         >>> _by_appearance(np.array([3, 0, 3]), 4)

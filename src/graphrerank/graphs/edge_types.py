@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 EDGE_TYPES = ("reference", "entity", "adjacency", "similarity", "other")  # the order of numbers everywhere
 REFERENCE, ENTITY, ADJACENCY, SIMILARITY, OTHER = range(len(EDGE_TYPES))
 
-MEANINGS = {  # of names in edge files, beside those of the types themselves
+MEANINGS = {  # of names in edge files, in addition to those of the types themselves
     "reference": (
         "cites cited_by citation foreign_key hyperlink key_name link links_to mention mentions references title_mention"
     ),

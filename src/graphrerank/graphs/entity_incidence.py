@@ -171,7 +171,7 @@ def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor,
 
     Source: GraphER, section 2.1 (conceptual proximity); :math:`E` are the entities
     that the incidence kept. Candidates are grouped by (query, entity), so that work grows with the number of pairs
-    that do share an entity; pairs are counted in blocks, so that memory beside the result is bounded by the blocks
+    that do share an entity; pairs are counted in blocks, so that memory besides the result is bounded by the blocks
     and by one query's ``K * K`` counts.
 
     Args:

@@ -23,7 +23,7 @@ Integers = npt.NDArray[np.int64]
 def write_ivf_file(path: Path, blocks: Callable[[], Iterable[Floats]], *, sample: Floats, num_cells: int) -> str:
     """Write an index for dot products of 8 bits a number, which FAISS maps as one that it has written itself.
 
-    Vectors are assigned to cells and coded block by block; the codes go to a temporary file beside, sorted by cell
+    Vectors are assigned to cells and coded block by block; the codes go to a temporary file, sorted by cell
     within each part, and from there, cell by cell, to the index.
 
     Args:

@@ -10,7 +10,7 @@ class ModelInputs:
     Attributes:
         names: The arguments, in order.
         unread: Those of them that the model does not look at: any ``[0, 0]`` tensor will do.
-        last_layers: How many of a cross-encoder's last layers the model has of its own, where it reads
+        last_layers: Number of a cross-encoder's last layers that the model replaces, where it reads
             ``token_states``: the states of all tokens before these layers.
     """
 

@@ -1,4 +1,4 @@
-"""Strings behind each other in one array of bytes, which may lie on disk: one is decoded when it is asked for."""
+"""Strings concatenated in one array of bytes, which may lie on disk; each is decoded on access."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, overload

@@ -25,7 +25,7 @@ class PairEncoder(Protocol):
     def encode_states(
         self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
     ) -> tuple[Tensor, Tensor]:
-        """Read ``M`` pairs with all layers but some last ones, for a model that has these of its own.
+        """Read ``M`` pairs with all layers but some last ones, for a model that replaces these.
 
         Returns:
             ``token_states [T, h]`` float32, the tokens of all pairs one after the other without padding, and

@@ -20,7 +20,7 @@ class Ranking:
     Attributes:
         nodes: ``[B, K]`` int64 corpus node numbers, best first; padded with -1.
         scores: ``[B, K]`` float32, non-increasing along a row; padded with -inf.
-        features: ``[B, K, F]`` float32, what the retriever knows of each node beside its score (padded with 0), or
+        features: ``[B, K, F]`` float32, the retriever's features of each node (padded with 0), or
             None when it knows nothing more. The retriever's ``feature_names`` names the columns.
         base_nodes: ``[B, K]`` int64, the candidates that there would be without expansion; None where nothing was
             expanded.

@@ -31,7 +31,7 @@ def choose_routes(scores: Tensor, low: float, high: float) -> Tensor:
     """
     if not low < high:
         raise ValueError(f"`low` must be below `high`, got {low} and {high}")
-    scores = scores.double()  # a threshold is a double, and would be rounded onto a score beside it
+    scores = scores.double()  # a threshold is a double, and would be rounded to a neighbouring score
     return torch.where(scores <= low, DENSE, torch.where(scores >= high, GRAPH, FUSION))
 
 

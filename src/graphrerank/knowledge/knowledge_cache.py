@@ -15,8 +15,6 @@ class KnowledgeCache:
 
     Knowledge lies in one SQLite file per extractor, ``<folder>/<hash of its fingerprint>.sqlite``, under the SHA-256 of
     the text. Texts that the extractor lists in ``skipped`` are not kept: the next run reads them again.
-
-    Entities that version 0.1 kept in ``<folder>/<hash of its fingerprint>/*.jsonl`` are copied into a new file.
     """
 
     def __init__(self, extractor: KnowledgeExtractor, folder: str | Path) -> None:
@@ -36,8 +34,6 @@ class KnowledgeCache:
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Extract the knowledge of each text, from disk if cached."""
         store, keys = BlobStore(self.path, "knowledge"), [hash_text(text) for text in texts]
-        if not self.path.exists():
-            self._copy_names(store)
         fill(store, keys, texts, self._extract_shard, shard_size=SHARD_TEXTS, label="entities and relations")
         return [self._decode(store.contents[key]) if key in store.contents else Knowledge() for key in keys]
 
@@ -53,18 +49,6 @@ class KnowledgeCache:
             return decode(content)
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{self.path}: damaged cache ({error!r}); delete this file and run again") from error
-
-    def _copy_names(self, store: BlobStore) -> None:
-        """Take over the names of version 0.1: one ``{"key", "entities"}`` a line, the key in hexadecimal."""
-        copied: dict[bytes, bytes] = {}
-        for file in sorted(self.path.with_suffix("").glob("*.jsonl")):
-            try:
-                for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
-                    copied[bytes.fromhex(line["key"])] = encode(Knowledge.from_names(line["entities"]))
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"{file}: damaged cache ({error!r}); delete this file and run again") from error
-        if copied:
-            store.add(list(copied), list(copied.values()))
 
 
 def encode(knowledge: Knowledge) -> bytes:

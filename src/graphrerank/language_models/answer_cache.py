@@ -11,7 +11,7 @@ from graphrerank.language_models.prompt import in_form
 
 Answer = TypeVar("Answer")
 
-SHARD_QUESTIONS = 32  # asked between two writes: at most this many answers are lost on a stop
+SHARD_QUESTIONS = 32  # between two writes: at most this many answers are lost on a stop
 
 
 class ChatModel(Protocol):
@@ -22,7 +22,7 @@ class ChatModel(Protocol):
         """A string that changes whenever the answers would."""
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question in a conversation of its own; as ``LanguageModel.ask``."""
+        """Ask each question in a separate conversation; as ``LanguageModel.ask``."""
 
 
 class AnswerCache:

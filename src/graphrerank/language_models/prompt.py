@@ -16,7 +16,7 @@ _FIELD = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Prompt:
-    """A template of what a chat model is told; ``{name}`` stands for a text that is put in as it is."""
+    """A template of the messages to a chat model; ``{name}`` stands for a text that is inserted verbatim."""
 
     name: str  # in reports
     user: str  # the user's message
@@ -72,7 +72,7 @@ class Prompt:
 
     @property
     def wording(self) -> str:
-        """All that it tells a model beside the texts: both messages, without the places."""
+        """Both messages without the placeholders."""
         parts = (_FIELD.sub("", message or "").strip() for message in (self.system, self.user))
         return "\n\n".join(filter(None, parts))
 

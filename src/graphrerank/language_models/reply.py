@@ -24,7 +24,7 @@ class Reply:
 
     text: str  # empty if the outcome is `refused`, `rejected`, `failed` or `unusable`
     outcome: str  # one of :data:`OUTCOMES`
-    model: str = ""  # name under which the endpoint answered; it may be another one than was asked for
+    model: str = ""  # name under which the endpoint answered; it may differ from the requested one
     input_tokens: int | None = None  # as the endpoint counts them; None if it does not
     output_tokens: int | None = None
     attempts: int = 1  # requests that it took
@@ -67,7 +67,7 @@ class ReplyingModel(Protocol):
         """A string that changes whenever the replies would."""
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
-        """Ask each question in a conversation of its own, and yield its index with the reply, as they come.
+        """Ask each question in a separate conversation, and yield its index with the reply, as they come.
 
         Raises:
             ValueError: If no question can be answered at all, as with a wrong key.

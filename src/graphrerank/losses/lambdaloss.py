@@ -39,7 +39,7 @@ def lambda_loss(
 
     Equal scores are ranked in the order of the candidates. Memory grows with ``num_queries * num_candidates ** 2``.
 
-    ``sigma``, above 0, is the steepness of the logistic; ``mu``, at least 0, the weight of ``delta`` beside ``rho``;
+    ``sigma``, above 0, is the steepness of the logistic; ``mu``, at least 0, the weight of ``delta`` against ``rho``;
     ``top_k`` None optimises nDCG over the whole list. Other arguments, result and errors as of all
     :mod:`~graphrerank.losses`; in bits.
 

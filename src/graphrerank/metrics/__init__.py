@@ -12,10 +12,7 @@ The torchmetrics class is in :mod:`graphrerank.metrics.retrieval` alone: torchme
 from graphrerank.metrics.auc import area_under_roc
 from graphrerank.metrics.calibration import brier_score, expected_calibration_error, reliability_bins
 from graphrerank.metrics.measure import Measure, parse_measure
-from graphrerank.metrics.mrr import reciprocal_rank
-from graphrerank.metrics.ndcg import ndcg
-from graphrerank.metrics.perfect_recall import perfect_recall
-from graphrerank.metrics.recall import capped_recall, recall
+from graphrerank.metrics.ranking import capped_recall, ndcg, perfect_recall, recall, reciprocal_rank
 from graphrerank.metrics.topological_recall import missed_topological_recall, path_uncertainty, topological_recall
 
 __all__ = [

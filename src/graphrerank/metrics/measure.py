@@ -7,10 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphrerank.metrics.mrr import reciprocal_rank
-from graphrerank.metrics.ndcg import ndcg
-from graphrerank.metrics.perfect_recall import perfect_recall
-from graphrerank.metrics.recall import capped_recall, recall
+from graphrerank.metrics.ranking import capped_recall, ndcg, perfect_recall, recall, reciprocal_rank
 
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "PR": perfect_recall,

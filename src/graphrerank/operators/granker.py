@@ -20,7 +20,7 @@ def neighbour_context(vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Te
         edge_index: ``[2, E]`` unique corpus edges among the retrieved nodes, in any order; along the edge ``j -> i``
             node j's vector flows to node i. :math:`A_{ij}` is 1 for an edge, whatever its weight.
         degree: ``[N]`` number of neighbours of each node in the whole corpus graph. 0 counts as 1: in a directed graph
-            a neighbour may have none of its own.
+            a neighbour may have none.
 
     Returns:
         ``[N, h]``.

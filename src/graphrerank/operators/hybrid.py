@@ -38,7 +38,7 @@ class HybridScores(NamedTuple):
 
 @dataclass(frozen=True)
 class ProposedScores:
-    """Scores of proposed nodes, and of any others that are asked for; as :class:`HybridScores`."""
+    """Scores of proposed nodes, and of any others on demand; as :class:`HybridScores`."""
 
     proposed: Tensor  # `[b, P]` int64, ascending, each once; padded with -1 anywhere
     lexical: Tensor  # `[b, N]`
@@ -69,9 +69,8 @@ class HybridRetriever:
     Source: GraphER, section 3.1 (base retriever), with its weights 0.3 and 0.7 as defaults. The paper does not say how
     BM25 is normalised; we divide by the query's maximum over the corpus. The corpus is indexed at the first query.
 
-    All nodes are scored by vectors, unless ``proposals`` says how many at most: then only the best so many by vectors
-    and the best so many by BM25 are. A node that is among neither is not found, though its sum might be; the scores of
-    those that are found are the same.
+    With ``proposals``, only that many of the best nodes by vectors and by BM25 are scored. A node among neither is not
+    found, though its sum might be; the scores of those found are the same.
 
     Args:
         graph: The corpus with its ``embedding`` of unit vectors.

@@ -38,7 +38,7 @@ class LateInteractionRetriever:
     model: str  # a local folder, or a model id of the Hugging Face hub
     token_states: bool = False  # read the last layer of any text encoder, in place of a model trained for this
     top_k: int = 100  # candidates per query
-    proposals: int | None = None  # compare only the best so many by dense vectors; None for all passages
+    proposals: int | None = None  # number of passages to compare, the best by dense vectors; None for all
     batch_size: int = 32  # texts per forward pass
     max_length: int | None = None  # tokens per text, which is truncated; None for the model's own limit
     device: str | None = None  # None for sentence-transformers' choice

@@ -20,7 +20,7 @@ Nodes = npt.NDArray[np.int64]
 class VectorStore(Protocol):
     """Passages with their vectors, numbered as in the corpus, in a database.
 
-    Each ``add`` is whole or not there, even after a stop; what is stored are the first so many passages.
+    Each ``add`` is atomic, even after a stop; the store always holds a prefix of the passages.
     """
 
     where: str  # names it in errors

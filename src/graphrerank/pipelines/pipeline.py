@@ -40,7 +40,7 @@ class Pipeline:
         graph: The corpus; the steps work on its device (:meth:`CorpusGraph.to`).
         steps: Build the steps, in order; the first is a vector search.
         budget: Nodes to retrieve per query, and the maximum number of pairs to encode.
-        retriever: Builds the retriever of vector searches that have none of their own.
+        retriever: Builds the retriever of vector searches that name none.
         pair_encoder: The cross-encoder; None if no step scores pairs.
         text_encoder: The encoder of the corpus; None if no step encodes texts.
         head: A trained head of GRanker that replaces the cross-encoder's own; None for the latter.

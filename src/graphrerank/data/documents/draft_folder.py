@@ -1,4 +1,4 @@
-"""Draft questions of a data set folder, in a file of their own."""
+"""Draft questions of a data set folder, in a separate file."""
 
 from pathlib import Path
 

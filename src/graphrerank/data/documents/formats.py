@@ -27,7 +27,7 @@ def read_pdf(path: Path, name: str) -> list[Document]:
         reader = pypdf.PdfReader(path)
         pages = [page.extract_text() for page in reader.pages]
         title = str((reader.metadata or {}).get("/Title") or "")
-    except Exception as error:  # a parser of strangers' files fails in many ways
+    except Exception as error:  # a parser of untrusted files fails in many ways
         raise UnreadableError("cannot be read as PDF") from error
     return [Document(name, title or path.stem, tuple(Section("", page.strip()) for page in pages))]
 

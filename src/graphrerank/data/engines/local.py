@@ -35,7 +35,7 @@ class LocalEngine:
     workers = 1
 
     def map(self, work: Work, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Apply work to each block when its result is asked for."""
+        """Apply work to each block lazily, when its result is read."""
         return map(work, blocks)
 
     def close(self) -> None:

@@ -51,7 +51,7 @@ class PathQuestion:
 
     id: str
     sentence: str  # of the relation
-    question: str  # what is asked about the sentence
+    question: str  # the question about the sentence
     ends: tuple[int, int]  # the relation's nodes
     start: int  # the node that decides the split
     answers: tuple[int, ...]

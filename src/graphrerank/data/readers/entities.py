@@ -76,8 +76,8 @@ class FileKnowledge:
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Look up the knowledge of passages by the texts of their nodes."""
         known = self._known
-        if stranger := next((text for text in texts if text not in known), None):
-            raise ValueError(f"{self.folder}: needed texts of its passages, got {stranger[:80]!r}")
+        if unknown := next((text for text in texts if text not in known), None):
+            raise ValueError(f"{self.folder}: needed texts of its passages, got {unknown[:80]!r}")
         return [known[text] for text in texts]
 
     @cached_property

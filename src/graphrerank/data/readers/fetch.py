@@ -1,7 +1,7 @@
 """Downloads with checksums: a file is the expected one, or it is not there.
 
 A download that was cut is continued where it stopped, if the server says that the file is still the same (its ``ETag``
-or date of change, with ``If-Range``); else it begins anew.
+or date of change, with ``If-Range``); else it starts over.
 """
 
 import hashlib

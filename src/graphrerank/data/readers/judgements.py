@@ -28,7 +28,7 @@ class Judgement(NamedTuple):
 
 
 def qrels_files(folder: Path) -> dict[str, Path]:
-    """Find the judgements of a data set by split: ``qrels/*.tsv`` and ``*.csv``, or TSV files beside the corpus.
+    """Find the judgements of a data set by split: ``qrels/*.tsv`` and ``*.csv``, or TSV files next to the corpus.
 
     Raises:
         ValueError: If two files are of one split.

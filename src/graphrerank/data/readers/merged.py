@@ -16,7 +16,7 @@ def load_merged(
     """Put data sets together: ``scifact``'s passage ``7`` is ``scifact-7``, its split ``test`` is ``scifact-test``.
 
     Edges stay within a data set; none are added between passages of two, but for ``knn``. Passages with one text in
-    several data sets stay apart, and each is relevant to the questions of its own.
+    several data sets stay apart, and each is relevant to the questions of its data set.
 
     Args:
         datasets: By the names that ids begin with.
@@ -44,15 +44,15 @@ def load_merged(
             raise ValueError(f"`datasets` must be without shared entities, vectors and removed passages, got {key!r}")
     parts = list(datasets.items())
     edges, weights, types, splits = [], [], [], {}
-    node = asked = 0
+    node = query = 0
     for key, part in parts:
         own, weight, kinds = part.graph.typed_edges()
         edges.append(own + node)
         weights.append(weight)
         types.append(kinds)
         for split, qrels in part.splits.items():
-            splits[f"{key}{SEPARATOR}{split}"] = Qrels(qrels.query + asked, qrels.node + node, qrels.gain)
-        node, asked = node + part.graph.num_nodes, asked + len(part.query_ids)
+            splits[f"{key}{SEPARATOR}{split}"] = Qrels(qrels.query + query, qrels.node + node, qrels.gain)
+        node, query = node + part.graph.num_nodes, query + len(part.query_ids)
     return Dataset(
         name,
         CorpusGraph.from_edges(

@@ -1,0 +1,142 @@
+"""Measures of rankings: nDCG, reciprocal rank, recall, capped and perfect recall."""
+
+import torch
+from torch import Tensor
+
+from graphrerank.checks import check_counts
+
+
+def check_rankings(ranked_relevance: Tensor, qrels: Tensor, top_k: int | None) -> None:
+    """Refuse what no measure of rankings takes, such as a ranking of more relevant documents than the query has."""
+    check_counts(top_k=top_k)
+    for name, tensor in (("ranked_relevance", ranked_relevance), ("qrels", qrels)):
+        if tensor.ndim != 2:
+            raise ValueError(f"`{name}` must have two dimensions, one row a query, got shape {tuple(tensor.shape)}")
+    if len(ranked_relevance) != len(qrels):
+        raise ValueError(f"`qrels` must have a row for each of {len(ranked_relevance)} rankings, got {len(qrels)}")
+    num_relevant = (qrels > 0).sum(dim=1)
+    if (empty := _rows(num_relevant == 0)) is not None:
+        raise ValueError(
+            f"`qrels` must hold a positive gain for every query, got none in rows {empty}; leave these queries out"
+        )
+    if (crowded := _rows((ranked_relevance > 0).sum(dim=1) > num_relevant)) is not None:
+        raise ValueError(
+            f"`ranked_relevance` must not hold more relevant documents than `qrels`, got more in rows {crowded}; "
+            "rank each document once and take both from the same query"
+        )
+
+
+def _rows(bad: Tensor) -> str | None:
+    """Name the first ten rows where ``bad`` is True, or None where there is none."""
+    rows: list[int] = bad.nonzero().flatten().tolist()
+    if not rows:
+        return None
+    return str(rows) if len(rows) <= 10 else f"{rows[:10]} and {len(rows) - 10} more"
+
+
+def ndcg(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
+    r"""Give the discounted gain of the top K as a share of the best one reachable.
+
+    .. math::
+        \mathrm{nDCG@}K = \frac{\mathrm{DCG@}K(y)}{\mathrm{DCG@}K(y^{*})}, \qquad
+        \mathrm{DCG@}K(y) = \sum_{r=1}^{K} \frac{y_r}{\log_2(1 + r)}
+
+    where ``y`` are the gains in rank order and ``y*`` all gains of the query from the highest down.
+
+    Source: Järvelin and Kekäläinen, "Cumulated Gain-Based Evaluation of IR Techniques", 2002, in the form of
+    trec_eval's ``ndcg_cut_K``: the gain is the relevance itself, not ``2 ** y - 1``.
+
+    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings; in [0, 1].
+
+    Example:
+        >>> ndcg(torch.tensor([[0, 1]]), torch.tensor([[1]]), top_k=2)  # 1 / log2(3)
+        tensor([0.6309], dtype=torch.float64)
+    """
+    check_rankings(ranked_relevance, qrels, top_k)
+    return _dcg(ranked_relevance[:, :top_k]) / _dcg(qrels.sort(dim=1, descending=True).values[:, :top_k])
+
+
+def _dcg(gain: Tensor) -> Tensor:
+    """Sum gains in rank order under the logarithmic discount, ``[num_queries]``."""
+    rank = torch.arange(1, gain.shape[1] + 1, dtype=torch.float64, device=gain.device)
+    return (gain.to(torch.float64).clamp(min=0) / torch.log2(1 + rank)).sum(dim=1)
+
+
+def reciprocal_rank(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int | None = None) -> Tensor:
+    r"""Give one over the rank of the first relevant document.
+
+    .. math:: \mathrm{RR} = \frac{1}{\min \{ r : y_r > 0 \}}, \qquad 0 \text{ if no relevant document is ranked}
+
+    Source: Voorhees, "The TREC-8 Question Answering Track Report", 1999; trec_eval's ``recip_rank``.
+
+    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings, but ``top_k`` may be None; in [0, 1].
+
+    Example:
+        >>> reciprocal_rank(torch.tensor([[0, 0, 0, 2], [1, 0, 0, 1]]), torch.tensor([[2, 0], [1, 1]]))
+        tensor([0.2500, 1.0000], dtype=torch.float64)
+    """
+    check_rankings(ranked_relevance, qrels, top_k)
+    relevant = (ranked_relevance[:, :top_k] > 0).to(torch.float64)
+    rank = torch.arange(1, relevant.shape[1] + 1, dtype=torch.float64, device=relevant.device)
+    # One rank of nothing in front, so that a ranking of depth 0 has a best reciprocal rank: 0.
+    return torch.nn.functional.pad(relevant / rank, (1, 0)).amax(dim=1)
+
+
+def recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
+    r"""Give the share of a query's relevant documents that are in its top K.
+
+    .. math:: \mathrm{R@}K = \frac{|R \cap \mathrm{top}_K|}{|R|}
+
+    Source: trec_eval's ``recall_K``. Not the R@K of "EA-GraphRAG", which is a hit rate (1 if any is found).
+
+    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings; in [0, 1]; at most ``K / |R|``.
+
+    Example:
+        >>> recall(torch.tensor([[1, 0, 1]]), torch.tensor([[1, 1, 1, 1]]), top_k=3)
+        tensor([0.5000], dtype=torch.float64)
+    """
+    check_rankings(ranked_relevance, qrels, top_k)
+    return _num_found(ranked_relevance, top_k) / (qrels > 0).sum(dim=1)
+
+
+def capped_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
+    r"""Give the share found of the relevant documents that the top K has room for.
+
+    .. math:: \mathrm{CR@}K = \frac{|R \cap \mathrm{top}_K|}{\min(K, |R|)}
+
+    Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models",
+    2021, where it is called capped recall.
+
+    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings; in [0, 1].
+
+    Example:
+        >>> capped_recall(torch.tensor([[1, 1, 1]]), torch.tensor([[1, 1, 1, 1]]), top_k=2)
+        tensor([1.], dtype=torch.float64)
+    """
+    check_rankings(ranked_relevance, qrels, top_k)
+    return _num_found(ranked_relevance, top_k) / (qrels > 0).sum(dim=1).clamp(max=top_k)
+
+
+def _num_found(ranked_relevance: Tensor, top_k: int) -> Tensor:
+    """Count the relevant documents in the top K, ``[num_queries]``, float64."""
+    return (ranked_relevance[:, :top_k] > 0).sum(dim=1).to(torch.float64)
+
+
+def perfect_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
+    r"""Return whether all relevant documents of a query are in its top K.
+
+    .. math:: \mathrm{PR@}K = [\,R \subseteq \mathrm{top}_K\,]
+
+    Source: "GraphER: An Efficient Graph-Based Enrichment and Reranking Method for Retrieval-Augmented Generation",
+    "Metrics". A query with more than K relevant documents is always 0.
+
+    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings; 0 or 1.
+
+    Example:
+        >>> ranked_relevance = torch.tensor([[1, 0, 1], [1, 0, 1]])
+        >>> perfect_recall(ranked_relevance, torch.tensor([[1, 1, 0], [1, 1, 1]]), top_k=3)
+        tensor([1., 0.], dtype=torch.float64)
+    """
+    check_rankings(ranked_relevance, qrels, top_k)
+    num_found = (ranked_relevance[:, :top_k] > 0).sum(dim=1)
+    return (num_found == (qrels > 0).sum(dim=1)).to(torch.float64)
