@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,12 +13,12 @@ from graphrerank.data.encoder import SentenceTransformerEncoder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank_papers.answers.local import TransformersLanguageModel
-from tests.support import CONF
+from tests.support import CONF, PAPERS_CONF, ROOT
 
 CHOICES = [
     (folder.name, file.stem)
     for folder in sorted(CONF.iterdir())
-    if folder.is_dir() and folder.name != "sweep"  # files of W&B
+    if folder.is_dir()
     for file in sorted(folder.glob("*.yaml"))
 ]
 
@@ -45,9 +46,23 @@ def test_every_choice_composes(group: str, choice: str) -> None:
         schema.check_keys(compose("evaluate", overrides=[f"{group}={choice}"]), schema.EvaluateConfig)
         return
     extra = ["encoder.model=somewhere"] if choice in ("sentence_transformer", "endpoint") else []
-    extra += ["encoder.base_url=http://localhost/v1"] if choice in ("endpoint", "nemotron") else []
+    extra += ["encoder.base_url=http://localhost/v1"] if choice == "endpoint" else []
     cfg = _train(f"{group}={choice}", *extra)
     schema.check_keys(cfg, schema.TrainConfig)
+
+
+def test_a_sweep_of_wandb_composes() -> None:
+    content: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "benchmarks" / "wandb_sweep.yaml"), resolve=False)
+    assert content["program"] == "train.py"
+    parameters = {
+        key: entry["values"] if "values" in entry else [entry["min"], entry["max"]]
+        for key, entry in content["parameters"].items()
+    }
+    fixed = [part for part in content["command"] if not part.startswith("$") and part != "python"]
+    for number in range(max(map(len, parameters.values()))):
+        cfg = _train(*fixed, *(f"{key}={options[number % len(options)]}" for key, options in parameters.items()))
+        assert content["metric"]["name"] == cfg.callbacks.best.monitor
+        assert cfg.ablations == {}
 
 
 @pytest.mark.parametrize("loss", [choice for group, choice in CHOICES if group == "loss"])
@@ -132,7 +147,7 @@ def test_callbacks_and_trainer_instantiate(tmp_path: Path) -> None:
 
 EXPERIMENTS = [
     pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if "DIR" in file.read_text() else [])
-    for file in sorted((CONF / "experiment").glob("*.yaml"))
+    for file in (*sorted((CONF / "experiment").glob("*.yaml")), PAPERS_CONF / "experiment" / "granker_head.yaml")
     if file.stem not in ("grapher_tables", "grapher_paper")  # grapher/test_experiment.py runs it on small folders
     and "# python evaluate.py experiment" not in file.read_text()  # test_pipelines.py, test_adapter.py
 ]

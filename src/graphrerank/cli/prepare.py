@@ -20,6 +20,7 @@ from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
 from graphrerank.data.corpus_folder.opening import read_manifest
 from graphrerank.data.corpus_folder.preparation import check_own_folder, prepare_corpus
 from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.engines.local import LOCAL
 from graphrerank.data.readers.documents import Document, read_documents
 from graphrerank.data.readers.edge_list import read_edges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
@@ -60,7 +61,7 @@ def write_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
         ValueError: If the folder cannot be written.
     """
     check_own_folder(folder)
-    with closing(instantiate(cfg.engine)) as engine:
+    with closing(LOCAL if cfg.engine is None else instantiate(cfg.engine)) as engine:
         dataset = _dataset(cfg.data, engine)
         print(dataset.summary(encoded=cfg.encoder is not None), flush=True)
         console = Console(stderr=True)

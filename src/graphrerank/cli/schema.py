@@ -175,7 +175,7 @@ class PrepareConfig(CommandConfig):
     folder: str = MISSING
     data: Any = None
     encoder: Any = None
-    engine: Any = MISSING
+    engine: Any = None
     vectors: str = "float16"
     index: str | None = None
     add: str | None = None

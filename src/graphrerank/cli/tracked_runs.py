@@ -128,9 +128,7 @@ class _WandbRun(_CurvesRun):
 
     def read(self, artifact: Artifact) -> None:
         run = self._logger.experiment
-        if run.offline:  # use_artifact asks the server, but what it writes down for a new artifact needs none
-            run._log_artifact(self._artifact(artifact), is_user_created=True, use_after_commit=True)
-        else:
+        if not run.offline:  # offline, W&B links no inputs; the configuration has their fingerprints
             run.use_artifact(self._artifact(artifact))
 
     def wrote(self, artifact: Artifact) -> None:
