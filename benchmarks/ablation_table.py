@@ -13,9 +13,10 @@ from pathlib import Path
 from base_table import ABLATED, AUTO, EXPAND, HYBRID, MULTI_HOP, ROOT, SETS
 from left_out_table import command
 
+from graphrerank.evaluation.records import SystemResult
 from graphrerank.evaluation.replicability import combined_randomization
+from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import paired_randomization
-from graphrerank.evaluation.study import SystemStudy, read_study
 
 TRAIN = ("experiment=base", "~ablations.mlp", "trainer.max_epochs=2")
 TRAININGS = {
@@ -44,7 +45,7 @@ def train(arguments: argparse.Namespace, training: str) -> Path:
     return run_dir
 
 
-def judge(arguments: argparse.Namespace, training: str, retriever: str, system: str) -> dict[str, SystemStudy]:
+def judge(arguments: argparse.Namespace, training: str, retriever: str, system: str) -> dict[str, SystemResult]:
     """Evaluate a model of a training on every data set."""
     found = {}
     for name in SETS:
@@ -52,7 +53,7 @@ def judge(arguments: argparse.Namespace, training: str, retriever: str, system: 
         settings = [f"checkpoint={train(arguments, training)}", f"data={name}", retriever, "counterfactuals=[]"]
         edges = [] if name == "attack" else [AUTO]  # it has edges of its own and no others
         command("evaluate.py", run_dir, [*settings, *edges, *_common(arguments)])
-        (dataset,) = read_study(run_dir).datasets.values()
+        (dataset,) = EvaluationResult.load(run_dir).datasets.values()
         found[name] = dataset.systems[system]
     return found
 
@@ -61,7 +62,7 @@ def _common(arguments: argparse.Namespace) -> list[str]:
     return [f"paths.datasets={arguments.datasets.resolve()}", *arguments.settings]
 
 
-def table(full: Mapping[str, SystemStudy], variants: Mapping[str, Mapping[str, SystemStudy]]) -> str:
+def table(full: Mapping[str, SystemResult], variants: Mapping[str, Mapping[str, SystemResult]]) -> str:
     """Lay out by how much the full model is above each variant, on every data set and on several together."""
     header = [f"{title}: {' | '.join(ABLATED)}" for title in variants]
     lines = [f"| data set | {' | '.join(header)} |", f"| --- |{' --: |' * len(variants) * len(ABLATED)}"]

@@ -11,8 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from graphrerank.evaluation.run_json import with_new_names
-
 ROOT = Path(__file__).parents[1]
 MODES = ("scores", "paper", "full")
 MEASURES = ("PR@5", "PR@10", "R@10", "nDCG@10")
@@ -27,7 +25,7 @@ def run(folder: Path, mode: str, seed: int) -> dict[str, dict]:
         print(f"features={mode} seed={seed}", file=sys.stderr, flush=True)
         overrides = ["data=attack", "retriever=hybrid", f"features={mode}", f"seed={seed}", f"hydra.run.dir={run_dir}"]
         subprocess.run([sys.executable, str(ROOT / "train.py"), *overrides], check=True, stdout=subprocess.DEVNULL)
-    return with_new_names(json.loads((run_dir / "metrics.json").read_text()))["datasets"]["attack"]["systems"]
+    return json.loads((run_dir / "metrics.json").read_text())["datasets"]["attack"]["systems"]
 
 
 def row(name: str, runs: list[dict]) -> str:

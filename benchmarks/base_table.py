@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphrerank.evaluation.across import across_datasets
-from graphrerank.evaluation.run_json import with_new_names
-from graphrerank.evaluation.study import DatasetStudy, read_study
+from graphrerank.evaluation.records import DatasetResult
+from graphrerank.evaluation.replicability import across_datasets
+from graphrerank.evaluation.result import EvaluationResult
 
 ROOT = Path(__file__).parents[1]
 SETS = ("spider", "bird", "2wikimultihopqa", "hotpotqa", "scifact", "nfcorpus", "attack")
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, checkpoint: str, title: str, name: str, s
         overrides = [f"checkpoint={checkpoint}", f"paths.datasets={arguments.datasets.resolve()}", f"data={name}"]
         overrides += ["counterfactuals=[]", *settings, *arguments.settings, f"hydra.run.dir={run_dir}"]
         subprocess.run([sys.executable, str(ROOT / "evaluate.py"), *overrides], check=True, stdout=subprocess.DEVNULL)
-    (found,) = with_new_names(json.loads((run_dir / "metrics.json").read_text()))["datasets"].values()
+    (found,) = json.loads((run_dir / "metrics.json").read_text())["datasets"].values()
     return found
 
 
@@ -151,7 +151,7 @@ def edges_table(results: dict[str, dict[str, dict]]) -> str:
     return "\n".join(lines)
 
 
-def ablation_table(datasets: Sequence[DatasetStudy]) -> str:
+def ablation_table(datasets: Sequence[DatasetResult]) -> str:
     """Lay out by how much GATv2 is above the MLP, and above itself over other edges among the same candidates."""
     header = [f"{measure}: over the MLP | p" for measure in ABLATED] + [
         "PR@5: over shuffled edges | p | over no edges | p"
@@ -200,8 +200,12 @@ def main() -> None:
     folders = [run_folder(arguments, ablated, "auto", name) for name in SETS]
     page = PAGE.format(
         full=full_table(results["auto"] | extra),
-        ablations=ablation_table([each for folder in folders for each in read_study(folder).datasets.values()]),
-        probabilities=probabilities_table([run_folder(arguments, first, "auto", name) / "study.json" for name in SETS]),
+        ablations=ablation_table(
+            [each for folder in folders for each in EvaluationResult.load(folder).datasets.values()]
+        ),
+        probabilities=probabilities_table(
+            [run_folder(arguments, first, "auto", name) / "result.json" for name in SETS]
+        ),
         edges=edges_table(run_all(arguments, first, GRAPHS)),
         retrievers=retrievers_table(results),
     )

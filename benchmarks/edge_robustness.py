@@ -20,7 +20,6 @@ from graphrerank.cli import schema
 from graphrerank.data.candidates import encode_dataset
 from graphrerank.data.enrichment.random_edges import random_edges
 from graphrerank.data.vector_cache import VectorCache
-from graphrerank.evaluation.run_json import with_new_names
 from graphrerank.files import write_text
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
@@ -89,7 +88,7 @@ def run(arguments: argparse.Namespace, name: str, condition: str, folder: Path) 
         overrides += ["data.edges=[edges.tsv]", "data.mentions=false", "data.knn=0", "counterfactuals=[]"]
         overrides += [*arguments.settings, f"hydra.run.dir={run_dir}"]
         subprocess.run([sys.executable, str(ROOT / "evaluate.py"), *overrides], check=True, stdout=subprocess.DEVNULL)
-    (part,) = with_new_names(json.loads((run_dir / "metrics.json").read_text()))["datasets"].values()
+    (part,) = json.loads((run_dir / "metrics.json").read_text())["datasets"].values()
     return part
 
 

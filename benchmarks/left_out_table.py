@@ -16,8 +16,9 @@ import torch
 from base_table import AUTO, EXPAND, ROOT
 from omegaconf import OmegaConf
 
+from graphrerank.evaluation.records import SystemResult
+from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
-from graphrerank.evaluation.study import SystemStudy, read_study
 
 MIX = OmegaConf.load(ROOT / "conf" / "experiment" / "base.yaml").mix
 
@@ -62,12 +63,12 @@ def train(arguments: argparse.Namespace, title: str, seed: int) -> Path:
     return run_dir
 
 
-def judge(arguments: argparse.Namespace, checkpoint: str | Path, title: str, run_dir: Path) -> dict[str, SystemStudy]:
+def judge(arguments: argparse.Namespace, checkpoint: str | Path, title: str, run_dir: Path) -> dict[str, SystemResult]:
     """Evaluate a checkpoint on the set of a title; return the systems."""
     name = title.partition(",")[0]
     settings = [f"checkpoint={checkpoint}", f"data={name}", EXPAND, "counterfactuals=[]", *_common(arguments)]
     command("evaluate.py", run_dir, [*settings, *([] if name == "attack" else [AUTO])])
-    (dataset,) = read_study(run_dir).datasets.values()
+    (dataset,) = EvaluationResult.load(run_dir).datasets.values()
     return dataset.systems
 
 
@@ -80,20 +81,20 @@ def _folder(arguments: argparse.Namespace, kind: str, title: str, seed: int) -> 
     return arguments.folder.resolve() / kind / name
 
 
-def row(title: str, trainings: Sequence[Mapping[str, SystemStudy]], base: Mapping[str, SystemStudy]) -> str:
+def row(title: str, trainings: Sequence[Mapping[str, SystemResult]], base: Mapping[str, SystemResult]) -> str:
     """Lay out one set: a measure's mean and, of several trainings, its deviation."""
     columns = [*([trainings[0][name]] for name in SYSTEMS), [each["gatv2"] for each in trainings], [base["gatv2"]]]
     cells = [_percent(systems, measure) for measure in MEASURES for systems in columns]
     return f"| {title} | {' | '.join(cells)} |"
 
 
-def _percent(systems: Sequence[SystemStudy], measure: str) -> str:
+def _percent(systems: Sequence[SystemResult], measure: str) -> str:
     means = [100 * float(system.values[measure].nanmean()) for system in systems]
     deviation = f" ± {statistics.stdev(means):.1f}" if len(means) > 1 else ""
     return f"{statistics.mean(means):.1f}{deviation}"
 
 
-def against_retriever(title: str, trainings: Sequence[Mapping[str, SystemStudy]]) -> str:
+def against_retriever(title: str, trainings: Sequence[Mapping[str, SystemResult]]) -> str:
     """Lay out by how much the models are above the retriever, each query with the mean of all trainings."""
     cells = [title]
     for measure in TESTED:

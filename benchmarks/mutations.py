@@ -223,7 +223,7 @@ MUTATIONS = (
         "return (relevance > 0).any(1)",
     ),
     Mutation(
-        "cli/lineup.py",
+        "api.py",
         "a checkpoint may take a frozen row's name",
         "_joined(path, count + 1) if name in FROZEN else name",
         "name",

@@ -76,7 +76,7 @@ def _own_imports(path: Path) -> Iterator[str]:
                 yield from (name if name in MODULES else node.module for name in below)
 
 
-PUBLIC = {"data", "fitting", "inference"}  # packages whose names `graphrerank` exports
+PUBLIC = {"api", "data", "fitting", "inference"}  # packages whose names `graphrerank` exports
 
 
 def package_of(module: str) -> str:
@@ -178,7 +178,7 @@ def test_the_public_names_load_when_asked_for() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == [
         "GraphReranker",
-        "['Dataset', 'GraphReranker', 'RerankInput', 'RerankedList', 'fit']",
+        "['Dataset', 'GraphReranker', 'RerankInput', 'RerankedList', 'evaluate', 'fit']",
     ]
     for name in graphrerank.__all__:
         assert getattr(graphrerank, name).__module__.startswith("graphrerank.")

@@ -4,14 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from graphrerank.api import evaluate
     from graphrerank.data.dataset import Dataset
     from graphrerank.fitting.fit import fit
     from graphrerank.inference import GraphReranker, RerankedList, RerankInput
 
 __version__ = "0.2.0"
-__all__ = ["Dataset", "GraphReranker", "RerankInput", "RerankedList", "fit"]
+__all__ = ["Dataset", "GraphReranker", "RerankInput", "RerankedList", "evaluate", "fit"]
 
-_HOMES = {"fit": "graphrerank.fitting.fit", "Dataset": "graphrerank.data.dataset"}
+_HOMES = {"evaluate": "graphrerank.api", "fit": "graphrerank.fitting.fit", "Dataset": "graphrerank.data.dataset"}
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this package
 

@@ -160,9 +160,16 @@ class Parts:
             raise ValueError(f"settings {changes} do not fit conf/{group}/{name}.yaml: {problem}") from error
         chosen: DictConfig = composed[group]
         if missing := sorted(OmegaConf.missing_keys(chosen)):
-            raise ValueError(f"`{missing[0]}` must be given for {group}={name}")
+            key = re.sub(r"\[(\d+)\]", r".\1", missing[0]).removeprefix(f"{group}.")
+            raise ValueError(f"`{key}` must be given for {group}={name}")
         OmegaConf.resolve(chosen)
         return chosen
+
+    def choices(self, group: str) -> list[str]:
+        """Name the files of ``conf/<group>``, ours and those of installed extensions."""
+        with _hydra():
+            names: list[str] = GlobalHydra.instance().config_loader().get_group_options(group, config_name=ROOT)
+            return names
 
     def _file(self, group: str, name: str) -> DictConfig:
         if not re.fullmatch(r"[\w-]+", name):
@@ -266,6 +273,7 @@ class Parts:
         pair_encoder: Any = None,
         reads_vectors: bool = True,
         splits: Sequence[str] = (),
+        keep_retriever: bool = False,
     ) -> PreparedDataset:
         """Load, encode and rank a data set, from the caches where possible; arguments as :meth:`load`.
 
@@ -276,7 +284,13 @@ class Parts:
         dataset, encodes, build_retriever = self.load(
             data, encoder=encoder, retriever=retriever, reads_vectors=reads_vectors, splits=splits
         )
-        prepared = prepare(dataset, encoder=encodes, build_retriever=build_retriever, cache=self.cache / "candidates")
+        prepared = prepare(
+            dataset,
+            encoder=encodes,
+            build_retriever=build_retriever,
+            cache=self.cache / "candidates",
+            keep_retriever=keep_retriever,
+        )
         return prepared if pair_encoder is None else self.with_pair_encoder(prepared, pair_encoder)
 
     def pair_encoder(self, given: Any, *, label: str | None = None) -> PairEncoder:

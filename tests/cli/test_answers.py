@@ -71,9 +71,9 @@ def test_answers_in_every_file(run, arguments: list[str], endpoint: tuple[str, A
         report = (folder / name).read_text()
         assert "Answers from the packed contexts" in report
         assert "single-hop" in report
-    capsule = json.loads((folder / "capsule.json").read_text())["config"]["answers"]
-    assert capsule["writer"]["prompt"]["name"] == "grapher_answer"
-    assert "Use ONLY the information" in capsule["writer"]["prompt"]["user"]
+    settings = json.loads((folder / "result.json").read_text())["config"]["answers"]
+    assert settings["writer"]["prompt"]["name"] == "grapher_answer"
+    assert "Use ONLY the information" in settings["writer"]["prompt"]["user"]
     lines = [json.loads(line) for line in (folder / "answers" / "ring.jsonl").read_text().splitlines()]
     assert [line["answer"] for line in lines[:6]] == [word.replace("metal", "") for word in WORDS[:6]]
     assert len(lines) == 2 * QUERIES

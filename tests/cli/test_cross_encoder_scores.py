@@ -59,7 +59,7 @@ def test_evaluate_with_the_cross_encoder_agrees_with_train_and_reads_no_pair_aga
     assert "cross_encoder on the first 3, whose time is in no stage" in (tmp_path / "report.md").read_text()
     assert measures(tmp_path) == measures(run)
     assert {file: file.stat().st_size for file in (cache / "pairs").glob("*.sqlite")} == sizes
-    cost = json.loads((tmp_path / "study.json").read_text())["datasets"]["attack"]["systems"]
+    cost = json.loads((tmp_path / "result.json").read_text())["datasets"]["attack"]["systems"]
     assert next(system for name, system in cost.items() if name == "gatv2")["cost"]["encodings"] == 3
 
 

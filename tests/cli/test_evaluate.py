@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from hydra.errors import InstantiationException
 
-from graphrerank.evaluation.study import Study, read_study
+from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.tables import p_text
 from graphrerank.models.checkpoint import PRETRAINED
 
@@ -23,8 +22,12 @@ def manifest_of(name: str) -> dict[str, Any]:
     return json.loads((PRETRAINED / name / "manifest.json").read_text())
 
 
-def written(folder: Path) -> tuple[Study, dict[str, Any], str]:
-    return read_study(folder), json.loads((folder / "metrics.json").read_text()), (folder / "report.md").read_text()
+def written(folder: Path) -> tuple[EvaluationResult, dict[str, Any], str]:
+    return (
+        EvaluationResult.load(folder),
+        json.loads((folder / "metrics.json").read_text()),
+        (folder / "report.md").read_text(),
+    )
 
 
 def test_any_systems_on_the_same_queries(run: Run, ring: Path, mine: Path) -> None:
@@ -68,7 +71,7 @@ def test_any_systems_on_the_same_queries(run: Run, ring: Path, mine: Path) -> No
 def test_all_outputs_print_the_same_numbers(
     run: Run, ring: Path, mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The terminal, metrics.json, report.md, report.html and study.json: every mean, interval, p-value and latency."""
+    """The terminal, metrics.json, report.md, report.html and result.json: every mean, interval, p-value and latency."""
     monkeypatch.setenv("COLUMNS", "160")
     folder = run(f"datasets=[{ring}]", f"systems=[vector_search,{mine}]", "checkpoint=[base]", "counterfactuals=[]")
     whole, metrics, report = written(folder)
@@ -111,7 +114,7 @@ def test_all_outputs_print_the_same_numbers(
 
 def test_the_order_of_checkpoints_changes_no_number(run: Run, ring: Path) -> None:
     one, other = (
-        read_study(
+        EvaluationResult.load(
             run(
                 f"datasets=[{ring}]",
                 f"checkpoint=[{names}]",
@@ -132,9 +135,9 @@ def test_the_order_of_checkpoints_changes_no_number(run: Run, ring: Path) -> Non
     restart = {name: manifest_of(name)["operators"] for name in ("base-1", "attack")}
     assert restart["base-1"]["gcs"] != restart["attack"]["gcs"]
     for label, operators in restart.items():
-        alone = read_study(run(f"datasets=[{ring}]", f"checkpoint={label}", "retriever=hybrid", folder=label)).datasets[
-            "ring"
-        ]
+        alone = EvaluationResult.load(
+            run(f"datasets=[{ring}]", f"checkpoint={label}", "retriever=hybrid", folder=label)
+        ).datasets["ring"]
         for operator in operators:
             own = one.systems[f"{operator}-{label}"].values
             assert all(torch.equal(row, own[m]) for m, row in alone.systems[operator].values.items() if m in own)
@@ -151,7 +154,13 @@ def test_candidates_are_those_of_the_first_checkpoint_where_none_are_named(run: 
 def test_a_checkpoint_takes_no_frozen_rows_name(run: Run, ring: Path, tmp_path: Path) -> None:
     shutil.copytree(PRETRAINED / "base", tmp_path / "runs" / "gcs")
     folder = run(f"datasets=[{ring}]", f"checkpoint=[{tmp_path / 'runs' / 'gcs'},base]", "counterfactuals=[]")
-    assert list(read_study(folder).datasets["ring"].systems) == ["retriever", "ppr", "gcs", "runs-gcs", "base"]
+    assert list(EvaluationResult.load(folder).datasets["ring"].systems) == [
+        "retriever",
+        "ppr",
+        "gcs",
+        "runs-gcs",
+        "base",
+    ]
     manifest = json.loads((tmp_path / "runs" / "gcs" / "manifest.json").read_text())
     del manifest["artifact"]
     (tmp_path / "runs" / "gcs" / "manifest.json").write_text(json.dumps(manifest | {"name": "ppr"}))
@@ -192,7 +201,7 @@ def test_pipelines_on_other_edges(run: Run, ring: Path) -> None:
     folder = run(
         f"datasets=[{ring}]", "systems=[vector_search,hipporag2_ppr]", "counterfactual_pipelines=[hipporag2_ppr]"
     )
-    study = read_study(folder).datasets["ring"]
+    study = EvaluationResult.load(folder).datasets["ring"]
     found = {one.edges: one for one in study.counterfactuals}
     assert list(found) == ["shuffled", "removed"]
     assert found["removed"].mean == pytest.approx(study.systems["vector_search"].means["nDCG@10"])  # nothing flows
@@ -206,7 +215,7 @@ def test_run_files_alone_need_no_encoder_and_no_retriever(run: Run, ring: Path, 
     other.write_text("".join(f"q{i} Q0 p{i} 1 1 x\n" for i in range(QUERIES)))
     template = str(mine).replace("ring.mine", "{dataset}.mine")
     folder = run(f"datasets=[{ring}]", f"systems=['{template}',{other}]", "ties=trec", "num_queries=4")
-    study = read_study(folder).datasets["ring"]
+    study = EvaluationResult.load(folder).datasets["ring"]
     assert list(study.systems) == ["mine", "other"]
     assert len(study.query_ids) == 4
     assert (study.candidates, study.ceiling, study.counterfactuals) == (None, None, ())
@@ -215,7 +224,7 @@ def test_run_files_alone_need_no_encoder_and_no_retriever(run: Run, ring: Path, 
     again = run(
         f"datasets=[{ring}]", f"systems=[{other}]", f"checkpoint={folder / 'runs' / 'ring.mine.trec'}", folder="b"
     )
-    assert read_study(again).datasets["ring"].primary == "ring.mine"
+    assert EvaluationResult.load(again).datasets["ring"].primary == "ring.mine"
 
 
 def test_one_checkpoint_leaves_a_study_too(run: Run, ring: Path) -> None:
@@ -253,9 +262,7 @@ def test_empty_judgements_are_refused(run: Run, ring: Path, mine: Path, tmp_path
         (tmp_path / name).write_text((ring / name).read_text())
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n")
-    with pytest.raises(
-        InstantiationException, match=r"test\.tsv: needed a score above 0 in at least one row, found none"
-    ):
+    with pytest.raises(ValueError, match=r"test\.tsv: needed a score above 0 in at least one row, found none"):
         run(f"datasets=[{tmp_path}]", f"systems=[{mine}]")
 
 

@@ -143,7 +143,7 @@ def test_settings_of_each_pipeline_in_a_table(run_command, folder: Path, reader:
         (["pipeline=re2"], "re2: `pair_encoder` must be given for a step that scores pairs"),
         (
             ["systems=[vector_search,ea_graphrag]"],
-            "`settings.ea_graphrag.steps.0.adapter.checkpoint` must be given for ea_graphrag",
+            "`settings.ea_graphrag.steps.0.adapter.checkpoint` must be given for pipeline=ea_graphrag",
         ),
         (["pipeline=ea_graphrag"], "`pipeline.steps.0.adapter.checkpoint` must be given for ea_graphrag"),
         (["pipeline=re2", "checkpoint=attack"], "`checkpoint` and `systems` must not be given with a pipeline"),
@@ -152,15 +152,18 @@ def test_settings_of_each_pipeline_in_a_table(run_command, folder: Path, reader:
             ["experiment=fastinsight_curves", "+job.settings.depth=[1]", "pair_encoder.model=x"],
             "`job.settings` must name settings of the steps of pipeline 'fastinsight', got 'depth'",
         ),
-        (["systems=[gar]", "settings.re2.budget=5"], "`settings` must be of pipelines in `systems` or `pipelines`"),
+        (["systems=[gar]", "settings.re2.budget=5"], "`settings` must be of pipelines in `systems`"),
         (["systems=[gar]", "settings.gar=5"], "`settings.gar` must be written as settings.gar.KEY=..., got 5"),
-        (["pipeline=gar", "settings.gar.budget=5"], "`settings` must be of pipelines in `systems` or `pipelines`, []"),
+        (
+            ["pipeline=gar", "settings.gar.budget=5"],
+            "`settings.gar` must be written as pipeline.KEY=... of",
+        ),
         (
             ["systems=[gar]", "settings.gar.depth=5"],
-            "`settings.gar.depth` does not fit conf/pipeline/gar.yaml: Key 'depth'",
+            "settings {'depth': 5} do not fit conf/pipeline/gar.yaml: Key 'depth'",
         ),
-        (["systems=[gar]", "settings.gar.steps.9.x=5"], "`settings.gar.steps.9.x` does not fit conf/pipeline/gar.yaml"),
-        (["pipelines=[nothing]"], "`pipeline` must name a file of conf/pipeline, got 'nothing'"),
+        (["systems=[gar]", "settings.gar.steps.9.x=5"], "do not fit conf/pipeline/gar.yaml: list index out of range"),
+        (["pipelines=[nothing]"], "`pipelines` must name files of conf/pipeline, got 'nothing'"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(

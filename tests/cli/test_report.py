@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from graphrerank.cli.report import compare as compare_into
-from graphrerank.evaluation.study import read_study
+from graphrerank.evaluation.records import to_plain
+from graphrerank.evaluation.result import EvaluationResult
 
 Compare = Callable[..., Path]
 
@@ -43,8 +44,8 @@ def test_runs_with_other_candidates(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     folder = compare(*runs, folder="report")
-    study = read_study(folder).datasets["ring"]
-    before = [read_study(path).datasets["ring"] for path in runs]
+    study = EvaluationResult.load(folder).datasets["ring"]
+    before = [EvaluationResult.load(path).datasets["ring"] for path in runs]
     assert before[0].densities != before[1].densities
     assert study.densities == before[1].densities
     names = ["retriever (hybrid)", "ppr (hybrid)", "gcs (hybrid)", "gatv2 (hybrid)",
@@ -78,15 +79,15 @@ def test_answers_of_two_runs_are_tested_as_if_they_were_one(
     two = run(*settings, f"systems=[{names[1]},{names[2]}]", folder="two")
     whole = run(*settings, f"systems=[{','.join(names)}]", "tested=[EM,F1,nDCG@10]", folder="whole")
     folder = compare(one, two, tested=["EM", "F1", "nDCG@10"], folder="report")
-    found, expected = (read_study(path).datasets["ring"] for path in (folder, whole))
+    found, expected = (EvaluationResult.load(path).datasets["ring"] for path in (folder, whole))
     assert list(found.systems) == names
     assert [(test.baseline, test.measure) for test in found.tests] == [
         (name, measure) for name in names[:2] for measure in ("EM", "F1", "nDCG@10")
     ]
     assert any(test.difference for test in found.tests)
-    assert [test.to_json() for test in found.tests] == [test.to_json() for test in expected.tests]
+    assert to_plain(found.tests) == to_plain(expected.tests)
     assert "times and memory of a system are those of its own run" in found.notes
-    assert "--tested EM F1 nDCG@10" in read_study(folder).command
+    assert "--tested EM F1 nDCG@10" in EvaluationResult.load(folder).command
     with pytest.raises(ValueError, match=r"`tested` must be of measures that every run has, got \['R@5'\]; of ring"):
         compare(one, two, tested=["EM", "R@5"], folder="refused")
 
@@ -94,9 +95,9 @@ def test_answers_of_two_runs_are_tested_as_if_they_were_one(
 def test_what_cannot_be_compared_or_rendered_leaves_no_file(
     runs: tuple[Path, Path], compare: Compare, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    content = json.loads((runs[1] / "study.json").read_text())
+    content = json.loads((runs[1] / "result.json").read_text())
     content["datasets"]["ring"]["query_ids"][0] = "another"
-    (runs[1] / "study.json").write_text(json.dumps(content))
+    (runs[1] / "result.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match="hybrid and expand judge different queries of ring"):
         compare(*runs, folder="refused")
     assert not (tmp_path / "refused").exists()
@@ -104,9 +105,9 @@ def test_what_cannot_be_compared_or_rendered_leaves_no_file(
     def broken(*_: object) -> list[Path]:
         raise RuntimeError("no pictures")
 
-    monkeypatch.setattr("graphrerank.evaluation.study_files.write_plots", broken)
+    monkeypatch.setattr("graphrerank.evaluation.result.write_plots", broken)
     (tmp_path / "twin").mkdir()
-    (tmp_path / "twin" / "study.json").write_text((runs[0] / "study.json").read_text())  # without a capsule
+    (tmp_path / "twin" / "result.json").write_text((runs[0] / "result.json").read_text())  # without a capsule
     with pytest.raises(RuntimeError, match="no pictures"):
         compare(runs[0], tmp_path / "twin", folder="broken")
     assert not (tmp_path / "broken").exists()

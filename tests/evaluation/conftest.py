@@ -5,9 +5,12 @@ import torch
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels, RetrievalDataset
-from graphrerank.evaluation.findings import (
+from graphrerank.evaluation.query_browser import QueryBrowser, browse_queries
+from graphrerank.evaluation.records import (
     Breakdown,
+    Cost,
     Counterfactual,
+    DatasetResult,
     EdgesOfType,
     HubBias,
     ListReliability,
@@ -16,10 +19,10 @@ from graphrerank.evaluation.findings import (
     Reliability,
     Replication,
     SeedSpread,
+    SystemResult,
 )
-from graphrerank.evaluation.query_browser import QueryBrowser, browse_queries
+from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import bootstrap_interval
-from graphrerank.evaluation.study import Cost, DatasetStudy, Study, SystemStudy
 from graphrerank.graphs import CorpusGraph, Ranking
 
 HOSTILE = "<script>document.title = 'broken'</script> & \"quoted\" <b onclick='x'>ü</b>"
@@ -36,7 +39,7 @@ SKILL = {
 MS = {"retriever": 0.2, "ppr": 0.6, "gcs": 0.4, "cross_encoder": 412.0, "mlp": 1.3, "gatv2": 2.2}
 
 
-def make_system(name: str, difficulty: torch.Tensor, *, seed: int) -> SystemStudy:
+def make_system(name: str, difficulty: torch.Tensor, *, seed: int) -> SystemResult:
     generator = torch.Generator().manual_seed(seed)
     score = (SKILL[name] + 0.3 * difficulty + 0.15 * torch.randn(NUM_QUERIES, generator=generator)).clamp(0, 1).double()
     values = {"PR@10": (score > 0.5).double(), "nDCG@10": score, "R@10": (score * 4).round() / 4}
@@ -44,7 +47,7 @@ def make_system(name: str, difficulty: torch.Tensor, *, seed: int) -> SystemStud
     if name in MS:
         total = {"p50": MS[name], "p95": 1.5 * MS[name]}
         cost = Cost({"graph": {"p50": 0.1, "p95": 0.2}, "total": total}, tokens=1234.0, peak_memory_mib=812.4)
-    return SystemStudy(
+    return SystemResult(
         name=name,
         kind="run" if name == "their.run" else "operator",
         source=f"somewhere/{name}",
@@ -56,7 +59,7 @@ def make_system(name: str, difficulty: torch.Tensor, *, seed: int) -> SystemStud
     )
 
 
-def make_dataset(name: str, *, seed: int, texts: list[str] | None = None) -> DatasetStudy:
+def make_dataset(name: str, *, seed: int, texts: list[str] | None = None) -> DatasetResult:
     difficulty = torch.randn(NUM_QUERIES, generator=torch.Generator().manual_seed(seed))
     systems = {key: make_system(key, difficulty, seed=seed + place) for place, key in enumerate(SKILL)}
     tests = []
@@ -76,7 +79,7 @@ def make_dataset(name: str, *, seed: int, texts: list[str] | None = None) -> Dat
     ]
     means = {key: system.means["PR@10"] for key, system in systems.items()}
     shares = (0.01, 0.12, 0.26, 0.31, 0.47, 0.52, 0.66, 0.71, 0.88, 0.97)
-    return DatasetStudy(
+    return DatasetResult(
         name=name,
         split="test",
         fingerprint="0123456789abcdef" * 4,
@@ -102,7 +105,7 @@ def make_dataset(name: str, *, seed: int, texts: list[str] | None = None) -> Dat
     )  # fmt: skip
 
 
-def make_browser(study: DatasetStudy) -> QueryBrowser:
+def make_browser(study: DatasetResult) -> QueryBrowser:
     """Rankings of thirty passages in a ring, one of them hostile; the first is relevant to every query."""
     ring = torch.arange(30)
     texts = [HOSTILE if number == 3 else f"text of passage {number}" for number in range(30)]
@@ -121,7 +124,7 @@ def make_browser(study: DatasetStudy) -> QueryBrowser:
 
 
 @pytest.fixture(scope="session")
-def study() -> Study:
+def study() -> EvaluationResult:
     """Seven systems on two data sets, one of whose queries is hostile, and can be looked at."""
     texts = [HOSTILE] + [f"a longer question, the one of number {i}, about something" for i in range(1, NUM_QUERIES)]
     datasets = {"attack": make_dataset("attack", seed=1, texts=texts), "scifact": make_dataset("scifact", seed=50)}
@@ -131,11 +134,13 @@ def study() -> Study:
         for key in list(SKILL)[:-1]
     ]
     settings = {"permutations": 10_000, "level": 0.05, "seed": 0, "ties": "own"}
-    return Study("python evaluate.py 'datasets=[attack,scifact]' checkpoint=base", datasets, across, settings)
+    return EvaluationResult(
+        "python evaluate.py 'datasets=[attack,scifact]' checkpoint=base", datasets, across, settings
+    )
 
 
 @pytest.fixture(scope="session")
-def dataset(study: Study) -> DatasetStudy:
+def dataset(study: EvaluationResult) -> DatasetResult:
     return study.datasets["attack"]
 
 

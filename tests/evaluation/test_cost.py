@@ -1,6 +1,8 @@
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from graphrerank.evaluation.cost import (
     time_stages,
     with_peak_memory,
 )
+from graphrerank.graphs import CorpusGraph
 from graphrerank.operators.bm25_retriever import BM25Retriever
 from graphrerank.operators.expand import ExpandRetriever
 
@@ -77,15 +80,32 @@ def test_a_search_is_timed_and_a_lookup_is_not(tmp_path: Path) -> None:
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n")
     (tmp_path / "run.trec").write_text("1 Q0 a 1 2.5 x\n")
     dataset, queries = Dataset.from_folder(tmp_path), torch.tensor([0])
-    data = prepare(dataset, encoder=None, build_retriever=partial(BM25Retriever, top_k=2), cache=tmp_path)
-    search = LocalRetriever(dataset.graph)
-    assert list(retrieval_times(data, queries, search)) == ["retrieve"]
+    build = partial(BM25Retriever, top_k=2)
+    assert retrieval_times(prepare(dataset, encoder=None, build_retriever=build, cache=tmp_path), queries) == {}
+    data = prepare(dataset, encoder=None, build_retriever=build, cache=tmp_path, keep_retriever=True)
+    assert list(retrieval_times(data, queries)) == ["retrieve"]
+    assert list(retrieval_times(replace(data, retriever=LocalRetriever(dataset.graph)), queries)) == ["retrieve"]
     lookup = RunRetriever(dataset.graph, path=tmp_path / "run.trec")
-    assert retrieval_times(data, queries, lookup) == {}
-    assert (
-        retrieval_times(data, queries, ExpandRetriever(dataset.graph, base=lambda _, **__: lookup, similarity_weight=0))
-        == {}
-    )
+    assert retrieval_times(replace(data, retriever=lookup), queries) == {}
+    expanding = ExpandRetriever(dataset.graph, base=lambda _, **__: lookup, similarity_weight=0)
+    assert retrieval_times(replace(data, retriever=expanding), queries) == {}
+
+
+def test_timing_builds_no_second_retriever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``evaluate`` built BM25 a second time, for the times alone."""
+    graph = CorpusGraph.from_edges(["a", "b"], ["a cat", "a dog"], torch.zeros(0, 2))
+    built, build = [], BM25Retriever.__init__
+
+    def counted(self: BM25Retriever, *arguments: Any, **settings: Any) -> None:
+        built.append(self)
+        build(self, *arguments, **settings)
+
+    monkeypatch.setattr(BM25Retriever, "__init__", counted)
+    factory = partial(BM25Retriever, top_k=2)
+    dataset = Dataset("toy", graph, ["q"], ["cat"], {})
+    data = prepare(dataset, encoder=None, build_retriever=factory, cache=tmp_path, keep_retriever=True)
+    assert list(retrieval_times(data, torch.tensor([0]))) == ["retrieve"]
+    assert len(built) == 1
 
 
 def test_laps_of_a_stage_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

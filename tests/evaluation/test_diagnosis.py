@@ -1,22 +1,30 @@
 import json
+import math
 from typing import Any
 
+import networkx as nx
 import pytest
+import torch
 
 from graphrerank.evaluation.diagnosis import (
     DRAFTED,
     WITH,
     WITHOUT,
     Diagnosis,
+    GraphShape,
+    MinimumEffect,
+    TypeDensity,
     ceiling_line,
     diagnosis_tables,
     effect_line,
+    graph_shape,
+    minimum_effect,
     shape_lines,
     verdict,
 )
-from graphrerank.evaluation.findings import Counterfactual, EdgesOfType, PairedTest
-from graphrerank.evaluation.graph_shape import GraphShape, TypeDensity
-from graphrerank.evaluation.minimum_effect import MinimumEffect
+from graphrerank.evaluation.records import Counterfactual, EdgesOfType, PairedTest
+from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.graphs.edge_types import REFERENCE, SIMILARITY
 
 SHAPE = GraphShape(10, (TypeDensity("reference", 12, 2.4, 0.9), TypeDensity("similarity", 5, 1.0, 0.5)), 0.1, 2, 0.7)
 
@@ -129,3 +137,65 @@ def test_tables_lines_and_json() -> None:
     assert content["verdict"]["kind"] == "helps"
     assert content["minimum_effect"]["effect"] == pytest.approx(0.0626, abs=1e-4)
     assert content["shape"]["types"][0]["edges"] == "reference"
+
+
+def test_by_hand() -> None:
+    found = minimum_effect(torch.tensor([1.0, 0.5, torch.nan, 0.0]), torch.tensor([0.0, 0.5, torch.nan, 0.0]))
+    assert found is not None
+    assert found.num_queries == 3
+    assert found.deviation == pytest.approx(math.sqrt(1 / 3))
+    assert found.effect == pytest.approx((1.959964 + 0.841621) * math.sqrt(1 / 3) / math.sqrt(3), rel=1e-5)
+
+
+@pytest.mark.parametrize("num_queries", [40, 400])
+def test_such_a_difference_is_found_four_times_out_of_five(num_queries: int) -> None:
+    """Against drawn samples."""
+    found = MinimumEffect(num_queries, deviation=0.25)
+    drawn = found.effect + 0.25 * torch.randn(20_000, num_queries, generator=torch.Generator().manual_seed(0))
+    z = drawn.mean(dim=1) / (drawn.std(dim=1) / math.sqrt(num_queries))
+    assert float((z.abs() > 1.959964).double().mean()) == pytest.approx(0.8, abs=0.02)
+    assert found.queries_for(found.effect) in (num_queries, num_queries + 1)
+
+
+def test_nothing_can_be_said() -> None:
+    same = torch.rand(5)
+    assert minimum_effect(same, same) is None
+    assert minimum_effect(same[:1], torch.zeros(1)) is None
+    assert minimum_effect(torch.full((3,), torch.nan), torch.zeros(3)) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_against_networkx(seed: int) -> None:
+    pairs = torch.randint(0, 40, (30, 2), generator=torch.Generator().manual_seed(seed))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    types = torch.tensor([REFERENCE, SIMILARITY])[torch.arange(len(pairs)) % 2]
+    graph = CorpusGraph.from_edges([str(i) for i in range(40)], [""] * 40, pairs, edge_type=types)
+    shape = graph_shape(graph)
+    whole = nx.Graph()
+    whole.add_nodes_from(range(40))
+    whole.add_edges_from(pairs.tolist())
+    parts = [len(part) for part in nx.connected_components(whole)]
+    assert shape.num_components == sum(size > 1 for size in parts)
+    assert shape.largest_component == pytest.approx(max(parts) / 40)
+    assert shape.share_isolated == pytest.approx(len(list(nx.isolates(whole))) / 40)
+    assert [entry.edges for entry in shape.types] == ["reference", "similarity"]
+    for number, entry in enumerate(shape.types):
+        own = nx.Graph(pairs[number::2].tolist())
+        assert entry.pairs == own.number_of_edges()
+        assert entry.mean_neighbours == pytest.approx(2 * own.number_of_edges() / 40)
+        assert entry.share_joined == pytest.approx(own.number_of_nodes() / 40)
+
+
+def test_entities_join_passages() -> None:
+    names = [["a"], ["a", "b"], ["b"], ["c"], []]
+    graph = CorpusGraph.from_edges(list("vwxyz"), [""] * 5, torch.tensor([[3, 4]]))
+    shape = graph_shape(graph.with_entities(EntityIncidence.from_names(names, max_share=1.0)))
+    assert [entry.edges for entry in shape.types] == ["entity", "other"]
+    assert (shape.types[0].pairs, shape.types[0].share_joined) == (2, 0.6)
+    assert (shape.num_components, shape.largest_component, shape.share_isolated) == (2, 0.6, 0.0)
+
+
+def test_no_edge() -> None:
+    shape = graph_shape(CorpusGraph.from_edges(list("ab"), ["", ""], torch.zeros(0, 2)))
+    assert shape.types == ()
+    assert (shape.num_components, shape.largest_component, shape.share_isolated) == (0, 0.0, 1.0)

@@ -8,25 +8,26 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from graphrerank.evaluation.findings import Reliability
-from graphrerank.evaluation.pareto import ParetoPoint
 from graphrerank.evaluation.plots import (
     ACCENT,
     INK,
     WARM,
+    ParetoPoint,
     dataset_pictures,
     difference_rows,
+    dominated_points,
     draw_gains,
     draw_pareto,
     draw_reliability,
     draw_rows,
     gain_cells,
     mean_rows,
+    pareto_points,
     svg,
     write_plots,
 )
+from graphrerank.evaluation.records import Cost, DatasetResult, Reliability, SystemResult
 from graphrerank.evaluation.reliability import wilson_interval
-from graphrerank.evaluation.study import DatasetStudy, Study
 
 NAN = float("nan")
 POINTS = [
@@ -68,7 +69,7 @@ def test_queries_are_counted_by_both_scores(axes: Axes) -> None:
     assert marks[0].get_markersize() > marks[2].get_markersize()
 
 
-def test_the_retriever_is_what_queries_are_set_against(dataset: DatasetStudy) -> None:
+def test_the_retriever_is_what_queries_are_set_against(dataset: DatasetResult) -> None:
     assert dataset.baseline == "retriever"
     others = {name: system for name, system in dataset.systems.items() if name != "retriever"}
     assert replace(dataset, systems=others).baseline == next(iter(others))
@@ -115,7 +116,7 @@ def test_reliability_leaves_empty_bins_out(axes: Axes) -> None:
     assert ([0.8, 0.8], [round(end, 6) for end in wilson_interval(0.75, 20)]) in lines
 
 
-def test_rows_are_means_and_differences_in_the_colours_of_what_they_say(dataset: DatasetStudy, axes: Axes) -> None:
+def test_rows_are_means_and_differences_in_the_colours_of_what_they_say(dataset: DatasetResult, axes: Axes) -> None:
     means = mean_rows(dataset, "PR@10")
     assert [row.number.value for row in means] == [system.means["PR@10"] for system in dataset.systems.values()]
     assert [row.color for row in means] == [INK] * 6 + [ACCENT]
@@ -148,7 +149,7 @@ class Elements(HTMLParser):
 HOSTILE = "<script>alert('1')</script> & $\\frac$ \"x\""
 
 
-def test_names_are_text_in_svg_and_colours_are_the_pages(dataset: DatasetStudy) -> None:
+def test_names_are_text_in_svg_and_colours_are_the_pages(dataset: DatasetResult) -> None:
     systems = {HOSTILE if name == "ppr" else name: system for name, system in dataset.systems.items()}
     tests = [replace(test, baseline=HOSTILE) if test.baseline == "ppr" else test for test in dataset.tests]
     pictures = list(dataset_pictures(replace(dataset, systems=systems, tests=tests, tested=("PR@10",))))
@@ -172,14 +173,14 @@ def test_names_are_text_in_svg_and_colours_are_the_pages(dataset: DatasetStudy) 
     assert "".join(means).replace(" ", "").count(HOSTILE.replace(" ", "")) == 3  # hints of two marks, and the name
 
 
-def test_the_same_picture_gives_the_same_svg(dataset: DatasetStudy) -> None:
+def test_the_same_picture_gives_the_same_svg(dataset: DatasetResult) -> None:
     first, second = (svg(next(dataset_pictures(dataset))) for _ in range(2))  # ids are hashes, with a salt of its own
     assert first == second
 
 
-def test_png_files_are_the_same_pictures(study: Study, dataset: DatasetStudy, tmp_path: Path) -> None:
+def test_png_files_are_the_same_pictures(dataset: DatasetResult, tmp_path: Path) -> None:
     dataset = replace(dataset, tested=("PR@10",))
-    files = write_plots(tmp_path, replace(study, datasets={"attack": dataset}))
+    files = write_plots(tmp_path, [dataset])
     assert [file.name for file in files] == [
         "attack.means.PR@10.png", "attack.differences.PR@10.png", "attack.queries.PR@10.png",
         "attack.pareto.PR@10.png", "attack.reliability.gatv2.png",
@@ -193,3 +194,36 @@ def test_wilson_interval_against_scipy(share: float, count: int) -> None:
     stats = pytest.importorskip("scipy.stats")
     expected = stats.binomtest(round(share * count), count).proportion_ci(0.95, method="wilson")
     assert wilson_interval(share, count) == pytest.approx((expected.low, expected.high), abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_against_naive_loop(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    points = [tuple(row) for row in torch.randint(0, 6, (30, 2), generator=generator).tolist()]
+    for (ms, quality), dominated in zip(points, dominated_points(points), strict=True):
+        beaten = False
+        for other_ms, other in points:
+            no_worse = other_ms <= ms and other >= quality
+            beaten |= no_worse and (other_ms < ms or other > quality)
+        assert dominated == beaten
+
+
+def system(name: str, score: float, ms: float | None) -> SystemResult:
+    cost = None if ms is None else Cost({"total": {"p50": ms, "p95": 2 * ms}})
+    return SystemResult(name, "run", name, {"R@5": torch.tensor([score]).double()}, {"R@5": (0.0, 1.0)}, cost)
+
+
+def test_a_system_without_a_time_or_a_mean_is_left_out() -> None:
+    systems = [
+        system("gcs", 0.5, 1.0),
+        system("file", 0.9, None),
+        system("none", torch.nan, 1.0),
+        system("x", 0.375, 2.0),
+    ]
+    dataset = DatasetResult("toy", "test", "f", ["q"], [""], [1], {one.name: one for one in systems}, ("R@5",))
+    found = pareto_points(dataset, "R@5")
+    assert [(point.name, point.primary, point.dominated) for point in found] == [
+        ("GCS", False, False),
+        ("x", True, True),
+    ]
+    assert (found[1].ms, found[1].slow_ms, found[1].quality) == (2.0, 4.0, 0.375)

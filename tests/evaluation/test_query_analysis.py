@@ -2,7 +2,6 @@ import math
 
 import torch
 
-from graphrerank.evaluation.findings import EdgesOfType
 from graphrerank.evaluation.query_analysis import (
     break_down,
     edges_of_type,
@@ -10,6 +9,7 @@ from graphrerank.evaluation.query_analysis import (
     query_differences,
     relevant_groups,
 )
+from graphrerank.evaluation.records import EdgesOfType
 from graphrerank.graphs import CorpusGraph
 
 

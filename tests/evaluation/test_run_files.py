@@ -4,27 +4,27 @@ import pytest
 import torch
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.build_study import build_study
+from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.measuring import EvaluationPlan
 from graphrerank.evaluation.ranked_system import RankedDataset
+from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.reranking import run_reranker
 from graphrerank.evaluation.run_files import read_run_file, write_runs
-from graphrerank.evaluation.study import DatasetStudy
-from graphrerank.evaluation.study_plan import StudyPlan
 from graphrerank.evaluation.system import System, base_ranking
 
 QUERIES = torch.arange(3)
 
 
 @pytest.fixture
-def written(prepared: PreparedDataset, tmp_path: Path) -> tuple[DatasetStudy, Path]:
+def written(prepared: PreparedDataset, tmp_path: Path) -> tuple[DatasetResult, Path]:
     row = run_reranker(prepared, QUERIES, System("retriever", base_ranking))
-    plan = StudyPlan(["R@10", "nDCG@10"], resamples=10)
-    study = build_study(RankedDataset(prepared.dataset, "val", QUERIES, [row]), plan)
-    write_runs(tmp_path, study, prepared.dataset.graph.node_ids)
+    plan = EvaluationPlan(["R@10", "nDCG@10"], resamples=10)
+    study = measure_systems(RankedDataset(prepared.dataset, "val", QUERIES, [row]), plan)
+    write_runs(tmp_path, study)
     return study, tmp_path / "toy.retriever.trec"
 
 
-def test_trec_runs_against_ir_measures(written: tuple[DatasetStudy, Path]) -> None:
+def test_trec_runs_against_ir_measures(written: tuple[DatasetResult, Path]) -> None:
     import ir_measures
 
     study, path = written
@@ -39,7 +39,7 @@ def test_trec_runs_against_ir_measures(written: tuple[DatasetStudy, Path]) -> No
     assert abs(theirs[ir_measures.nDCG @ 10] - ours["nDCG@10"]) < 1e-9
 
 
-def test_scores_survive_the_run_file(written: tuple[DatasetStudy, Path]) -> None:
+def test_scores_survive_the_run_file(written: tuple[DatasetResult, Path]) -> None:
     study, path = written
     scores = [float(line.split()[4]) for line in path.read_text().splitlines()]
     ranking = study.systems["retriever"].ranking
@@ -47,7 +47,7 @@ def test_scores_survive_the_run_file(written: tuple[DatasetStudy, Path]) -> None
     assert torch.equal(torch.tensor(scores), ranking.scores[ranking.nodes >= 0])
 
 
-def test_a_run_file_read_again_is_the_same_ranking(written: tuple[DatasetStudy, Path], prepared) -> None:
+def test_a_run_file_read_again_is_the_same_ranking(written: tuple[DatasetResult, Path], prepared) -> None:
     study, path = written
     ranking = study.systems["retriever"].ranking
     assert ranking is not None

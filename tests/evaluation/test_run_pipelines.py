@@ -5,12 +5,11 @@ import torch
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels, RetrievalDataset
-from graphrerank.evaluation.build_study import build_study
-from graphrerank.evaluation.measuring import judged_queries
+from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
 from graphrerank.evaluation.ranked_system import RankedDataset
+from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.run_pipelines import run_pipelines
-from graphrerank.evaluation.study import DatasetStudy
-from graphrerank.evaluation.study_plan import StudyPlan
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.vector_search import VectorSearch
@@ -46,12 +45,12 @@ def pipelines(graph: CorpusGraph) -> dict[str, Pipeline]:
     }
 
 
-def judged(prepared: PreparedDataset, *, limit: int | None = None, alone: int = 0) -> DatasetStudy:
+def judged(prepared: PreparedDataset, *, limit: int | None = None, alone: int = 0) -> DatasetResult:
     queries = judged_queries(prepared.dataset, "test", limit)
     ranked = run_pipelines(prepared, queries, pipelines(prepared.dataset.graph), alone=alone)
-    return build_study(
+    return measure_systems(
         RankedDataset(prepared.dataset, "test", queries, ranked),
-        StudyPlan(["R@1", "R@3", "nDCG@10", "TR", "MissTR"], resamples=100),
+        EvaluationPlan(["R@1", "R@3", "nDCG@10", "TR", "MissTR"], resamples=100),
     )
 
 

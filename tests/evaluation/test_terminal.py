@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from graphrerank.evaluation.study import DatasetStudy
-from graphrerank.evaluation.study_report import print_study
+from graphrerank.evaluation.records import DatasetResult
+from graphrerank.evaluation.report import print_result
 from graphrerank.evaluation.tables import Cell, Table
 from graphrerank.evaluation.terminal import print_table
 
@@ -65,7 +65,7 @@ def test_no_number_and_no_name_is_cut_at_any_width(width: int, printed: Print) -
     assert (len(tables) == 1) == (width > 120)
 
 
-def test_the_table_of_training_is_whole_at_80_columns(dataset: DatasetStudy, printed: Print) -> None:
+def test_the_table_of_training_is_whole_at_80_columns(dataset: DatasetResult, printed: Print) -> None:
     """The look of the README's first screen."""
     measures = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
     systems = {
@@ -80,7 +80,7 @@ def test_the_table_of_training_is_whole_at_80_columns(dataset: DatasetStudy, pri
     }
     tests = [test for test in dataset.tests if test.baseline in systems]
     trained = replace(dataset, systems=systems, tests=tests, base_ceiling=dataset.ceiling)
-    lines = [line.rstrip() for line in printed(80, print_study, trained, ties="own").splitlines()]
+    lines = [line.rstrip() for line in printed(80, print_result, trained, ties="own").splitlines()]
     assert lines[0].strip() == "attack test: 200 queries, 100 candidates"
     assert lines[2] == "┃system    ┃  PR@5 ┃ PR@10 ┃   R@2 ┃   R@5 ┃  R@10 ┃ nDCG@10 ┃ p50 ms ┃ p95 ms┃"
     assert lines[4] == "│retriever │ 44.88 │ 42.50 │ 44.88 │ 44.88 │ 44.88 │   44.48 │   0.20 │   0.30│"
@@ -89,7 +89,7 @@ def test_the_table_of_training_is_whole_at_80_columns(dataset: DatasetStudy, pri
         "GATv2 against retriever: PR@10 +23.0 (p = 0.0001), nDCG@10 +20.4 (p = 0.0001)",
         "GATv2 against GCS: PR@10 +19.0 (p = 0.0001), nDCG@10 +18.3 (p = 0.0001)",
     ]
-    wide = printed(160, print_study, trained, ties="own").splitlines()
+    wide = printed(160, print_result, trained, ties="own").splitlines()
     assert wide[2] == "┃ system    ┃  PR@5 ┃ PR@10 ┃   R@2 ┃   R@5 ┃  R@10 ┃ nDCG@10 ┃ p50 ms ┃ p95 ms ┃"
 
 

@@ -1,16 +1,22 @@
 """``python evaluate.py``: evaluate checkpoints, pipelines and run files on data sets, and print a table of each."""
 
+import json
+import sys
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
-from omegaconf import DictConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
 
+from graphrerank import api
 from graphrerank.cli.jobs import run_job
-from graphrerank.cli.lineup import read_lineup
-from graphrerank.cli.ranking import Rankings
-from graphrerank.cli.results import Results
 from graphrerank.cli.schema import EvaluateConfig
 from graphrerank.cli.session import Session
-from graphrerank.evaluation.build_study import build_study
+from graphrerank.evaluation.compare import metric_differences
+from graphrerank.evaluation.measuring import PIPELINE_MEASURES
+from graphrerank.evaluation.result import METRICS
+from graphrerank.parts import Part, Parts
 
 
 def run(cfg: DictConfig) -> Path | None:
@@ -19,12 +25,133 @@ def run(cfg: DictConfig) -> Path | None:
 
 
 def evaluate(session: Session) -> Path:
-    """Evaluate all systems that the command names on every data set; the last one is compared with the others."""
-    lineup = read_lineup(session)
-    results = Results(session, lineup.plan, prompts=lineup.prompts)
-    for ranked in Rankings(session, lineup):
-        stages = []
-        if lineup.answers is not None:
-            stages = [lineup.answers(ranked, run_dir=session.run_dir, seed=lineup.plan.seed)]
-        results.add(build_study(ranked, lineup.plan, stages), ranked.dataset.graph.node_ids)
+    """Evaluate all systems that the command names on every data set; the last one is compared with the others.
+
+    With ``expect`` the metrics are compared with those of an earlier run; the command exits with status 1 where they
+    differ.
+    """
+    cfg = session.cfg
+    expected = None if cfg.expect is None else read_metrics(Path(cfg.expect))
+    parts = build_parts(session)
+    systems, pipelines = named_systems(session)
+    for system in api.name_systems(systems, parts):
+        if system.kind == "checkpoint":
+            session.tracking.reads_checkpoint(system.source)
+    session.tracking.reads_checkpoints_of(cfg.settings)
+    session.tracking.reads_checkpoints_of(cfg.pipeline)
+    result = api.evaluate(
+        systems,
+        list(cfg.datasets) if cfg.data is None else [chosen(session, "data")],
+        split=cfg.split,
+        retriever=chosen(session, "retriever"),
+        encoder=chosen_encoder(session),
+        pair_encoder=chosen(session, "pair_encoder"),
+        cross_encoder_top_k=cfg.cross_encoder_top_k,
+        scorers=list(cfg.scorers),
+        measures=list(cfg.measures) or (PIPELINE_MEASURES if pipelines else ()),
+        tested=list(cfg.tested),
+        ties=cfg.ties,
+        resamples=cfg.resamples,
+        counterfactuals=list(cfg.counterfactuals),
+        counterfactual_pipelines=list(cfg.counterfactual_pipelines),
+        settings=_plain(cfg.settings),
+        stages=[] if cfg.answers is None else [instantiate(cfg.answers)],
+        num_queries=cfg.num_queries,
+        seed=cfg.seed,
+        run_dir=session.run_dir,
+        parts=parts,
+        command=session.command,
+        config=session.config,
+        prompts=api.prompts_of(cfg.answers),
+    )
+    if expected is not None:
+        differences = metric_differences(expected, json.loads(json.dumps(result.metrics())))
+        print("\n".join([f"differs from {cfg.expect}:", *differences]) if differences else f"same as {cfg.expect}")
+        if differences:
+            sys.exit(1)
     return session.run_dir
+
+
+def named_systems(session: Session) -> tuple[Any, bool]:
+    """Return the systems that a command names, as :func:`graphrerank.api.evaluate` takes them.
+
+    Returns:
+        One checkpoint alone, or a list, or pipelines by name; and whether they are those of ``pipeline`` and
+        ``pipelines``.
+
+    Raises:
+        ValueError: If pipelines are named in two ways.
+    """
+    cfg = session.cfg
+    given = None if OmegaConf.is_missing(cfg, "checkpoint") else cfg.checkpoint
+    listed = bool(cfg.systems) or OmegaConf.is_list(given)
+    checkpoints = [] if given is None else list(given) if OmegaConf.is_list(given) else [given]
+    sources = [str(source) for source in (*cfg.systems, *checkpoints)]
+    main = None if cfg.pipeline is None else session.choice("pipeline")
+    names = [*(name for name in cfg.pipelines if name != main), *([] if main is None else [main])]
+    if not names:
+        return sources if listed or not sources else sources[0], False
+    if sources:
+        raise ValueError(
+            f"`checkpoint` and `systems` must not be given with a pipeline, got {sources}: `systems` names pipelines "
+            "too; leave `pipeline` and `pipelines` out"
+        )
+    if unknown := [name for name in names if name != main and name not in Parts().choices("pipeline")]:
+        raise ValueError(f"`pipelines` must name files of conf/pipeline, got {unknown[0]!r}")
+    if main in cfg.settings:
+        raise ValueError(f"`settings.{main}` must be written as pipeline.KEY=... of pipeline={main}")
+    if main is not None and (missing := sorted(OmegaConf.missing_keys(cfg.pipeline))):
+        key = missing[0].replace("[", ".").replace("]", "").removeprefix("pipeline.")
+        raise ValueError(f"`pipeline.{key}` must be given for {main}")
+    return {name: chosen(session, "pipeline") if name == main else name for name in names}, True
+
+
+def build_parts(session: Session) -> Parts:
+    """Return what builds the parts of a command."""
+    cfg = session.cfg
+    return Parts(
+        paths=dict(cfg.paths),
+        device=cfg.device,
+        num_threads=cfg.num_threads,
+        seed=cfg.seed,
+        on_dataset=session.tracking.reads_data,
+    )
+
+
+def chosen_encoder(session: Session) -> Part | str | None:
+    """Return the encoder that the command chose: ``none``, or as :func:`chosen`."""
+    return api.NONE if session.choice("encoder") == api.NONE else chosen(session, "encoder")
+
+
+def chosen(session: Session, group: str) -> Part | None:
+    """Return the file of ``conf/<group>`` that the command chose, with its settings; None for none."""
+    settings: DictConfig | None = deepcopy(session.cfg[group])
+    if settings is None:
+        return None
+    OmegaConf.resolve(settings)
+    return Part(settings, session.choice(group))
+
+
+def read_metrics(path: Path) -> dict[str, Any]:
+    """Read a ``metrics.json``, or that of a run folder.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    path = path / METRICS if path.is_dir() else path
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content["datasets"], dict):
+            raise TypeError("`datasets` is no mapping")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"`expect` must be a metrics.json of evaluate.py, or its folder, got {path}: {error}"
+        ) from error
+    return content
+
+
+def _plain(settings: DictConfig) -> dict[str, Any]:
+    return {
+        str(key): OmegaConf.to_container(entry) if OmegaConf.is_config(entry) else entry
+        for key, entry in settings.items()
+    }

@@ -13,8 +13,8 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from graphrerank.api import name_systems
 from graphrerank.cli.artifacts import artifact_folder
-from graphrerank.cli.lineup import name_systems
 from graphrerank.cli.schema import check_type
 from graphrerank.cli.session import NONE, Session
 from graphrerank.data.candidates import with_vectors

@@ -4,7 +4,6 @@ import shlex
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 
 from graphrerank.extras import require_extra
@@ -33,22 +32,16 @@ def main(arguments: Sequence[str]) -> int:
 def compare(
     runs: Sequence[Path], out: Path | None, command: str, *, tested: Sequence[str], resamples: int, seed: int
 ) -> Path:
-    """Compare finished runs (:func:`~graphrerank.evaluation.compare_runs.compare_runs`); return the report's folder."""
-    from graphrerank.evaluation.capsule import CAPSULE, setting_differences
-    from graphrerank.evaluation.compare_runs import compare_runs
-    from graphrerank.evaluation.study import read_study
-    from graphrerank.evaluation.study_files import write_study_files
-    from graphrerank.evaluation.study_report import print_study
+    """Compare finished runs (:func:`~graphrerank.evaluation.compare.compare_runs`); return the report's folder."""
+    from graphrerank.evaluation.compare import compare_runs
+    from graphrerank.evaluation.result import EvaluationResult
     from graphrerank.files import claim_folder
 
     names = [folder.name for folder in runs]
     folders = {folder.name if names.count(folder.name) == 1 else str(folder): folder for folder in runs}
-    studies = {run: read_study(folder) for run, folder in folders.items()}
-    capsules = [(run, folder) for run, folder in folders.items() if (folder / CAPSULE).is_file()]
-    notes = [line for first, second in pairwise(capsules) for line in setting_differences(first, second)]
-    study = compare_runs(studies, command=command, tested=tested, notes=notes, resamples=resamples, seed=seed)
+    results = {run: EvaluationResult.load(folder) for run, folder in folders.items()}
+    result = compare_runs(results, command=command, tested=tested, resamples=resamples, seed=seed)
     folder = out or claim_folder(Path("runs", "report", f"{datetime.now():%Y-%m-%d_%H-%M-%S}"))
-    write_study_files(folder, study)
-    for dataset in study.datasets.values():
-        print_study(dataset, ties=study.settings["ties"])
+    result.save(folder)
+    result.show()
     return folder

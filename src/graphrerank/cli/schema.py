@@ -152,6 +152,7 @@ class EvaluateConfig:
     shared: Any = None  # parts that the files of conf/pipeline refer to
     pipelines: list[str] = field(default_factory=list)
     num_queries: int | None = None
+    expect: str | None = None
     experiment: Any = None
     paths: Paths = field(default_factory=Paths)
     num_threads: int = 1

@@ -32,8 +32,8 @@ from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.vector_cache import VectorCache
+from graphrerank.evaluation.records import RETRIEVER
 from graphrerank.evaluation.rerankers import trained_system
-from graphrerank.evaluation.run_json import RETRIEVER
 from graphrerank.evaluation.system import System, base_ranking
 from graphrerank.graphs import CorpusGraph, RetrieverFactory
 from graphrerank.graphs.retriever import needs_vectors

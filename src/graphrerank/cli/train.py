@@ -17,20 +17,17 @@ from graphrerank.cli.ray_training import is_for_ray, train_on_ray
 from graphrerank.cli.schema import TrainConfig
 from graphrerank.cli.session import Session
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.build_study import build_study
 from graphrerank.evaluation.cost import peak_memory_mib
-from graphrerank.evaluation.measuring import judged_queries
-from graphrerank.evaluation.metrics_json import write_metrics
+from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.measuring import RERANKER_MEASURES, EvaluationPlan, judged_queries
 from graphrerank.evaluation.ranked_system import RankedDataset
+from graphrerank.evaluation.records import RETRIEVER, DatasetResult
 from graphrerank.evaluation.rerankers import reranking_systems, tune_restart_probs, with_frozen
 from graphrerank.evaluation.reranking import run_reranker
+from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.run_files import write_runs
-from graphrerank.evaluation.run_json import RETRIEVER
-from graphrerank.evaluation.study import DatasetStudy, Study
-from graphrerank.evaluation.study_plan import RERANKER_MEASURES, StudyPlan
-from graphrerank.evaluation.study_report import print_study, render_study
 from graphrerank.evaluation.system import System
-from graphrerank.files import sole_use, write_text
+from graphrerank.files import sole_use, write_json, write_text
 from graphrerank.fitting.fit import feature_plan, fit, run_folder
 from graphrerank.fitting.training import FitSettings, check_resumed, declared_inputs
 from graphrerank.fitting.training_data import TrainingData, prepare_training
@@ -98,16 +95,17 @@ def _train(cfg: DictConfig, run_dir: Path, session: Session) -> Path:
     models = {name: reranker.checkpoint.model for name, reranker in rerankers.items()}
     scorers = [System(name, parts.build("scorer", name).score) for name in cfg.scorers]
     systems = reranking_systems(with_frozen(models, data.first), restart_probs, device=parts.device, scorers=scorers)
-    study = judge(data.first, cfg.test_split, systems)
+    judged = judge(data.first, cfg.test_split, systems)
     for name, reranker in rerankers.items():
-        metrics = {f"{study.name}/{study.split}": study.systems[name].means}
+        metrics = {f"{judged.name}/{judged.split}": judged.systems[name].means}
         content = reranker.checkpoint.manifest.content
         write_manifest(run_dir / name, {**content, "metrics": metrics, "primary": name == cfg.system})
-    write_metrics(run_dir / "metrics.json", [study], encoder_counts=parts.encoder_counts)
-    write_runs(run_dir / "runs", study, data.first.dataset.graph.node_ids)
-    report = Study(session.command, {study.name: study}, (), {"ties": "own"})
-    write_text(run_dir / "report.md", render_study(report))
-    print_study(study, ties="own")
+    counts = parts.encoder_counts
+    result = EvaluationResult(session.command, {judged.name: judged}, (), {"ties": "own"}, encoder_counts=counts)
+    write_json(run_dir / "metrics.json", result.metrics())
+    write_runs(run_dir / "runs", judged)
+    write_text(run_dir / "report.md", result.markdown())
+    result.show()
     print(f"peak memory {peak_memory_mib() / 1024:.2f} GiB")
     return run_dir
 
@@ -190,13 +188,13 @@ def training_data(
     )
 
 
-def judge(prepared: PreparedDataset, split: str, systems: Sequence[System]) -> DatasetStudy:
+def judge(prepared: PreparedDataset, split: str, systems: Sequence[System]) -> DatasetResult:
     """Evaluate rerankers on a split as ``evaluate.py`` does; the last is compared with the others."""
     queries = judged_queries(prepared.dataset, split)
     ranked = [run_reranker(prepared, queries, system) for system in systems]
     candidates = prepared.ranking.select(queries)
-    return build_study(
-        RankedDataset(prepared.dataset, split, queries, ranked, candidates), StudyPlan(RERANKER_MEASURES)
+    return measure_systems(
+        RankedDataset(prepared.dataset, split, queries, ranked, candidates), EvaluationPlan(RERANKER_MEASURES)
     )
 
 

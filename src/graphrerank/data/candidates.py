@@ -1,7 +1,7 @@
 """Data sets prepared for reranking: vectors, candidate lists, and candidate graphs on demand."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from graphrerank.graphs import (
     PairEncoder,
     Queries,
     Ranking,
+    Retriever,
     RetrieverFactory,
     candidate_edges,
 )
@@ -49,6 +50,7 @@ class PreparedDataset:
     # encodes queries with their candidates; wrap it in a `PairCache` to keep the vectors. None if no model reads
     # pairs
     pair_encoder: PairEncoder | None = None
+    retriever: Retriever | None = field(default=None, repr=False)  # that ranked the candidates; None: not kept
 
     @property
     def top_k(self) -> int:
@@ -184,7 +186,12 @@ class PreparedDataset:
 
 
 def prepare(
-    dataset: Dataset, *, encoder: Encoder | None, build_retriever: RetrieverFactory, cache: str | Path
+    dataset: Dataset,
+    *,
+    encoder: Encoder | None,
+    build_retriever: RetrieverFactory,
+    cache: str | Path,
+    keep_retriever: bool = False,
 ) -> PreparedDataset:
     """Encode a data set and rank its corpus for every query, from the cache if possible.
 
@@ -195,6 +202,7 @@ def prepare(
         build_retriever: Builds a retriever for a corpus graph: a ``functools.partial`` of a retriever class whose
             arguments are plain or such partials, as it names the cache.
         cache: Folder for the candidate lists.
+        keep_retriever: Whether to keep the retriever with its index, to time its searches.
 
     Raises:
         ValueError: If a cache file is damaged, naming it; or there is no encoder, and the retriever or the data set's
@@ -220,7 +228,15 @@ def prepare(
             ranking = replace(ranking, base_nodes=ranking.nodes)
         save_tensors(path, {name: getattr(ranking, name).clone() for name in TENSORS}, {"parts": repr(parts)})
     name = None if encoder is None else encoder.name
-    return PreparedDataset(dataset, query_vectors, ranking, retriever.feature_names, name, encoded_by or None)
+    return PreparedDataset(
+        dataset,
+        query_vectors,
+        ranking,
+        retriever.feature_names,
+        name,
+        encoded_by or None,
+        retriever=retriever if keep_retriever else None,
+    )
 
 
 def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path, *, engine: Engine = LOCAL) -> Dataset:

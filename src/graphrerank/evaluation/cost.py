@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.graphs import Queries, Retriever
+from graphrerank.graphs import Queries
 from graphrerank.graphs.retriever import is_lookup
 
 TOTAL = "total"
@@ -90,14 +90,15 @@ def time_stages(
     return {stage: [1000 * row.get(stage, 0.0) for row in rows] for stage in stages}
 
 
-def retrieval_times(prepared: PreparedDataset, queries: Tensor, retriever: Retriever) -> dict[str, list[float]]:
+def retrieval_times(prepared: PreparedDataset, queries: Tensor) -> dict[str, list[float]]:
     """Time the search for candidates of some of the queries, ``[Q]`` int64, one at a time; they are encoded already.
 
     Returns:
-        As :func:`time_stages`, of the one stage ``retrieve``; nothing for rankings that a file holds, which are looked
-        up for a whole data set at once.
+        As :func:`time_stages`, of the one stage ``retrieve``; nothing where the data set keeps no retriever, or for
+        rankings that a file holds, which are looked up for a whole data set at once.
     """
-    if is_lookup(retriever):
+    retriever = prepared.retriever
+    if retriever is None or is_lookup(retriever):
         return {}
     data, vectors = prepared.dataset, prepared.query_vectors
 

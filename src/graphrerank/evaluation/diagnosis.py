@@ -1,12 +1,16 @@
 """Does the graph help? What was measured of a corpus with its edges and without, and a verdict with the next step."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from math import ceil, sqrt
+from statistics import NormalDist
 from typing import Any
 
-from graphrerank.evaluation.findings import Counterfactual, EdgesOfType, PairedTest
-from graphrerank.evaluation.graph_shape import GraphShape, TypeDensity
-from graphrerank.evaluation.minimum_effect import LEVEL, MinimumEffect
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphrerank.evaluation.records import Counterfactual, EdgesOfType, PairedTest, to_plain
 from graphrerank.evaluation.tables import (
     Cell,
     Table,
@@ -18,11 +22,130 @@ from graphrerank.evaluation.tables import (
     points_cell,
     system_cell,
 )
+from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.edge_types import EDGE_TYPES
 
+LEVEL, POWER = 0.05, 0.8  # of the tests
 WITH, WITHOUT = "with the graph", "without the graph"
 DRAFTED = "drafted questions"  # which some of its edges were drawn for
 SHUFFLED, REMOVED = "shuffled", "removed"
 NOTICEABLE = 0.01  # of a measure, or of the questions: less is no noticeable gain
+
+
+@dataclass(frozen=True)
+class MinimumEffect:
+    r"""The smallest mean difference of two systems that a test over some questions finds as a rule.
+
+    .. math:: \delta = (z_{1 - \alpha / 2} + z_{1 - \beta})\, \frac{s}{\sqrt{Q}}
+
+    with :math:`\alpha = 0.05`, two-sided, found in :math:`1 - \beta = 0.8` of all cases, and :math:`s` the standard
+    deviation of the questions' differences.
+
+    Source: Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988, chapter 2 (paired samples; the
+    normal approximation); for search, Sakai, "Statistical Reform in Information Retrieval?", 2014.
+    """
+
+    num_queries: int  # Q, those that count
+    deviation: float  # s, as a fraction
+
+    @property
+    def effect(self) -> float:
+        """The difference, as a fraction."""
+        return _factor() * self.deviation / sqrt(self.num_queries)
+
+    def queries_for(self, effect: float) -> int:
+        """Return how many questions would show a difference, not 0.
+
+        Example:
+            >>> MinimumEffect(num_queries=100, deviation=0.3).queries_for(0.05)
+            283
+        """
+        return ceil((_factor() * self.deviation / effect) ** 2)
+
+
+def minimum_effect(system: Tensor, baseline: Tensor) -> MinimumEffect | None:
+    """Measure the spread of the questions' differences.
+
+    Args:
+        system: ``[Q]``, a measure per query; NaN = the query does not count.
+        baseline: ``[Q]``, that of the other system.
+
+    Returns:
+        None if fewer than two questions count, or none differs: nothing can be said then.
+    """
+    difference = (system - baseline).double()
+    difference = difference[~torch.isnan(difference)]
+    if len(difference) < 2 or not bool((difference != difference[0]).any()):
+        return None
+    return MinimumEffect(len(difference), float(difference.std()))
+
+
+def _factor() -> float:
+    normal = NormalDist()
+    return normal.inv_cdf(1 - LEVEL / 2) + normal.inv_cdf(POWER)
+
+
+@dataclass(frozen=True)
+class TypeDensity:
+    """The edges of one type in a whole corpus."""
+
+    edges: str  # one of `EDGE_TYPES`
+    pairs: int  # that they join; by shared entities, once for each
+    mean_neighbours: float  # of a passage
+    share_joined: float  # share of the passages that have one
+
+
+@dataclass(frozen=True)
+class GraphShape:
+    """A corpus graph."""
+
+    num_passages: int
+    types: tuple[TypeDensity, ...]  # those that some edge has
+    share_isolated: float  # share of the passages without any edge
+    num_components: int  # connected components of two passages or more
+    largest_component: float  # share of the passages in the largest one; 0 without edges
+
+
+def graph_shape(graph: CorpusGraph) -> GraphShape:
+    """Describe a corpus's edges, those by shared entities too.
+
+    Example:
+        >>> path = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1], [1, 2]]))
+        >>> shape = graph_shape(path)
+        >>> shape.types, shape.share_isolated, shape.num_components, shape.largest_component
+        ((TypeDensity(edges='other', pairs=2, mean_neighbours=1.0, share_joined=0.75),), 0.25, 1, 0.75)
+    """
+    graph = graph.to("cpu")
+    sizes = _component_sizes(graph)
+    return GraphShape(
+        num_passages=graph.num_nodes,
+        types=tuple(_density(graph.with_types([number]), EDGE_TYPES[number]) for number in graph.edge_types()),
+        share_isolated=float((graph.num_neighbours == 0).double().mean()),
+        num_components=int((sizes > 1).sum()),
+        largest_component=float(sizes.max()) / graph.num_nodes if graph.edge_types() else 0.0,
+    )
+
+
+def _density(graph: CorpusGraph, name: str) -> TypeDensity:
+    count = graph.num_neighbours.double()
+    return TypeDensity(name, int(count.sum()) // 2, float(count.mean()), float((count > 0).double().mean()))
+
+
+def _component_sizes(graph: CorpusGraph) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Count the passages of each connected component; entities join the passages that share them."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    num_nodes = size = graph.num_nodes
+    edges, _, _ = graph.typed_edges()
+    pairs = [edges]
+    if (entities := graph.entities) is not None:
+        passage = torch.repeat_interleave(torch.arange(num_nodes), entities.indptr.diff())
+        pairs.append(torch.stack([passage, num_nodes + entities.indices], dim=1))
+        size += entities.num_entities
+    source, target = torch.cat(pairs).T.numpy()
+    _, labels = connected_components(coo_array((np.ones(len(source)), (source, target)), shape=(size, size)))
+    return np.bincount(labels[:num_nodes]).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -53,19 +176,13 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, with the verdict."""
-        found = verdict(self)
+        minimum = None if self.minimum is None else {"effect": self.minimum.effect, **to_plain(self.minimum)}
+        content: dict[str, Any] = to_plain(self)
         return {
-            **{key: getattr(self, key) for key in ("dataset", "questions", "measure", "base_ceiling", "ceiling")},
+            **content,
             "num_queries": self.benefit.num_queries,
-            "shape": self.shape.to_json(),
-            "ceilings": dict(self.ceilings),
-            "means": dict(self.means),
-            **{
-                key: [entry.to_json() for entry in getattr(self, key)]
-                for key in ("tests", "counterfactuals", "edges_of_type")
-            },
-            "minimum_effect": None if self.minimum is None else {"effect": self.minimum.effect, **asdict(self.minimum)},
-            "verdict": asdict(found),
+            "minimum_effect": minimum,
+            "verdict": to_plain(verdict(self)),
         }
 
 

@@ -7,7 +7,7 @@ import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
-from graphrerank.evaluation.findings import HubBias
+from graphrerank.evaluation.records import HubBias
 from graphrerank.graphs import CorpusGraph, Ranking
 
 HUB_SHARE = 0.1  # of the corpus

@@ -1,8 +1,9 @@
-"""Any measure of any ranking: ours, those of the graph and of answers, and every expression of ``ir_measures``."""
+"""What is measured and tested: our measures, those of the graph, and every expression of ``ir_measures``."""
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from graphrerank.checks import check_choice, check_counts
 from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.evaluation.significance import LEVEL, RESAMPLES, check_level
 from graphrerank.graphs import Ranking
 from graphrerank.metrics import missed_topological_recall, parse_measure, topological_recall
 from graphrerank.metrics.coverage import coverage
@@ -21,6 +23,43 @@ OF_GRAPH = {TOPOLOGICAL_RECALL: topological_recall, MISSED: missed_topological_r
 JUDGED_ONLY = ("Bpref", "infAP", "Judged", "Compat")  # read documents that were judged and found not relevant
 
 _CUT = re.compile(r"(?P<name>TR|MissTR|Coverage)(?:@(?P<top_k>[1-9][0-9]*))?")
+
+RERANKER_MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
+PIPELINE_MEASURES = ("CR@10", "nDCG@10", "R@5", "R@10", TOPOLOGICAL_RECALL, MISSED)
+MIXED_MEASURES = ("nDCG@10", "PR@5", "PR@10", "R@5", "R@10")  # of rerankers beside pipelines and run files
+TESTED = ("nDCG@10", "PR@10", "CR@10")  # those of them that are measured, by default
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """Measures, comparisons and the confidence of their tests.
+
+    Raises:
+        ValueError: If a measure is unknown or named twice, one is tested that is not measured, or a setting is out of
+            range.
+    """
+
+    # names of measures, the tables' columns; each is kept under its one name (`R_cap@10` is `CR@10`)
+    measures: Sequence[str]
+    # those of them that are tested; findings about queries use the first. Empty: those of `TESTED` that
+    # are measured, else the first measure
+    tested: Sequence[str] = ()
+    ties: str = "own"  # how ties are broken (`break_ties`)
+    resamples: int = RESAMPLES  # sign flips of each test, and bootstrap samples
+    level: float = LEVEL  # of intervals
+    seed: int = 0  # of sign flips and samples
+    stage: Sequence[str] = ()  # those of `measures` that a stage after ranking scores
+
+    def __post_init__(self) -> None:
+        measures = tuple(parse_measures(self.measures, self.stage))
+        tested = tuple(parse_measures(self.tested, self.stage)) if self.tested else ()
+        if strangers := [name for name in tested if name not in measures]:
+            raise ValueError(f"`tested` must be of `measures` {list(measures)}, got {strangers}")
+        check_choice(TIES, ties=self.ties)
+        check_counts(resamples=self.resamples)
+        check_level(self.level)
+        object.__setattr__(self, "measures", measures)
+        object.__setattr__(self, "tested", tested or tuple(n for n in TESTED if n in measures) or measures[:1])
 
 
 def judged_queries(dataset: RetrievalDataset, split: str, limit: int | None = None) -> Tensor:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.findings import Counterfactual, PairedTest
+from graphrerank.evaluation.measuring import EvaluationPlan
 from graphrerank.evaluation.ranked_system import RankedSystem
+from graphrerank.evaluation.records import Counterfactual, PairedTest
 from graphrerank.evaluation.significance import (
     LEVEL,
     RESAMPLES,
@@ -20,7 +21,6 @@ from graphrerank.evaluation.significance import (
     randomization_tests,
     resampled_means,
 )
-from graphrerank.evaluation.study_plan import StudyPlan
 
 NUMBERS = ("difference", "effect_size", "share_changed", "p_randomization", "p_bootstrap", "p_greater", "p_holm")
 TOP = 10  # nodes of a list that are said to change
@@ -104,7 +104,7 @@ def compare_pairs(
     )
 
 
-def compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: StudyPlan) -> list[PairedTest]:
+def compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: EvaluationPlan) -> list[PairedTest]:
     """Test the last system against every other one in the tested measures; Holm's correction covers all of it."""
     names = list(values)
     if len(names) < 2:
@@ -130,7 +130,7 @@ def compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: StudyPlan) ->
 
 
 def compare_with_itself(
-    ranked: RankedSystem, edges: str, values: Mapping[str, Tensor], changed: Mapping[str, Tensor], plan: StudyPlan
+    ranked: RankedSystem, edges: str, values: Mapping[str, Tensor], changed: Mapping[str, Tensor], plan: EvaluationPlan
 ) -> Counterfactual:
     """Compare a system with itself on another graph, in the first tested measure of rankings.
 

@@ -1,7 +1,7 @@
-"""The pictures of a study, drawn by matplotlib: SVG for ``report.html``, and PNG files."""
+"""The plots of an evaluation, drawn by matplotlib: SVG for ``report.html``, and PNG files."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from html import escape
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.findings import Reliability
-from graphrerank.evaluation.pareto import FASTEST, ParetoPoint, pareto_points
+from graphrerank.evaluation.cost import TOTAL
+from graphrerank.evaluation.records import DatasetResult, Reliability
 from graphrerank.evaluation.reliability import wilson_interval
-from graphrerank.evaluation.study import DatasetStudy, Study
 from graphrerank.evaluation.tables import Cell, number_cell, percent_cell, points_cell, row_name
 from graphrerank.files import write_bytes
 
@@ -31,6 +30,7 @@ TITLE = 70  # characters of a line of a title
 CELL = 5.0  # percent: scores of queries that lie nearer to each other than this are one point
 NAME = 22  # characters of a line of a system's name
 KEPT = 16  # data sets whose pictures are kept: a run writes its report again after each of its data sets
+FASTEST = 1e-3  # milliseconds: the least that a logarithmic axis shows
 HINT = "hint: "  # begins the id of a group whose text a pointer shows
 STYLE = {
     "font.size": 12,
@@ -62,7 +62,7 @@ class Picture:
     height: float = 4.2  # inches
 
 
-def dataset_pictures(dataset: DatasetStudy) -> Iterator[Picture]:
+def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
     """Lay out the pictures of a data set: means, differences and cost per tested measure, then calibration."""
     primary = row_name(dataset.primary)
     untimed = ", ".join(row_name(name) for name, system in dataset.systems.items() if system.cost is None)
@@ -104,16 +104,16 @@ def dataset_pictures(dataset: DatasetStudy) -> Iterator[Picture]:
         yield Picture(f"{dataset.name}.reliability.{entry.system}", caption, draw)
 
 
-def write_plots(folder: Path, study: Study) -> list[Path]:
+def write_plots(folder: Path, datasets: Iterable[DatasetResult]) -> list[Path]:
     """Draw the pictures of every data set; return the files, such as ``<dataset>.pareto.<measure>.png``."""
-    contents = {name: content for dataset in study.datasets.values() for name, content in png_files(dataset).items()}
+    contents = {name: content for dataset in datasets for name, content in png_files(dataset).items()}
     for name, content in contents.items():
         write_bytes(folder / name, content)
     return [folder / name for name in contents]
 
 
 @lru_cache(maxsize=KEPT)
-def png_files(dataset: DatasetStudy) -> Mapping[str, bytes]:
+def png_files(dataset: DatasetResult) -> Mapping[str, bytes]:
     """Draw the pictures of a data set as PNG files, by name."""
     title = f"{dataset.name} {dataset.split}"
     return {
@@ -123,7 +123,7 @@ def png_files(dataset: DatasetStudy) -> Mapping[str, bytes]:
 
 
 @lru_cache(maxsize=KEPT)
-def svg_figures(dataset: DatasetStudy) -> Sequence[tuple[str, str]]:
+def svg_figures(dataset: DatasetResult) -> Sequence[tuple[str, str]]:
     """Draw the pictures of a data set for an HTML page: their captions and elements."""
     return [(picture.caption, svg(picture)) for picture in dataset_pictures(dataset)]
 
@@ -155,7 +155,7 @@ class Row:
     color: str  # of its point
 
 
-def mean_rows(dataset: DatasetStudy, measure: str) -> list[Row]:
+def mean_rows(dataset: DatasetResult, measure: str) -> list[Row]:
     """Place the systems' means; those without an interval are left out."""
     rows = []
     for name, system in dataset.systems.items():
@@ -166,7 +166,7 @@ def mean_rows(dataset: DatasetStudy, measure: str) -> list[Row]:
     return rows
 
 
-def difference_rows(dataset: DatasetStudy, measure: str) -> list[Row]:
+def difference_rows(dataset: DatasetResult, measure: str) -> list[Row]:
     """Place how far the primary system is ahead of each other one."""
     rows = []
     for test in dataset.tests:
@@ -216,6 +216,50 @@ def draw_gains(axes: "Axes", *, scores: Sequence[Tensor], labels: tuple[str, str
     axes.text(98, 3, f"{losses:,} lose", color=WARM, ha="right", zorder=4)
     axes.set(xlim=(-6, 106), ylim=(-6, 106), xlabel=f"{fill(labels[0], TITLE)}: {measure}, percent")
     axes.set_ylabel(f"{fill(labels[1], NAME)}: {measure}, percent")
+
+
+@dataclass(frozen=True)
+class ParetoPoint:
+    """A system in the plane of time and quality."""
+
+    name: str  # as tables call it
+    ms: float  # median milliseconds of a query
+    slow_ms: float  # the 95th percentile
+    quality: float  # mean of the measure, as a fraction
+    interval: tuple[float, float]  # its 95% interval
+    primary: bool  # whether it is the system that the others are compared with
+    dominated: bool  # whether another one is no slower and no worse, and better in one of both
+
+
+def pareto_points(dataset: DatasetResult, measure: str) -> list[ParetoPoint]:
+    """Place the systems of a data set in the tables' order, without those that have no cost (run files) or no mean."""
+    means = {name: system.means[measure] for name, system in dataset.systems.items()}
+    times = {
+        name: system.cost.ms[TOTAL]
+        for name, system in dataset.systems.items()
+        if system.cost is not None and TOTAL in system.cost.ms and not isnan(means[name])
+    }
+    dominated = dominated_points([(ms["p50"], means[name]) for name, ms in times.items()])
+    return [
+        ParetoPoint(
+            name=row_name(name),
+            ms=ms["p50"],
+            slow_ms=ms["p95"],
+            quality=means[name],
+            interval=dataset.systems[name].intervals[measure],
+            primary=name == dataset.primary,
+            dominated=beaten,
+        )
+        for (name, ms), beaten in zip(times.items(), dominated, strict=True)
+    ]
+
+
+def dominated_points(points: Sequence[tuple[float, float]]) -> list[bool]:
+    """Return for each point of time and quality whether another one beats it: no slower, no worse, and not the same."""
+    return [
+        any(other <= ms and better >= quality and (other, better) != (ms, quality) for other, better in points)
+        for ms, quality in points
+    ]
 
 
 def draw_pareto(axes: "Axes", *, points: Sequence[ParetoPoint], measure: str) -> None:

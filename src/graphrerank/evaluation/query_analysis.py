@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.findings import Breakdown, EdgesOfType, QueryDifference
+from graphrerank.evaluation.records import Breakdown, EdgesOfType, QueryDifference
 from graphrerank.graphs import CorpusGraph, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.text import WordTokenizer

@@ -19,7 +19,7 @@ SHOWN_TEXT = 240  # characters of a passage
 class BrowsedQuery:
     """One query; passages are places in :attr:`QueryBrowser.passages`."""
 
-    row: int  # its place in the study
+    row: int  # its place among the queries of the result
     rankings: Sequence[Sequence[int]]  # the first passages of each system, best first
     relevant: Sequence[int]  # those of them that are relevant
     edges: Sequence[tuple[int, int, int]]  # pairs that are joined, and the number of the edge's type
@@ -33,36 +33,6 @@ class QueryBrowser:
     measure: str  # by which the queries were chosen
     passages: Sequence[tuple[str, str]]  # id and beginning of the text
     queries: Sequence[BrowsedQuery]  # those on which the systems differ most come first
-
-    def to_json(self) -> dict[str, Any]:
-        """Return its entry of ``study.json``."""
-        return {
-            "systems": list(self.systems),
-            "measure": self.measure,
-            "passages": [list(passage) for passage in self.passages],
-            "queries": [
-                [query.row, [list(ranked) for ranked in query.rankings], list(query.relevant), list(query.edges)]
-                for query in self.queries
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "QueryBrowser":
-        """Read the output of :meth:`to_json`."""
-        return cls(
-            tuple(content["systems"]),
-            content["measure"],
-            tuple((str(node_id), str(text)) for node_id, text in content["passages"]),
-            tuple(
-                BrowsedQuery(
-                    row,
-                    tuple(tuple(ranked) for ranked in rankings),
-                    tuple(relevant),
-                    tuple((first, second, number) for first, second, number in edges),
-                )
-                for row, rankings, relevant, edges in content["queries"]
-            ),
-        )
 
 
 def browse_queries(
@@ -134,16 +104,23 @@ def browser_data(browser: QueryBrowser, texts: Sequence[str], ids: Sequence[str]
 
     Args:
         browser: The queries.
-        texts: The texts of the study's queries.
+        texts: The texts of the result's queries.
         ids: Their ids.
         counts: Their numbers of relevant passages.
         scores: Their scores by each of the browser's systems; None = the query does not count.
     """
-    content = browser.to_json()
     used = {kind for query in browser.queries for _, _, kind in query.edges}
-    content["types"] = {str(number): name for number, name in enumerate(EDGE_TYPES) if number in used}
-    content["queries"] = [
-        [ids[query.row], texts[query.row], counts[query.row], [row[query.row] for row in scores], *entry[1:]]
-        for query, entry in zip(browser.queries, content["queries"], strict=True)
+    queries = [
+        [
+            *(ids[query.row], texts[query.row], counts[query.row], [row[query.row] for row in scores]),
+            *(query.rankings, query.relevant, query.edges),
+        ]
+        for query in browser.queries
     ]
-    return content
+    return {
+        "systems": browser.systems,
+        "measure": browser.measure,
+        "passages": browser.passages,
+        "types": {str(number): name for number, name in enumerate(EDGE_TYPES) if number in used},
+        "queries": queries,
+    }

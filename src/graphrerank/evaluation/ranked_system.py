@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from graphrerank.data.dataset import RetrievalDataset
-from graphrerank.evaluation.study import Cost
+from graphrerank.evaluation.records import Cost
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence
@@ -17,7 +17,7 @@ class RankedSystem:
     """One system's rankings of some queries."""
 
     name: str  # key in reports
-    kind: str  # as in `SystemStudy`
+    kind: str  # as in `SystemResult`
     source: str  # where it came from
     ranking: Ranking  # `[Q, K]`; a query that it ranked nothing for is all padding
     cost: Cost | None = None  # what it takes, or None

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels
-from graphrerank.evaluation.findings import ListReliability, Reliability
+from graphrerank.evaluation.records import ListReliability, Reliability
 from graphrerank.evaluation.reranking import rerank
 from graphrerank.evaluation.system import System
 from graphrerank.graphs import Ranking

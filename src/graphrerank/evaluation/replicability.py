@@ -7,8 +7,10 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from graphrerank.checks import check_choice
+from graphrerank.evaluation.records import DatasetResult, PairedTest, Replication
 from graphrerank.evaluation.significance import TOLERANCE, flipped_sums, holm
 
+LEVEL = 0.05
 METHODS = ("bonferroni", "fisher")
 
 
@@ -86,3 +88,40 @@ def combined_randomization(
         for sums in flipped_sums(weighted, permutations=permutations, seed=seed)
     )
     return observed, (1 + count) / (1 + permutations)
+
+
+def across_datasets(
+    datasets: Sequence[DatasetResult], *, level: float = LEVEL, permutations: int = 10_000, seed: int = 0
+) -> list[Replication]:
+    """Count, for each comparison made on two data sets or more, on how many of them the system wins."""
+    tests: dict[tuple[str, str, str], list[tuple[DatasetResult, PairedTest]]] = {}
+    for dataset in datasets:
+        for test in dataset.tests:
+            if test.num_queries:
+                tests.setdefault((test.system, test.baseline, test.measure), []).append((dataset, test))
+    replications = []
+    for (system, baseline, measure), compared in tests.items():
+        if len(compared) < 2:
+            continue
+        names = tuple(dataset.name for dataset, _ in compared)
+        p_values = [test.p_greater for _, test in compared]
+        differences = [
+            dataset.systems[system].values[measure] - dataset.systems[baseline].values[measure]
+            for dataset, _ in compared
+        ]
+        mean, p_combined = combined_randomization(differences, permutations=permutations, seed=seed)
+        replications.append(
+            Replication(
+                system=system,
+                baseline=baseline,
+                measure=measure,
+                datasets=names,
+                level=level,
+                num_replicated=count_replicated(p_values, level=level),
+                num_replicated_fisher=count_replicated(p_values, level=level, method="fisher"),
+                replicated=tuple(names[index] for index in replicated_on(p_values, level=level)),
+                difference=mean,
+                p_combined=p_combined,
+            )
+        )
+    return replications

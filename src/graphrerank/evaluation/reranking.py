@@ -11,7 +11,7 @@ from graphrerank.evaluation.cost import TOTAL, Laps, latency_sample, stage_quant
 from graphrerank.evaluation.counterfactual import OtherEdges
 from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.ranked_system import RankedSystem
-from graphrerank.evaluation.study import Cost
+from graphrerank.evaluation.records import Cost
 from graphrerank.evaluation.system import System
 from graphrerank.graphs import CandidateGraphs, Ranking
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.run_retriever import read_run
-from graphrerank.evaluation.study import DatasetStudy
+from graphrerank.evaluation.records import DatasetResult
 from graphrerank.files import write_text
 from graphrerank.graphs import Ranking
 
@@ -33,12 +33,12 @@ def read_run_file(path: str | Path, dataset: RetrievalDataset, split: str, queri
     return ranking
 
 
-def write_runs(folder: Path, study: DatasetStudy, node_ids: Sequence[str]) -> None:
-    """Write one TREC run file per system, ``<dataset>.<system>.trec``; ``node_ids`` are the corpus's."""
-    for name, system in study.systems.items():
-        assert system.ranking is not None
-        text = trec_run(study.query_ids, node_ids, system.ranking, tag=name)
-        write_text(folder / f"{study.name}.{name}.trec", text)
+def write_runs(folder: Path, result: DatasetResult) -> None:
+    """Write one TREC run file per system whose ranking is known, ``<dataset>.<system>.trec``."""
+    for name, system in result.systems.items():
+        if system.ranking is not None:
+            text = trec_run(result.query_ids, result.node_ids, system.ranking, tag=name)
+            write_text(folder / f"{result.name}.{name}.trec", text)
 
 
 def trec_run(query_ids: Sequence[str], node_ids: Sequence[str], ranking: Ranking, *, tag: str) -> str:

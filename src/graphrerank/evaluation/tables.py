@@ -1,11 +1,9 @@
 """Tables of formatted cells, shared by the terminal, Markdown and HTML."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import isfinite, isnan
-from typing import Any, TypeVar
-
-from graphrerank.files import without_nan
+from typing import TypeVar
 
 NOTHING = "-"
 ROW_NAMES = {
@@ -52,17 +50,6 @@ class Table:
     caption: str = ""  # sentences that say what the table shows
     text_columns: int = 1  # how many columns, from the left, hold texts; the others hold numbers
     printed: bool = False  # whether the terminal shows it besides the table of quality
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values; NaN becomes null."""
-        content: dict[str, Any] = without_nan(asdict(self))
-        return content
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "Table":
-        """Read the output of :meth:`to_json`."""
-        rows = [[Cell(**cell) for cell in row] for row in content["rows"]]
-        return cls(**{**content, "header": list(content["header"]), "rows": rows})
 
 
 Columns = Mapping[str, Callable[[Entry], Cell]]

@@ -1,10 +1,9 @@
 import pytest
 
-from graphrerank.evaluation.html.page import render_html
-from graphrerank.evaluation.study import Study
+from graphrerank.evaluation.result import EvaluationResult
 
 
 @pytest.fixture(scope="session")
-def html(study: Study) -> str:
+def html(study: EvaluationResult) -> str:
     """The page of a study of two data sets."""
-    return render_html(study)
+    return study.html()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.evaluation.study import Study
+from graphrerank.evaluation.result import EvaluationResult
 from tests.support.browser import Page, axe_violations
 
 HOSTILE = "<script>document.title = 'broken'</script> & \"quoted\" <b onclick='x'>ü</b>"
@@ -37,7 +37,7 @@ ROWS = "document.querySelector('#data-attack table').tBodies[0].rows"
 COLUMN = f"Array.from({ROWS}, row => row.cells[1].innerText.split('\\n')[0])"
 
 
-def test_a_click_sorts_a_table(page: Page, report: Path, study: Study) -> None:
+def test_a_click_sorts_a_table(page: Page, report: Path, study: EvaluationResult) -> None:
     page.open(report)
     before = page.evaluate(COLUMN)
     means = [f"{100 * one.means['PR@10']:.2f}" for one in study.datasets["attack"].systems.values()]
@@ -93,7 +93,9 @@ OPEN = "document.querySelector('.browser').open = true"
 FOUND = "Array.from(document.querySelectorAll('.found button'), one => one.innerText)"
 
 
-def test_queries_are_found_and_shown_with_both_rankings_and_their_graph(page: Page, report: Path, study: Study) -> None:
+def test_queries_are_found_and_shown_with_both_rankings_and_their_graph(
+    page: Page, report: Path, study: EvaluationResult
+) -> None:
     page.open(report)
     page.evaluate(OPEN)
     dataset = study.datasets["attack"]
@@ -119,7 +121,7 @@ def test_queries_are_found_and_shown_with_both_rankings_and_their_graph(page: Pa
     assert page.complaints() == []
 
 
-def test_gains_and_losses_can_be_picked(page: Page, report: Path, study: Study) -> None:
+def test_gains_and_losses_can_be_picked(page: Page, report: Path, study: EvaluationResult) -> None:
     page.open(report)
     page.evaluate(OPEN)
     systems = study.datasets["attack"].systems
@@ -130,7 +132,7 @@ def test_gains_and_losses_can_be_picked(page: Page, report: Path, study: Study) 
         assert page.evaluate("document.querySelector('.count').innerText").startswith(f"{int(number.sum())} of 200")
 
 
-def test_hostile_passages_are_text(page: Page, report: Path, study: Study) -> None:
+def test_hostile_passages_are_text(page: Page, report: Path, study: EvaluationResult) -> None:
     page.open(report)
     page.evaluate(OPEN)
     page.evaluate("document.querySelectorAll('.found button').forEach(one => one.click())")

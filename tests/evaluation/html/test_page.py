@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.evaluation.html.page import render_html
-from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
-from graphrerank.evaluation.study_tables import study_tables
+from graphrerank.evaluation.records import DatasetResult, SystemResult
+from graphrerank.evaluation.result import EvaluationResult
+from tests.support.results import all_tables
 
 VOID = {"meta", "link", "input"}
 
@@ -40,7 +40,7 @@ class Outline(HTMLParser):
             self.texts.setdefault(self.open[-1], []).append(data)
 
 
-def test_every_part_of_a_study_is_on_the_page(html: str, study: Study) -> None:
+def test_every_part_of_a_study_is_on_the_page(html: str, study: EvaluationResult) -> None:
     page = Outline(html)
     summaries = ["Tests", "Cost", "Groups of queries", "Hubs", "Edges by type", "Other edges", "Seeds", "Calibration",
                  "Confidence", "Queries", "Systems"]  # fmt: skip
@@ -54,9 +54,9 @@ def test_every_part_of_a_study_is_on_the_page(html: str, study: Study) -> None:
     assert "their.run ranks nothing for 4 queries, which count as 0: q3, q4, q5, q6" in page.texts["li"]
 
 
-def test_every_number_of_every_table_is_on_the_page(html: str, study: Study) -> None:
+def test_every_number_of_every_table_is_on_the_page(html: str, study: EvaluationResult) -> None:
     page = Outline(html)
-    cells = [cell for table in study_tables(study).values() for row in table.rows for cell in row]
+    cells = [cell for table in all_tables(study).values() for row in table.rows for cell in row]
     values = Counter(str(cell.value) for cell in cells if cell.is_number)
     assert Counter(page.values) == values  # with all digits
     texts = Counter(" ".join(cell.text.split()) for cell in cells)
@@ -74,40 +74,39 @@ def test_nothing_on_the_page_asks_for_another_address(html: str) -> None:
 def test_a_system_alone_without_cost_tests_or_numbers() -> None:
     values = {"PR@5/multi": torch.tensor([torch.nan, torch.nan]).double(), "R@5": torch.zeros(2).double()}
     intervals = {"PR@5/multi": (torch.nan, torch.nan), "R@5": (0.0, 0.0)}
-    system = SystemStudy("a.run", "run", "a.run.trec", values, intervals)
-    dataset = DatasetStudy("toy", "test", "f" * 64, ("q", "r"), ("", ""), (1, 1), {"a.run": system}, ("R@5",))
-    page = Outline(render_html(Study("python evaluate.py", {"toy": dataset})))
+    system = SystemResult("a.run", "run", "a.run.trec", values, intervals)
+    dataset = DatasetResult("toy", "test", "f" * 64, ("q", "r"), ("", ""), (1, 1), {"a.run": system}, ("R@5",))
+    page = Outline(EvaluationResult("python evaluate.py", {"toy": dataset}).html())
     assert page.texts["summary"] == ["Systems"]
     assert page.texts["figcaption"] == ["R@5 of every system; blue: a.run"]
     assert page.texts["td"].count("-") == 4  # the mean over no query, two times, and the unknown share of ties
 
 
-def without_plots(dataset: DatasetStudy, **changed: Any) -> DatasetStudy:
+def without_plots(dataset: DatasetResult, **changed: Any) -> DatasetResult:
     return replace(dataset, tested=(), reliability=(), **changed)
 
 
-def test_a_loss_is_called_one(study: Study, dataset: DatasetStudy) -> None:
+def test_a_loss_is_called_one(study: EvaluationResult, dataset: DatasetResult) -> None:
     losing = [
         replace(test, difference=-test.difference, interval=(-test.interval[1], -test.interval[0]))
         for test in dataset.tests
     ]
-    page = Outline(render_html(replace(study, datasets={"attack": without_plots(dataset, tests=losing)}, across=())))
+    page = Outline(replace(study, datasets={"attack": without_plots(dataset, tests=losing)}, across=()).html())
     assert any("is behind" in text for text in page.texts["li"])
     assert not any("is ahead" in text for text in page.texts["li"])
 
 
 @pytest.mark.parametrize("name", ["", "a b", "<x>"])
-def test_any_name_of_a_data_set(study: Study, dataset: DatasetStudy, name: str) -> None:
+def test_any_name_of_a_data_set(study: EvaluationResult, dataset: DatasetResult, name: str) -> None:
     datasets = {name: without_plots(dataset, name=name), "other": without_plots(dataset)}
-    page = Outline(render_html(replace(study, datasets=datasets), notes=["<b>a note</b>"]))
+    page = Outline(replace(study, datasets=datasets).html())
     assert f"{name} " in page.texts["h2"]
-    assert "<b>a note</b>" in page.texts["p"]
 
 
-def test_any_name_of_a_system(study: Study, dataset: DatasetStudy) -> None:
+def test_any_name_of_a_system(study: EvaluationResult, dataset: DatasetResult) -> None:
     hostile = "<script>document.title = 'broken'</script> & \" {{ 7 * 7 }} $x$"
     systems = {**dataset.systems, hostile: replace(dataset.systems["ppr"], name=hostile)}
-    page = Outline(render_html(replace(study, datasets={"attack": replace(dataset, systems=systems)}, across=())))
+    page = Outline(replace(study, datasets={"attack": replace(dataset, systems=systems)}, across=()).html())
     assert hostile in page.texts["th"]
     assert len(page.texts["script"]) == 2  # the page's own, and what it reads of single queries
     assert "<" not in page.texts["script"][0]

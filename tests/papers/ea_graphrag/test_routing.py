@@ -5,12 +5,12 @@ import torch
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels, RetrievalDataset
-from graphrerank.evaluation.build_study import build_study
-from graphrerank.evaluation.metrics_json import dataset_metrics
+from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.measuring import EvaluationPlan
 from graphrerank.evaluation.ranked_system import RankedDataset
+from graphrerank.evaluation.report import notes_of
+from graphrerank.evaluation.result import dataset_metrics
 from graphrerank.evaluation.run_pipelines import run_pipelines
-from graphrerank.evaluation.study_notes import notes_of
-from graphrerank.evaluation.study_plan import StudyPlan
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline
@@ -134,7 +134,7 @@ def test_judging_a_routed_pipeline_tells_its_routes() -> None:
     }
     queries = torch.arange(4)
     ranked = RankedDataset(dataset, "test", queries, run_pipelines(prepared, queries, pipelines))
-    study = build_study(ranked, StudyPlan(["R@5"], resamples=10))
+    study = measure_systems(ranked, EvaluationPlan(["R@5"], resamples=10))
     shares = {"dense": 0.5, "graph": 0.25, "fusion": 0.25}
     assert study.systems["routed"].routes == shares
     assert {name: entry["routes"] for name, entry in dataset_metrics(study)["systems"].items()} == {

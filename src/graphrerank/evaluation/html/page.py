@@ -10,14 +10,26 @@ from typing import Any
 
 from graphrerank.evaluation.plots import svg_figures
 from graphrerank.evaluation.query_browser import QueryBrowser, browser_data
-from graphrerank.evaluation.study import DatasetStudy, Study
-from graphrerank.evaluation.study_notes import browser_note, notes_of, verdicts
-from graphrerank.evaluation.study_tables import across_table, dataset_tables
+from graphrerank.evaluation.records import DatasetResult, Replication
+from graphrerank.evaluation.report import browser_note, notes_of, verdicts
+from graphrerank.evaluation.result_tables import across_table, dataset_tables
 from graphrerank.evaluation.tables import row_name
 
 
-def render_html(study: Study, *, title: str = "Systems side by side", notes: Sequence[str] = ()) -> str:
-    """Write a study as one HTML page with its own style, script and plots; ``notes`` are paragraphs below the title.
+def render_html(
+    datasets: Mapping[str, DatasetResult],
+    across: Sequence[Replication],
+    *,
+    command: str,
+    settings: Mapping[str, Any],
+) -> str:
+    """Write all results as one HTML page with its own style, script and plots.
+
+    Args:
+        datasets: The results, by data set.
+        across: What holds over all data sets.
+        command: The command that made them.
+        settings: What the numbers depend on; ``ties`` is how ties are broken.
 
     The page forbids itself every request, and every script but its own.
     """
@@ -36,19 +48,17 @@ def render_html(study: Study, *, title: str = "Systems side by side", notes: Seq
         undefined=StrictUndefined,
     )
     return environment.get_template("page.html.j2").render(
-        title=title,
-        notes=notes,
-        command=study.command,
+        command=command,
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
         style=Markup(style),
         script=Markup(script),
-        across=across_table(study) if study.across else None,
-        sections=[_section(dataset, study.settings.get("ties", "own")) for dataset in study.datasets.values()],
-        settings={name.replace("_", " "): setting for name, setting in study.settings.items()},
+        across=across_table(across) if across else None,
+        sections=[_section(dataset, settings.get("ties", "own")) for dataset in datasets.values()],
+        settings={name.replace("_", " "): setting for name, setting in settings.items()},
     )
 
 
-def _section(dataset: DatasetStudy, ties: str) -> Mapping[str, Any]:
+def _section(dataset: DatasetResult, ties: str) -> Mapping[str, Any]:
     """Return the template's values for a data set."""
     from markupsafe import Markup
 
@@ -68,7 +78,7 @@ def _section(dataset: DatasetStudy, ties: str) -> Mapping[str, Any]:
     }
 
 
-def _browser_of(dataset: DatasetStudy, browser: QueryBrowser) -> str:
+def _browser_of(dataset: DatasetResult, browser: QueryBrowser) -> str:
     """Write what the page's script reads of single queries, as JSON in which no tag can begin or end."""
     scores = [
         [None if isnan(score) else score for score in dataset.systems[name].values[browser.measure].tolist()]

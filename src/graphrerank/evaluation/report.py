@@ -1,13 +1,16 @@
-"""A study as sentences: its size, notes on its numbers, and the results of its tests."""
+"""The report of an evaluation: sentences and tables, for the terminal and as Markdown."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 
-from graphrerank.evaluation.findings import PairedTest
 from graphrerank.evaluation.query_browser import SHOWN, QueryBrowser
-from graphrerank.evaluation.study import DatasetStudy
-from graphrerank.evaluation.tables import p_text, percent_cell, points_cell, row_name
+from graphrerank.evaluation.records import DatasetResult, PairedTest, Replication
+from graphrerank.evaluation.result_tables import across_table, dataset_tables, quality_table
+from graphrerank.evaluation.tables import Cell, Table, markdown_table, p_text, percent_cell, points_cell, row_name
+from graphrerank.evaluation.terminal import print_table
 
+SHOWN_TEXT = 120  # characters of a text of several sentences
 LEVEL = 0.05  # of the corrected p-value, for sentences
 NAMED = 5  # missing queries that are named
 TRAINED_ON_CANDIDATES = ("checkpoint", "operator")  # kinds of systems that rerank the candidates
@@ -26,14 +29,14 @@ class Verdict:
     sentence: str  # for reports: differences with intervals and corrected p-values
 
 
-def title_of(dataset: DatasetStudy) -> str:
+def title_of(dataset: DatasetResult) -> str:
     """Name a data set with its size."""
     candidates = "" if dataset.candidates is None else f", {dataset.candidates:,} candidates"
     return f"{dataset.name} {dataset.split}: {len(dataset.query_ids):,} queries{candidates}"
 
 
-def notes_of(dataset: DatasetStudy, ties: str) -> list[str]:
-    """List notes: those of the study, the ceiling, ties (``ties``: a key of ``TIES``), missing queries, routes."""
+def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
+    """List notes: those of the result, the ceiling, ties (``ties``: a key of ``TIES``), missing queries, routes."""
     lines = list(dataset.notes)
     if dataset.ceiling is not None:
         mixed = any(system.kind not in TRAINED_ON_CANDIDATES for system in dataset.systems.values())
@@ -66,7 +69,7 @@ def browser_note(browser: QueryBrowser, num_queries: int) -> str:
     return f"The first {SHOWN} passages of a query, and the edges between them: {which}."
 
 
-def verdicts(dataset: DatasetStudy) -> list[Verdict]:
+def verdicts(dataset: DatasetResult) -> list[Verdict]:
     """Return the verdict on the primary system and each other one; differences that are NaN are left out."""
     by_baseline: dict[str, list[PairedTest]] = {}
     for test in dataset.tests:
@@ -93,3 +96,54 @@ def verdicts(dataset: DatasetStudy) -> list[Verdict]:
             )
         )
     return sentences
+
+
+def render_markdown(
+    datasets: Mapping[str, DatasetResult], across: Sequence[Replication], *, command: str, ties: str
+) -> str:
+    """Write all tables and sentences of some data sets, and those over all of them, as Markdown."""
+    parts = ["# Systems side by side", f"`{command}`"]
+    for dataset in datasets.values():
+        parts += [f"## {title_of(dataset)}", _bullets([verdict.sentence for verdict in verdicts(dataset)])]
+        for table in dataset_tables(dataset):
+            parts += [f"### {table.title.capitalize()}", table.caption, _markdown(table)]
+            if table.title == "quality":
+                parts.append(_bullets(notes_of(dataset, ties)))
+    if across:
+        table = across_table(across)
+        parts += [f"## {table.title.capitalize()}", table.caption, _markdown(table)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def print_result(dataset: DatasetResult, *, ties: str) -> None:
+    """Print the quality of all systems, the ceiling, ties, missing queries, the results of the tests, and stages.
+
+    Means over queries with several relevant nodes (``/multi``) are left to the reports.
+    """
+    lines = [*notes_of(dataset, ties), *(verdict.line for verdict in verdicts(dataset))]
+    shown = [measure for measure in dataset.measures if not measure.endswith("/multi")] or dataset.measures
+    print_table(quality_table(dataset, shown), title=title_of(dataset), lines=lines)
+    for table in dataset.tables:
+        if table.printed:
+            print_table(table, title=table.title)
+
+
+def _bullets(sentences: Sequence[str]) -> str:
+    return "\n".join(f"- {_escaped(sentence)}" for sentence in sentences)
+
+
+def _markdown(table: Table) -> str:
+    rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
+    return markdown_table([_escaped(name) for name in table.header], rows, text_columns=table.text_columns)
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = " ".join(cell.text.split())
+    if cell.prose and len(text) > SHOWN_TEXT:
+        text = f"{text[: SHOWN_TEXT - 3]}..."
+    text = f"**{_escaped(text)}**" if cell.best else _escaped(text)
+    return f"{text} ({_escaped(cell.note)})" if cell.note else text
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")

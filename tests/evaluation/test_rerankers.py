@@ -1,5 +1,5 @@
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.tune import tune_restart_prob
+from graphrerank.evaluation.rerankers import tune_restart_prob
 from graphrerank.graphs import CandidateGraphs
 
 

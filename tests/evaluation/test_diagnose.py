@@ -4,7 +4,7 @@ from io import StringIO
 import torch
 
 from graphrerank.data.dataset import RetrievalDataset
-from graphrerank.evaluation.pooling import HEADER, chosen_queries, pool_csv
+from graphrerank.evaluation.diagnose import HEADER, chosen_queries, pool_csv
 from graphrerank.graphs import CorpusGraph, Ranking
 
 TEXTS = ['one, "quoted"', "two\nlines", "=SUM(A1)", "four", "five"]

@@ -3,12 +3,14 @@ from math import nan
 
 import torch
 
-from graphrerank.evaluation.study import DatasetStudy, Study
-from graphrerank.evaluation.study_tables import dataset_tables, quality_table, study_tables
+from graphrerank.evaluation.records import DatasetResult
+from graphrerank.evaluation.result import EvaluationResult
+from graphrerank.evaluation.result_tables import dataset_tables, quality_table
 from graphrerank.evaluation.tables import Cell, Table
+from tests.support.results import all_tables
 
 
-def table_named(dataset: DatasetStudy, title: str) -> Table:
+def table_named(dataset: DatasetResult, title: str) -> Table:
     return next(table for table in dataset_tables(dataset) if table.title == title)
 
 
@@ -17,8 +19,8 @@ def columns(table: Table) -> dict[str, list[Cell]]:
     return {name: list(cells) for name, cells in zip(table.header, rows, strict=True)}
 
 
-def test_every_table_is_whole_and_texts_are_on_the_left(study: Study) -> None:
-    tables = study_tables(study)
+def test_every_table_is_whole_and_texts_are_on_the_left(study: EvaluationResult) -> None:
+    tables = all_tables(study)
     titles = ["quality", "tests", "cost", "groups of queries", "hubs", "edges by type", "other edges", "seeds",
               "calibration", "confidence", "queries", "systems"]  # fmt: skip
     assert list(tables) == [*(f"{name}: {title}" for name in study.datasets for title in titles), "over all data sets"]
@@ -30,7 +32,7 @@ def test_every_table_is_whole_and_texts_are_on_the_left(study: Study) -> None:
                 assert cell.value is None
 
 
-def test_quality_holds_means_intervals_and_latency_and_marks_the_highest(dataset: DatasetStudy) -> None:
+def test_quality_holds_means_intervals_and_latency_and_marks_the_highest(dataset: DatasetResult) -> None:
     table = columns(quality_table(dataset))
     for measure in dataset.measures:
         means = [system.means[measure] for system in dataset.systems.values()]
@@ -43,7 +45,7 @@ def test_quality_holds_means_intervals_and_latency_and_marks_the_highest(dataset
     assert [cell.text for cell in table["p95 ms"]] == ["0.30", "0.90", "0.60", "618.00", "-", "1.95", "3.30"]
 
 
-def test_what_is_not_known_is_a_dash_and_never_the_highest(dataset: DatasetStudy) -> None:
+def test_what_is_not_known_is_a_dash_and_never_the_highest(dataset: DatasetResult) -> None:
     systems = dict(dataset.systems)
     for name in ("mlp", "gatv2"):
         values = dict.fromkeys(dataset.measures, torch.full((2,), nan).double())
@@ -54,7 +56,7 @@ def test_what_is_not_known_is_a_dash_and_never_the_highest(dataset: DatasetStudy
     assert [row[1].best for row in table.rows].count(True) == 1
 
 
-def test_stages_have_columns_of_their_own_where_there_are_several(dataset: DatasetStudy) -> None:
+def test_stages_have_columns_of_their_own_where_there_are_several(dataset: DatasetResult) -> None:
     assert table_named(dataset, "cost").header[:3] == ["system", "total p50 ms", "total p95 ms"]
     cost = dataset.systems["gcs"].cost
     assert cost is not None
@@ -66,7 +68,7 @@ def test_stages_have_columns_of_their_own_where_there_are_several(dataset: Datas
     assert [cell.text for cell in table["pairs read"]][2] == "100"
 
 
-def test_findings_keep_their_numbers(dataset: DatasetStudy) -> None:
+def test_findings_keep_their_numbers(dataset: DatasetResult) -> None:
     tests = columns(table_named(dataset, "tests"))
     for name, of in {"difference": "difference", "p": "p_randomization", "p bootstrap": "p_bootstrap",
                      "p Holm": "p_holm", "effect size": "effect_size"}.items():  # fmt: skip

@@ -1,59 +1,64 @@
-"""Finished runs side by side, from the files that they wrote: nothing is ranked again."""
+"""Finished runs side by side, from the files that they wrote, and a run against the metrics of another."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import torch
 
-from graphrerank.evaluation.across import across_datasets
-from graphrerank.evaluation.build_study import with_comparisons
-from graphrerank.evaluation.measuring import parse_measures
-from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
-from graphrerank.evaluation.study_plan import StudyPlan
+from graphrerank.evaluation.dataset_result import with_comparisons
+from graphrerank.evaluation.measuring import EvaluationPlan, parse_measures
+from graphrerank.evaluation.records import DatasetResult, SystemResult
+from graphrerank.evaluation.replicability import across_datasets
+from graphrerank.evaluation.result import EvaluationResult
 
+TOLERANCE = 1e-6  # of a mean, as a fraction
+NOTHING = "nothing"
+NO_MEANS = ("missing", "tied_share", "answers")  # entries of a system that are no means
 Renamed = Mapping[str, Mapping[str, str]]  # run -> name of a system in it -> name in the comparison
 
 
 def compare_runs(
-    studies: Mapping[str, Study],
+    results: Mapping[str, EvaluationResult],
     *,
     command: str,
     tested: Sequence[str] = (),
-    notes: Sequence[str] = (),
     resamples: int = 10_000,
     seed: int = 0,
-) -> Study:
-    """Put the systems of several runs into one study, over the data sets that all of them judged.
+) -> EvaluationResult:
+    """Put the systems of several runs into one result, over the data sets that all of them judged.
 
     Two systems of one name are one where they scored every query alike; else the run's name is added to each. The last
     system of the last run is the primary one, and tests are made anew, of ``tested`` (empty: what the first run tested
     and every run measured); findings of single systems are taken over. The notes of a data set say how the runs differ:
-    their commands, and their candidates.
+    their commands, settings, versions and candidates.
     """
-    if len(studies) < 2:
-        raise ValueError(f"`report` must name two runs or more, got {list(studies)}")
-    first, *others = studies.values()
+    if len(results) < 2:
+        raise ValueError(f"`report` must name two runs or more, got {list(results)}")
+    first, *others = results.values()
     shared = [name for name in first.datasets if all(name in other.datasets for other in others)]
     if not shared:
-        judged = {run: list(study.datasets) for run, study in studies.items()}
+        judged = {run: list(result.datasets) for run, result in results.items()}
         raise ValueError(f"`report` must name runs over one data set at least, got {judged}")
     datasets = {
-        name: _compare_dataset({run: study.datasets[name] for run, study in studies.items()}, tested, resamples, seed)
+        name: _compare_dataset({run: result.datasets[name] for run, result in results.items()}, tested, resamples, seed)
         for name in shared
     }
-    runs = [*(f"{run}: {study.command}" for run, study in studies.items()), *notes]
+    runs = [f"{run}: {result.command}" for run, result in results.items()]
+    for (run, result), (next_run, next_result) in pairwise(results.items()):
+        runs += _changes(_facts(result), _facts(next_result), f"in {run}", f"in {next_run}")
     datasets = {
         name: replace(dataset, notes=(*runs, *dataset.notes, *_of_own_runs(dataset)))
         for name, dataset in datasets.items()
     }
-    left_out = {run: [name for name in study.datasets if name not in shared] for run, study in studies.items()}
-    ties = {run: study.settings.get("ties", "own") for run, study in studies.items()}
+    left_out = {run: [name for name in result.datasets if name not in shared] for run, result in results.items()}
+    ties = {run: result.settings.get("ties", "own") for run, result in results.items()}
     if len(set(ties.values())) > 1:
         raise ValueError(f"`report` must name runs that break ties alike, got {ties}")
     settings: dict[str, Any] = {
         "ties": ties.popitem()[1],
-        "runs": ", ".join(studies),
+        "runs": ", ".join(results),
         "resamples": resamples,
         "seed": seed,
     }
@@ -62,19 +67,19 @@ def compare_runs(
             f"{run}: {', '.join(names)}" for run, names in left_out.items() if names
         )
     across = across_datasets(list(datasets.values()), permutations=resamples, seed=seed)
-    return Study(command, datasets, across, settings)
+    return EvaluationResult(command, datasets, across, settings)
 
 
 def _compare_dataset(
-    parts: Mapping[str, DatasetStudy], tested: Sequence[str], resamples: int, seed: int
-) -> DatasetStudy:
+    parts: Mapping[str, DatasetResult], tested: Sequence[str], resamples: int, seed: int
+) -> DatasetResult:
     _check_same_queries(parts)
     query_ids = next(iter(parts.values())).query_ids
     parts = {run: _in_order(part, query_ids) for run, part in parts.items()}
     measures = _shared_measures(parts)
     tested = _shared_tests(parts, measures, tested)
     names = _names(parts)
-    systems: dict[str, SystemStudy] = {}
+    systems: dict[str, SystemResult] = {}
     for run, part in parts.items():
         for name, system in part.systems.items():
             kept = {measure: system.values[measure] for measure in measures}
@@ -88,13 +93,25 @@ def _compare_dataset(
         for key in ("hub_bias", "counterfactuals", "reliability", "list_reliability")
     }
     merged = _with_candidates(
-        replace(last, systems=systems, tested=tuple(tested), browser=None, edges_of_type=(), **single),
+        replace(
+            last,
+            systems=systems,
+            tested=tuple(tested),
+            tables=[
+                replace(table, title=f"{table.title} of {run}") for run, part in parts.items() for table in part.tables
+            ],
+            grouped=[name for name in last.grouped if name in measures],
+            browser=None,
+            edges_of_type=(),
+            **single,
+        ),
         parts,
     )
-    return with_comparisons(merged, StudyPlan(measures=measures, tested=tested, resamples=resamples, seed=seed))
+    plan = EvaluationPlan(measures=measures, tested=tested, resamples=resamples, seed=seed, stage=measures)
+    return with_comparisons(merged, plan)
 
 
-def _with_candidates(merged: DatasetStudy, parts: Mapping[str, DatasetStudy]) -> DatasetStudy:
+def _with_candidates(merged: DatasetResult, parts: Mapping[str, DatasetResult]) -> DatasetResult:
     """Note where the runs' candidates differ; groups by graph density are of one run, the last that knows it."""
     known = {run: part for run, part in parts.items() if part.densities}
     if not known:
@@ -111,14 +128,14 @@ def _with_candidates(merged: DatasetStudy, parts: Mapping[str, DatasetStudy]) ->
     return replace(merged, densities=part.densities, candidates=None, ceiling=None, base_ceiling=None, notes=(note,))
 
 
-def _of_own_runs(dataset: DatasetStudy) -> list[str]:
+def _of_own_runs(dataset: DatasetResult) -> list[str]:
     """Note that times were not measured side by side."""
     timed = sum(system.cost is not None for system in dataset.systems.values())
     return ["times and memory of a system are those of its own run"] if timed > 1 else []
 
 
-def _in_order(part: DatasetStudy, query_ids: Sequence[str]) -> DatasetStudy:
-    """Put the queries of a study into another order."""
+def _in_order(part: DatasetResult, query_ids: Sequence[str]) -> DatasetResult:
+    """Put the queries of a result into another order."""
     if part.query_ids == query_ids:
         return part
     row = {query_id: number for number, query_id in enumerate(part.query_ids)}
@@ -128,14 +145,19 @@ def _in_order(part: DatasetStudy, query_ids: Sequence[str]) -> DatasetStudy:
         for key in ("query_texts", "num_relevant", "densities")
         if getattr(part, key)
     }
+    place = torch.argsort(rows).tolist()
+    groups = {
+        by: {name: [place[number] for number in inside] for name, inside in kinds.items()}
+        for by, kinds in part.groups.items()
+    }
     systems = {
         name: replace(system, values={measure: row[rows] for measure, row in system.values.items()})
         for name, system in part.systems.items()
     }
-    return replace(part, query_ids=query_ids, systems=systems, **lists)
+    return replace(part, query_ids=query_ids, systems=systems, groups=groups, **lists)
 
 
-def _check_same_queries(parts: Mapping[str, DatasetStudy]) -> None:
+def _check_same_queries(parts: Mapping[str, DatasetResult]) -> None:
     (run, first), *others = parts.items()
     for other_run, other in others:
         ids, other_ids = set(first.query_ids), set(other.query_ids)
@@ -152,16 +174,16 @@ def _check_same_queries(parts: Mapping[str, DatasetStudy]) -> None:
             )
 
 
-def _shared_measures(parts: Mapping[str, DatasetStudy]) -> list[str]:
+def _shared_measures(parts: Mapping[str, DatasetResult]) -> list[str]:
     first, *others = parts.values()
     return [name for name in first.measures if all(name in other.measures for other in others)]
 
 
-def _shared_tests(parts: Mapping[str, DatasetStudy], measures: Sequence[str], asked: Sequence[str]) -> list[str]:
+def _shared_tests(parts: Mapping[str, DatasetResult], measures: Sequence[str], asked: Sequence[str]) -> list[str]:
     """Choose what is tested: what was asked for, else what the first run tested, of the measures of all runs."""
     first = next(iter(parts.values()))
     if asked:
-        names = list(parse_measures(asked))
+        names = list(parse_measures(asked, measures))
         if lacking := [name for name in names if name not in measures]:
             known = {run: part.measures for run, part in parts.items()}
             raise ValueError(
@@ -174,9 +196,9 @@ def _shared_tests(parts: Mapping[str, DatasetStudy], measures: Sequence[str], as
     return tested
 
 
-def _names(parts: Mapping[str, DatasetStudy]) -> dict[str, dict[str, str]]:
+def _names(parts: Mapping[str, DatasetResult]) -> dict[str, dict[str, str]]:
     """Choose each system's name in the comparison."""
-    owners: dict[str, list[SystemStudy]] = {}
+    owners: dict[str, list[SystemResult]] = {}
     for part in parts.values():
         for name, system in part.systems.items():
             owners.setdefault(name, []).append(system)
@@ -187,7 +209,7 @@ def _names(parts: Mapping[str, DatasetStudy]) -> dict[str, dict[str, str]]:
     }
 
 
-def _alike(a: SystemStudy, b: SystemStudy) -> bool:
+def _alike(a: SystemResult, b: SystemResult) -> bool:
     """Return whether two systems score every query the same in each measure that both have."""
     return all(
         torch.equal(values.nan_to_num(-1), b.values[measure].nan_to_num(-1))
@@ -196,7 +218,7 @@ def _alike(a: SystemStudy, b: SystemStudy) -> bool:
     )
 
 
-def _taken_over(parts: Mapping[str, DatasetStudy], names: Renamed, key: str) -> list[Any]:
+def _taken_over(parts: Mapping[str, DatasetResult], names: Renamed, key: str) -> list[Any]:
     """Collect the findings about single systems, each system once."""
     records: dict[tuple[str, ...], Any] = {}
     for run, part in parts.items():
@@ -205,3 +227,69 @@ def _taken_over(parts: Mapping[str, DatasetStudy], names: Renamed, key: str) -> 
             facts = [str(getattr(record, field, "")) for field in ("edges", "measure")]
             records.setdefault((name, *facts), replace(record, system=name))
     return list(records.values())
+
+
+def metric_differences(
+    expected: Mapping[str, Any], metrics: Mapping[str, Any], *, tolerance: float = TOLERANCE
+) -> list[str]:
+    """List where the metrics of a run differ from expected ones, a line each; times are not compared.
+
+    Data sets, queries, candidates and systems must be the same, means and ceilings within ``tolerance``, a fraction.
+
+    Args:
+        expected: Content of a ``metrics.json``.
+        metrics: Content of another.
+        tolerance: How far two numbers may lie apart.
+    """
+    then, now = (_numbers(content) for content in (expected, metrics))
+    return _changes(then, now, "expected", "found", tolerance)
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """List what is compared of a ``metrics.json``."""
+    facts = ("split", "queries", "candidates", "ceiling", "base_ceiling")
+    numbers: dict[str, Any] = {}
+    for name, dataset in metrics["datasets"].items():
+        numbers |= {f"{name}: {fact}": dataset.get(fact) for fact in facts}
+        for system, entry in dataset["systems"].items():
+            # the means are the numbers beside the results that have names of their own
+            means = {key: mean for key, mean in entry.items() if key not in NO_MEANS and _is_number(mean)}
+            numbers |= {f"{name}: {system} {measure}": mean for measure, mean in means.items()}
+    return numbers
+
+
+def _is_number(entry: Any) -> bool:
+    return entry is None or isinstance(entry, int | float)
+
+
+def _facts(result: EvaluationResult) -> dict[str, Any]:
+    """List the settings and versions that a result depends on, by their whole keys."""
+    return {**flat("versions", result.versions), **flat("config", result.config)}
+
+
+def flat(key: str, content: Any) -> dict[str, Any]:
+    """List nested entries by their whole keys.
+
+    Example:
+        >>> flat("config", {"a": {"b": 1}})
+        {'config a.b': 1}
+    """
+    if not isinstance(content, Mapping) or not content:
+        return {key: content}
+    joint = "." if " " in key else " "
+    return {
+        name: entry for inner, part in content.items() for name, entry in flat(f"{key}{joint}{inner}", part).items()
+    }
+
+
+def _changes(
+    before: Mapping[str, Any], after: Mapping[str, Any], first: str, second: str, tolerance: float = 0.0
+) -> list[str]:
+    """List the entries that differ."""
+    lines = []
+    for key in dict.fromkeys([*before, *after]):
+        then, now = before.get(key, NOTHING), after.get(key, NOTHING)
+        numbers = isinstance(then, float) and isinstance(now, float)
+        if not (abs(then - now) <= tolerance if numbers else then == now):
+            lines.append(f"{key}: {then} {first}, {now} {second}")
+    return lines

@@ -1,13 +1,15 @@
-"""A study as tables, for the terminal, ``report.md``, ``report.html`` and W&B."""
+"""The result of a data set as tables, for the terminal, ``report.md`` and ``report.html``."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import isnan
 
 from graphrerank.evaluation.cost import TOTAL
-from graphrerank.evaluation.findings import (
+from graphrerank.evaluation.records import (
+    READING,
     Breakdown,
     Counterfactual,
+    DatasetResult,
     EdgesOfType,
     HubBias,
     ListReliability,
@@ -16,8 +18,8 @@ from graphrerank.evaluation.findings import (
     Reliability,
     Replication,
     SeedSpread,
+    SystemResult,
 )
-from graphrerank.evaluation.study import READING, DatasetStudy, Study, SystemStudy
 from graphrerank.evaluation.tables import (
     Cell,
     Columns,
@@ -35,31 +37,23 @@ QUANTILES = ("p50", "p95")
 NAMED = 5  # missing queries that are named
 
 
-def study_tables(study: Study) -> dict[str, Table]:
-    """Lay out everything of a study, by data set and title; tables without a row are left out."""
-    tables = {
-        f"{name}: {table.title}": table for name, dataset in study.datasets.items() for table in dataset_tables(dataset)
-    }
-    return {**tables, **({"over all data sets": across_table(study)} if study.across else {})}
-
-
-def dataset_tables(dataset: DatasetStudy) -> list[Table]:
+def dataset_tables(dataset: DatasetResult) -> list[Table]:
     """Lay out everything of a data set, quality first; tables without a row are left out."""
     quality, tests, *others = (build(dataset) for build in DATASET_TABLES)
     return [table for table in (quality, tests, *dataset.tables, *others) if table.rows]
 
 
-def quality_table(dataset: DatasetStudy, measures: Sequence[str] = ()) -> Table:
+def quality_table(dataset: DatasetResult, measures: Sequence[str] = ()) -> Table:
     """A row per system: measures in percent with intervals, all or some, and milliseconds of all stages."""
     systems = list(dataset.systems.values())
     means = {measure: [system.means[measure] for system in systems] for measure in measures or dataset.measures}
     highest = {measure: _highest(column) for measure, column in means.items()}
 
-    def mean(measure: str, system: SystemStudy) -> Cell:
+    def mean(measure: str, system: SystemResult) -> Cell:
         share = system.means[measure]
         return percent_cell(share, system.intervals.get(measure), best=share == highest[measure])
 
-    columns: Columns[SystemStudy] = {
+    columns: Columns[SystemResult] = {
         "system": lambda system: system_cell(system.name),
         **{measure: partial(mean, measure) for measure in highest},
         **{f"{quantile} ms": partial(_milliseconds, TOTAL, quantile) for quantile in QUANTILES},
@@ -71,7 +65,7 @@ def quality_table(dataset: DatasetStudy, measures: Sequence[str] = ()) -> Table:
     return build_table("quality", caption, systems, columns)
 
 
-def tests_table(dataset: DatasetStudy) -> Table:
+def tests_table(dataset: DatasetResult) -> Table:
     """A row per comparison of the primary system with another one."""
     columns: Columns[PairedTest] = {
         "against": lambda test: system_cell(test.baseline),
@@ -91,12 +85,12 @@ def tests_table(dataset: DatasetStudy) -> Table:
     return build_table("tests", caption, dataset.tests, columns, text_columns=2)
 
 
-def cost_table(dataset: DatasetStudy) -> Table:
+def cost_table(dataset: DatasetResult) -> Table:
     """A row per system that was timed: median and 95th percentile of each stage, pairs, words and memory."""
     timed = [system for system in dataset.systems.values() if system.cost is not None]
     stages = list(dict.fromkeys(stage for system in timed if system.cost for stage in system.cost.ms if stage != TOTAL))
     batched = any(system.cost and system.cost.batch_ms for system in timed)
-    columns: Columns[SystemStudy] = {
+    columns: Columns[SystemResult] = {
         "system": lambda system: system_cell(system.name),
         **{
             f"{stage} {quantile} ms": partial(_milliseconds, stage, quantile)
@@ -119,7 +113,7 @@ def cost_table(dataset: DatasetStudy) -> Table:
     return build_table("cost", caption, timed, columns)
 
 
-def groups_table(dataset: DatasetStudy) -> Table:
+def groups_table(dataset: DatasetResult) -> Table:
     """A row per group of queries, a column per system."""
 
     def mean(system: str, group: Breakdown) -> Cell:
@@ -137,7 +131,7 @@ def groups_table(dataset: DatasetStudy) -> Table:
     return build_table("groups of queries", caption, dataset.breakdowns, columns, text_columns=3)
 
 
-def hubs_table(dataset: DatasetStudy) -> Table:
+def hubs_table(dataset: DatasetResult) -> Table:
     """A row per system: whether it prefers nodes with many neighbours more than relevance does."""
     columns: Columns[HubBias] = {
         "system": lambda entry: system_cell(entry.system),
@@ -155,7 +149,7 @@ def hubs_table(dataset: DatasetStudy) -> Table:
     return build_table("hubs", caption, dataset.hub_bias, columns)
 
 
-def types_table(dataset: DatasetStudy) -> Table:
+def types_table(dataset: DatasetResult) -> Table:
     """A row per type of edges between the candidates."""
     columns: Columns[EdgesOfType] = {
         "edges": lambda entry: Cell(entry.edges),
@@ -173,7 +167,7 @@ def types_table(dataset: DatasetStudy) -> Table:
     return build_table("edges by type", caption, dataset.edges_of_type, columns)
 
 
-def edges_table(dataset: DatasetStudy) -> Table:
+def edges_table(dataset: DatasetResult) -> Table:
     """A row per system and other graph."""
     columns: Columns[Counterfactual] = {
         "system": lambda entry: system_cell(entry.system),
@@ -191,7 +185,7 @@ def edges_table(dataset: DatasetStudy) -> Table:
     return build_table("other edges", caption, dataset.counterfactuals, columns, text_columns=3)
 
 
-def seeds_table(dataset: DatasetStudy) -> Table:
+def seeds_table(dataset: DatasetResult) -> Table:
     """A row per group of checkpoints that differ in their seed alone."""
     columns: Columns[SeedSpread] = {
         "systems": lambda entry: Cell(", ".join(map(row_name, entry.systems))),
@@ -206,7 +200,7 @@ def seeds_table(dataset: DatasetStudy) -> Table:
     return build_table("seeds", caption, dataset.seed_spreads, columns, text_columns=3)
 
 
-def calibration_table(dataset: DatasetStudy) -> Table:
+def calibration_table(dataset: DatasetResult) -> Table:
     """A row per system with calibrated scores: the errors of its probabilities."""
     columns: Columns[Reliability] = {
         "system": lambda entry: system_cell(entry.system),
@@ -224,7 +218,7 @@ def calibration_table(dataset: DatasetStudy) -> Table:
     return build_table("calibration", caption, dataset.reliability, columns, text_columns=2)
 
 
-def confidence_table(dataset: DatasetStudy) -> Table:
+def confidence_table(dataset: DatasetResult) -> Table:
     """A row per system with a confidence in whole lists, and rank: the errors of its probabilities."""
     columns: Columns[ListReliability] = {
         "system": lambda entry: system_cell(entry.system),
@@ -244,7 +238,7 @@ def confidence_table(dataset: DatasetStudy) -> Table:
     return build_table("confidence", caption, dataset.list_reliability, columns, text_columns=2)
 
 
-def queries_table(dataset: DatasetStudy) -> Table:
+def queries_table(dataset: DatasetResult) -> Table:
     """A row per query that gains or loses most."""
     columns: Columns[QueryDifference] = {
         "query": lambda entry: Cell(entry.query_id),
@@ -260,9 +254,9 @@ def queries_table(dataset: DatasetStudy) -> Table:
     return build_table("queries", caption, dataset.query_differences, columns, text_columns=4)
 
 
-def systems_table(dataset: DatasetStudy) -> Table:
+def systems_table(dataset: DatasetResult) -> Table:
     """A row per system: its kind, its source and the queries it left out."""
-    columns: Columns[SystemStudy] = {
+    columns: Columns[SystemResult] = {
         "system": lambda system: system_cell(system.name),
         "kind": lambda system: Cell(system.kind),
         "source": lambda system: Cell(system.source, prose=True),
@@ -276,7 +270,7 @@ def systems_table(dataset: DatasetStudy) -> Table:
     return build_table("systems", caption, list(dataset.systems.values()), columns, text_columns=3)
 
 
-def across_table(study: Study) -> Table:
+def across_table(across: Sequence[Replication]) -> Table:
     """A row per comparison made on several data sets."""
     columns: Columns[Replication] = {
         "against": lambda entry: system_cell(entry.baseline),
@@ -288,17 +282,17 @@ def across_table(study: Study) -> Table:
         "difference": lambda entry: points_cell(entry.difference),
         "p combined": lambda entry: p_cell(entry.p_combined),
     }
-    level = f"{study.across[0].level:.0%}" if study.across else ""
+    level = f"{across[0].level:.0%}" if across else ""
     caption = (
         f"Wins: on at least so many data sets the win holds, with a chance of {level} to count too many (partial "
         "conjunction; by Bonferroni, then by Fisher for independent data sets); named are those of Holm's procedure. "
         "Difference: mean over data sets. p combined: by sign flips of all queries, each data set with the same "
         "weight; it speaks of other queries, not of other data sets."
     )
-    return build_table("over all data sets", caption, study.across, columns, text_columns=3)
+    return build_table("over all data sets", caption, across, columns, text_columns=3)
 
 
-DATASET_TABLES: Sequence[Callable[[DatasetStudy], Table]] = (
+DATASET_TABLES: Sequence[Callable[[DatasetResult], Table]] = (
     quality_table,
     tests_table,
     cost_table,
@@ -314,17 +308,17 @@ DATASET_TABLES: Sequence[Callable[[DatasetStudy], Table]] = (
 )
 
 
-def _milliseconds(stage: str, quantile: str, system: SystemStudy) -> Cell:
+def _milliseconds(stage: str, quantile: str, system: SystemResult) -> Cell:
     return number_cell(None if system.cost is None else system.cost.ms.get(stage, {}).get(quantile))
 
 
-def _batch_ms(system: SystemStudy, *, stage: str | None = None) -> Cell:
+def _batch_ms(system: SystemResult, *, stage: str | None = None) -> Cell:
     if system.cost is None or not system.cost.batch_ms:
         return number_cell(None)
     return number_cell(system.cost.batch_ms.get(stage) if stage else sum(system.cost.batch_ms.values()))
 
 
-def _cost(name: str, system: SystemStudy) -> Cell:
+def _cost(name: str, system: SystemResult) -> Cell:
     return number_cell(None if system.cost is None else vars(system.cost)[name], ",.0f")
 
 

@@ -1,25 +1,26 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
-from graphrerank.evaluation.compare_runs import compare_runs
-from graphrerank.evaluation.findings import HubBias
-from graphrerank.evaluation.study import DatasetStudy, Study, SystemStudy
+from graphrerank.evaluation.compare import compare_runs, metric_differences
+from graphrerank.evaluation.records import DatasetResult, HubBias, SystemResult
+from graphrerank.evaluation.result import EvaluationResult
 
 IDS = tuple(f"q{i}" for i in range(40))
 
 
-def system(name: str, shift: float, *, seed: int = 0) -> SystemStudy:
+def system(name: str, shift: float, *, seed: int = 0) -> SystemResult:
     generator = torch.Generator().manual_seed(seed)
     score = torch.rand(len(IDS), generator=generator).double() + shift
     values = {"nDCG@10": score, "R@10": score.round()}
     intervals = dict.fromkeys(values, (0.1, 0.9))
-    return SystemStudy(name, "checkpoint", "somewhere", values, intervals, config="same", seed=seed)
+    return SystemResult(name, "checkpoint", "somewhere", values, intervals, config="same", seed=seed)
 
 
-def run(*systems: SystemStudy, dataset: str = "toy", **changes) -> Study:
-    part = DatasetStudy(
+def run(*systems: SystemResult, dataset: str = "toy", **changes) -> EvaluationResult:
+    part = DatasetResult(
         name=dataset,
         split="test",
         fingerprint="f" * 64,
@@ -35,7 +36,7 @@ def run(*systems: SystemStudy, dataset: str = "toy", **changes) -> Study:
         notes=["candidates: hybrid"],
         hub_bias=[HubBias(one.name, 0.1, 0.0, 1.0, 1.0, 9) for one in systems],
     )
-    return Study("python evaluate.py", {dataset: replace(part, **changes)})
+    return EvaluationResult("python evaluate.py", {dataset: replace(part, **changes)})
 
 
 BASE = system("retriever", 0.0)
@@ -72,7 +73,7 @@ def test_systems_of_one_name_are_one_where_they_score_alike() -> None:
 
 def test_a_data_set_of_one_run_alone_is_named() -> None:
     one = run(BASE)
-    both = Study("", {**run(BASE, system("x", 0.1)).datasets, **run(BASE, dataset="other").datasets})
+    both = EvaluationResult("", {**run(BASE, system("x", 0.1)).datasets, **run(BASE, dataset="other").datasets})
     found = compare_runs({"a": one, "b": both}, command="c", resamples=100)
     assert list(found.datasets) == ["toy"]
     assert found.settings["not in all runs"] == "b: other"
@@ -94,7 +95,7 @@ def test_a_data_set_of_one_run_alone_is_named() -> None:
         ),
     ],
 )
-def test_runs_that_cannot_be_compared_are_refused(other: Study, message: str) -> None:
+def test_runs_that_cannot_be_compared_are_refused(other: EvaluationResult, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         compare_runs({"a": run(BASE), "b": other}, command="c", resamples=10)
 
@@ -103,9 +104,9 @@ def test_runs_whose_candidates_differ() -> None:
     """What ended in a KeyError: each run had means of its own systems alone over groups by its own graph density."""
     other = run(system("retriever", 0.1, seed=5), system("gatv2", 0.5, seed=6), ceiling=0.95, base_ceiling=0.9,
                 densities=[float(i % 4) for i in range(len(IDS))])  # fmt: skip
-    studies = {"hybrid": run(BASE, system("gatv2", 0.5)), "expand": other}
-    notes = ["config retriever.top_k: 100 in hybrid, 200 in expand"]
-    found = compare_runs(studies, command="c", notes=notes, resamples=10).datasets["toy"]
+    first = replace(run(BASE, system("gatv2", 0.5)), config={"retriever": {"top_k": 100}}, versions={"torch": "2.1"})
+    other = replace(other, config={"retriever": {"top_k": 200}}, versions={"torch": "2.1"})
+    found = compare_runs({"hybrid": first, "expand": other}, command="c", resamples=10).datasets["toy"]
     names = ["retriever (hybrid)", "gatv2 (hybrid)", "retriever (expand)", "gatv2 (expand)"]
     assert list(found.systems) == names
     assert [list(one.means) for one in found.breakdowns] == [names] * len(found.breakdowns)
@@ -114,7 +115,7 @@ def test_runs_whose_candidates_differ() -> None:
     ]  # fmt: skip
     assert (found.candidates, found.ceiling, found.base_ceiling) == (None, None, None)
     assert list(found.notes[2:]) == [
-        notes[0],
+        "config retriever.top_k: 100 in hybrid, 200 in expand",
         "candidates differ: hybrid 100 a query, ceiling of PR 90.00; expand 100 a query, ceiling of PR 95.00; groups "
         "by graph density are of expand",
     ]
@@ -125,7 +126,7 @@ def test_queries_in_another_order_are_put_into_one() -> None:
     turned = run(replace(BASE, values={name: row[order] for name, row in BASE.values.items()}))
     (part,) = turned.datasets.values()
     lists = {key: [getattr(part, key)[i] for i in order] for key in ("query_ids", "query_texts", "densities")}
-    other = Study("", {"toy": replace(part, **lists)})
+    other = EvaluationResult("", {"toy": replace(part, **lists)})
     found = compare_runs({"a": run(BASE, system("x", 0.1)), "b": other}, command="c", resamples=10).datasets["toy"]
     assert list(found.systems) == ["x", "retriever"]  # which scored every query alike
     assert (found.query_ids, found.densities) == (IDS, tuple(float(i % 2) for i in range(len(IDS))))
@@ -147,3 +148,18 @@ def test_ties_that_were_broken_in_different_ways_are_refused() -> None:
 def test_one_run_is_no_comparison() -> None:
     with pytest.raises(ValueError, match=r"`report` must name two runs or more, got \['a'\]"):
         compare_runs({"a": run(BASE)}, command="c")
+
+
+def metrics(mean: float = 0.5, **dataset: object) -> dict[str, Any]:
+    systems = {"gatv2": {"PR@10": mean, "missing": 0, "tied_share": 0.1, "cost": {"ms": {}}, "R@5": None}}
+    return {"datasets": {"toy": {"split": "test", "queries": 4, "candidates": 9, "systems": systems, **dataset}}}
+
+
+def test_metrics_that_are_the_same_and_where_they_differ() -> None:
+    assert metric_differences(metrics(), metrics(0.5 + 1e-7)) == []
+    assert metric_differences(metrics(), metrics(0.25)) == ["toy: gatv2 PR@10: 0.5 expected, 0.25 found"]
+    assert metric_differences(metrics(), metrics(queries=5)) == ["toy: queries: 4 expected, 5 found"]
+    assert metric_differences(metrics(), metrics(systems={})) == [
+        "toy: gatv2 PR@10: 0.5 expected, nothing found",
+        "toy: gatv2 R@5: None expected, nothing found",
+    ]

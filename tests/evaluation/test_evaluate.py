@@ -1,4 +1,4 @@
-from graphrerank.cli.ranking import training_config
+from graphrerank.evaluation.evaluate import training_config
 from graphrerank.models.manifest import RerankerManifest, parse_manifest
 from tests.support.manifests import make_manifest
 

@@ -7,23 +7,21 @@ import pytest
 import torch
 
 from graphrerank.data.dataset import Qrels, RetrievalDataset
-from graphrerank.evaluation.across import across_datasets
-from graphrerank.evaluation.build_study import build_study
-from graphrerank.evaluation.measuring import measure_ranking
-from graphrerank.evaluation.metrics_json import dataset_metrics
+from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.measuring import EvaluationPlan, measure_ranking
 from graphrerank.evaluation.query_analysis import mean_degree
 from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
+from graphrerank.evaluation.records import Cost, DatasetResult, to_plain
+from graphrerank.evaluation.replicability import across_datasets
+from graphrerank.evaluation.result import EvaluationResult, dataset_metrics
+from graphrerank.evaluation.result_tables import dataset_tables
 from graphrerank.evaluation.significance import holm, paired_randomization
 from graphrerank.evaluation.stage import Stage, StageResult
-from graphrerank.evaluation.study import Cost, DatasetStudy, read_study, write_study
-from graphrerank.evaluation.study import Study as WholeStudy
-from graphrerank.evaluation.study_plan import StudyPlan
-from graphrerank.evaluation.study_tables import dataset_tables
 from graphrerank.evaluation.tables import Cell, Table
 from graphrerank.graphs import CorpusGraph, Ranking
 
 NUM_NODES, NUM_QUERIES, DEPTH = 30, 40, 12
-PLAN = StudyPlan(("nDCG@10", "R@5", "PR@5/multi"), ("nDCG@10", "R@5"), resamples=500)
+PLAN = EvaluationPlan(("nDCG@10", "R@5", "PR@5/multi"), ("nDCG@10", "R@5"), resamples=500)
 
 
 def dataset(seed: int = 0, name: str = "toy") -> RetrievalDataset:
@@ -53,12 +51,12 @@ def ranked(data: RetrievalDataset, name: str, *, quality: float, seed: int, **mo
     return RankedSystem(name, "checkpoint", "runs/x", Ranking(nodes, scores), **more)  # type: ignore[arg-type]
 
 
-def judged(data: RetrievalDataset, systems: list[RankedSystem], **more: Any) -> DatasetStudy:
-    return build_study(RankedDataset(data, "test", torch.arange(NUM_QUERIES), systems, **more), PLAN)
+def judged(data: RetrievalDataset, systems: list[RankedSystem], **more: Any) -> DatasetResult:
+    return measure_systems(RankedDataset(data, "test", torch.arange(NUM_QUERIES), systems, **more), PLAN)
 
 
 @pytest.fixture(scope="module")
-def study() -> DatasetStudy:
+def study() -> DatasetResult:
     data = dataset()
     systems = [
         ranked(data, "base", quality=0.0, seed=1, cost=Cost({"total": {"p50": 1.0, "p95": 2.0}})),
@@ -101,9 +99,9 @@ def test_a_stage_adds_measures_groups_notes_and_tables(tmp_path: Path) -> None:
     stage: Stage = Lengths()
     plan = replace(PLAN, measures=("nDCG@10", "Length"), tested=("nDCG@10", "Length"), stage=stage.measures)
     result = stage(whole, run_dir=tmp_path)
-    found = build_study(whole, plan, [result])
-    write_study(tmp_path, WholeStudy("evaluate", {"toy": found}))
-    again = read_study(tmp_path).datasets["toy"]
+    found = measure_systems(whole, plan, [result])
+    EvaluationResult("evaluate", {"toy": found}).save(tmp_path, report=False)
+    again = EvaluationResult.load(tmp_path).datasets["toy"]
     for entry in (found, again):
         assert entry.systems["good"].means["Length"] == 2.0  # the last query, for which nothing is ranked, is odd
         assert {(group.by, group.group, group.measure, group.num_queries) for group in entry.breakdowns} >= {
@@ -116,10 +114,10 @@ def test_a_stage_adds_measures_groups_notes_and_tables(tmp_path: Path) -> None:
         assert metrics["lengths"] == [1, 2]
         assert metrics["systems"]["good"]["length"] == {"words": 7}
     with pytest.raises(ValueError, match=r"`measures` \['Length'\] are of a stage"):
-        build_study(whole, plan)
+        measure_systems(whole, plan)
 
 
-def test_values_are_measured_and_missing_queries_named(study: DatasetStudy) -> None:
+def test_values_are_measured_and_missing_queries_named(study: DatasetResult) -> None:
     data = dataset()
     good = study.systems["good"]
     assert good.ranking is not None
@@ -141,7 +139,7 @@ def test_values_are_measured_and_missing_queries_named(study: DatasetStudy) -> N
     assert good.cost is None
 
 
-def test_tests_of_the_last_system(study: DatasetStudy) -> None:
+def test_tests_of_the_last_system(study: DatasetResult) -> None:
     assert [(test.baseline, test.measure) for test in study.tests] == [
         ("base", "nDCG@10"), ("base", "R@5"), ("twin", "nDCG@10"), ("twin", "R@5"),
     ]  # fmt: skip
@@ -155,7 +153,7 @@ def test_tests_of_the_last_system(study: DatasetStudy) -> None:
     assert test.p_greater < 0.01
 
 
-def test_findings(study: DatasetStudy) -> None:
+def test_findings(study: DatasetResult) -> None:
     assert {one.baseline for one in study.query_differences} == {"twin"}  # the best of the others
     groups = {(one.by, one.group): one.num_queries for one in study.breakdowns}
     assert groups["relevant nodes", "1"] == 10
@@ -176,7 +174,7 @@ def test_findings(study: DatasetStudy) -> None:
     assert spread.std == pytest.approx(abs(means["good"] - means["twin"]) / math.sqrt(2))
 
 
-def test_a_comparison_does_not_depend_on_what_else_is_judged(study: DatasetStudy) -> None:
+def test_a_comparison_does_not_depend_on_what_else_is_judged(study: DatasetResult) -> None:
     data = dataset()
     names = {"base": (0.0, 1), "good": (0.6, 3)}
     pair = judged(data, [ranked(data, name, quality=quality, seed=seed) for name, (quality, seed) in names.items()])
@@ -214,7 +212,7 @@ def test_mean_degree_by_hand() -> None:
     assert mean_degree(graph, nodes).tolist() == [1.0, 0.0, 1.0, 0.0]
 
 
-def test_across_data_sets_and_to_the_file(study: DatasetStudy, tmp_path) -> None:
+def test_across_data_sets_and_to_the_file(study: DatasetResult, tmp_path) -> None:
     second = dataset(5, "second")
     systems = [
         ranked(second, name, quality=quality, seed=seed)
@@ -233,9 +231,9 @@ def test_across_data_sets_and_to_the_file(study: DatasetStudy, tmp_path) -> None
     )
     twin = found["twin", "nDCG@10"]
     assert (twin.num_replicated, twin.replicated) == (1, ("toy",))
-    whole = WholeStudy("python evaluate.py", {one.name: one for one in (study, other)}, across)
-    write_study(tmp_path, whole)
-    assert read_study(tmp_path).to_json() == whole.to_json()
+    whole = EvaluationResult("python evaluate.py", {one.name: one for one in (study, other)}, across)
+    whole.save(tmp_path, report=False)
+    assert to_plain(EvaluationResult.load(tmp_path)) == to_plain(whole)
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -3,8 +3,9 @@ from collections.abc import Iterator
 import pytest
 from hydra import compose, initialize_config_dir
 
+from graphrerank.api import prompts_of, short_names
 from graphrerank.cli import schema
-from graphrerank.cli.prompts import prompts_of
+from graphrerank.evaluation.evaluate import FROZEN
 from graphrerank.language_models.prompt import shipped_prompt
 from tests.support import ROOT
 
@@ -48,3 +49,19 @@ def test_prompts_of_answers_and_of_no_part() -> None:
 def test_graphers_extraction_is_a_choice_for_the_edges_of_a_data_set() -> None:
     overrides = ["data=2wikimultihopqa_conceptual", "+extractor@data.entities=grapher", "paths.datasets=x"]
     assert prompts_of(compose("evaluate", overrides=overrides).data) == listed("grapher_entities")
+
+
+def test_short_names() -> None:
+    assert short_names(["runs/1/gatv2", "runs/2/gatv2"]) == ["1-gatv2", "2-gatv2"]
+    assert short_names(["a/x.trec", "b/x.trec.gz", "re2"]) == ["a-x", "b-x", "re2"]
+    with pytest.raises(ValueError, match="must have different names"):
+        short_names(["a/x.trec", "a/x.run"])
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_a_frozen_rows_name_is_taken_by_nothing_else(name: str) -> None:
+    assert short_names([f"runs/{name}", "base"]) == [f"runs-{name}", "base"]
+    assert short_names([f"/runs/{name}.trec"]) == [f"runs-{name}"]
+    assert short_names([f"a/{name}", f"b/{name}"]) == [f"a-{name}", f"b-{name}"]
+    with pytest.raises(ValueError, match=rf"a frozen row's name .*, got \['{name}'\]; write the path with its parent"):
+        short_names([f"{name}.trec", "base"])

@@ -1,4 +1,4 @@
-"""From rankings to a study: measures, tests and findings of all systems on one data set."""
+"""From rankings to a result: measures, tests and findings of all systems on one data set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,9 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.findings import Breakdown
 from graphrerank.evaluation.hub_bias import hub_bias
-from graphrerank.evaluation.measuring import break_ties, measure_ranking, relevant_nodes, tied_share
+from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, measure_ranking, relevant_nodes, tied_share
 from graphrerank.evaluation.paired_tests import compare_last, compare_with_itself
 from graphrerank.evaluation.query_analysis import (
     break_down,
@@ -20,18 +19,16 @@ from graphrerank.evaluation.query_analysis import (
 )
 from graphrerank.evaluation.query_browser import QueryBrowser, browse_queries
 from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
+from graphrerank.evaluation.records import Breakdown, DatasetResult, SeedSpread, SystemResult
 from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
-from graphrerank.evaluation.seeds import seed_spreads
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.evaluation.stage import StageResult
-from graphrerank.evaluation.study import DatasetStudy, SystemStudy
-from graphrerank.evaluation.study_plan import StudyPlan
 from graphrerank.graphs import CorpusGraph, Ranking
 
 TOP = 10
 
 
-def build_study(ranked: RankedDataset, plan: StudyPlan, stages: Sequence[StageResult] = ()) -> DatasetStudy:
+def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequence[StageResult] = ()) -> DatasetResult:
     """Measure and compare systems; the last is the primary one.
 
     Where nothing was reranked, a query's graph density is that of the primary system's list. ``stages`` are the results
@@ -63,7 +60,7 @@ def build_study(ranked: RankedDataset, plan: StudyPlan, stages: Sequence[StageRe
     }
     biases = [hub_bias(graph, system.ranking, relevant, system=system.name) for system in systems]
     candidate_nodes = (systems[-1].ranking if candidates is None else candidates).nodes
-    study = DatasetStudy(
+    result = DatasetResult(
         name=dataset.name,
         split=ranked.split,
         fingerprint=dataset.fingerprint,
@@ -72,7 +69,7 @@ def build_study(ranked: RankedDataset, plan: StudyPlan, stages: Sequence[StageRe
         num_relevant=(relevant >= 0).sum(1).tolist(),
         densities=mean_degree(graph, candidate_nodes).tolist(),
         systems={
-            system.name: _system_study(graph, system, values[system.name], ends, ids, plan, stages)
+            system.name: _system_result(graph, system, values[system.name], ends, ids, plan, stages)
             for system, ends in zip(systems, intervals, strict=True)
         },
         tested=tuple(plan.tested),
@@ -103,32 +100,33 @@ def build_study(ranked: RankedDataset, plan: StudyPlan, stages: Sequence[StageRe
         },
         grouped=[name for name in plan.measures if name in plan.stage],
         extra={key: entry for stage in stages for key, entry in stage.extra.items()},
+        node_ids=graph.node_ids,
     )
     if candidates is not None:
         base = candidates.nodes if candidates.base_nodes is None else candidates.base_nodes
-        study = replace(
-            study,
+        result = replace(
+            result,
             candidates=min(candidates.nodes.shape[1], graph.num_nodes),
             ceiling=qrels.share_complete(queries, candidates.nodes, num_nodes=graph.num_nodes),
             base_ceiling=qrels.share_complete(queries, base, num_nodes=graph.num_nodes),
         )
-    return replace(with_comparisons(study, plan), browser=_browser(study, graph, relevant))
+    return replace(with_comparisons(result, plan), browser=_browser(result, graph, relevant))
 
 
-def _browser(study: DatasetStudy, graph: CorpusGraph, relevant: Tensor) -> QueryBrowser:
+def _browser(result: DatasetResult, graph: CorpusGraph, relevant: Tensor) -> QueryBrowser:
     """Lay out the queries of the primary system beside the baseline's."""
-    measure = study.tested[0]
-    names = [name for name in (study.baseline, study.primary) if name is not None]
-    rankings = {name: ranking for name in names if (ranking := study.systems[name].ranking) is not None}
-    scores = {name: study.systems[name].values[measure] for name in rankings}
-    return browse_queries(graph, rankings, scores, relevant, measure=measure, query_ids=study.query_ids)
+    measure = result.tested[0]
+    names = [name for name in (result.baseline, result.primary) if name is not None]
+    rankings = {name: ranking for name in names if (ranking := result.systems[name].ranking) is not None}
+    scores = {name: result.systems[name].values[measure] for name in rankings}
+    return browse_queries(graph, rankings, scores, relevant, measure=measure, query_ids=result.query_ids)
 
 
 def _in_order(
-    scores: Mapping[str, Tensor], system: RankedSystem, plan: StudyPlan, stages: Sequence[StageResult]
+    scores: Mapping[str, Tensor], system: RankedSystem, plan: EvaluationPlan, stages: Sequence[StageResult]
 ) -> dict[str, Tensor]:
     """Put the measures of a ranking and of the stages after it into the order of the plan."""
-    every = {**scores}
+    every = dict(scores)
     for stage in stages:
         every |= stage.measures.get(system.name, {})
     if missing := [name for name in plan.measures if name not in every]:
@@ -136,10 +134,10 @@ def _in_order(
     return {name: every[name] for name in plan.measures}
 
 
-def with_comparisons(study: DatasetStudy, plan: StudyPlan) -> DatasetStudy:
-    """Compare the last system of a study with the others, and average all of them over groups of queries."""
+def with_comparisons(result: DatasetResult, plan: EvaluationPlan) -> DatasetResult:
+    """Compare the last system of a result with the others, and average all of them over groups of queries."""
     main = plan.tested[0]
-    scores = {name: system.values[main] for name, system in study.systems.items()}
+    scores = {name: system.values[main] for name, system in result.systems.items()}
     *others, primary = scores
     differences = []
     if others:
@@ -148,51 +146,51 @@ def with_comparisons(study: DatasetStudy, plan: StudyPlan) -> DatasetStudy:
             system=primary,
             baseline=max(others, key=lambda name: float(scores[name].nansum())),
             measure=main,
-            query_ids=study.query_ids,
-            query_texts=study.query_texts,
-            num_relevant=study.num_relevant,
+            query_ids=result.query_ids,
+            query_texts=result.query_texts,
+            num_relevant=result.num_relevant,
         )
     return replace(
-        study,
-        tests=compare_last({name: system.values for name, system in study.systems.items()}, plan),
+        result,
+        tests=compare_last({name: system.values for name, system in result.systems.items()}, plan),
         query_differences=differences,
         breakdowns=[
-            *break_down(scores, query_groups(study.num_relevant, study.densities, study.query_texts), measure=main),
-            *_by_groups_of_stages(study),
+            *break_down(scores, query_groups(result.num_relevant, result.densities, result.query_texts), measure=main),
+            *_by_groups_of_stages(result),
         ],
-        seed_spreads=seed_spreads(list(study.systems.values()), plan.tested),
+        seed_spreads=seed_spreads(list(result.systems.values()), plan.tested),
     )
 
 
-def _by_groups_of_stages(study: DatasetStudy) -> list[Breakdown]:
+def _by_groups_of_stages(result: DatasetResult) -> list[Breakdown]:
     """Average the measures of stages over the stages' groups."""
     groups: dict[str, dict[str, Tensor]] = {}
-    for by, parts in study.groups.items():
+    for by, parts in result.groups.items():
         for name, rows in parts.items():
-            inside = torch.zeros(len(study.query_ids), dtype=torch.bool)
+            inside = torch.zeros(len(result.query_ids), dtype=torch.bool)
             inside[torch.tensor(rows, dtype=torch.int64)] = True
             groups.setdefault(by, {})[name] = inside
     return [
         entry
-        for measure in (study.grouped if groups else ())
+        for measure in (result.grouped if groups else ())
         for entry in break_down(
-            {name: system.values[measure] for name, system in study.systems.items()}, groups, measure=measure
+            {name: system.values[measure] for name, system in result.systems.items()}, groups, measure=measure
         )
     ]
 
 
-def _system_study(
+def _system_result(
     graph: CorpusGraph,
     system: RankedSystem,
     values: Mapping[str, Tensor],
     intervals: Sequence[Sequence[float]],
     query_ids: Sequence[str],
-    plan: StudyPlan,
+    plan: EvaluationPlan,
     stages: Sequence[StageResult],
-) -> SystemStudy:
+) -> SystemResult:
     empty = ~(system.ranking.nodes >= 0).any(dim=1)
     cost = system.cost if system.cost is None else replace(system.cost, tokens=_tokens(graph, system.ranking))
-    return SystemStudy(
+    return SystemResult(
         name=system.name,
         kind=system.kind,
         source=system.source,
@@ -216,3 +214,22 @@ def _tokens(graph: CorpusGraph, ranking: Ranking) -> float:
     nodes, position = torch.unique(top, return_inverse=True)
     texts = ["" if node < 0 else graph.texts[node] for node in nodes.tolist()]
     return float(num_words(texts)[position].double().sum(dim=1).mean())
+
+
+def seed_spreads(systems: Sequence[SystemResult], measures: Sequence[str]) -> list[SeedSpread]:
+    """Describe checkpoints that were trained alike but for the seed: how far their means lie apart."""
+    alike: dict[str, list[SystemResult]] = {}
+    for system in systems:
+        if system.config is not None and system.seed is not None:
+            alike.setdefault(system.config, []).append(system)
+    spreads = []
+    for group in alike.values():
+        seeds = tuple(system.seed for system in group if system.seed is not None)
+        if len(set(seeds)) < 2:
+            continue
+        for measure in measures:
+            means = torch.tensor([system.means[measure] for system in group], dtype=torch.float64)
+            names = tuple(system.name for system in group)
+            numbers = (means.mean(), means.std(), means.min(), means.max())
+            spreads.append(SeedSpread(names, seeds, measure, *map(float, numbers)))
+    return spreads

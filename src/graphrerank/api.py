@@ -1,0 +1,469 @@
+"""``evaluate``: any systems on any data sets, by their names or as built objects."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.evaluation.counterfactual import EDGES
+from graphrerank.evaluation.evaluate import (
+    FROZEN,
+    Rerankers,
+    evaluate_rankings,
+    rank_candidates,
+    rank_with_pipelines,
+)
+from graphrerank.evaluation.measuring import (
+    MIXED_MEASURES,
+    RERANKER_MEASURES,
+    TESTED,
+    EvaluationPlan,
+    judged_queries,
+)
+from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
+from graphrerank.evaluation.result import EvaluationResult
+from graphrerank.evaluation.run_files import read_run_file
+from graphrerank.evaluation.stage import Stage
+from graphrerank.evaluation.system import System
+from graphrerank.files import hash_files
+from graphrerank.graphs import CorpusGraph
+from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.language_models.prompt import Prompt
+from graphrerank.models.checkpoint import Checkpoint, library_versions, load_checkpoints
+from graphrerank.models.manifest import RerankerManifest
+from graphrerank.parts import Part, Parts
+from graphrerank.pipelines.pipeline import Pipeline
+
+RUN_ENDINGS = (".trec", ".run", ".txt", ".tsv", ".jsonl", ".gz")
+DATASET = "{dataset}"  # in a run file's path: the name of the data set
+NONE = "none"  # the encoder that is none
+PROMPT = "graphrerank.language_models.prompt.Prompt"
+SLOTS = ("prompt", "prompts")
+
+
+@dataclass(frozen=True)
+class Named:
+    """A system by its name in reports."""
+
+    label: str
+    kind: str  # `pipeline`, `run` or `checkpoint`
+    source: str  # for the report
+    given: Any  # as the caller named it: a checkpoint, a pipeline, or the path of a run file
+
+
+def evaluate(
+    systems: Any,
+    data: Any,
+    *,
+    split: str = "test",
+    retriever: Any = None,
+    encoder: Any = None,
+    pair_encoder: Any = None,
+    cross_encoder_top_k: int = 20,
+    scorers: Sequence[str | System] = (),
+    measures: Sequence[str] = (),
+    tested: Sequence[str] = (),
+    ties: str = "own",
+    resamples: int = 10_000,
+    counterfactuals: Sequence[str] = EDGES,
+    counterfactual_pipelines: Sequence[str] = (),
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    stages: Sequence[Stage] = (),
+    num_queries: int | None = None,
+    seed: int = 0,
+    run_dir: str | Path | None = None,
+    parts: Parts | None = None,
+    show: bool = True,
+    command: str = "graphrerank.evaluate",
+    config: Mapping[str, Any] | None = None,
+    prompts: Sequence[str] = (),
+) -> EvaluationResult:
+    """Evaluate systems on the same queries of each data set; the last one is compared with every other.
+
+    Checkpoints rerank the same candidates, and the retriever, PPR and GCS get a row each. Retriever and encoder are the
+    given ones, otherwise those that the first checkpoint was trained with, otherwise dense search and MiniLM. A data
+    set by its name has the settings that the first checkpoint trained on it had.
+
+    Args:
+        systems: By label, or a list, or one: a checkpoint (a :class:`GraphReranker`, the name of a shipped one, the
+            path of a run folder, a ``.ckpt`` or an artifact), a pipeline (a name of ``conf/pipeline``, settings, a
+            factory, or a built one), or the path of a TREC run file, with ``{dataset}`` for the data set's name. Of
+            one run folder that is given alone, each model has its own name.
+        data: A data set as :meth:`Parts.dataset <graphrerank.parts.Parts.dataset>` takes it, a prepared one, or a list.
+        split: The split whose judgements count.
+        retriever: Of the candidates, and of vector searches that name none.
+        encoder: Of texts; ``"none"`` for none.
+        pair_encoder: A cross-encoder, for pipelines and for checkpoints that read its scores or vectors.
+        cross_encoder_top_k: Candidates that it reads for checkpoints that read its scores.
+        scorers: Names of ``conf/scorer`` or systems: further rows next to PPR and GCS.
+        measures: Names of measures; empty: as suits the systems.
+        tested: Those of them that are tested; empty: nDCG@10, PR@10, CR@10, and what ``stages`` name.
+        ties: ``own`` or ``trec`` (:func:`~graphrerank.evaluation.measuring.break_ties`).
+        resamples: Sign flips of a randomisation test, and samples of a bootstrap.
+        counterfactuals: Edges with which checkpoints rerank once more.
+        counterfactual_pipelines: Labels of pipelines that run once more on the corpus with such edges.
+        settings: Changed settings of pipelines, by label.
+        stages: Called with what the systems ranked (:class:`~graphrerank.evaluation.stage.Stage`).
+        num_queries: Queries, the first ones by id; None: all.
+        seed: Of resampling and of shuffled edges.
+        run_dir: Folder for the files of the evaluation; None: none are written.
+        parts: Builds parts by their names; None: with the folders of ``conf/paths``.
+        show: Whether to print the table of each data set.
+        command: The command, for the report.
+        config: The command's configuration, for comparisons of runs.
+        prompts: Prompts of language models, for the report.
+
+    Returns:
+        The measures, tests and findings.
+
+    Raises:
+        ValueError: If a system is unknown, two have one name, or an argument does not fit.
+
+    Example:
+        >>> from graphrerank import Dataset, evaluate, fit
+        >>> data = Dataset.from_folder("my_data")  # doctest: +SKIP
+        >>> result = evaluate({"base": "base", "mine": fit(data)}, data)  # doctest: +SKIP
+        >>> result.to_pandas()["nDCG@10"]  # doctest: +SKIP
+    """
+    parts = parts or Parts(seed=seed)
+    alone = isinstance(systems, str | Path | GraphReranker)
+    named = name_systems(systems, parts)
+    datasets = list(data) if isinstance(data, Sequence) and not isinstance(data, str) else [data]
+    labels = [system.label for system in named if system.kind == "pipeline"]
+    _check_run_files(named, len(datasets))
+    check_settings(settings or {}, labels)
+    _check_counterfactuals(counterfactuals, counterfactual_pipelines, labels)
+    models = {system.label: load_models(system, alone=alone) for system in named if system.kind == "checkpoint"}
+    manifests = {label: list(loaded.values())[-1].reranker for label, loaded in models.items()}
+    pipelines = {
+        system.label: _pipeline(parts, system, (settings or {}).get(system.label, {}))
+        for system in named
+        if system.kind == "pipeline"
+    }
+    searches, retriever_name = chosen_part(parts, "retriever", retriever, manifests, "dense")
+    encodes, encoder_name = chosen_part(parts, "encoder", encoder, manifests, "minilm" if pipelines else None)
+    scored = [name for stage in stages for name in stage.measures]
+    measured = list(measures or (RERANKER_MEASURES if alone and models else MIXED_MEASURES))
+    measured += [name for name in scored if name not in measured]
+    if not tested and (own := [name for stage in stages for name in stage.tested]):
+        tested = [*(name for name in TESTED if name in measured), *own]
+    plan = EvaluationPlan(measured, tested, ties=ties, resamples=resamples, seed=seed, stage=scored)
+    sets = [data if isinstance(data, PreparedDataset) else data_part(parts, data, manifests) for data in datasets]
+    prompts = [
+        *prompts,
+        *prompts_of(*(part.settings for part in (*pipelines.values(), *sets) if isinstance(part, Part))),
+    ]
+    prompts = list(dict.fromkeys(prompts))
+    notes = []
+    if models:
+        notes.append(f"candidates: {retriever_name}" + (f", vectors: {encoder_name}" if encodes else ""))
+        if pair_encoder is not None and any(manifest.reads_cross_encoder for manifest in manifests.values()):
+            reader = parts.part("pair_encoder", pair_encoder).name
+            notes[0] += f", {reader} on the first {cross_encoder_top_k}, whose time is in no stage"
+    if prompts:
+        notes.append(f"prompts: {', '.join(prompts)}")
+
+    def prepare_as_trained(manifest: RerankerManifest, prepared: PreparedDataset, queries: Tensor) -> PreparedDataset:
+        if pair_encoder is not None and manifest.reads_cross_encoder:
+            prepared = parts.with_cross_encoder(prepared, pair_encoder, queries, top_k=cross_encoder_top_k)
+        part = prepared.with_features(manifest.retriever.feature_names)
+        if manifest.pair_encoder is None:
+            return part
+        reads = parts.from_manifest("pair_encoder", manifest.pair_encoder) if pair_encoder is None else pair_encoder
+        return parts.with_pair_encoder(part, reads)
+
+    def rerank(prepared: PreparedDataset, queries: Tensor) -> dict[str, list[RankedSystem]]:
+        sources = {system.label: system.source for system in named}
+        groups = {
+            label: Rerankers(
+                sources[label],
+                loaded,
+                partial(prepare_as_trained, manifests[label]),
+                cross_encoder_top_k if pair_encoder is not None and manifests[label].reads_cross_encoder else None,
+            )
+            for label, loaded in models.items()
+        }
+        rows = [
+            scorer if isinstance(scorer, System) else System(scorer, parts.build("scorer", scorer).score)
+            for scorer in scorers
+        ]
+        return rank_candidates(
+            prepared, queries, groups, device=parts.device, scorers=rows, counterfactuals=counterfactuals, seed=seed
+        )
+
+    def retrieve(prepared: PreparedDataset, queries: Tensor) -> dict[str, list[RankedSystem]]:
+        if pair_encoder is not None:
+            prepared = parts.with_pair_encoder(prepared, pair_encoder)
+        factory = parts.pipeline_factory(prepared, retriever=searches, encoder=encodes)
+
+        def build(label: str, graph: CorpusGraph | None = None) -> Pipeline:
+            given = pipelines[label]
+            try:
+                return given if isinstance(given, Pipeline) else factory(given, graph)
+            except ValueError as error:
+                raise ValueError(f"{label}: {error}") from error
+
+        return rank_with_pipelines(
+            prepared,
+            queries,
+            {label: build(label) for label in pipelines},
+            build=build,
+            counterfactual_pipelines=counterfactual_pipelines,
+            counterfactuals=counterfactuals,
+            device=parts.device,
+            seed=seed,
+        )
+
+    def rankings() -> Iterator[RankedDataset]:
+        vectors = any(model.reranker.inputs.reads_vectors for loaded in models.values() for model in loaded.values())
+        vectors |= bool(pipelines) and encodes is not None
+        for given in sets:
+            rows: dict[str, list[RankedSystem]] = {}
+            candidates = None
+            if models or pipelines:
+                prepared = parts.prepare(
+                    given,
+                    retriever=searches,
+                    encoder=encodes,
+                    reads_vectors=vectors,
+                    splits=[split],
+                    keep_retriever=bool(models),
+                )
+                dataset, queries = prepared.dataset, judged_queries(prepared.dataset, split, num_queries)
+                torch.set_num_threads(parts.num_threads)
+                if models:
+                    candidates = prepared.ranking.select(queries)
+                    rows |= rerank(prepared, queries)
+                if pipelines:
+                    rows |= retrieve(prepared, queries)
+            else:
+                dataset = given.dataset if isinstance(given, PreparedDataset) else parts.dataset(given)
+                queries = judged_queries(dataset, split, num_queries)
+            for system in named:
+                if system.kind == "run":
+                    path = Path(str(system.given).replace(DATASET, dataset.name))
+                    ranking = read_run_file(path, dataset, split, queries)
+                    row = RankedSystem(system.label, "run", system.source, ranking, fingerprint=hash_files([path]))
+                    rows[system.label] = [row]
+            ordered = [row for label in ("", *(system.label for system in named)) for row in rows.get(label, [])]
+            noted = [*notes, *_counts_note(parts.encoder_counts)]
+            yield RankedDataset(dataset, split, queries, ordered, candidates, noted)
+
+    return evaluate_rankings(
+        rankings(),
+        plan,
+        stages=stages,
+        run_dir=None if run_dir is None else Path(run_dir),
+        command=command,
+        settings={"prompts": ", ".join(prompts)} if prompts else {},
+        encoder_counts=lambda: parts.encoder_counts,
+        show=show,
+        config=config or {},
+        versions=library_versions(),
+    )
+
+
+def name_systems(systems: Any, parts: Parts | None = None) -> list[Named]:
+    """Return the kind of each system, with a name.
+
+    Raises:
+        ValueError: If there is none, two are the same or have one name, or a name is that of a frozen row.
+    """
+    parts = parts or Parts()
+    if isinstance(systems, Mapping) and "_target_" not in systems:
+        taken = sorted({str(label) for label in systems} & set(FROZEN))
+        if taken or not systems:
+            raise ValueError(f"`systems` must have one name or more, and none of a frozen row {FROZEN}, got {taken}")
+        return [_named(str(label), given, parts) for label, given in systems.items()]
+    listed = list(systems) if isinstance(systems, Sequence) and not isinstance(systems, str) else [systems]
+    sources = [str(given.source if isinstance(given, GraphReranker) else given) for given in listed]
+    if not sources or len(set(sources)) != len(sources):
+        raise ValueError(f"`systems` must name one system or more, and none twice, got {sources}")
+    return [_named(label, given, parts) for label, given in zip(short_names(sources), listed, strict=True)]
+
+
+def _named(label: str, given: Any, parts: Parts) -> Named:
+    if isinstance(given, GraphReranker | Checkpoint):
+        return Named(label, "checkpoint", str(given.source if isinstance(given, GraphReranker) else given.path), given)
+    if not isinstance(given, str | Path):
+        return Named(label, "pipeline", label, given)
+    source = str(given)
+    if isinstance(given, str) and given in parts.choices("pipeline"):
+        return Named(label, "pipeline", source, given)
+    path = Path(source)
+    is_run = source.endswith(RUN_ENDINGS) or DATASET in source or (path.is_file() and path.suffix != ".ckpt")
+    return Named(label, "run" if is_run else "checkpoint", source, given)
+
+
+def short_names(sources: Sequence[str]) -> list[str]:
+    """Name paths by as many of their last parts as make them unique, without the suffixes of run files and checkpoints.
+
+    A name that a frozen row has (:data:`FROZEN`) gets one part more; a ValueError if names cannot be told apart.
+    """
+    parts = [Path(source.replace(DATASET, "").rstrip("/")).parts for source in sources]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = [_joined(path, count) for path in parts]
+        names = [_joined(path, count + 1) if name in FROZEN else name for path, name in zip(parts, names, strict=True)]
+        if taken := sorted(set(names) & set(FROZEN)):
+            raise ValueError(
+                f"`systems` must not take a frozen row's name {FROZEN}, got {taken}; write the path with its parent "
+                "folder, or rename it"
+            )
+        if len(set(names)) == len(names):
+            return names
+    raise ValueError(f"`systems` must have different names, got {list(sources)}")
+
+
+def _joined(parts: Sequence[str], count: int) -> str:
+    return "-".join(_bare(part) for part in parts[-count:] if part != "/")
+
+
+def _bare(part: str) -> str:
+    for ending in (*RUN_ENDINGS[::-1], ".ckpt"):
+        part = part.removesuffix(ending)
+    return part.strip(".-_") or part
+
+
+def load_models(named: Named, *, alone: bool) -> dict[str, Checkpoint]:
+    """Load the models of a checkpoint, by name of the row: each its own where the checkpoint is evaluated alone."""
+    given = named.given.checkpoint if isinstance(named.given, GraphReranker) else named.given
+    loaded = {given.manifest.name: given} if isinstance(given, Checkpoint) else load_checkpoints(given)
+    for system, checkpoint in loaded.items():
+        if not isinstance(checkpoint.manifest, RerankerManifest):
+            raise ValueError(
+                f"{named.source}: {checkpoint.manifest.model.name} is no reranker; pipeline=ea_graphrag "
+                "pipeline.steps.0.adapter.checkpoint=RUN routes by it, experiment=ea_benchmark judges it"
+            )
+        if alone and system in FROZEN:
+            raise ValueError(
+                f"{named.source}: holds a system of the name {system!r}, which a frozen row has; 'checkpoint=[RUN]' "
+                "names it by its folder"
+            )
+    if alone:
+        return loaded
+    return {named.label if len(loaded) == 1 else f"{named.label}-{system}": loaded[system] for system in loaded}
+
+
+def chosen_part(
+    parts: Parts, group: str, given: Any, manifests: Mapping[str, RerankerManifest], usual: str | None
+) -> tuple[Part | None, str]:
+    """Return the given part with its name for notes, else the first checkpoint's, else the usual one; None for none."""
+    if given == NONE:
+        return None, ""
+    if given is not None:
+        part = parts.part(group, given)
+        return part, part.name
+    for label, manifest in manifests.items():
+        if (entry := getattr(manifest, group)) is not None:  # None where nothing was encoded
+            return parts.from_manifest(group, entry), f"{entry.choice} of {label}"
+    return (None, "") if usual is None else (parts.part(group, usual), usual)
+
+
+def data_part(parts: Parts, given: Any, manifests: Mapping[str, RerankerManifest]) -> Part:
+    """Return a data set with the settings of the first checkpoint that was trained on it, else as it is given.
+
+    A folder that a model was trained on has the splits of that training, unless the caller names some.
+    """
+    for manifest in manifests.values():
+        if isinstance(given, str) and manifest.data.choice == given:
+            return parts.from_manifest("data", manifest.data)
+    part = parts.part("data", given)
+    if part.settings is None:
+        return part
+    return replace(part, settings=with_trained_splits(part.settings, list(manifests.values())))
+
+
+def with_trained_splits(data: DictConfig, manifests: Sequence[RerankerManifest]) -> DictConfig:
+    """Give a data set folder the splits that the first model trained on it had, where its settings name none.
+
+    Returns:
+        A copy with ``splits``, or the same settings.
+    """
+    if data.get("path") is None or "splits" not in data or data.splits is not None:
+        return data
+    folder = Path(str(data.path)).resolve()
+    for manifest in manifests:
+        trained = manifest.data.arguments
+        path, splits = trained.get("path"), trained.get("splits")
+        if splits and isinstance(path, str) and Path(path).resolve() == folder:
+            data = deepcopy(data)
+            data.splits = splits
+            break
+    return data
+
+
+def prompts_of(*settings: Any) -> list[str]:
+    """List the prompts in settings of parts, each once: name and fingerprint.
+
+    Those next to a language model that is null, or next to a choice that prompts none, are left out.
+    """
+    found: dict[str, None] = {}
+    pending = [OmegaConf.to_container(part, resolve=True) for part in settings if OmegaConf.is_config(part)]
+    while pending:
+        content: Any = pending.pop(0)
+        if isinstance(content, list):
+            pending += content
+        elif isinstance(content, Mapping) and content.get("_target_") == PROMPT:
+            prompt = Prompt(**{str(key): entry for key, entry in content.items() if key != "_target_"})
+            found[f"{prompt.name} {prompt.fingerprint}"] = None
+        elif isinstance(content, Mapping):
+            pending += [entry for key, entry in content.items() if not (key in SLOTS and _prompts_nothing(content))]
+    return list(found)
+
+
+def _prompts_nothing(step: Mapping[Any, Any]) -> bool:
+    return (
+        step.get("language_model", "") is None
+        or (step.get("language") == "extractive" and step.get("routing") != "language_model")
+        or step.get("rerank", "language_model") != "language_model"
+    )
+
+
+def _pipeline(parts: Parts, system: Named, changes: Mapping[str, Any]) -> Part | Pipeline:
+    if isinstance(system.given, Pipeline):
+        return system.given
+    try:
+        return parts.part("pipeline", system.given, **changes)
+    except ValueError as error:
+        raise ValueError(re.sub(r"^`(?=\w+[.[`])", f"`settings.{system.label}.", str(error))) from error
+
+
+def _check_run_files(named: Sequence[Named], count: int) -> None:
+    """Refuse the run file of one data set where several are evaluated."""
+    for system in named:
+        if system.kind == "run" and DATASET not in system.source and count > 1:
+            raise ValueError(
+                f"`systems`: the run file {system.source} is of one data set, `datasets` names {count}; write "
+                f"its path with {DATASET} in the place of the name"
+            )
+
+
+def check_settings(settings: Mapping[str, Any], pipelines: Sequence[str]) -> None:
+    """Refuse settings of a pipeline that is none of those evaluated, and settings without keys."""
+    if unknown := sorted(set(settings) - set(pipelines)):
+        raise ValueError(f"`settings` must be of pipelines in `systems`, {sorted(pipelines)}, got {unknown}")
+    if plain := [name for name, changes in settings.items() if not isinstance(changes, Mapping)]:
+        raise ValueError(
+            f"`settings.{plain[0]}` must be written as settings.{plain[0]}.KEY=..., got {settings[plain[0]]!r}"
+        )
+
+
+def _check_counterfactuals(kinds: Sequence[str], pipelines: Sequence[str], evaluated: Sequence[str]) -> None:
+    if unknown := sorted(set(kinds) - set(EDGES)):
+        raise ValueError(f"`counterfactuals` must be of {EDGES}, got {unknown}")
+    if unknown := sorted(set(pipelines) - set(evaluated)):
+        raise ValueError(f"`counterfactual_pipelines` must be of `systems`, got {unknown}")
+
+
+def _counts_note(counts: Mapping[str, int]) -> list[str]:
+    """Describe the requests to an encoder's endpoint, if there is one."""
+    listed = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in counts.items())
+    return [f"the encoder's endpoint, so far in this run: {listed}"] if listed else []

@@ -1,0 +1,172 @@
+"""The result of an evaluation: everything that was measured, its files and its report."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from graphrerank.evaluation.cost import peak_memory_mib
+from graphrerank.evaluation.html.page import render_html
+from graphrerank.evaluation.plots import write_plots
+from graphrerank.evaluation.records import DatasetResult, Replication, SystemResult, from_plain, to_plain
+from graphrerank.evaluation.report import print_result, render_markdown
+from graphrerank.evaluation.run_files import write_runs
+from graphrerank.files import copy_file, write_json, write_text
+from graphrerank.untrusted import MAX_LARGE_BYTES, check_name, file_of, read_json
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+FORMAT = 3  # raise when an older program can no longer read it
+RESULT, OLDER = "result.json", "study.json"  # of format 2: names are keys alone
+METRICS = "metrics.json"
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationResult:
+    """Everything that an evaluation measured; reports are rendered from it, and from nothing else."""
+
+    command: str  # the command that made it, without folders of this machine
+    datasets: Mapping[str, DatasetResult]  # by name
+    across: Sequence[Replication] = ()  # what holds over all data sets; empty where there is one
+    # what the numbers depend on besides the data: resamples, level, seed, the rule for ties
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)  # the command's settings, without folders of this machine
+    versions: Mapping[str, str] = field(default_factory=dict)  # of the libraries that decide a result
+    # counts of an encoder behind an endpoint over the whole evaluation; empty without one
+    encoder_counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def ties(self) -> str:
+        """How ties are broken."""
+        return str(self.settings.get("ties", "own"))
+
+    def show(self) -> None:
+        """Print the table of each data set, with its notes and tests."""
+        for dataset in self.datasets.values():
+            print_result(dataset, ties=self.ties)
+
+    def to_pandas(self) -> "DataFrame":
+        """Return the means as a data frame: a row per data set and system, a column per measure."""
+        from pandas import DataFrame, MultiIndex
+
+        rows = {
+            (dataset.name, name): system.means
+            for dataset in self.datasets.values()
+            for name, system in dataset.systems.items()
+        }
+        index = MultiIndex.from_tuples(rows, names=["dataset", "system"])
+        return DataFrame(list(rows.values()), index=index)
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the content of ``metrics.json``: means, intervals, costs and tests, without single queries."""
+        return {
+            "datasets": {name: dataset_metrics(dataset) for name, dataset in self.datasets.items()},
+            "across": to_plain(self.across),
+            "encoder_counts": dict(self.encoder_counts) or None,
+            "peak_memory_mib": peak_memory_mib(),
+        }
+
+    def markdown(self) -> str:
+        """Return the report as Markdown."""
+        return render_markdown(self.datasets, self.across, command=self.command, ties=self.ties)
+
+    def html(self) -> str:
+        """Return the report as one HTML page."""
+        return render_html(self.datasets, self.across, command=self.command, settings=self.settings)
+
+    def save(self, folder: str | Path, *, report: bool = True) -> Path:
+        """Write ``metrics.json``, ``runs/*.trec``, ``result.json`` with every query's scores, and the report.
+
+        Run files are written where the rankings are known: a result that was read back has none. ``report`` says
+        whether :meth:`save_report` is called too.
+
+        Returns:
+            The folder.
+        """
+        folder = self.save_report(folder) if report else Path(folder)
+        for dataset in self.datasets.values():
+            write_runs(folder / "runs", dataset)
+        write_json(folder / METRICS, self.metrics())
+        write_text(folder / RESULT, json.dumps({"format": FORMAT, **to_plain(self)}, allow_nan=False) + "\n")
+        return folder
+
+    def save_report(self, folder: str | Path) -> Path:
+        """Write ``report.md``, ``report.html`` and ``plots/*.png``; if one cannot be rendered, no file is written.
+
+        Returns:
+            The folder.
+        """
+        folder = Path(folder)
+        texts = {"report.md": self.markdown(), "report.html": self.html()}
+        with TemporaryDirectory() as drawn:
+            plots = write_plots(Path(drawn), self.datasets.values())
+            for name, text in texts.items():
+                write_text(folder / name, text)
+            for plot in plots:
+                copy_file(plot, folder / "plots" / plot.name)
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "EvaluationResult":
+        """Read the result that :meth:`save` wrote into a folder; rankings stay in ``runs/``.
+
+        Raises:
+            ValueError: If there is none, or it is damaged or of another format.
+        """
+        folder = Path(folder)
+        name = OLDER if (folder / OLDER).is_file() and not (folder / RESULT).is_file() else RESULT
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder / name}: no such file; needed the folder of a finished run of evaluate.py")
+        try:
+            content = read_json(file_of(folder, name), max_bytes=MAX_LARGE_BYTES)
+            if content["format"] not in (2, FORMAT):
+                raise ValueError(f"needed format 2 or {FORMAT}, found {content['format']!r}")
+            if content["format"] == 2:
+                content["datasets"] = {key: _named(key, entry) for key, entry in content["datasets"].items()}
+            for dataset in content["datasets"].values():
+                check_name(name=dataset["name"])  # a part of file names
+            return from_plain(cls, content)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{folder / name}: not a result that can be read ({error!r})") from error
+
+
+def _named(name: str, dataset: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a data set of format 2 with its name and those of its systems, and without its single queries."""
+    systems = {key: {"name": key, **entry} for key, entry in dataset["systems"].items()}
+    return {**dataset, "name": name, "systems": systems, "browser": None}
+
+
+def dataset_metrics(dataset: DatasetResult) -> dict[str, Any]:
+    """Return the entry of a data set in ``metrics.json``."""
+    return {
+        "split": dataset.split,
+        "queries": len(dataset.query_ids),
+        "candidates": dataset.candidates,
+        "ceiling": dataset.ceiling,
+        "base_ceiling": dataset.base_ceiling,
+        "notes": list(dataset.notes),
+        "systems": {name: system_metrics(system) for name, system in dataset.systems.items()},
+        **dataset.extra,
+        "comparisons": [{**to_plain(test), "p_value": test.p_randomization} for test in dataset.tests],
+    }
+
+
+def system_metrics(system: SystemResult) -> dict[str, Any]:
+    """Return the entry of a system in ``metrics.json``: its means by the measures' names, and its other results.
+
+    ``latency_ms`` is the system's own time: of a reranker without the search for candidates, which ``cost`` includes.
+    """
+    return {
+        **system.means,
+        "interval": {measure: list(ends) for measure, ends in system.intervals.items() if not math.isnan(ends[0])},
+        "latency_ms": {} if system.cost is None else dict(system.cost.latency_ms),
+        "cost": None if system.cost is None else vars(system.cost),
+        "routes": dict(system.routes),
+        **system.extra,
+        "missing": len(system.missing),
+        "tied_share": system.tied_share,
+    }

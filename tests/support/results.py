@@ -1,0 +1,13 @@
+"""Tables of a result, for tests."""
+
+from graphrerank.evaluation.result import EvaluationResult
+from graphrerank.evaluation.result_tables import across_table, dataset_tables
+from graphrerank.evaluation.tables import Table
+
+
+def all_tables(result: EvaluationResult) -> dict[str, Table]:
+    """Return all tables of a result by data set and title."""
+    tables = {
+        f"{name}: {table.title}": table for name, data in result.datasets.items() for table in dataset_tables(data)
+    }
+    return {**tables, **({"over all data sets": across_table(result.across)} if result.across else {})}
