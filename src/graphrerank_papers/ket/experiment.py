@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from graphrerank.cli.job_session import JobSession
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.readers.documents import read_documents, read_queries
@@ -21,6 +20,7 @@ from graphrerank.graphs import PairEncoder, Queries
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.metrics.coverage import coverage
+from graphrerank.parts import Parts
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage
 from graphrerank_papers.ket.degrees import count_degrees
@@ -73,19 +73,19 @@ class KETSolutions:
             if unknown := sorted({name, *sweep} - {*known, "values", "solutions"}):
                 raise ValueError(f"`job.sweeps` must name settings of KET-RAG, {sorted(known)}, got {unknown[0]!r}")
 
-    def __call__(self, session: JobSession) -> Path:
+    def __call__(self, parts: Parts, run_dir: Path) -> Path:
         """Measure, and write the tables and ``metrics.json`` after every row."""
         tables: dict[str, list[Row]] = {}
-        write_tables(session.run_dir, "KET-RAG's experiments", tables)
-        for table, row in self._rows(_Bench(self, session)):
+        write_tables(run_dir, "KET-RAG's experiments", tables)
+        for table, row in self._rows(_Bench(self, parts)):
             tables.setdefault(table, []).append(row)
             print(
                 f"{table}:",
                 ", ".join(f"{k} {v}" for k, v in row.items() if isinstance(v, str | int | float)),
                 flush=True,
             )
-            write_tables(session.run_dir, "KET-RAG's experiments", tables)
-        return session.run_dir
+            write_tables(run_dir, "KET-RAG's experiments", tables)
+        return run_dir
 
     def _rows(self, bench: "_Bench") -> Iterator[tuple[str, Row]]:
         """Yield the rows, each with the name of its table."""
@@ -111,11 +111,11 @@ class KETSolutions:
 class _Bench:
     """Corpus, questions with their right answers, and the builder of indexes."""
 
-    def __init__(self, job: KETSolutions, session: JobSession) -> None:
-        self._job, self._session, self._step = job, session, job.search.keywords
-        folder, cache = Path(job.data), session.cache
+    def __init__(self, job: KETSolutions, parts: Parts) -> None:
+        self._job, self._parts, self._step = job, parts, job.search.keywords
+        folder, cache = Path(job.data), parts.cache
         self._documents = [document.passage if job.titles else document.text for document in read_documents(folder)]
-        torch.set_num_threads(session.num_threads)
+        torch.set_num_threads(parts.num_threads)
         encoder = VectorCache(job.encoder, cache / "vectors")
         queries = list(read_queries(folder))
         if missing := next((query.query_id for query in queries if not query.answers), None):
@@ -180,10 +180,10 @@ class _Bench:
         graph = chunk_corpus(index)
         orders: dict[str, Order] = {"cosine": lambda queries, ranking: ranking}
         if settings.checkpoint is not None:
-            reranker = GraphReranker.from_pretrained(settings.checkpoint, device=self._session.device)
+            reranker = GraphReranker.from_pretrained(settings.checkpoint, device=self._parts.device)
             orders[f"GATv2 `{settings.checkpoint}`"] = by_graph_reranker(graph, reranker)
         if self._job.pair_encoder is not None:
-            encoder = PairCache(self._job.pair_encoder, self._session.cache / "pairs")
+            encoder = PairCache(self._job.pair_encoder, self._parts.cache / "pairs")
             orders["cross-encoder"] = by_granker(graph, encoder, smoothing=0.0)
             orders["GRanker"] = by_granker(graph, encoder, smoothing=settings.smoothing)
         return orders
@@ -197,7 +197,7 @@ class _Bench:
 
     def _retrieval(self, index: KETIndex, solution: str, settings: Mapping[str, Any]) -> KETRetrieval:
         arguments = {name: settings.get(name, self._step[name]) for name in RETRIEVED}
-        return KETRetrieval(index, solution=solution, **arguments).to(self._session.device)
+        return KETRetrieval(index, solution=solution, **arguments).to(self._parts.device)
 
 
 def judge_contexts(

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.cli.job_session import JobSession
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.readers.documents import Document, read_documents, read_queries
@@ -21,6 +20,7 @@ from graphrerank.files import write_json_lines
 from graphrerank.graphs import PairEncoder, Queries
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+from graphrerank.parts import Parts
 from graphrerank.text.tokenizer import count_tokens
 from graphrerank_papers.answers.map_reduce_writer import CitedReply
 from graphrerank_papers.answers.packing import Context
@@ -92,14 +92,14 @@ class ReTAGSummaries:
         if unknown := sorted(set(self.scopes) - set(SCOPES)):
             raise ValueError(f"`job.scopes` must be some of {list(SCOPES)}, got {unknown[0]!r}")
 
-    def __call__(self, session: JobSession) -> Path:
+    def __call__(self, parts: Parts, run_dir: Path) -> Path:
         """Measure the summaries to read and those retrieved; let a stage answer where one is given."""
-        bench, tables, page = _Bench(self, session), dict[str, list[Row]](), ""
+        bench, tables, page = _Bench(self, parts, run_dir), dict[str, list[Row]](), ""
         for table, row in bench.rows():
             tables.setdefault(table, []).append(row)
-            page = write_tables(session.run_dir, "ReTAG: retrieval and answers", tables)
+            page = write_tables(run_dir, "ReTAG: retrieval and answers", tables)
         print(page)
-        return session.run_dir
+        return run_dir
 
     def choices(self, plain: ReTAGSearchSettings, num_terms: int, best: Mapping[str, Choice]) -> Iterator[list[Choice]]:
         """Yield the settings of each retrieval of a table, in order: BM25, expanded, dense, hybrid and so on.
@@ -143,15 +143,14 @@ class ReTAGSummaries:
 class _Bench:
     """Corpus, index and questions, and what is measured with them."""
 
-    def __init__(self, job: ReTAGSummaries, session: JobSession) -> None:
-        self._job, self._step, self._session = job, job.search.keywords, session
-        torch.set_num_threads(session.num_threads)
+    def __init__(self, job: ReTAGSummaries, parts: Parts, run_dir: Path) -> None:
+        self._job, self._step, self._parts, self._run_dir = job, job.search.keywords, parts, run_dir
+        torch.set_num_threads(parts.num_threads)
         folder = Path(job.data)
         documents, questions = list(read_documents(folder)), list(read_queries(folder))[: job.num_queries]
         if not questions:
             raise ValueError(f"{folder}: needed questions, found none")
-        session.reads_files(folder.name, sorted(file for file in folder.glob("*.jsonl*") if file.is_file()))
-        self._encoder = VectorCache(job.encoder, session.cache / "vectors")
+        self._encoder = VectorCache(job.encoder, parts.cache / "vectors")
         self._setup: ReTAGSetup = self._step["setup"]
         self.index = self._index(documents)
         if not len(self.index.communities):
@@ -205,7 +204,7 @@ class _Bench:
         first of all candidates. Comparisons have the p-value of the paired randomisation test after Holm's correction.
         """
         job = self._job
-        first, second = self._parts()
+        first, second = self._split_questions()
         relevant, num_candidates = self._relevant(scope, level)
         best: dict[str, Choice] = {}
         recalls: dict[str, Tensor] = {}
@@ -241,7 +240,7 @@ class _Bench:
             compared = {"difference": difference, "interval": interval, "p": p_value}
             yield "comparisons", {**place, "retrieval": one, "against": other, **compared}
 
-    def _parts(self) -> tuple[Tensor, Tensor]:
+    def _split_questions(self) -> tuple[Tensor, Tensor]:
         """Split the questions by a hash of their ids: to choose settings on, and to judge these on."""
         share, order = self._job.chosen_on, hashed_order(self._queries.ids, self._job.seed)
         split = round(share * len(order))
@@ -269,7 +268,7 @@ class _Bench:
         search = self._search(top_p=None, use_topics=SCOPES[scope])
         retrieval = self._retrieval(Choice(search), level)
         candidates = retrieval.retrieve(self._queries).candidates.cpu()
-        encoder = PairCache(self._job.pair_encoder, self._session.cache / "pairs")
+        encoder = PairCache(self._job.pair_encoder, self._parts.cache / "pairs")
         texts, advance = retrieval.summaries.graph.texts, _progress(f"level {level}, {scope}")
         scores = read_by_pairs(encoder, self._queries.texts, texts, candidates, advance=advance)
         return most_relevant(scores, self._job.top_p), float(candidates.sum(1).double().mean())
@@ -282,7 +281,7 @@ class _Bench:
             contexts[way], names[way] = self._contexts(retrieval)
         answers = stage.answer_from(texts, contexts, [None] * len(texts))
         lines = [line for way, written in answers.items() for line in self._lines(way, written, names[way])]
-        write_json_lines(self._session.run_dir / "answers.jsonl", lines)
+        write_json_lines(self._run_dir / "answers.jsonl", lines)
         for way, written in answers.items():
             yield "answers", {"system": way, "writer": stage.writer.name, **count_answers(written)}
         if stage.comparison is not None:
@@ -321,7 +320,7 @@ class _Bench:
 
     def _retrieval(self, choice: Choice, level: int) -> ReTAGRetrieval:
         if level not in self._levels:
-            self._levels[level] = LevelSummaries(self.index, level, device=self._session.device)
+            self._levels[level] = LevelSummaries(self.index, level, device=self._parts.device)
         summaries = self._levels[level]
         finder = self._setup.keyword_finder(self.index, self._sentences, **choice.keywords) if choice.keywords else None
         scorer = None
@@ -330,7 +329,7 @@ class _Bench:
                 summaries.graph,
                 checkpoint=self._job.checkpoint,
                 text_encoder=self._encoder,
-                device=self._session.device,
+                device=self._parts.device,
             )
         classifier = self._setup.topic_classifier(self.index)
         return ReTAGRetrieval(summaries, choice.search, keywords=finder, scorer=scorer, classifier=classifier)

@@ -61,7 +61,7 @@ def test_reading_recall_and_answers(
     found = json.loads((tmp_path / "metrics.json").read_text())
     (tracked,) = mlflow_runs(tmp_path).values()
     read = sorted(entry.dataset.name for entry in tracked.inputs.dataset_inputs)
-    assert read == [f"dataset-{folder.name}", "model-base-1"]
+    assert read == ["model-base-1"]
     (index,) = found["index"]
     assert index["passages"] == 8
     first, *others = [row for row in found["reading"] if row["level"] == 0]
