@@ -193,7 +193,7 @@ MUTATIONS = (
         "if not 0 < len(text) <= limits.text_chars + 1:",
     ),
     Mutation(
-        "serving/edge_arrays.py",
+        "serving/rerank_request.py",
         "a limit on edges is ignored",
         "if len(given) > most:",
         "if len(given) > 10 * most:",
@@ -272,12 +272,12 @@ MUTATIONS = (
         "self.reported_at = time.monotonic()",
     ),
     Mutation(
-        "serving/connection.py",
+        "serving/http_process.py",
         "boundary of the number of connections",
         "if len(self.connections) > self._limits.connections and",
         "if len(self.connections) >= self._limits.connections and",
     ),
-    Mutation("serving/connection.py", "the latest idle connection gives way", "min(idle, key", "max(idle, key"),
+    Mutation("serving/http_process.py", "the latest idle connection gives way", "min(idle, key", "max(idle, key"),
     Mutation(
         "serving/http_guard.py",
         "the beginning of the key is enough",

@@ -15,7 +15,7 @@ from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
 from graphrerank.models.manifest import read_manifest
 from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.formats.exportable import Runner
-from graphrerank.serving.parity_batches import random_graphs
+from graphrerank.serving.parity import random_graphs
 from tests.support import ROOT
 
 HUB_ID = "someone/reranker"

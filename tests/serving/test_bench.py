@@ -5,7 +5,7 @@ import torch
 
 from graphrerank.serving.bench import FormatTime, bench_artifact, bench_table
 from graphrerank.serving.export import export_artifact
-from graphrerank.serving.parity_batches import HARD_CASES
+from graphrerank.serving.parity import HARD_CASES
 
 
 def test_every_format_is_timed_beside_eager(tmp_path, make_checkpoint, monkeypatch):

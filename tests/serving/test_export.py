@@ -14,7 +14,7 @@ from graphrerank.serving import export as export_module
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
 from graphrerank.serving.formats import torchscript
-from graphrerank.serving.parity_batches import parity_batches
+from graphrerank.serving.parity import parity_batches
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.support import ROOT
 from tests.support.manifests import make_manifest

@@ -17,7 +17,7 @@ from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
 from graphrerank.serving.formats.exportable import Runner
 from graphrerank.serving.formats.registry import find_formats
-from graphrerank.serving.parity_batches import random_graphs
+from graphrerank.serving.parity import random_graphs
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.serving.conftest import SMALL, TYPED
 from tests.support import ROOT

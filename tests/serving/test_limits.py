@@ -6,8 +6,8 @@ from pydantic import ValidationError
 from graphrerank.serving.inspect_engine import InspectRequest
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_request import RerankRequest
+from graphrerank.serving.rerank_response import TeiRequest
 from graphrerank.serving.search_engine import SearchRequest
-from graphrerank.serving.tei_rerank import TeiRequest
 from graphrerank_papers.ea_graphrag.route_engine import RouteRequest
 
 BODIES = {

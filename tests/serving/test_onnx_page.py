@@ -20,9 +20,8 @@ from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
-from graphrerank.serving.parity import TOLERANCE
-from graphrerank.serving.parity_batches import Batch, parity_batches
-from graphrerank.serving.schema import input_names
+from graphrerank.serving.formats.exportable import input_names
+from graphrerank.serving.parity import TOLERANCE, Batch, parity_batches
 from tests.support import ROOT
 
 PAGE = (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8")

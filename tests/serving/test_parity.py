@@ -7,8 +7,7 @@ import torch
 from graphrerank.features.text_match import WORD_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.calibration import LogisticCalibration
-from graphrerank.serving.parity import parity_differences
-from graphrerank.serving.parity_batches import HARD_CASES, Batch, example_batch, parity_batches
+from graphrerank.serving.parity import HARD_CASES, Batch, example_batch, parity_batches, parity_differences
 
 
 def as_graphs(batch: Batch) -> CandidateGraphs:

@@ -28,21 +28,18 @@ from graphrerank.inference.hub import locate_model
 from graphrerank.models.manifest import EncoderEntry, Manifest, RerankerManifest
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.serving.artifact import Artifact, artifact_formats, load_artifact, read_artifact_manifest
-from graphrerank.serving.documents_engine import DocumentsEngine
-from graphrerank.serving.documents_request import AddDocuments, DocumentsResponse, RemoveDocuments
+from graphrerank.serving.documents_engine import AddDocuments, DocumentsEngine, DocumentsResponse, RemoveDocuments
 from graphrerank.serving.engine import EngineFactory
-from graphrerank.serving.exposure import check_exposure
 from graphrerank.serving.formats.exportable import Runner
 from graphrerank.serving.inspect_engine import InspectEngine, InspectRequest, InspectResponse
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import load_rerank_engine
 from graphrerank.serving.rerank_request import RerankRequest
-from graphrerank.serving.rerank_response import RerankResponse, render_rerank
+from graphrerank.serving.rerank_response import RerankResponse, TeiRequest, TeiResult, render_rerank, render_tei
 from graphrerank.serving.routes import Route
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest, SearchResponse
 from graphrerank.serving.server import Service, run
-from graphrerank.serving.settings import PageSettings, ServiceSettings
-from graphrerank.serving.tei_rerank import TeiRequest, TeiResult, render_tei
+from graphrerank.serving.settings import PageSettings, ServiceSettings, check_exposure
 from graphrerank.text.languages import AUTO, language_of
 
 NUM_QUESTIONS = 4  # of a corpus, to try on the page

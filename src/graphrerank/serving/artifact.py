@@ -21,7 +21,7 @@ class Artifact:
 
     Attributes:
         module: The model in one format, in evaluation mode, on the CPU: it maps the inputs listed by
-            :func:`~graphrerank.serving.schema.input_schema` to the scores.
+            :func:`~graphrerank.serving.formats.exportable.input_schema` to the scores.
         manifest: The checkpoint's manifest with the ``artifact`` entry.
         folder: Its folder.
     """

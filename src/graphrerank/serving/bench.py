@@ -14,7 +14,7 @@ from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.evaluation.tables import markdown_table
 from graphrerank.models.checkpoint import load_checkpoint
 from graphrerank.serving.artifact import artifact_formats, load_artifact, read_artifact_manifest
-from graphrerank.serving.parity_batches import Batch, example_batch
+from graphrerank.serving.parity import Batch, example_batch
 
 EAGER = "eager"
 WARM_UP = 3  # calls before the clock runs: TorchScript optimises in them

@@ -1,20 +1,201 @@
 """Adds passages to a corpus folder while it is served, and removes some; they are on the disk before the answer."""
 
 import logging
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
-from graphrerank.data.corpus_folder.growth import EdgeError, Growth, grow_corpus
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, WithJsonSchema, model_validator
+
+from graphrerank.data.corpus_folder.growth import EdgeError, Growth, NewEdge, grow_corpus
 from graphrerank.data.encoder import Encoder
+from graphrerank.data.readers.documents import Document
 from graphrerank.files import FolderInUseError
-from graphrerank.serving.documents_request import AddDocuments, DocumentsResponse, RemoveDocuments
+from graphrerank.graphs.edge_types import edge_type_of
+from graphrerank.inference.input_edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.serving.engine import TOO_LATE, Check, Refusal
 from graphrerank.serving.json_log import log
+from graphrerank.serving.limits import limits_of
 from graphrerank.serving.search_engine import corpus_version
+from graphrerank.serving.work import growth_seconds
 
 WAIT_SECONDS = 0.02  # between two looks whether another worker has written
+ID_CHARS = 512
+DEFAULTS: list[Any] = [1.0, "other"]
+FORMS = "[id, id], [id, id, weight] or [id, id, weight, type]"
+_BREAK = re.compile(r"[\t\r\n]|^ | $|^$")  # as in files of data sets
+_EDGE_SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "array",
+        "prefixItems": [{"type": "string"}, {"type": "string"}, {"type": "number"}, {"type": "string"}],
+        "minItems": 2,
+        "maxItems": 4,
+    },
+}
+
+
+def _doc_id(given: Any) -> str:
+    if not isinstance(given, str) or len(given) > ID_CHARS or _BREAK.search(given):
+        raise ValueError(f"must be 1 to {ID_CHARS} characters without tabs, line breaks or blanks at its ends")
+    return given
+
+
+def _edges(given: Any, info: ValidationInfo) -> list[NewEdge]:
+    most = limits_of(info).edges
+    if not isinstance(given, list) or len(given) > most:
+        raise ValueError(f"must be a list of at most {most} {FORMS}")
+    return [_edge(place, edge) for place, edge in enumerate(given)]
+
+
+def _edge(place: int, given: Any) -> NewEdge:
+    if not isinstance(given, list) or not 2 <= len(given) <= 4:
+        raise ValueError(f"edge {place} must be {FORMS}")
+    source, target, weight, name = [*given, *DEFAULTS[len(given) - 2 :]]
+    if not (isinstance(source, str) and isinstance(target, str)) or source == target:
+        raise ValueError(f"edge {place} must join two different ids")
+    if type(weight) not in (int, float) or not SMALLEST_WEIGHT <= weight <= LARGEST_WEIGHT:
+        raise ValueError(f"edge {place} must have a weight from {SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g}")
+    if not isinstance(name, str):
+        raise ValueError(f"edge {place} must have the name of a type")
+    return NewEdge(source, target, float(weight), edge_type_of(name))
+
+
+DocId = Annotated[str, PlainValidator(_doc_id), WithJsonSchema({"type": "string", "maxLength": ID_CHARS})]
+
+
+class NewDocument(BaseModel):
+    """One passage.
+
+    Attributes:
+        id: Its id; a passage of this id that is there is replaced, its edges with it.
+        title: Its title, if it has one.
+        text: Its text.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: DocId
+    title: str = ""
+    text: str
+
+    @property
+    def passage(self) -> str:
+        """Title and text, as of a data set folder."""
+        return Document(self.id, self.title.strip(), self.text.strip(), {}).passage
+
+
+class AddDocuments(BaseModel):
+    """Body of ``POST /documents``.
+
+    Attributes:
+        documents: Passages, which replace those that have their ids.
+        edges: Undirected edges ``[id, id]``, ``[id, id, weight]`` or ``[id, id, weight, type]`` of a passage of the
+            request with another one, of the request or of the corpus; weights lie in [1e-9, 1e9] and are 1 by default,
+            types are those of ``POST /v2/rerank``.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    documents: Annotated[list[NewDocument], Field(min_length=1, fail_fast=True)]
+    edges: Annotated[list[NewEdge], PlainValidator(_edges), WithJsonSchema(_EDGE_SCHEMA)] = []
+
+    @model_validator(mode="after")
+    def _within_limits(self, info: ValidationInfo) -> Self:
+        limits = limits_of(info)
+        if len(self.documents) > limits.documents:
+            raise ValueError(f"`documents` must be at most {limits.documents}, got {len(self.documents)}")
+        for place, document in enumerate(self.documents):
+            if not document.passage:
+                raise ValueError(f"document {place} must have a text")
+            if len(document.passage) > limits.text_chars:
+                raise ValueError(f"document {place} must have at most {limits.text_chars} characters")
+        if self.num_chars > limits.request_chars:
+            raise ValueError(f"`documents` must have at most {limits.request_chars} characters, got {self.num_chars}")
+        ids = Counter(document.id for document in self.documents)
+        if max(ids.values()) > 1:
+            raise ValueError("`documents` must have different ids")
+        for place, edge in enumerate(self.edges):
+            if edge.source not in ids and edge.target not in ids:
+                raise ValueError(f"edge {place} must be of a document of the request")
+        return self
+
+    @property
+    def num_documents(self) -> int:
+        """Number of passages."""
+        return len(self.documents)
+
+    @property
+    def num_chars(self) -> int:
+        """Characters of the texts that a service with an encoder encodes."""
+        return sum(len(document.title) + len(document.text) for document in self.documents)
+
+    @property
+    def seconds(self) -> float:
+        """Estimated time to add them without encoding."""
+        return growth_seconds(self.num_documents, self.num_chars, len(self.edges))
+
+    def to_job(self) -> Self:
+        """Return the request: a worker needs all of it."""
+        return self
+
+
+class RemoveDocuments(BaseModel):
+    """Body of ``DELETE /documents``.
+
+    Attributes:
+        ids: Ids of passages; those that the corpus does not have are ignored.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: Annotated[list[DocId], Field(min_length=1, fail_fast=True)]
+
+    @model_validator(mode="after")
+    def _within_limits(self, info: ValidationInfo) -> Self:
+        if len(self.ids) > (most := limits_of(info).documents):
+            raise ValueError(f"`ids` must be at most {most}, got {len(self.ids)}")
+        return self
+
+    @property
+    def num_documents(self) -> int:
+        """Number of passages."""
+        return len(self.ids)
+
+    @property
+    def num_chars(self) -> int:
+        """0: nothing is encoded."""
+        return 0
+
+    @property
+    def seconds(self) -> float:
+        """Estimated time to remove them."""
+        return growth_seconds(len(self.ids), 0, 0)
+
+    def to_job(self) -> Self:
+        """Return the request: a worker needs all of it."""
+        return self
+
+
+class DocumentsResponse(BaseModel):
+    """Response of ``POST`` and ``DELETE /documents``: what it says is on the disk.
+
+    Attributes:
+        id: Id of the request, as in the logs.
+        added: Passages that were added, those that replaced others among them.
+        removed: Passages that were removed, those that were replaced among them.
+        documents: Passages of the corpus now.
+        meta: ``index``, the version of the corpus, as of answers of ``POST /search``.
+    """
+
+    id: str
+    added: int
+    removed: int
+    documents: int
+    meta: dict[str, Any]
 
 
 class DocumentsEngine:

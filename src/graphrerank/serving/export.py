@@ -17,11 +17,16 @@ from graphrerank.models.manifest import (
     write_manifest,
 )
 from graphrerank.models.registry import model_name
-from graphrerank.serving.formats.exportable import Exportable
+from graphrerank.serving.formats.exportable import Exportable, input_names, input_schema, output_schema
 from graphrerank.serving.formats.registry import FORMATS, find_formats
-from graphrerank.serving.parity import NUM_BATCHES, ROUNDING, TOLERANCE, parity_differences
-from graphrerank.serving.parity_batches import example_batch, parity_batches
-from graphrerank.serving.schema import input_names, input_schema, output_schema
+from graphrerank.serving.parity import (
+    NUM_BATCHES,
+    ROUNDING,
+    TOLERANCE,
+    example_batch,
+    parity_batches,
+    parity_differences,
+)
 
 
 def export_artifact(

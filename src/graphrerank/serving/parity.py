@@ -1,18 +1,163 @@
 """The parity gate: every format of a model must have the eager model's scores, ranking and probabilities."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
 
 import torch
 from torch import Tensor, nn
 
+from graphrerank.features.text_match import WORD_FEATURES
+from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.calibration import Calibration
-from graphrerank.serving.parity_batches import Batch
+from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.models.manifest import Manifest, RerankerManifest
 
 TOLERANCE = 1e-5  # maximum absolute difference of a score or a probability
 ROUNDING = 2e-6  # relative to the largest score, or to 1: closer scores may swap ranks
 NUM_BATCHES = 500
 REPEATS = 2  # of the first batches: TorchScript profiles a graph's first call and optimises it at the second
 REPEATED = 8
+HARD_CASES = {  # sizes of the graphs, number of edges: no edge, one node, self-loops and parallel edges, large graphs
+    "nodes=1, edges=0": ([1], 0),
+    "nodes=1, edges=1": ([1], 1),
+    "nodes=1, edges=2000": ([1], 2000),
+    "nodes=200, edges=0": ([200], 0),
+    "nodes=200, edges=1": ([200], 1),
+    "nodes=200, edges=2000": ([200], 2000),
+    "nodes=1000, edges=2000": ([1000], 2000),
+    "packed batch": ([1, 7, 200, 0, 3], 2000),
+}
+MAX_GRAPHS = 4  # of a random batch
+MAX_NODES = 40  # of its graphs
+MAX_EDGES = 3  # per node
+HELD_WORDS = 0.3  # share of a query's words that a node holds
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Input of a model in one call.
+
+    Attributes:
+        name: Name in messages.
+        inputs: The arguments of ``forward``.
+        order: Ranks scores ``[N]``: ``[B, K]`` indices, padded with -1.
+    """
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    order: Callable[[Tensor], Tensor]
+
+
+def parity_batches(manifest: Manifest, num_batches: int) -> Iterator[Batch]:
+    """Yield named batches; the hard cases come first.
+
+    Args:
+        manifest: Manifest of the model, with its inputs.
+        num_batches: Number of batches, even if that leaves out hard cases.
+    """
+    generator = torch.Generator().manual_seed(0)
+    is_reranker = isinstance(manifest, RerankerManifest)
+    batches = _graph_batches(manifest, generator) if is_reranker else _query_batches(_num_columns(manifest), generator)
+    yield from islice(batches, num_batches)
+
+
+def example_batch(manifest: Manifest, sizes: Sequence[int] | None = None, num_edges: int = 41) -> Batch:
+    """Return a batch to trace or time a model.
+
+    Args:
+        manifest: Manifest of the model, with its inputs.
+        sizes: Candidates of each query; None for sizes that are neither 0 nor 1 nor equal to another dynamic size.
+        num_edges: Edges of all queries together.
+    """
+    generator = torch.Generator().manual_seed(0)
+    if not isinstance(manifest, RerankerManifest):
+        rows = 7 if sizes is None else len(sizes)
+        return _query_batch("queries", torch.randn(rows, _num_columns(manifest), generator=generator))
+    return _graph_batch("graphs", manifest, sizes or (6, 9, 4), num_edges, generator)
+
+
+def _num_columns(manifest: Manifest) -> int:
+    """Return ``F`` of a model that reads features of queries, ``[n, F]``."""
+    (shape,) = manifest.input_shapes.values()
+    return int(shape.strip("[]").split(", ")[1])
+
+
+def _graph_batches(manifest: Manifest, generator: torch.Generator) -> Iterator[Batch]:
+    for name, (sizes, num_edges) in HARD_CASES.items():
+        yield _graph_batch(name, manifest, sizes, num_edges, generator)
+    for index in count(1):
+        num_graphs = int(torch.randint(MAX_GRAPHS, (), generator=generator))
+        first = 1000 if index % 50 == 0 else int(torch.randint(1, MAX_NODES, (), generator=generator))
+        sizes = [first, *torch.randint(MAX_NODES, (num_graphs,), generator=generator).tolist()]
+        max_edges = 0 if index % 10 == 1 else MAX_EDGES * sum(sizes)
+        num_edges = int(torch.randint(max_edges + 1, (), generator=generator))
+        yield _graph_batch(f"random batch {index}", manifest, sizes, num_edges, generator)
+
+
+def _query_batches(num_features: int, generator: torch.Generator) -> Iterator[Batch]:
+    yield _query_batch("far out", torch.tensor([[0.0], [1e6], [-1e6]]).expand(3, num_features))
+    for index in count(1):
+        rows = 300 if index % 50 == 1 else int(torch.randint(1, 20, (), generator=generator))
+        yield _query_batch(f"random batch {index}", 5 * torch.randn(rows, num_features, generator=generator))
+
+
+def _graph_batch(
+    name: str, manifest: Manifest, sizes: Sequence[int], num_edges: int, generator: torch.Generator
+) -> Batch:
+    graphs = random_graphs(manifest, sizes, num_edges, generator)
+    return Batch(name, graphs.model_inputs(manifest.inputs), graphs.order)
+
+
+def _query_batch(name: str, features: Tensor) -> Batch:
+    return Batch(name, (features,), lambda scores: torch.argsort(scores, descending=True, stable=True).unsqueeze(0))
+
+
+def random_graphs(
+    manifest: Manifest, sizes: Sequence[int], num_edges: int, generator: torch.Generator
+) -> CandidateGraphs:
+    """Return a packed batch of graphs with edges in any order, including self-loops and parallel ones.
+
+    Scores are rounded, so there are ties. Columns of single words are shares of the query's weight, which models sum.
+
+    Args:
+        manifest: Manifest of the model, with its inputs.
+        sizes: Nodes of each graph, at least one in total.
+        num_edges: Edges of all graphs together.
+        generator: Generator of random numbers.
+    """
+    num_nodes = sum(sizes)
+    assert isinstance(manifest, RerankerManifest)
+    ptr = torch.tensor([0, *sizes]).cumsum(0)
+    target = torch.randint(num_nodes, (num_edges,), generator=generator)
+    graph = torch.searchsorted(ptr, target, right=True) - 1
+    share = torch.rand(num_edges, generator=generator)  # relative position of the source in the target's graph
+    source = ptr[graph] + (share * (ptr[graph + 1] - ptr[graph])).long()
+    inputs = {}
+    if manifest.inputs.reads_pairs and manifest.pair_encoder is not None:
+        inputs["pair_vectors"] = torch.randn(num_nodes, manifest.pair_encoder.dim, generator=generator)
+        others = torch.randint(9, (num_nodes,), generator=generator)  # neighbours that are no candidates
+        inputs["degree"] = torch.bincount(target, minlength=num_nodes) + others
+    x = (torch.randn(num_nodes, len(manifest.retriever.feature_names), generator=generator) * 20).round() / 20
+    is_word = torch.tensor([name in WORD_FEATURES for name in manifest.retriever.feature_names])
+    if num_words := int(is_word.sum()):
+        share = torch.rand(len(sizes), num_words, generator=generator)
+        held = torch.rand(num_nodes, num_words, generator=generator) < HELD_WORDS
+        x[:, is_word] = (share / share.sum(1, keepdim=True))[graph_index(ptr)] * held
+    edge_weight = torch.rand(num_edges, generator=generator) + 0.1
+    if dim := manifest.embedding_dim:
+        inputs["query_vectors"] = _unit_vectors(len(sizes), dim, generator)
+        inputs["node_vectors"] = _unit_vectors(num_nodes, dim, generator)
+    edge_type = None
+    if manifest.inputs.reads_edge_types:
+        edge_type = torch.randint(len(EDGE_TYPES), (num_edges,), generator=generator)
+    edge_index = torch.stack([source, target])
+    return CandidateGraphs(x, edge_index, edge_weight, ptr, inputs=inputs, edge_type=edge_type)
+
+
+def _unit_vectors(rows: int, dim: int, generator: torch.Generator) -> Tensor:
+    return nn.functional.normalize(torch.randn(rows, dim, generator=generator), dim=1)
 
 
 def parity_differences(

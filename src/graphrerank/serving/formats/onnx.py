@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphrerank.serving.formats.exportable import Exportable, Runner
-from graphrerank.serving.schema import symbols
+from graphrerank.serving.formats.exportable import Exportable, Runner, symbols
 
 NOISY = ("torch.onnx", "onnx_ir", "onnxscript")
 
