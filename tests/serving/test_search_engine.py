@@ -109,7 +109,7 @@ def test_probabilities_that_the_pipeline_lacks_are_refused_alone(folder, tmp_pat
     assert [uid for uid, answer in answers.items() if isinstance(answer, Refusal)] == ["a", "c", "d"]
     assert answers["a"].status == 422
     assert answers["a"].message.startswith("`min_probability` needs the artifact of a calibrated checkpoint")
-    assert "train.py calibrate=" in answers["a"].message
+    assert "graphrerank calibrate" in answers["a"].message
     assert answers["c"].message.startswith("`return_confidence` needs")
     assert answers["d"].message.startswith("`min_perfect_recall` needs")
     assert answers["b"].results[0].doc_id == "d0"
