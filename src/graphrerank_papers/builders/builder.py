@@ -4,12 +4,11 @@ import inspect
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.fetch import Downloader, download
@@ -41,12 +40,6 @@ class DatasetWriter:
         self._edge_columns: tuple[str, ...] = ()
         self._stack = ExitStack()
         self._files: dict[str, IO[bytes]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stack.close()
 
     def document(self, doc_id: str, title: str, text: str, /, **metadata: Any) -> None:
         """Write a line of the corpus; metadata that is None is left out."""
@@ -94,6 +87,10 @@ class DatasetWriter:
         for edge in [("source", "target", "type", *self._edge_columns), *edges] if edges else []:
             self._write("edges.tsv", "\t".join(edge))
         self.counts["edges"] = len(edges)
+        self.close()
+
+    def close(self) -> None:
+        """Close all files."""
         self._stack.close()
 
     def _write(self, name: str, line: str) -> None:
@@ -153,7 +150,7 @@ class Builder:
         if not locations:
             raise ValueError(f"`from` must name {self.files}, of {self.page}; got none")
         files = RawFiles(locations, downloads=downloads, downloader=downloader)
-        with atomic_folder(out) as folder, DatasetWriter(folder) as writer:
+        with atomic_folder(out) as folder, closing(DatasetWriter(folder)) as writer:
             self.read(files, writer, **options)
             writer.finish()
             Dataset.from_folder(folder)  # what it refuses is refused here

@@ -54,7 +54,7 @@ class TableNames:
 
 
 def gold_tables(sql: str, names: TableNames, *, dialect: str = "sqlite") -> list[str]:
-    """List the tables that a query reads, each once, in the order in which sqlglot walks the query.
+    """List the tables that a query reads, each once, by the alphabet.
 
     A name that a ``WITH`` clause defines is no table where the clause holds: in the query behind it and in the later
     ones of the clause, in its own query only if it is recursive. Aliases and functions that return rows are none.
@@ -71,7 +71,7 @@ def gold_tables(sql: str, names: TableNames, *, dialect: str = "sqlite") -> list
     Example:
         >>> names = TableNames(["Singer", "Song"])
         >>> gold_tables("WITH s AS (SELECT id FROM singer) SELECT * FROM s JOIN [song] AS t ON s.id = t.id", names)
-        ['Song', 'Singer']
+        ['Singer', 'Song']
     """
     tables = []
     for name in _table_names(_parse(sql, dialect)):
@@ -80,7 +80,7 @@ def gold_tables(sql: str, names: TableNames, *, dialect: str = "sqlite") -> list
             tables.append(table)
         elif name.casefold().rsplit(".", 1)[-1] != _DUAL:
             raise UnreadableSqlError("names a table that its database does not have", name)
-    return list(dict.fromkeys(tables))
+    return sorted(set(tables))
 
 
 def _parse(sql: str, dialect: str) -> "exp.Query":
@@ -107,38 +107,23 @@ def _parse(sql: str, dialect: str) -> "exp.Query":
 def _table_names(query: "exp.Query") -> list[str]:
     """List the names of tables in a query, without those that its ``WITH`` clauses define."""
     from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+    from sqlglot.optimizer.scope import traverse_scope
 
-    found = []
-    for table in query.find_all(exp.Table, bfs=False):
-        if not isinstance(table.this, exp.Identifier):
-            continue  # a function
-        name = ".".join(part.name for part in table.parts if isinstance(part, exp.Identifier))
-        if len(table.parts) > 1 or not _is_defined(table, name):
-            found.append(name)
+    # sqlglot compares names of `WITH` clauses with their case
+    defined = {clause.alias.casefold() for clause in query.find_all(exp.CTE)}
+    for identifier in query.find_all(exp.Identifier):
+        if identifier.name.casefold() in defined and len(getattr(identifier.parent, "parts", ())) < 2:
+            identifier.set("this", identifier.name.casefold())
+    try:
+        sources = [source for scope in traverse_scope(query) for source in scope.sources.values()]
+    except SqlglotError as error:
+        raise UnreadableSqlError("cannot be parsed", " ".join(str(error).split())[:300]) from error
+    found = [
+        ".".join(part.name for part in source.parts if isinstance(part, exp.Identifier))
+        for source in sources
+        if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)  # no function
+    ]
     if not found:
         raise UnreadableSqlError("reads no table", query.sql()[:300])
     return found
-
-
-def _is_defined(table: "exp.Table", name: str) -> bool:
-    """Return whether a ``WITH`` clause that holds at this place defines the name."""
-    from sqlglot import exp
-
-    below: exp.Expr = table
-    own: exp.Expr | None = None  # the definition within which the name stands, of the clause above
-    while (above := below.parent) is not None:
-        if isinstance(above, exp.With):
-            own = below
-        elif isinstance(above, exp.Query):
-            for definition in above.ctes:
-                clause = definition.parent
-                assert isinstance(clause, exp.With)
-                if definition is own and not clause.recursive:
-                    break
-                if definition.alias.casefold() == name.casefold():
-                    return True
-                if definition is own:
-                    break
-            own = None
-        below = above
-    return False

@@ -170,7 +170,7 @@ def write_tables(
         try:
             if question.database not in names:
                 raise UnreadableSqlError("asks a database without a schema", question.database)
-            gold = sorted(gold_tables(question.sql, names[question.database], dialect=dialect))
+            gold = gold_tables(question.sql, names[question.database], dialect=dialect)
         except UnreadableSqlError as error:
             writer.drop("query", question.query_id, f"its SQL {error.reason}", error.detail)
             continue
