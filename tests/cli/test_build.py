@@ -35,6 +35,7 @@ def test_a_folder_is_built_and_refused_a_second_time(run_command: RunCommand, tm
     [
         (("nothing", "--from", "x"), "nothing"),
         (("spider", "--from", "x", "--option", "k"), "`--option` must be KEY=VALUE, got 'k'"),
+        (("stark", "--from", "x", "--option", "keep_types=[a"), "`--option` must be KEY=VALUE, got 'keep_types=[a'"),
         (("spider",), "--from"),
     ],
 )

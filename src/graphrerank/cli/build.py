@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from graphrerank.caching import cache_folder
 from graphrerank.checks import UserError
 from graphrerank.extensions import find_builder
@@ -28,14 +30,28 @@ def main(arguments: Sequence[str]) -> int:
     """Build a public data set from its authors' files."""
     given = parser().parse_args(arguments)
     require_extra("train", "graphrerank build")
-    options: dict[str, Any] = {}
-    for option in given.option:
+    cache, options = cache_folder(os.environ), parse_options(given.option)
+    print(build_folder(given.name, given.files, given.out, cache=cache, options=options))
+    return 0
+
+
+def parse_options(given: Sequence[str]) -> dict[str, Any]:
+    """Parse ``KEY=VALUE``, with values in YAML.
+
+    Example:
+        >>> parse_options(["sample=2000", "join_keys=true", "keep_types=[ppi, target]", "dialect=oracle"])
+        {'sample': 2000, 'join_keys': True, 'keep_types': ['ppi', 'target'], 'dialect': 'oracle'}
+    """
+    options = {}
+    for option in given:
         key, equals, value = option.partition("=")
+        try:
+            options[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            equals = ""
         if not equals:
             raise UserError(f"`--option` must be KEY=VALUE, got {option!r}")
-        options[key] = {"true": True, "false": False}.get(value, int(value) if value.isdigit() else value)
-    print(build_folder(given.name, given.files, given.out, cache=cache_folder(os.environ), options=options))
-    return 0
+    return options
 
 
 def build_folder(
