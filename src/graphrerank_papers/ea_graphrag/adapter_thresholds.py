@@ -2,25 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts
-from graphrerank.files import save_figure
 from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, ROUTES, choose_routes, route_shares
 
 TIE_PRICE = 1e-9  # added to the price: of equal objectives the faster one
 BLOCK_NUMBERS = 1 << 20  # of the bootstrap at once
-
-
-@dataclass(frozen=True)
-class Profile:
-    """How good the best choice with a given threshold is."""
-
-    thresholds: list[float]  # candidates, ascending
-    objectives: list[float]  # with the other threshold at its best
 
 
 @dataclass(frozen=True)
@@ -37,8 +27,6 @@ class ThresholdChoice:
     seconds: float  # mean per query
     shares: dict[str, float]  # of queries per path
     alone: dict[str, float]  # the objective of each path for all queries
-    low_profile: Profile  # the curve over `low`
-    high_profile: Profile  # the curve over `high`
 
 
 def choose_thresholds(
@@ -91,8 +79,6 @@ def choose_thresholds(
     accuracy = float(correct.double().gather(1, path.unsqueeze(1)).mean())
     mean_seconds = float(time.gather(1, path.unsqueeze(1)).mean())
     means = (correct.double() - price * time).mean(dim=0)
-    best_above = high_part.flip(1).cummax(dim=1).values.flip(1) if fuse else high_part
-    best_below = low_part.cummax(dim=1).values if fuse else low_part
     return ThresholdChoice(
         low=low,
         high=high,
@@ -104,36 +90,7 @@ def choose_thresholds(
         seconds=mean_seconds,
         shares=route_shares(path),
         alone=dict(zip(ROUTES, means.tolist(), strict=True)),
-        low_profile=Profile(lows.tolist(), (low_part + best_above)[0].tolist()),
-        high_profile=Profile(highs.tolist(), (best_below + high_part)[0].tolist()),
     )
-
-
-def draw_thresholds(path: Path, choice: ThresholdChoice) -> None:
-    """Draw the objective against both thresholds as PNG, with the choice, its intervals and each path alone."""
-    from matplotlib.figure import Figure  # slow to import, and the object interface needs no display
-
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for name, chosen, interval, profile in (
-        ("low", choice.low, choice.low_interval, choice.low_profile),
-        ("high", choice.high, choice.high_interval, choice.high_profile),
-    ):
-        shown = [min(1.0, max(0.0, threshold)) for threshold in profile.thresholds]
-        (line,) = axes.step(shown, profile.objectives, where="mid", label=f"{name}, the other at its best")
-        axes.axvline(min(1.0, max(0.0, chosen)), color=line.get_color(), ls="--", label=f"{name} = {chosen:.3f}")
-        axes.axvspan(*interval, color=line.get_color(), alpha=0.1)
-    for name, objective in choice.alone.items():
-        axes.axhline(objective, color="grey", lw=0.8)
-        axes.annotate(f"all {name}", (1.0, objective), ha="right", va="bottom", fontsize=8)
-    axes.set(
-        xlim=(-0.02, 1.02),
-        xlabel="threshold on s(q); bands: 95% bootstrap intervals",
-        ylabel=f"accuracy - {choice.price:g} x seconds",
-    )
-    axes.grid(alpha=0.3)
-    axes.legend()
-    save_figure(path, figure)
 
 
 def _check(scores: Tensor, correct: Tensor, seconds: Tensor, price: float, samples: int) -> None:

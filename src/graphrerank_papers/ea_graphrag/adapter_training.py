@@ -1,5 +1,6 @@
-"""``python train.py model=complexity_adapter``: both paths over training questions, and the adapter that chooses."""
+"""``python train.py experiment=complexity_adapter``: both paths on training questions, and the adapter that chooses."""
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,46 +11,61 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.cli.job_session import TrainingSession
-from graphrerank.files import atomic_path, hash_json, write_text
+from graphrerank.evaluation.tables import markdown_table
+from graphrerank.files import atomic_path, write_json, write_text
+from graphrerank.graphs.routes import ROUTES
 from graphrerank.metrics import area_under_roc
-from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions, load_checkpoint
-from graphrerank.models.manifest import read_manifest, write_manifest
+from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions
+from graphrerank.models.manifest import write_manifest
 from graphrerank.models.registry import model_name
-from graphrerank_papers.ea_graphrag.adapter_calibration import calibrate
-from graphrerank_papers.ea_graphrag.adapter_classifiers import default_classifiers
-from graphrerank_papers.ea_graphrag.adapter_fit import AdapterSettings, fit_adapter
-from graphrerank_papers.ea_graphrag.adapter_page import (
-    CURVE_PNG,
-    THRESHOLDS_PNG,
-    Judged,
-    adapter_text,
-    agreement_table,
-    disagreements,
-)
-from graphrerank_papers.ea_graphrag.adapter_rows import LabelledRows
-from graphrerank_papers.ea_graphrag.adapter_thresholds import ThresholdChoice, choose_thresholds, draw_thresholds
-from graphrerank_papers.ea_graphrag.adapter_validation import (
-    comparison_table,
-    draw_learning_curve,
-    learning_curve,
-    learning_curve_table,
-    nested_cross_validation,
-)
+from graphrerank.parts import Parts
+from graphrerank_papers.ea_graphrag.adapter_fit import AdapterSettings, LabelledRows, calibrate, fit_adapter
+from graphrerank_papers.ea_graphrag.adapter_thresholds import ThresholdChoice, choose_thresholds
+from graphrerank_papers.ea_graphrag.adapter_validation import classifiers, compare_classifiers
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
-from graphrerank_papers.ea_graphrag.path_runner import PathRunner, path_settings, question_key
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
 from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
-from graphrerank_papers.ea_graphrag.two_paths import parse_rule
+from graphrerank_papers.ea_graphrag.two_paths import PathRunner, TwoPaths, parse_rule, path_settings, question_key
 from graphrerank_papers.hashed_order import hashed_order
-from graphrerank_papers.steps import do_step, step_file
+
+PARTS = ("training", "validation")  # of the questions
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """The questions of one data set, and which path was right."""
+
+    name: str  # of the data set in the settings
+    paths: TwoPaths  # both rankings
+    right: Tensor  # `[Q, 2]` bool, dense and graph
+    held: Tensor  # `[Q]` bool, for validation
+    features: Tensor  # `[Q, F]` syntax
+
+    @property
+    def disagree(self) -> Tensor:
+        """``[Q]`` bool, exactly one path was right."""
+        return self.right[:, 0] != self.right[:, 1]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of questions: all, those for validation, and by which path was right."""
+        dense, graph = self.right.unbind(1)
+        kinds = {
+            "validation": self.held,
+            "both": dense & graph,
+            "neither": ~dense & ~graph,
+            "dense_only": dense & ~graph,
+            "graph_only": graph & ~dense,
+        }
+        return {"questions": len(self.paths), **{name: int(kind.sum()) for name, kind in kinds.items()}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdapterTraining:
-    """The job; ``conf/recipe/complexity_adapter.yaml`` describes its settings."""
+    """The job; ``conf/experiment/complexity_adapter.yaml`` describes its settings."""
 
-    system: str
+    name: str
+    encoder: Any
     dense: str
     graph: str
     data: Mapping[str, Mapping[str, Any]]
@@ -71,57 +87,45 @@ class AdapterTraining:
         if not 0 < self.validation_share < 1:
             raise ValueError(f"`job.validation_share` must lie in (0, 1), got {self.validation_share}")
 
-    def __call__(self, session: TrainingSession) -> Path:
-        """Do all that is not done yet; refuse paths of which neither is right where the other is wrong."""
-        torch.set_num_threads(session.num_threads)
-        run_dir = session.resumed or session.run_dir
-        groups = {path: session.group("pipeline", getattr(self, path)) for path in ("dense", "graph")}
-        settings = {path: path_settings(group) for path, group in groups.items()}
-        runner = PathRunner(session, **groups)
-        syntax = SyntaxFeatures(self.syntax, stanza_folder=self.stanza_folder, cache=session.cache / "syntax")
+    def __call__(self, parts: Parts, run_dir: Path) -> Path:
+        """Train on the questions that exactly one path gets right; rankings and syntax of an earlier run are kept."""
+        torch.set_num_threads(parts.num_threads)
+        runner = PathRunner(parts, {"dense": self.dense, "graph": self.graph}, encoder=self.encoder)
+        syntax = SyntaxFeatures(self.syntax, stanza_folder=self.stanza_folder, cache=parts.cache / "syntax")
         sets = [self._judge(runner, syntax, name, entry) for name, entry in self.data.items()]
         write_text(run_dir / "disagreements.jsonl", disagreements(sets))
-        report = [self._title(session.command), "## Which path was right", agreement_table(sets)]
+        report = ["# Complexity adapter", "## Which path was right", agreement_table(sets)]
         write_text(run_dir / "report.md", "\n\n".join(report) + "\n")
 
-        train, held = (self._rows(sets, held) for held in (False, True))
-        key = hash_json([*settings.values(), session.config["trainer"], self._decisive(sets, syntax)])
-        report += ["## On rows that were not seen", self._cross_validation(run_dir, self._rows(sets, None), key)]
-        write_text(run_dir / "report.md", "\n\n".join(report) + "\n")
-
-        folder = run_dir / self.system
-        manifest = _finished(folder, key)
-        if manifest is None:
-            trainer = session.trainer(run_dir)
-            manifest = self._train(folder, sets, (train, held), trainer)
-            manifest |= {
-                "key": key,
-                "config": session.config,
-                "syntax": {
-                    "name": syntax.name,
-                    "fingerprint": syntax.fingerprint,
-                    "feature_names": list(FEATURES),
-                },
-                "paths": {path: {"choice": getattr(self, path), "settings": settings[path]} for path in groups},
-                "finished": True,
-            }
-            write_manifest(folder, manifest)
-            for logger in trainer.loggers:
-                logger.log_metrics(manifest["metrics"])
-        report += ["## The adapter", adapter_text(manifest, len(train), len(held), self.system)]
-        text = "\n\n".join(report) + "\n"
-        write_text(run_dir / "report.md", text)
+        train, held, every = (self._rows(sets, held) for held in (False, True, None))
+        manifest = self._train(run_dir / self.name, sets, train, held) | {
+            "config": {"seed": self.seed},
+            "syntax": {"name": syntax.name, "fingerprint": syntax.fingerprint, "feature_names": list(FEATURES)},
+            "paths": {
+                path: {"choice": getattr(self, path), "settings": path_settings(pipeline)}
+                for path, pipeline in runner.pipelines.items()
+            },
+            "finished": True,
+        }
+        write_manifest(run_dir / self.name, manifest)
+        write_json(run_dir / "metrics.json", {self.name: manifest["metrics"]})
+        report += ["## The adapter", adapter_text(manifest, len(train), len(held))]
+        if self.num_folds is not None:
+            compared = compare_classifiers(
+                every,
+                classifiers(self.model, top_k=self.settings.num_selected, seed=self.seed),
+                num_folds=self.num_folds,
+                num_inner_folds=self.num_inner_folds,
+                shares=self.curve_shares,
+            )
+            folds = f"{self.num_folds} folds with {self.num_inner_folds} inner ones"
+            report += ["## On unseen rows", f"Nested cross-validation over {len(every)} disagreements, {folds}.", compared]
+        write_text(run_dir / "report.md", text := "\n\n".join(report) + "\n")
         print(text)
         return run_dir
 
-    def _judge(
-        self,
-        runner: PathRunner,
-        syntax: SyntaxFeatures,
-        name: str,
-        entry: Mapping[str, Any],
-    ) -> Judged:
-        """Run both paths on the questions of an entry of ``data``, and hold some of them out."""
+    def _judge(self, runner: PathRunner, syntax: SyntaxFeatures, name: str, entry: Mapping[str, Any]) -> Judged:
+        """Retrieve the questions of an entry of ``data`` on both paths, and hold some of them out."""
         paths = runner.read(name, entry, seed=self.seed)
         right = [
             paths.is_right(ranking.nodes, self.right, answers=self.answers) for ranking in (paths.dense, paths.graph)
@@ -138,41 +142,32 @@ class AdapterTraining:
         labels = torch.cat([judged.right[rows, 1] for judged, rows in zip(sets, kept, strict=True)])
         return LabelledRows(features, labels.long(), self.seed)
 
-    def _train(
-        self,
-        folder: Path,
-        sets: Sequence[Judged],
-        rows: tuple[LabelledRows, LabelledRows],
-        trainer: Any,
-    ) -> dict[str, Any]:
+    def _train(self, folder: Path, sets: Sequence[Judged], train: LabelledRows, held: LabelledRows) -> dict[str, Any]:
         """Train, calibrate, choose thresholds, write the weights, and return the manifest's record of it."""
-        train, held = rows
-        best = folder / "checkpoints" / "best.ckpt"
-        best.unlink(missing_ok=True)
-        fitted = fit_adapter(self.model, *train.early_stopping_split, self.settings, trainer=trainer)
+        fitted = fit_adapter(self.model, *train.early_stopping_split, self.settings)
         calibration = calibrate(fitted.model, held)
         with torch.inference_mode():
             validation_auc = area_under_roc(fitted.model(held.features), held.labels)
         choice, without_fusion = self._thresholds(sets, fitted.model)
-        folder.mkdir(parents=True, exist_ok=True)
-        draw_thresholds(folder / THRESHOLDS_PNG, choice)
+        write_json(folder / "history.json", {"epochs": fitted.history})
+        best = folder / "checkpoints" / "best.ckpt"
+        best.parent.mkdir(parents=True, exist_ok=True)
         state = {f"{MODULE_PREFIX}{name}": tensor for name, tensor in fitted.model.state_dict().items()}
-        written = torch.load(best, weights_only=True) if best.is_file() else {}  # by Lightning, before calibration
         with atomic_path(best) as temporary:
-            torch.save(written | {"state_dict": state}, temporary)
+            torch.save({"state_dict": state}, temporary)
         arguments = self.model.keywords | {
             "num_features": train.features.shape[1],
             "num_selected": len(fitted.model.selected),
             "dropout": self.settings.dropout,
         }
         return {
-            "name": self.system,
+            "name": self.name,
             "model": {"name": model_name(type(fitted.model)), "arguments": arguments},
-            "features": fitted.model.feature_names(list(FEATURES)),
+            "features": fitted.model.feature_names(FEATURES),
             "right": self.right,
             "best_epoch": fitted.best_epoch,
             "calibration": asdict(calibration),
-            "thresholds": asdict(choice) | {"plot": THRESHOLDS_PNG},
+            "thresholds": asdict(choice),
             "without_fusion": {
                 name: getattr(without_fusion, name) for name in ("low", "high", "objective", "accuracy")
             },
@@ -196,61 +191,63 @@ class AdapterTraining:
             right = judged.paths.is_right(fused.nodes, self.right, answers=self.answers)
             correct.append(torch.cat([judged.right, right.unsqueeze(1)], dim=1)[judged.held])
             scores.append(predicted[judged.held])
-            dense, graph = judged.paths.seconds
-            row = torch.tensor([dense, graph, dense + graph + fuse_seconds], dtype=torch.float64)
-            seconds.append(row.expand(int(judged.held.sum()), -1))
+            seconds.append(judged.paths.path_seconds(fuse_seconds).expand(int(judged.held.sum()), -1))
         measured = torch.cat(scores), torch.cat(correct).double(), torch.cat(seconds)
         both = [choose_thresholds(*measured, price=self.price, fuse=fuse, seed=self.seed) for fuse in (True, False)]
         return both[0], both[1]
 
-    def _cross_validation(self, run_dir: Path, rows: LabelledRows, key: str) -> str:
-        """Compare classifiers on all disagreements, or read the result of an earlier run."""
-        num_folds = self.num_folds
-        if num_folds is None:
-            return f"{len(rows)} disagreements; no cross-validation (`job.num_folds`)."
 
-        def compare() -> dict[str, Any]:
-            begin = time.perf_counter()
-            classifiers = default_classifiers(self.model, top_k=self.settings.num_selected)
-            results = nested_cross_validation(
-                rows, classifiers, num_folds=num_folds, num_inner_folds=self.num_inner_folds
-            )
-            points = learning_curve(rows, classifiers, results, shares=self.curve_shares)
-            draw_learning_curve(run_dir / CURVE_PNG, points)
-            text = "\n\n".join([comparison_table(results), learning_curve_table(points)])
-            return {"text": text, "seconds": time.perf_counter() - begin}
-
-        decisive = [key, num_folds, self.num_inner_folds, list(self.curve_shares)]
-        file = step_file(run_dir, "cross-validation", decisive)
-        if not (run_dir / CURVE_PNG).is_file():
-            file.unlink(missing_ok=True)
-        return (
-            f"Nested cross-validation over all {len(rows)} disagreements, {num_folds} folds with "
-            f"{self.num_inner_folds} inner ones.\n\n{do_step(file, compare)['text']}\n\n![learning curve]({CURVE_PNG})"
-        )
-
-    def _decisive(self, sets: Sequence[Judged], syntax: SyntaxFeatures) -> list[Any]:
-        """List everything that the trained adapter depends on, besides the paths."""
-        rows = [
-            [judged.name, judged.paths.query_ids, judged.right.int().tolist(), judged.held.int().tolist()]
-            for judged in sets
-        ]
-        plan = [self.right, self.validation_share, self.price, asdict(self.settings), self.model.keywords, self.seed]
-        return [*plan, syntax.fingerprint, hash_json(rows)]
-
-    def _title(self, command: str) -> str:
-        return (
-            f"# Complexity adapter\n\n`{command}`\n\nDense path: `{self.dense}`; graph path: `{self.graph}`; right: "
-            f"`{self.right}`; syntax: `{self.syntax}`."
-        )
+def disagreements(sets: Sequence[Judged]) -> str:
+    """Write a line of JSON for each question that exactly one path gets right."""
+    entries = (
+        {
+            "data": judged.name,
+            "part": PARTS[int(judged.held[row])],
+            "query_id": judged.paths.query_ids[row],
+            "text": judged.paths.texts[row],
+            "right": ROUTES[int(judged.right[row, 1])],
+            "label": int(judged.right[row, 1]),
+        }
+        for judged in sets
+        for row in judged.disagree.nonzero().flatten().tolist()
+    )
+    return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
 
 
-def _finished(folder: Path, key: str) -> dict[str, Any] | None:
-    """Read the manifest of an adapter that was trained on the same rows with the same settings; None without one."""
-    if not (folder / "manifest.json").is_file() or not (folder / "checkpoints" / "best.ckpt").is_file():
-        return None
-    manifest = dict(read_manifest(folder).content)
-    if not manifest.get("finished") or manifest.get("key") != key:
-        return None
-    load_checkpoint(folder / "checkpoints" / "best.ckpt")
-    return manifest
+def agreement_table(sets: Sequence[Judged]) -> str:
+    """Lay out in Markdown which path was right on how many questions."""
+    header = ["data set", "questions", "validation", "both", "neither", "dense only", "graph only", "graph's share"]
+    header += ["dense ms", "graph ms"]
+    lines = []
+    for judged in sets:
+        counts = judged.counts
+        differ = counts["dense_only"] + counts["graph_only"]
+        share = f"{100 * counts['graph_only'] / differ:.0f}%" if differ else "none differ"
+        times = [f"{1000 * seconds:.1f}" for seconds in judged.paths.seconds]
+        lines.append([judged.name, *(str(count) for count in counts.values()), share, *times])
+    return (
+        f"{markdown_table(header, lines)}\n\nThe graph's share is its share of the questions that exactly one path "
+        "gets right; they are in `disagreements.jsonl`. ms: per question, many at once, without encoding the question."
+    )
+
+
+def adapter_text(manifest: Mapping[str, Any], num_train: int, num_held: int) -> str:
+    """Lay out in Markdown how the adapter was trained, and what its thresholds give."""
+    calibration, choice = manifest["calibration"], manifest["thresholds"]
+    rows = {
+        "disagreements for training and validation": f"{num_train} and {num_held}",
+        "best epoch": str(manifest["best_epoch"]),
+        "AUC on validation": f"{manifest['metrics']['val/auc']:.3f}",
+        "temperature": f"{calibration['temperature']:.2f}",
+        "log loss before and after it": f"{calibration['nll_before']:.3f} and {calibration['nll_after']:.3f}",
+        "calibration error": f"{calibration['ece_before']:.3f} and {calibration['ece_after']:.3f}",
+    }
+    for name in ("low", "high"):
+        first, last = choice[f"{name}_interval"]
+        rows[f"threshold `{name}`, 95% bootstrap interval"] = f"{choice[name]:.3f} ({first:.3f} to {last:.3f})"
+    routed = [choice["accuracy"], choice["seconds"], choice["objective"]]
+    rows[f"routed: right, seconds, right - {choice['price']:g} x seconds"] = ", ".join(f"{n:.3f}" for n in routed)
+    for route in ROUTES:
+        objective, share = choice["alone"][route], choice["shares"][route]
+        rows[f"{route}: share of the questions; objective if all take it"] = f"{100 * share:.0f}%; {objective:.3f}"
+    return markdown_table(["", "value"], [[name, value] for name, value in rows.items()])

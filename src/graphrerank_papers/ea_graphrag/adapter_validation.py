@@ -1,197 +1,158 @@
-"""Evaluating classifiers on few rows: nested cross-validation and a learning curve."""
+"""The adapter against scikit-learn's classifiers on few rows: nested cross-validation and a learning curve."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate, learning_curve
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from graphrerank.checks import check_positive_share
-from graphrerank.files import save_figure
-from graphrerank.metrics import area_under_roc
-from graphrerank_papers.ea_graphrag.adapter_classifiers import Classifier
-from graphrerank_papers.ea_graphrag.adapter_rows import LabelledRows
+from graphrerank.evaluation.tables import markdown_table
+from graphrerank_papers.ea_graphrag.adapter_fit import (
+    AdapterSettings,
+    BuildAdapter,
+    LabelledRows,
+    calibrate,
+    fit_adapter,
+)
 
-MEASURES = ("AUC", "accuracy", "log loss")
-SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
-
-
-@dataclass(frozen=True)
-class Fold:
-    """One outer fold."""
-
-    setting: Mapping[str, Any]  # what the inner folds chose
-    measures: dict[str, float]  # on the rows of the fold, by name
-    selected: list[int]  # columns that the classifier reads
+MEASURES = {"AUC": "roc_auc", "accuracy": "accuracy", "log loss": "neg_log_loss"}
 
 
-@dataclass(frozen=True)
-class CrossValidated:
-    """A classifier's outer folds."""
+class TopFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc] # without types
+    """Keeps the columns that share most information with the label (:meth:`LabelledRows.top_features`)."""
 
-    folds: list[Fold]  # in order
-    scores: Tensor  # `[n]` float64, each row's probability of class 1 from the fold that did not see it
+    def __init__(self, num_selected: int = 85, seed: int = 0) -> None:
+        self.num_selected, self.seed = num_selected, seed
 
-    def mean_and_std(self, measure: str) -> tuple[float, float]:
-        """Return the mean over the folds and their standard deviation (no estimate of the mean's error)."""
-        return _mean_and_std([fold.measures[measure] for fold in self.folds])
+    def fit(self, features: np.ndarray, labels: np.ndarray) -> "TopFeatures":
+        """Choose the columns of ``[n, F]`` by ``[n]`` labels."""
+        self.columns_ = _rows(features, labels, self.seed).top_features(self.num_selected).numpy()
+        return self
 
-
-@dataclass(frozen=True)
-class CurvePoint:
-    """A classifier trained on some of the rows."""
-
-    classifier: str
-    num_rows: float  # training rows, the mean over folds
-    measures: dict[str, tuple[float, float]]  # mean and deviation over folds, by name
+    def transform(self, features: np.ndarray) -> np.ndarray:
+        """Return the chosen columns."""
+        return features[:, self.columns_]
 
 
-def nested_cross_validation(
-    rows: LabelledRows, classifiers: Mapping[str, Classifier], *, num_folds: int = 5, num_inner_folds: int = 3
-) -> dict[str, CrossValidated]:
-    """Estimate how good each classifier is on rows that nothing of it has seen.
+class AdapterClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # without types
+    """The adapter, trained and calibrated with a fifth of the rows kept back for both."""
 
-    For each outer fold the other rows choose the setting, by the mean AUC of their own inner folds, and then train; the
-    fold is only scored. Features, z-scores, early stopping and temperature are of the training rows at each level.
+    def __init__(self, build: BuildAdapter, num_selected: int = 85, dropout: float = 0.3, seed: int = 0) -> None:
+        self.build, self.num_selected, self.dropout, self.seed = build, num_selected, dropout, seed
+
+    def fit(self, features: np.ndarray, labels: np.ndarray) -> "AdapterClassifier":
+        """Train on ``[n, F]`` raw features and ``[n]`` labels."""
+        train, held = _rows(features, labels, self.seed).early_stopping_split
+        settings = AdapterSettings(num_selected=self.num_selected, dropout=self.dropout, seed=self.seed)
+        self.model_ = fit_adapter(self.build, train, held, settings).model
+        calibrate(self.model_, held)
+        self.classes_ = np.array([0, 1])
+        return self
+
+    @torch.inference_mode()
+    def predict_proba(self, features: np.ndarray) -> np.ndarray:
+        """Return the probabilities of both classes, ``[n, 2]``."""
+        scores = self.model_(torch.from_numpy(features)).double().numpy()
+        return np.stack([1 - scores, scores], axis=1)
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        """Return the likelier classes, ``[n]``."""
+        return (self.predict_proba(features)[:, 1] >= 0.5).astype(np.int64)
+
+
+def classifiers(build: BuildAdapter, *, top_k: int = 85, seed: int = 0) -> dict[str, tuple[Any, dict[str, Any]]]:
+    """Return the classifiers to compare, each with its grid, from the most to the least restrained settings.
+
+    ``top_k`` is the paper's number of features; a fifth of it is tried, too.
+    """
+    widths = [max(1, top_k // 5), top_k]
+    logistic = make_pipeline(TopFeatures(seed=seed), StandardScaler(), LogisticRegression(max_iter=2000))
+    boosting = make_pipeline(
+        TopFeatures(seed=seed), GradientBoostingClassifier(n_estimators=100, subsample=0.8, random_state=seed)
+    )
+    return {
+        "majority class": (DummyClassifier(strategy="prior"), {}),
+        "logistic regression": (
+            logistic,
+            {"topfeatures__num_selected": widths, "logisticregression__C": [0.01, 0.1, 1.0]},
+        ),
+        "gradient boosting": (
+            boosting,
+            {"topfeatures__num_selected": widths, "gradientboostingclassifier__max_depth": [1, 3]},
+        ),
+        "MLP adapter": (AdapterClassifier(build, seed=seed), {"num_selected": widths, "dropout": [0.5, 0.3]}),
+    }
+
+
+def compare_classifiers(
+    rows: LabelledRows,
+    compared: dict[str, tuple[Any, dict[str, Any]]],
+    *,
+    num_folds: int = 5,
+    num_inner_folds: int = 3,
+    shares: Sequence[float] = (0.2, 0.4, 0.6, 0.8, 1.0),
+) -> str:
+    """Estimate how good each classifier is on rows that nothing of it has seen: two tables in Markdown.
+
+    For each outer fold the other rows choose the setting, by the mean AUC of their inner folds, and then train; the
+    fold is only scored. Features, z-scores, early stopping and temperature are of the training rows at each level. The
+    learning curve trains on shares of the rows with the setting that most folds chose.
 
     Source: Stone, "Cross-validatory choice and assessment of statistical predictions", 1974; Varma and Simon, "Bias in
     error estimation when using cross-validation for model selection", 2006.
 
     Args:
         rows: All rows.
-        classifiers: By name.
+        compared: By name, an estimator of scikit-learn and its grid.
         num_folds: Outer folds.
         num_inner_folds: Inner folds.
+        shares: Of each fold's training rows, in (0, 1].
 
     Raises:
-        ValueError: If the rarer class has fewer rows than there are folds, outer or inner.
+        ValueError: If the rarer class has fewer rows than there are folds.
     """
-    folds: dict[str, list[Fold]] = {name: [] for name in classifiers}
-    scores = {name: torch.full((len(rows),), torch.nan, dtype=torch.float64) for name in classifiers}
-    for train_index, test_index in rows.folds(num_folds):
-        train, test = rows.take(train_index), rows.take(test_index)
-        inner = [(train.take(a), train.take(b)) for a, b in train.folds(num_inner_folds)]
-        for name, classifier in classifiers.items():
-            setting = _best_setting(classifier, inner)
-            score, selected = classifier.fit(train, **setting)
-            scores[name][test_index] = score(test.features).double()
-            folds[name].append(Fold(setting, measure(scores[name][test_index], test.labels), selected.tolist()))
-    return {name: CrossValidated(folds[name], scores[name]) for name in classifiers}
+    rarer = int(rows.labels.long().bincount().min())
+    if not 2 <= num_folds <= rarer:
+        raise ValueError(f"`num_folds` must lie in 2 to the rows of the rarer class, {rarer}, got {num_folds}")
+    features, labels = rows.features.numpy(), rows.labels.numpy()
+    outer, inner = (StratifiedKFold(n, shuffle=True, random_state=rows.seed) for n in (num_folds, num_inner_folds))
+    measured, curves = [], []
+    for name, (estimator, grid) in compared.items():
+        search = GridSearchCV(estimator, grid, scoring="roc_auc", cv=inner)
+        folds = cross_validate(search, features, labels, cv=outer, scoring=MEASURES, return_estimator=True)
+        chosen = Counter(tuple(fold.best_params_.items()) for fold in folds["estimator"])
+        settings = (f"{count}x {_shown(setting)}" for setting, count in chosen.most_common())
+        measured.append([name, *(_text(np.abs(folds[f"test_{measure}"])) for measure in MEASURES), "; ".join(settings)])
+        best = search.estimator.set_params(**dict(chosen.most_common(1)[0][0]))
+        sizes, _, scores = learning_curve(
+            best, features, labels, cv=outer, train_sizes=list(shares), scoring="roc_auc", shuffle=True,
+            random_state=rows.seed,
+        )  # fmt: skip
+        curves.append([name, *map(_text, scores)])
+    return "\n\n".join(
+        [
+            markdown_table(["classifier", *MEASURES, "settings chosen"], measured),
+            markdown_table(["AUC after training on rows", *map(str, sizes)], curves),
+        ]
+    )
 
 
-def learning_curve(
-    rows: LabelledRows,
-    classifiers: Mapping[str, Classifier],
-    results: Mapping[str, CrossValidated],
-    *,
-    shares: Sequence[float] = SHARES,
-) -> list[CurvePoint]:
-    """Train on growing shares of each fold's training rows, and score the whole fold.
-
-    Each fold keeps the setting that its own inner folds chose, on all of its training rows.
-
-    Args:
-        rows: All rows, the same as of ``results``.
-        classifiers: By name, the same as of ``results``.
-        results: Of :func:`nested_cross_validation`.
-        shares: Of the training rows, in (0, 1]; 1 repeats the results.
-
-    Raises:
-        ValueError: If a share is out of range or leaves too few rows.
-    """
-    for share in shares:
-        check_positive_share(shares=share)
-    points = []
-    splits = rows.folds(len(next(iter(results.values())).folds))
-    for share in shares:
-        fold_measures: dict[str, list[dict[str, float]]] = {name: [] for name in classifiers}
-        sizes = []
-        for fold, (train_index, test_index) in enumerate(splits):
-            test = rows.take(test_index)
-            train = rows.take(train_index).first(round(share * len(train_index)))
-            sizes.append(float(len(train)))
-            for name, classifier in classifiers.items():
-                score, _ = classifier.fit(train, **results[name].folds[fold].setting)
-                fold_measures[name].append(measure(score(test.features).double(), test.labels))
-        for name, measures in fold_measures.items():
-            means = {key: _mean_and_std([fold[key] for fold in measures]) for key in MEASURES}
-            points.append(CurvePoint(name, sum(sizes) / len(sizes), means))
-    return points
+def _rows(features: np.ndarray, labels: np.ndarray, seed: int) -> LabelledRows:
+    return LabelledRows(torch.from_numpy(features), torch.from_numpy(labels), seed)
 
 
-def measure(scores: Tensor, labels: Tensor) -> dict[str, float]:
-    """Measure probabilities ``[n]``: AUC, accuracy at one half, and log loss in nats."""
-    p, y = scores.double().clamp(1e-7, 1 - 1e-7), labels.double()
-    return {
-        "AUC": area_under_roc(scores, labels),
-        "accuracy": float(((p >= 0.5) == (y == 1)).double().mean()),
-        "log loss": float(F.binary_cross_entropy(p, y)),
-    }
+def _shown(setting: tuple[tuple[str, Any], ...]) -> str:
+    return ", ".join(f"{key.rpartition('__')[2]}={value}" for key, value in setting) or "-"
 
 
-def comparison_table(results: Mapping[str, CrossValidated]) -> str:
-    """Write nested cross-validation as Markdown: mean over outer folds and the deviation between them."""
-    lines = [
-        f"| classifier | {' | '.join(MEASURES)} | features | settings chosen |",
-        f"| --- |{' ---: |' * len(MEASURES)} ---: | --- |",
-    ]
-    for name, result in results.items():
-        numbers = [_text(result.mean_and_std(key)) for key in MEASURES]
-        widths = sorted({len(fold.selected) for fold in result.folds})
-        settings = [", ".join(f"{k}={v}" for k, v in fold.setting.items()) or "-" for fold in result.folds]
-        counted = "; ".join(f"{settings.count(setting)}x {setting}" for setting in dict.fromkeys(settings))
-        lines.append(f"| {name} | {' | '.join(numbers)} | {', '.join(map(str, widths))} | {counted} |")
-    return "\n".join(lines)
-
-
-def learning_curve_table(points: Sequence[CurvePoint], measure: str = "AUC") -> str:
-    """Write one measure of a learning curve as Markdown, a row per classifier and a column per number of rows."""
-    sizes = sorted({point.num_rows for point in points})
-    names = list(dict.fromkeys(point.classifier for point in points))
-    numbers = {(point.classifier, point.num_rows): point.measures[measure] for point in points}
-    header = " | ".join(f"{size:.0f}" for size in sizes)
-    lines = [f"| {measure} after training on rows | {header} |", f"| --- |{' ---: |' * len(sizes)}"]
-    lines += [f"| {name} | {' | '.join(_text(numbers[name, size]) for size in sizes)} |" for name in names]
-    return "\n".join(lines)
-
-
-def draw_learning_curve(path: Path, points: Sequence[CurvePoint]) -> None:
-    """Draw AUC and accuracy against training rows as PNG; the bands are one deviation between folds."""
-    from matplotlib.figure import Figure  # slow to import, and the object interface needs no display
-
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
-    for axes, key in zip(figure.subplots(1, 2), ("AUC", "accuracy"), strict=True):
-        for name in dict.fromkeys(point.classifier for point in points):
-            curve = [point for point in points if point.classifier == name]
-            sizes = [point.num_rows for point in curve]
-            means, stds = zip(*(point.measures[key] for point in curve), strict=True)
-            (line,) = axes.plot(sizes, means, marker="o", label=name)
-            low, high = zip(*((m - s, m + s) for m, s in zip(means, stds, strict=True)), strict=True)
-            axes.fill_between(sizes, low, high, color=line.get_color(), alpha=0.1)
-        axes.set(xlabel="training rows", ylabel=key)
-        axes.grid(alpha=0.3)
-        axes.legend()
-    save_figure(path, figure)
-
-
-def _best_setting(classifier: Classifier, inner: Sequence[tuple[LabelledRows, LabelledRows]]) -> Mapping[str, Any]:
-    """Choose the setting of the highest mean AUC over the inner folds."""
-    if len(classifier.grid) == 1:
-        return classifier.grid[0]
-    means = []
-    for setting in classifier.grid:
-        fits = [(classifier.fit(train, **setting)[0], test) for train, test in inner]
-        means.append(sum(area_under_roc(score(test.features), test.labels) for score, test in fits))
-    return classifier.grid[means.index(max(means))]
-
-
-def _mean_and_std(numbers: Sequence[float]) -> tuple[float, float]:
-    values = torch.tensor(numbers, dtype=torch.float64)
-    return float(values.mean()), float(values.std(correction=0))
-
-
-def _text(mean_and_std: tuple[float, float]) -> str:
-    return f"{mean_and_std[0]:.3f} ± {mean_and_std[1]:.3f}"
+def _text(numbers: np.ndarray) -> str:
+    """Show the mean over folds and the deviation between them (no estimate of the mean's error)."""
+    return f"{numbers.mean():.3f} ± {numbers.std():.3f}"

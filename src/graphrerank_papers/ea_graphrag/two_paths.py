@@ -1,21 +1,33 @@
-"""Questions of a data set with the rankings of the dense path and of the graph path, and which of them is right."""
+"""The rankings of the dense and of the graph path for questions of data sets: retrieved once, and which is right."""
 
+import hashlib
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_positive_share
+from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels
-from graphrerank.graphs import Ranking
+from graphrerank.data.readers.merged import SEPARATOR
+from graphrerank.files import check_writable, hash_json, load_tensors, save_tensors
+from graphrerank.graphs import Queries, Ranking
 from graphrerank.metrics import perfect_recall
 from graphrerank.metrics.coverage import coverage
+from graphrerank.parts import Parts, PipelineFactory
 from graphrerank.pipelines.router import fuse_paths
 from graphrerank_papers.answers.packing import passages_of
 from graphrerank_papers.answers.scoring import CONTAIN_MATCH, JUDGED
 from graphrerank_papers.answers.stage import AnswerStage
+from graphrerank_papers.hashed_order import hashed_order
 
+MERGED = "merged"  # of conf/data
+WARM_UP = 8  # questions that each path retrieves before the clock starts
+KEPT = ("dense_nodes", "dense_scores", "graph_nodes", "graph_scores", "seconds")
 ROUTED_MEASURES = ("Hit@3", "Hit@5", "PR@5", "Answer@5")
 RULES = ("all_relevant", "any_relevant", "answer_in_context", "language_model")
 
@@ -43,6 +55,11 @@ class TwoPaths:
     def fused(self, scores: Tensor) -> Ranking:
         """Fuse both rankings, ``[Q, K]``, by the adapter's scores ``[Q]`` (:func:`fuse_paths`)."""
         return fuse_paths(self.dense, self.graph, scores, top_k=self.dense.nodes.shape[1])
+
+    def path_seconds(self, fuse_seconds: float) -> Tensor:
+        """Return the seconds of a question on each of ``ROUTES``, ``[3]`` float64."""
+        dense, graph = self.seconds
+        return torch.tensor([dense, graph, dense + graph + fuse_seconds], dtype=torch.float64)
 
     def measure(self, nodes: Tensor) -> dict[str, Tensor]:
         """Measure rankings of the questions, ``[Q, K]`` int64, best first, padded with -1.
@@ -109,3 +126,151 @@ def parse_rule(rule: str) -> tuple[str, int]:
     if matched is None:
         raise ValueError(f"`right` must be one of {[f'{name}@5' for name in RULES]} or another depth, got {rule!r}")
     return matched[1], int(matched[2])
+
+
+class PathRunner:
+    """Retrieves questions of data sets on both paths, once: the rankings lie in ``<cache>/two_paths``.
+
+    Args:
+        parts: Builds the parts.
+        paths: ``dense`` and ``graph``, files of ``conf/pipeline`` with one budget.
+        encoder: Of passages and questions.
+        merged: Entries by name as of :meth:`read`: the corpora of all are one, in which every question is searched for;
+            None for a corpus of each.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        paths: Mapping[str, str],
+        *,
+        encoder: Any,
+        merged: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.pipelines = {path: parts.settings("pipeline", name) for path, name in paths.items()}
+        budgets = [pipeline["budget"] for pipeline in self.pipelines.values()]
+        if len(set(budgets)) > 1:
+            raise ValueError(f"both paths must have one `budget`, got {budgets}")
+        self._parts, self._encoder, self._merged = parts, encoder, merged
+        self._prepared: tuple[PreparedDataset, PipelineFactory] | None = None  # of the merged corpus, for all sets
+
+    def read(self, name: str, entry: Mapping[str, Any], *, seed: int) -> TwoPaths:
+        """Return both paths' rankings of some questions of a data set.
+
+        Args:
+            name: Of ``conf/data``, or the path of a folder; ``entry.data`` where that is given.
+            entry: ``splits``; ``share`` of their questions, in (0, 1], all by default; ``max_relevant``, the most
+                relevant passages that a question may have.
+            seed: Decides which questions the share is.
+        """
+        prepared, build = self.prepare(data_of(name, entry))
+        if self._merged is not None:
+            entry = {**entry, "splits": [f"{name}{SEPARATOR}{split}" for split in entry["splits"]]}
+        queries = pick_queries(prepared, entry, seed=seed)
+        dataset = prepared.dataset
+        ids, texts = ([strings[n] for n in queries.tolist()] for strings in (dataset.query_ids, dataset.query_texts))
+        vectors = None if prepared.query_vectors is None else prepared.query_vectors[queries]
+        settings = {path: path_settings(pipeline) for path, pipeline in self.pipelines.items()}
+        key = hash_json([dataset.fingerprint, prepared.encoder_fingerprint, ids, settings])
+        file = self._parts.cache / "two_paths" / f"{dataset.name}-{key}.safetensors"
+        if not file.is_file():
+            check_writable(file.parent)
+            save_tensors(file, self._retrieve(prepared, build, Queries(ids, texts, vectors)))
+        kept = load_tensors(file, KEPT)
+        dense_seconds, graph_seconds = kept["seconds"].tolist()
+        return TwoPaths(
+            dataset=dataset.name,
+            query_ids=ids,
+            texts=texts,
+            queries=queries,
+            qrels=_judgements(prepared, entry),
+            passages=dataset.graph.texts,
+            answers=dataset.answers,
+            dense=Ranking(kept["dense_nodes"], kept["dense_scores"]),
+            graph=Ranking(kept["graph_nodes"], kept["graph_scores"]),
+            seconds=(dense_seconds, graph_seconds),
+        )
+
+    def prepare(self, name: str) -> tuple[PreparedDataset, PipelineFactory]:
+        """Load and encode a data set, or all of them as one, and return a factory of pipelines over its corpus."""
+        if self._prepared is not None:
+            return self._prepared
+        data: Any = name
+        if self._merged is not None:
+            sets = {key: self._parts.settings("data", data_of(key, entry)) for key, entry in self._merged.items()}
+            data = self._parts.settings("data", MERGED, datasets=sets)
+        prepared = self._parts.prepare(data, retriever="dense", encoder=self._encoder)
+        factory = self._parts.pipeline_factory(prepared, retriever="dense", encoder=self._encoder)
+        if self._merged is not None:
+            self._prepared = prepared, factory
+        return prepared, factory
+
+    def _retrieve(self, prepared: PreparedDataset, build: PipelineFactory, queries: Queries) -> dict[str, torch.Tensor]:
+        tensors: dict[str, torch.Tensor] = {}
+        seconds = []
+        for path, described in self.pipelines.items():
+            pipeline = build(described)
+            pipeline.retrieve(queries.block(0, WARM_UP))
+            begin = time.perf_counter()
+            ranking = pipeline.retrieve(queries).ranking
+            seconds.append((time.perf_counter() - begin) / len(queries))
+            tensors |= {f"{path}_nodes": ranking.nodes, f"{path}_scores": ranking.scores}
+            print(f"{prepared.dataset.name}: {path} path, {1000 * seconds[-1]:.1f} ms per question", flush=True)
+        return tensors | {"seconds": torch.tensor(seconds, dtype=torch.float64)}
+
+
+def data_of(name: str, entry: Mapping[str, Any]) -> str:
+    """Return the data set of an entry: a name of ``conf/data``, or a folder's path."""
+    return str(entry.get("data") or name)
+
+
+def pick_queries(prepared: PreparedDataset, entry: Mapping[str, Any], *, seed: int) -> torch.Tensor:
+    """Choose the questions of an entry (:meth:`PathRunner.read`): ``[Q]`` int64, ascending.
+
+    A share is the first of the questions in the order of a hash of seed and id, so that a larger one holds a smaller.
+    """
+    share, most = entry.get("share"), entry.get("max_relevant")
+    share = 1.0 if share is None else float(share)
+    check_positive_share(share=share)
+    qrels = _judgements(prepared, entry)
+    queries = qrels.queries
+    if most is not None:
+        queries = queries[(qrels.gains(queries) > 0).sum(1) <= int(most)]
+    order = hashed_order([prepared.dataset.query_ids[query] for query in queries.tolist()], seed)
+    chosen = queries[torch.tensor(order[: round(share * len(order))], dtype=torch.int64)].sort().values
+    if not len(chosen):
+        raise ValueError(f"data set {prepared.dataset.name!r} must have questions for {dict(entry)}, found none")
+    return chosen
+
+
+def _judgements(prepared: PreparedDataset, entry: Mapping[str, Any]) -> Qrels:
+    """Put the judgements of an entry's splits together."""
+    parts = [prepared.dataset.split(str(name)) for name in entry["splits"]]
+    return Qrels(
+        torch.cat([part.query for part in parts]),
+        torch.cat([part.node for part in parts]),
+        torch.cat([part.gain for part in parts]),
+    )
+
+
+def question_key(text: str) -> str:
+    """Hash a question regardless of case and spaces, to recognise it in another data set.
+
+    Example:
+        >>> question_key("Who  died?") == question_key("who died? ")
+        True
+    """
+    return hashlib.sha256(" ".join(text.casefold().split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def path_settings(settings: Any) -> Any:
+    """Return all that decides a path's rankings: its settings and classes, without the folders of this machine.
+
+    Classes go by their names alone, so that settings of older versions, which had other modules, are the same.
+    """
+    if isinstance(settings, Mapping):
+        named = {str(key): path_settings(part) for key, part in settings.items() if key not in ("folder", "cache")}
+        return named | ({"_target_": str(settings["_target_"]).rpartition(".")[2]} if "_target_" in named else {})
+    if isinstance(settings, Sequence) and not isinstance(settings, str):
+        return [path_settings(part) for part in settings]
+    return settings
