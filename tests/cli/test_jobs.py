@@ -18,7 +18,7 @@ from graphrerank.cli.jobs import build_job, register_models
 from graphrerank.cli.train import train
 
 ROOT = Path(__file__).parents[2]
-TABLES, ADAPTER = "experiment=grapher_tables", "model=complexity_adapter"
+TABLES, ADAPTER = "experiment=grapher_tables", "experiment=complexity_adapter"
 
 JOB = """
 from dataclasses import dataclass

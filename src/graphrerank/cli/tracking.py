@@ -55,7 +55,7 @@ class Tracking:
     def reads_checkpoints_of(self, settings: Any) -> None:
         """Note all checkpoints that settings name at any depth."""
         if OmegaConf.is_config(settings):
-            settings = OmegaConf.to_container(settings)
+            settings = OmegaConf.to_container(settings, resolve=True)
         if isinstance(settings, Mapping):
             if isinstance(name := settings.get("checkpoint"), str):
                 self.reads_checkpoint(name)

@@ -353,8 +353,15 @@ def _save_fine_tuned(best: Path, prepared: PreparedDataset) -> dict[str, str]:
 
 
 def declared_inputs(model: Part) -> ModelInputs:
-    """Return the inputs of a model before it is built."""
+    """Return the inputs of a model before it is built.
+
+    Raises:
+        ValueError: If its class names another training as ``trained_by``.
+    """
+    model_class = type(model.given) if model.settings is None else get_object(model.settings._target_)
+    if (training := getattr(model_class, "trained_by", None)) is not None:
+        raise ValueError(f"`model` must be a reranker, got {model.name}, which `train.py {training}` trains")
     if model.settings is None:
         inputs: ModelInputs = model.given.inputs
         return inputs
-    return read_inputs(get_object(model.settings._target_), model.arguments)
+    return read_inputs(model_class, model.arguments)

@@ -14,7 +14,7 @@ from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
 
 
 class AdapterScorer:
-    """Scores how much queries need the graph, with a checkpoint of ``python train.py model=complexity_adapter``.
+    """Scores how much queries need the graph, with a checkpoint of ``python train.py experiment=complexity_adapter``.
 
     Source: "EA-GraphRAG", 2026, Algorithm 1, lines 1 and 2.
 
@@ -44,7 +44,7 @@ class AdapterScorer:
         manifest = loaded.manifest
         if not isinstance(manifest, AdapterManifest):
             raise ValueError(
-                f"{loaded.path}: needed a complexity adapter (train.py model=complexity_adapter), found a "
+                f"{loaded.path}: needed a complexity adapter (train.py experiment=complexity_adapter), found a "
                 f"{manifest.model.name}"
             )
         trained_on = manifest.syntax.feature_names

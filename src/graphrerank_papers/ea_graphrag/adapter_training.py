@@ -119,7 +119,11 @@ class AdapterTraining:
                 shares=self.curve_shares,
             )
             folds = f"{self.num_folds} folds with {self.num_inner_folds} inner ones"
-            report += ["## On unseen rows", f"Nested cross-validation over {len(every)} disagreements, {folds}.", compared]
+            report += [
+                "## On unseen rows",
+                f"Nested cross-validation over {len(every)} disagreements, {folds}.",
+                compared,
+            ]
         write_text(run_dir / "report.md", text := "\n\n".join(report) + "\n")
         print(text)
         return run_dir

@@ -26,7 +26,7 @@ from graphrerank_papers.ea_graphrag.adapter_fit import (
 MEASURES = {"AUC": "roc_auc", "accuracy": "accuracy", "log loss": "neg_log_loss"}
 
 
-class TopFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc] # without types
+class TopFeatures(TransformerMixin, BaseEstimator):
     """Keeps the columns that share most information with the label (:meth:`LabelledRows.top_features`)."""
 
     def __init__(self, num_selected: int = 85, seed: int = 0) -> None:
@@ -42,7 +42,7 @@ class TopFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc] # with
         return features[:, self.columns_]
 
 
-class AdapterClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # without types
+class AdapterClassifier(ClassifierMixin, BaseEstimator):
     """The adapter, trained and calibrated with a fifth of the rows kept back for both."""
 
     def __init__(self, build: BuildAdapter, num_selected: int = 85, dropout: float = 0.3, seed: int = 0) -> None:

@@ -11,13 +11,12 @@ Notable about it:
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphrerank.graphs.model_inputs import QUERIES, ModelInputs
+from graphrerank.graphs.model_inputs import QUERIES
 from graphrerank_papers.ea_graphrag.adapter_manifest import AdapterManifest
 
 MAX_Z = 5.0  # a query of 2,000 tokens must not be read as 500 deviations of each count
@@ -77,6 +76,7 @@ class ComplexityAdapter(nn.Module):
     features = "syntax"
     inputs = QUERIES
     manifest_class = AdapterManifest
+    trained_by = "experiment=complexity_adapter"
     selected: Tensor
     mean: Tensor
     std: Tensor
@@ -108,11 +108,6 @@ class ComplexityAdapter(nn.Module):
         self.layers = nn.ModuleList(HiddenLayer(before, after, dropout=dropout) for before, after in pairwise(widths))
         self.output_attention = ChannelAttention(widths[-1])
         self.lin_out = nn.Linear(widths[-1], 1)
-
-    @staticmethod
-    def inputs_of(**_: Any) -> ModelInputs:
-        """Return what a model of these arguments reads."""
-        return QUERIES
 
     @torch.jit.unused
     def standardize(self, selected: Tensor, mean: Tensor, std: Tensor) -> None:

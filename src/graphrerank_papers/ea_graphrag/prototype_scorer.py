@@ -21,7 +21,7 @@ class PrototypeScorer:
     with :math:`\bar c` the mean cosine of the query with the ``num_nearest`` nearest questions of a path.
 
     Source: semantic routing by examples, ours for the paths of "EA-GraphRAG", 2026, Algorithm 1, line 2. The questions
-    are those of ``disagreements.jsonl``, which ``train.py model=complexity_adapter`` writes: each was answered by
+    are those of ``disagreements.jsonl``, which ``train.py experiment=complexity_adapter`` writes: each was answered by
     exactly one path. Only those for training are prototypes.
 
     Args:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.evaluation.tables import markdown_table, p_text
-from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, ROUTES, choose_routes, route_shares
+from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, ROUTES, choose_routes
 from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES, TwoPaths
 
 JUDGED = "PR@5"  # what the oracle chooses by, and the tests compare
@@ -95,14 +95,14 @@ def compare_routing(
         "oracle": (_one_route(best), False),
     }
     values = {  # [n] of each measure, by way
-        way: {measure: torch.where(shares > 0, per_path * shares, 0).sum(1) for measure, per_path in choices.values.items()}
+        way: {key: torch.where(shares > 0, per_path * shares, 0).sum(1) for key, per_path in choices.values.items()}
         for way, (shares, _) in ways.items()
     }
     rows = {
         way: {
             **_means(values[way]),
             "ms": 1000 * (float((choices.seconds * shares).sum(1).mean()) + scored * choices.route_seconds),
-            "routes": route_shares(routes) if way == "random" else dict(zip(ROUTES, shares.mean(0).tolist(), strict=True)),
+            "routes": dict(zip(ROUTES, shares.mean(0).tolist(), strict=True)),
         }
         for way, (shares, scored) in ways.items()
     }

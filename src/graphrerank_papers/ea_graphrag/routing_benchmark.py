@@ -163,9 +163,9 @@ def _report(content: Mapping[str, Any], *, merged: bool) -> str:
         f"{'All are searched for in one corpus of all' if merged else 'Each data set is searched in its own corpus'}; "
         f"{sum(content['left_out_as_known'].values())} questions that the adapter was trained on, or that come twice, "
         "are left out. Hit@k: a relevant passage in the top k (the paper's R@k); PR@5: all of them; Answer@5: a right "
-        "answer in the text of the top 5, for questions that have one. ms: per question, many at once, without encoding "
-        "the question; the adapter's rows include reading its syntax. Each path retrieves once per question, and all "
-        "rows choose between these rankings.",
+        "answer in the text of the top 5, for questions that have one. ms: per question, many at once, without "
+        "encoding the question; the adapter's rows include reading its syntax. Each path retrieves once per question; "
+        "all rows choose between these rankings.",
         routing_table(content["mix"]),
         *(f"## {name}\n\n{routing_table(result)}" for name, result in content["sets"].items()),
     ]

@@ -1,36 +1,27 @@
-import logging
 import math
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger
+import torch.nn.functional as F
+from sklearn.feature_selection import mutual_info_classif
 from sklearn.metrics import log_loss
 from torch import Tensor
 
 from graphrerank.metrics import area_under_roc
-from graphrerank.training.learning_curves import LearningCurves
 from graphrerank_papers.ea_graphrag.adapter_fit import (
-    AdapterModule,
     AdapterSettings,
+    LabelledRows,
+    calibrate,
     fit_adapter,
+    fit_temperature,
     smoothed_cross_entropy,
 )
-from graphrerank_papers.ea_graphrag.adapter_rows import LabelledRows
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 
 BUILD = partial(ComplexityAdapter, hidden_channels=[32, 32])
 SETTINGS: dict[str, Any] = {"num_selected": 6, "max_epochs": 12, "learning_rate": 3e-3}
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> None:
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 
 
 def planted(num_rows: int, seed: int = 0, *, noise: float = 0.5) -> LabelledRows:
@@ -90,45 +81,26 @@ def test_stops_early_and_keeps_the_best_epoch() -> None:
     losses = [row["val/loss"] for row in fitted.history]
     assert len(losses) == fitted.best_epoch + 3 < 60
     assert fitted.best_epoch == losses.index(min(losses)) + 1
-    module = AdapterModule(fitted.model, settings, torch.ones(2))
     held = planted(40, 1)
-    loss = module._loss(fitted.model.logits(held.features), held.labels).item()
-    assert loss == pytest.approx(min(losses), abs=1e-5)
+    logits = fitted.model.logits(held.features)
+    loss = smoothed_cross_entropy(logits, held.labels, smoothing=settings.smoothing, class_weight=torch.ones(2))
+    assert loss.item() == pytest.approx(min(losses), abs=1e-5)
 
 
-class Rates(L.Callback):
-    def __init__(self) -> None:
-        self.rates: list[float] = []
+def test_the_rate_falls_as_a_cosine_and_biases_do_not_decay(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates, groups = [], []
 
-    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+    class Recorded(torch.optim.AdamW):
+        def step(self, *arguments: Any) -> None:  # type: ignore[override]
+            rates.append(self.param_groups[0]["lr"])
+            groups[:] = self.param_groups
+            super().step(*arguments)
 
-
-def test_the_rate_falls_as_a_cosine_and_biases_do_not_decay(tmp_path: Path) -> None:
-    rates = Rates()
-    curves = LearningCurves(tmp_path / "curves.png", panels=[["train/loss", "val/loss"], ["val/auc"]])
-    logger = CSVLogger(tmp_path, name="log", version="0")
-    settings = AdapterSettings(**SETTINGS | {"batch_size": 20, "learning_rate": 0.01})
-    best = ModelCheckpoint(tmp_path, filename="best", monitor="val/loss")
-    trainer = L.Trainer(
-        accelerator="cpu", max_epochs=4, logger=[logger], callbacks=[rates, curves, best], log_every_n_steps=1,
-        enable_progress_bar=False, num_sanity_val_steps=0,
-    )  # fmt: skip
-    fitted = fit_adapter(BUILD, planted(60), planted(30, 1), settings, trainer=trainer)
-    quiet = fit_adapter(BUILD, planted(60), planted(30, 1), replace(settings, max_epochs=4))
-    assert all(torch.equal(quiet.model.state_dict()[name], part) for name, part in fitted.model.state_dict().items())
-    written = torch.load(tmp_path / "best.ckpt", weights_only=True)
-    assert written["epoch"] + 1 == fitted.best_epoch
-    assert all(torch.equal(written["state_dict"][f"model.{n}"], part) for n, part in fitted.model.state_dict().items())
-    expected = [0.005 * (1 + math.cos(math.pi * step / 12)) for step in range(1, 13)]
-    assert rates.rates == pytest.approx(expected[: len(rates.rates)], abs=1e-9)
-    assert len(rates.rates) == 3 * len(fitted.history) == 12
-    assert [row["val/auc"] for row in curves.history] == [row["val/auc"] for row in fitted.history]
-    assert (tmp_path / "curves.png").is_file()
-    assert "val/auc" in (tmp_path / "log" / "0" / "metrics.csv").read_text()
-    module = AdapterModule(fitted.model, settings, torch.ones(2))
-    module.trainer = type("Trainer", (), {"estimated_stepping_batches": 12})()  # type: ignore[assignment]
-    groups = module.configure_optimizers()["optimizer"].param_groups
+    monkeypatch.setattr(torch.optim, "AdamW", Recorded)
+    settings = AdapterSettings(**SETTINGS | {"batch_size": 20, "learning_rate": 0.01, "max_epochs": 4})
+    fitted = fit_adapter(BUILD, planted(60), planted(30, 1), settings)
+    assert len(rates) == 3 * len(fitted.history) == 12
+    assert rates == pytest.approx([0.005 * (1 + math.cos(math.pi * step / 12)) for step in range(12)], abs=1e-9)
     assert [group["weight_decay"] for group in groups] == [0.01, 0.0]
     assert all(p.dim() > 1 for p in groups[0]["params"])
     assert sum(len(group["params"]) for group in groups) == len(list(fitted.model.parameters()))
@@ -178,3 +150,118 @@ def test_rows_of_different_features_are_refused() -> None:
     narrow = LabelledRows(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]))
     with pytest.raises(ValueError, match="`validation` must have the features of `train`, 10, got 3"):
         fit_adapter(BUILD, planted(20), narrow, AdapterSettings())
+
+
+def rows(num_rows: int = 60, num_features: int = 6, *, share: float = 0.3, seed: int = 0) -> LabelledRows:
+    """Column 2 tells the label, column 4 does in part, the rest is noise."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = (torch.arange(num_rows) < share * num_rows).long()[torch.randperm(num_rows, generator=generator)]
+    features = torch.randn(num_rows, num_features, generator=generator)
+    features[:, 2] = 5 * labels + 0.1 * features[:, 2]
+    features[:, 4] = labels + features[:, 4]
+    return LabelledRows(features, labels)
+
+
+def test_selection_against_sklearn() -> None:
+    made = rows(200, 12)
+    shared = torch.from_numpy(mutual_info_classif(made.features.numpy(), made.labels.numpy(), random_state=7))
+    for top_k in (1, 2, 5):
+        found = LabelledRows(made.features, made.labels, 7).top_features(top_k)
+        assert found.tolist() == sorted(shared.argsort(descending=True)[:top_k].tolist())
+        assert 2 in found
+    assert LabelledRows(made.features, made.labels).top_features(2).tolist() == [2, 4]
+    assert LabelledRows(made.features, made.labels).top_features(85).tolist() == list(range(12))  # 85 of 12
+
+
+def test_z_scores_by_hand() -> None:
+    features = torch.tensor([[1.0, 7.0, 0.0], [3.0, 7.0, 1e6], [5.0, 7.0, 0.0], [7.0, 7.0, 1e6]])
+    mean, std = LabelledRows(features, torch.tensor([0, 1, 0, 1])).z_scores(torch.tensor([0, 1, 2]))
+    torch.testing.assert_close(mean, torch.tensor([4.0, 7.0, 5e5]))
+    torch.testing.assert_close(std, torch.tensor([5.0**0.5, 1.0, 5e5]))  # a constant column is left as it is
+
+
+def test_rows_to_stop_by_are_a_fifth_of_each_class() -> None:
+    made = rows()
+    train, held = made.early_stopping_split
+    assert (len(train), len(held)) == (48, 12)
+    assert int(held.labels.sum()) == 4
+    joined = torch.cat([train.features, held.features])
+    assert sorted(joined[:, 0].tolist()) == sorted(made.features[:, 0].tolist())
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_class_alone_is_refused(label: int) -> None:
+    with pytest.raises(ValueError, match=rf"`labels` must hold both classes, 0 and 1, got \[{label}\] in 4 rows"):
+        LabelledRows(torch.zeros(4, 2), torch.full((4,), label))
+
+
+def test_rows_are_checked() -> None:
+    labels = torch.tensor([0, 1, 2])
+    with pytest.raises(ValueError, match=r"both classes, 0 and 1, got \[0, 1, 2\]"):
+        LabelledRows(torch.zeros(3, 2), labels)
+    with pytest.raises(ValueError, match=r"`features` must have shape \[n, F\] and `labels` \[n\], got \(4, 2\) and"):
+        LabelledRows(torch.zeros(4, 2), labels)
+    with pytest.raises(ValueError, match="`features` must be finite, got NaN or infinity in row 1"):
+        LabelledRows(torch.tensor([[0.0], [torch.nan]]), torch.tensor([0, 1]))
+
+
+def test_too_few_rows_for_a_split_are_refused() -> None:
+    few = LabelledRows(torch.randn(6, 2), torch.tensor([0, 0, 0, 0, 0, 1]))
+    with pytest.raises(ValueError, match="two rows of each class, got 1 of the rarer one"):
+        _ = few.early_stopping_split
+    with pytest.raises(ValueError, match="`top_k` must be a positive integer, got 0"):
+        few.top_features(0)
+
+
+def overconfident(num_rows: int = 400, *, times: float = 3.0, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Logits that are ``times`` the true ones, and labels of the true ones."""
+    generator = torch.Generator().manual_seed(seed)
+    true = 2 * torch.randn(num_rows, generator=generator)
+    return times * true, (torch.rand(num_rows, generator=generator) < torch.sigmoid(true)).long()
+
+
+def nll(logits: Tensor, labels: Tensor, temperature: float) -> float:
+    return float(F.binary_cross_entropy_with_logits(logits.double() / temperature, labels.double()))
+
+
+@pytest.mark.parametrize("times", [0.3, 1.0, 3.0])
+def test_a_planted_temperature_is_found(times: float) -> None:
+    assert fit_temperature(*overconfident(20_000, times=times)) == pytest.approx(times, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_against_a_grid(seed: int) -> None:
+    logits, labels = overconfident(30, seed=seed)
+    grid = torch.logspace(-1.2, 1.2, 2001, dtype=torch.float64).tolist()
+    best = min(nll(logits, labels, temperature) for temperature in grid)
+    assert nll(logits, labels, fit_temperature(logits, labels)) == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize(("sign", "bound"), [(1, 1 / 20), (-1, 20)])
+def test_rows_that_are_all_right_or_all_wrong_stop_at_a_bound(sign: int, bound: float) -> None:
+    labels = torch.tensor([0, 1, 1, 0])
+    assert fit_temperature(sign * (2.0 * labels - 1), labels) == pytest.approx(bound)
+
+
+def test_logits_that_are_not_finite_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"`logits` must be one or more finite numbers, got .*inf"):
+        fit_temperature(torch.tensor([torch.inf, 0.0]), torch.tensor([1, 0]))
+    with pytest.raises(ValueError, match="`logits` must be one or more"):
+        fit_temperature(torch.tensor([]), torch.tensor([]))
+
+
+def test_the_models_temperature_is_set_and_lowers_the_loss() -> None:
+    logits, labels = overconfident()
+    model: Any = ComplexityAdapter(num_features=1, num_selected=1, hidden_channels=[2])
+    model.logits = partial(torch.squeeze, dim=1)  # the feature is the logit
+    rows = LabelledRows(logits.unsqueeze(1), labels)
+    before = torch.sigmoid(model.logits(rows.features))
+    found = calibrate(model, rows)
+    assert torch.equal(model(rows.features), torch.sigmoid(logits / model.temperature))
+    assert not torch.equal(model(rows.features), before)
+    assert float(model.temperature) == pytest.approx(found.temperature)
+    assert found.temperature > 2
+    assert found.nll_before == pytest.approx(nll(logits, labels, 1))
+    assert found.nll_after == pytest.approx(nll(logits, labels, found.temperature))
+    assert found.nll_after < found.nll_before - 0.1
+    assert found.ece_after < found.ece_before
