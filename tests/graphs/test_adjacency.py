@@ -3,8 +3,8 @@ import random
 import pytest
 import torch
 
-from graphrerank.data.enrichment.chunker import chunk_document
 from graphrerank.graphs.adjacency import adjacency_edges
+from graphrerank_papers.builders.chunker import chunk_document
 
 
 @pytest.mark.parametrize("reach", [1, 2, 5])

@@ -2,8 +2,8 @@
 
 import hashlib
 
-from graphrerank.data.enrichment.chunker import chunk_document
 from graphrerank_papers.builders.builder import DatasetWriter, builder
+from graphrerank_papers.builders.chunker import chunk_document
 from graphrerank_papers.builders.raw_files import RawFiles
 
 

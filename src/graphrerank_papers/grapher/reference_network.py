@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.enrichment.chunker import chunk_document
 from graphrerank.data.readers.documents import Document, read_documents
 from graphrerank.data.readers.judgements import Judgement, Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import REFERENCE
+from graphrerank_papers.builders.chunker import chunk_document
 from graphrerank_papers.grapher.citations import CitationDetector, CitationPatterns, Reference
 
 GOLD = ("paper", "chunk")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.data.enrichment.chunker import Chunk, Unit, chunk_document
+from graphrerank_papers.builders.chunker import Chunk, Unit, chunk_document
 
 
 def check_laws(text: str, chunks: list[Chunk], max_size: int, unit: Unit) -> None:
