@@ -21,8 +21,8 @@ from graphrerank.operators.bm25_retriever import BM25Retriever
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from graphrerank.pipelines.graph_rerank import GraphRerank
-from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.steps import PageRank
 from graphrerank.pipelines.vector_search import VectorSearch
 
 WORDS = ["fox", "dog", "bird", "tree", "river", "stone", "cloud", "engine", "violin", "planet"]

@@ -13,10 +13,8 @@ from graphrerank.models.manifest import write_manifest
 from graphrerank.models.registry import model_name
 from graphrerank.operators.classification_head import ClassificationHead
 from graphrerank.operators.granker import smooth_vectors
-from graphrerank.pipelines.granker import GRanker
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.stex import STeX
-from graphrerank.pipelines.until_budget import UntilBudget
+from graphrerank.pipelines.steps import GRanker, STeX, UntilBudget
 from graphrerank.pipelines.vector_search import VectorSearch
 from tests.support.encoders import HashPairEncoder
 from tests.support.manifests import make_manifest

@@ -10,14 +10,9 @@ from torch import Tensor
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.operators.bm25_retriever import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
-from graphrerank.pipelines.frontier import AlternateFrontier
-from graphrerank.pipelines.granker import GRanker
-from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.rerank import Rerank
 from graphrerank.pipelines.step import Resources
-from graphrerank.pipelines.stex import STeX
-from graphrerank.pipelines.until_budget import UntilBudget
+from graphrerank.pipelines.steps import AlternateFrontier, GRanker, PageRank, Rerank, STeX, UntilBudget
 from graphrerank.pipelines.vector_search import VectorSearch
 from graphrerank_papers.g_retriever import SteinerTree
 

@@ -11,12 +11,11 @@ from graphrerank.cli import schema
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, choose_routes
 from graphrerank.operators.fusion import weighted_rank_fusion
-from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.rerank import Rerank
 from graphrerank.pipelines.router import Router
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
+from graphrerank.pipelines.steps import PageRank, Rerank
 from graphrerank.pipelines.vector_search import VectorSearch
 from tests.support import CONF
 

@@ -12,9 +12,9 @@ from graphrerank.graphs.edge_types import EDGE_TYPES, SIMILARITY
 from graphrerank.graphs.sparse_rows import pad_rows
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.pipelines.granker import GRanker
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
+from graphrerank.pipelines.steps import GRanker
 from graphrerank_papers.ket.channels import fits
 from graphrerank_papers.ket.index import KETIndex
 from graphrerank_papers.ket.retrieval import Contexts

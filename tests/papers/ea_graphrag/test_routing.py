@@ -12,9 +12,9 @@ from graphrerank.evaluation.report import notes_of
 from graphrerank.evaluation.result import dataset_metrics
 from graphrerank.evaluation.run_pipelines import run_pipelines
 from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.pipelines.page_rank import PageRank
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.router import Router
+from graphrerank.pipelines.steps import PageRank
 from graphrerank.pipelines.vector_search import VectorSearch
 from graphrerank_papers.ea_graphrag.routing import Choices, compare_routing, join_choices, routing_table
 from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES

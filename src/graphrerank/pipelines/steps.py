@@ -1,0 +1,215 @@
+"""Steps that score, expand and loop: one class per operator."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from graphrerank.checks import check_counts, check_not_negative, check_share
+from graphrerank.graphs import Ranking, candidate_edges
+from graphrerank.graphs.sparse_rows import pad_rows, positions_in_rows
+from graphrerank.operators.corpus_ppr import CorpusPPR
+from graphrerank.operators.granker import smooth_vectors
+from graphrerank.operators.stex import semantic_topological_expansion
+from graphrerank.pipelines.state import RetrievalState
+from graphrerank.pipelines.step import Resources, StepFactory
+
+
+class Rerank:
+    """Rank the retrieved nodes by the cross-encoder's logits; each pair is encoded once.
+
+    Source: FastInsight, Definition 4 (model-based search) and Example 3.
+    """
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._encoder = resources.cross_encoder
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Encode new pairs, and rank all nodes."""
+        state = self._resources.encode_pairs(state)
+        with self._resources.clock("rerank"):
+            valid = state.nodes >= 0
+            scores = state.scores.clone()
+            scores[valid] = self._encoder.head(state.vectors[valid]).to(scores)
+            return state.ranked_by(scores)
+
+
+class GRanker:
+    """Rank the retrieved nodes by the head's score of their smoothed vectors (:func:`smooth_vectors`).
+
+    A trained head of the pipeline replaces the cross-encoder's and includes its own smoothing.
+
+    Source: FastInsight, Algorithm 2. *Where we differ:* its line 1 encodes all retrieved nodes each time; we keep the
+    vectors, so that each pair is encoded once.
+
+    Args:
+        smoothing: Weight in [0, 1] of the neighbours' vectors; 0 ranks as :class:`Rerank`.
+
+    Raises:
+        ValueError: If there is no cross-encoder, or ``smoothing`` is out of range.
+    """
+
+    def __init__(self, resources: Resources, *, smoothing: float = 0.2) -> None:
+        check_share(smoothing=smoothing)
+        self.smoothing = smoothing
+        self._resources = resources
+        self._encoder = resources.cross_encoder
+        self._degree = resources.graph.num_neighbours
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Encode new pairs, smooth, and rank all nodes."""
+        state = self._resources.encode_pairs(state)
+        valid = state.nodes >= 0
+        with self._resources.clock("graph"):
+            edge_index, _, _, _ = candidate_edges(self._resources.graph, state.nodes)
+            degree, vectors = self._degree[state.nodes[valid]], state.vectors[valid]
+        with self._resources.clock("rerank"):
+            if self._resources.head is not None:
+                logits = self._resources.head.score(vectors, edge_index, degree)
+            else:
+                logits = self._encoder.head(smooth_vectors(vectors, edge_index, degree, self.smoothing))
+            scores = state.scores.clone()
+            scores[valid] = logits.to(scores)
+            return state.ranked_by(scores)
+
+
+class PageRank:
+    """Rank the corpus by personalized PageRank from the retrieved nodes (:class:`CorpusPPR`).
+
+    Seeds are weighted by their scores minus the lowest one.
+
+    Source: HippoRAG 2, its search over passages, without nodes of phrases and facts; FastInsight, section 4.1.1, adapts
+    it to corpus graphs so. *Where we differ:* HippoRAG 2 scales the scores of all passages to [0, 1] and seeds them
+    all; scaled so, the few retrieved ones have nearly equal weights, and the best ones are drowned.
+
+    Args:
+        restart_prob: Probability in (0, 1] of returning to the seeds at each step.
+    """
+
+    def __init__(self, resources: Resources, *, restart_prob: float = 0.5) -> None:
+        self._resources = resources
+        self._operator = CorpusPPR(resources.graph, restart_prob=restart_prob)
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Replace the retrieved nodes by the best ones of the corpus."""
+        with self._resources.clock("graph"):
+            lowest = state.scores.masked_fill(state.nodes < 0, torch.inf).amin(1, keepdim=True)
+            seeds = Ranking(state.nodes, state.scores - lowest.clamp(max=torch.finfo(lowest.dtype).max))
+            ranking = self._operator.expand(seeds, top_k=self._resources.budget)
+            return state.with_ranking(ranking.nodes, ranking.scores)
+
+
+class STeX:
+    """Add the next batch of nodes along the graph (:func:`semantic_topological_expansion`).
+
+    Source: FastInsight, Algorithm 1, lines 4 to 6, and Algorithm 3. *Where we differ:* if the retrieved nodes have no
+    other neighbour, Algorithm 1 would never end; we take the batch from the rest of the vector search.
+
+    Args:
+        batch: Maximum number of nodes to add per query, within the budget.
+        structure_weight: Weight of the structural score relative to the similarity's weight of 1, not negative.
+
+    Raises:
+        ValueError: If an argument is out of range, or the corpus has no embedding.
+    """
+
+    def __init__(self, resources: Resources, *, batch: int = 10, structure_weight: float = 1.0) -> None:
+        check_counts(batch=batch)
+        check_not_negative(structure_weight=structure_weight)
+        _ = resources.graph.encoded
+        self.batch = batch
+        self.structure_weight = structure_weight
+        self._resources = resources
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Add up to ``batch`` nodes."""
+        with self._resources.clock("graph"):
+            limit = self._resources.remaining(state).clamp(max=self.batch)
+            neighbours = semantic_topological_expansion(
+                self._resources.graph,
+                state.ranking,
+                state.queries.encoded.to(state.scores.device),
+                top_k=self.batch,
+                structure_weight=self.structure_weight,
+            ).nodes
+            from_graph = (neighbours >= 0).any(1)
+            position = torch.arange(self.batch, device=neighbours.device)
+            neighbours = neighbours.masked_fill(position >= limit.unsqueeze(1), -1)
+            others = state.next_in_pool(limit.masked_fill(from_graph, 0))
+            return state.add(torch.cat([neighbours, others], dim=1), from_graph=from_graph)
+
+
+class AlternateFrontier:
+    """Add a batch of nodes, alternately from the frontier and from the vector search.
+
+    The frontier is all neighbours of retrieved nodes that are not retrieved, ranked by the best score among the
+    retrieved nodes that each is a neighbour of; ties are broken by node index. If one source is exhausted, the batch
+    comes from the other.
+
+    Source: MacAvaney et al., *Adaptive Re-Ranking with a Corpus Graph*, 2022, Algorithm 1; FastInsight, section 4.1.1
+    (budget 100, batch 10). *Where we differ:* the rest of the vector search is not appended to the scored nodes.
+
+    Args:
+        batch: Maximum number of nodes to add per query, within the budget.
+    """
+
+    def __init__(self, resources: Resources, *, batch: int = 10) -> None:
+        check_counts(batch=batch)
+        self.batch = batch
+        self._resources = resources
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Add up to ``batch`` nodes; the retrieved ones must be scored."""
+        with self._resources.clock("graph"):
+            limit = self._resources.remaining(state).clamp(max=self.batch)
+            frontier, pool = self._frontier(state, limit), state.next_in_pool(limit)
+            is_graph_turn = ~state.from_graph | ~(pool >= 0).any(1)
+            from_graph = is_graph_turn & (frontier >= 0).any(1)
+            nodes = [frontier.masked_fill(~from_graph[:, None], -1), pool.masked_fill(from_graph[:, None], -1)]
+            return state.add(torch.cat(nodes, dim=1), from_graph=from_graph)
+
+    def _frontier(self, state: RetrievalState, limit: Tensor) -> Tensor:
+        """Return the best ``limit [B]`` nodes of each frontier, padded with -1."""
+        num_nodes = self._resources.graph.num_nodes
+        row, column = torch.nonzero(state.nodes >= 0, as_tuple=True)
+        origin, neighbour = self._resources.graph.neighbours(state.nodes[row, column])
+        key, position = torch.unique(row[origin] * num_nodes + neighbour, return_inverse=True)
+        best = state.scores.new_full(key.shape, -torch.inf)
+        best.scatter_reduce_(0, position, state.scores[row, column][origin], "amax")
+        is_new = ~torch.isin(key, row * num_nodes + state.nodes[row, column])
+        key, best = key[is_new], best[is_new]  # by row and node index
+        order = torch.argsort(best, descending=True, stable=True)
+        order = order[torch.argsort(key[order] // num_nodes, stable=True)]
+        owner, node = key[order] // num_nodes, key[order] % num_nodes
+        within = positions_in_rows(owner) < limit[owner]
+        return pad_rows(owner[within], node[within], len(state.nodes), fill=-1)
+
+
+class UntilBudget:
+    """Repeat steps until every query has retrieved the budget or the corpus, or no step adds a node.
+
+    Source: FastInsight, Algorithm 1, line 3.
+
+    Args:
+        steps: Build the steps, in order.
+
+    Raises:
+        ValueError: If there is no step, or one cannot be built.
+    """
+
+    def __init__(self, resources: Resources, *, steps: Sequence[StepFactory]) -> None:
+        if not steps:
+            raise ValueError("`steps` must contain a step, got []")
+        self._resources = resources
+        self._steps = [build(resources) for build in steps]
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Repeat the steps."""
+        while bool(self._resources.remaining(state).any()):
+            before = state.num_retrieved
+            for step in self._steps:
+                state = step.run(state)
+            if bool((state.num_retrieved <= before).all()):
+                break
+        return state
