@@ -1,18 +1,31 @@
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
 
-from graphrerank.api import prompts_of, short_names
+from graphrerank import Dataset, GraphReranker
+from graphrerank.api import evaluate, prompts_of, short_names
 from graphrerank.cli import schema
 from graphrerank.evaluation.evaluate import FROZEN
+from graphrerank.evaluation.ranked_system import RankedDataset
+from graphrerank.evaluation.result import EvaluationResult
+from graphrerank.evaluation.stage import StageResult
 from graphrerank.language_models.prompt import shipped_prompt
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.parts import Parts
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.vector_search import VectorSearch
 from tests.support import ROOT
+from tests.support.folders import write_dataset
 
+WORDS = ["river", "stone", "metal", "cloud", "forest", "engine", "violin", "planet", "bread", "castle", "ice", "sand"]
 MODEL = "{_target_: graphrerank.language_models.client.LanguageModel, base_url: u, model: m}"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _composing() -> Iterator[None]:
     schema.register()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
@@ -23,6 +36,7 @@ def listed(*names: str) -> list[str]:
     return [f"{name} {shipped_prompt(name).fingerprint}" for name in names]
 
 
+@pytest.mark.usefixtures("_composing")
 @pytest.mark.parametrize(
     ("overrides", "names"),
     [
@@ -39,6 +53,7 @@ def test_prompts_that_are_told_and_those_that_are_not(overrides: list[str], name
     assert prompts_of(cfg.pipeline) == listed(*names)
 
 
+@pytest.mark.usefixtures("_composing")
 def test_prompts_of_answers_and_of_no_part() -> None:
     cfg = compose("evaluate", overrides=["answers=judged", "prompt@answers.writer.prompt=short_answer"])
     assert prompts_of(None, cfg.answers) == listed("short_answer", "grapher_judge")
@@ -46,6 +61,7 @@ def test_prompts_of_answers_and_of_no_part() -> None:
     assert len(prompts_of(retag.pipeline)) == 6
 
 
+@pytest.mark.usefixtures("_composing")
 def test_graphers_extraction_is_a_choice_for_the_edges_of_a_data_set() -> None:
     overrides = ["data=2wikimultihopqa_conceptual", "+extractor@data.entities=grapher", "paths.datasets=x"]
     assert prompts_of(compose("evaluate", overrides=overrides).data) == listed("grapher_entities")
@@ -65,3 +81,94 @@ def test_a_frozen_rows_name_is_taken_by_nothing_else(name: str) -> None:
     assert short_names([f"a/{name}", f"b/{name}"]) == [f"a-{name}", f"b-{name}"]
     with pytest.raises(ValueError, match=rf"a frozen row's name .*, got \['{name}'\]; write the path with its parent"):
         short_names([f"{name}.trec", "base"])
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve passages in a ring, six queries of one relevant passage each."""
+    return write_dataset(
+        tmp_path_factory.mktemp("data") / "ring",
+        corpus=[{"_id": f"p{i}", "title": "", "text": f"A text about {word}."} for i, word in enumerate(WORDS)],
+        queries=[{"_id": f"q{i}", "text": f"What is {WORDS[i]}?"} for i in range(6)],
+        edges=[(f"p{i}", f"p{(i + 1) % 12}", "next") for i in range(12)],
+        test=[(f"q{i}", f"p{(i + i % 2) % 12}") for i in range(6)],
+    )
+
+
+class Lengths:
+    """A stage that scores the number of passages that were ranked."""
+
+    measures, tested = ("Length",), ("Length",)
+
+    def __call__(self, ranked: RankedDataset, *, run_dir: Path | None = None, seed: int = 0) -> StageResult:
+        scores = {system.name: (system.ranking.nodes >= 0).double().sum(1) for system in ranked.systems}
+        return StageResult({name: {"Length": row} for name, row in scores.items()}, notes=["lengths were counted"])
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts:
+    return Parts(cache=tmp_path / "cache")
+
+
+def test_systems_by_name_and_as_objects(ring: Path, parts: Parts, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    """A checkpoint by name, a loaded one, a run file and a pipeline of our own, with a stage after them."""
+    (tmp_path / "their.trec").write_text("".join(f"q{i} Q0 p{i} 1 1 x\n" for i in range(6)))
+    data = Dataset.from_folder(ring)
+    systems = {
+        "theirs": tmp_path / "their.trec",
+        "search": Pipeline(data.graph, steps=[VectorSearch], budget=5, retriever=partial(BM25Retriever, top_k=5)),
+        "base": "base",
+        "mine": GraphReranker.from_pretrained("base"),
+    }
+    result = evaluate(
+        systems,
+        data,
+        retriever=partial(BM25Retriever, top_k=8),
+        encoder="none",
+        stages=[Lengths()],
+        counterfactuals=[],
+        resamples=100,
+        parts=parts,
+        run_dir=tmp_path / "run",
+    )
+    (found,) = result.datasets.values()
+    assert list(found.systems) == ["retriever", "ppr", "gcs", *systems]
+    assert found.systems["mine"].means == found.systems["base"].means
+    assert [system.kind for system in found.systems.values()][3:] == ["run", "pipeline", "checkpoint", "checkpoint"]
+    assert found.tested == ("nDCG@10", "PR@10", "Length")
+    assert (found.systems["theirs"].means["Length"], found.systems["base"].means["Length"]) == (1.0, 8.0)
+    assert "lengths were counted" in capsys.readouterr().out
+    assert EvaluationResult.load(tmp_path / "run").datasets["ring"].measures == found.measures
+
+
+def test_one_checkpoint_names_its_models_itself(ring: Path, parts: Parts) -> None:
+    settings: dict[str, Any] = {"retriever": partial(BM25Retriever, top_k=8), "encoder": "none", "parts": parts}
+    settings |= {"counterfactuals": [], "resamples": 10, "show": False}
+    result = evaluate("base", str(ring), **settings)
+    assert list(result.datasets["ring"].systems) == ["retriever", "ppr", "gcs", "gatv2"]
+    assert result.datasets["ring"].measures[:2] == ["PR@5", "PR@10"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (({"gcs": "base"}, "x"), "none of a frozen row"),
+        (({}, "x"), "must have one name or more"),
+        ((["base", "base"], "x"), "must name one system or more, and none twice"),
+        (("nothing", "x"), "must be a run folder, a .ckpt file, an artifact or one of the shipped names"),
+        (("base", []), "`data` must name at least one data set, got none"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused(arguments: tuple[Any, Any], message: str, parts: Parts) -> None:
+    with pytest.raises(ValueError, match=message):
+        evaluate(*arguments, parts=parts)
+    with pytest.raises(ValueError, match=r"`settings` must be of pipelines in `systems`, \[\], got \['gar'\]"):
+        evaluate("base", "x", settings={"gar": {"budget": 5}}, parts=parts)
+
+
+def test_means_as_a_data_frame(ring: Path, parts: Parts) -> None:
+    pytest.importorskip("pandas")
+    settings: dict[str, Any] = {"retriever": partial(BM25Retriever, top_k=8), "encoder": "none", "parts": parts}
+    result = evaluate("base", str(ring), **settings, counterfactuals=[], resamples=10)
+    frame = result.to_pandas()
+    assert frame.loc[("ring", "gatv2"), "PR@10"] == result.datasets["ring"].systems["gatv2"].means["PR@10"]

@@ -6,6 +6,7 @@ prepares data sets with it; every argument that takes a name also takes the obje
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_enc
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.encoder import Encoder
+from graphrerank.data.hints import expansion_hints
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.extensions import settings_folders
@@ -250,8 +252,11 @@ class Parts:
         Raises:
             ValueError: If one of them does and there is no encoder, or a split is missing.
         """
-        dataset, build_retriever = self.dataset(data), self.build("retriever", retriever)
+        data, build_retriever = self.part("data", data), self.build("retriever", retriever)
+        dataset = self.dataset(data)
         dataset.check_splits(*splits)
+        for hint in expansion_hints(dataset, data.settings or {}, build_retriever):
+            print(hint, file=sys.stderr)
         readers = {
             "a model that reads vectors (features=scores does not)": reads_vectors,
             "a retriever that reads vectors": needs_vectors(build_retriever),

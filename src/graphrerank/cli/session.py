@@ -24,12 +24,12 @@ from graphrerank.cli.compose import (
     portable_config,
     with_trained_splits,
 )
-from graphrerank.cli.hints import expansion_hints
 from graphrerank.cli.job_session import Group, PipelineFactory
 from graphrerank.cli.tracking import Tracking
 from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.dataset import RetrievalDataset
 from graphrerank.data.encoder import Encoder
+from graphrerank.data.hints import expansion_hints
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.evaluation.records import RETRIEVER
@@ -201,7 +201,7 @@ class Session:
         dataset, build_retriever = instantiate(data), instantiate(retriever)
         dataset.check_splits(*splits)
         self.tracking.reads_data(dataset)
-        for hint in expansion_hints(dataset, data, retriever):
+        for hint in expansion_hints(dataset, data, build_retriever):
             print(hint, file=sys.stderr)
         readers = {
             "a model that reads vectors (features=scores does not)": reads_vectors,

@@ -51,7 +51,10 @@ class EvaluationResult:
 
     def to_pandas(self) -> "DataFrame":
         """Return the means as a data frame: a row per data set and system, a column per measure."""
-        from pandas import DataFrame, MultiIndex
+        try:
+            from pandas import DataFrame, MultiIndex
+        except ImportError as error:
+            raise ImportError("to_pandas() needs pandas: pip install pandas") from error
 
         rows = {
             (dataset.name, name): system.means

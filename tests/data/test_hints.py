@@ -1,12 +1,18 @@
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from graphrerank.cli.hints import expansion_hints
 from graphrerank.data.dataset import Dataset
+from graphrerank.data.hints import expansion_hints
+from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.expand import ExpandRetriever
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.hybrid_expand import HybridExpandRetriever
+from graphrerank.parts import Parts
 from tests.support.folders import write_dataset
 
-EXPAND = {"_target_": "graphrerank.operators.hybrid_expand.HybridExpandRetriever"}
+EXPAND = partial(HybridExpandRetriever, top_k=5)
 
 
 @pytest.fixture
@@ -31,7 +37,15 @@ def test_a_corpus_without_edges_names_the_files_that_lie_unread(folder: Path) ->
 
 def test_no_hint_where_nothing_is_amiss(folder: Path) -> None:
     settings = {"path": str(folder)}
-    assert list(expansion_hints(Dataset.from_folder(folder), settings, {"_target_": "x.HybridRetriever"})) == []
+    assert list(expansion_hints(Dataset.from_folder(folder), settings, partial(HybridRetriever, top_k=5))) == []
     (folder / "edges.tsv").write_text("a\tb\tnext\n")
     assert list(expansion_hints(Dataset.from_folder(folder), settings, EXPAND)) == []
     assert list(expansion_hints(Dataset.from_folder(folder, edges="auto"), settings, EXPAND)) == []
+
+
+def test_loading_a_data_set_prints_the_hint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Parts().load(str(folder), encoder=None, retriever=partial(BM25Retriever, top_k=2), reads_vectors=False)
+    assert capsys.readouterr().err == ""
+    expanding = partial(ExpandRetriever, base=partial(BM25Retriever, top_k=2), similarity_weight=0)
+    Parts().load(str(folder), encoder=None, retriever=expanding, reads_vectors=False)
+    assert "hint: plain has no edges to expand along" in capsys.readouterr().err

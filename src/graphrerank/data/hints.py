@@ -1,22 +1,23 @@
-"""Hints to the user about what a command leaves unread."""
+"""Hints about files of a data set that are left unread."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.entities import ENTITIES
+from graphrerank.graphs import RetrieverFactory
 
 
-def expansion_hints(dataset: RetrievalDataset, data: Mapping[str, Any], retriever: Mapping[str, Any]) -> Iterator[str]:
+def expansion_hints(dataset: Dataset, data: Mapping[str, Any], build_retriever: RetrieverFactory) -> Iterator[str]:
     """Yield a hint where a retriever expands along edges and the corpus has none.
 
     Args:
-        dataset: What was read.
-        data: The settings it was read with.
-        retriever: The retriever's settings.
+        dataset: The data set.
+        data: The settings that it was read with.
+        build_retriever: Builds the retriever.
     """
-    expands = "Expand" in str(retriever.get("_target_"))
+    expands = "Expand" in getattr(getattr(build_retriever, "func", build_retriever), "__name__", "")
     if not expands or dataset.graph.num_edges or dataset.graph.entities is not None or dataset.knn:
         return
     found = list(unread_files(Path(str(data.get("path") or "")), data))
