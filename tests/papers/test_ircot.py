@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.operators.bm25_retriever import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
@@ -151,70 +150,24 @@ def test_arguments_out_of_range_are_refused(name: str) -> None:
         step(Unanswered, Author({}), **{name: 0})
 
 
-def say(handler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the endpoint write the thoughts of ``SCRIPT``, the scripted failures first."""
-    scripted = handler.script
-
-    class Answers(dict[str, list[tuple[int, Any]]]):
-        def get(self, question: str, default: Any = None) -> list[tuple[int, Any]]:
-            text = SCRIPT[Author.key(question)]
-            return scripted.setdefault(question, []) or [(200, {"choices": [{"message": {"content": text}}]})]
-
-        __getitem__ = get
-
-    monkeypatch.setattr(handler, "script", Answers())
-
-
-def over_http(url: str, cache: Path | None, **settings: Any) -> Pipeline:
-    model = LanguageModel(url, "m", pause=0.0, max_retries=1)
-    graph = corpus().with_embedding(Words().encode(TEXTS))
-    steps = [partial(ChainOfThought, language_model=model, top_k=1, num_steps=3, cache=cache)]
-    return Pipeline(graph, steps=steps, text_encoder=Words(), **{"budget": 3, **settings})
-
-
 QUERY = "Where was the director of Solaris born?"
 
 
-def test_over_http_once(endpoint: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("httpx", reason="httpx is optional")
-    url, handler = endpoint
-    say(handler, monkeypatch)
+def test_as_a_step_that_asks_nothing_twice(tmp_path: Path) -> None:
+    author = Author(SCRIPT)
+    graph = corpus().with_embedding(Words().encode(TEXTS))
     asked = Queries(["a", "b"], [QUERY, "Capital of France?"], Words().encode([QUERY, "Capital of France?"]))
+
+    def pipeline(budget: int) -> Pipeline:
+        steps = [partial(ChainOfThought, language_model=author, top_k=1, num_steps=3, cache=tmp_path)]
+        return Pipeline(graph, steps=steps, text_encoder=Words(), budget=budget)
+
     for _ in range(2):
-        found = over_http(url, tmp_path).retrieve(asked)
+        found = pipeline(3).retrieve(asked)
         assert found.ranking.nodes.tolist() == [[0, 1, 2], [5, -1, -1]]
         assert set(found.seconds) == {"retrieve"}
-    assert len(handler.requests) == 3  # the second run asks nothing
-    told = {request["messages"][0]["content"] for request in handler.requests}
-    assert told == {shipped_prompt("ircot_thought").system}
-    assert over_http(url, None, budget=2).retrieve(asked).ranking.nodes.tolist() == [[0, 1], [5, -1]]
-    assert len(handler.requests) == 6
-
-
-def test_a_server_that_fails_between_the_steps(
-    endpoint: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("httpx", reason="httpx is optional")
-    url, handler = endpoint
-    second = f"Passage 1: {TEXTS[0]}\n\nPassage 2: {TEXTS[1]}\n\nQuestion: {QUERY}\n\n"
-    second += "Reasoning so far: Its director Tarkovsky was born in Zavrazhye.\n\nNext sentence:"
-    handler.script = {second: [(503, ""), (503, "")]}
-    say(handler, monkeypatch)
-    asked = Queries(["a"], [QUERY], Words().encode([QUERY]))
-    with pytest.raises(ValueError, match=r"gave no usable answer in 2 tries .*; last: status 503"):
-        over_http(url, tmp_path).retrieve(asked)
-    assert over_http(url, tmp_path).retrieve(asked).ranking.nodes.tolist() == [[0, 1, 2]]
-    assert len(handler.requests) == 4  # the first thought was kept
-
-
-def test_a_server_that_refuses(endpoint: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("httpx", reason="httpx is optional")
-    url, handler = endpoint
-    first = f"Passage 1: {TEXTS[0]}\n\nQuestion: {QUERY}\n\nReasoning so far: none\n\nNext sentence:"
-    handler.script = {first: [(401, "")]}
-    say(handler, monkeypatch)
-    with pytest.raises(ValueError, match="refused with status 401"):
-        over_http(url, None).retrieve(Queries(["a"], [QUERY], Words().encode([QUERY])))
+    assert pipeline(2).retrieve(asked).ranking.nodes.tolist() == [[0, 1], [5, -1]]
+    assert len(author.questions) == 3
 
 
 def test_thoughts_need_an_encoder_where_the_search_reads_vectors() -> None:

@@ -1,4 +1,3 @@
-import json
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,7 +10,6 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.operators.corpus_ppr import CorpusPPR
 from graphrerank.pipelines.pipeline import Pipeline
@@ -376,10 +374,6 @@ def test_by_logits_ties_by_place() -> None:
     assert rerank_by_pairs(Lengths(), ["a"], [[]]) == [[]]
 
 
-def question(text: str, facts: list[str]) -> str:
-    return f"Question: {text}\nFacts:\n" + "\n".join(f"{i}. {fact}" for i, fact in enumerate(facts, 1))
-
-
 @pytest.mark.parametrize(
     ("answer", "places"),
     [
@@ -393,15 +387,10 @@ def question(text: str, facts: list[str]) -> str:
         ("Facts 1 and 2.", [0, 1, 2]),
     ],
 )
-def test_a_language_model_chooses(answer: str, places: list[int], endpoint: tuple[str, Any]) -> None:
-    pytest.importorskip("httpx", reason="httpx is optional")
-    address, handler = endpoint
-    content = {"choices": [{"message": {"content": answer}}]}
-    first, last = question(TEXTS[0], FACTS[0]), question(TEXTS[2], FACTS[2])
-    handler.script[first] = [(200, content)]
-    handler.script[last] = [(200, {"choices": [{"message": {"content": json.dumps([1])}}]})]
-    selected = select_by_language_model(
-        LanguageModel(address, "tiny"), shipped_prompt("ea_graphrag_facts"), TEXTS, FACTS
-    )
+def test_a_language_model_selects(answer: str, places: list[int], scripted_model: Any) -> None:
+    model = scripted_model(lambda _, question: answer if "Where" in question else [1])
+    selected = select_by_language_model(model, shipped_prompt("ea_graphrag_facts"), TEXTS, FACTS)
     assert selected == [places, [], [0]]
-    assert sorted(body["messages"][-1]["content"] for body in handler.requests) == sorted([first, last])
+    first, _ = (question for _, question in model.asked)
+    numbered = "\n".join(f"{number}. {fact}" for number, fact in enumerate(FACTS[0], 1))
+    assert first == f"Question: {TEXTS[0]}\nFacts:\n{numbered}"
