@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from statistics import mean, stdev
@@ -91,21 +91,29 @@ class GraphERTables:
         bench.tune()
         grid = [tuple(zip(self.grid, numbers, strict=True)) for numbers in product(*self.grid.values())]
         rows = [(network, mode) for mode in self.features for network in NETWORKS]
+        alone: dict[str, Any] = {
+            "train": tuple(self.train[:1]),
+            "judge": (self.judge,),
+            "split": self.val_split,
+            "seed": self.seed,
+        }
         searches = {
-            row: [self._step(f"{' '.join(row)} with {in_words(choice)}", row, choice, search=True) for choice in grid]
+            row: [Step(f"{' '.join(row)} with {in_words(choice)}", *row, choice, **alone) for choice in grid]
             for row in rows
         }
         tried = bench.do([step for steps in searches.values() for step in steps], workers=workers)
         scores = {row: [mean_of(tried[step], CHOOSE_BY) for step in steps] for row, steps in searches.items()}
         chosen = {row: grid[found.index(max(found))] for row, found in scores.items()}  # the first of equals
-        frozen = [Step(name, name, judge=tuple(self.test), split=self.test_split) for name in FROZEN]
+        final: dict[str, Any] = {"judge": tuple(self.test), "split": self.test_split}
+        trained: dict[str, Any] = {"train": tuple(self.train), **final}
+        frozen = [Step(name, name, **final) for name in FROZEN]
         finals = {
-            row: [self._step(f"{' '.join(row)} seed {seed}", row, chosen[row], seed=seed) for seed in self.seeds]
+            row: [Step(f"{' '.join(row)} seed {seed}", *row, chosen[row], seed=seed, **trained) for seed in self.seeds]
             for row in rows
         }
-        ablated = (GATV2, self.ablated)
+        first = finals[GATV2, self.ablated][0]
         ablations = {
-            change: self._step(f"{' '.join(ablated)} with {change}", ablated, chosen[ablated], (change,), self.seeds[0])
+            change: replace(first, name=f"{GATV2} {self.ablated} with {change}", overrides=(change,))
             for change in self.ablations
         }
         systems: dict[tuple[str, str], list[Step]] = {(step.system, ""): [step] for step in frozen} | finals
@@ -113,9 +121,7 @@ class GraphERTables:
         tables = {
             "test sets": bench.test_sets([finals[rows[0]][0], *ablations.values()]),
             **result_tables({row: [done[step] for step in steps] for row, steps in systems.items()}),
-            "ablations": ablation_rows(done[finals[ablated][0]], {name: done[step] for name, step in ablations.items()})
-            if ablations
-            else [],
+            "ablations": ablation_rows(done[first], {name: done[step] for name, step in ablations.items()}),
             f"tried settings, {CHOOSE_BY} on validation": [
                 {"settings": in_words(choice), **{" ".join(row): scores[row][number] for row in rows}}
                 for number, choice in enumerate(grid)
@@ -133,30 +139,6 @@ class GraphERTables:
         }
         print(write_tables(run_dir, "GraphER's tables", tables))
         return run_dir
-
-    def _step(
-        self,
-        name: str,
-        row: tuple[str, str],
-        choice: Choice,
-        overrides: tuple[str, ...] = (),
-        seed: int | None = None,
-        *,
-        search: bool = False,
-    ) -> Step:
-        """Make the step of a trained network: one of the final ones, or one that tries settings."""
-        network, mode = row
-        return Step(
-            name,
-            network,
-            mode,
-            choice,
-            overrides,
-            tuple(self.train[:1] if search else self.train),
-            (self.judge,) if search else tuple(self.test),
-            self.val_split if search else self.test_split,
-            self.seed if seed is None else seed,
-        )
 
 
 @dataclass
@@ -375,7 +357,7 @@ def result_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 def ablation_rows(full: Mapping[str, Any], changed: Mapping[str, Mapping[str, Any]]) -> list[Row]:
     """Lay out PR@10 of the full model and of each change, with the p-value of its paired test against the full one."""
     rows = []
-    for change, result in {"none": full, **changed}.items():
+    for change, result in {"none": full, **changed}.items() if changed else ():
         row: Row = {"change": change}
         for dataset in full["values"]:
             ours, theirs = (_tensor(each, dataset, CHOOSE_BY) for each in (result, full))

@@ -14,6 +14,7 @@ from graphrerank.graphs import CorpusGraph, Ranking, top_k_by_node_order
 from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.pipelines.state import RetrievalState
+from graphrerank.pipelines.step import Resources
 from graphrerank_papers.hipporag.facts import Facts, merge_knowledge
 from graphrerank_papers.indexing.stages import Stages
 
@@ -128,6 +129,27 @@ def build_fact_graph(
     ids = [*(f"passage:{passage}" for passage in range(num_passages)), *(f"entity:{name}" for name in facts.names)]
     graph = CorpusGraph.from_edges(ids, [*passages, *facts.spellings], edges, weight)
     return FactGraph(graph, num_passages, facts, stages.encode(encoder, facts.texts), len(pairs))
+
+
+def read_fact_graph(
+    resources: Resources,
+    folder: str | Path,
+    extractor: KnowledgeExtractor,
+    *,
+    synonymy_threshold: float,
+    max_synonyms: int,
+) -> FactGraph:
+    """Build the index of a pipeline's corpus, or read it from the folder, and print its report."""
+    index = build_fact_graph(
+        resources.graph.all_texts,
+        folder=folder,
+        extractor=extractor,
+        encoder=resources.index_encoder,
+        settings=FactGraphSettings(synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms),
+        device=resources.graph.device,
+    )
+    print(index.report(), flush=True)
+    return index
 
 
 def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int = 100) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
 from graphrerank.operators.corpus_ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.hipporag.fact_graph import FactGraphSettings, build_fact_graph, with_reached
+from graphrerank_papers.hipporag.fact_graph import read_fact_graph, with_reached
 
 COMBINATIONS = ("last", "mean", "sum")
 RERANKERS = ("none", "cross_encoder", "language_model")
@@ -104,15 +104,9 @@ class FactGraphSearch:
             rerank, resources, language_model, prompt or shipped_prompt("ea_graphrag_facts"), cache
         )
         device = resources.graph.device
-        index = build_fact_graph(
-            resources.graph.all_texts,
-            folder=folder,
-            extractor=extractor,
-            encoder=resources.index_encoder,
-            settings=FactGraphSettings(synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms),
-            device=device,
+        index = read_fact_graph(
+            resources, folder, extractor, synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms
         )
-        print(index.report(), flush=True)
         self._walk = CorpusPPR(index.graph.to(device), restart_prob=restart_prob)
         self._fact_texts, self._fact_vectors = index.facts.texts, index.fact_vectors.to(device)
         self._ends, self._num_holders = index.facts.ends.to(device), index.num_holders.to(device)

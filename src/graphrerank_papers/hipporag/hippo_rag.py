@@ -11,7 +11,7 @@ from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.operators.corpus_ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.hipporag.fact_graph import FactGraphSettings, build_fact_graph, with_reached
+from graphrerank_papers.hipporag.fact_graph import read_fact_graph, with_reached
 from graphrerank_papers.indexing.stages import Stages
 
 
@@ -58,15 +58,9 @@ class HippoRAGSearch:
         self._encoder = resources.index_encoder
         self._query_extractor = query_extractor
         device = resources.graph.device
-        index = build_fact_graph(
-            resources.graph.all_texts,
-            folder=folder,
-            extractor=extractor,
-            encoder=self._encoder,
-            settings=FactGraphSettings(synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms),
-            device=device,
+        index = read_fact_graph(
+            resources, folder, extractor, synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms
         )
-        print(index.report(), flush=True)
         self._names = Stages(folder).encode(self._encoder, index.facts.spellings).to(device)
         self._walk = CorpusPPR(index.between_entities().to(device), restart_prob=restart_prob)
         self._occurrences = index.facts.occurrences.to(device)
