@@ -10,9 +10,8 @@ from graphrerank import Dataset, GraphReranker
 from graphrerank.api import evaluate, prompts_of, short_names
 from graphrerank.cli import schema
 from graphrerank.evaluation.evaluate import FROZEN
-from graphrerank.evaluation.ranked_system import RankedDataset
 from graphrerank.evaluation.result import EvaluationResult
-from graphrerank.evaluation.stage import StageResult
+from graphrerank.evaluation.systems import RankedDataset, StageResult
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.operators.bm25_retriever import BM25Retriever
 from graphrerank.parts import Parts

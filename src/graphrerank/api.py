@@ -28,11 +28,9 @@ from graphrerank.evaluation.measuring import (
     EvaluationPlan,
     judged_queries,
 )
-from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.run_files import read_run_file
-from graphrerank.evaluation.stage import Stage
-from graphrerank.evaluation.system import System
+from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, System
 from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph
 from graphrerank.inference.graph_reranker import GraphReranker
@@ -111,7 +109,7 @@ def evaluate(
         counterfactuals: Edges with which checkpoints rerank once more.
         counterfactual_pipelines: Labels of pipelines that run once more on the corpus with such edges.
         settings: Changed settings of pipelines, by label.
-        stages: Called with what the systems ranked (:class:`~graphrerank.evaluation.stage.Stage`).
+        stages: Called with what the systems ranked (:class:`~graphrerank.evaluation.systems.Stage`).
         num_queries: Queries, the first ones by id; None: all.
         seed: Of resampling and of shuffled edges.
         run_dir: Folder for the files of the evaluation; None: none are written.

@@ -9,7 +9,7 @@ import torch
 from graphrerank import GraphReranker
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels, RetrievalDataset
-from graphrerank.evaluation.system import System, base_ranking
+from graphrerank.evaluation.systems import System, base_ranking
 from graphrerank.fitting.calibrate import calibrate_system
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.calibration import Calibration, IsotonicCalibration

@@ -6,7 +6,7 @@ import torch
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.counterfactual import OtherEdges, other_graphs
 from graphrerank.evaluation.reranking import rerank
-from graphrerank.evaluation.system import System, base_ranking
+from graphrerank.evaluation.systems import System, base_ranking
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, ModelInputs, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES

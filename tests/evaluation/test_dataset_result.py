@@ -10,13 +10,12 @@ from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, measure_ranking
 from graphrerank.evaluation.query_analysis import mean_degree
-from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
 from graphrerank.evaluation.records import Cost, DatasetResult, to_plain
 from graphrerank.evaluation.replicability import across_datasets
 from graphrerank.evaluation.result import EvaluationResult, dataset_metrics
 from graphrerank.evaluation.result_tables import dataset_tables
 from graphrerank.evaluation.significance import holm, paired_randomization
-from graphrerank.evaluation.stage import Stage, StageResult
+from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, StageResult
 from graphrerank.evaluation.tables import Cell, Table
 from graphrerank.graphs import CorpusGraph, Ranking
 

@@ -5,7 +5,7 @@ import torch
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.reliability import LabelledLists, judge_confidence, judge_reliability, labelled_lists
-from graphrerank.evaluation.system import System, base_ranking
+from graphrerank.evaluation.systems import System, base_ranking
 from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration
 from graphrerank.graphs.list_confidence import ListConfidence
 

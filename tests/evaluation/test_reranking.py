@@ -8,7 +8,7 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.counterfactual import OtherEdges
 from graphrerank.evaluation.reranking import measure_queries, rerank, run_reranker
-from graphrerank.evaluation.system import System, base_ranking
+from graphrerank.evaluation.systems import System, base_ranking
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.model_inputs import PAIRS, VECTORS
 

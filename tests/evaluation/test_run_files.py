@@ -6,11 +6,10 @@ import torch
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan
-from graphrerank.evaluation.ranked_system import RankedDataset
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.reranking import run_reranker
 from graphrerank.evaluation.run_files import read_run_file, write_runs
-from graphrerank.evaluation.system import System, base_ranking
+from graphrerank.evaluation.systems import RankedDataset, System, base_ranking
 
 QUERIES = torch.arange(3)
 

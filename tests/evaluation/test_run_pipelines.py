@@ -7,9 +7,9 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
-from graphrerank.evaluation.ranked_system import RankedDataset
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.run_pipelines import run_pipelines
+from graphrerank.evaluation.systems import RankedDataset
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.vector_search import VectorSearch

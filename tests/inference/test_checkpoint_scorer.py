@@ -10,7 +10,7 @@ import torch
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.evaluation.reranking import rerank
-from graphrerank.evaluation.system import System
+from graphrerank.evaluation.systems import System
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, RetrieverFactory
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.models.checkpoint import load_checkpoints, save_weights

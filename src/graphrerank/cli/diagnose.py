@@ -20,7 +20,7 @@ from graphrerank.parts import Parts
 
 
 def diagnose(session: Session) -> Path:
-    """Say whether the edges of a corpus help a reranker, by its judged questions; without any, write a set to judge.
+    """Measure whether the edges of a corpus help a reranker, by its judged questions; without any, write some to judge.
 
     Raises:
         ValueError: If the data set cannot be read, or the checkpoint is no graph reranker or reads a cross-encoder.

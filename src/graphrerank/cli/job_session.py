@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.system import System
+from graphrerank.evaluation.systems import System
 from graphrerank.pipelines.pipeline import Pipeline
 
 Group = MutableMapping[str, Any]  # a file of conf as it is written: settings, and the classes to build

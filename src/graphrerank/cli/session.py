@@ -34,7 +34,7 @@ from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.evaluation.records import RETRIEVER
 from graphrerank.evaluation.rerankers import trained_system
-from graphrerank.evaluation.system import System, base_ranking
+from graphrerank.evaluation.systems import System, base_ranking
 from graphrerank.graphs import CorpusGraph, RetrieverFactory
 from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.models.manifest import GroupEntry, RerankerManifest

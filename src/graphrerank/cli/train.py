@@ -20,13 +20,12 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import RERANKER_MEASURES, EvaluationPlan, judged_queries
-from graphrerank.evaluation.ranked_system import RankedDataset
 from graphrerank.evaluation.records import RETRIEVER, DatasetResult
 from graphrerank.evaluation.rerankers import reranking_systems, tune_restart_probs, with_frozen
 from graphrerank.evaluation.reranking import run_reranker
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.run_files import write_runs
-from graphrerank.evaluation.system import System
+from graphrerank.evaluation.systems import RankedDataset, System
 from graphrerank.files import sole_use, write_json, write_text
 from graphrerank.fitting.fit import feature_plan, fit, run_folder
 from graphrerank.fitting.training import FitSettings, check_resumed, declared_inputs

@@ -1,1 +1,1 @@
-"""The one judge: systems give rankings and costs, and a study measures, tests and explains them."""
+"""Evaluation: systems give rankings and costs, which are measured, tested and reported."""

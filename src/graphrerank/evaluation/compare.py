@@ -27,10 +27,10 @@ def compare_runs(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> EvaluationResult:
-    """Put the systems of several runs into one result, over the data sets that all of them judged.
+    """Put the systems of several runs into one result, over the data sets that all of them evaluated.
 
     Two systems of one name are one where they scored every query alike; else the run's name is added to each. The last
-    system of the last run is the primary one, and tests are made anew, of ``tested`` (empty: what the first run tested
+    system of the last run is the primary one, and tests are repeated, of ``tested`` (empty: what the first run tested
     and every run measured); findings of single systems are taken over. The notes of a data set say how the runs differ:
     their commands, settings, versions and candidates.
     """
@@ -179,11 +179,11 @@ def _shared_measures(parts: Mapping[str, DatasetResult]) -> list[str]:
     return [name for name in first.measures if all(name in other.measures for other in others)]
 
 
-def _shared_tests(parts: Mapping[str, DatasetResult], measures: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """Choose what is tested: what was asked for, else what the first run tested, of the measures of all runs."""
+def _shared_tests(parts: Mapping[str, DatasetResult], measures: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    """Return the tested measures: the chosen ones, else those of the first run, of the measures of all runs."""
     first = next(iter(parts.values()))
-    if asked:
-        names = list(parse_measures(asked, measures))
+    if chosen:
+        names = list(parse_measures(chosen, measures))
         if lacking := [name for name in names if name not in measures]:
             known = {run: part.measures for run, part in parts.items()}
             raise ValueError(
@@ -246,13 +246,13 @@ def metric_differences(
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """List what is compared of a ``metrics.json``."""
+    """List the compared entries of a ``metrics.json``."""
     facts = ("split", "queries", "candidates", "ceiling", "base_ceiling")
     numbers: dict[str, Any] = {}
     for name, dataset in metrics["datasets"].items():
         numbers |= {f"{name}: {fact}": dataset.get(fact) for fact in facts}
         for system, entry in dataset["systems"].items():
-            # the means are the numbers beside the results that have names of their own
+            # the means are the other numbers of a system
             means = {key: mean for key, mean in entry.items() if key not in NO_MEANS and _is_number(mean)}
             numbers |= {f"{name}: {system} {measure}": mean for measure, mean in means.items()}
     return numbers

@@ -18,8 +18,8 @@ from graphrerank.graphs.retriever import is_lookup
 TOTAL = "total"
 WARM_UP = 10  # searches
 LATENCY_QUERIES = 200
-MOST_SECONDS = 20.0  # that timing one system takes; what is slow is timed on fewer queries
-RESET = Path("/proc/self/clear_refs")  # Linux: 5 makes the peak of resident memory begin anew
+MOST_SECONDS = 20.0  # of timing one system; slow systems are timed on fewer queries
+RESET = Path("/proc/self/clear_refs")  # Linux: 5 resets the peak of resident memory
 STATUS = Path("/proc/self/status")
 
 Result = TypeVar("Result")

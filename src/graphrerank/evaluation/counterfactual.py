@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.system import System
+from graphrerank.evaluation.systems import System
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
@@ -30,8 +30,8 @@ class OtherEdges:
     """
 
     def __init__(self, prepared: PreparedDataset, kinds: Sequence[str] = EDGES, *, seed: int = 0) -> None:
-        if strangers := set(kinds) - set(EDGES):
-            raise ValueError(f"`kinds` must be of {EDGES}, got {sorted(strangers)}")
+        if unknown := sorted(set(kinds) - set(EDGES)):
+            raise ValueError(f"`kinds` must be of {EDGES}, got {unknown}")
         names = prepared.feature_names
         self._left_out = left_out_types(prepared.dataset.graph) if EACH_TYPE in kinds else {}
         self._kinds = (*(kind for kind in kinds if kind != EACH_TYPE), *self._left_out)

@@ -18,11 +18,10 @@ from graphrerank.evaluation.query_analysis import (
     query_groups,
 )
 from graphrerank.evaluation.query_browser import QueryBrowser, browse_queries
-from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
 from graphrerank.evaluation.records import Breakdown, DatasetResult, SeedSpread, SystemResult
 from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
 from graphrerank.evaluation.significance import bootstrap_interval
-from graphrerank.evaluation.stage import StageResult
+from graphrerank.evaluation.systems import RankedDataset, RankedSystem, StageResult
 from graphrerank.graphs import CorpusGraph, Ranking
 
 TOP = 10
@@ -114,7 +113,7 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
 
 
 def _browser(result: DatasetResult, graph: CorpusGraph, relevant: Tensor) -> QueryBrowser:
-    """Lay out the queries of the primary system beside the baseline's."""
+    """Lay out the queries of the primary system next to the baseline's."""
     measure = result.tested[0]
     names = [name for name in (result.baseline, result.primary) if name is not None]
     rankings = {name: ranking for name in names if (ranking := result.systems[name].ranking) is not None}

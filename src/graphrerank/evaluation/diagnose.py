@@ -29,11 +29,10 @@ from graphrerank.evaluation.diagnosis import (
     verdict,
 )
 from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
-from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
 from graphrerank.evaluation.records import RETRIEVER
 from graphrerank.evaluation.rerankers import check_encoder, reranking_systems
 from graphrerank.evaluation.reranking import rerank
-from graphrerank.evaluation.system import System
+from graphrerank.evaluation.systems import RankedDataset, RankedSystem, System
 from graphrerank.evaluation.tables import Table, markdown_table
 from graphrerank.evaluation.terminal import print_table
 from graphrerank.files import write_json, write_text
@@ -218,7 +217,7 @@ def _write_pool(
     systems: Mapping[str, System],
     num_queries: int | None,
 ) -> None:
-    """Without judgements: say how far the graph changes the rankings, and write what to judge."""
+    """Without judgements: print how far the graph changes the rankings, and write passages to judge."""
     dataset = whole.dataset
     queries = chosen_queries(dataset, num_queries or POOLED_QUERIES)
     found = [

@@ -150,7 +150,7 @@ def _component_sizes(graph: CorpusGraph) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was measured on one corpus and its judged questions."""
+    """Measurements on one corpus and its judged questions."""
 
     dataset: str  # name
     questions: str  # which ones
@@ -196,7 +196,7 @@ class GraphVerdict:
 
 
 def verdict(found: Diagnosis) -> GraphVerdict:
-    """Judge by the paired randomisation tests at the level 0.05, and by what so many questions can show."""
+    """Decide by the paired randomisation tests at the level 0.05, and by the difference that the questions can show."""
     test = found.benefit
     amount = f"{found.measure} {points_cell(test.difference, test.interval)}, {p_text(test.p_randomization)}"
     if found.questions == DRAFTED:
@@ -353,7 +353,7 @@ def _types(found: Diagnosis) -> Table:
 
 
 def shape_lines(shape: GraphShape) -> list[str]:
-    """Say how dense the graph is, and whether it hangs together."""
+    """Describe how dense the graph is, and its connected parts."""
     listed = [
         f"{entry.edges}: {entry.pairs:,} edges, {entry.mean_neighbours:.2f} neighbours of a passage, "
         f"{100 * entry.share_joined:.1f}% of the passages have one"
@@ -367,7 +367,7 @@ def shape_lines(shape: GraphShape) -> list[str]:
 
 
 def ceiling_line(found: Diagnosis) -> str:
-    """Say what expansion finds."""
+    """Describe what expansion finds."""
     return (
         f"all that is relevant is among the candidates for {100 * found.base_ceiling:.1f}% of the questions before "
         f"expansion along the edges, for {100 * found.ceiling:.1f}% after"
@@ -375,7 +375,7 @@ def ceiling_line(found: Diagnosis) -> str:
 
 
 def effect_line(found: Diagnosis) -> str:
-    """Say what so many questions can show."""
+    """Describe the difference that this number of questions can show."""
     if found.minimum is None:
         return "no question differs with and without the graph"
     return (

@@ -13,7 +13,6 @@ from graphrerank.evaluation.cost import retrieval_times
 from graphrerank.evaluation.counterfactual import EDGES, OtherEdges, other_graphs
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan
-from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
 from graphrerank.evaluation.records import RETRIEVER, DatasetResult
 from graphrerank.evaluation.replicability import across_datasets
 from graphrerank.evaluation.report import print_result
@@ -21,8 +20,7 @@ from graphrerank.evaluation.rerankers import check_encoder, reranking_systems, w
 from graphrerank.evaluation.reranking import run_reranker
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.run_pipelines import run_pipelines
-from graphrerank.evaluation.stage import Stage
-from graphrerank.evaluation.system import System
+from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, System
 from graphrerank.files import hash_files, hash_json
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.models.checkpoint import Checkpoint

@@ -26,7 +26,7 @@ _CUT = re.compile(r"(?P<name>TR|MissTR|Coverage)(?:@(?P<top_k>[1-9][0-9]*))?")
 
 RERANKER_MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
 PIPELINE_MEASURES = ("CR@10", "nDCG@10", "R@5", "R@10", TOPOLOGICAL_RECALL, MISSED)
-MIXED_MEASURES = ("nDCG@10", "PR@5", "PR@10", "R@5", "R@10")  # of rerankers beside pipelines and run files
+MIXED_MEASURES = ("nDCG@10", "PR@5", "PR@10", "R@5", "R@10")  # of rerankers, pipelines and run files together
 TESTED = ("nDCG@10", "PR@10", "CR@10")  # those of them that are measured, by default
 
 
@@ -53,8 +53,8 @@ class EvaluationPlan:
     def __post_init__(self) -> None:
         measures = tuple(parse_measures(self.measures, self.stage))
         tested = tuple(parse_measures(self.tested, self.stage)) if self.tested else ()
-        if strangers := [name for name in tested if name not in measures]:
-            raise ValueError(f"`tested` must be of `measures` {list(measures)}, got {strangers}")
+        if unknown := [name for name in tested if name not in measures]:
+            raise ValueError(f"`tested` must be of `measures` {list(measures)}, got {unknown}")
         check_choice(TIES, ties=self.ties)
         check_counts(resamples=self.resamples)
         check_level(self.level)

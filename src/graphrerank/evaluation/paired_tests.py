@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from graphrerank.evaluation.measuring import EvaluationPlan
-from graphrerank.evaluation.ranked_system import RankedSystem
 from graphrerank.evaluation.records import Counterfactual, PairedTest
 from graphrerank.evaluation.significance import (
     LEVEL,
@@ -21,6 +20,7 @@ from graphrerank.evaluation.significance import (
     randomization_tests,
     resampled_means,
 )
+from graphrerank.evaluation.systems import RankedSystem
 
 NUMBERS = ("difference", "effect_size", "share_changed", "p_randomization", "p_bootstrap", "p_greater", "p_holm")
 TOP = 10  # nodes of a list that are said to change

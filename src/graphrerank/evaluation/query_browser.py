@@ -1,4 +1,4 @@
-"""What a report's reader sees of single queries: two rankings, what is relevant in them, and the edges between."""
+"""Single queries in a report: two rankings, their relevant passages, and the edges between them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

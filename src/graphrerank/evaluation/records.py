@@ -1,4 +1,4 @@
-"""The records of an evaluation: systems, data sets and what was found about them; to JSON and back."""
+"""The records of an evaluation: systems, data sets and findings; to JSON and back."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels
 from graphrerank.evaluation.records import ListReliability, Reliability
 from graphrerank.evaluation.reranking import rerank
-from graphrerank.evaluation.system import System
+from graphrerank.evaluation.systems import System
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence

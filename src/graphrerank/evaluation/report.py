@@ -61,7 +61,7 @@ def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
 
 
 def browser_note(browser: QueryBrowser, num_queries: int) -> str:
-    """Say which queries can be looked at, and what is shown of them."""
+    """Describe which queries can be browsed, and what is shown of them."""
     kept = len(browser.queries)
     which = "all queries" if kept == num_queries else f"{kept:,} of {num_queries:,} queries"
     if len(browser.systems) > 1:

@@ -10,7 +10,7 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.evaluation.records import RETRIEVER
 from graphrerank.evaluation.reranking import measure_queries
-from graphrerank.evaluation.system import Scorer, System, base_ranking
+from graphrerank.evaluation.systems import Scorer, System, base_ranking
 from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.granker_layers import frozen_grankers

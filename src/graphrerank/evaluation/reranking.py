@@ -10,9 +10,8 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.cost import TOTAL, Laps, latency_sample, stage_quantiles, time_stages, with_peak_memory
 from graphrerank.evaluation.counterfactual import OtherEdges
 from graphrerank.evaluation.measuring import measure_ranking
-from graphrerank.evaluation.ranked_system import RankedSystem
 from graphrerank.evaluation.records import Cost
-from graphrerank.evaluation.system import System
+from graphrerank.evaluation.systems import RankedSystem, System
 from graphrerank.graphs import CandidateGraphs, Ranking
 
 BATCH_QUERIES = 64

@@ -284,7 +284,7 @@ def across_table(across: Sequence[Replication]) -> Table:
     }
     level = f"{across[0].level:.0%}" if across else ""
     caption = (
-        f"Wins: on at least so many data sets the win holds, with a chance of {level} to count too many (partial "
+        f"Wins: the win holds on at least this many data sets, with a chance of {level} to count too many (partial "
         "conjunction; by Bonferroni, then by Fisher for independent data sets); named are those of Holm's procedure. "
         "Difference: mean over data sets. p combined: by sign flips of all queries, each data set with the same "
         "weight; it speaks of other queries, not of other data sets."

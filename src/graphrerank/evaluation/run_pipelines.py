@@ -11,8 +11,8 @@ from torch import Tensor
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.evaluation.cost import TOTAL, spread_over, stage_quantiles, time_stages, with_peak_memory
-from graphrerank.evaluation.ranked_system import RankedSystem
 from graphrerank.evaluation.records import READING, Cost
+from graphrerank.evaluation.systems import RankedSystem
 from graphrerank.graphs import CorpusGraph, PairEncoder, Queries
 from graphrerank.graphs.routes import route_shares
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved

@@ -59,7 +59,7 @@ def randomization_tests(
     .. math:: p = \frac{1 + |\{s : |\bar d_s| \ge |\bar d|\}|}{1 + S}
 
     The matrix product is over systems, not pairs: ``[permutations, Q] x [Q, S * M]``. All pairs share the flips: the
-    p-value of a pair does not depend on which others are tested beside it.
+    p-value of a pair does not depend on which others are tested with it.
 
     Source: Smucker, Allan and Carterette, "A Comparison of Statistical Significance Tests for Information Retrieval
     Evaluation", 2007 (randomisation test); the ones added: Phipson and Smyth, "Permutation P-values Should Never Be

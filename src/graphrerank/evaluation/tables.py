@@ -27,7 +27,7 @@ class Cell:
 
     text: str  # what it shows
     value: float | None = None  # what it sorts by; None or NaN comes last. The cells of text columns sort by their text
-    note: str = ""  # shown beside the text, such as an interval
+    note: str = ""  # shown after the text, such as an interval
     best: bool = False  # whether it is the highest of those it is compared with
     prose: bool = False  # whether it holds sentences, which may take several lines and may be shortened
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from graphrerank.evaluation.tables import Table
 
-FRAME = 3  # characters of a column beside its text: two blanks and a line
+FRAME = 3  # characters of a column around its text: two blanks and a line
 OUTER = 2  # blanks at both ends of a row
 SHORTEST_NAME = 12
 

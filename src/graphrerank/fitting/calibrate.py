@@ -20,7 +20,7 @@ from graphrerank.evaluation.reliability import (
 )
 from graphrerank.evaluation.rerankers import check_encoder, trained_system
 from graphrerank.evaluation.reranking import rerank
-from graphrerank.evaluation.system import System
+from graphrerank.evaluation.systems import System
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.metrics import brier_score, expected_calibration_error

@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from graphrerank.evaluation.ranked_system import RankedDataset
-from graphrerank.evaluation.stage import StageResult
+from graphrerank.evaluation.systems import RankedDataset, StageResult
 from graphrerank.files import write_json_lines
 from graphrerank.language_models.reply import Reply
 from graphrerank_papers.answers.answer_counts import AnswerCounts, Price, answers_table
@@ -43,7 +42,7 @@ class SystemAnswers:
 class AnswerStage:
     """Answers the questions of several systems from the passages that each of them ranked.
 
-    A :class:`~graphrerank.evaluation.stage.Stage` of evaluation: called with the rankings of a data set, it adds
+    A :class:`~graphrerank.evaluation.systems.Stage` of evaluation: called with the rankings of a data set, it adds
     measures of the answers, their costs, and win rates of the last system's answers.
     """
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphrerank.data.dataset import Qrels, RetrievalDataset
-from graphrerank.evaluation.ranked_system import RankedDataset, RankedSystem
+from graphrerank.evaluation.systems import RankedDataset, RankedSystem
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.language_models.prompt import Prompt
 from graphrerank.language_models.reply import Reply

@@ -7,10 +7,10 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels, RetrievalDataset
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan
-from graphrerank.evaluation.ranked_system import RankedDataset
 from graphrerank.evaluation.report import notes_of
 from graphrerank.evaluation.result import dataset_metrics
 from graphrerank.evaluation.run_pipelines import run_pipelines
+from graphrerank.evaluation.systems import RankedDataset
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.router import Router
