@@ -81,45 +81,6 @@ def test_answers_in_every_file(run, arguments: list[str], endpoint: tuple[str, A
     assert set(asked.values()) == {1}
 
 
-def test_trouble_is_counted_and_told(run, arguments: list[str], mine: Path, endpoint: tuple[str, Any]) -> None:
-    trouble = {
-        "river": (500, ""),
-        "stone": (400, {"error": "maximum context length"}),
-        "metal": (200, "rubbish"),
-        "cloud": (200, chat("cloud", finish_reason="length")),
-        "forest": (200, {**chat("forest"), "model": "chat-2"}),
-        "engine": (200, {**chat(""), "choices": [{"message": {"content": None, "refusal": "I will not."}}]}),
-    }
-    posted = endpoint[1].do_POST
-
-    def do_post(self: Any) -> None:
-        self.script = Words(trouble)
-        posted(self)
-
-    endpoint[1].do_POST = do_post
-    folder = run(*arguments, f"systems=[{mine}]",
-                 "answers=endpoint", "answers.writer.model.max_retries=1", "answers.writer.cache=null")  # fmt: skip
-    (dataset,) = json.loads((folder / "metrics.json").read_text())["datasets"].values()
-    counts = dataset["systems"]["ring.mine"]["answers"]
-    assert counts["outcomes"] == {"answered": 1, "cut": 1, "refused": 1, "rejected": 1, "failed": 2, "unusable": 0}
-    assert counts["models"] == {"chat-1": 2, "chat-2": 1}
-    assert counts["repeated"] == 2
-    report = (folder / "report.md").read_text()
-    assert "answers of ring.mine: 1 cut, 1 refused, 1 rejected, 2 failed of 6" in report
-    assert "the model changed its name, chat-1, chat-2" in report
-
-
-class Words(dict):
-    """A script by the word that a question asks about, which never ends."""
-
-    def get(self, question: str, default: Any = None) -> Any:
-        found = dict.get(self, word_of(question))
-        return default if found is None else [found]
-
-    def __getitem__(self, question: str) -> Any:
-        return self.get(question)
-
-
 @pytest.mark.slow  # a process
 def test_killed_and_resumed(arguments: list[str], endpoint: tuple[str, Any], tmp_path: Path) -> None:
     answer, started = endpoint[1].answer, []

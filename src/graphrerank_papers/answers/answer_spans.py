@@ -155,7 +155,7 @@ def _features(
     place: int,
     shared: int,
 ) -> tuple[str, ...]:
-    """Name what is known of a span; the reader has a weight for each name."""
+    """Name the features of a span; the reader has a weight for each name."""
     wanted, role = question.wanted, passage.role
     own = set(words(text))
     overlap = "none" if not own & question.stems else "all" if own <= question.stems else "some"

@@ -41,8 +41,7 @@ class CorrectnessJudge:
 
         Returns:
             ``[Q]`` float64: 1 for right, 0 for wrong; of a question without an answer 1 if the answer is blank; NaN
-            where nothing is said of the right answer. And each verdict in the model's words, None where it was not
-            asked.
+            if no right answer is known. And the reply with each verdict, None if none was needed.
         """
         asked = {row: text for row, text in enumerate(said) if right[row] and text and text.strip()}
         messages = [

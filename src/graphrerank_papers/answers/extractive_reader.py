@@ -22,7 +22,7 @@ NAME = "extractive_reader"
 class ExtractiveReader:
     """Chooses a span of the packed passages, or yes or no.
 
-    Each span has named features: its form, where it stands, the words around it beside those of the question; a name is
+    Each span has named features: its form, its position, the words around it and those of the question. A name is
     hashed to one of ``NUM_WEIGHTS`` weights. A span's probability is the softmax of its features' sum over all spans of
     a context; those of one text add up, and the likeliest text is the answer. It knows a question's last step alone and
     abstains only if a context has no span: a floor and a smoke test; docs/papers/answers.md has its measures.

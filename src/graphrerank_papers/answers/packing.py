@@ -13,7 +13,7 @@ SEPARATOR = "\n\n"  # between passages
 
 @dataclass(frozen=True)
 class Context:
-    """What is read for one question."""
+    """The packed passages of one question."""
 
     passages: tuple[str, ...]  # texts as packed, in the order in which they are read
     num_tokens: int  # of the packed text, separators included
@@ -38,7 +38,7 @@ class Packing:
     token_budget: int = 4000  # tokens of a context at most
     _: KW_ONLY
     top_k: int | None = 10  # passages at most; None for as many as fit
-    unit: str = "passages"  # what is kept whole: `passages`, or `sentences`
+    unit: str = "passages"  # smallest unit that is kept: `passages`, or `sentences`
     order: str = "best_first"  # of the packed passages; `best_last` puts the best one next to the question
     tokenizer: Tokenizer = field(default_factory=WordTokenizer)
 
@@ -70,7 +70,7 @@ class Packing:
         return contexts
 
     def _fitting(self, text: str, room: int, *, is_first: bool) -> str:
-        """Return what is kept of a passage."""
+        """Return the part of a passage that is kept."""
         if (tokens := self.tokenizer.spans([text])[0]) and len(tokens) <= room:
             return text
         if not tokens or room < 1:

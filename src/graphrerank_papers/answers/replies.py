@@ -32,7 +32,7 @@ class RecordedModel:
         self.model = model
         self.cache = None if cache is None else Path(cache)
         self.recorded: list[Reply] = []  # in order
-        # by the message that was asked first: each message asked in its place, and the reply
+        # by the first message of a question: each message of its retries, and the reply
         self._replies: dict[str, list[tuple[str, Reply]]] = defaultdict(list)
 
     @property

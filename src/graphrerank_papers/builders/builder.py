@@ -153,7 +153,7 @@ class Builder:
         with atomic_folder(out) as folder, closing(DatasetWriter(folder)) as writer:
             self.read(files, writer, **options)
             writer.finish()
-            Dataset.from_folder(folder)  # what it refuses is refused here
+            Dataset.from_folder(folder)  # refuses now what every later load would refuse
             card = self._card(writer, files, options)
             write_json(folder / CARD, card)
             write_text(folder / "README.md", _page(card))

@@ -135,7 +135,7 @@ class RawFiles:
         locations: Files, folders and archives (``.zip``, ``.tar``, ``.tar.gz``), as paths or as URLs (``https://``, or
             ``hf://datasets/<owner>/<name>@<revision>/<file>``), each perhaps with its checksum behind:
             ``https://host/spider.zip#sha256=...``.
-        downloads: Folder that keeps what is downloaded.
+        downloads: Folder that keeps downloaded files.
         downloader: Downloads a location to a path.
 
     Raises:

@@ -93,7 +93,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 class _NumberFormat:
-    """What a pickle says of ``numpy.dtype``: a code such as ``f8`` and, as state, the order of its bytes."""
+    """Stands for ``numpy.dtype`` in a pickle: a code such as ``f8`` and, as state, the order of its bytes."""
 
     def __init__(self, code: str, *_: Any) -> None:
         if code[:1] not in {"b", "i", "u", "f"} or not code[1:].isdigit():

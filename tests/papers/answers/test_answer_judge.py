@@ -1,15 +1,11 @@
-import json
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from graphrerank.language_models.answer_cache import AnswerCache
-from graphrerank.language_models.client import LanguageModel
 from graphrerank_papers.answers.answer_judge import CRITERIA, PairwiseJudge, parse_winner
 
 ONE = {"length": "Which is longer?"}
@@ -36,7 +32,7 @@ def test_both_orders_are_asked(scripted_model: Callable[..., Any]) -> None:
     assert verdicts.agreement.tolist() == [1.0]
 
 
-def test_who_prefers_a_place_gets_ties(scripted_model: Callable[..., Any]) -> None:
+def test_a_preference_for_a_position_gives_ties(scripted_model: Callable[..., Any]) -> None:
     judge = PairwiseJudge(scripted_model(lambda system, question: {"reason": "first", "winner": 1}))
     verdicts = judge.compare(["q", "r"], ["a", "b"], ["c", "d"])
     assert verdicts.criteria == tuple(CRITERIA)
@@ -73,14 +69,14 @@ def test_equal_and_empty_answers_are_not_asked_about(scripted_model: Callable[..
     assert model.asked == []
 
 
-def test_what_is_missing_is_not_compared(scripted_model: Callable[..., Any]) -> None:
+def test_missing_answers_are_not_compared(scripted_model: Callable[..., Any]) -> None:
     model = scripted_model(longest)
     verdicts = PairwiseJudge(model, criteria=ONE).compare(["q"] * 3, ["a", None, None], [None, "", None])
     assert verdicts.scores.isnan().all()
     assert model.asked == []
 
 
-def test_what_is_unusable_does_not_count(scripted_model: Callable[..., Any]) -> None:
+def test_unusable_verdicts_do_not_count(scripted_model: Callable[..., Any]) -> None:
     def reply(system: str, question: str) -> Any:
         return "The first." if pair(question)[0].startswith("bad") else {"reason": "", "winner": 1}
 
@@ -95,26 +91,6 @@ def test_no_question(scripted_model: Callable[..., Any]) -> None:
     assert verdicts.scores.shape == (1, 0)
 
 
-def test_over_http_and_from_disk(endpoint: Any, tmp_path: Path) -> None:
-    url, handler = endpoint
-    texts = {
-        f"Criterion: Which is longer?\n\nQuestion: q\n\nAnswer 1: {one}\n\nAnswer 2: {other}": winner
-        for one, other, winner in (("aa", "b", 1), ("b", "aa", 2))
-    }
-    handler.script = {
-        text: [
-            (429, ""),
-            (500, ""),
-            (200, {"choices": [{"message": {"content": json.dumps({"reason": "", "winner": winner})}}]}),
-        ]
-        for text, winner in texts.items()
-    }
-    model = AnswerCache(LanguageModel(url, "m", pause=0.0), tmp_path)
-    for _ in range(2):
-        assert PairwiseJudge(model, criteria=ONE).compare(["q"], ["aa"], ["b"]).scores.tolist() == [[1.0]]
-    assert len(handler.requests) == 6
-
-
 @pytest.mark.parametrize(
     "content", ["1", "[1]", '{"winner": 1}', '{"reason": "", "winner": 3}', '{"reason": "", "winner": true}',
                 '{"reason": null, "winner": 1}', '{"reason": "", "winner": 1, "why": ""}', "{"]
@@ -124,7 +100,7 @@ def test_strict_parsing(content: str) -> None:
         parse_winner(content)
 
 
-def test_what_is_refused(scripted_model: Callable[..., Any]) -> None:
+def test_arguments_that_are_refused(scripted_model: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="`criteria` must contain a criterion, got none"):
         PairwiseJudge(scripted_model(longest), criteria={})
     with pytest.raises(ValueError, match=r"must be as many as `questions` \(1\), got 2 and 1"):

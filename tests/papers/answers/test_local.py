@@ -183,7 +183,7 @@ def test_a_form_changes_the_fingerprint_and_loads_nothing_again(model: Path) -> 
 
 @pytest.mark.parametrize("form", ['{"type": ', "a(", '{"type": "nothing"}'])
 @needs_llguidance
-def test_what_is_no_form_is_refused(model: Path, form: str) -> None:
+def test_an_invalid_form_is_refused(model: Path, form: str) -> None:
     with pytest.raises(ValueError, match="`form` must be a"):
         FormMask(make(model, **FREE)._form_tokenizer, form, num_rows=1)
 

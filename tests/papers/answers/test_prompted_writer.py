@@ -23,7 +23,7 @@ class Scripted:
             yield index, Reply(self.table[question], "answered", "m")
 
 
-def test_the_prompt_is_what_is_asked_and_once() -> None:
+def test_each_filled_prompt_is_asked_once() -> None:
     model = Scripted({"c: q": " Metz\n", ": q": "I do NOT know it; sorry."})
     prompt = Prompt("short", "{context}: {question}", system="be short", abstention="I do not know")
     writer = PromptedWriter(model, prompt)

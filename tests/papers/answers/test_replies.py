@@ -82,7 +82,7 @@ def test_each_reply_is_kept_when_it_comes(tmp_path: Path) -> None:
     assert sorted(first.asked + second.asked) == questions
 
 
-def test_equal_questions_are_asked_once_and_other_systems_anew(tmp_path: Path) -> None:
+def test_equal_questions_are_asked_once_per_system_message(tmp_path: Path) -> None:
     model = Stopping(9)
     for system in ("s", "t", None, "s"):
         assert len(set(RecordedModel(model, tmp_path).all_replies(["a", "b", "a"], system=system))) == 2

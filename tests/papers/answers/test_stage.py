@@ -87,7 +87,7 @@ LOST = {
 }
 
 
-def test_what_is_lost_is_no_abstention() -> None:
+def test_a_lost_answer_is_no_abstention() -> None:
     questions = [*(key.removeprefix("?") for key in LOST), "abstains"]
     judged = stage(Lost({"?abstains": " "}), Scripted({}))
     (answers,) = judged.answer(questions, {"one": [[]] * 5}, [[]] * 5).values()  # none has an answer
@@ -98,16 +98,6 @@ def test_what_is_lost_is_no_abstention() -> None:
     assert answers.counts.problems == {"status 500": 1, "status 400: 'too long'": 1}
     (answers,) = judged.answer(questions, {"one": [[]] * 5}, [["Metz"]] * 5).values()
     assert answers.values["EM"].tolist() == answers.values["Judged"].tolist() == [0.0] * 5
-
-
-def test_verdicts_are_a_measure() -> None:
-    judge = Scripted({"q|Metz|Nancy": "Decision: yes"})
-    judged = stage(Scripted({"x?q": "Metz", "?r": ""}), judge)
-    (answers,) = judged.answer(["q", "r"], {"one": [["x"], []]}, [["Nancy"], ["Metz"]]).values()
-    assert judged.measures[-1] == "Judged"
-    torch.testing.assert_close(answers.values["Judged"], torch.tensor([1.0, 0.0], dtype=torch.float64))
-    assert (answers.counts.verdicts, answers.counts.verdicts_unusable) == (1, 0)
-    assert answers.verdicts[0] == Reply("Decision: yes", "answered", "m")
 
 
 def test_answers_add_measures_kinds_counts_and_files(tmp_path: Path) -> None:
@@ -201,6 +191,7 @@ def test_unusable_verdicts_of_the_judge_are_counted() -> None:
     prompt = Prompt("judge", "{query}{generated_answer}{ground_truth_answer}")
     judge = CorrectnessJudge(Scripted({"fell?MetzMetz": "who knows", "stood?NancyNancy": "Decision: yes"}), prompt)
     result = replace(plain_stage(), judge=judge)(one_system())
+    assert result.measures["one"]["Judged"].tolist() == [0.0, 1.0, 1.0]
     assert list(result.notes) == ["answers of one: 1 of 2 verdicts unusable, which count as wrong"]
     (table,) = result.tables
     shown = dict(zip(table.header, (cell.text for cell in table.rows[0]), strict=True))

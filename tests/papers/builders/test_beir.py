@@ -19,7 +19,7 @@ FILES: dict[str, Any] = {
 }
 
 
-def test_what_is_there_stays_and_what_is_not_is_listed(tmp_path: Path) -> None:
+def test_dangling_judgements_and_empty_documents_are_listed(tmp_path: Path) -> None:
     built = build(tmp_path, "beir", FILES)
     assert built.documents == [{"_id": "1", "title": "T", "text": "x", "metadata": {"url": "u"}}]
     assert built.queries == [{"_id": "q", "text": "?"}]

@@ -83,7 +83,7 @@ def test_a_cut_archive_is_refused_by_name(tmp_path: Path, pack: type) -> None:
         RawFiles([str(tmp_path / name)], downloads=tmp_path).one("a.json").json()
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="none: no such file or folder"):
         RawFiles([str(tmp_path / "none")], downloads=tmp_path)
     for name in ("x/a.json", "y/a.json"):
