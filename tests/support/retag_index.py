@@ -1,6 +1,7 @@
 """A ReTAG index written by hand."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -64,6 +65,17 @@ def make_index(encoder: HashEncoder, plan: Sequence[tuple[int, int, int, tuple[i
         sentences=Sentences(sentences, passages, torch.tensor([len(s.split()) for s in sentences], dtype=torch.int64)),
         report=ReTAGReport(4, 40, 8, 8, 0, 0),
     )
+
+
+def same(left: Any, right: Any) -> bool:
+    """Return whether two records are equal, tensors and types of tensors included."""
+    if isinstance(left, torch.Tensor):
+        return torch.equal(left, right) and left.dtype == right.dtype
+    if hasattr(left, "__dataclass_fields__"):
+        return all(same(getattr(left, name), getattr(right, name)) for name in left.__dataclass_fields__)
+    if isinstance(left, (list, tuple)):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
 
 
 @pytest.fixture

@@ -224,13 +224,6 @@ def test_a_request_for_names_is_repeated(endpoint: Endpoint, trouble: tuple[int,
     assert len(handler.requests) == 2
 
 
-def test_a_request_for_names_that_fails(endpoint: Endpoint) -> None:
-    url, handler = endpoint
-    handler.script = {"one": [(500, "")] * 3}
-    with pytest.raises(ValueError, match=r"no usable answer in 3 tries for the text 'one'; last: status 500"):
-        LanguageModelEntityExtractor(url, "m", pause=0.0, max_retries=2).extract(["one"])
-
-
 def test_fingerprint_of_names() -> None:
     plain = LanguageModelEntityExtractor("http://a/v1", "m", prompt=PLAIN, max_characters=9)
     assert plain.fingerprint == repr(("language model", "m", "p", 9))  # as of version 0.1

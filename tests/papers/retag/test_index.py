@@ -15,6 +15,7 @@ from graphrerank_papers.retag.index import (
     Subgraph,
 )
 from graphrerank_papers.retag.topics import Topics
+from tests.support.retag_index import same
 
 
 def make_index(num_topics: int = 1) -> ReTAGIndex:
@@ -47,16 +48,6 @@ def make_index(num_topics: int = 1) -> ReTAGIndex:
         sentences=Sentences(["A met B.", "B met C.", "D."], torch.tensor([0, 1, 1]), torch.tensor([3, 3, 1])),
         report=ReTAGReport(2, 7, 4, 2, 1, 0),
     )
-
-
-def same(left: Any, right: Any) -> bool:
-    if isinstance(left, torch.Tensor):
-        return torch.equal(left, right) and left.dtype == right.dtype
-    if hasattr(left, "__dataclass_fields__"):
-        return all(same(getattr(left, name), getattr(right, name)) for name in left.__dataclass_fields__)
-    if isinstance(left, (list, tuple)):
-        return len(left) == len(right) and all(map(same, left, right))
-    return bool(left == right)
 
 
 @pytest.mark.parametrize("num_topics", [0, 2])
