@@ -26,7 +26,7 @@ from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.operators.late_interaction import LateInteractionRetriever
 from graphrerank_papers.hipporag.fact_graph import build_fact_graph
-from graphrerank_papers.indexing.knowledge_graph import KnowledgeGraphBuilder
+from graphrerank_papers.indexing.knowledge_graph import build_knowledge_graph
 from graphrerank_papers.knowledge.spacy_extractor import SpacyKnowledgeExtractor
 from graphrerank_papers.raptor import SummaryTreeSettings, build_summary_tree
 
@@ -63,7 +63,7 @@ def build(part: str, texts: list[str], knowledge: Any, vectors: Any) -> object:
         if part == "facts":
             return build_fact_graph(texts, folder=folder, extractor=Read(knowledge), encoder=encoder) and None
         if part == "descriptions":
-            return KnowledgeGraphBuilder(folder, extractor=Read(knowledge), encoder=encoder).build(texts) and None
+            return build_knowledge_graph(texts, folder=folder, extractor=Read(knowledge), encoder=encoder) and None
         if part == "summary tree":
             tree = build_summary_tree(texts, vectors, folder=folder, encoder=encoder, settings=SummaryTreeSettings())
             return tree and None

@@ -14,7 +14,7 @@ from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_json
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.indexing.knowledge_graph import KnowledgeGraphBuilder
+from graphrerank_papers.indexing.knowledge_graph import build_knowledge_graph
 from graphrerank_papers.indexing.listed_passages import round_robin, with_listed
 
 MODES = ("local", "global", "hybrid")
@@ -81,10 +81,13 @@ class LightRAGSearch:
         self._prompt = prompt or shipped_prompt("light_rag_keywords")
         self._prompt.fill(question="")
         self._encoder = resources.index_encoder
-        builder = KnowledgeGraphBuilder(
-            folder, extractor=extractor, encoder=self._encoder, description_tokens=description_tokens
+        self._graph = build_knowledge_graph(
+            resources.graph.all_texts,
+            folder=folder,
+            extractor=extractor,
+            encoder=self._encoder,
+            description_tokens=description_tokens,
         )
-        self._graph = builder.build(resources.graph.all_texts)
         print(self._graph.report(), flush=True)
         self._entities = self._graph.entity_vectors.to(resources.graph.device)
         self._relations = self._graph.relation_vectors.to(resources.graph.device)

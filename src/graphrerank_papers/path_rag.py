@@ -8,7 +8,7 @@ from graphrerank.checks import check_counts, check_positive_share
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.indexing.knowledge_graph import KnowledgeGraphBuilder
+from graphrerank_papers.indexing.knowledge_graph import build_knowledge_graph
 from graphrerank_papers.indexing.listed_passages import with_listed
 from graphrerank_papers.light_rag import nearest
 
@@ -64,10 +64,13 @@ class PathRAGSearch:
         self.num_entities, self.num_paths = num_entities, num_paths
         self.decay, self.threshold, self.max_hops = decay, threshold, max_hops
         self._resources = resources
-        builder = KnowledgeGraphBuilder(
-            folder, extractor=extractor, encoder=resources.index_encoder, description_tokens=description_tokens
+        self._graph = build_knowledge_graph(
+            resources.graph.all_texts,
+            folder=folder,
+            extractor=extractor,
+            encoder=resources.index_encoder,
+            description_tokens=description_tokens,
         )
-        self._graph = builder.build(resources.graph.all_texts)
         print(self._graph.report(), flush=True)
         self._entities = self._graph.entity_vectors.to(resources.graph.device)
         self._between: dict[tuple[int, int], list[int]] = {}

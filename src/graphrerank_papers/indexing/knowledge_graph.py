@@ -56,8 +56,15 @@ class KnowledgeGraph:
         )
 
 
-class KnowledgeGraphBuilder:
-    """Builds a knowledge graph stage by stage, reading finished stages from the folder (:class:`Stages`).
+def build_knowledge_graph(
+    passages: Sequence[str],
+    *,
+    folder: str | Path,
+    extractor: KnowledgeExtractor,
+    encoder: IndexEncoder,
+    description_tokens: int = 40,
+) -> KnowledgeGraph:
+    """Build the graph of ``P`` passages stage by stage, reading finished stages from the folder (:class:`Stages`).
 
     Entities are merged by normalised name, relations by normalised ends and predicate; their texts are the distinct
     descriptions up to ``description_tokens`` words (:func:`build_skeleton`).
@@ -67,46 +74,26 @@ class KnowledgeGraphBuilder:
     merged descriptions are truncated, not summarised by a language model.
 
     Args:
+        passages: Their texts.
+        folder: Folder of indexes.
+        extractor: Extractor of entities and relations.
         encoder: Encoder of the texts of entities and relations; queries need the same one.
         description_tokens: Words of an entity's or a relation's description, at most.
 
     Raises:
-        ValueError: If ``description_tokens`` is below 1.
+        ValueError: If ``description_tokens`` is below 1, or a file of the folder is damaged.
     """
-
-    def __init__(
-        self,
-        folder: str | Path,
-        *,
-        extractor: KnowledgeExtractor,
-        encoder: IndexEncoder,
-        description_tokens: int = 40,
-    ) -> None:
-        self._stages = Stages(folder)
-        self._extractor = extractor
-        self._encoder = encoder
-        self._description_tokens = description_tokens
-
-    def build(self, passages: Sequence[str]) -> KnowledgeGraph:
-        """Build the graph of ``P`` passages, or read it; a damaged file is a ValueError."""
-        skeleton = self._skeleton(passages)
-        return KnowledgeGraph(
-            skeleton,
-            self._stages.encode(self._encoder, skeleton.entity_texts),
-            self._stages.encode(self._encoder, skeleton.relation_texts),
-        )
-
-    def _skeleton(self, passages: Sequence[str]) -> Skeleton:
-        def make() -> Skeleton:
-            return build_skeleton(
-                self._extractor.extract(passages),
-                range(len(passages)),
-                WordTokenizer(),
-                description_tokens=self._description_tokens,
-            )
-
-        dependencies = (hash_texts(passages).hex(), self._extractor.fingerprint, self._description_tokens)
-        return self._stages.get(self._stages.key("knowledge", *dependencies), Skeleton, make)
+    stages, chunks = Stages(folder), range(len(passages))
+    key = stages.key("knowledge", hash_texts(passages).hex(), extractor.fingerprint, description_tokens)
+    skeleton = stages.get(
+        key,
+        Skeleton,
+        lambda: build_skeleton(
+            extractor.extract(passages), chunks, WordTokenizer(), description_tokens=description_tokens
+        ),
+    )
+    entity_vectors = stages.encode(encoder, skeleton.entity_texts)
+    return KnowledgeGraph(skeleton, entity_vectors, stages.encode(encoder, skeleton.relation_texts))
 
 
 def _grouped(links: Tensor, num_rows: int) -> list[list[int]]:

@@ -83,8 +83,8 @@ class ReTAGIndexBuilder:
         """Add passages to an index: topics stay, and communities grow with their graphs.
 
         A new entity belongs to the topics that it is relevant to, and joins the community to which it is most related.
-        A community that outgrows ``max_community`` is split; new entities related to no known one form communities of
-        their own (:func:`graft`). All communities are summarised again; of a language model in an ``AnswerCache``,
+        A community that outgrows ``max_community`` is split; new entities related to no known one form new
+        communities (:func:`graft`). All communities are summarised again; of a language model in an ``AnswerCache``,
         summaries of unchanged texts are read from it.
 
         Source: ours, for the first of ReTAG's open questions.
@@ -244,7 +244,7 @@ class _Build:
             hierarchy,
             relations,
             material,
-            self.steps.summarizer(self._corpus),
+            lambda contexts, texts: self.steps.summarise(contexts, texts, self._corpus),
             context_tokens=self.settings.context_tokens,
         )
         vectors = self.steps.vectors(summaries, material, self._corpus)

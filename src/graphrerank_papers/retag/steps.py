@@ -17,7 +17,7 @@ from graphrerank_papers.ket.skeleton import build_skeleton
 from graphrerank_papers.retag.entity_graph import EntityGraph
 from graphrerank_papers.retag.index import ReTAGSettings
 from graphrerank_papers.retag.language_model import mine_topics, relate_to_topics
-from graphrerank_papers.retag.summaries import Material, Summarizer, join_texts
+from graphrerank_papers.retag.summaries import Material, join_texts
 from graphrerank_papers.retag.topics import Topics, cluster_entities, distinctive_words
 
 NAME_WORDS = 3  # in the name of a topic
@@ -61,8 +61,8 @@ class LanguageSteps(Protocol):
     def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor) -> Tensor:
         """Return which relations belong to which topics, ``[m, T]`` bool, given the latter's entities ``[E, T]``."""
 
-    def summarizer(self, corpus: Corpus) -> Summarizer:
-        """Return the summarizer of a corpus."""
+    def summarise(self, contexts: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> list[list[int]]:
+        """Summarise each of ``n`` lists of texts by some of them, or by a text that is added to the material."""
 
     def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
         """Return ``[n, d]`` unit vectors of summaries, zeros for empty ones."""
@@ -135,34 +135,15 @@ class ExtractiveSteps:
         has_no_sentence = graph.together.indptr.diff() == 0
         return is_near | (has_no_sentence[:, None] & entities[graph.edges].all(dim=1))
 
-    def summarizer(self, corpus: Corpus) -> "SentenceSelector":
-        """Return a selector of sentences."""
-        return SentenceSelector(self._tokenizer, corpus.sentence_vectors, self._settings)
-
-    def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
-        """Return the normalised mean vector of each summary's sentences."""
-        vectors = torch.zeros(len(summaries), corpus.sentence_vectors.shape[1])
-        for row, sentences in enumerate(summaries):
-            if sentences:
-                vectors[row] = corpus.sentence_vectors[list(sentences)].mean(dim=0)
-        return torch.nn.functional.normalize(vectors, dim=1)
-
-
-class SentenceSelector:
-    """Summarises by selecting sentences of the corpus, which have ``vectors`` ``[S, d]``."""
-
-    def __init__(self, tokenizer: Tokenizer, vectors: Tensor, settings: ReTAGSettings) -> None:
-        self._tokenizer = tokenizer
-        self._vectors = vectors
-        self._settings = settings
-
-    def summarise(self, contexts: Sequence[Sequence[int]], material: Material) -> list[list[int]]:
+    def summarise(self, contexts: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> list[list[int]]:
         """Select representative sentences of each list, in corpus order."""
         limit, centrality = self._settings.summary_tokens, self._settings.centrality
         summaries = []
         for sentences in contexts:
             lengths = [material.num_tokens[sentence] for sentence in sentences]
-            selected = pick_sentences(self._vectors[list(sentences)], lengths, limit=limit, centrality=centrality)
+            selected = pick_sentences(
+                corpus.sentence_vectors[list(sentences)], lengths, limit=limit, centrality=centrality
+            )
             summaries.append([sentences[position] for position in selected])
         too_long = list(range(len(summaries)))
         while too_long:  # joined sentences may have more tokens than the sum of their lengths
@@ -172,6 +153,14 @@ class SentenceSelector:
             for row in too_long:
                 summaries[row].pop()
         return [sorted(sentences) for sentences in summaries]
+
+    def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
+        """Return the normalised mean vector of each summary's sentences."""
+        vectors = torch.zeros(len(summaries), corpus.sentence_vectors.shape[1])
+        for row, sentences in enumerate(summaries):
+            if sentences:
+                vectors[row] = corpus.sentence_vectors[list(sentences)].mean(dim=0)
+        return torch.nn.functional.normalize(vectors, dim=1)
 
 
 @dataclass(frozen=True)
@@ -277,11 +266,7 @@ class GenerativeSteps:
         """Select the relations between a topic's entities."""
         return entities[corpus.graph.edges].all(dim=1)
 
-    def summarizer(self, corpus: Corpus) -> "GenerativeSteps":
-        """Return this object, which summarises by the model."""
-        return self
-
-    def summarise(self, contexts: Sequence[Sequence[int]], material: Material) -> list[list[int]]:
+    def summarise(self, contexts: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> list[list[int]]:
         """Let the model summarise each list; empty if the list is, or without a usable answer."""
         notes = [[material.texts[text] for text in texts] for texts in contexts if texts]
         limit = self._settings.summary_tokens

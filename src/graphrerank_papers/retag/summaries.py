@@ -1,9 +1,8 @@
 """Summaries of the communities of one graph, from the finest level up, and the texts that they are made from."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from graphrerank_papers.retag.communities import Hierarchy
 
@@ -133,18 +132,11 @@ def parent_context(
     return list(dict.fromkeys(text for texts in chosen for text in texts))
 
 
-class Summarizer(Protocol):
-    """Anything that summarises texts."""
-
-    def summarise(self, contexts: Sequence[Sequence[int]], material: Material) -> list[list[int]]:
-        """Summarise each of ``n`` lists of texts by some of them, or by a text that is added to the material."""
-
-
 def summarise_communities(
     hierarchy: Hierarchy,
     relations: Relations,
     material: Material,
-    summarizer: Summarizer,
+    summarise: Callable[[Sequence[Sequence[int]], Material], list[list[int]]],
     *,
     context_tokens: int,
 ) -> list[list[int]]:
@@ -152,6 +144,8 @@ def summarise_communities(
 
     The context of a summary is the community's texts, the prominent first, truncated to ``context_tokens``. If they are
     too long and the community was split, summaries of its children first replace the longest of the children's texts.
+
+    ``summarise`` summarises each of ``n`` lists of texts by some of them, or by a text that it adds to the material.
 
     Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
 
@@ -176,5 +170,5 @@ def summarise_communities(
                     limit=context_tokens,
                 )
             contexts.append(material.first(texts, context_tokens))
-        summaries.update(zip(of_level, summarizer.summarise(contexts, material), strict=True))
+        summaries.update(zip(of_level, summarise(contexts, material), strict=True))
     return [list(summaries[community]) for community in range(len(hierarchy))]

@@ -121,7 +121,7 @@ def route_to_topics(
         topics: ``T`` topics.
         vectors: ``[B, d]``, of the questions.
         is_open: ``[T]`` bool, topics that have a summary; no question goes to the others.
-        threshold: Minimum cosine; None for the topics' own threshold, set from data.
+        threshold: Minimum cosine; None for the threshold of the topics, set from data.
         max_topics: Maximum number of topics per question, the nearest ones, ties broken by index; None for all.
 
     Returns:

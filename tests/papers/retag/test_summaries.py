@@ -34,7 +34,7 @@ class Recorder:
 
 def summarise(limit: int) -> tuple[list[list[int]], list[list[int]]]:
     recorder = Recorder()
-    found = summarise_communities(HIERARCHY, RELATIONS, material(), recorder, context_tokens=limit)
+    found = summarise_communities(HIERARCHY, RELATIONS, material(), recorder.summarise, context_tokens=limit)
     return found, recorder.contexts
 
 
@@ -72,4 +72,4 @@ def test_parent_context_counts_shared_texts_once() -> None:
 
 def test_a_graph_without_communities() -> None:
     empty = Hierarchy([], [], [])
-    assert summarise_communities(empty, Relations.of([], []), material(), Recorder(), context_tokens=4) == []
+    assert summarise_communities(empty, Relations.of([], []), material(), Recorder().summarise, context_tokens=4) == []
