@@ -6,11 +6,13 @@ Build: ``pip install -c constraints.txt -e ".[docs]" && sphinx-build -W docs sit
 import re
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from graphrerank import __version__
 
 ROOT = Path(__file__).parent.parent
+CONF = (ROOT / "conf", ROOT / "src" / "graphrerank_papers" / "conf")
 
 project = "graphrerank"
 author = "the graphrerank developers"
@@ -31,33 +33,34 @@ napoleon_google_docstring = True
 napoleon_use_ivar = True
 
 PAGES = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
-API = {  # packages whose names are for users, in the order of their use
+API = {  # modules for users, and packages whose modules are, in the order of their use
     "inference": "Rerank in your own code",
+    "fitting.fit": "Train: `fit`",
+    "api": "Evaluate: `evaluate`",
+    "parts": "Parts by their names",
+    "data.dataset": "Data sets",
     "graphs": "Corpus graphs, candidate graphs, rankings",
-    "data": "Data sets, features, candidates",
     "operators": "Retrievers and graph operators",
+    "pipelines": "Pipelines of operators",
     "models": "Models and checkpoints",
     "losses": "Losses",
     "metrics": "Measures",
     "training": "Training",
-    "pipelines": "Systems of the papers",
-    "evaluation": "Judging",
-    "answers": "Answers",
-    "language_models": "Language models",
+    "evaluation": "Evaluation",
 }
 ADAPTERS = ("cross_encoder", "pyg", "graph_libraries")
 SETTING = re.compile(r"^(?P<indent> *)(?P<key>[\w@/. -]+):(?: +(?P<value>[^#]*?))?(?: +# (?P<comment>.*))?$")
 
 
 def settings_page() -> str:
-    """List every file of `conf`, with its settings, values and comments."""
+    """List every file of `conf`, the library's and the papers', with its settings, values and comments."""
     lines = ["# Settings", ""]
     lines += ["Made from the files of `conf`. `group=file` chooses a file, `key=value` changes a setting.", ""]
-    folders = sorted({path.parent.relative_to(ROOT / "conf") for path in (ROOT / "conf").rglob("*.yaml")})
-    for folder in folders:
+    files = [(path.parent.relative_to(conf), path) for conf in CONF for path in sorted(conf.rglob("*.yaml"))]
+    for folder in sorted({folder for folder, _ in files}):
         name = "" if str(folder) == "." else f"{folder}/"
         lines += [f"## {name.rstrip('/') or 'commands'}", ""]
-        for path in sorted((ROOT / "conf" / folder).glob("*.yaml")):
+        for path in [path for of, path in files if of == folder]:
             lines += [f"### {name}{path.stem}", "", *_settings(path.read_text(encoding="utf-8").splitlines()), ""]
     return "\n".join(lines)
 
@@ -88,16 +91,15 @@ def _cell(text: str) -> str:
 
 
 def api_page() -> str:
-    """Document every public name of the packages."""
-    lines = ["# API", "", "The public names of each package, from their docstrings.", ""]
-    for package, title in API.items():
-        module = import_module(f"graphrerank.{package}")
-        lines += [f"## {title}", "", f"`graphrerank.{package}`", ""]
-        for name in module.__all__:
-            kind = "class" if isinstance(getattr(module, name), type) else "function"
-            if kind == "function" and not callable(getattr(module, name)):
-                kind = "data"
-            lines += ["```{eval-rst}", f".. auto{kind}:: graphrerank.{package}.{name}", "```", ""]
+    """Document every module of the packages for users."""
+    lines = ["# API", "", "Modules and packages for users, from their docstrings.", ""]
+    for name, title in API.items():
+        package = import_module(f"graphrerank.{name}")
+        modules = [f"{package.__name__}.{entry.name}" for entry in iter_modules(getattr(package, "__path__", ()))]
+        lines += [f"## {title}", ""]
+        for module in [module for module in modules if "._" not in module] or [package.__name__]:
+            lines += [f"### {module.removeprefix('graphrerank.')}", "", "```{eval-rst}"]
+            lines += [f".. automodule:: {module}", "```", ""]
     lines += ["## Adapters", ""]
     for name in ADAPTERS:
         lines += ["```{eval-rst}", f".. automodule:: graphrerank.integrations.{name}", "```", ""]
