@@ -7,8 +7,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import open_dict
 
 from graphrerank.cli import schema
+from graphrerank.cli.command import Command
 from graphrerank.cli.evaluate import evaluate
-from graphrerank.cli.session import Session
 from tests.support import ROOT
 from tests.support.folders import write_dataset
 from tests.support.isolation import blank_pictures
@@ -41,25 +41,25 @@ def mine(ring: Path) -> Path:
 
 
 @pytest.fixture
-def session(tmp_path: Path, cache: Path) -> Iterator[Callable[..., Session]]:
+def session(tmp_path: Path, cache: Path) -> Iterator[Callable[..., Command]]:
     """Make what ``python evaluate.py`` calls its job with, in this process."""
     schema.register()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
 
-        def make(*overrides: str, folder: str = "out") -> Session:
+        def make(*overrides: str, folder: str = "out") -> Command:
             every = [*overrides, f"paths.run_dir={tmp_path / folder}", f"paths.cache={cache}", "resamples=200"]
             cfg = compose("evaluate", overrides=every, return_hydra_config=True)
             HydraConfig.instance().set_config(cfg)
             with open_dict(cfg):
                 del cfg["hydra"]
             schema.check_keys(cfg, schema.EvaluateConfig)
-            return Session(cfg)
+            return Command(cfg)
 
         yield make
 
 
 @pytest.fixture
-def run(session: Callable[..., Session]) -> Callable[..., Path]:
+def run(session: Callable[..., Command]) -> Callable[..., Path]:
     """Do what ``python evaluate.py`` does, in this process."""
 
     def evaluate_here(*overrides: str, folder: str = "out") -> Path:

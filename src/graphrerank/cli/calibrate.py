@@ -4,12 +4,11 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from graphrerank.cli.command import Command
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.schema import CalibrateConfig
-from graphrerank.cli.session import Session
 from graphrerank.fitting.calibrate import calibrate_as_trained, calibrate_for_corpus
 from graphrerank.models.checkpoint import load_primary
-from graphrerank.parts import Parts
 from graphrerank.training.score_calibration import calibration_method
 
 
@@ -18,28 +17,21 @@ def run(cfg: DictConfig) -> Path | None:
     return run_job(cfg, CalibrateConfig, calibrate)
 
 
-def calibrate(session: Session) -> Path:
+def calibrate(command: Command) -> Path:
     """Calibrate a finished checkpoint: for the corpus of ``data``, else on the validation splits of its training."""
-    cfg = session.cfg
+    cfg = command.cfg
     calibration_method(cfg.method)
     checkpoint = load_primary(cfg.checkpoint)
-    session.tracking.reads_checkpoint(cfg.checkpoint)
+    command.tracking.reads_checkpoint(cfg.checkpoint)
     if checkpoint.graph_reranker.reads_cross_encoder:
         print("calibrated without a cross-encoder's scores, as for lists that have none")
-    parts = Parts(
-        paths=dict(cfg.paths),
-        device=cfg.device,
-        num_threads=cfg.num_threads,
-        seed=cfg.seed,
-        on_dataset=session.tracking.reads_data,
-    )
-    retriever, encoder = session.chosen("retriever"), session.chosen("encoder")
+    retriever, encoder = command.chosen("retriever"), command.chosen("encoder")
     if cfg.data is not None:
         calibrate_for_corpus(
-            parts,
+            command.parts,
             checkpoint,
-            session.chosen("data"),
-            session.run_dir,
+            command.chosen("data"),
+            command.run_dir,
             method=cfg.method,
             retriever=retriever,
             encoder=encoder,
@@ -50,6 +42,6 @@ def calibrate(session: Session) -> Path:
         raise ValueError("`num_queries` needs the judged queries of a corpus of yours: data=folder data.path=DIR")
     else:
         calibrate_as_trained(
-            parts, checkpoint, session.run_dir, method=cfg.method, retriever=retriever, encoder=encoder
+            command.parts, checkpoint, command.run_dir, method=cfg.method, retriever=retriever, encoder=encoder
         )
-    return session.run_dir
+    return command.run_dir

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,12 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank import api
+from graphrerank.cli.command import NONE, Command
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.schema import EvaluateConfig
-from graphrerank.cli.session import Session
 from graphrerank.evaluation.compare import metric_differences
 from graphrerank.evaluation.measuring import PIPELINE_MEASURES
 from graphrerank.evaluation.result import METRICS
-from graphrerank.parts import Part, Parts
 
 
 def run(cfg: DictConfig) -> Path | None:
@@ -24,28 +22,27 @@ def run(cfg: DictConfig) -> Path | None:
     return run_job(cfg, EvaluateConfig)
 
 
-def evaluate(session: Session) -> Path:
+def evaluate(command: Command) -> Path:
     """Evaluate all systems that the command names on every data set; the last one is compared with the others.
 
     With ``expect`` the metrics are compared with those of an earlier run; the command exits with status 1 where they
     differ.
     """
-    cfg = session.cfg
+    cfg = command.cfg
     expected = None if cfg.expect is None else read_metrics(Path(cfg.expect))
-    parts = build_parts(session)
-    systems, pipelines = named_systems(session)
-    for system in api.name_systems(systems, parts):
+    systems, pipelines = named_systems(command)
+    for system in api.name_systems(systems, command.parts):
         if system.kind == "checkpoint":
-            session.tracking.reads_checkpoint(system.source)
-    session.tracking.reads_checkpoints_of(cfg.settings)
-    session.tracking.reads_checkpoints_of(cfg.pipeline)
+            command.tracking.reads_checkpoint(system.source)
+    command.tracking.reads_checkpoints_of(cfg.settings)
+    command.tracking.reads_checkpoints_of(cfg.pipeline)
     result = api.evaluate(
         systems,
-        list(cfg.datasets) if cfg.data is None else [chosen(session, "data")],
+        list(cfg.datasets) if cfg.data is None else [command.chosen("data")],
         split=cfg.split,
-        retriever=chosen(session, "retriever"),
-        encoder=chosen_encoder(session),
-        pair_encoder=chosen(session, "pair_encoder"),
+        retriever=command.chosen("retriever"),
+        encoder=NONE if command.choice("encoder") == NONE else command.chosen("encoder"),
+        pair_encoder=command.chosen("pair_encoder"),
         cross_encoder_top_k=cfg.cross_encoder_top_k,
         scorers=list(cfg.scorers),
         measures=list(cfg.measures) or (PIPELINE_MEASURES if pipelines else ()),
@@ -58,10 +55,10 @@ def evaluate(session: Session) -> Path:
         stages=[] if cfg.answers is None else [instantiate(cfg.answers)],
         num_queries=cfg.num_queries,
         seed=cfg.seed,
-        run_dir=session.run_dir,
-        parts=parts,
-        command=session.command,
-        config=session.config,
+        run_dir=command.run_dir,
+        parts=command.parts,
+        command=command.line,
+        config=command.config,
         prompts=api.prompts_of(cfg.answers),
     )
     if expected is not None:
@@ -69,10 +66,10 @@ def evaluate(session: Session) -> Path:
         print("\n".join([f"differs from {cfg.expect}:", *differences]) if differences else f"same as {cfg.expect}")
         if differences:
             sys.exit(1)
-    return session.run_dir
+    return command.run_dir
 
 
-def named_systems(session: Session) -> tuple[Any, bool]:
+def named_systems(command: Command) -> tuple[Any, bool]:
     """Return the systems that a command names, as :func:`graphrerank.api.evaluate` takes them.
 
     Returns:
@@ -82,12 +79,12 @@ def named_systems(session: Session) -> tuple[Any, bool]:
     Raises:
         ValueError: If pipelines are named in two ways.
     """
-    cfg = session.cfg
+    cfg = command.cfg
     given = None if OmegaConf.is_missing(cfg, "checkpoint") else cfg.checkpoint
     listed = bool(cfg.systems) or OmegaConf.is_list(given)
     checkpoints = [] if given is None else list(given) if OmegaConf.is_list(given) else [given]
     sources = [str(source) for source in (*cfg.systems, *checkpoints)]
-    main = None if cfg.pipeline is None else session.choice("pipeline")
+    main = None if cfg.pipeline is None else command.choice("pipeline")
     names = [*(name for name in cfg.pipelines if name != main), *([] if main is None else [main])]
     if not names:
         return sources if listed or not sources else sources[0], False
@@ -96,40 +93,14 @@ def named_systems(session: Session) -> tuple[Any, bool]:
             f"`checkpoint` and `systems` must not be given with a pipeline, got {sources}: `systems` names pipelines "
             "too; leave `pipeline` and `pipelines` out"
         )
-    if unknown := [name for name in names if name != main and name not in Parts().choices("pipeline")]:
+    if unknown := [name for name in names if name != main and name not in command.parts.choices("pipeline")]:
         raise ValueError(f"`pipelines` must name files of conf/pipeline, got {unknown[0]!r}")
     if main in cfg.settings:
         raise ValueError(f"`settings.{main}` must be written as pipeline.KEY=... of pipeline={main}")
     if main is not None and (missing := sorted(OmegaConf.missing_keys(cfg.pipeline))):
         key = missing[0].replace("[", ".").replace("]", "").removeprefix("pipeline.")
         raise ValueError(f"`pipeline.{key}` must be given for {main}")
-    return {name: chosen(session, "pipeline") if name == main else name for name in names}, True
-
-
-def build_parts(session: Session) -> Parts:
-    """Return what builds the parts of a command."""
-    cfg = session.cfg
-    return Parts(
-        paths=dict(cfg.paths),
-        device=cfg.device,
-        num_threads=cfg.num_threads,
-        seed=cfg.seed,
-        on_dataset=session.tracking.reads_data,
-    )
-
-
-def chosen_encoder(session: Session) -> Part | str | None:
-    """Return the encoder that the command chose: ``none``, or as :func:`chosen`."""
-    return api.NONE if session.choice("encoder") == api.NONE else chosen(session, "encoder")
-
-
-def chosen(session: Session, group: str) -> Part | None:
-    """Return the file of ``conf/<group>`` that the command chose, with its settings; None for none."""
-    settings: DictConfig | None = deepcopy(session.cfg[group])
-    if settings is None:
-        return None
-    OmegaConf.resolve(settings)
-    return Part(settings, session.choice(group))
+    return {name: command.chosen("pipeline") if name == main else name for name in names}, True
 
 
 def read_metrics(path: Path) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from graphrerank.api import name_systems
 from graphrerank.cli.artifacts import artifact_folder
+from graphrerank.cli.command import NONE, Command
 from graphrerank.cli.schema import check_type
-from graphrerank.cli.session import NONE, Session
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.data.encoder import Encoder
@@ -122,7 +122,7 @@ def serve_http(cfg: DictConfig) -> Path:
         print(f"page: {address}/")
     print(artifact.folder, flush=True)
     forked = not settings.device.startswith("cuda")
-    if forked and (encodes or cfg.index is not None) and Session(cfg).choice("encoder") != NONE:
+    if forked and (encodes or cfg.index is not None) and Command(cfg).choice("encoder") != NONE:
         _import_encoders()
     run(Service(engines, routes, replace(settings, encodes=encodes), model_info(artifact.manifest)))
     return artifact.folder
@@ -233,7 +233,7 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
     return ServiceSettings(
         **{name: cfg[name] for name in names},
         cors_origins=tuple(cfg.cors_origins),
-        device=str(Session(cfg).device),
+        device=str(Command(cfg).parts.device),
         limits=Limits(**OmegaConf.to_container(cfg.limits)),  # type: ignore[arg-type]
         page=page_settings(cfg),
     )
@@ -257,11 +257,17 @@ def _encoder_factory(cfg: DictConfig, trained: EncoderEntry | None) -> Callable[
     """Return the factory of the chosen encoder, else of the one used in training; None where the model needs none."""
     if cfg.encoder is not None:
         return partial(shared_encoder, OmegaConf.to_yaml(cfg.encoder, resolve=True))
-    if trained is None or Session(cfg).choice("encoder") == NONE:
+    if trained is None or Command(cfg).choice("encoder") == NONE:
         return None
-    return partial(
-        shared_encoder, OmegaConf.to_yaml(Session(cfg).group_from_manifest("encoder", trained), resolve=True)
-    )
+    settings = Command(cfg).parts.from_manifest("encoder", trained).settings
+    return partial(shared_encoder, OmegaConf.to_yaml(settings, resolve=True))
+
+
+def _usual_encoder(command: Command) -> DictConfig | None:
+    """Return the settings of the chosen encoder, else of MiniLM; None for none."""
+    if command.choice("encoder") == NONE:
+        return None
+    return command.cfg.encoder or command.parts.settings("encoder", "minilm")
 
 
 def _corpus_loader(cfg: DictConfig, artifact: Artifact) -> Callable[[Path], SearchableCorpus]:
@@ -269,27 +275,27 @@ def _corpus_loader(cfg: DictConfig, artifact: Artifact) -> Callable[[Path], Sear
     folder = Path(cfg.index)
     if not folder.is_dir():
         raise ValueError(f"`index` must be a data set folder or a corpus folder, got {cfg.index!r}")
-    session = Session(cfg)
-    encoder = session.usual_encoder()
-    own = cfg.pipeline or session.group("pipeline", "expand_then_rerank")
+    command = Command(cfg)
+    parts, encoder = command.parts, _usual_encoder(command)
+    own = cfg.pipeline or parts.settings("pipeline", "expand_then_rerank")
     return partial(
         load_corpus,
-        data=session.group("data", str(folder) + "/"),
+        data=parts.settings("data", f"{folder}/"),
         encoder=encoder,
-        retriever=cfg.retriever or session.group("retriever", "dense"),
+        retriever=cfg.retriever or parts.settings("retriever", "dense"),
         pipeline=_with_checkpoint(own, str(artifact.folder)),
-        compared=_compared(session, own, str(artifact.folder)),
-        cache=session.cache,
-        device=str(session.device),
-        language=session.cfg.language,
+        compared=_compared(command, own, str(artifact.folder)),
+        cache=parts.cache,
+        device=str(parts.device),
+        language=cfg.language,
     )
 
 
-def _compared(session: Session, own: DictConfig, artifact: str) -> dict[str, DictConfig]:
+def _compared(command: Command, own: DictConfig, artifact: str) -> dict[str, DictConfig]:
     """Return the pipelines of ``compare``, by name: the service's own with another checkpoint, or another one."""
-    named = name_systems(list(session.cfg.compare)) if session.cfg.compare else []
+    named = name_systems(list(command.cfg.compare), command.parts) if command.cfg.compare else []
     return {
-        entry.label: _with_checkpoint(session.group("pipeline", entry.source), artifact)
+        entry.label: _with_checkpoint(command.parts.settings("pipeline", entry.source), artifact)
         if entry.kind == "pipeline"
         else _with_checkpoint(own, locate_model(entry.source))
         for entry in named
@@ -304,7 +310,7 @@ def _shared_search_engine(load: Callable[[Path], SearchableCorpus], folder: Path
 
 def _documents_factory(cfg: DictConfig) -> EngineFactory:
     """Return the factory of the engine that adds and removes passages."""
-    encoder = Session(cfg).usual_encoder()
+    encoder = _usual_encoder(Command(cfg))
     make_encoder = None if encoder is None else partial(shared_encoder, OmegaConf.to_yaml(encoder, resolve=True))
     return partial(_documents_engine, Path(cfg.index), make_encoder)
 

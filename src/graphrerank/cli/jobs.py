@@ -16,19 +16,18 @@ from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from graphrerank.cli.command import Command
 from graphrerank.cli.joint_training import check_processes
 from graphrerank.cli.schema import check_keys, check_type
-from graphrerank.cli.session import Session
 from graphrerank.extras import EXTRAS, require_extra
 from graphrerank.files import sole_use
 from graphrerank.models.registry import register_model
-from graphrerank.parts import Parts
 from graphrerank.processes import is_first_process
 
 LOGGER_EXTRAS = {"WandbLogger": "wandb", "MLflowLogger": "mlflow", "TensorBoardLogger": "tensorboard"}
 
 
-Job = Callable[..., Path | None]  # of parts and a run folder, or of a session
+Job = Callable[..., Path | None]  # of parts and a run folder, or of a command
 
 
 def run_job(cfg: DictConfig, schema: type, job: Job | None = None) -> Path | None:
@@ -46,35 +45,27 @@ def run_job(cfg: DictConfig, schema: type, job: Job | None = None) -> Path | Non
     register_models(cfg.models)
     if "trainer" in cfg and not is_first_process():  # it helps to train; the first one prints, and holds the folder
         with redirect_stdout(StringIO()):
-            _call(job or build_job(cfg), Session(cfg))
+            _call(job or build_job(cfg), Command(cfg))
         return None
     job = job or build_job(cfg)
     with sole_use(Path(cfg.paths.run_dir)):
-        folder = _call(job, Session(cfg))
+        folder = _call(job, Command(cfg))
     if folder is not None:
         print(folder, flush=True)
     return folder
 
 
-def _call(job: Job, session: Session) -> Path | None:
+def _call(job: Job, command: Command) -> Path | None:
     """Call a job, and send what it read and wrote to the chosen loggers; if it fails, their runs say so."""
     try:
-        folder = job(*_arguments(job, session))
+        takes_command = len(inspect.signature(job).parameters) == 1  # an experiment takes parts and a folder
+        folder = job(command) if takes_command else job(command.parts, command.run_dir)
     except BaseException:
-        session.tracking.close(failed=True)
+        command.tracking.close(failed=True)
         raise
-    session.tracking.reads_checkpoints_of(session.cfg.get("job"))
-    session.tracking.finish(session.cfg, folder, {"command": session.command, "config": session.config})
+    command.tracking.reads_checkpoints_of(command.cfg.get("job"))
+    command.tracking.finish(command.cfg, folder, {"command": command.line, "config": command.config})
     return folder
-
-
-def _arguments(job: Callable[..., Path | None], session: Session) -> tuple[Any, ...]:
-    """Return what a job is called with: an experiment with parts and a run folder, a command with its session."""
-    if len(inspect.signature(job).parameters) == 1:
-        return (session,)
-    cfg = session.cfg
-    settings = {"paths": dict(cfg.paths), "device": cfg.device, "num_threads": cfg.num_threads, "seed": cfg.seed}
-    return Parts(**settings, on_dataset=session.tracking.reads_data), Path(cfg.paths.run_dir)
 
 
 def build_job(cfg: DictConfig) -> Job:
