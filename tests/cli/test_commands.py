@@ -42,7 +42,6 @@ def test_training_leaves_a_whole_run_folder(trained: Path) -> None:
             "routes",
             "missing",
             "tied_share",
-            "answers",
         }
         assert 0 < system["latency_ms"]["p50"] <= system["latency_ms"]["p95"]
         assert all(0 <= system[name] <= 1 for name in MEASURES)

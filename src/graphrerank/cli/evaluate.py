@@ -86,8 +86,10 @@ def named_systems(command: Command) -> tuple[Any, bool]:
     sources = [str(source) for source in (*cfg.systems, *checkpoints)]
     main = None if cfg.pipeline is None else command.choice("pipeline")
     names = [*(name for name in cfg.pipelines if name != main), *([] if main is None else [main])]
+    if not names and not sources:
+        raise ValueError("`checkpoint`, `systems` or `pipeline` must name a system to evaluate, got none")
     if not names:
-        return sources if listed or not sources else sources[0], False
+        return sources if listed else sources[0], False
     if sources:
         raise ValueError(
             f"`checkpoint` and `systems` must not be given with a pipeline, got {sources}: `systems` names pipelines "
