@@ -1,0 +1,146 @@
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from graphrerank_papers.ea_graphrag.question_scorers import PrototypeScorer, TextClassifierScorer
+from tests.support.encoders import HashEncoder
+
+DENSE = ["who is the king", "who is the queen", "what is a river"]
+GRAPH = ["who is the father of the king of the river", "where was the mother of the queen born"]
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    file = tmp_path / "disagreements.jsonl"
+    entries: list[dict[str, Any]] = [{"text": text, "right": "dense", "part": "training", "label": 0} for text in DENSE]
+    entries += [{"text": text, "right": "graph"} for text in GRAPH]
+    entries.append({"text": "who is the duke", "right": "graph", "part": "validation"})
+    file.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return file
+
+
+@pytest.mark.parametrize("num_nearest", [1, 2, 9])
+def test_against_the_equation(num_nearest: int, questions: Path) -> None:
+    encoder = HashEncoder(dim=32, by_word=True)
+    scorer = PrototypeScorer(questions, encoder=encoder, num_nearest=num_nearest, temperature=0.2)
+    texts = ["who is the duke", "where was the father of the queen born", "river"]
+    for text, score in zip(texts, scorer.score(texts).tolist(), strict=True):
+        vector = encoder.encode([text])[0]
+        near = []
+        for own in (DENSE, GRAPH):
+            cosines = sorted((float(vector @ encoder.encode([other])[0]) for other in own), reverse=True)[:num_nearest]
+            near.append(sum(cosines) / len(cosines))
+        assert score == pytest.approx(1 / (1 + math.exp(-(near[1] - near[0]) / 0.2)), abs=1e-5)
+    first, second, _ = scorer.score(texts).tolist()
+    assert first < second
+    assert scorer.score([]).shape == (0,)
+
+
+def test_a_query_without_a_word_is_undecided(questions: Path) -> None:
+    scorer = PrototypeScorer(questions, encoder=HashEncoder(dim=32, by_word=True))
+    torch.testing.assert_close(scorer.score([""]), torch.tensor([0.5]))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]\n", r":1: needed an object with `text` and `right`"),
+        ('{"text": "a", "right": "both"}\n', r":1: needed a text, and `right` of \['dense', 'graph'\]"),
+        ('{"text": "a", "right": "graph"}\n', "that the path 'dense' gets right, got none"),
+    ],
+)
+def test_files_of_another_form_are_refused(content: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "questions.jsonl"
+    file.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        PrototypeScorer(file, encoder=HashEncoder())
+
+
+def test_settings_out_of_range_are_refused(questions: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`low` must be below `high`, got 0\.7 and 0\.6"):
+        PrototypeScorer(questions, encoder=HashEncoder(), low=0.7)
+    with pytest.raises(ValueError, match="`num_nearest` must be a positive integer, got 0"):
+        PrototypeScorer(questions, encoder=HashEncoder(), num_nearest=0)
+    with pytest.raises(ValueError, match="needed a file of questions"):
+        PrototypeScorer(tmp_path / "nothing", encoder=HashEncoder())
+
+
+SIMPLE = ["who is the king", "what is a river", "who is a duke", "what is tin"]
+ODD = ["where was zz born", "zz or zx", "did zz see zx", "zx and zz"]
+
+
+@pytest.fixture
+def few_questions(tmp_path: Path) -> Path:
+    file = tmp_path / "disagreements.jsonl"
+    entries = [{"text": text, "right": "dense"} for text in SIMPLE] + [{"text": text, "right": "graph"} for text in ODD]
+    entries += [{"text": "who is tin", "right": "dense", "part": "validation"}]
+    entries += [{"text": "zz zx zz", "right": "graph", "part": "validation"}]
+    file.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return file
+
+
+def make(few_questions: Path, reader: Path, tmp_path: Path, **settings: Any) -> TextClassifierScorer:
+    given = {"max_epochs": 40, "learning_rate": 0.02, "batch_size": 4, "cache": tmp_path / "cache", **settings}
+    return TextClassifierScorer(few_questions, model=reader, **given)
+
+
+def test_it_learns_which_path_is_right(few_questions: Path, reader: Path, tmp_path: Path) -> None:
+    scorer = make(few_questions, reader, tmp_path)
+    dense, graph = scorer.score([*SIMPLE, "who is tin"]), scorer.score([*ODD, "zz zx zz"])
+    assert float(dense.max()) < 0.5 < float(graph.min())
+    assert scorer.score([]).shape == (0,)
+
+
+def test_scores_are_those_of_the_weights_that_were_kept(few_questions: Path, reader: Path, tmp_path: Path) -> None:
+    scorer = make(few_questions, reader, tmp_path)
+    scores = scorer.score(ODD)
+    (file,) = (tmp_path / "cache" / "text_classifiers").iterdir()
+    again = make(few_questions, reader, tmp_path)
+    again._train = None  # type: ignore[assignment, method-assign]  # read, not trained
+    torch.testing.assert_close(again.score(ODD), scores, rtol=0, atol=0)
+    from safetensors.torch import load_file
+
+    plain = AutoModelForSequenceClassification.from_pretrained(reader, num_labels=1)
+    plain.load_state_dict(load_file(file))
+    tokenizer = AutoTokenizer.from_pretrained(reader)
+    for text, score in zip(ODD, scores, strict=True):  # one at a time: padding changes nothing
+        with torch.no_grad():
+            logit = plain.eval()(**tokenizer(text, return_tensors="pt", truncation=True)).logits
+        assert float(torch.sigmoid(logit)) == pytest.approx(float(score), abs=1e-5)
+
+
+def test_the_epoch_that_is_best_on_validation_is_kept(few_questions: Path, reader: Path, tmp_path: Path) -> None:
+    losses: list[float] = []
+    scorer = make(few_questions, reader, tmp_path)
+    measure = scorer._validation_loss
+    scorer._validation_loss = lambda classifier: losses.append(measure(classifier)) or losses[-1]  # type: ignore
+    scores = scorer.score(["who is tin", "zz zx zz"]).double()
+    kept = -(torch.log(1 - scores[0]) + torch.log(scores[1])) / 2
+    assert len(losses) == 40
+    assert float(kept) == pytest.approx(min(losses), abs=1e-4)
+
+
+def test_one_seed_one_result_and_nothing_outside_is_touched(few_questions: Path, reader: Path, tmp_path: Path) -> None:
+    before = torch.random.get_rng_state()
+    scores = [
+        make(few_questions, reader, tmp_path, max_epochs=2, cache=tmp_path / name, seed=seed).score(ODD)
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    ]
+    assert torch.equal(scores[0], scores[1])
+    assert not torch.equal(scores[0], scores[2])
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_settings_of_training_out_of_range_are_refused(few_questions: Path, reader: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`low` must be below `high`, got 0\.7 and 0\.6"):
+        make(few_questions, reader, tmp_path, low=0.7)
+    with pytest.raises(ValueError, match="`max_epochs`"):
+        make(few_questions, reader, tmp_path, max_epochs=0)
+    few_questions.write_text('{"text": "a", "right": "graph"}\n')
+    with pytest.raises(ValueError, match="that the path 'dense' gets right, got none"):
+        make(few_questions, reader, tmp_path)
