@@ -51,12 +51,13 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
     values = {system.name: _in_order(measured(system.ranking), system, plan, stages) for system in systems}
     table = torch.stack([torch.stack(list(rows.values())) for rows in values.values()])  # [S, M, Q]
     intervals = bootstrap_interval(table, samples=plan.resamples, level=plan.level, seed=plan.seed).tolist()
-    calibrations = {system.name: system.calibration for system in systems if system.calibration is not None}
-    lists = {
-        system.name: label_ranking(system.ranking, qrels, queries, num_nodes=graph.num_nodes)
-        for system in systems
-        if system.name in calibrations
-    }
+    reliability, list_reliability = [], []
+    for system in systems:
+        if system.calibration is not None:
+            lists = label_ranking(system.ranking, qrels, queries, num_nodes=graph.num_nodes)
+            reliability.append(judge_reliability(system.name, system.calibration, *lists.pairs))
+            if system.confidence is not None:
+                list_reliability += judge_confidence(system.name, system.calibration, system.confidence, lists)
     biases = [hub_bias(graph, system.ranking, relevant, system=system.name) for system in systems]
     candidate_nodes = (systems[-1].ranking if candidates is None else candidates).nodes
     result = DatasetResult(
@@ -81,15 +82,8 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
             for system in systems
             for edges, ranking in system.on_other_edges.items()
         ],
-        reliability=[
-            judge_reliability(name, calibration, *lists[name].pairs) for name, calibration in calibrations.items()
-        ],
-        list_reliability=[
-            found
-            for system in systems
-            if system.calibration is not None and system.confidence is not None
-            for found in judge_confidence(system.name, system.calibration, system.confidence, lists[system.name])
-        ],
+        reliability=reliability,
+        list_reliability=list_reliability,
         notes=(*ranked.notes, *(note for stage in stages for note in stage.notes)),
         tables=[table for stage in stages for table in stage.tables],
         groups={
@@ -163,12 +157,11 @@ def with_comparisons(result: DatasetResult, plan: EvaluationPlan) -> DatasetResu
 
 def _by_groups_of_stages(result: DatasetResult) -> list[Breakdown]:
     """Average the measures of stages over the stages' groups."""
-    groups: dict[str, dict[str, Tensor]] = {}
-    for by, parts in result.groups.items():
-        for name, rows in parts.items():
-            inside = torch.zeros(len(result.query_ids), dtype=torch.bool)
-            inside[torch.tensor(rows, dtype=torch.int64)] = True
-            groups.setdefault(by, {})[name] = inside
+    rows = torch.arange(len(result.query_ids))
+    groups = {
+        by: {name: torch.isin(rows, torch.tensor(inside, dtype=torch.int64)) for name, inside in parts.items()}
+        for by, parts in result.groups.items()
+    }
     return [
         entry
         for measure in (result.grouped if groups else ())
