@@ -9,7 +9,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphrerank.checks import check_choice, check_positive_share, check_share
+from graphrerank.checks import check_positive_share
 from graphrerank.graphs import top_k_by_node_order
 
 BLOCK_SCORES = 1 << 23  # similarities held at once: 64 MiB of float64
@@ -45,8 +45,7 @@ def build_chunk_graph(keywords: Sequence[Sequence[str]], vectors: Tensor, *, num
         num_neighbours: :math:`K`, even.
 
     Raises:
-        ValueError: If ``num_neighbours`` is not a positive even number, or ``vectors`` is not a finite matrix of ``n``
-            rows.
+        ValueError: If ``vectors`` is not a finite matrix of ``n`` rows.
 
     Example:
         >>> words, vectors = [["metz"], ["metz", "war"], ["war"]], torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]])
@@ -54,8 +53,6 @@ def build_chunk_graph(keywords: Sequence[Sequence[str]], vectors: Tensor, *, num
         >>> graph.lexical.flatten().tolist(), graph.semantic.flatten().tolist()
         ([1, 0, 1], [2, 2, 0])
     """
-    if num_neighbours < 2 or num_neighbours % 2:
-        raise ValueError(f"`num_neighbours` must be a positive even number, got {num_neighbours}")
     if vectors.dim() != 2 or len(vectors) != len(keywords) or not torch.isfinite(vectors).all():
         raise ValueError(f"`vectors` must be finite and [{len(keywords)}, d], got {list(vectors.shape)}")
     num_chunks, half = len(keywords), num_neighbours // 2
@@ -117,8 +114,6 @@ def core_chunks(graph: ChunkGraph, *, share: float, selection: str = "pagerank",
     Source: KET-RAG, Algorithm 3, line 8; ties are broken by chunk index. ``share`` is :math:`\beta`; ``selection`` is
     ``pagerank``, the largest by :func:`page_rank`, or ``random``, drawn uniformly (KET-RAG-U).
     """
-    check_share(share=share)
-    check_choice(SELECTIONS, selection=selection)
     num_chunks = len(graph.lexical)
     count = math.ceil(round(share * num_chunks, 9))  # 0.1 * 30 is slightly above 3 in floating point
     if selection == "random":

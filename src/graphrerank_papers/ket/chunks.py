@@ -7,7 +7,6 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.text import Tokenizer
 
 SEPARATOR = "\n\n"  # between two documents of one chunk
@@ -61,8 +60,6 @@ class TokenStream:
         single token is not halved, so a short chunk may have fewer than :math:`2^\tau` sub-chunks. ``join``: a chunk
         may span documents; if not, every document begins a new one.
         """
-        check_counts(chunk_tokens=chunk_tokens)
-        check_not_negative(num_splits=num_splits)
         regions = [(0, len(self))] if join else list(pairwise(self._bounds))
         spans = [
             (start, min(start + chunk_tokens, stop))

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts
 from graphrerank.text.languages import detect_language
 from graphrerank_papers.knowledge.keywords import find_keywords
 
@@ -134,7 +133,6 @@ def route_to_topics(
         tensor([[False,  True],
                 [ True, False]])
     """
-    check_counts(max_topics=max_topics)
     similarity = topics.similarity(vectors).masked_fill(~is_open, -torch.inf)
     is_near = similarity >= (topics.threshold if threshold is None else threshold)
     if max_topics is not None:

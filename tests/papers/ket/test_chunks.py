@@ -63,15 +63,3 @@ def test_a_character_of_several_tokens_stays_whole(tmp_path_factory: pytest.Temp
     chunks = TokenStream(["aéüz", "ö"], TransformersTokenizer(folder)).cut(1)
     assert "".join(text for text in chunks.texts).replace("\n", "") == "aéüzö"
     assert documents_of(chunks) == [[0], [0], [0], [0], [1]]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"chunk_tokens": 0}, "`chunk_tokens` must be a positive integer, got 0"),
-        ({"chunk_tokens": 5, "num_splits": -1}, "`num_splits` must not be negative, got -1"),
-    ],
-)
-def test_settings_out_of_range(settings: dict[str, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        TokenStream(["a"], WordTokenizer()).cut(**settings)

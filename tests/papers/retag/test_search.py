@@ -94,13 +94,6 @@ def test_hardly_a_corpus(documents: list[str], expected: list[int], build: Build
     assert nodes(build(documents), word_encoder, []) == []
 
 
-def test_a_graph_reranker_of_a_checkpoint(build: Build, word_encoder: Any) -> None:
-    from graphrerank.inference.checkpoint_scorer import CheckpointScorer
-
-    found = nodes(build(scorer=partial(CheckpointScorer, checkpoint="base", device="cpu")), word_encoder, QUESTIONS)
-    assert [bool(row) for row in found] == [True, True, False, True, True]
-
-
 def test_keywords_of_a_language_model(
     retag_index: ReTAGIndex, word_encoder: Any, name_extractor: Any, endpoint: Any, tmp_path: Path
 ) -> None:

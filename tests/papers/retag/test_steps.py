@@ -11,7 +11,7 @@ from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.text import WordTokenizer, count_tokens
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder
-from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
+from graphrerank_papers.retag.index import ReTAGSettings
 
 pytest.importorskip("httpx", reason="httpx is optional")
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
@@ -118,14 +118,3 @@ def test_an_update_asks_for_what_is_touched(
     for members, text in zip(own.members.tolist(), own.texts, strict=True):
         if metz not in members and grown.entities.index("Nancy9") not in members:
             assert before[tuple(members)] == text
-
-
-def test_a_saved_index_is_the_same(
-    build: Callable[[str], ReTAGIndexBuilder], make_themed_passages: MakePassages, tmp_path: Path
-) -> None:
-    passages = make_themed_passages(12)
-    index = build("a").build(named(passages), passages, SETTINGS)
-    index.save(tmp_path / "saved")
-    again = ReTAGIndex.load(tmp_path / "saved")
-    assert (again.communities.texts, again.report) == (index.communities.texts, index.report)
-    assert again.communities.sources.tolist() == index.communities.sources.tolist()

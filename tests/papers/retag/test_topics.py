@@ -86,8 +86,3 @@ def test_a_topic_without_summaries_is_closed(retag_index: ReTAGIndex, word_encod
 
 def test_no_question(retag_index: ReTAGIndex) -> None:
     assert route_to_topics(retag_index.topics, torch.zeros(0, 256), OPEN).shape == (0, 3)
-
-
-def test_max_topics_must_be_positive(retag_index: ReTAGIndex) -> None:
-    with pytest.raises(ValueError, match="`max_topics` must be a positive integer, got 0"):
-        route_to_topics(retag_index.topics, torch.zeros(1, 256), OPEN, max_topics=0)
