@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.models.checkpoint import Checkpoint, load_primary
-from graphrerank_papers.ea_graphrag.adapter_manifest import AdapterManifest
+from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
 from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
 
@@ -24,7 +24,7 @@ class AdapterScorer:
         high: From this score on it takes the graph path; the checkpoint's when None.
         stanza_folder: Where Stanza's model lies, for a checkpoint that was trained with ``syntax: stanza``; see
             :class:`~graphrerank_papers.ea_graphrag.syntax.syntax_features.SyntaxFeatures`.
-        cache: Folder that keeps the syntax of queries; it is read anew each time when None.
+        cache: Folder that keeps the syntax of queries; nothing is kept when None.
 
     Raises:
         ValueError: If there is no such checkpoint, its model is no complexity adapter, it reads other features than

@@ -3,23 +3,87 @@
 Notable about it:
 
 - Raw features in, a probability out: which features are read, their means and deviations, and the temperature are
-  buffers, so that the scripted model needs nothing beside it.
+  buffers, so that the scripted model needs nothing else.
 - At the paper's widths (85 features, 256-128-64) no two layers have one width: its residual connections, "where
   dimensions match", never occur. They do with ``hidden_channels`` such as (64, 64).
 - Both attentions start with equal weights, so that training begins at a plain MLP.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
+from pydantic import model_validator as check_model
 from torch import Tensor, nn
 
 from graphrerank.graphs.model_inputs import QUERIES
-from graphrerank_papers.ea_graphrag.adapter_manifest import AdapterManifest
+from graphrerank.models.manifest import Entry, Manifest, Names
 
 MAX_Z = 5.0  # a query of 2,000 tokens must not be read as 500 deviations of each count
+
+
+class SyntaxEntry(Entry):
+    """The extractor of the queries' features.
+
+    Attributes:
+        name: As in :class:`~graphrerank_papers.ea_graphrag.syntax.syntax_features.SyntaxFeatures`.
+        fingerprint: Changes whenever the features would.
+        feature_names: Names of all of them, in order.
+    """
+
+    name: str
+    fingerprint: str
+    feature_names: Names
+
+
+class ThresholdsEntry(Entry):
+    """Where dense retrieval ends and graph retrieval begins.
+
+    Attributes:
+        low: Up to this score a query takes the dense path.
+        high: From this score on it takes the graph path; above ``low``.
+    """
+
+    low: float
+    high: float
+
+    @check_model(mode="after")
+    def _check(self) -> "ThresholdsEntry":
+        if not self.low < self.high or math.isinf(self.low) or math.isinf(self.high):
+            raise ValueError(f"`low` must be below `high`, both finite, got {self.low} and {self.high}")
+        return self
+
+
+class AdapterManifest(Manifest):
+    """The manifest of a complexity adapter. Its entry ``calibration`` describes the temperature in the weights.
+
+    Attributes:
+        syntax: The extractor of the features.
+        thresholds: Chosen with fusion.
+        without_fusion: Chosen without; None if unknown.
+        paths: Choice and settings of each path that the adapter was trained to choose between, by the path's name.
+        questions: Keys of the questions of its training and validation, by data set.
+    """
+
+    syntax: SyntaxEntry
+    thresholds: ThresholdsEntry
+    without_fusion: ThresholdsEntry | None = None
+    paths: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    questions: dict[str, Names] = Field(default_factory=dict)
+
+    @property
+    def num_features(self) -> int:
+        """Number of raw features of a query."""
+        return len(self.syntax.feature_names)
+
+    @property
+    def input_shapes(self) -> Mapping[str, str]:
+        """As :attr:`Manifest.input_shapes`: ``n`` queries."""
+        return {"features": f"[n, {self.num_features}]"}
 
 
 class ChannelAttention(nn.Module):

@@ -12,8 +12,8 @@ from torch import Tensor
 from graphrerank.files import write_json, write_text
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.parts import Parts
-from graphrerank_papers.ea_graphrag.adapter_manifest import AdapterManifest
 from graphrerank_papers.ea_graphrag.adapter_scorer import AdapterScorer
+from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
 from graphrerank_papers.ea_graphrag.routing import Choices, compare_routing, join_choices, routing_table, weigh_choices
 from graphrerank_papers.ea_graphrag.two_paths import PathRunner, TwoPaths, path_settings, question_key
 from graphrerank_papers.hashed_order import hashed_order

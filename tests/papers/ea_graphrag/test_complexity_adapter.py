@@ -5,10 +5,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from graphrerank.graphs.model_inputs import QUERIES
 from graphrerank.models.checkpoint import load_checkpoint, save_weights
-from graphrerank.models.manifest import write_manifest
+from graphrerank.models.manifest import parse_manifest, write_manifest
 from graphrerank.models.registry import model_name
-from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
+from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest, ComplexityAdapter
 from tests.support.manifests import make_manifest
 
 ARGUMENTS: dict[str, Any] = {"num_features": 9, "num_selected": 4, "hidden_channels": [16, 16, 8], "dropout": 0.4}
@@ -133,3 +134,24 @@ def test_standardize_checks(position: int, odd: Tensor, match: str) -> None:
 def test_a_wrong_width_is_refused() -> None:
     with pytest.raises(ValueError, match=r"`features` must have shape \[n, 9\], got \[2, 10\]"):
         adapter()(torch.zeros(2, 10))
+
+
+def test_the_entry_point_gives_the_kind_of_manifest() -> None:
+    adapter = parse_manifest(make_manifest("complexity_adapter", ARGUMENTS), "here")
+    assert isinstance(adapter, AdapterManifest)
+    assert (adapter.inputs, adapter.input_shapes) == (QUERIES, {"features": "[n, 9]"})
+    assert (adapter.num_features, adapter.thresholds.low, adapter.thresholds.high) == (9, -1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"thresholds": {"low": 0.5, "high": 0.5}}, "`thresholds`: `low` must be below `high`"),
+        ({"thresholds": {"low": float("nan"), "high": 0.5}}, "`low` must be below `high`, both finite"),
+        ({"syntax": {"name": "dependency", "fingerprint": "s"}}, r"needs an entry `syntax\.feature_names`"),
+        ({"questions": {"cats": [5]}}, r"`questions\.cats\.0`: Input should be a valid string"),
+    ],
+)
+def test_a_broken_entry_is_refused(entries: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_manifest(make_manifest("complexity_adapter", ARGUMENTS, **entries), "here")
