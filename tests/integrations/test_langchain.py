@@ -4,22 +4,13 @@ import asyncio
 
 import pytest
 
-from graphrerank import GraphReranker
-
 pytest.importorskip("langchain_core", reason="langchain-core is optional")
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from graphrerank.integrations.langchain import GraphRerankCompressor
-
-QUERY = "malware that spreads through USB sticks"
-TEXTS = ["a cake recipe", "worm on removable drives", "infected USB sticks", "a phishing mail with malware"]
-
-
-@pytest.fixture(scope="module")
-def reranker():
-    return GraphReranker.from_pretrained("attack")
+from tests.integrations.conftest import QUERY, TEXTS
 
 
 def test_in_a_contextual_compression_retriever(reranker):
@@ -54,30 +45,6 @@ def test_metadata_and_edges_reach_the_reranker(reranker):
         expected.probabilities.tolist()
     )
     assert "relevance_score" not in documents[0].metadata
-
-
-def test_types_of_edges_reach_the_reranker(reranker, monkeypatch):
-    given, rerank_batch = [], GraphReranker.rerank_batch
-    monkeypatch.setattr(
-        GraphReranker, "rerank_batch", lambda self, inputs: given.extend(inputs) or rerank_batch(self, inputs)
-    )
-    edges = [(3, 2, "cites"), (2, 3, "cites"), (2, 3, "knn"), (0, 1)]
-    compressor = GraphRerankCompressor(reranker=reranker, edges=lambda found: edges)
-    compressor.compress_documents([Document(text) for text in TEXTS], QUERY)
-    assert list(zip(given[0].edges, given[0].edge_types, strict=True)) == [
-        ((0, 1), "other"),
-        ((2, 3), "cites"),
-        ((2, 3), "knn"),
-    ]
-
-
-def test_entities(reranker):
-    documents = [Document(text, metadata={"entities": ["USB"]} if "s" in text else {}) for text in TEXTS]
-    found = GraphRerankCompressor(reranker=reranker).compress_documents(documents, QUERY)
-    expected = reranker.rerank(QUERY, TEXTS, entities=[d.metadata.get("entities", []) for d in documents])
-    assert [document.metadata["relevance_score"] for document in found] == pytest.approx(
-        expected.probabilities.tolist()
-    )
 
 
 def test_nothing_found(reranker):

@@ -12,14 +12,7 @@ from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from graphrerank.integrations.llama_index import GraphRerankPostprocessor
-
-QUERY = "malware that spreads through USB sticks"
-TEXTS = ["a cake recipe", "worm on removable drives", "infected USB sticks", "a phishing mail with malware"]
-
-
-@pytest.fixture(scope="module")
-def reranker():
-    return GraphReranker.from_pretrained("attack")
+from tests.integrations.conftest import QUERY, TEXTS
 
 
 def nodes():
