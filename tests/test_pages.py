@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -57,6 +58,13 @@ def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         if package not in GALLERY and extra_of(package) is None:
             raise
         pytest.skip(str(error))
+
+
+def test_generated_pages_list_modules_and_settings_of_both_packages() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "conf.py"))
+    api, settings = made["api_page"](), made["settings_page"]()
+    assert all(f"automodule:: graphrerank.{module}\n" in api for module in ("operators.gcs", "fitting.fit"))
+    assert all(f"### {name}\n" in settings for name in ("train", "model/gatv2", "pipeline/hipporag2"))
 
 
 def test_every_tool_of_the_adapters_page_has_an_example() -> None:
