@@ -51,7 +51,7 @@ def judge(arguments: argparse.Namespace, training: str, retriever: str, system: 
     for name in SETS:
         run_dir = arguments.folder.resolve() / f"{training}_{retriever.partition('=')[2]}" / name
         settings = [f"checkpoint={train(arguments, training)}", f"data={name}", retriever, "counterfactuals=[]"]
-        edges = [] if name == "attack" else [AUTO]  # it has edges of its own and no others
+        edges = [] if name == "attack" else [AUTO]  # it comes with its edges
         command("evaluate.py", run_dir, [*settings, *edges, *_common(arguments)])
         (dataset,) = EvaluationResult.load(run_dir).datasets.values()
         found[name] = dataset.systems[system]

@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace, checkpoint: str, title: str, name: str, s
 
 
 def run_all(arguments: argparse.Namespace, checkpoint: str, conditions: dict[str, list[str]]) -> dict[str, dict]:
-    """Evaluate a checkpoint under each condition on each data set; ATT&CK has edges of its own and no others."""
+    """Evaluate a checkpoint under each condition on each data set; ATT&CK comes with its edges."""
     results: dict[str, dict] = {title: {} for title in conditions}
     for title, name in itertools.product(conditions, SETS):
         if name in NO_EDGES:
@@ -224,8 +224,8 @@ without them, as here, it ranks as this training does.
 
 ## All data sets
 
-`python evaluate.py checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand paths.datasets=DIR`; ATT&CK has
-edges of its own. Ceiling: queries with all relevant passages among the candidates, in brackets before expansion. GCS,
+`python evaluate.py checkpoint=base data=NAME data.edges=auto retriever=hybrid_expand paths.datasets=DIR`; ATT&CK comes
+with edges. Ceiling: queries with all relevant passages among the candidates, in brackets before expansion. GCS,
 PPR: restart probability tuned on BIRD train. p: nDCG@10 of `base` against the retriever, a two-sided paired
 randomisation test over queries. p50: latency of the reranking stage of `base`, one query at a time, one CPU thread.
 

@@ -1,4 +1,4 @@
-"""``python evaluate.py experiment=benchmark``: every data set that the folder has, beside what is published."""
+"""``python evaluate.py experiment=benchmark``: every data set that the folder has, with published numbers."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -101,16 +101,16 @@ class Benchmark:
             rows = self._rows_of(key)
             tables[key] = [self._measure(parts, run_dir, key, prepare(row.retriever), row) for row in rows]
             dataset = prepare(rows[0].retriever).dataset
-            asked = len(judged_queries(dataset, self.split, self.num_queries))
+            num_queries = len(judged_queries(dataset, self.split, self.num_queries))
             tables["data sets"].append(
                 {
                     "data set": key,
                     "passages": dataset.graph.num_nodes,
-                    "questions": asked,
+                    "questions": num_queries,
                     "published on passages": known.passages,
                     "published on questions": known.questions,
                     "comparable": "yes"
-                    if (dataset.graph.num_nodes, asked) == (known.passages, known.questions)
+                    if (dataset.graph.num_nodes, num_queries) == (known.passages, known.questions)
                     else "no",
                 }
             )

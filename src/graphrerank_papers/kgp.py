@@ -114,11 +114,11 @@ class KnowledgeGraphPrompting:
         if self._model is None:
             return ["\n".join([questions[query], *(passages[node] for node in path)]) for query, path in paths]
         passages_of = ["\n\n".join(f"Passage: {passages[node]}" for node in path) for _, path in paths]
-        asked = [
+        requests = [
             self._prompt.fill(question=questions[query], passages=shown)
             for (query, _), shown in zip(paths, passages_of, strict=True)
         ]
-        return self._model.ask(asked, system=self._prompt.instructions(), read=_sentence)
+        return self._model.ask(requests, system=self._prompt.instructions(), read=_sentence)
 
 
 def _sentence(answer: str) -> str:

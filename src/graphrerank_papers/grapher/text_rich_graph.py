@@ -59,7 +59,7 @@ def text_rich_graph(
     - Two nodes are joined if a relation joins them, in either direction; the weight is the number of such relations.
     - A passage makes nodes of those entities that are in one of its relations, or of all if it has no relations.
     - All nodes of a relevant passage are relevant, with the largest gain of their passages. A passage without entities
-      is a node of its own, so that no query loses relevant nodes.
+      is a node too, so that no query loses relevant nodes.
 
     Source: "FastInsight", 2026, section 4.2.2, after "LightRAG: Simple and Fast Retrieval-Augmented Generation", 2024.
     We concatenate descriptions (LightRAG lets a language model summarise long ones).
