@@ -105,12 +105,12 @@ MUTATIONS = (
         "return torch.lerp(vectors, neighbour_context(vectors, edge_index, degree), 0.2)",
     ),
     Mutation(
-        "losses/lambdaloss.py",
+        "losses/ranking.py",
         "distance without an absolute value",
         "(rank[:, :, None] - rank[:, None, :]).abs().clamp(min=1)",
         "(rank[:, :, None] - rank[:, None, :]).clamp(min=1)",
     ),
-    Mutation("losses/listwise.py", "temperature multiplies", "(scores / temperature)", "(scores * temperature)"),
+    Mutation("losses/ranking.py", "temperature multiplies", "(scores / temperature)", "(scores * temperature)"),
     Mutation("metrics/ranking.py", "the cap is dropped", ".clamp(max=top_k)", ""),
     Mutation(
         "metrics/ranking.py",
