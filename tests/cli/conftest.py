@@ -52,7 +52,7 @@ def session(tmp_path: Path, cache: Path) -> Iterator[Callable[..., Command]]:
             HydraConfig.instance().set_config(cfg)
             with open_dict(cfg):
                 del cfg["hydra"]
-            schema.check_keys(cfg, schema.EvaluateConfig)
+            schema.check_settings(cfg, "evaluate")
             return Command(cfg)
 
         yield make

@@ -64,7 +64,7 @@ def test_an_error_is_told_on_standard_error_with_status_1(run_process) -> None:
     done = run_process("train.py", "sede=3")
     assert done.returncode == 1
     assert done.stdout == ""
-    assert "Key 'sede' not in 'TrainConfig'" in done.stderr
+    assert "Key 'sede' is not in struct" in done.stderr
 
 
 @pytest.mark.slow

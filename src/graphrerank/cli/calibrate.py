@@ -6,7 +6,6 @@ from omegaconf import DictConfig
 
 from graphrerank.cli.command import Command
 from graphrerank.cli.jobs import run_job
-from graphrerank.cli.schema import CalibrateConfig
 from graphrerank.fitting.calibrate import calibrate_as_trained, calibrate_for_corpus
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.training.score_calibration import calibration_method
@@ -14,7 +13,7 @@ from graphrerank.training.score_calibration import calibration_method
 
 def run(cfg: DictConfig) -> Path | None:
     """Run the command."""
-    return run_job(cfg, CalibrateConfig, calibrate)
+    return run_job(cfg, "calibrate", calibrate)
 
 
 def calibrate(command: Command) -> Path:

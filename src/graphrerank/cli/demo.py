@@ -14,7 +14,7 @@ from urllib.request import ProxyHandler, build_opener
 from omegaconf import DictConfig
 
 from graphrerank.cli.http_service import serve_http
-from graphrerank.cli.schema import ServeConfig, check_keys
+from graphrerank.cli.schema import check_settings
 from graphrerank.data.readers.attack import clean_description, read_attack
 from graphrerank.files import atomic_folder, write_text
 
@@ -38,7 +38,7 @@ def run(cfg: DictConfig) -> Path:
     Raises:
         ValueError: As :func:`write_demo_corpus` and ``serve_http``.
     """
-    check_keys(cfg, ServeConfig)
+    check_settings(cfg, "serve")
     cfg.index = str(write_demo_corpus(Path(cfg.paths.cache) / "demo" / "attack"))
     cfg.artifact = cfg.artifact or ARTIFACT
     address = f"http://localhost:{cfg.port}"

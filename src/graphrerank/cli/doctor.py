@@ -29,9 +29,8 @@ def run(cfg: "DictConfig") -> Path | None:
     """Evaluate whether the graph of a data set helps (:func:`~graphrerank.cli.diagnose.diagnose`)."""
     from graphrerank.cli.diagnose import diagnose
     from graphrerank.cli.jobs import run_job
-    from graphrerank.cli.schema import DoctorConfig
 
-    return run_job(cfg, DoctorConfig, diagnose)
+    return run_job(cfg, "doctor", diagnose)
 
 
 def examination(environment: Mapping[str, str]) -> str:

@@ -11,7 +11,6 @@ from omegaconf import DictConfig, OmegaConf
 from graphrerank import api
 from graphrerank.cli.command import NONE, Command
 from graphrerank.cli.jobs import run_job
-from graphrerank.cli.schema import EvaluateConfig
 from graphrerank.evaluation.compare import metric_differences
 from graphrerank.evaluation.measuring import PIPELINE_MEASURES
 from graphrerank.evaluation.result import METRICS
@@ -19,7 +18,7 @@ from graphrerank.evaluation.result import METRICS
 
 def run(cfg: DictConfig) -> Path | None:
     """Run the job of ``conf/evaluate.yaml``."""
-    return run_job(cfg, EvaluateConfig)
+    return run_job(cfg, "evaluate")
 
 
 def evaluate(command: Command) -> Path:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from graphrerank.cli.schema import ExportConfig, check_keys
+from graphrerank.cli.schema import check_settings
 from graphrerank.inference.hub import locate_model
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.serving.artifact import read_artifact_manifest
@@ -13,7 +13,7 @@ from graphrerank.serving.export import export_artifact
 
 def run(cfg: DictConfig) -> Path:
     """Export a checkpoint, and print how far each format differs from it; the artifact is the last line printed."""
-    check_keys(cfg, ExportConfig)
+    check_settings(cfg, "export")
     located = locate_model(str(cfg.checkpoint), revision=cfg.revision)
     folder = export_artifact(load_primary(located), Path(cfg.artifact or cfg.paths.run_dir), list(cfg.formats))
     parity = read_artifact_manifest(folder).content["artifact"]["parity"]

@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from graphrerank.cli.command import Command
 from graphrerank.cli.joint_training import check_processes
-from graphrerank.cli.schema import check_keys, check_type
+from graphrerank.cli.schema import check_settings, check_type
 from graphrerank.extras import EXTRAS, require_extra
 from graphrerank.files import sole_use
 from graphrerank.models.registry import register_model
@@ -30,15 +30,15 @@ LOGGER_EXTRAS = {"WandbLogger": "wandb", "MLflowLogger": "mlflow", "TensorBoardL
 Job = Callable[..., Path | None]  # of parts and a run folder, or of a command
 
 
-def run_job(cfg: DictConfig, schema: type, job: Job | None = None) -> Path | None:
+def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
     """Call a job, and print the folder that it wrote to, if any, as the last line.
 
     Args:
         cfg: The command's configuration.
-        schema: Its schema.
+        name: Its file of ``conf``.
         job: The job; None for the one that ``cfg.job`` describes.
     """
-    check_keys(cfg, schema)
+    check_settings(cfg, name)
     quiet_lightning()
     check_processes(cfg)
     check_loggers(cfg.get("logger"))

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from graphrerank.checks import UserError
-from graphrerank.cli.schema import PrepareConfig, check_keys
+from graphrerank.cli.schema import check_settings
 from graphrerank.data.corpus_folder.compaction import compact_corpus
 from graphrerank.data.corpus_folder.derived_growth import EXTRACTORS
 from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
@@ -36,7 +36,7 @@ def run(cfg: DictConfig) -> Path:
     Raises:
         UserError: If there is both a data set to write and a change, or neither.
     """
-    check_keys(cfg, PrepareConfig)
+    check_settings(cfg, "prepare")
     changes = [f"{key}=" for key in ("add", "remove", "compact") if cfg[key]]
     given = [*changes, *(["data="] if cfg.data is not None else [])]
     if not given or (changes and cfg.data is not None):

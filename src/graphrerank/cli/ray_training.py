@@ -43,7 +43,7 @@ def train_on_ray(cfg: DictConfig) -> Path:
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
-    schema.check_keys(cfg, schema.TrainConfig)
+    schema.check_settings(cfg, "train")
     workers, folder = int(cfg.trainer.num_nodes), Path(cfg.paths.run_dir).absolute()
     state, place = Singleton.get_state(), (str(Path.cwd()), list(sys.path), list(sys.argv))
     here = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": workers, "include_dashboard": False}
@@ -77,4 +77,4 @@ def _work(cfg: DictConfig, state: Any, place: tuple[str, list[str], list[str]], 
         hydra.hydra.overrides.hydra.append(f"hydra.run.dir={folder}")
     from graphrerank.cli.jobs import run_job
 
-    run_job(cfg, schema.TrainConfig)
+    run_job(cfg, "train")

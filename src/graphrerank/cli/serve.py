@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 from graphrerank.checks import check_choice
 from graphrerank.cli.artifacts import artifact_folder
 from graphrerank.cli.http_service import serve_http
-from graphrerank.cli.schema import ServeConfig, check_keys
+from graphrerank.cli.schema import check_settings
 from graphrerank.files import write_json
 from graphrerank.serving.bench import bench_artifact, bench_table
 
@@ -18,7 +18,7 @@ MODES = ("http", "bench", "export", "demo")  # the last two are commands, which 
 
 def run(cfg: DictConfig) -> Path:
     """Serve or time; a folder is the last line printed: the artifact's, or the run's with the times."""
-    check_keys(cfg, ServeConfig)
+    check_settings(cfg, "serve")
     check_choice(MODES, mode=cfg.mode)
     return bench(cfg) if cfg.mode == "bench" else serve_http(cfg)
 

@@ -13,7 +13,6 @@ from graphrerank.cli.command import NONE, Command, portable_config
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import joint_training
 from graphrerank.cli.ray_training import is_for_ray, train_on_ray
-from graphrerank.cli.schema import TrainConfig
 from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
 from graphrerank.evaluation.records import RETRIEVER
@@ -34,7 +33,7 @@ def run(cfg: DictConfig) -> Path | None:
     """Run the job of ``conf/train.yaml``, on the workers of Ray where its trainer is Ray's."""
     if is_for_ray(cfg):
         return train_on_ray(cfg)
-    return run_job(cfg, TrainConfig)
+    return run_job(cfg, "train")
 
 
 def train(command: Command) -> Path:
