@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from graphrerank.cli import schema
 from graphrerank.cli.evaluate import evaluate
@@ -53,6 +53,9 @@ def composed(script: str, overrides: list[str]) -> DictConfig:
     """Compose as a command does, with Hydra's own settings at hand."""
     cfg = compose(script, overrides=overrides, return_hydra_config=True)
     HydraConfig.instance().set_config(cfg)
+    with open_dict(cfg):
+        del cfg["hydra"]
+    schema.check_settings(cfg, script)
     return cfg
 
 

@@ -71,11 +71,12 @@ def check_settings(cfg: DictConfig, name: str) -> None:
 
 def _check_as(node: DictConfig, key: str, usual: Any, path: str) -> None:
     """Check that a setting has the type of its default; those below a class to build are checked elsewhere."""
-    if OmegaConf.is_missing(node, key) or OmegaConf.is_interpolation(node, key) or usual == "???":
+    is_built = isinstance(usual, dict) and "_target_" in usual
+    if OmegaConf.is_missing(node, key) or OmegaConf.is_interpolation(node, key) or usual == "???" or is_built:
         return
     if path in OPTIONAL:
         check_type(node[key], OPTIONAL[path], path)
-    elif isinstance(usual, dict) and usual and "_target_" not in usual and OmegaConf.is_dict(node[key]):
+    elif isinstance(usual, dict) and usual and OmegaConf.is_dict(node[key]):
         for name, setting in usual.items():
             if name in node[key]:
                 _check_as(node[key], str(name), setting, f"{path}.{name}")
