@@ -38,7 +38,7 @@ def test_objects_and_parts_pass(parts: Parts) -> None:
         ("encoder", "minilmm", {}, "must name a file of conf/encoder, got 'minilmm'"),
         ("encoder", "../minilm", {}, "must name a file of conf/encoder"),
         ("retriever", "hybrid", {"top": 5}, "settings {'top': 5} do not fit conf/retriever/hybrid.yaml: Key 'top'"),
-        ("data", "folder", {}, "`data.path` must be given for data=folder"),
+        ("data", "folder", {}, "`path` must be given for data=folder"),
     ],
 )
 def test_unknown_names_and_settings(parts: Parts, group: str, name: str, changes: dict, message: str) -> None:

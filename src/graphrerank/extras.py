@@ -48,6 +48,7 @@ EXTRAS = {
     "tensorboard": Extra("logger=tensorboard", ("tensorboard",)),
     "ir-measures": Extra("evaluate measures=[...] beyond ours", ("ir_measures",)),
     "ir-datasets": Extra("data=ir_datasets", ("ir_datasets",)),
+    "pandas": Extra("results as data frames", ("pandas",)),
     "parquet": Extra("data set folders with Parquet files", ("pyarrow",)),
     "spacy": Extra("entities of passages", ("spacy",)),
     "syntax": Extra("features of a query's syntax", ("spacy", "stanza")),

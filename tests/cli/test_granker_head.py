@@ -78,19 +78,21 @@ def test_two_processes_train_the_head_as_one_does(
 
 
 def test_evaluate_agrees_with_train_without_reading_a_pair_again(
-    run: Path, run_command, small_attack: Path, cache: Path, tmp_path: Path
+    run: Path, run_command, reader: Path, small_encoder: tuple[str, ...], cache: Path, tmp_path: Path
 ) -> None:
-    (file,) = (cache / "pairs").glob("*.sqlite")
-    size = file.stat().st_size
-    done = run_command("evaluate.py", f"checkpoint={run}", "datasets=[attack]", f"hydra.run.dir={tmp_path}")
+    sizes = {file: file.stat().st_size for file in (cache / "pairs").glob("*.sqlite")}
+    done = run_command(
+        "evaluate.py", f"checkpoint={run}", "datasets=[attack]", *small_encoder, "pair_encoder=cross_encoder",
+        f"pair_encoder.model={reader}", "pair_encoder.max_length=48", f"hydra.run.dir={tmp_path}",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert measures(tmp_path) == measures(run)
-    assert file.stat().st_size == size
+    assert {file: file.stat().st_size for file in (cache / "pairs").glob("*.sqlite")} == sizes
 
 
-def test_another_cross_encoder_is_refused(run: Path, run_command, tmp_path: Path) -> None:
+def test_another_cross_encoder_is_refused(run: Path, run_command, small_encoder, tmp_path: Path) -> None:
     done = run_command(
-        "evaluate.py", f"checkpoint={run}", "datasets=[attack]", "pair_encoder=cross_encoder",
+        "evaluate.py", f"checkpoint={run}", "datasets=[attack]", *small_encoder, "pair_encoder=cross_encoder",
         f"pair_encoder.model={tmp_path}", f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.returncode != 0

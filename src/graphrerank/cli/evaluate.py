@@ -88,6 +88,8 @@ def named_systems(command: Command) -> tuple[Any, bool]:
     if not names and not sources:
         raise ValueError("`checkpoint`, `systems` or `pipeline` must name a system to evaluate, got none")
     if not names:
+        if not sources:
+            raise ValueError("`checkpoint` must name a checkpoint, or `systems` or `pipeline` a system, got none")
         return sources if listed else sources[0], False
     if sources:
         raise ValueError(

@@ -54,7 +54,7 @@ class EvaluationResult:
         try:
             from pandas import DataFrame, MultiIndex
         except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install pandas") from error
+            raise ImportError("to_pandas() needs pandas: pip install 'graphrerank[pandas]'") from error
 
         rows = {
             (dataset.name, name): system.means
