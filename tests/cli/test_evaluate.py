@@ -269,7 +269,7 @@ def test_empty_judgements_are_refused(run: Run, ring: Path, mine: Path, tmp_path
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["systems=[a.trec,a.trec]"], "must name one system or more, and none twice"),
+        (["systems=[a.trec,a.trec]"], "must name a system to evaluate, got none, and none twice"),
         (["systems=[nothing]"], "must be a run folder, a .ckpt file, an artifact or one of the shipped names"),
         (["systems=[missing.trec]"], r"missing\.trec: no such file"),
         (["systems=[a.trec]", "datasets=[attack,spider]"], r"a\.trec is of one data set, `datasets` names 2; .*{dat"),
@@ -277,7 +277,7 @@ def test_empty_judgements_are_refused(run: Run, ring: Path, mine: Path, tmp_path
         (["systems=[a.trec]", "measures=[Recoll@3]"], "got 'Recoll@3'"),
         (["systems=[a.trec]", "tested=[R@7]"], "`tested` must be of `measures`"),
         (["checkpoint=base", "pipelines=[gar]"], "`checkpoint` and `systems` must not be given with a pipeline"),
-        ([], "must name one system or more"),
+        ([], "must name a system to evaluate, got none"),
         (["systems=[a.trec]", "counterfactuals=[turned]"], r"`counterfactuals` must be of .* got \['turned'\]"),
     ],
 )  # fmt: skip
