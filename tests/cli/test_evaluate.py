@@ -269,7 +269,7 @@ def test_empty_judgements_are_refused(run: Run, ring: Path, mine: Path, tmp_path
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["systems=[a.trec,a.trec]"], "must name a system to evaluate, got none, and none twice"),
+        (["systems=[a.trec,a.trec]"], "must name one system or more, and none twice"),
         (["systems=[nothing]"], "must be a run folder, a .ckpt file, an artifact or one of the shipped names"),
         (["systems=[missing.trec]"], r"missing\.trec: no such file"),
         (["systems=[a.trec]", "datasets=[attack,spider]"], r"a\.trec is of one data set, `datasets` names 2; .*{dat"),
