@@ -28,7 +28,7 @@ from torch import Tensor
 from graphrerank.conf_folder import conf_folder
 from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.hints import expansion_hints
 from graphrerank.data.pair_cache import PairCache
@@ -106,7 +106,7 @@ class Parts:
         num_threads: int = 1,
         seed: int = 0,
         paths: Mapping[str, Any] | None = None,
-        on_dataset: Callable[[RetrievalDataset], None] = lambda _: None,
+        on_dataset: Callable[[Dataset], None] = lambda _: None,
     ) -> None:
         self._paths = dict(paths or {})
         self._paths |= {key: str(path) for key, path in (("datasets", datasets), ("cache", cache)) if path is not None}
@@ -212,9 +212,9 @@ class Parts:
         check_plain(group, arguments, self._file(group, str(entry.choice))[group])
         return Part(self.settings(group, str(entry.choice), **arguments), str(entry.choice))
 
-    def dataset(self, given: Any, /, **changes: Any) -> RetrievalDataset:
+    def dataset(self, given: Any, /, **changes: Any) -> Dataset:
         """Load a data set: a name of ``conf/data``, the path of a folder, settings, or the data set itself."""
-        dataset: RetrievalDataset = self.build("data", given, **changes)
+        dataset: Dataset = self.build("data", given, **changes)
         self._on_dataset(dataset)
         return dataset
 
@@ -235,7 +235,7 @@ class Parts:
 
     def load(
         self, data: Any, *, encoder: Any, retriever: Any, reads_vectors: bool = True, splits: Sequence[str] = ()
-    ) -> tuple[RetrievalDataset, Encoder | None, RetrieverFactory]:
+    ) -> tuple[Dataset, Encoder | None, RetrieverFactory]:
         """Load a data set, and build the encoder and the retriever that prepare it.
 
         Args:

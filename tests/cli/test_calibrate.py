@@ -8,7 +8,7 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.systems import System, base_ranking
 from graphrerank.fitting.calibrate import calibrate_system
 from graphrerank.graphs import CorpusGraph, Ranking
@@ -105,7 +105,7 @@ def _toy(scores: list[float], relevant: int) -> PreparedDataset:
     """One query with three candidates."""
     graph = CorpusGraph.from_edges(["a", "b", "c"], ["", "", ""], torch.zeros(0, 2, dtype=torch.int64))
     qrels = Qrels(torch.tensor([0]), torch.tensor([relevant]), torch.ones(1))
-    dataset = RetrievalDataset("toy", graph, ["q"], [""], {"val": qrels})
+    dataset = Dataset("toy", graph, ["q"], [""], {"val": qrels})
     row = torch.tensor([scores])
     return PreparedDataset(dataset, None, Ranking(torch.tensor([[0, 1, 2]]), row, row.unsqueeze(-1)), ("base_score",))
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, measure_ranking
 from graphrerank.evaluation.query_analysis import mean_degree
@@ -23,7 +23,7 @@ NUM_NODES, NUM_QUERIES, DEPTH = 30, 40, 12
 PLAN = EvaluationPlan(("nDCG@10", "R@5", "PR@5/multi"), ("nDCG@10", "R@5"), resamples=500)
 
 
-def dataset(seed: int = 0, name: str = "toy") -> RetrievalDataset:
+def dataset(seed: int = 0, name: str = "toy") -> Dataset:
     generator = torch.Generator().manual_seed(seed)
     edges = torch.randint(0, NUM_NODES, (60, 2), generator=generator)
     ids = [f"d{number}" for number in range(NUM_NODES)]
@@ -36,10 +36,10 @@ def dataset(seed: int = 0, name: str = "toy") -> RetrievalDataset:
     qrels = Qrels(query[kept], node[kept], torch.ones(int(kept.sum())))
     queries = [f"q{number:02}" for number in range(NUM_QUERIES)]
     texts = ["what is " + "so " * (number % 4) + "it" for number in range(NUM_QUERIES)]
-    return RetrievalDataset(name, graph, queries, texts, {"test": qrels})
+    return Dataset(name, graph, queries, texts, {"test": qrels})
 
 
-def ranked(data: RetrievalDataset, name: str, *, quality: float, seed: int, **more: object) -> RankedSystem:
+def ranked(data: Dataset, name: str, *, quality: float, seed: int, **more: object) -> RankedSystem:
     """Relevant nodes are scored higher by ``quality``; the last query finds nothing."""
     generator = torch.Generator().manual_seed(seed)
     noise = torch.rand(NUM_QUERIES, NUM_NODES, generator=generator)
@@ -50,7 +50,7 @@ def ranked(data: RetrievalDataset, name: str, *, quality: float, seed: int, **mo
     return RankedSystem(name, "checkpoint", "runs/x", Ranking(nodes, scores), **more)  # type: ignore[arg-type]
 
 
-def judged(data: RetrievalDataset, systems: list[RankedSystem], **more: Any) -> DatasetResult:
+def judged(data: Dataset, systems: list[RankedSystem], **more: Any) -> DatasetResult:
     return measure_systems(RankedDataset(data, "test", torch.arange(NUM_QUERIES), systems, **more), PLAN)
 
 

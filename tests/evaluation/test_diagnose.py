@@ -3,17 +3,17 @@ from io import StringIO
 
 import torch
 
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.diagnose import HEADER, chosen_queries, pool_csv
 from graphrerank.graphs import CorpusGraph, Ranking
 
 TEXTS = ['one, "quoted"', "two\nlines", "=SUM(A1)", "four", "five"]
 
 
-def dataset(num_queries: int = 2) -> RetrievalDataset:
+def dataset(num_queries: int = 2) -> Dataset:
     graph = CorpusGraph.from_edges(list("abcde"), TEXTS, torch.zeros(0, 2))
     ids = [f"q{number}" for number in range(num_queries)]
-    return RetrievalDataset("mine", graph, ids, [f"-question {name}" for name in ids], {})
+    return Dataset("mine", graph, ids, [f"-question {name}" for name in ids], {})
 
 
 def ranking(*rows: list[int]) -> Ranking:

@@ -7,7 +7,7 @@ import ir_measures
 import pytest
 import torch
 
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.run_retriever import read_run
 from graphrerank.evaluation.measuring import (
     MIXED_MEASURES,
@@ -28,7 +28,7 @@ IDS = [f"d{number}" for number in range(NUM_NODES)]  # d10 sorts between d1 and 
 QUERIES = [f"q{number}" for number in range(NUM_QUERIES)]
 
 
-def searched(seed: int, folder: Path) -> tuple[RetrievalDataset, list, Path]:
+def searched(seed: int, folder: Path) -> tuple[Dataset, list, Path]:
     """A run of few different scores, so with many ties, in which every fifth query is missing; grades from 1 to 3."""
     rng = random.Random(seed)
     graph = CorpusGraph.from_edges(IDS, [f"text {name}" for name in IDS], torch.tensor([[0, 1], [1, 2]]))
@@ -39,7 +39,7 @@ def searched(seed: int, folder: Path) -> tuple[RetrievalDataset, list, Path]:
             ranked = rng.sample(IDS, rng.randint(1, 20))
             lines += [f"{name} Q0 {doc} 0 {rng.randint(0, 5) / 4} x\n" for doc in ranked]
     query, node, gain = (torch.tensor(column) for column in zip(*rows, strict=True))
-    dataset = RetrievalDataset("random", graph, QUERIES, QUERIES, {"test": Qrels(query, node, gain.float())})
+    dataset = Dataset("random", graph, QUERIES, QUERIES, {"test": Qrels(query, node, gain.float())})
     path = folder / "random.trec"
     path.write_text("".join(lines))
     qrels = [ir_measures.Qrel(QUERIES[query], IDS[node], gain) for query, node, gain in rows]

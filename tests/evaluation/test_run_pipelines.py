@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
 from graphrerank.evaluation.records import DatasetResult
@@ -34,7 +34,7 @@ class Fixed:
 def prepared() -> PreparedDataset:
     graph = CorpusGraph.from_edges(list("vwxyz"), [""] * 5, torch.tensor([[0, 3]]))
     qrels = Qrels(torch.tensor([2, 0, 0, 1]), torch.tensor([3, 0, 4, 1]), torch.ones(4))
-    dataset = RetrievalDataset("small", graph, ["qb", "qc", "qa"], ["b", "c", "a"], {"test": qrels})
+    dataset = Dataset("small", graph, ["qb", "qc", "qa"], ["b", "c", "a"], {"test": qrels})
     return PreparedDataset(dataset, None, Ranking(torch.zeros(3, 0).long(), torch.zeros(3, 0)), ("base_score",))
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.reranking import rerank
 from graphrerank.evaluation.systems import System
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, RetrieverFactory
@@ -63,9 +63,7 @@ def queries(num_queries: int = 9) -> Queries:
 def evaluated(graph: CorpusGraph, asked: Queries, retriever: RetrieverFactory, checkpoint: str) -> torch.Tensor:
     """Rank as evaluate.py does with a checkpoint."""
     number = torch.arange(len(asked.ids))
-    dataset = RetrievalDataset(
-        "small", graph, asked.ids, asked.texts, {"test": Qrels(number, number, torch.ones(len(number)))}
-    )
+    dataset = Dataset("small", graph, asked.ids, asked.texts, {"test": Qrels(number, number, torch.ones(len(number)))})
     built = retriever(graph)
     prepared = PreparedDataset(dataset, asked.vectors, built.retrieve(asked), built.feature_names, "small", "e" * 64)
     loaded = list(load_checkpoints(checkpoint).values())[-1]

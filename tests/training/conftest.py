@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph, Ranking
 
 NUM_NODES, NUM_QUERIES, TOP_K = 80, 48, 12
@@ -25,7 +25,7 @@ def toy() -> PreparedDataset:
         query = torch.arange(start, stop).repeat_interleave(2)
         return Qrels(query, relevant[start:stop].flatten(), torch.ones(len(query)))
 
-    dataset = RetrievalDataset(
+    dataset = Dataset(
         "toy",
         graph,
         [f"q{i}" for i in range(NUM_QUERIES)],

@@ -10,7 +10,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.datamodule import CandidateDataModule
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.graphs import CorpusGraph, ModelInputs, Ranking
 from graphrerank.graphs.model_inputs import PAIRS, token_states
@@ -52,7 +52,7 @@ def letters() -> PreparedDataset:
     query = torch.arange(NUM_QUERIES)
     qrels = Qrels(query, query, torch.ones(NUM_QUERIES))
     texts = [f"{a} q" for a in LETTERS[:NUM_QUERIES]]
-    dataset = RetrievalDataset("letters", graph, [f"q{i}" for i in range(NUM_QUERIES)], texts, {"train": qrels})
+    dataset = Dataset("letters", graph, [f"q{i}" for i in range(NUM_QUERIES)], texts, {"train": qrels})
     scores = torch.zeros(NUM_QUERIES, TOP_K)
     return PreparedDataset(dataset, None, Ranking(nodes, scores, scores.unsqueeze(-1)), ("base",))
 

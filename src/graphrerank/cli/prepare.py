@@ -19,7 +19,7 @@ from graphrerank.data.corpus_folder.derived_growth import EXTRACTORS
 from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
 from graphrerank.data.corpus_folder.opening import read_manifest
 from graphrerank.data.corpus_folder.preparation import check_own_folder, prepare_corpus
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.engines.local import LOCAL
 from graphrerank.data.readers.documents import Document, read_documents
 from graphrerank.data.readers.edge_list import read_edges
@@ -86,11 +86,11 @@ def _encoder(cfg: DictConfig, parts: Parts) -> VectorCache | None:
     return None if cfg.encoder is None else parts.text_encoder(Part(cfg.encoder))
 
 
-def _dataset(data: DictConfig, engine: Any) -> RetrievalDataset:
+def _dataset(data: DictConfig, engine: Any) -> Dataset:
     """Load the data set; a reader that finds edges in texts does so on the engine."""
     accepted = inspect.signature(get_object(data["_target_"])).parameters
     further = {"engine": engine, "keep_derived": True}
-    dataset: RetrievalDataset = instantiate(
+    dataset: Dataset = instantiate(
         data, **{name: further[name] for name in further if name in accepted or "options" in accepted}
     )
     return dataset

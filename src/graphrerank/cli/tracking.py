@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli.report_tables import flat_numbers, report_tables
 from graphrerank.cli.tracked_runs import Artifact, TrackedRun, open_logger, tracked_run
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.files import hash_files, write_json
 from graphrerank.models.checkpoint import checkpoint_files, find_checkpoint
 from graphrerank.models.manifest import MANIFEST
@@ -35,7 +35,7 @@ class Tracking:
         self._opened: dict[Path, list[Any]] = {}  # loggers by the folder of their system
         self._read: dict[str, Artifact] = {}
 
-    def reads_data(self, dataset: RetrievalDataset) -> None:
+    def reads_data(self, dataset: Dataset) -> None:
         """Note a data set that the command reads."""
         splits = {name: len(qrels.queries) for name, qrels in dataset.splits.items()}
         facts = {"passages": dataset.graph.num_nodes, "edges": dataset.graph.num_edges // 2, "queries": splits}

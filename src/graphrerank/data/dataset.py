@@ -402,6 +402,3 @@ def _splits_of(names: Sequence[str]) -> str:
     if TRAIN in names and VAL not in names and held_out in names:
         return f'{TRAIN}: "{TRAIN}[:90%]", {VAL}: "{TRAIN}[90%:]", {TEST}: {held_out}'
     return ""
-
-
-RetrievalDataset = Dataset  # the name before 0.3

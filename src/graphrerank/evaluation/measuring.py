@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from graphrerank.checks import check_choice, check_counts
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.significance import LEVEL, RESAMPLES, check_level
 from graphrerank.graphs import Ranking
 from graphrerank.metrics import missed_topological_recall, parse_measure, topological_recall
@@ -62,7 +62,7 @@ class EvaluationPlan:
         object.__setattr__(self, "tested", tested or tuple(n for n in TESTED if n in measures) or measures[:1])
 
 
-def judged_queries(dataset: RetrievalDataset, split: str, limit: int | None = None) -> Tensor:
+def judged_queries(dataset: Dataset, split: str, limit: int | None = None) -> Tensor:
     """Return the queries of a split, or the first ones by id: ``[Q]`` int64, ascending."""
     check_counts(num_queries=limit)
     queries = dataset.split(split).queries
@@ -71,7 +71,7 @@ def judged_queries(dataset: RetrievalDataset, split: str, limit: int | None = No
 
 
 def measure_ranking(
-    dataset: RetrievalDataset,
+    dataset: Dataset,
     qrels: Qrels,
     queries: Tensor,
     ranking: Ranking,
@@ -166,7 +166,7 @@ def relevant_nodes(qrels: Qrels, queries: Tensor) -> Tensor:
     return pad_sequence(rows, batch_first=True, padding_value=-1)
 
 
-def _coverage(dataset: RetrievalDataset, queries: Tensor, nodes: Tensor) -> Tensor:
+def _coverage(dataset: Dataset, queries: Tensor, nodes: Tensor) -> Tensor:
     """Return whether the texts of each query's top nodes contain a right answer; NaN where no answer is known."""
     scores = torch.full((len(queries),), torch.nan, dtype=torch.float64)
     for row, query in enumerate(queries.tolist()):

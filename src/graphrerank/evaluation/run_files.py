@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.data.run_retriever import read_run
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.files import write_text
@@ -14,7 +14,7 @@ from graphrerank.graphs import Ranking
 RUN_DEPTH = 1_000  # nodes that are read of a run file, per query
 
 
-def read_run_file(path: str | Path, dataset: RetrievalDataset, split: str, queries: Tensor) -> Ranking:
+def read_run_file(path: str | Path, dataset: Dataset, split: str, queries: Tensor) -> Ranking:
     """Read the rankings of a run file for some queries, ``[Q]`` int64.
 
     Returns:

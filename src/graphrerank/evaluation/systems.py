@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.records import Cost
 from graphrerank.evaluation.tables import Table
 from graphrerank.graphs import CandidateGraphs, ModelInputs, Ranking
@@ -61,7 +61,7 @@ class RankedDataset:
         ValueError: If there is no system, a name repeats, or a ranking is of other queries.
     """
 
-    dataset: RetrievalDataset
+    dataset: Dataset
     split: str  # whose judgements count
     queries: Tensor  # `[Q]` int64 numbers of queries, in the order of the rankings' rows
     systems: Sequence[RankedSystem]  # the systems, in the order of the tables' rows; the last is the primary one

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphrerank.caching import hash_texts
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.reliability import (
     CONFIDENCE_RANKS,
     LabelledLists,
@@ -257,7 +257,7 @@ def _trained_on(parts: Parts, checkpoint: Checkpoint, retriever: Any, encoder: A
     }
 
 
-def _order(dataset: RetrievalDataset, queries: Tensor) -> Tensor:
+def _order(dataset: Dataset, queries: Tensor) -> Tensor:
     """Order queries by the hash of their ids."""
     keys = [hash_texts([dataset.query_ids[query]]) for query in queries.tolist()]
     return torch.tensor(sorted(range(len(keys)), key=keys.__getitem__), dtype=torch.int64)

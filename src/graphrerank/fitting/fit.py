@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from omegaconf import OmegaConf
 
-from graphrerank.data.dataset import RetrievalDataset
+from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.rerankers import trained_system, tune_restart_probs
 from graphrerank.files import claim_folder
 from graphrerank.fitting.calibrate import calibrate_system
@@ -168,7 +168,7 @@ def data_parts(parts: Parts, data: Any) -> dict[str, Part]:
     if isinstance(data, Mapping) and "_target_" not in data:
         return {str(name): parts.part("data", given) for name, given in data.items()}
     part = parts.part("data", data)
-    return {data.name if isinstance(data, RetrievalDataset) else Path(str(part.name)).name: part}
+    return {data.name if isinstance(data, Dataset) else Path(str(part.name)).name: part}
 
 
 def feature_plan(features: Mapping[str, Any], settings: FitSettings, cross_encoder_queries: Any = None) -> FeaturePlan:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.graphs.sparse_rows import row_entries
@@ -20,14 +20,14 @@ PASSAGE = "passage:"  # opens the id of a node that is a whole passage
 
 
 def load_text_rich_graph(
-    source: RetrievalDataset,
+    source: Dataset,
     *,
     extractor: KnowledgeExtractor,
     name: str | None = None,
     max_entities: int | None = None,
     max_characters: int = 4096,
     cache: str | Path | None = None,
-) -> RetrievalDataset:
+) -> Dataset:
     """Build a text-rich knowledge graph from a data set's passages (:func:`text_rich_graph`).
 
     Args:
@@ -45,13 +45,13 @@ def load_text_rich_graph(
 
 
 def text_rich_graph(
-    source: RetrievalDataset,
+    source: Dataset,
     knowledge: Sequence[Knowledge],
     *,
     name: str | None = None,
     max_entities: int | None = None,
     max_characters: int = 4096,
-) -> RetrievalDataset:
+) -> Dataset:
     """Merge the knowledge of all passages into one graph.
 
     - Entities whose names :func:`~graphrerank.text.normalize_entity` makes equal are one node. Its id is that name, so
@@ -97,7 +97,7 @@ def text_rich_graph(
     weights = torch.tensor([weight[pair] for pair in pairs], dtype=torch.float32)
     graph = CorpusGraph.from_edges(list(nodes.node_of), nodes.texts(), edges, weights, edge_type=REFERENCE)
     indptr, indices = nodes.passages()
-    return RetrievalDataset(
+    return Dataset(
         name or f"{source.name}-G",
         graph,
         source.query_ids,

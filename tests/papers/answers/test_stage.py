@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.language_models.prompt import Prompt
@@ -28,9 +28,7 @@ TEXTS = ["Metz fell.", "Nancy stood.", "Nothing."]
 def ranked(answers: dict[str, list[str]]) -> RankedDataset:
     graph = CorpusGraph.from_edges(list("abc"), TEXTS, torch.tensor([[0, 1]]))
     qrels = Qrels(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2]), torch.ones(4))
-    dataset = RetrievalDataset(
-        "toy", graph, ["x", "y", "z"], ["fell?", "stood?", "what?"], {"t": qrels}, answers=answers
-    )
+    dataset = Dataset("toy", graph, ["x", "y", "z"], ["fell?", "stood?", "what?"], {"t": qrels}, answers=answers)
     first = Ranking(torch.tensor([[0], [1], [2]]), torch.ones(3, 1))
     second = Ranking(torch.tensor([[1], [1], [-1]]), torch.ones(3, 1))
     systems = [RankedSystem("one", "run", "1", first), RankedSystem("two", "run", "2", second)]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan
 from graphrerank.evaluation.report import notes_of
@@ -118,7 +118,7 @@ class ByLength:
 def test_judging_a_routed_pipeline_tells_its_routes() -> None:
     graph = CorpusGraph.from_edges(list("vwxyz"), [""] * 5, torch.tensor([[0, 3]])).with_embedding(torch.eye(5))
     qrels = Qrels(torch.arange(4), torch.arange(4), torch.ones(4))
-    dataset = RetrievalDataset("small", graph, list("abcd"), ["a", "bb", "ccccc", "ddddddddd"], {"test": qrels})
+    dataset = Dataset("small", graph, list("abcd"), ["a", "bb", "ccccc", "ddddddddd"], {"test": qrels})
     none = Ranking(torch.zeros(4, 0).long(), torch.zeros(4, 0))
     prepared = PreparedDataset(dataset, torch.eye(5)[:4], none, ("base_score",))
     router = partial(Router, adapter=ByLength(), dense=[VectorSearch], graph=[VectorSearch, PageRank])

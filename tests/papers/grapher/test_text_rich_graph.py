@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data.dataset import Qrels, RetrievalDataset
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank_papers.grapher.text_rich_graph import load_text_rich_graph, text_rich_graph
 
 
-def source(num_passages: int, judged: Sequence[tuple[int, int, float]]) -> RetrievalDataset:
+def source(num_passages: int, judged: Sequence[tuple[int, int, float]]) -> Dataset:
     ids, texts = [f"p{i}" for i in range(num_passages)], [f"Passage {i}." for i in range(num_passages)]
     graph = CorpusGraph.from_edges(ids, texts, torch.tensor([[0, 1]]))
     queries = sorted({query for query, _, _ in judged})
     query, node, gain = (torch.tensor(column) for column in zip(*judged, strict=True))
     names = [f"q{i}" for i in range(max(queries) + 1)]
-    return RetrievalDataset("small", graph, names, names, {"test": Qrels(query, node, gain.float())}, knn=3)
+    return Dataset("small", graph, names, names, {"test": Qrels(query, node, gain.float())}, knn=3)
 
 
 def knowledge(entities: Sequence[str], relations: Sequence[tuple[str, str]] = (), about: str = "") -> Knowledge:
