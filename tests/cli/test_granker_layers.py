@@ -99,10 +99,13 @@ def test_layers_and_head_have_moved_and_are_in_the_checkpoint(run: Path, reader:
     assert str(reader) not in json.dumps(manifest["model"])
 
 
-def test_evaluate_agrees_with_train_to_the_last_digit(run: Path, run_command, tmp_path: Path, corpus: Path) -> None:
+def test_evaluate_agrees_with_train_to_the_last_digit(
+    run: Path, run_command, reader: Path, tmp_path: Path, corpus: Path
+) -> None:
     done = run_command(
-        "evaluate.py", f"checkpoint={run}", f"datasets=[{corpus}]", f"hydra.run.dir={tmp_path}", "device=cpu"
-    )
+        "evaluate.py", f"checkpoint={run}", f"datasets=[{corpus}]", "pair_encoder=cross_encoder",
+        f"pair_encoder.model={reader}", "pair_encoder.max_length=40", f"hydra.run.dir={tmp_path}", "device=cpu",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert measures(tmp_path) == measures(run)
 

@@ -25,12 +25,13 @@ def test_train_and_evaluate_on_a_database(run_command: Any, small_encoder: tuple
     done = run_command("train.py", *data, *small_encoder, "features=scores", "debug=fast", f"hydra.run.dir={run}")
     assert done.returncode == 0, done.stderr
     assert "9 nodes, 8 edges (foreign keys 8)" in done.stdout
-    for settings in (data, ["datasets=[sql_schema]"]):  # as it is named now, and as it was in training
-        done = run_command("evaluate.py", f"checkpoint={run}", *small_encoder, *settings, f"hydra.run.dir={out}")
-        assert done.returncode == 0, done.stderr
-        found = json.loads((out / "metrics.json").read_text())["datasets"]["questions"]
-        expected = json.loads((run / "metrics.json").read_text())["datasets"]["questions"]
-        assert found["systems"]["gatv2"]["nDCG@10"] == expected["systems"]["gatv2"]["nDCG@10"]
+    done = run_command("evaluate.py", f"checkpoint={run}", *small_encoder, *data, f"hydra.run.dir={out}")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((out / "metrics.json").read_text())["datasets"]["questions"]
+    expected = json.loads((run / "metrics.json").read_text())["datasets"]["questions"]
+    assert found["systems"]["gatv2"]["nDCG@10"] == expected["systems"]["gatv2"]["nDCG@10"]
+    named = run_command("evaluate.py", f"checkpoint={run}", *small_encoder, "datasets=[sql_schema]")
+    assert "if you trust it, name it yourself: data.url=" in named.stderr  # an address in a manifest is not followed
     done = run_command("evaluate.py", "checkpoint=attack", *data, f"hydra.run.dir={out}")
     assert done.returncode == 0, done.stderr
     assert list(json.loads((out / "metrics.json").read_text())["datasets"]) == ["questions"]
