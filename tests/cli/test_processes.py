@@ -68,7 +68,7 @@ def test_an_error_is_told_on_standard_error_with_status_1(run_process) -> None:
 
 
 @pytest.mark.slow
-def test_export_then_http(trained: Path, run_process, cache: Path, tmp_path: Path) -> None:
+def test_export_then_http(trained: Path, run_process, small_encoder, cache: Path, tmp_path: Path) -> None:
     artifact = tmp_path / "artifact"
     done = run_process(
         "serve.py", "mode=export", f"checkpoint={trained}", f"artifact={artifact}", f"paths.runs={tmp_path}"
@@ -76,7 +76,9 @@ def test_export_then_http(trained: Path, run_process, cache: Path, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(artifact)
     request = {"query": "spreads by removable media", "documents": ["a cake", "malware on removable media", "a dog"]}
-    with running(tmp_path, f"artifact={artifact}", environment={"GRAPHRERANK_CACHE": str(cache)}) as service:
+    with running(
+        tmp_path, f"artifact={artifact}", *small_encoder, environment={"GRAPHRERANK_CACHE": str(cache)}
+    ) as service:
         answer = httpx.post(f"{service.url}/v2/rerank", json=request | {"edges": [[0, 2]], "top_n": 2}, timeout=30)
         assert answer.json()["results"][0]["index"] == 1
         assert len(answer.json()["results"]) == 2

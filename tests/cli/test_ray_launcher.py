@@ -1,6 +1,5 @@
 """``hydra/launcher=ray`` on a cluster of two workers that is started here."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ def test_a_sweep_on_two_workers_is_that_of_one_process(
     for run, name, launcher in ((run_command, "basic", ()), (run_process, "ray", ray)):
         done = run("train.py", *job, *launcher, f"hydra.sweep.dir={tmp_path / name}")
         assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines()[-1] == str(tmp_path / name / "summary.md")
     weights = [
         [
             torch.load(tmp_path / name / str(number) / "gatv2" / "checkpoints" / "best.ckpt", weights_only=True)
@@ -31,9 +29,6 @@ def test_a_sweep_on_two_workers_is_that_of_one_process(
     ]
     for one, other in zip(*weights, strict=True):
         assert all(torch.equal(part, other["state_dict"][key]) for key, part in one["state_dict"].items())
-    summaries = [json.loads((tmp_path / name / "summary.json").read_text()) for name in ("basic", "ray")]
-    assert summaries[0] == summaries[1]
-    assert [row["name"] for row in summaries[0]["rows"]] == ["features=scores", "features=scores_match"]
 
 
 def test_without_ray_the_error_says_how_to_install_it(
