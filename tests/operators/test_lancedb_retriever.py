@@ -80,7 +80,7 @@ def test_no_questions_and_no_passages(tmp_path: Path) -> None:
 @pytest.mark.parametrize("vectors", ["float16", "float32"])
 def test_a_corpus_folder_against_dense_search_in_it(tmp_path: Path, vectors: str) -> None:
     """As it was prepared, and as it has grown: each has a table of its own."""
-    graph, encoder = dataclasses.replace(corpus(), embedding=None), HashEncoder(dim=DIM)
+    graph, encoder = dataclasses.replace(corpus(), vectors=None), HashEncoder(dim=DIM)
     dataset = Dataset("drawn", graph, [], [], {})
     folder = prepare_corpus(dataset, tmp_path / "corpus", encoder=encoder, vectors=vectors, part_size=50)
     queries = Queries(["a", "b"], ["castle forest", "number17"], encoder.encode(["castle forest", graph.texts[17]]))
