@@ -17,7 +17,7 @@ from hydra.utils import instantiate
 from torch import Tensor
 
 from graphrerank.cli import schema
-from graphrerank.data.candidates import encode_dataset
+from graphrerank.data.candidates import with_vectors
 from graphrerank.data.enrichment.random_edges import random_edges
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.files import write_text
@@ -76,7 +76,7 @@ def auto_graph(arguments: argparse.Namespace, name: str) -> CorpusGraph:
     cfg = compose("evaluate", ["checkpoint=base", "paths.run_dir=.", *ENCODER, *settings])
     cache = Path(cfg.paths.cache)
     encoder = VectorCache(instantiate(cfg.encoder), cache / "vectors")
-    return encode_dataset(instantiate(cfg.data), encoder, cache / "candidates").graph
+    return with_vectors(instantiate(cfg.data), encoder, cache / "candidates").graph
 
 
 def run(arguments: argparse.Namespace, name: str, condition: str, folder: Path) -> dict:

@@ -23,7 +23,6 @@ from graphrerank.data.candidate_shards import write_shards
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.data.streamed_batches import StreamedDataModule
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.operators.bm25_retriever import BM25Retriever
 
@@ -66,7 +65,8 @@ def measure(source: Path, num_queries: int, buffer: int | None) -> dict[str, flo
             )
             others = dataset.with_queries(dataset.split("val").queries)
             held = with_features(prepare(others, encoder=None, build_retriever=RETRIEVER, cache=cache))
-            loader = StreamedDataModule(held, shards, buffer=buffer, batch_size=BATCH_SIZE).train_dataloader()
+            module = CandidateDataModule(held, shards={"": shards}, buffer=buffer, batch_size=BATCH_SIZE)
+            loader = module.train_dataloader()
         prepared = time.process_time() - start
         served = sum(batch.num_graphs for batch in loader)
         epoch = time.process_time() - start - prepared

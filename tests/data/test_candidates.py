@@ -289,15 +289,16 @@ class Shallow(ListRetriever):
         super().__init__(graph, first=first)
 
 
-def test_ceiling_before_expansion(dataset: Dataset, tmp_path: Path) -> None:
+def test_candidates_before_expansion_are_kept(dataset: Dataset, tmp_path: Path) -> None:
     """Query ``q`` has the relevant nodes ``q`` and ``q + 1``; training queries are 0 to 23."""
     for _ in range(2):  # made, then from the cache
-        prepared = prepare_lists(dataset, tmp_path, first=20, base_first=3)
+        prepared = prepare_lists(dataset, tmp_path, first=20, base_first=3).with_features(["base_score"])
         assert prepared.ceiling("train") == pytest.approx(4 / 24)  # 20 to 23
-        assert prepared.base_ceiling("train") == pytest.approx(8 / 24)  # 3 to 10
-        assert prepared.with_features(["base_score"]).base_ceiling("train") == pytest.approx(8 / 24)
-        plain = prepare_lists(dataset, tmp_path, first=20)
-        assert plain.base_ceiling("train") == plain.ceiling("train") == pytest.approx(4 / 24)
+        assert prepared.ranking.base_nodes is not None
+        assert torch.equal(prepared.ranking.base_nodes, torch.arange(3, 12).expand(40, 9))
+        plain = prepare_lists(dataset, tmp_path, first=20).ranking
+        assert plain.base_nodes is not None
+        assert torch.equal(plain.base_nodes, plain.nodes)
 
 
 class LengthPairEncoder:

@@ -11,7 +11,7 @@ import torch
 from graphrerank.data import datamodule
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset, prepare
-from graphrerank.data.datamodule import CandidateDataModule, EpochBatches, MixtureDataModule
+from graphrerank.data.datamodule import CandidateDataModule, EpochBatches, ShardOrder
 from graphrerank.data.dataset import Dataset
 from graphrerank.graphs.model_inputs import SCORES, VECTORS
 from graphrerank.operators.hybrid import HybridRetriever
@@ -23,37 +23,29 @@ def prepared(dataset: Dataset, tmp_path: Path) -> PreparedDataset:
     return prepare(dataset, encoder=HashEncoder(), build_retriever=partial(HybridRetriever, top_k=5), cache=tmp_path)
 
 
-def epoch(batches: EpochBatches, number: int) -> list[list[int]]:
+def epoch(num_items: int, number: int = 0, *, batch_size: int, seed: int | None = 0) -> list[list[int]]:
+    batches = EpochBatches([ShardOrder([num_items])], batch_size=batch_size, seed=seed)
     batches.set_epoch(number)
-    return list(batches)
+    drawn = [batch.items for batch in batches]
+    assert len(drawn) == len(batches)
+    return drawn
 
 
 def test_epochs_cover_every_item_once() -> None:
-    batches = EpochBatches(23, batch_size=5, seed=0)
     for number in range(3):
-        drawn = epoch(batches, number)
+        drawn = epoch(23, number, batch_size=5)
         assert [len(batch) for batch in drawn] == [5, 5, 5, 5, 3]
         assert sorted(chain.from_iterable(drawn)) == list(range(23))
-    assert len(batches) == 5
+    assert epoch(0, batch_size=3) == []
 
 
 def test_order_is_a_function_of_seed_and_epoch() -> None:
-    one, other = EpochBatches(50, batch_size=8, seed=3), EpochBatches(50, batch_size=8, seed=3)
-    drawn = [epoch(one, number) for number in range(4)]
+    drawn = [epoch(50, number, batch_size=8, seed=3) for number in range(4)]
     torch.rand(7)  # torch's own generator plays no part
-    assert epoch(other, 2) == drawn[2]  # without epochs 0 and 1 before it
+    assert epoch(50, 2, batch_size=8, seed=3) == drawn[2]  # without epochs 0 and 1 before it
     assert len({str(order) for order in drawn}) == 4
-    assert epoch(EpochBatches(50, batch_size=8, seed=4), 2) != drawn[2]
-
-
-def test_without_seed_the_order_stays() -> None:
-    batches = EpochBatches(7, batch_size=3, seed=None)
-    assert epoch(batches, 0) == epoch(batches, 5) == [[0, 1, 2], [3, 4, 5], [6]]
-
-
-def test_no_items() -> None:
-    assert list(EpochBatches(0, batch_size=3, seed=1)) == []
-    assert len(EpochBatches(0, batch_size=3, seed=1)) == 0
+    assert epoch(50, 2, batch_size=8, seed=4) != drawn[2]
+    assert epoch(7, 5, batch_size=3, seed=None) == [[0, 1, 2], [3, 4, 5], [6]]
 
 
 def shares(monkeypatch: pytest.MonkeyPatch, world: int, load: Any) -> list[list[Any]]:
@@ -80,7 +72,7 @@ def test_processes_share_each_mixed_batch_with_its_augmentation(
     parts: dict[str, PreparedDataset], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     augmentation = CandidateAugmentation(parts["ring"].feature_names, base_swap=0.5, score_dropout=0.5)
-    data = MixtureDataModule(parts, batch_size=4, seed=5, augmentation=augmentation)
+    data = CandidateDataModule(parts, batch_size=4, seed=5, augmentation=augmentation)
     whole = list(data.train_dataloader())
     for batch, *of_processes in zip(whole, *shares(monkeypatch, 3, data.train_dataloader), strict=True):
         expected = {
@@ -123,21 +115,10 @@ def test_validation_keeps_every_query_in_order(prepared: PreparedDataset) -> Non
     assert not all(found)  # also those that cannot be answered
 
 
-def test_epochs_of_the_loader_differ_and_repeat(prepared: PreparedDataset) -> None:
-    def order(loader: Any, number: int) -> list[int]:
-        loader.sampler.set_epoch(number)
-        return [q for graphs in loader for q in graphs.query_index.tolist()]
-
-    loader = CandidateDataModule(prepared, batch_size=4, seed=1).train_dataloader()
-    again = CandidateDataModule(prepared, batch_size=4, seed=1).train_dataloader()
-    assert order(loader, 0) != order(loader, 1)
-    assert order(again, 1) == order(loader, 1)
-
-
 def test_resumed_loader_starts_at_the_epoch_of_its_trainer(prepared: PreparedDataset) -> None:
     data = CandidateDataModule(prepared)
     data.trainer = SimpleNamespace(current_epoch=3)  # type: ignore[assignment]
-    assert data.train_dataloader().sampler.epoch == 3  # type: ignore[union-attr]
+    assert data.train_dataloader().sampler.epoch == 3  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("vectors", [True, False])
@@ -153,11 +134,6 @@ def test_splits_may_be_named(prepared: PreparedDataset) -> None:
         CandidateDataModule(prepared, val_split="dev").val_dataloader()
 
 
-def test_batch_size_out_of_range_is_refused(prepared: PreparedDataset) -> None:
-    with pytest.raises(ValueError, match="`batch_size` must be a positive integer, got 0"):
-        CandidateDataModule(prepared, batch_size=0)
-
-
 @pytest.fixture
 def parts(prepared: PreparedDataset) -> dict[str, PreparedDataset]:
     """Two sets of one kind; the queries of the second are told apart by their base scores."""
@@ -166,14 +142,14 @@ def parts(prepared: PreparedDataset) -> dict[str, PreparedDataset]:
     return {"ring": prepared, "shifted": replace(prepared, ranking=shifted)}
 
 
-def mixed_epoch(data: MixtureDataModule, number: int) -> list[tuple[str, list[int]]]:
+def mixed_epoch(data: CandidateDataModule, number: int) -> list[tuple[str, list[int]]]:
     loader = data.train_dataloader()
     loader.sampler.set_epoch(number)  # type: ignore[union-attr]
     return [("shifted" if bool((g.x[:, 0] > 50).any()) else "ring", g.query_index.tolist()) for g in loader]
 
 
 def test_mixture_sees_every_query_once_by_default(parts: dict[str, PreparedDataset]) -> None:
-    data = MixtureDataModule(parts, batch_size=1, seed=2)
+    data = CandidateDataModule(parts, batch_size=1, seed=2)
     served = mixed_epoch(data, 0)
     one = CandidateDataModule(parts["ring"], batch_size=1)
     expected = sorted(q for graphs in one.train_dataloader() for q in graphs.query_index.tolist())
@@ -184,35 +160,25 @@ def test_mixture_sees_every_query_once_by_default(parts: dict[str, PreparedDatas
 
 
 def test_mixture_keeps_its_shares(parts: dict[str, PreparedDataset]) -> None:
-    data = MixtureDataModule(parts, shares={"ring": 3, "shifted": 1}, batch_size=2)
+    data = CandidateDataModule(parts, shares={"ring": 3, "shifted": 1}, batch_size=2)
     names = [part for part, _ in mixed_epoch(data, 0)]
     assert abs(names.count("ring") - 3 * names.count("shifted")) <= 2
     assert all(len(batch) == 2 for _, batch in mixed_epoch(data, 0))  # a set seen often wraps around, batches stay full
 
 
 def test_mixture_order_is_a_function_of_seed_and_epoch(parts: dict[str, PreparedDataset]) -> None:
-    one, again = (MixtureDataModule(parts, batch_size=4, seed=1) for _ in range(2))
+    one, again = (CandidateDataModule(parts, batch_size=4, seed=1) for _ in range(2))
     assert mixed_epoch(one, 0) != mixed_epoch(one, 1)
     assert mixed_epoch(again, 1) == mixed_epoch(one, 1)
-    assert mixed_epoch(MixtureDataModule(parts, batch_size=4, seed=2), 1) != mixed_epoch(one, 1)
+    assert mixed_epoch(CandidateDataModule(parts, batch_size=4, seed=2), 1) != mixed_epoch(one, 1)
 
 
-def test_mixture_resumes_at_the_epoch_of_its_trainer(parts: dict[str, PreparedDataset]) -> None:
-    data = MixtureDataModule(parts)
-    data.trainer = SimpleNamespace(current_epoch=3)  # type: ignore[assignment]
-    assert data.train_dataloader().sampler.epoch == 3  # type: ignore[union-attr]
-
-
-def test_mixture_validates_on_every_set(parts: dict[str, PreparedDataset]) -> None:
-    loaders = MixtureDataModule(parts, batch_size=4).val_dataloader()
-    assert [[q for graphs in loader for q in graphs.query_index.tolist()] for loader in loaders] == [
-        list(range(24, 30))
-    ] * 2
-
-
-def test_mixture_validates_on_the_sets_that_it_is_told(parts: dict[str, PreparedDataset]) -> None:
-    (loader,) = MixtureDataModule(parts, batch_size=4, validated=["shifted"]).val_dataloader()
-    assert loader.dataset.prepared is parts["shifted"]  # type: ignore[attr-defined]
+def test_mixture_validates_on_every_set_or_on_named_ones(parts: dict[str, PreparedDataset]) -> None:
+    loaders = CandidateDataModule(parts, batch_size=4).val_dataloader()
+    served = [[q for graphs in loader for q in graphs.query_index.tolist()] for loader in loaders]
+    assert served == [list(range(24, 30))] * 2
+    (loader,) = CandidateDataModule(parts, batch_size=4, validated=["shifted"]).val_dataloader()
+    assert all(bool((graphs.x[:, 0] > 50).any()) for graphs in loader)
 
 
 @pytest.mark.parametrize(
@@ -220,26 +186,22 @@ def test_mixture_validates_on_the_sets_that_it_is_told(parts: dict[str, Prepared
     [
         ({"shares": {"ring": 1.0}}, "`shares`"),
         ({"shares": {"ring": 1.0, "shifted": 0.0}}, "`shares`"),
-        ({"batch_size": 0}, "`batch_size`"),
-        ({"parts": {}}, "`parts`"),
+        ({"batch_size": 0}, "`batch_size` must be a positive integer, got 0"),
+        ({"buffer": 0}, "`buffer` must be a positive integer, got 0"),
+        ({"prepared": {}}, "`prepared`"),
     ],
 )
-def test_mixture_refuses_bad_arguments(
-    parts: dict[str, PreparedDataset], arguments: dict[str, Any], named: str
-) -> None:
+def test_bad_arguments_are_refused(parts: dict[str, PreparedDataset], arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        MixtureDataModule(**({"parts": parts} | arguments))
-
-
-def test_mixture_refuses_different_scores(parts: dict[str, PreparedDataset]) -> None:
+        CandidateDataModule(**({"prepared": parts} | arguments))
     parts["shifted"] = replace(parts["shifted"], feature_names=("base_score", "a", "b"))
     with pytest.raises(ValueError, match="same scores"):
-        MixtureDataModule(parts)
+        CandidateDataModule(parts)
 
 
 def test_augmentation_is_drawn_from_the_batch_alone(parts: dict[str, PreparedDataset]) -> None:
     augmentation = CandidateAugmentation(parts["ring"].feature_names, base_swap=0.5, edge_dropout=0.5)
-    loaders = [MixtureDataModule(parts, batch_size=4, augmentation=augmentation).train_dataloader() for _ in range(2)]
+    loaders = [CandidateDataModule(parts, batch_size=4, augmentation=augmentation).train_dataloader() for _ in range(2)]
     first = list(loaders[0])
     torch.rand(5)
     for one, other in zip(first, loaders[1], strict=True):

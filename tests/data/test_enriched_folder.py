@@ -13,7 +13,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
-from graphrerank.data.candidates import encode_dataset, prepare
+from graphrerank.data.candidates import prepare, with_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.data.readers import folder as folder_reader
@@ -199,8 +199,8 @@ def test_expansion_over_shared_entities_lifts_the_ceiling(write_folder: Any, tmp
         dataset = Dataset.from_folder(folder, entities=entities)
         build = partial(HybridExpandRetriever, **settings)
         prepared = prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
-        ceilings.append((prepared.base_ceiling("test"), prepared.ceiling("test")))
-    assert ceilings == [(0.0, 0.0), (0.0, 1.0)]
+        ceilings.append(prepared.ceiling("test"))
+    assert ceilings == [0.0, 1.0]
 
 
 def test_only_new_documents_are_encoded_and_enriched(write_folder: Any, tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_nearest_neighbours_join_once_there_are_vectors(
     assert 0 < len(few) < dataset.graph.num_nodes
     joined = few if larger else torch.arange(dataset.graph.num_nodes)
     encoder = VectorCache(HashEncoder(), tmp_path / "vectors")
-    encoded = encode_dataset(dataset, encoder, tmp_path / "candidates")
+    encoded = with_vectors(dataset, encoder, tmp_path / "candidates")
     expected, _ = nearest_neighbor_edges(encoder.encode(dataset.graph.texts), k=1, nodes=joined)
     ids = dataset.graph.node_ids
     found = {pair for pair, types in types_of(encoded).items() if "similarity" in types}

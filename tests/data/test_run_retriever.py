@@ -83,7 +83,7 @@ def test_prepared_from_a_run_without_an_encoder(write_folder: Any, tmp_path: Pat
     prepared = prepare(dataset, encoder=None, build_retriever=build, cache=tmp_path / "cache")
     assert prepared.feature_names == ("base_score",)
     assert prepared.ranking.nodes.tolist() == [[1, 0], [3, 2]]
-    assert prepared.ceiling("train") == prepared.base_ceiling("train") == 1.0
+    assert prepared.ceiling("train") == 1.0
     prepare(dataset, encoder=None, build_retriever=build, cache=tmp_path / "cache")
     assert len(list((tmp_path / "cache").iterdir())) == 1
     file.write_text(RUN.replace("q1 Q0 a", "q1 Q0 c"))

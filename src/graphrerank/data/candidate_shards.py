@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
-from graphrerank.data.candidates import PreparedDataset, describe_retriever
+from graphrerank.data.candidates import PreparedDataset, keyed_retriever, rank
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.files import check_writable, load_tensors, save_tensors
-from graphrerank.graphs import CandidateGraphs, ModelInputs, Queries, Ranking, RetrieverFactory
-from graphrerank.graphs.queries import query_encoder
+from graphrerank.graphs import CandidateGraphs, ModelInputs, Ranking, RetrieverFactory
 
 FORMAT = 1  # raise it when the same arguments would give other shards
 SHARD_QUERIES = 1 << 10  # of a shard, at most
@@ -25,41 +24,27 @@ Prepare = Callable[[PreparedDataset], PreparedDataset]
 
 @dataclass(frozen=True)
 class CandidateShards:
-    """The candidates of the queries of a split that have a relevant candidate, some thousand queries a file.
-
-    Attributes:
-        paths: Their files.
-        sizes: Queries in each.
-        prepared: The data set, whose queries the shards number; its own ranking holds none of them.
-        split: The split, whose judgements graphs have.
-    """
+    """The candidates of the queries of a split that have a relevant candidate, some thousand queries a file."""
 
     paths: tuple[Path, ...]
-    sizes: tuple[int, ...]
-    prepared: PreparedDataset
-    split: str
+    sizes: tuple[int, ...]  # queries in each
+    prepared: PreparedDataset  # the data set, whose queries the shards number; its own ranking holds none of them
+    split: str  # whose judgements graphs have
     _held: "OrderedDict[int, dict[str, Tensor]]" = field(default_factory=OrderedDict, init=False, repr=False)
 
-    def graphs(self, places: Tensor, *, inputs: ModelInputs, hold: int) -> CandidateGraphs:
-        """Build the candidate graphs of some queries.
+    def graphs(self, items: Tensor, *, inputs: ModelInputs, hold: int) -> CandidateGraphs:
+        """Build the candidate graphs of some queries, ``[B]`` int64, numbered through the shards.
 
-        Args:
-            places: ``[B]`` int64, places of queries in the shards, one shard after the other.
-            inputs: The inputs of a model.
-            hold: Shards that stay in memory, the last ones used; at least 1.
-
-        Raises:
-            ValueError: If a shard is damaged, naming it.
+        The ``hold`` shards used last stay in memory, one at least. A damaged shard is a ValueError that names it.
         """
         starts = torch.tensor([0, *self.sizes]).cumsum(0)
-        shard = torch.searchsorted(starts, places, right=True) - 1
+        shard = torch.searchsorted(starts, items, right=True) - 1
         rows: dict[str, Tensor] = {}
         for number in torch.unique(shard).tolist():
             here = torch.nonzero(shard == number).flatten()
             for name, tensor in self._load(number, hold).items():
-                taken = tensor[places[here] - starts[number]]
-                into = rows.setdefault(name, taken.new_empty(len(places), *taken.shape[1:]))
-                into[here] = taken
+                taken = tensor[items[here] - starts[number]]
+                rows.setdefault(name, taken.new_empty(len(items), *taken.shape[1:]))[here] = taken
         if not rows:  # a process's share of a batch may be empty
             rows = {name: tensor[:0] for name, tensor in self._load(0, hold).items()}
         ranking = Ranking(rows["nodes"], rows["scores"], rows["features"])
@@ -101,44 +86,29 @@ def write_shards(
     Raises:
         ValueError: If a shard is damaged, naming it, or no query has a relevant candidate.
     """
-    queries = dataset.split(split).queries
-    retriever = build_retriever(dataset.graph)
-    vectors_of = "" if encoder is None else encoder.fingerprint
-    known = getattr(retriever, "fingerprint", "")
-    key = [str(FORMAT), dataset.fingerprint, vectors_of, describe_retriever(build_retriever), known, settings, split]
-    key = [short_hash(hash_texts([*key, str(shard_size)]))]
+    retriever, decisive = keyed_retriever(dataset, encoder, build_retriever)
+    key = short_hash(hash_texts([str(FORMAT), *decisive, settings, split, str(shard_size)]))
     check_writable(folder)
-    paths, sizes = [], []
+    sizes: dict[Path, int] = {}
     shell: PreparedDataset | None = None
-    for number, block in enumerate(torch.split(queries, shard_size)):
-        path = folder / f"{dataset.name}-{key[0]}-{number:06d}.safetensors"
+    for number, block in enumerate(torch.split(dataset.split(split).queries, shard_size)):
+        path = folder / f"{dataset.name}-{key}-{number:06d}.safetensors"
         if shell is None or not path.is_file():
             part = dataset.with_queries(block)
-            vectors = None if encoder is None else query_encoder(encoder).encode(part.query_texts)
-            ranking = retriever.retrieve(Queries(part.query_ids, part.query_texts, vectors))
-            name = None if encoder is None else encoder.name
-            ranked = with_features(
-                PreparedDataset(part, vectors, ranking, retriever.feature_names, name, vectors_of or None)
-            )
+            ranked = with_features(rank(part, encoder, retriever))
             shell = replace(ranked, dataset=dataset, ranking=ranked.ranking.select(torch.zeros(0, dtype=torch.int64)))
             if not path.is_file():
                 save_tensors(path, _rows(ranked, block, split))
-        names = NAMES if encoder is None else (*NAMES, VECTORS)
-        size = len(load_tensors(path, names)["queries"])
-        if size:
-            paths.append(path)
-            sizes.append(size)
+        sizes[path] = len(load_tensors(path, NAMES if encoder is None else (*NAMES, VECTORS))["queries"])
+    sizes = {path: size for path, size in sizes.items() if size}
     if shell is None or not sizes:
         raise ValueError(f"split {split!r} of {dataset.name!r} must have a query with a relevant candidate, got none")
-    return CandidateShards(tuple(paths), tuple(sizes), shell, split)
+    return CandidateShards(tuple(sizes), tuple(sizes.values()), shell, split)
 
 
 def _rows(ranked: PreparedDataset, block: Tensor, split: str) -> dict[str, Tensor]:
     """Return the candidates of the queries that have a relevant one; ``block`` are their numbers in the data set."""
-    local = torch.arange(len(block))
-    qrels, ranking = ranked.dataset.split(split), ranked.ranking
-    relevant = qrels.relevance(local, ranking.nodes, num_nodes=ranked.dataset.graph.num_nodes) > 0
-    kept = torch.nonzero(relevant.any(1)).flatten()
+    kept, ranking = ranked.answerable(split), ranked.ranking
     assert ranking.features is not None
     rows = {
         "queries": block[kept],

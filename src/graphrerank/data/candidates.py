@@ -35,6 +35,7 @@ from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 FORMAT = 2  # raise it when the same arguments would give other candidate lists
 TENSORS = ("nodes", "scores", "features", "base_nodes")
 MATCH_QUERIES = 256  # queries whose words are matched at once
+PAIR_QUERIES = 1024  # queries whose pairs' vectors are held together
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,19 @@ class PreparedDataset:
         corpus's words were read before (:class:`TextMatch`).
         """
         assert self.ranking.features is not None
-        match = partial(self._match, text_match=text_match)
+
+        def match(with_words: bool) -> Tensor:  # [Q, K, ...], 0 where padded
+            matches = text_match or TextMatch.of(self.dataset.graph)
+            features = torch.zeros(*nodes.shape, len(TEXT_MATCH_FEATURES if with_words else MATCH_FEATURES))
+            for queries in torch.split(torch.arange(len(features)), MATCH_QUERIES):
+                graphs = self.graphs(queries)
+                assert graphs.nodes is not None
+                texts = [self.dataset.query_texts[query] for query in queries.tolist()]
+                scores = matches.score(texts, graphs.nodes, graphs.edge_index, graphs.ptr, with_words=with_words)
+                features[queries] = features[queries].masked_scatter((nodes[queries] >= 0).unsqueeze(-1), scores)
+            return features
+
+        nodes = self.ranking.nodes
         columns = feature_columns(names, self.feature_names, self.ranking.features, match=match)
         return replace(self, ranking=replace(self.ranking, features=columns), feature_names=tuple(names))
 
@@ -156,33 +169,18 @@ class PreparedDataset:
         query_texts = [self.dataset.query_texts[query] for query in query_of_pair.tolist()]
         return query_texts, [self.dataset.graph.texts[node] for node in nodes.tolist()]
 
-    def _match(self, with_words: bool, *, text_match: TextMatch | None) -> Tensor:
-        """Match every query's words with its candidates', ``[Q, K, ...]`` as :class:`TextMatch`; 0 where padded."""
-        match = text_match or TextMatch.of(self.dataset.graph)
-        names = TEXT_MATCH_FEATURES if with_words else MATCH_FEATURES
-        features = torch.zeros(*self.ranking.nodes.shape, len(names))
-        for queries in torch.split(torch.arange(len(features)), MATCH_QUERIES):
-            graphs = self.graphs(queries)
-            assert graphs.nodes is not None
-            texts = [self.dataset.query_texts[query] for query in queries.tolist()]
-            scores = match.score(texts, graphs.nodes, graphs.edge_index, graphs.ptr, with_words=with_words)
-            features[queries] = features[queries].masked_scatter(
-                (self.ranking.nodes[queries] >= 0).unsqueeze(-1), scores
-            )
-        return features
+    def answerable(self, split: str) -> Tensor:
+        """List a split's queries with a relevant candidate, ``[Q']``."""
+        qrels = self.dataset.split(split)
+        nodes = self.ranking.nodes[qrels.queries]
+        relevant = qrels.relevance(qrels.queries, nodes, num_nodes=self.dataset.graph.num_nodes) > 0
+        return qrels.queries[relevant.any(1)]
 
     def ceiling(self, split: str) -> float:
         """Share of a split's queries with all relevant nodes among the candidates: the bound of any reranker."""
-        return self._share_found(split, self.ranking.nodes)
-
-    def base_ceiling(self, split: str) -> float:
-        """As :meth:`ceiling`, for as many candidates without expansion; equal if nothing was expanded."""
-        nodes = self.ranking.nodes if self.ranking.base_nodes is None else self.ranking.base_nodes
-        return self._share_found(split, nodes)
-
-    def _share_found(self, split: str, nodes: Tensor) -> float:
         qrels = self.dataset.split(split)
-        return qrels.share_complete(qrels.queries, nodes[qrels.queries], num_nodes=self.dataset.graph.num_nodes)
+        nodes = self.ranking.nodes[qrels.queries]
+        return qrels.share_complete(qrels.queries, nodes, num_nodes=self.dataset.graph.num_nodes)
 
 
 def prepare(
@@ -209,55 +207,58 @@ def prepare(
             ``knn`` needs vectors.
     """
     dataset = with_vectors(dataset, encoder, Path(cache))
-    query_vectors = None if encoder is None else query_encoder(encoder).encode(dataset.query_texts)
-    graph = dataset.graph
-    described = describe_retriever(build_retriever)
-    retriever = build_retriever(graph)
-    encoded_by = "" if encoder is None else encoder.fingerprint
-    parts = [str(FORMAT), dataset.fingerprint, encoded_by, described, getattr(retriever, "fingerprint", "")]
+    retriever, decisive = keyed_retriever(dataset, encoder, build_retriever)
+    parts = [str(FORMAT), *decisive]
     path = Path(cache) / f"{dataset.name}-{short_hash(hash_texts(parts))}.safetensors"
     if path.is_file():
         tensors = load_tensors(path, TENSORS)
-        _check_candidates(path, tensors, len(dataset.query_ids), len(retriever.feature_names), graph.num_nodes)
-        ranking = Ranking(**tensors)
+        _check_candidates(path, tensors, len(dataset.query_ids), len(retriever.feature_names), dataset.graph.num_nodes)
+        prepared = rank(dataset, encoder, retriever, Ranking(**tensors))
     else:
         check_writable(path.parent)
-        ranking = retriever.retrieve(Queries(dataset.query_ids, dataset.query_texts, query_vectors))
-        assert ranking.features is not None
-        if ranking.base_nodes is None:
-            ranking = replace(ranking, base_nodes=ranking.nodes)
-        save_tensors(path, {name: getattr(ranking, name).clone() for name in TENSORS}, {"parts": repr(parts)})
-    name = None if encoder is None else encoder.name
-    return PreparedDataset(
-        dataset,
-        query_vectors,
-        ranking,
-        retriever.feature_names,
-        name,
-        encoded_by or None,
-        retriever=retriever if keep_retriever else None,
-    )
+        prepared = rank(dataset, encoder, retriever)
+        assert prepared.ranking.features is not None
+        tensors = {name: getattr(prepared.ranking, name).clone() for name in TENSORS}
+        save_tensors(path, tensors, {"parts": repr(parts)})
+    return replace(prepared, retriever=retriever if keep_retriever else None)
+
+
+def rank(
+    dataset: Dataset, encoder: Encoder | None, retriever: Retriever, ranking: Ranking | None = None
+) -> PreparedDataset:
+    """Rank the corpus of an encoded data set for every query, unless its ``ranking`` is known."""
+    vectors = None if encoder is None else query_encoder(encoder).encode(dataset.query_texts)
+    if ranking is None:
+        ranking = retriever.retrieve(Queries(dataset.query_ids, dataset.query_texts, vectors))
+    if ranking.base_nodes is None:
+        ranking = replace(ranking, base_nodes=ranking.nodes)
+    name, fingerprint = (None, None) if encoder is None else (encoder.name, encoder.fingerprint)
+    return PreparedDataset(dataset, vectors, ranking, retriever.feature_names, name, fingerprint)
+
+
+def keyed_retriever(
+    dataset: Dataset, encoder: Encoder | None, build_retriever: RetrieverFactory
+) -> tuple[Retriever, list[str]]:
+    """Build a retriever, and list what decides its candidates: data set, vectors, the retriever and its files."""
+    described, vectors = describe_retriever(build_retriever), "" if encoder is None else encoder.fingerprint
+    retriever = build_retriever(dataset.graph)
+    return retriever, [dataset.fingerprint, vectors, described, getattr(retriever, "fingerprint", "")]
 
 
 def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path, *, engine: Engine = LOCAL) -> Dataset:
-    """Return a data set with an encoder's vectors, as :func:`encode_dataset`; without any where there is none.
+    """Return a data set with an encoder's vectors, and ``knn`` edges to nearest neighbours; without any if it is None.
+
+    Vectors that came with the graph stay. ``engine`` finds the edges, ``cache`` keeps them; the encoder is best wrapped
+    in a ``VectorCache``.
 
     Raises:
-        ValueError: If there is none and the data set's ``knn`` needs vectors.
+        ValueError: If there is no encoder and the data set's ``knn`` needs vectors, or its vectors are another
+            encoder's.
     """
-    if encoder is not None:
-        return encode_dataset(dataset, encoder, cache, engine=engine)
-    if dataset.needs_vectors:
-        raise ValueError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
-    return dataset.with_graph(replace(dataset.graph, vectors=None))
-
-
-def encode_dataset(dataset: Dataset, encoder: Encoder, cache: Path, *, engine: Engine = LOCAL) -> Dataset:
-    """Add vectors to the graph, and ``knn`` edges to nearest neighbours, which ``engine`` finds and ``cache`` keeps.
-
-    The encoder is best wrapped in a ``VectorCache``. Vectors that came with the graph stay; a ValueError if they are
-    another encoder's.
-    """
+    if encoder is None:
+        if dataset.needs_vectors:
+            raise ValueError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
+        return dataset.with_graph(replace(dataset.graph, vectors=None))
     if dataset.encoded_by is not None:
         if dataset.encoded_by != encoder.fingerprint:
             raise ValueError(
@@ -311,9 +312,6 @@ def _check_candidates(path: Path, tensors: dict[str, Tensor], num_queries: int, 
         )
 
 
-QUERIES_AT_ONCE = 1024  # whose pairs' vectors are held together
-
-
 def with_cross_encoder(
     prepared: PreparedDataset, pair_encoder: PairEncoder, queries: Tensor, *, top_k: int
 ) -> PreparedDataset:
@@ -322,8 +320,8 @@ def with_cross_encoder(
     Args:
         prepared: The data set with its candidates; its ``pair_encoder`` is not used.
         pair_encoder: Reads the pairs; wrap it in a ``PairCache`` so that none is read twice.
-        queries: ``[Q']`` int64 numbers of queries; of all others the new features are 0. Of no query nothing is read.
-        top_k: How many candidates of a query are read, the first ones of its base ranking.
+        queries: ``[Q']`` int64 numbers of queries; of all others the new features are 0.
+        top_k: Candidates of a query to read, the first ones of its base ranking.
 
     Returns:
         The data set with ``CROSS_ENCODER_FEATURES`` behind its features (:func:`cross_encoder_columns`).
@@ -335,7 +333,7 @@ def with_cross_encoder(
     ranking = prepared.ranking
     assert ranking.features is not None
     scores, read = torch.zeros(ranking.nodes.shape), torch.zeros(ranking.nodes.shape, dtype=torch.bool)
-    for block in torch.split(torch.unique(queries), QUERIES_AT_ONCE) if len(queries) else ():
+    for block in torch.split(torch.unique(queries), PAIR_QUERIES) if len(queries) else ():
         read[block, :top_k] = ranking.nodes[block, :top_k] >= 0
         logits = pair_encoder.head(pair_encoder.encode(*prepared.pairs(block, top_k=top_k))).cpu()
         scores[block] = scores[block].masked_scatter(read[block], logits)

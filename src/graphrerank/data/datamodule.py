@@ -7,7 +7,7 @@ batch's queries, and an epoch has the same steps with the same queries on any nu
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, islice
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import lightning as L
 import torch
@@ -17,161 +17,164 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from graphrerank.checks import check_counts
 from graphrerank.data.augmentation import CandidateAugmentation, QueryDraws
+from graphrerank.data.candidate_shards import CandidateShards
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.graphs.model_inputs import SCORES
 
-Order = Callable[[torch.Generator], Tensor]  # items of a set in the order of one pass
+Graphs = Callable[[Tensor], CandidateGraphs]  # of some items of a set
+Loader = DataLoader[CandidateGraphs]
 
 
-class SplitDataModule(L.LightningDataModule):
-    """Settings of data modules of candidate graphs, and the epoch at which a resumed run continues."""
+class CandidateDataModule(L.LightningDataModule):
+    """Serve the splits of one data set or several as batches of candidate graphs.
 
-    def __init__(self, batch_size: int, *, seed: int, inputs: ModelInputs, train_split: str, val_split: str) -> None:
+    Order and augmentation depend on ``seed`` and the epoch alone, so that a resumed run sees the batches of an unbroken
+    one, also within an epoch. Training queries without a relevant candidate teach nothing and are left out; validation
+    keeps all.
+
+    Several data sets are mixed, each batch from one of them. An epoch has as many batches as they have together,
+    divided by ``shares``: a data set whose share exceeds its size is seen several times in an epoch, one with a smaller
+    share in part.
+
+    Shards are read in random order, as many at once as ``buffer`` queries are; their queries are shuffled together.
+    Each data set has a share of the buffer as large as that of its queries, and its batches come in the order of its
+    shards. With a buffer for all queries batches are those of candidates in memory.
+
+    Args:
+        prepared: A data set with its candidates, or several by name, with the same scores per candidate.
+        batch_size: Queries of a batch.
+        seed: Seed of order and augmentation.
+        inputs: The inputs of a model.
+        train_split: Split to train on.
+        val_split: Split to validate on.
+        shares: Share of the batches by data set, relative to each other; None for the number of training queries.
+        augmentation: Changes training batches; None leaves them as they are.
+        validated: Names of the data sets to validate on, in order; None for all.
+        shards: Candidates of training queries on disk, by data set; empty where they are in memory.
+        buffer: Training queries of shards to hold in memory; at least one shard of each data set is.
+
+    Raises:
+        ValueError: If a size is not positive, a share is missing, not positive or of an unknown data set, the data
+            sets' scores differ, or a model of pairs has its candidates in shards.
+    """
+
+    def __init__(
+        self,
+        prepared: PreparedDataset | Mapping[str, PreparedDataset],
+        *,
+        batch_size: int = 32,
+        seed: int = 0,
+        inputs: ModelInputs = SCORES,
+        train_split: str = "train",
+        val_split: str = "val",
+        shares: Mapping[str, float] | None = None,
+        augmentation: CandidateAugmentation | None = None,
+        validated: Sequence[str] | None = None,
+        shards: Mapping[str, CandidateShards] | None = None,
+        buffer: int | None = None,
+    ) -> None:
         super().__init__()
-        check_counts(batch_size=batch_size)
+        self.parts = {"": prepared} if isinstance(prepared, PreparedDataset) else prepared
+        check_counts(batch_size=batch_size, buffer=buffer)
+        if not self.parts:
+            raise ValueError("`prepared` must hold at least one data set, got none")
+        names = {name: part.feature_names for name, part in self.parts.items()}
+        if len(set(names.values())) > 1:
+            raise ValueError(f"`prepared` must have the same scores per candidate, got {names}")
+        if shares is not None and (
+            shares.keys() != self.parts.keys() or not all(share > 0 for share in shares.values())
+        ):
+            raise ValueError(f"`shares` must give each of {list(self.parts)} a positive share, got {dict(shares)}")
+        if shards and inputs.reads_pairs:
+            raise ValueError("`buffer` must be null for a model that reads pairs of query and passage")
         self.batch_size = batch_size
         self.seed = seed
         self.inputs = inputs
         self.train_split = train_split
         self.val_split = val_split
-
-    def resumed(self, loader: DataLoader[CandidateGraphs]) -> DataLoader[CandidateGraphs]:
-        """Start at the trainer's epoch: on a resume Lightning draws the first batch before it sets the epoch."""
-        if self.trainer is not None:
-            cast("EpochBatches", loader.sampler).set_epoch(self.trainer.current_epoch)
-        return loader
-
-
-class CandidateDataModule(SplitDataModule):
-    """Serve one data set's splits as batches of candidate graphs.
-
-    Each epoch's order depends on ``seed`` and the epoch alone, so that a resumed run sees the batches of an unbroken
-    one. Training queries without a relevant candidate teach nothing and are left out; validation keeps all.
-    """
-
-    def __init__(
-        self,
-        prepared: PreparedDataset,
-        *,
-        batch_size: int = 32,
-        seed: int = 0,
-        inputs: ModelInputs = SCORES,
-        train_split: str = "train",
-        val_split: str = "val",
-    ) -> None:
-        super().__init__(batch_size, seed=seed, inputs=inputs, train_split=train_split, val_split=val_split)
-        self.prepared = prepared
-
-    def train_dataloader(self) -> DataLoader[CandidateGraphs]:
-        """Return shuffled batches of the training split."""
-        queries = answerable(self.prepared, self.train_split)
-        return self.resumed(self._loader(queries, self.train_split, seed=self.seed))
-
-    def val_dataloader(self) -> DataLoader[CandidateGraphs]:
-        """Return batches of the validation split, in order."""
-        return self._loader(self.prepared.dataset.split(self.val_split).queries, self.val_split, seed=None)
-
-    def _loader(self, queries: Tensor, split: str, *, seed: int | None) -> DataLoader[CandidateGraphs]:
-        batches = _GraphBatches(self.prepared, queries, split, inputs=self.inputs)
-        sampler = EpochBatches(len(queries), batch_size=self.batch_size, seed=seed)
-        return DataLoader(batches, batch_size=None, sampler=sampler)
-
-
-class MixtureDataModule(SplitDataModule):
-    """Serve several data sets as batches of candidate graphs, each batch from one of them.
-
-    An epoch has as many batches as the data sets have together, divided by ``shares``: a data set whose share exceeds
-    its size is seen several times in an epoch, one with a smaller share in part. Order and augmentation depend on
-    ``seed`` and the epoch alone.
-
-    Args:
-        parts: Data sets with their candidates, by name; all with the same scores per candidate.
-        shares: Share of the batches by name, relative to each other; the number of training queries when None.
-        augmentation: Changes training batches; None leaves them as they are.
-        validated: Names of the data sets to validate on, in order; all when None.
-
-    Raises:
-        ValueError: If a share is missing, not positive or of an unknown data set, or the data sets' scores differ.
-    """
-
-    def __init__(
-        self,
-        parts: Mapping[str, PreparedDataset],
-        *,
-        shares: Mapping[str, float] | None = None,
-        batch_size: int = 32,
-        seed: int = 0,
-        inputs: ModelInputs = SCORES,
-        train_split: str = "train",
-        val_split: str = "val",
-        augmentation: CandidateAugmentation | None = None,
-        validated: Sequence[str] | None = None,
-    ) -> None:
-        super().__init__(batch_size, seed=seed, inputs=inputs, train_split=train_split, val_split=val_split)
-        check_parts(parts, shares)
-        self.parts = parts
         self.shares = shares
         self.augmentation = augmentation
-        self.validated = list(parts) if validated is None else list(validated)
+        self.validated = list(self.parts) if validated is None else list(validated)
+        self.shards = shards or {}
+        self.buffer = buffer
+        self._progress: dict[str, int] = {}
 
-    def train_dataloader(self) -> DataLoader[CandidateGraphs]:
+    def train_dataloader(self) -> Loader:
         """Return shuffled batches of the training splits."""
-        queries = {name: answerable(part, self.train_split) for name, part in self.parts.items()}
-        sampler = MixtureBatches(
-            {name: len(part) for name, part in queries.items()},
-            shares=self.shares,
-            batch_size=self.batch_size,
-            seed=self.seed,
+        sets = list(self._streamed() if self.shards else map(self._held, self.parts.values()))
+        graphs, orders = [graphs for graphs, _ in sets], [order for _, order in sets]
+        shares: list[float] | None = None
+        if len(self.parts) > 1 or self.augmentation is not None:
+            sizes = dict(zip(self.parts, (order.num_items for order in orders), strict=True))
+            shares = [float((self.shares or sizes)[name]) for name in self.parts]
+        sampler = EpochBatches(
+            orders, batch_size=self.batch_size, seed=self.seed, shares=shares, progress=self._progress
         )
-        sets = [
-            _GraphBatches(self.parts[name], part, self.train_split, inputs=self.inputs)
-            for name, part in queries.items()
-        ]
-        batches = MixedGraphs(sets, augmentation=self.augmentation)
-        return self.resumed(DataLoader(batches, batch_size=None, sampler=sampler))
+        if self.trainer is not None:  # on a resume Lightning draws the first batch before it sets the epoch
+            sampler.set_epoch(self.trainer.current_epoch)
+        return DataLoader(_Served(graphs, self.augmentation), batch_size=None, sampler=sampler)
 
-    def val_dataloader(self) -> list[DataLoader[CandidateGraphs]]:
-        """Return batches of the validation splits, one loader per data set that is validated on, in order."""
-        single = (
-            CandidateDataModule(
-                self.parts[name], batch_size=self.batch_size, inputs=self.inputs, val_split=self.val_split
-            )
-            for name in self.validated
-        )
-        return [module.val_dataloader() for module in single]
+    def val_dataloader(self) -> Loader | list[Loader]:
+        """Return batches of the validation split, in order; of several data sets, a list of a loader for each."""
+        loaders: list[Loader] = []
+        for part in map(self.parts.__getitem__, self.validated):
+            queries = part.dataset.split(self.val_split).queries
+            sampler = EpochBatches([ShardOrder([len(queries)])], batch_size=self.batch_size, seed=None)
+            served = _Served([self._graphs(part, queries, self.val_split)], None)
+            loaders.append(DataLoader(served, batch_size=None, sampler=sampler))
+        return loaders if len(self.parts) > 1 else loaders[0]
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the epoch and how many of its batches were served, which Lightning keeps in checkpoints."""
+        return {key: self._progress.get(key, 0) for key in ("epoch", "served")}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Continue with the next batch."""
+        self._progress.update(state_dict, resumed=True)
+
+    def _graphs(self, part: PreparedDataset, queries: Tensor, split: str) -> Graphs:
+        return lambda items: part.graphs(queries[items], split=split, inputs=self.inputs)
+
+    def _held(self, part: PreparedDataset) -> tuple[Graphs, "ShardOrder"]:
+        queries = part.answerable(self.train_split)
+        return self._graphs(part, queries, self.train_split), ShardOrder([len(queries)])
+
+    def _streamed(self) -> Iterator[tuple[Graphs, "ShardOrder"]]:
+        assert self.buffer is not None
+        total = sum(sum(shards.sizes) for shards in self.shards.values())
+        for shards in map(self.shards.__getitem__, self.parts):
+            order = ShardOrder(shards.sizes, buffer=self.buffer * sum(shards.sizes) // total)
+            yield partial(shards.graphs, inputs=self.inputs, hold=order.shards_at_once), order
 
 
-class EpochBatches(Sampler[list[int]]):
-    """Batches of indices whose order depends on a seed and the epoch.
+class ShardOrder:
+    """Draws an order of the items in shards: some shards at random, their items shuffled together, then the next.
 
-    The last batch may be smaller; ``seed`` None keeps the order, ``order`` None draws any, equally likely.
+    Args:
+        sizes: Items of each shard.
+        buffer: Items held at once; at least one shard is. None for all.
     """
 
-    def __init__(self, num_items: int, *, batch_size: int, seed: int | None, order: Order | None = None) -> None:
-        self.num_items = num_items
-        self.order = order or partial(_any_order, num_items)
-        self.batch_size = batch_size
-        self.seed = seed
-        self.epoch = 0
+    def __init__(self, sizes: Sequence[int], *, buffer: int | None = None) -> None:
+        self.sizes = sizes
+        self.num_items = sum(sizes)
+        self.is_whole = buffer is None or buffer >= self.num_items  # all items are shuffled together
+        self.shards_at_once = len(sizes) if buffer is None or self.is_whole else max(1, buffer // max(sizes))
 
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch (Lightning calls this)."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return -(-self.num_items // self.batch_size)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        order = torch.arange(self.num_items)
-        if self.seed is not None:
-            generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-            order = self.order(generator)
-        for batch in torch.split(order, self.batch_size) if self.num_items else ():
-            yield batch.tolist()
+    def __call__(self, generator: torch.Generator) -> Tensor:
+        """Return all items, numbered through the shards, ``[num_items]``."""
+        if self.shards_at_once == len(self.sizes):
+            return torch.randperm(self.num_items, generator=generator)
+        items = torch.split(torch.arange(self.num_items), list(self.sizes))
+        order = []
+        for window in torch.split(torch.randperm(len(self.sizes), generator=generator), self.shards_at_once):
+            held = torch.cat([items[shard] for shard in window.tolist()])
+            order.append(held[torch.randperm(len(held), generator=generator)])
+        return torch.cat(order)
 
 
-class MixedBatch(NamedTuple):
+class Batch(NamedTuple):
     """A batch of one of several sets."""
 
     part: int  # index of the set
@@ -179,42 +182,40 @@ class MixedBatch(NamedTuple):
     seed: int  # seed of this batch's augmentation
 
 
-class MixtureBatches(Sampler[MixedBatch]):
-    """Batches of indices into several sets.
+class EpochBatches(Sampler[Batch]):
+    """Batches of the items of one set or several, in an order that depends on a seed and the epoch.
 
     Args:
-        sizes: Items of each, by name.
-        shares: Share of the batches from each, relative to each other; each set gives at least one batch an epoch. The
-            number of items when None.
-        batch_size: Items per batch; fewer only if a whole set is smaller.
-        seed: Of the order, with the epoch.
-        orders: Draws the order of a set's items for one pass over them, by name; any order, equally likely, when None.
-        in_order: Whether batches of a set come in the order of its items; else in any.
+        orders: Draws the order of each set's items.
+        batch_size: Items of a batch; fewer at the end of an epoch, and of a mixed set that is smaller.
+        seed: Of the order, with the epoch; None keeps the order of the items.
+        shares: Share of the batches from each set, relative to each other; each gives at least one batch an epoch.
+            None: one set, each of whose items comes once.
+        progress: Holds the ``epoch`` and how many of its batches were ``served``, and whether to continue there.
     """
 
     def __init__(
         self,
-        sizes: Mapping[str, int],
+        orders: Sequence[ShardOrder],
         *,
-        shares: Mapping[str, float] | None,
         batch_size: int,
-        seed: int,
-        orders: Mapping[str, Order] | None = None,
-        in_order: bool = False,
+        seed: int | None,
+        shares: Sequence[float] | None = None,
+        progress: dict[str, int] | None = None,
     ) -> None:
-        if min(sizes.values()) < 1:
-            raise ValueError(
-                f"`sizes` must all be positive, got {dict(sizes)}: a data set has no query that can be answered"
-            )
-        self.sizes = list(sizes.values())
-        self.orders = [partial(_any_order, size) if orders is None else orders[name] for name, size in sizes.items()]
-        self.in_order = in_order
+        self.orders = orders
         self.batch_size = batch_size
         self.seed = seed
         self.epoch = 0
-        shared = [float((shares or sizes)[name]) for name in sizes]
-        total = sum(-(-size // batch_size) for size in self.sizes)
-        self.counts = [max(1, round(total * share / sum(shared))) for share in shared]
+        self.is_mixed = shares is not None
+        self.progress = {} if progress is None else progress
+        batches = [-(-order.num_items // batch_size) for order in orders]
+        if shares is not None and not all(batches):
+            sizes = [order.num_items for order in orders]
+            raise ValueError(f"`orders` must all have items, got {sizes}: a data set has no query that can be answered")
+        self.counts = batches
+        if shares is not None:
+            self.counts = [max(1, round(sum(batches) * share / sum(shares))) for share in shares]
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch (Lightning calls this)."""
@@ -223,90 +224,59 @@ class MixtureBatches(Sampler[MixedBatch]):
     def __len__(self) -> int:
         return sum(self.counts)
 
-    def __iter__(self) -> Iterator[MixedBatch]:
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+    def __iter__(self) -> Iterator[Batch]:
+        at = self.progress
+        resumes = at.pop("resumed", False) and at["epoch"] == self.epoch and at["served"] < len(self)
+        at.update(epoch=self.epoch, served=at["served"] if resumes else 0)
+        generator = torch.Generator().manual_seed((self.seed or 0) * 1_000_003 + self.epoch)
+        for batch in islice(self._mixed(generator) if self.is_mixed else self._single(generator), at["served"], None):
+            at["served"] += 1
+            yield batch
+
+    def _single(self, generator: torch.Generator) -> Iterator[Batch]:
+        (order,) = self.orders
+        items = torch.arange(order.num_items) if self.seed is None else order(generator)
+        return (Batch(0, batch.tolist(), 0) for batch in torch.split(items, self.batch_size) if len(batch))
+
+    def _mixed(self, generator: torch.Generator) -> Iterator[Batch]:
         batches = [
-            (part, items)
+            Batch(part, items, seed=0)
             for part, count in enumerate(self.counts)
-            for items in islice(self._passes(part, generator), count)
+            for items in islice(self._passes(self.orders[part], generator), count)
         ]
         order = torch.randperm(len(batches), generator=generator).tolist()
         seeds = torch.randint(1 << 62, (len(batches),), generator=generator).tolist()
-        if self.in_order:  # which set comes is drawn, not which of its batches
+        if not all(order.is_whole for order in self.orders):  # which set comes is drawn, not which of its batches
             stops = list(accumulate(self.counts))
             following = [iter(range(stop - count, stop)) for stop, count in zip(stops, self.counts, strict=True)]
-            order = [next(following[batches[index][0]]) for index in order]
-        for index in order:
-            part, items = batches[index]
-            yield MixedBatch(part, items, seeds[index])
+            order = [next(following[batches[index].part]) for index in order]
+        return (batches[index]._replace(seed=seeds[index]) for index in order)
 
-    def _passes(self, part: int, generator: torch.Generator) -> Iterator[list[int]]:
+    def _passes(self, order: ShardOrder, generator: torch.Generator) -> Iterator[list[int]]:
         """Draw batches of one size from a set, reshuffled at each pass, without end."""
         waiting: list[int] = []
+        step = min(self.batch_size, order.num_items)
         while True:
-            waiting += self.orders[part](generator).tolist()
-            step = min(self.batch_size, self.sizes[part])
+            waiting += order(generator).tolist()
             while len(waiting) >= step:
                 yield waiting[:step]
                 del waiting[:step]
 
 
-class _GraphBatches(Dataset[CandidateGraphs]):
-    def __init__(self, prepared: PreparedDataset, queries: Tensor, split: str, *, inputs: ModelInputs) -> None:
-        self.prepared, self.queries, self.split, self.inputs = prepared, queries, split, inputs
+class _Served(Dataset[CandidateGraphs]):
+    """The candidate graphs of this process's share of a batch of one of several sets, augmented."""
 
-    def __len__(self) -> int:
-        return len(self.queries)
-
-    def __getitem__(self, batch: list[int]) -> CandidateGraphs:  # this process's share of a batch at once
-        queries = self.queries[torch.tensor(batch, dtype=torch.int64)[process_share()]]
-        return self.prepared.graphs(queries, split=self.split, inputs=self.inputs)
-
-
-class MixedGraphs(Dataset[CandidateGraphs]):
-    """The candidate graphs of a batch of one of several sets, as this process sees them.
-
-    Args:
-        parts: Return the candidate graphs of a list of items.
-        augmentation: Changes them; None leaves them as they are.
-    """
-
-    def __init__(self, parts: Sequence[Any], *, augmentation: CandidateAugmentation | None) -> None:
-        self.parts = parts
+    def __init__(self, sets: Sequence[Graphs], augmentation: CandidateAugmentation | None) -> None:
+        self.sets = sets
         self.augmentation = augmentation
 
-    def __len__(self) -> int:
-        return sum(map(len, self.parts))
-
-    def __getitem__(self, batch: MixedBatch) -> CandidateGraphs:
-        graphs: CandidateGraphs = self.parts[batch.part][batch.items]
+    def __getitem__(self, batch: Batch) -> CandidateGraphs:
+        share = process_share()
+        graphs = self.sets[batch.part](torch.tensor(batch.items, dtype=torch.int64)[share])
         if self.augmentation is None:
             return graphs
         generator = torch.Generator().manual_seed(batch.seed)
-        return self.augmentation(graphs, QueryDraws(generator, len(batch.items), process_share()))
-
-
-def check_parts(parts: Mapping[str, PreparedDataset], shares: Mapping[str, float] | None) -> None:
-    """Check that data sets can be trained on together."""
-    if not parts:
-        raise ValueError("`parts` must hold at least one data set, got none")
-    names = {name: part.feature_names for name, part in parts.items()}
-    if len(set(names.values())) > 1:
-        raise ValueError(f"`parts` must have the same scores per candidate, got {names}")
-    if shares is not None and (shares.keys() != parts.keys() or not all(share > 0 for share in shares.values())):
-        raise ValueError(f"`shares` must give each of {list(parts)} a positive share, got {dict(shares)}")
-
-
-def _any_order(size: int, generator: torch.Generator) -> Tensor:
-    return torch.randperm(size, generator=generator)
-
-
-def answerable(prepared: PreparedDataset, split: str) -> Tensor:
-    """List a split's queries with a relevant candidate, ``[Q]``."""
-    qrels = prepared.dataset.split(split)
-    nodes = prepared.ranking.nodes[qrels.queries]
-    relevant = qrels.relevance(qrels.queries, nodes, num_nodes=prepared.dataset.graph.num_nodes) > 0
-    return qrels.queries[relevant.any(1)]
+        return self.augmentation(graphs, QueryDraws(generator, len(batch.items), share))
 
 
 def process_share() -> slice:

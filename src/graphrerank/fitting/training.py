@@ -18,8 +18,7 @@ from torch import nn
 
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule, answerable
-from graphrerank.data.streamed_batches import StreamedDataModule
+from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.evaluation.rerankers import own_encoder
 from graphrerank.fitting.training_data import TrainingData
 from graphrerank.graphs import ModelInputs
@@ -127,7 +126,7 @@ class Training:
         last = self._resumed(resume, manifest)
         if last is not None and (before := read_manifest(self.folder).content).get("finished"):
             return manifest | {key: before[key] for key in ("finished", "fine_tuned", "validation") if key in before}
-        if not data.shards and not any(len(answerable(part, data.train_split)) for part in data.prepared.values()):
+        if not data.shards and not any(len(part.answerable(data.train_split)) for part in data.prepared.values()):
             raise ValueError(
                 f"no query of split {data.train_split!r} has a relevant candidate, so there is nothing to learn: "
                 "check the judgements, or take a retriever that finds more (retriever=hybrid_expand, data.edges=auto)"
@@ -188,29 +187,23 @@ class Training:
         takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
         return arguments | {name: size for name, size in sizes.items() if takes_all or name in takes}
 
-    def _batches(self) -> L.LightningDataModule:
-        """Build the batches, from memory or from shards, of one data set as it is, of several, or of augmented ones."""
-        data, settings, inputs = self.data, self.settings, self.network.inputs
-        augmented = any(settings.augmentation.values())
-        augmentation = CandidateAugmentation(data.first.feature_names, **settings.augmentation) if augmented else None
-        shared: dict[str, Any] = {
-            "batch_size": settings.batch_size,
-            "seed": settings.seed,
-            "inputs": inputs,
-            "train_split": data.train_split,
-            "val_split": data.val_split,
-        }
-        mixed: dict[str, Any] = {
-            "shares": settings.shares,
-            "augmentation": augmentation,
-            "validated": list(data.judged),
-        }
-        if data.shards:
-            assert settings.buffer is not None
-            return StreamedDataModule(data.prepared, data.shards, buffer=settings.buffer, **mixed, **shared)
-        if len(data.prepared) == 1 and augmentation is None:
-            return CandidateDataModule(data.first, **shared)
-        return MixtureDataModule(data.prepared, **mixed, **shared)
+    def _batches(self) -> CandidateDataModule:
+        data, settings, augmentation = self.data, self.settings, None
+        if any(settings.augmentation.values()):
+            augmentation = CandidateAugmentation(data.first.feature_names, **settings.augmentation)
+        return CandidateDataModule(
+            data.prepared,
+            batch_size=settings.batch_size,
+            seed=settings.seed,
+            inputs=self.network.inputs,
+            train_split=data.train_split,
+            val_split=data.val_split,
+            shares=settings.shares,
+            augmentation=augmentation,
+            validated=list(data.judged),
+            shards=data.shards,
+            buffer=settings.buffer,
+        )
 
     def _resumed(self, resume: str | Path | None, manifest: Mapping[str, Any]) -> Path | None:
         """Find the checkpoint to resume, and refuse one of another training."""

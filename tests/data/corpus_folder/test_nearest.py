@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphrerank.data.candidates import encode_dataset
+from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder.compaction import compact_corpus
 from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
 from graphrerank.data.corpus_folder.opening import open_corpus
@@ -32,7 +32,7 @@ def test_added_passages_against_nearest_neighbor_edges(
     folder = prepare_corpus(base, tmp_path / "corpus", encoder=encoder(), vectors="float32", index=index)
     grow_corpus(folder, remove=[graph.node_ids[i] for i in (4, 20)])
     expected = {
-        (i, j): weight for i, j, weight in edges_of(encode_dataset(base, encoder(), tmp_path).graph) if i not in (4, 20)
+        (i, j): weight for i, j, weight in edges_of(with_vectors(base, encoder(), tmp_path).graph) if i not in (4, 20)
     }
     expected = {(i, j): weight for (i, j), weight in expected.items() if j not in (4, 20)}
     kept = [i for i in range(60) if i not in (4, 20)]
@@ -67,7 +67,7 @@ def test_passages_with_few_neighbours_against_a_rebuild(make_dataset: MakeDatase
     pairs = torch.cat([pairs, torch.tensor([[len(ids) + 2, 5]])])
     weight, types = torch.cat([weight, torch.ones(1)]), torch.cat([types, torch.tensor([OTHER])])
     whole = CorpusGraph.from_edges([*ids, *new], [*texts, *new.values()], pairs, weight, edge_type=types)
-    rebuilt = encode_dataset(dataclasses.replace(base, graph=whole), encoder(), tmp_path)
+    rebuilt = with_vectors(dataclasses.replace(base, graph=whole), encoder(), tmp_path)
     grown = open_corpus(folder, thorough=True)
     assert grown.graph.degree[-4:].tolist() == rebuilt.graph.degree[-4:].tolist()
     assert int(grown.graph.degree[-2]) == 1

@@ -11,14 +11,12 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from graphrerank.data import candidate_shards
-from graphrerank.data import streamed_batches as module
+from graphrerank.data import candidate_shards, datamodule
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidate_shards import CandidateShards, write_shards
 from graphrerank.data.candidates import PreparedDataset, prepare, with_vectors
-from graphrerank.data.datamodule import CandidateDataModule, MixtureDataModule
+from graphrerank.data.datamodule import CandidateDataModule, ShardOrder
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.streamed_batches import ShardOrder, StreamedDataModule
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.model_inputs import PAIRS, VECTORS
 from graphrerank.operators.bm25_retriever import BM25Retriever
@@ -70,7 +68,7 @@ def assert_equal(one: CandidateGraphs, other: CandidateGraphs) -> None:
 
 def test_a_buffer_for_all_gives_the_batches_of_memory(prepared: PreparedDataset, shards: CandidateShards) -> None:
     settings: dict[str, Any] = {"batch_size": 4, "seed": 3, "inputs": VECTORS}
-    streamed = StreamedDataModule({"d": prepared}, {"d": shards}, buffer=24, **settings)
+    streamed = CandidateDataModule(prepared, shards={"": shards}, buffer=24, **settings)
     memory = CandidateDataModule(prepared, **settings)
     for epoch in range(2):
         loaders = (streamed.train_dataloader(), memory.train_dataloader())
@@ -96,7 +94,7 @@ def test_a_small_buffer_serves_each_query_once_and_holds_few_shards(
 
     monkeypatch.setattr(CandidateShards, "_load", noted)
     monkeypatch.setattr(candidate_shards, "load_tensors", lambda *args: reads.append(args[0]) or read(*args))
-    data = StreamedDataModule({"d": prepared}, {"d": shards}, buffer=buffer, batch_size=4, seed=1)
+    data = CandidateDataModule(prepared, shards={"": shards}, buffer=buffer, batch_size=4, seed=1)
     whole = CandidateDataModule(prepared, batch_size=4, seed=1)
     orders = []
     for epoch in range(2):
@@ -134,10 +132,10 @@ def test_shards_that_were_written_are_not_ranked_again(
 def test_processes_share_each_batch(
     prepared: PreparedDataset, shards: CandidateShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = StreamedDataModule({"d": prepared}, {"d": shards}, buffer=10, batch_size=4, seed=1)
+    data = CandidateDataModule(prepared, shards={"": shards}, buffer=10, batch_size=4, seed=1)
     whole = [batch.query_index.tolist() for batch in data.train_dataloader()]  # type: ignore[union-attr]
     for rank in range(5):
-        monkeypatch.setattr(module, "process_share", lambda rank=rank: slice(rank, None, 5))
+        monkeypatch.setattr(datamodule, "process_share", lambda rank=rank: slice(rank, None, 5))
         served = [batch.query_index.tolist() for batch in data.train_dataloader()]  # type: ignore[union-attr]
         assert served == [queries[rank::5] for queries in whole]
 
@@ -170,7 +168,7 @@ class Noting(L.LightningModule):
 
 
 def fit(
-    folder: Path, data: StreamedDataModule, *, max_epochs: int, steps: int,
+    folder: Path, data: CandidateDataModule, *, max_epochs: int, steps: int,
     stop_at: int | None = None, resume: Path | None = None,
 ) -> list[list[int]]:  # fmt: skip
     """Train with a checkpoint after each step, until the end or a power cut; return each batch's queries."""
@@ -187,12 +185,15 @@ def fit(
     return noting.seen
 
 
+@pytest.mark.parametrize("is_streamed", [True, False])
 @pytest.mark.parametrize("stop_at", [3, 6, 9, 12])
 def test_a_broken_run_goes_on_within_the_epoch(
-    prepared: PreparedDataset, shards: CandidateShards, tmp_path: Path, stop_at: int
+    prepared: PreparedDataset, shards: CandidateShards, tmp_path: Path, stop_at: int, is_streamed: bool
 ) -> None:
+    streamed: dict[str, Any] = {"shards": {"": shards}, "buffer": 10} if is_streamed else {}
+
     def run(name: str, **stopped: Any) -> list[list[int]]:
-        data = StreamedDataModule({"d": prepared}, {"d": shards}, buffer=10, batch_size=4, seed=1)
+        data = CandidateDataModule(prepared, **streamed, batch_size=4, seed=1)
         return fit(tmp_path / name, data, max_epochs=3, steps=18, **stopped)
 
     whole = run("whole")
@@ -201,11 +202,9 @@ def test_a_broken_run_goes_on_within_the_epoch(
     assert run("resumed", resume=tmp_path / "broken" / "last.ckpt") == whole[stop_at:]
 
 
-def test_bad_settings_are_refused(prepared: PreparedDataset, shards: CandidateShards) -> None:
-    with pytest.raises(ValueError, match="`buffer` must be a positive integer"):
-        StreamedDataModule({"d": prepared}, {"d": shards}, buffer=0)
+def test_pairs_are_not_streamed(prepared: PreparedDataset, shards: CandidateShards) -> None:
     with pytest.raises(ValueError, match="`buffer` must be null for a model that reads pairs"):
-        StreamedDataModule({"d": prepared}, {"d": shards}, buffer=1, inputs=PAIRS)
+        CandidateDataModule(prepared, shards={"": shards}, buffer=1, inputs=PAIRS)
 
 
 def test_no_order_is_lost_where_shards_have_many_sizes() -> None:
@@ -221,7 +220,7 @@ def mixed(dataset: Dataset, prepared: PreparedDataset, shards: CandidateShards, 
     more = replace(more, name="two", query_texts=[f"{text} so" for text in more.query_texts])
     ranked = prepare(encoded(more, tmp_path), encoder=HashEncoder(), build_retriever=RETRIEVER, cache=tmp_path)
     return {
-        "parts": {"one": prepared, "two": with_features(ranked)},
+        "prepared": {"one": prepared, "two": with_features(ranked)},
         "shards": {"one": shards, "two": write(more, tmp_path)},
     }
 
@@ -235,8 +234,8 @@ def test_a_buffer_for_all_gives_the_mixed_batches_of_memory(
         CandidateAugmentation(FEATURES, edge_dropout=edge_dropout, score_dropout=0.3) if edge_dropout else None
     )
     settings: dict[str, Any] = {"batch_size": 4, "seed": 3, "shares": shares, "augmentation": augmentation}
-    streamed = StreamedDataModule(**mixed, buffer=48, **settings)
-    memory = MixtureDataModule(mixed["parts"], **settings)
+    streamed = CandidateDataModule(**mixed, buffer=48, **settings)
+    memory = CandidateDataModule(mixed["prepared"], **settings)
     for epoch in range(2):
         loaders = (streamed.train_dataloader(), memory.train_dataloader())
         for loader in loaders:
@@ -252,7 +251,7 @@ def test_mixed_sets_share_a_small_buffer(mixed: dict[str, Any], buffer: int, mon
     reads: list[Path] = []
     read = candidate_shards.load_tensors
     monkeypatch.setattr(candidate_shards, "load_tensors", lambda *args: reads.append(args[0]) or read(*args))
-    data = StreamedDataModule(**mixed, buffer=buffer, batch_size=4, seed=1)
+    data = CandidateDataModule(**mixed, buffer=buffer, batch_size=4, seed=1)
     loader = data.train_dataloader()
     loader.sampler.set_epoch(1)  # type: ignore[attr-defined]
     drawn = list(loader.sampler)
@@ -272,7 +271,7 @@ def test_mixed_sets_share_a_small_buffer(mixed: dict[str, Any], buffer: int, mon
 
 def test_a_broken_mixed_run_goes_on_within_the_epoch(mixed: dict[str, Any], tmp_path: Path) -> None:
     def run(name: str, **stopped: Any) -> list[list[int]]:
-        data = StreamedDataModule(**mixed, buffer=20, batch_size=4, seed=1)
+        data = CandidateDataModule(**mixed, buffer=20, batch_size=4, seed=1)
         return fit(tmp_path / name, data, max_epochs=2, steps=24, **stopped)
 
     whole = run("whole")
