@@ -165,7 +165,6 @@ def test_what_is_tested_where_nothing_is_named(measures: tuple[str, ...], tested
         ({"measures": ["CR@5", "R_cap@5"]}, "none twice"),
         ({"measures": ["R@5"], "resamples": 0}, "`resamples` must be a positive integer, got 0"),
         ({"measures": ["R@5"], "ties": "random"}, r"`ties` must be one of \['own', 'trec'\], got 'random'"),
-        ({"measures": ["R@5"], "level": 1.0}, r"`level` must lie in \(0, 1\), got 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(settings: dict, message: str) -> None:

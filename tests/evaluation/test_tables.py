@@ -1,5 +1,14 @@
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from graphrerank.evaluation.records import DatasetResult
+from graphrerank.evaluation.report import print_result
 from graphrerank.evaluation.tables import (
     Cell,
+    Table,
     build_table,
     markdown_table,
     number_cell,
@@ -7,8 +16,101 @@ from graphrerank.evaluation.tables import (
     p_text,
     percent_cell,
     points_cell,
+    print_table,
     row_name,
 )
+
+Print = Callable[..., str]
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Print:
+    """Print on a terminal of some width; returns what is on it."""
+
+    def print_at(width: int, show: Callable[..., None], *args: object, **settings: object) -> str:
+        monkeypatch.setenv("COLUMNS", str(width))
+        show(*args, **settings)
+        return capsys.readouterr().out
+
+    return print_at
+
+
+def read_back(text: str) -> list[list[list[str]]]:
+    """Return the rows of each printed table; a row that begins without a number continues the name above."""
+    tables: list[list[list[str]]] = []
+    for line in text.splitlines():
+        if line.startswith("┏"):
+            tables.append([])
+        elif line.startswith("│"):
+            cells = [cell.strip() for cell in line.strip("│").split("│")]
+            if any(cells[1:]):
+                tables[-1].append(cells)
+            else:
+                tables[-1][-1][0] += cells[0]
+    return tables
+
+
+NAMES = ["hybrid_expand_with_a_very_long_name-gatv2-of-seed-1", "hybrid_expand_with_a_very_long_name-gatv2-of-seed-2",
+         "[bold]x[/bold]", "検索システム", "a"]  # fmt: skip
+TABLE = Table(
+    "quality",
+    ["system", *(f"nDCG@{k}/multi" for k in (1, 5, 10, 100)), "p50 ms"],
+    [[Cell(name), *(Cell(f"{place}{k}.25", note="no note") for k in range(4)), Cell("1234.56")]
+     for place, name in enumerate(NAMES)],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [5, 20, 40, 60, 79, 80, 81, 100, 132, 160, 300])
+def test_no_number_and_no_name_is_cut_at_any_width(width: int, printed: Print) -> None:
+    text = printed(width, print_table, TABLE, title="title")
+    tables = read_back(text)
+    for table in tables:
+        assert [row[0] for row in table] == NAMES
+    numbers = [[cell for table in tables for cell in table[place][1:]] for place in range(len(NAMES))]
+    assert numbers == [[cell.text for cell in row[1:]] for row in TABLE.rows]
+    for name in TABLE.header:
+        assert re.search(rf"┃ ?{re.escape(name)} *┃|┃ *{re.escape(name)} ?┃", text)
+    assert "…" not in text
+    if width >= 40:
+        assert max(map(len, text.splitlines())) <= width
+    assert (len(tables) == 1) == (width > 120)
+
+
+def test_the_table_of_training_is_whole_at_80_columns(dataset: DatasetResult, printed: Print) -> None:
+    """The look of the README's first screen."""
+    measures = ("PR@5", "PR@10", "R@2", "R@5", "R@10", "nDCG@10")
+    systems = {
+        name: replace(
+            system,
+            values={measure: system.values.get(measure, system.values["R@10"]) for measure in measures},
+            intervals={},
+            tied_share=0.0,
+        )
+        for name, system in dataset.systems.items()
+        if name in ("retriever", "gcs", "gatv2")
+    }
+    tests = [test for test in dataset.tests if test.baseline in systems]
+    trained = replace(dataset, systems=systems, tests=tests, base_ceiling=dataset.ceiling)
+    lines = [line.rstrip() for line in printed(80, print_result, trained, ties="own").splitlines()]
+    assert lines[0].strip() == "attack test: 200 queries, 100 candidates"
+    assert lines[2] == "┃system    ┃  PR@5 ┃ PR@10 ┃   R@2 ┃   R@5 ┃  R@10 ┃ nDCG@10 ┃ p50 ms ┃ p95 ms┃"
+    assert lines[4] == "│retriever │ 44.88 │ 42.50 │ 44.88 │ 44.88 │ 44.88 │   44.48 │   0.20 │   0.30│"
+    assert [line.strip() for line in lines[8:]] == [
+        "ceiling of PR 86.90: all relevant are candidates",
+        "GATv2 against retriever: PR@10 +23.0 (p = 0.0001), nDCG@10 +20.4 (p = 0.0001)",
+        "GATv2 against GCS: PR@10 +19.0 (p = 0.0001), nDCG@10 +18.3 (p = 0.0001)",
+    ]
+    wide = printed(160, print_result, trained, ties="own").splitlines()
+    assert wide[2] == "┃ system    ┃  PR@5 ┃ PR@10 ┃   R@2 ┃   R@5 ┃  R@10 ┃ nDCG@10 ┃ p50 ms ┃ p95 ms ┃"
+
+
+def test_sentences_that_do_not_fit_under_the_table_take_the_whole_width(printed: Print) -> None:
+    table = Table("t", ["system", "a"], [[Cell("x"), Cell("1")]])
+    sentence = "a sentence much longer than this table is wide, [red]and no markup[/red]"
+    assert printed(80, print_table, table, title="title", lines=["short", sentence]).splitlines()[-2:] == [
+        "short",
+        sentence,
+    ]
 
 
 def test_numbers_are_rounded_once() -> None:

@@ -1,8 +1,9 @@
 """Tables of a result, for tests."""
 
+from graphrerank.evaluation.records import Replication
 from graphrerank.evaluation.result import EvaluationResult
-from graphrerank.evaluation.result_tables import across_table, dataset_tables
-from graphrerank.evaluation.tables import Table
+from graphrerank.evaluation.result_tables import dataset_tables
+from graphrerank.evaluation.tables import Table, records_table
 
 
 def all_tables(result: EvaluationResult) -> dict[str, Table]:
@@ -10,4 +11,4 @@ def all_tables(result: EvaluationResult) -> dict[str, Table]:
     tables = {
         f"{name}: {table.title}": table for name, data in result.datasets.items() for table in dataset_tables(data)
     }
-    return {**tables, **({"over all data sets": across_table(result.across)} if result.across else {})}
+    return {**tables, **({"over all data sets": records_table(Replication, result.across)} if result.across else {})}

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from graphrerank.evaluation.hub_bias import hub_bias
 from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, measure_ranking, relevant_nodes, tied_share
-from graphrerank.evaluation.paired_tests import compare_last, compare_with_itself
 from graphrerank.evaluation.query_analysis import (
     break_down,
     edges_of_type,
@@ -18,13 +17,21 @@ from graphrerank.evaluation.query_analysis import (
     query_groups,
 )
 from graphrerank.evaluation.query_browser import QueryBrowser, browse_queries
-from graphrerank.evaluation.records import Breakdown, DatasetResult, SeedSpread, SystemResult
+from graphrerank.evaluation.records import (
+    Breakdown,
+    Counterfactual,
+    DatasetResult,
+    PairedTest,
+    SeedSpread,
+    SystemResult,
+)
 from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
-from graphrerank.evaluation.significance import bootstrap_interval
+from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, StageResult
 from graphrerank.graphs import CorpusGraph, Ranking
 
 TOP = 10
+NUMBERS = ("difference", "effect_size", "share_changed", "p_randomization", "p_bootstrap", "p_greater", "p_holm")
 
 
 def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequence[StageResult] = ()) -> DatasetResult:
@@ -50,7 +57,7 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
 
     values = {system.name: _in_order(measured(system.ranking), system, plan, stages) for system in systems}
     table = torch.stack([torch.stack(list(rows.values())) for rows in values.values()])  # [S, M, Q]
-    intervals = bootstrap_interval(table, samples=plan.resamples, level=plan.level, seed=plan.seed).tolist()
+    intervals = bootstrap_interval(table, samples=plan.resamples, seed=plan.seed).tolist()
     reliability, list_reliability = [], []
     for system in systems:
         if system.calibration is not None:
@@ -225,3 +232,48 @@ def seed_spreads(systems: Sequence[SystemResult], measures: Sequence[str]) -> li
             numbers = (means.mean(), means.std(), means.min(), means.max())
             spreads.append(SeedSpread(names, seeds, measure, *map(float, numbers)))
     return spreads
+
+
+def compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: EvaluationPlan) -> list[PairedTest]:
+    """Test the last system against every other one in the tested measures; Holm's correction covers all of it."""
+    *others, last = values
+    if not others:
+        return []
+    table = torch.stack([torch.stack([values[name][measure] for measure in plan.tested]) for name in values])
+    pairs = [(len(others), other) for other in range(len(others))]
+    found = compare_pairs(table, pairs, resamples=plan.resamples, seed=plan.seed)
+    return [
+        PairedTest(
+            system=last,
+            baseline=other,
+            measure=measure,
+            num_queries=int(found.num_queries[column]),
+            interval=tuple(found.interval[row, column].tolist()),
+            **{name: float(getattr(found, name)[row, column]) for name in NUMBERS},
+        )
+        for row, other in enumerate(others)
+        for column, measure in enumerate(plan.tested)
+    ]
+
+
+def compare_with_itself(
+    ranked: RankedSystem, edges: str, values: Mapping[str, Tensor], changed: Mapping[str, Tensor], plan: EvaluationPlan
+) -> Counterfactual:
+    """Compare a system with itself on another graph, in the first tested measure of rankings.
+
+    ``values`` and ``changed`` are ``[Q]`` of each measure, on the graph as it is and on the other one.
+    """
+    measure = next((name for name in plan.tested if name in changed), next(iter(changed)))
+    table = torch.stack([values[measure], changed[measure]]).unsqueeze(1)
+    found = compare_pairs(table, [(0, 1)], resamples=plan.resamples, seed=plan.seed)
+    top, other = (ranking.nodes[:, :TOP] for ranking in (ranked.ranking, ranked.on_other_edges[edges]))
+    return Counterfactual(
+        system=ranked.name,
+        edges=edges,
+        measure=measure,
+        mean=float(changed[measure].nanmean()),
+        difference=float(found.difference),
+        interval=tuple(found.interval[0, 0].tolist()),
+        p_randomization=float(found.p_randomization),
+        share_changed=float((top != other).any(dim=1).double().mean()),
+    )

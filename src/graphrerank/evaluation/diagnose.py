@@ -33,8 +33,7 @@ from graphrerank.evaluation.records import RETRIEVER
 from graphrerank.evaluation.rerankers import check_encoder, reranking_systems
 from graphrerank.evaluation.reranking import rerank
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, System
-from graphrerank.evaluation.tables import Table, markdown_table
-from graphrerank.evaluation.terminal import print_table
+from graphrerank.evaluation.tables import Table, markdown_table, print_table
 from graphrerank.files import write_json, write_text
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.edge_types import EDGE_TYPES

@@ -20,6 +20,7 @@ from graphrerank.evaluation.rerankers import check_encoder, reranking_systems, w
 from graphrerank.evaluation.reranking import run_reranker
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.run_pipelines import run_pipelines
+from graphrerank.evaluation.significance import LEVEL
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, System
 from graphrerank.files import hash_files, hash_json
 from graphrerank.graphs import CorpusGraph, Queries
@@ -84,7 +85,7 @@ def evaluate_rankings(
     Raises:
         ValueError: If there is no data set.
     """
-    kept = {"ties": plan.ties, "resamples": plan.resamples, "level": plan.level, "seed": plan.seed, **(settings or {})}
+    kept = {"ties": plan.ties, "resamples": plan.resamples, "level": LEVEL, "seed": plan.seed, **(settings or {})}
     datasets: list[DatasetResult] = []
     result = None
     for ranked in rankings:

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from graphrerank.checks import check_choice, check_counts
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.evaluation.significance import LEVEL, RESAMPLES, check_level
+from graphrerank.evaluation.significance import RESAMPLES
 from graphrerank.graphs import Ranking
 from graphrerank.metrics import missed_topological_recall, parse_measure, topological_recall
 from graphrerank.metrics.coverage import coverage
@@ -46,7 +46,6 @@ class EvaluationPlan:
     tested: Sequence[str] = ()
     ties: str = "own"  # how ties are broken (`break_ties`)
     resamples: int = RESAMPLES  # sign flips of each test, and bootstrap samples
-    level: float = LEVEL  # of intervals
     seed: int = 0  # of sign flips and samples
     stage: Sequence[str] = ()  # those of `measures` that a stage after ranking scores
 
@@ -57,7 +56,6 @@ class EvaluationPlan:
             raise ValueError(f"`tested` must be of `measures` {list(measures)}, got {unknown}")
         check_choice(TIES, ties=self.ties)
         check_counts(resamples=self.resamples)
-        check_level(self.level)
         object.__setattr__(self, "measures", measures)
         object.__setattr__(self, "tested", tested or tuple(n for n in TESTED if n in measures) or measures[:1])
 

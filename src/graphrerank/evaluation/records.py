@@ -1,4 +1,4 @@
-"""The records of an evaluation: systems, data sets and findings; to JSON and back."""
+"""The records of an evaluation: systems, data sets and what was found, with their tables; to JSON and back."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.evaluation.query_browser import QueryBrowser
-from graphrerank.evaluation.tables import Table
+from graphrerank.evaluation.tables import Table, column
 from graphrerank.graphs import Ranking
 
 RETRIEVER = "retriever"  # the row of the candidates as their retriever ranked them
@@ -40,8 +40,7 @@ def from_plain(kind: type[Record], content: Any) -> Record:
     Raises:
         ValueError: If an entry without a default is missing.
     """
-    record: Record = _from_plain(kind, content)
-    return record
+    return cast(Record, _from_plain(kind, content))
 
 
 def _from_plain(kind: Any, content: Any) -> Any:
@@ -71,34 +70,40 @@ def _from_plain(kind: Any, content: Any) -> Any:
 class PairedTest:
     """One system against another one in one measure, over the same queries."""
 
-    system: str  # name of the one
-    baseline: str  # name of the other
-    measure: str
+    TITLE = "tests"
+    CAPTION = (
+        "The last system against each other one: points with 95% intervals, and two-sided paired tests over queries. "
+        "p: of the randomisation test; p Holm: the same, corrected for all rows of this table. Effect size: mean over "
+        "standard deviation of the queries' differences."
+    )
+
+    system: str
+    baseline: str = field(metadata=column("against", "system"))
+    measure: str = field(metadata=column("measure", "text"))
     num_queries: int  # queries that count
-    difference: float  # mean of system minus baseline, as a fraction
+    # mean of system minus baseline, as a fraction
+    difference: float = field(metadata=column("difference", "points", note="interval"))
     interval: tuple[float, float]  # 95% paired bootstrap interval of `difference`
-    # `difference` over the standard deviation of the queries' differences (Cohen's d for pairs); NaN where no query
-    # differs
-    effect_size: float
-    share_changed: float  # share of the queries on which the two differ
-    p_randomization: float  # of the paired randomisation test, two-sided
-    p_bootstrap: float  # of the paired bootstrap test, two-sided
-    p_greater: float  # of the randomisation test, one-sided: how likely the system would be ahead this far by chance
-    p_holm: float  # `p_randomization` corrected for all comparisons of the data set (Holm)
+    effect_size: float = field(metadata=column("effect size"))  # Cohen's d for pairs; NaN where no query differs
+    share_changed: float = field(metadata=column("queries that differ", "percent"))
+    p_randomization: float = field(metadata=column("p", "p"))  # two-sided
+    p_bootstrap: float = field(metadata=column("p bootstrap", "p"))  # two-sided
+    p_greater: float  # of the randomisation test, one-sided
+    p_holm: float = field(metadata=column("p Holm", "p"))
 
 
 @dataclass(frozen=True)
 class QueryDifference:
     """A query on which one system does better, or worse, than another by much."""
 
-    system: str  # name of the one
-    baseline: str  # name of the other
+    system: str
+    baseline: str
     measure: str
     query_id: str
     query_text: str
     num_relevant: int  # its relevant nodes
-    system_score: float  # measure of the one, as a fraction
-    baseline_score: float  # measure of the other
+    system_score: float  # as a fraction
+    baseline_score: float
 
 
 @dataclass(frozen=True)
@@ -116,100 +121,155 @@ class Breakdown:
 class HubBias:
     """Whether a system prefers nodes of many neighbours."""
 
-    system: str
-    # mean over queries of Spearman's rank correlation of score with degree among the top 100; NaN where no query has
-    # two scores and two degrees that differ
-    correlation: float
-    relevant_correlation: float  # the same of relevance with degree: what would be no bias
-    lift: float  # share of hubs in the top 10 over their share in the corpus; 1 is no preference
-    relevant_lift: float  # share of hubs among relevant nodes over their share in the corpus
-    hub_degree: int  # a hub has this many neighbours or more: the top 10% of the corpus
+    TITLE = "hubs"
+    CAPTION = (
+        "Spearman's correlation of score with number of neighbours, and how much more often hubs (the tenth of the "
+        "nodes with most neighbours) are in the top 10 than in the corpus. Without bias both equal those of relevance. "
+        "A hub has at least as many neighbours as the last column says."
+    )
+
+    system: str = field(metadata=column("system", "system"))
+    # mean over queries, of their top 100; NaN where no query has two scores and two degrees that differ
+    correlation: float = field(metadata=column("correlation with degree", "+.2f"))
+    relevant_correlation: float = field(metadata=column("of relevance", "+.2f"))
+    lift: float = field(metadata=column("hubs in the top 10, lift"))  # 1 is no preference
+    relevant_lift: float = field(metadata=column("among relevant, lift"))
+    hub_degree: int = field(metadata=column("neighbours of a hub", ",.0f"))
 
 
 @dataclass(frozen=True)
 class Counterfactual:
     """Scores of a system on another graph, everything else unchanged."""
 
-    system: str
-    edges: str  # `shuffled`, each node with as many neighbours as before, `removed`, or `without TYPE`
-    measure: str
-    mean: float  # on the other graph, as a fraction
-    difference: float  # mean of the system on the graph as it is minus `mean`: what the true edges are worth
+    TITLE = "other edges"
+    CAPTION = (
+        "The same candidates, reranked without edges, without those of one type, or with shuffled ones (each "
+        "candidate with as many neighbours as before), and how many points the true edges are worth."
+    )
+
+    system: str = field(metadata=column("system", "system"))
+    edges: str = field(metadata=column("edges", "text"))  # `shuffled`, `removed` or `without TYPE`
+    measure: str = field(metadata=column("measure", "text"))
+    mean: float = field(metadata=column("mean", "percent"))  # on the other graph, as a fraction
+    # mean as it is minus `mean`
+    difference: float = field(metadata=column("worth of the true edges", "points", note="interval"))
     interval: tuple[float, float]  # 95% paired bootstrap interval of `difference`
-    p_randomization: float  # of the paired randomisation test, two-sided
-    share_changed: float  # share of the queries whose top 10 changed
+    p_randomization: float = field(metadata=column("p", "p"))  # two-sided
+    share_changed: float = field(metadata=column("queries whose top 10 changed", "percent"))
 
 
 @dataclass(frozen=True)
 class EdgesOfType:
     """The edges of one type between the candidates, and whether they lead from relevant candidates to others."""
 
-    edges: str  # one of `EDGE_TYPES`
-    per_query: float  # mean number of pairs that they join among a query's candidates
-    share_joined: float  # share of the candidates with at least one
-    share_reached: float | None  # share of the relevant candidates that have a relevant neighbour; None without any
-    share_relevant: float | None  # share of the neighbours of relevant candidates that are relevant; None without any
-    base_rate: float  # share of the candidates that are relevant
+    TITLE = "edges by type"
+    CAPTION = (
+        "Pairs of candidates that are joined, by type of the edges, in percent. Edges tell something where the "
+        "neighbours of relevant candidates are relevant far more often than candidates are. What removing each type "
+        "does is below, under other edges."
+    )
+
+    edges: str = field(metadata=column("edges", "text"))  # one of `EDGE_TYPES`
+    per_query: float = field(metadata=column("pairs a query", ".1f"))
+    share_joined: float = field(metadata=column("candidates with one", "percent"))
+    # None without relevant
+    share_reached: float | None = field(metadata=column("relevant ones with a relevant neighbour", "percent"))
+    share_relevant: float | None = field(metadata=column("neighbours of relevant ones that are relevant", "percent"))
+    base_rate: float = field(metadata=column("candidates that are relevant", "percent"))
 
 
 @dataclass(frozen=True)
 class SeedSpread:
     """Checkpoints that differ in nothing but their seed."""
 
-    systems: tuple[str, ...]
-    seeds: tuple[int, ...]
-    measure: str
-    mean: float  # mean of the systems' means
-    std: float  # standard deviation of the systems' means, over n - 1
-    lowest: float  # smallest of the systems' means
-    highest: float  # largest of them
+    TITLE = "seeds"
+    CAPTION = "One training with several seeds, in percent."
+
+    systems: tuple[str, ...] = field(metadata=column("systems", "system"))
+    seeds: tuple[int, ...] = field(metadata=column("seeds", "text"))
+    measure: str = field(metadata=column("measure", "text"))
+    mean: float = field(metadata=column("mean", "percent"))  # of the systems' means
+    std: float = field(metadata=column("standard deviation", "percent"))  # over n - 1
+    lowest: float = field(metadata=column("lowest", "percent"))
+    highest: float = field(metadata=column("highest", "percent"))
 
 
 @dataclass(frozen=True)
 class Reliability:
     """How near the probabilities of a calibrated system are to frequencies, over all candidates of all queries."""
 
-    system: str
-    method: str  # how it was calibrated: `logistic` or `isotonic`
-    num_pairs: int  # pairs of query and candidate
-    share_relevant: float  # share of them that are relevant
-    ece: float  # expected calibration error, of as many bins of equal width as there are counts
-    brier: float  # Brier score
+    TITLE = "calibration"
+    CAPTION = (
+        "Scores as probabilities of relevance, over all candidates of all queries: expected calibration error in ten "
+        "bins, and the Brier score. The last column is the Brier score of the share of relevant candidates alone."
+    )
+    ALSO = (("Brier of the share alone", "brier_of_share", ".4f"),)
+
+    system: str = field(metadata=column("system", "system"))
+    method: str = field(metadata=column("calibration", "text"))  # `logistic` or `isotonic`
+    num_pairs: int = field(metadata=column("candidates", ",.0f"))  # pairs of query and candidate
+    share_relevant: float = field(metadata=column("relevant, %", "percent"))
+    ece: float = field(metadata=column("ECE", ".4f"))  # expected calibration error
+    brier: float = field(metadata=column("Brier score", ".4f"))
     counts: tuple[int, ...]  # pairs in each bin of [0, 1]
     probabilities: tuple[float, ...]  # their mean probability; NaN in an empty bin
     shares: tuple[float, ...]  # share of them that are relevant; NaN in an empty bin
+
+    @property
+    def brier_of_share(self) -> float:
+        """Brier score of predicting the share of relevant candidates for each."""
+        return self.share_relevant * (1 - self.share_relevant)
 
 
 @dataclass(frozen=True)
 class ListReliability:
     """How near the probabilities that the top of a list is complete are to frequencies, over all queries."""
 
-    system: str
-    measure: str  # what is predicted to be 1, such as `PR@5`
-    num_queries: int
-    share_complete: float  # share of the queries for which the measure is 1
-    mean_probability: float  # mean probability that it is
-    ece: float  # expected calibration error, in ten bins of equal width
-    brier: float  # Brier score
-    auc: float  # area under the ROC curve; NaN where all queries or none are complete
+    TITLE = "confidence"
+    CAPTION = (
+        "How likely all relevant passages of a query are in the top of its list, as predicted from the list's "
+        "probabilities, and how often they are. Relevant passages that are no candidates count as missed."
+    )
+    ALSO = (("Brier of the share alone", "brier_of_share", ".4f"),)
+
+    system: str = field(metadata=column("system", "system"))
+    measure: str = field(metadata=column("measure", "text"))  # what is predicted to be 1, such as `PR@5`
+    num_queries: int = field(metadata=column("queries", ",.0f"))
+    share_complete: float = field(metadata=column("complete, %", "percent"))
+    mean_probability: float = field(metadata=column("predicted, %", "percent"))
+    ece: float = field(metadata=column("ECE", ".4f"))
+    brier: float = field(metadata=column("Brier score", ".4f"))
+    # area under the ROC curve; NaN where all queries or none are complete
+    auc: float = field(metadata=column("AUC", ".3f"))
+
+    @property
+    def brier_of_share(self) -> float:
+        """Brier score of predicting the share of complete lists for each."""
+        return self.share_complete * (1 - self.share_complete)
 
 
 @dataclass(frozen=True)
 class Replication:
     """On how many data sets one system is ahead of another one in one measure."""
 
-    system: str  # name of the one
-    baseline: str  # name of the other
-    measure: str
-    datasets: tuple[str, ...]  # names of the data sets compared on
-    level: float  # chance of naming too many, such as 0.05
-    # on at least as many data sets the win holds (partial conjunction, by Bonferroni; no assumption how the data sets
-    # depend on each other)
-    num_replicated: int
-    num_replicated_fisher: int  # the same by Fisher's combination, for independent data sets
-    replicated: tuple[str, ...]  # the data sets on which the win holds by Holm's procedure over the data sets
-    difference: float  # mean over the data sets of the mean differences
-    p_combined: float  # of `difference`, by sign flips of all queries of all data sets, two-sided
+    TITLE = "over all data sets"
+    CAPTION = (
+        "Wins: the win holds on at least this many data sets, with a chance of 5% to count too many (partial "
+        "conjunction; by Bonferroni, then by Fisher for independent data sets); named are those of Holm's procedure. "
+        "Difference: mean over data sets. p combined: by sign flips of all queries, each data set with the same "
+        "weight; it speaks of other queries, not of other data sets."
+    )
+
+    baseline: str = field(metadata=column("against", "system"))
+    system: str = field(metadata=column("system", "system"))
+    measure: str = field(metadata=column("measure", "text"))
+    datasets: tuple[str, ...] = field(metadata=column("data sets", ".0f"))
+    level: float
+    num_replicated: int = field(metadata=column("wins", ".0f", note="replicated"))
+    num_replicated_fisher: int = field(metadata=column("wins, independent", ".0f"))
+    replicated: tuple[str, ...]
+    difference: float = field(metadata=column("difference", "points"))
+    p_combined: float = field(metadata=column("p combined", "p"))
 
 
 @dataclass(frozen=True)
@@ -219,19 +279,15 @@ class Cost:
     # `p50` and `p95` of each stage in milliseconds, one query at a time; `total` is all stages together
     ms: Mapping[str, Mapping[str, float]]
     encodings: float | None = None  # mean pairs that the cross-encoder read, now or before; None where there is none
-    # mean words of the top 10 passages together, which a language model would read; None where not counted
-    tokens: float | None = None
-    # largest resident memory of the process while the system ranked; None where not known
-    peak_memory_mib: float | None = None
+    tokens: float | None = None  # mean words of the top 10 passages together
+    peak_memory_mib: float | None = None  # resident memory of the process while the system ranked; None: not known
     # `p50` and `p95` of what the system itself does, one query at a time: of reranking without the search for
     # candidates, or of all stages of a pipeline; empty where not timed
     latency_ms: Mapping[str, float] = field(default_factory=dict)
     # mean milliseconds of each stage, many queries at once, of a pipeline; `other` is what no stage counts. Where
     # pairs come from a cache, `encode` is their number times `pair_ms`
     batch_ms: Mapping[str, float] = field(default_factory=dict)
-    # milliseconds that the cross-encoder takes to read a pair, measured past a cache that keeps its vectors; None
-    # where there is no such cache
-    pair_ms: float | None = None
+    pair_ms: float | None = None  # of reading a pair, measured past a cache that keeps its vectors; None: no such cache
 
     @property
     def overhead(self) -> float:
@@ -248,16 +304,15 @@ class SystemResult:
     source: str  # where it came from, as the command named it
     values: Mapping[str, Tensor]  # `[Q]` float64 of each measure, as a fraction; NaN = the query does not count
     intervals: Mapping[str, tuple[float, float]]  # 95% bootstrap interval of a mean over queries, of every measure
-    cost: Cost | None = None  # what it takes, or None for a run file
+    cost: Cost | None = None  # None for a run file
     missing: Sequence[str] = ()  # ids of the queries that it ranked nothing for; they count as zero
     tied_share: float | None = None  # share of the queries where a tie of scores straddles rank 10 or lies above it
     config: str | None = None  # hash of what it was trained with except for the seed; None where not trained
-    seed: int | None = None  # seed of its training, or None
+    seed: int | None = None  # of its training
     fingerprint: str | None = None  # SHA-256 of its weights or run file; None where it has neither
     # `[Q, K]` nodes of the corpus, or None where read back (`runs/` holds it)
     ranking: Ranking | None = field(default=None, metadata=NOT_IN_FILES)
-    # share of the queries on each path of a router; empty where there is none
-    routes: Mapping[str, float] = field(default_factory=dict)
+    routes: Mapping[str, float] = field(default_factory=dict)  # share of the queries on each path of a router
     extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
 
     @property
@@ -270,39 +325,37 @@ class SystemResult:
 class DatasetResult:
     """All systems on one split of one data set, over the same queries."""
 
-    name: str  # name of the data set
+    name: str
     split: str
     fingerprint: str  # SHA-256 of corpus, queries and judgements
     query_ids: Sequence[str]  # `Q` ids, in the order of all values
-    query_texts: Sequence[str]  # `Q` texts
+    query_texts: Sequence[str]
     num_relevant: Sequence[int]  # `Q` numbers of relevant nodes
     systems: Mapping[str, SystemResult]  # by name, in the order of the tables' rows; the last is the primary one
-    tested: Sequence[str]  # names of the measures that are tested; findings about queries use the first
-    # most candidates of a query that checkpoints rerank; None where there is no checkpoint
+    tested: Sequence[str]  # names of the measures that are tested; tables about queries use the first
+    # most candidates of a query that checkpoints rerank, the share of the queries whose relevant nodes are all
+    # candidates, and the same before expansion; None where there is no checkpoint
     candidates: int | None = None
-    # share of the queries whose relevant nodes are all candidates; None where there is no checkpoint
     ceiling: float | None = None
-    base_ceiling: float | None = None  # the same before expansion
+    base_ceiling: float | None = None
     tests: Sequence[PairedTest] = ()  # the primary system against every other one
     query_differences: Sequence[QueryDifference] = ()  # the queries on which it gains and loses most
-    breakdowns: Sequence[Breakdown] = ()  # means over groups of queries
-    hub_bias: Sequence[HubBias] = ()  # a record per system
-    edges_of_type: Sequence[EdgesOfType] = ()  # a record per type of edges between the candidates
-    counterfactuals: Sequence[Counterfactual] = ()  # records of the systems that read the graph
-    seed_spreads: Sequence[SeedSpread] = ()  # records of checkpoints that differ in the seed alone
-    reliability: Sequence[Reliability] = ()  # records of the systems whose scores were calibrated
-    list_reliability: Sequence[ListReliability] = ()  # records of the systems with a confidence in whole lists
+    breakdowns: Sequence[Breakdown] = ()
+    hub_bias: Sequence[HubBias] = ()
+    edges_of_type: Sequence[EdgesOfType] = ()
+    counterfactuals: Sequence[Counterfactual] = ()  # of the systems that read the graph
+    seed_spreads: Sequence[SeedSpread] = ()
+    reliability: Sequence[Reliability] = ()  # of the systems whose scores were calibrated
+    list_reliability: Sequence[ListReliability] = ()  # of the systems with a confidence in whole lists
     # `Q` mean numbers of neighbours of a query's candidates among them; empty where not known
     densities: Sequence[float] = ()
-    # what else a reader must know: where the candidates come from, how the runs of a comparison differ
-    notes: Sequence[str] = ()
+    notes: Sequence[str] = ()  # where the candidates come from, how the runs of a comparison differ
     tables: Sequence[Table] = ()  # of stages after ranking
     # of stages after ranking: rows of queries by kind of group and name of the group, and the measures averaged there
     groups: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     grouped: Sequence[str] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
-    # `N` ids of the corpus; empty where read back
-    node_ids: Sequence[str] = field(default=(), metadata=NOT_IN_FILES)
+    node_ids: Sequence[str] = field(default=(), metadata=NOT_IN_FILES)  # of the corpus; empty where read back
     browser: QueryBrowser | None = None  # its queries one by one; None where the rankings were read back
 
     @property

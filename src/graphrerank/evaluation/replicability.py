@@ -22,22 +22,17 @@ def partial_conjunction(p_values: Sequence[float], *, method: str = "bonferroni"
         p^{u/n}_\mathrm{Bonferroni} = (n - u + 1)\, p_{(u)} \qquad
         p^{u/n}_\mathrm{Fisher} = P\Bigl(\chi^2_{2(n-u+1)} \ge -2 \sum_{i=u}^{n} \ln p_{(i)}\Bigr)
 
-    Bonferroni's holds however the data sets depend on each other, Fisher's where they are independent.
+    Bonferroni's holds however the data sets depend on each other, Fisher's where they are independent. ``p_values`` are
+    one-sided, one per data set, in (0, 1].
 
     Source: Benjamini and Heller, "Screening for Partial Conjunction Hypotheses", 2008; Dror, Baumer, Bogomolov and
     Reichart, "Replicability Analysis for Natural Language Processing", 2017, Eq. (4) and (5).
-
-    Args:
-        p_values: One-sided, one per data set, in (0, 1].
-        method: ``bonferroni`` or ``fisher``.
 
     Example:
         >>> [round(p, 3) for p in partial_conjunction([0.2, 0.001, 0.01])]
         [0.003, 0.02, 0.2]
     """
     check_choice(METHODS, method=method)
-    if not p_values or not all(0 < p <= 1 for p in p_values):
-        raise ValueError(f"`p_values` must be numbers in (0, 1], one per data set, got {list(p_values)}")
     ordered = torch.tensor(sorted(p_values), dtype=torch.float64)
     left = torch.arange(len(ordered), 0, -1, dtype=torch.float64)  # n - u + 1
     if method == "bonferroni":
@@ -46,23 +41,13 @@ def partial_conjunction(p_values: Sequence[float], *, method: str = "bonferroni"
     return [float(p) for p in chi2.sf(statistic.numpy(), 2 * left.numpy())]
 
 
-def count_replicated(p_values: Sequence[float], *, level: float = 0.05, method: str = "bonferroni") -> int:
+def count_replicated(p_values: Sequence[float], *, level: float = LEVEL, method: str = "bonferroni") -> int:
     """Count the data sets on which an effect replicates: the largest u with all hypotheses up to it rejected.
 
-    The chance that the count is too large is at most ``level``. A hypothesis is rejected only with those before it.
-
-    Source: Dror et al., 2017, Eq. (2) and section 4.
+    The chance that the count is too large is at most ``level``. Source: Dror et al., 2017, Eq. (2) and section 4.
     """
     tested = torch.tensor(partial_conjunction(p_values, method=method), dtype=torch.float64)
     return int((tested.cummax(0).values <= level).sum())
-
-
-def replicated_on(p_values: Sequence[float], *, level: float = 0.05) -> list[int]:
-    """Name the data sets on which an effect holds, by Holm's procedure over all of them.
-
-    As many as :func:`count_replicated` by Bonferroni counts or fewer. Source: Dror et al., 2017, section 5.2.
-    """
-    return (holm(torch.tensor(p_values, dtype=torch.float64)) <= level).nonzero().flatten().tolist()
 
 
 def combined_randomization(
@@ -76,8 +61,6 @@ def combined_randomization(
     data set counts the same, however many queries it has. ``differences`` are ``[Q_k]``, NaN = the query does not
     count. Returns the mean difference and its p-value; NaN where a data set has no query that counts.
     """
-    if not differences:
-        raise ValueError("`differences` must hold those of one data set or more, got none")
     counting = [of_dataset[~of_dataset.isnan()].to(torch.float64) for of_dataset in differences]
     if any(not len(of_dataset) for of_dataset in counting):
         return float("nan"), float("nan")
@@ -91,9 +74,12 @@ def combined_randomization(
 
 
 def across_datasets(
-    datasets: Sequence[DatasetResult], *, level: float = LEVEL, permutations: int = 10_000, seed: int = 0
+    datasets: Sequence[DatasetResult], *, permutations: int = 10_000, seed: int = 0
 ) -> list[Replication]:
-    """Count, for each comparison made on two data sets or more, on how many of them the system wins."""
+    """Count, for each comparison made on two data sets or more, on how many of them the system wins.
+
+    ``replicated`` names those of Holm's procedure: as many as ``num_replicated`` or fewer (Dror et al., section 5.2).
+    """
     tests: dict[tuple[str, str, str], list[tuple[DatasetResult, PairedTest]]] = {}
     for dataset in datasets:
         for test in dataset.tests:
@@ -105,21 +91,22 @@ def across_datasets(
             continue
         names = tuple(dataset.name for dataset, _ in compared)
         p_values = [test.p_greater for _, test in compared]
-        differences = [
-            dataset.systems[system].values[measure] - dataset.systems[baseline].values[measure]
-            for dataset, _ in compared
-        ]
-        mean, p_combined = combined_randomization(differences, permutations=permutations, seed=seed)
+        values = [[dataset.systems[name].values[measure] for name in (system, baseline)] for dataset, _ in compared]
+        mean, p_combined = combined_randomization([a - b for a, b in values], permutations=permutations, seed=seed)
         replications.append(
             Replication(
                 system=system,
                 baseline=baseline,
                 measure=measure,
                 datasets=names,
-                level=level,
-                num_replicated=count_replicated(p_values, level=level),
-                num_replicated_fisher=count_replicated(p_values, level=level, method="fisher"),
-                replicated=tuple(names[index] for index in replicated_on(p_values, level=level)),
+                level=LEVEL,
+                num_replicated=count_replicated(p_values),
+                num_replicated_fisher=count_replicated(p_values, method="fisher"),
+                replicated=tuple(
+                    name
+                    for name, p in zip(names, holm(torch.tensor(p_values, dtype=torch.float64)).tolist(), strict=True)
+                    if p <= LEVEL
+                ),
                 difference=mean,
                 p_combined=p_combined,
             )

@@ -6,13 +6,21 @@ from math import isnan
 
 from graphrerank.evaluation.query_browser import SHOWN, QueryBrowser
 from graphrerank.evaluation.records import DatasetResult, PairedTest, Replication
-from graphrerank.evaluation.result_tables import across_table, dataset_tables, quality_table
-from graphrerank.evaluation.tables import Cell, Table, markdown_table, p_text, percent_cell, points_cell, row_name
-from graphrerank.evaluation.terminal import print_table
+from graphrerank.evaluation.result_tables import NAMED, dataset_tables, quality_table
+from graphrerank.evaluation.tables import (
+    Cell,
+    Table,
+    markdown_table,
+    p_text,
+    percent_cell,
+    points_cell,
+    print_table,
+    records_table,
+    row_name,
+)
 
 SHOWN_TEXT = 120  # characters of a text of several sentences
 LEVEL = 0.05  # of the corrected p-value, for sentences
-NAMED = 5  # missing queries that are named
 TRAINED_ON_CANDIDATES = ("checkpoint", "operator")  # kinds of systems that rerank the candidates
 TIES = {
     "own": "equal scores in the order that the system gave (else that of the corpus)",
@@ -110,7 +118,7 @@ def render_markdown(
             if table.title == "quality":
                 parts.append(_bullets(notes_of(dataset, ties)))
     if across:
-        table = across_table(across)
+        table = records_table(Replication, across)
         parts += [f"## {table.title.capitalize()}", table.caption, _markdown(table)]
     return "\n\n".join(part for part in parts if part) + "\n"
 

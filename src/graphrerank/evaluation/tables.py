@@ -1,9 +1,9 @@
 """Tables of formatted cells, shared by the terminal, Markdown and HTML."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import isfinite, isnan
-from typing import TypeVar
+from typing import Any, TypeVar
 
 NOTHING = "-"
 ROW_NAMES = {
@@ -16,7 +16,10 @@ ROW_NAMES = {
     "cross_encoder_head": "trained head",
     "granker_head": "trained GRanker",
 }
-
+TEXTS = ("text", "system")  # forms of columns on the left
+FRAME = 3  # characters of a printed column around its text: two blanks and a line
+OUTER = 2  # blanks at both ends of a printed row
+SHORTEST_NAME = 12
 
 Entry = TypeVar("Entry")
 
@@ -63,6 +66,42 @@ def build_table(
     return Table(title, list(columns), rows, caption, text_columns)
 
 
+def column(header: str, form: str = ".2f", *, note: str | None = None) -> Mapping[str, str | None]:
+    """Return the metadata of a record's field that :func:`records_table` shows.
+
+    ``form`` is ``system``, ``text``, ``percent``, ``points``, ``p``, or a format specification. ``note`` names the
+    field of an interval, or of names, that stands next to the number.
+    """
+    return {"header": header, "form": form, "note": note}
+
+
+def records_table(kind: Any, records: Sequence[Any]) -> Table:
+    """Lay out a row per record of one class: the fields with a :func:`column`, then the properties of ``ALSO``."""
+    shown = [
+        (entry.metadata["header"], entry.name, entry.metadata["form"], entry.metadata["note"])
+        for entry in fields(kind)
+        if "header" in entry.metadata
+    ]
+    shown += [(header, name, form, None) for header, name, form in getattr(kind, "ALSO", ())]
+    rows = [
+        [_cell(getattr(record, name), form, getattr(record, note) if note else None) for _, name, form, note in shown]
+        for record in records
+    ]
+    texts = sum(form in TEXTS for _, _, form, _ in shown)
+    return Table(kind.TITLE, [header for header, *_ in shown], rows, kind.CAPTION, texts)
+
+
+def _cell(value: Any, form: str, note: Any) -> Cell:
+    if form in TEXTS:
+        names = value if isinstance(value, tuple) else (value,)
+        return Cell(", ".join(row_name(name) if form == "system" else str(name) for name in names))
+    if form in ("percent", "points"):
+        return percent_cell(value, note) if form == "percent" else points_cell(value, note)
+    if form == "p":
+        return p_cell(value)
+    return number_cell(len(value) if isinstance(value, tuple) else value, form, ", ".join(note or ()))
+
+
 def row_name(name: str) -> str:
     """Return the name that tables give a system."""
     return ROW_NAMES.get(name, name)
@@ -82,20 +121,26 @@ def percent_cell(share: float | None, interval: Sequence[float] | None = None, *
     """Show a share in percent, with its interval; a dash if there is none."""
     if share is None or isnan(share):
         return Cell(NOTHING)
-    return Cell(f"{100 * share:.2f}", share, _interval(interval, ".1f"), best)
+    return Cell(f"{100 * share:.2f}", share, interval_text(interval), best)
 
 
 def points_cell(difference: float, interval: Sequence[float] | None = None) -> Cell:
     """Show a difference of shares in points, with its interval; a dash for NaN."""
     if isnan(difference):
         return Cell(NOTHING)
-    return Cell(f"{100 * difference:+.2f}", difference, _interval(interval, "+.1f"))
+    return Cell(f"{100 * difference:+.2f}", difference, interval_text(interval, "+.1f"))
+
+
+def interval_text(ends: Sequence[float] | None, form: str = ".1f") -> str:
+    """Write an interval of shares in percent; nothing where there is none."""
+    if ends is None or isnan(ends[0]):
+        return ""
+    return f"{100 * ends[0]:{form}} to {100 * ends[1]:{form}}"
 
 
 def p_cell(p_value: float) -> Cell:
     """Show a p-value without its name."""
-    text = NOTHING if isnan(p_value) else p_text(p_value, name="").strip(" =")
-    return Cell(text, p_value)
+    return Cell(NOTHING if isnan(p_value) else p_text(p_value, name="").strip(" ="), p_value)
 
 
 def p_text(p_value: float, *, name: str = "p") -> str:
@@ -111,7 +156,49 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, text
     return "\n".join(f"| {' | '.join(line)} |" for line in [header, rule, *rows])
 
 
-def _interval(ends: Sequence[float] | None, form: str) -> str:
-    if ends is None or isnan(ends[0]):
-        return ""
-    return f"{100 * ends[0]:{form}} to {100 * ends[1]:{form}}"
+def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:
+    """Print a table, in several parts if the terminal is too narrow for all columns; each part has the rows' names.
+
+    Neither a number nor a name is ever cut: names take at most a third of the width, longer ones several lines. Notes
+    of cells are left out. ``lines`` are sentences below, centred if all of them fit under the table.
+    """
+    from rich.cells import cell_len  # not installed with [serve]
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    room = Console().width
+    shown = zip(table.header, *([cell.text for cell in row] for row in table.rows), strict=True)
+    widths = [max(map(cell_len, texts)) for texts in shown]
+    widths[0] = min(widths[0], max(SHORTEST_NAME, room // 3))
+
+    def width(columns: Sequence[int]) -> int:
+        return 1 + sum(widths[column] + FRAME for column in (0, *columns))
+
+    parts: list[list[int]] = [list(range(1, len(widths)))]
+    tight = 0 < width(parts[0]) - room <= OUTER  # whole without the outer blanks
+    if not tight:
+        parts = [[]]
+        for column in range(1, len(widths)):
+            if parts[-1] and width([*parts[-1], column]) > room:
+                parts.append([])
+            parts[-1].append(column)
+    needed = [width(part) - OUTER * tight for part in parts]
+    console = Console(width=max(room, *needed))  # of a terminal too narrow for a name and a number
+    for part, size in zip(parts, needed, strict=True):
+        grid = RichTable(pad_edge=not tight)
+        for column in (0, *part):
+            grid.add_column(
+                Text(table.header[column]),
+                justify="left" if column < table.text_columns else "right",
+                width=widths[column],
+                overflow="fold",
+            )
+        for row in table.rows:
+            grid.add_row(*(Text(row[column].text, "bold" if row[column].best else "") for column in (0, *part)))
+        above, below = [title] if part is parts[0] else [], lines if part is parts[-1] else []
+        fits = max(map(cell_len, [*above, *below]), default=0) <= size
+        if fits:
+            grid.title, grid.caption = (Text("\n".join(texts)) if texts else None for texts in (above, below))
+        for printed in (grid,) if fits else (*map(Text, above), grid, *map(Text, below)):
+            console.print(printed)

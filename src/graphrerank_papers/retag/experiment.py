@@ -14,8 +14,7 @@ from graphrerank.data.encoder import Encoder
 from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.readers.documents import Document, read_documents, read_queries
 from graphrerank.data.vector_cache import VectorCache
-from graphrerank.evaluation.paired_tests import compare_pairs
-from graphrerank.evaluation.significance import bootstrap_interval
+from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs
 from graphrerank.files import write_json_lines
 from graphrerank.graphs import PairEncoder, Queries
 from graphrerank.graphs.queries import query_encoder

@@ -12,8 +12,8 @@ from graphrerank.evaluation.plots import svg_figures
 from graphrerank.evaluation.query_browser import QueryBrowser, browser_data
 from graphrerank.evaluation.records import DatasetResult, Replication
 from graphrerank.evaluation.report import browser_note, notes_of, verdicts
-from graphrerank.evaluation.result_tables import across_table, dataset_tables
-from graphrerank.evaluation.tables import row_name
+from graphrerank.evaluation.result_tables import dataset_tables
+from graphrerank.evaluation.tables import records_table, row_name
 
 
 def render_html(
@@ -52,7 +52,7 @@ def render_html(
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
         style=Markup(style),
         script=Markup(script),
-        across=across_table(across) if across else None,
+        across=records_table(Replication, across) if across else None,
         sections=[_section(dataset, settings.get("ties", "own")) for dataset in datasets.values()],
         settings={name.replace("_", " "): setting for name, setting in settings.items()},
     )
