@@ -209,7 +209,7 @@ class Dataset:
         name = name or folder.resolve().name
         node_number, documents = read_corpus(folder, corpus_where, drop_empty=drop_empty)
         queries, judged = read_judged_queries(folder, splits, node_number)
-        found = read_graph(
+        graph, further = read_graph(
             folder,
             node_number,
             documents,
@@ -227,16 +227,9 @@ class Dataset:
             engine=engine,
             language=language,
         )
-        dataset = cls.from_queries(
-            name,
-            found.graph,
-            queries,
-            judged,
-            knn=found.knn,
-            knn_below=found.knn_below,
-            edge_counts=found.edge_counts,
-            derived=found.derived if keep_derived else None,
-        )
+        if not keep_derived:
+            further.pop("derived", None)
+        dataset = cls.from_queries(name, graph, queries, judged, **further)
         if not drafted:
             return dataset
         if (folder / DRAFTED).is_file():

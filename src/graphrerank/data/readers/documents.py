@@ -6,44 +6,7 @@ from typing import Any, NamedTuple
 
 from graphrerank.data.readers.records import Record, bad_line, find_record_files, read_records
 
-KEYS = ("answer", "answer_aliases")
-ANSWERABLE = "answerable"
-
-
-def right_answers(metadata: Mapping[str, Any]) -> list[str]:
-    """List the right answers in a query's metadata: ``answer`` and ``answer_aliases``, each one or a list of them.
-
-    An answer is a text, a number, or true or false, which are "yes" and "no"; blank ones and null are none. There is
-    none at all where ``answerable`` is false, whatever else the metadata say.
-
-    Raises:
-        ValueError: If an answer is of another kind, or ``answerable`` is neither true nor false; names the key.
-
-    Example:
-        >>> right_answers({"answer": "Detroit", "answer_aliases": ["Detroit", "Motor City"]})
-        ['Detroit', 'Motor City']
-        >>> right_answers({"answer": 0}), right_answers({"answer": True})
-        (['0'], ['yes'])
-    """
-    answerable = metadata.get(ANSWERABLE)
-    if answerable is not None and not isinstance(answerable, bool):
-        raise ValueError(f"true or false as `{ANSWERABLE}`")
-    texts = [text for key in KEYS for text in _texts(key, metadata.get(key))]
-    return [] if answerable is False else list(dict.fromkeys(text for text in texts if text.strip()))
-
-
-def _texts(key: str, entry: Any) -> list[str]:
-    if isinstance(entry, list):
-        return [text for part in entry for text in _texts(key, part)]
-    if entry is None:
-        return []
-    if isinstance(entry, bool):
-        return ["yes" if entry else "no"]
-    if isinstance(entry, str | int | float):
-        return [str(entry)]
-    raise ValueError(f"a text, a number, true or false, or a list of them as `{key}`")
-
-
+ANSWERS, ANSWERABLE = ("answer", "answer_aliases"), "answerable"  # keys of a query's metadata
 _ENDS = (".", "!", "?", ":", ";")
 _BREAKS = set("\t\r\n")  # would not survive a TSV file
 
@@ -65,12 +28,7 @@ class Document(NamedTuple):
 
 
 def split_passage(passage: str, title_length: int) -> tuple[str, str]:
-    """Return the title and the text of which a passage was made.
-
-    Example:
-        >>> split_passage(Document("d1", "Metz", "A city in Lorraine.", {}).passage, len("Metz"))
-        ('Metz', 'A city in Lorraine.')
-    """
+    """Return the title and the text of which a passage was made."""
     title, rest = passage[:title_length], passage[title_length:]
     return title, rest.removeprefix(".").removeprefix(" ") if title_length else rest
 
@@ -81,7 +39,7 @@ class Query(NamedTuple):
     query_id: str
     text: str
     metadata: Mapping[str, Any]
-    answers: Sequence[str] | None  # that are right; empty if the metadata say that there is none, None if nothing
+    answers: Sequence[str] | None  # right answers; empty if the metadata say that there is none, None if nothing
 
 
 def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[Document]:
@@ -101,12 +59,25 @@ def read_queries(folder: str | Path) -> Iterator[Query]:
         if not text:
             raise bad_line(file, line, needed="a `text`", found=record)
         metadata = _metadata(file, line, record)
-        try:
-            answers = right_answers(metadata)
-        except ValueError as error:
-            raise bad_line(file, line, needed=str(error), found=metadata) from None
-        is_told = answers or metadata.get(ANSWERABLE) is False
-        yield Query(query_id, text, metadata, answers if is_told else None)
+        yield Query(query_id, text, metadata, _right_answers(file, line, metadata))
+
+
+def _right_answers(file: Path, line: int, metadata: Mapping[str, Any]) -> list[str] | None:
+    """List ``answer`` and ``answer_aliases``, each one answer or a list; true and false are "yes" and "no"."""
+    answerable = metadata.get(ANSWERABLE)
+    if not isinstance(answerable, bool | None):
+        raise bad_line(file, line, needed=f"true or false as `{ANSWERABLE}`", found=metadata)
+    texts: dict[str, None] = {}
+    for key in ANSWERS:
+        given = metadata.get(key)
+        for answer in given if isinstance(given, list) else [given]:
+            if not isinstance(answer, str | int | float | None):  # a bool is an int
+                needed = f"a text, a number, true or false, or a list of them as `{key}`"
+                raise bad_line(file, line, needed=needed, found=metadata)
+            text = ("yes" if answer else "no") if isinstance(answer, bool) else str(answer)
+            if answer is not None and text.strip():
+                texts[text] = None
+    return [] if answerable is False else list(texts) or None
 
 
 def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, Record, str]]:

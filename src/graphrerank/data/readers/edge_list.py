@@ -27,11 +27,9 @@ def read_edges(
     """Read edges: pairs of node numbers ``[M, 2]`` int64, weights ``[M]`` float32, 1 if a file has none, and types.
 
     A type ``[M]`` is the number of what its name in the file means (:func:`~graphrerank.graphs.edge_types.edge_type_of`
-    with ``edge_meanings``); a warning names those that mean nothing.
-
-    A file may begin with a header, which may name ``weight`` and further columns, which are ignored. Without a header
-    the columns are source, target, type and, if there is a fourth, weight. A node number of -1 marks a node that is
-    left out, and its edges with it; ``edge_types`` None keeps all types.
+    with ``edge_meanings``); a warning names those that mean nothing. A file may begin with a header, which may name
+    ``weight`` and further columns, which are ignored; without one the columns are source, target, type and perhaps
+    weight. A node number of -1 marks a node that is left out with its edges; ``edge_types`` None keeps all types.
     """
     pairs, weights, types = array("q"), array("f"), array("q")
     number_of: dict[str, int] = {}

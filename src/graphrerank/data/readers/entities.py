@@ -53,16 +53,8 @@ def _are_names(names: object) -> TypeGuard[list[str]]:
 class FileKnowledge:
     """Reads the knowledge of a data set folder's passages from its ``entities.jsonl``, in place of an extractor.
 
-    A line is ``{"_id", "entities": ["...", ...], "triples": [["head", "relation", "tail"], ...]}``; both lists may be
-    missing. Heads and tails are entities too. A passage without a line has no knowledge; passages of one text share
-    theirs.
-
-    Args:
-        folder: A data set folder with ``entities.jsonl``.
-
-    Raises:
-        ValueError: In the first :meth:`extract`: with file and line, if a line is not of that form, or an id is not in
-            the corpus or comes twice. In each: if a text is no passage of the folder.
+    Heads and tails of triples are entities too. A passage without a line has no knowledge; passages with the same text
+    share theirs. The first :meth:`extract` reads the file (:func:`read_entities`).
     """
 
     def __init__(self, folder: str | Path) -> None:

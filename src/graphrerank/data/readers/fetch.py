@@ -1,21 +1,13 @@
-"""Downloads with checksums: a file is the expected one, or it is not there.
-
-A download that was cut is continued where it stopped, if the server says that the file is still the same (its ``ETag``
-or date of change, with ``If-Range``); else it starts over.
-"""
+"""Downloads with checksums: a file is the expected one, or it is not there."""
 
 import hashlib
 import http.client
-import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from graphrerank.files import write_text
 
 Downloader = Callable[[str, Path], None]
 HUB = "hf://datasets/"  # hf://datasets/<owner>/<name>@<revision>/<file>
@@ -39,9 +31,7 @@ class RemoteFile:
 
 
 def download(location: str, target: Path) -> None:
-    """Download one file; a part that an earlier call left in ``<target>.part`` is continued.
-
-    A part stays only where the connection failed. What the server itself ends before its announced length is deleted.
+    """Download one file; after a lost connection it is continued, if the server still has the same version.
 
     Raises:
         OSError: If the location cannot be reached, or the file comes shorter than announced.
@@ -49,34 +39,49 @@ def download(location: str, target: Path) -> None:
     if location.startswith(HUB):
         _download_from_hub(location, target)
         return
-    part = _Part(target)
-    problem: OSError | None = None
-    tries = 0
-    while tries < MAX_TRIES:
-        before = part.size
-        try:
-            if _continue(location, part):
-                part.path.replace(target)
-                part.note.unlink(missing_ok=True)
-                return
-            problem = None
-        except urllib.error.HTTPError as error:
-            if error.code < 500 and error.code != 416:
-                part.delete()
-                raise
-            problem = error
-            if error.code == 416:  # the file is shorter than the part
-                part.delete()
-        except (OSError, http.client.HTTPException) as error:
-            problem = error if isinstance(error, OSError) else OSError(repr(error))
-        tries = 0 if part.size > before else tries + 1
-        if tries and tries < MAX_TRIES:
-            time.sleep(PAUSE_SECONDS * 2 ** (tries - 1))
-    if problem is None:
-        size, total = part.size, part.noted().get("total")
-        part.delete()
-        raise OSError(f"needed {total:,} bytes, as the server announced, found {size:,}: the file is cut off")
-    raise problem
+    part = target.with_name(f"{target.name}.part")
+    part.write_bytes(b"")
+    version: str | None = None
+    try:
+        tries = 0
+        while True:
+            before = part.stat().st_size
+            try:
+                version, total = _continue(location, part, version)
+                if total in (None, part.stat().st_size):
+                    part.replace(target)
+                    return
+                found = f"found {part.stat().st_size:,}: the file is cut off"
+                problem = OSError(f"needed {total:,} bytes, as the server announced, {found}")
+            except urllib.error.HTTPError as error:
+                if error.code < 500:
+                    raise
+                problem = error
+            except (OSError, http.client.HTTPException) as error:
+                problem = error if isinstance(error, OSError) else OSError(repr(error))
+            tries = 0 if part.stat().st_size > before else tries + 1
+            if tries == MAX_TRIES:
+                raise problem
+            time.sleep(PAUSE_SECONDS * 2 ** (tries - 1) if tries else 0)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _continue(location: str, part: Path, version: str | None) -> tuple[str | None, int | None]:
+    """Request the missing bytes and append them; return the file's version and its length, if the server says them."""
+    size = part.stat().st_size
+    headers = {"User-Agent": "graphrerank", "Accept-Encoding": "identity"}
+    if size and version:
+        headers |= {"Range": f"bytes={size}-", "If-Range": version}
+    with urllib.request.urlopen(urllib.request.Request(location, headers=headers), timeout=TIMEOUT_SECONDS) as response:
+        continued = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {size}-")
+        tag, length = response.headers.get("ETag"), response.headers.get("Content-Length")
+        version = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
+        total = None if length is None else int(length) + (size if continued else 0)
+        with part.open("ab" if continued else "wb") as stream:
+            while block := response.read(_BLOCK):
+                stream.write(block)
+    return version, total
 
 
 def fetch(file: RemoteFile, folder: Path, *, downloader: Downloader = download) -> Path:
@@ -100,63 +105,16 @@ def check_file(path: Path, checksum: str, label: str) -> None:
         raise ValueError(f"{label}: needed a file with {algorithm} {expected}, found {digest}")
 
 
-class _Part:
-    """The first bytes of a file, and a note of which version of it they belong to."""
-
-    def __init__(self, target: Path) -> None:
-        self.path = target.with_name(f"{target.name}.part")
-        self.note = target.with_name(f"{target.name}.part.json")
-
-    @property
-    def size(self) -> int:
-        return self.path.stat().st_size if self.path.is_file() else 0
-
-    def noted(self) -> dict[str, Any]:
-        try:
-            return dict(json.loads(self.note.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return {}
-
-    def delete(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self.note.unlink(missing_ok=True)
-
-
-def _continue(location: str, part: _Part) -> bool:
-    """Ask for what is missing, and append it; return whether the file is whole."""
-    headers = {"User-Agent": "graphrerank", "Accept-Encoding": "identity"}
-    version, size = part.noted().get("version"), part.size
-    if size and version:
-        headers |= {"Range": f"bytes={size}-", "If-Range": version}
-    request = urllib.request.Request(location, headers=headers)
-    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
-        continued = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {size}-")
-        length = response.headers.get("Content-Length")
-        total = None if length is None else int(length) + (size if continued else 0)
-        if not continued:
-            write_text(part.note, json.dumps({"version": _version(response.headers), "total": total}))
-            part.path.unlink(missing_ok=True)
-        with part.path.open("ab") as stream:
-            while block := response.read(_BLOCK):
-                stream.write(block)
-    return total is None or part.size == total
-
-
-def _version(headers: Mapping[str, str]) -> str | None:
-    """Return what ``If-Range`` may ask about: a strong ``ETag``, or else the date of the last change."""
-    tag = headers.get("ETag")
-    return tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
-
-
 def _download_from_hub(location: str, target: Path) -> None:
     from huggingface_hub import hf_hub_download  # heavy: only when something must be fetched
 
     owner, repository, filename = location.removeprefix(HUB).split("/", 2)
     name, _, revision = repository.partition("@")
+    folder = target.parent
     try:
-        downloaded = hf_hub_download(
-            f"{owner}/{name}", filename, repo_type="dataset", revision=revision or None, local_dir=target.parent
+        file = hf_hub_download(
+            f"{owner}/{name}", filename, repo_type="dataset", revision=revision or None, local_dir=folder
         )
     except Exception as error:  # the hub's HTTP client, and with it the errors, changes between its versions
         raise OSError(f"{type(error).__name__}: {error}") from error
-    Path(downloaded).replace(target)
+    Path(file).replace(target)

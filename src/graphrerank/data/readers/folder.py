@@ -11,17 +11,15 @@ Gzipped JSONL and Parquet are read too, so that BEIR data sets of the Hugging Fa
 an empty text or a score that is no number is an error that names file and line.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphrerank.data.derived_edges import DerivedEdges
+from graphrerank.data.derived_edges import DerivedEdges, Edges
 from graphrerank.data.engines.local import Engine
 from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.enrichment.random_edges import random_edges as draw_edges
@@ -40,61 +38,11 @@ from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.text.languages import AUTO as AUTO_LANGUAGE
 from graphrerank.text.languages import detect_language
 
-
-class EdgesBySource:
-    """Collects edges, with the time since the source before."""
-
-    def __init__(self) -> None:
-        self._edges: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
-        self._seconds: dict[str, float] = {}
-        self._since = perf_counter()
-
-    def add(self, source: str, pairs: Tensor, weight: Tensor | None = None, edge_type: Tensor | int = OTHER) -> None:
-        """Add pairs ``[M, 2]`` with weights ``[M]``, 1 when None, and their types."""
-        weight = torch.ones(len(pairs)) if weight is None else weight
-        self._edges[source] = (pairs, weight, torch.as_tensor(edge_type).expand(len(pairs)))
-        self._seconds[source], self._since = perf_counter() - self._since, perf_counter()
-
-    def has(self, edge_type: int) -> bool:
-        """Return whether some edge is of a type."""
-        return any(bool((types == edge_type).any()) for _, _, types in self._edges.values())
-
-    def joined(self, *, without: Sequence[str] = ()) -> tuple[Tensor, Tensor, Tensor]:
-        """Return pairs, weights and types of all sources but some."""
-        edges = [edges for source, edges in self._edges.items() if source not in without]
-        pairs, weight, edge_type = (torch.cat(parts) for parts in zip(*edges, strict=True))
-        return pairs, weight, edge_type
-
-    def counts(self) -> dict[str, int]:
-        """Count the different pairs of each source."""
-        return {
-            source: len(torch.unique(pairs.sort(dim=1).values, dim=0)) for source, (pairs, _, _) in self._edges.items()
-        }
-
-    def costs(self, num_nodes: int) -> str:
-        """Describe the edges and milliseconds that each source gave a passage."""
-        return "; ".join(
-            f"{source} {count / num_nodes:.2f} edges and {1000 * self._seconds[source] / num_nodes:.3f} ms a passage"
-            for source, count in self.counts().items()
-        )
-
-
 EDGES = "edges.tsv"  # read if present
 AUTO = "auto"  # instead of names of edge files: every kind of edge that the texts give
 NAME_WORDS = 6  # of `auto`: titles with more at the median are headlines, as of papers, and short ones occur by chance
 NEAREST = 10  # of `auto`: edges to each passage's nearest ones by vectors
 NEIGHBOURS, ALL_NEAREST = 3, 1 << 17  # in a larger corpus only to those of passages with fewer neighbours
-logger = logging.getLogger(__name__)
-
-
-class FolderGraph(NamedTuple):
-    """The graph of a data set folder."""
-
-    graph: CorpusGraph
-    edge_counts: dict[str, int]  # pairs of documents by source of edges
-    knn: int  # edges to add from each document to its nearest neighbours, once there are vectors
-    knn_below: int | None  # documents with fewer neighbours get them; None: all
-    derived: DerivedEdges | None  # edges by origin, if some follow from titles or entities
 
 
 def read_graph(
@@ -115,25 +63,30 @@ def read_graph(
     cache: str | Path | None,
     engine: Engine,
     language: str,
-) -> FolderGraph:
-    """Join the documents of :func:`read_corpus`, as :meth:`~graphrerank.data.dataset.Dataset.from_folder` says."""
+) -> tuple[CorpusGraph, dict[str, Any]]:
+    """Join the documents of :func:`read_corpus`, as :meth:`~graphrerank.data.dataset.Dataset.from_folder` says.
+
+    Returns:
+        The graph, and the fields of the data set that describe it: ``knn``, ``knn_below``, ``edge_counts`` and
+        ``derived``.
+    """
     automatic = edges == AUTO
     if isinstance(edges, str) and not automatic:
         raise ValueError(f"`edges` must be a list of files in {folder}, null, or {AUTO!r}, got {edges!r}")
-    edge_files = _default_edges(folder) if edges is None or automatic else [folder / file for file in edges]
+    if edges is None or automatic:
+        edges = [EDGES] if (folder / EDGES).is_file() else []
     if automatic:
         mentions, adjacency = _titles_are_names(documents), all(map(_has_place, documents))
         entities = entities or ("file" if (folder / ENTITIES).is_file() else "spelling")
-    found = EdgesBySource()
-    found.add("file", *read_edges(edge_files, node_number, edge_types=edge_types, edge_meanings=edge_meanings))
+    files = [folder / file for file in edges]
+    found = {"file": read_edges(files, node_number, edge_types=edge_types, edge_meanings=edge_meanings)}
     mentioned, mention_type = None, None
     if mentions:
-        titles, texts = [doc.title for doc in documents], [doc.text for doc in documents]
-        mentioned = find_mentions(titles, texts, engine=engine)
-        mention_type = ENTITY if automatic and found.has(REFERENCE) else REFERENCE
-        found.add("mentions", mentioned.pairs, edge_type=mention_type)
+        mentioned = find_mentions([doc.title for doc in documents], [doc.text for doc in documents], engine=engine)
+        mention_type = ENTITY if automatic and bool((found["file"][2] == REFERENCE).any()) else REFERENCE
+        found["mentions"] = _of_type(mentioned.pairs, mention_type)
     if adjacency:
-        found.add("neighbouring chunks", adjacency_edges(*_chunk_keys(folder, documents)), edge_type=ADJACENCY)
+        found["neighbouring chunks"] = _of_type(adjacency_edges(*_chunk_keys(folder, documents)), ADJACENCY)
     incidence, names, source, chosen = None, None, None, None
     if entities is not None:
         source = entities if isinstance(entities, str) else type(entities).__name__
@@ -142,24 +95,26 @@ def read_graph(
     if automatic and incidence is not None:
         pairs, total = choose_neighbours(incidence, engine=engine)
         chosen = (pairs, shared_weight(total, incidence.num_nodes))
-        found.add(f"entities by {source}", *chosen, edge_type=ENTITY)
-        logger.info("%s: %s", name, found.costs(len(documents)))
-    ids, passages = [doc.doc_id for doc in documents], [doc.passage for doc in documents]
+        found[f"entities by {source}"] = (*chosen, torch.full((len(pairs),), ENTITY))
     if random_edges:
-        noise = draw_edges(found.joined()[0], random_edges * len(ids), num_nodes=len(ids))
-        found.add("random", noise)
-    pairs, weight, edge_type = found.joined()
+        found["random"] = _of_type(
+            draw_edges(_joined(found)[0], random_edges * len(documents), num_nodes=len(documents)), OTHER
+        )
+    ids, passages = [doc.doc_id for doc in documents], [doc.passage for doc in documents]
+    pairs, weight, edge_type = _joined(found)
     graph = CorpusGraph.from_edges(ids, passages, pairs, weight, edge_type=edge_type)
     lengths = torch.tensor([len(doc.title) for doc in documents], dtype=torch.int32)
     language = detect_language(passages) if language == AUTO_LANGUAGE else language
     graph = graph.with_passages(title_lengths=lengths, language=language)
     if incidence is not None and not automatic:
         graph = graph.with_entities(incidence)
-    derived = None
+    further: dict[str, Any] = {"knn": knn, "edge_counts": _counts(found)}
+    if automatic:
+        few = len(documents) <= ALL_NEAREST
+        further |= {"knn": NEAREST, "knn_below": len(documents) if few else NEIGHBOURS}
     if mentioned is not None or names is not None:
-        stated = found.joined(without=("mentions", f"entities by {source}"))
-        derived = DerivedEdges(
-            stated,
+        further["derived"] = DerivedEdges(
+            _joined({name: found[name] for name in found if name not in ("mentions", f"entities by {source}")}),
             mention_type,
             mentioned,
             source,
@@ -168,9 +123,21 @@ def read_graph(
             chosen,
             makes_choices=chosen is not None,
         )
-    if not automatic:
-        return FolderGraph(graph, found.counts(), knn, None, derived)
-    return FolderGraph(graph, found.counts(), NEAREST, len(ids) if len(ids) <= ALL_NEAREST else NEIGHBOURS, derived)
+    return graph, further
+
+
+def _of_type(pairs: Tensor, edge_type: int) -> Edges:
+    return pairs, torch.ones(len(pairs)), torch.full((len(pairs),), edge_type)
+
+
+def _joined(found: Mapping[str, Edges]) -> Edges:
+    pairs, weights, types = (torch.cat(columns) for columns in zip(*found.values(), strict=True))
+    return pairs, weights, types
+
+
+def _counts(found: Mapping[str, Edges]) -> dict[str, int]:
+    """Count the different pairs of documents of each source."""
+    return {source: len(torch.unique(pairs.sort(dim=1).values, dim=0)) for source, (pairs, _, _) in found.items()}
 
 
 def read_corpus(
@@ -242,7 +209,3 @@ def _titles_are_names(documents: Sequence[Document]) -> bool:
     """Return whether titles name something that others may mention, as those of an encyclopedia; headlines do not."""
     lengths = [len(document.title.split()) for document in documents if document.title]
     return bool(lengths) and median(lengths) <= NAME_WORDS
-
-
-def _default_edges(folder: Path) -> list[Path]:
-    return [folder / EDGES] if (folder / EDGES).is_file() else []

@@ -1,14 +1,13 @@
 """Any data set of the optional package ``ir_datasets``, by its id."""
 
 import math
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
 
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.data.readers.judgements import Judgement
+from graphrerank.extras import optional
 from graphrerank.graphs import CorpusGraph
 
 
@@ -33,38 +32,31 @@ def load_ir_dataset(
         ValueError: If the package is missing, there is no such id or it has no documents, queries or judgements; or if
             an id is unknown or repeated, a text empty, or a relevance not finite.
     """
-    package = _package()
-    corpus = _load(package, id, "docs")
-    node_number: dict[str, int] = {}
-    texts: list[str] = []
+    corpus = _load(id, "docs")
+    texts: dict[str, str] = {}
     for document in corpus.docs_iter():
         text = document.default_text().strip()
-        if not text and drop_empty:
-            continue
-        _check(id, "document", document.doc_id, text, node_number)
-        node_number[document.doc_id] = len(texts)
-        texts.append(text)
-    query_number: dict[str, int] = {}
-    query_texts: list[str] = []
-    judged: dict[str, list[Judgement]] = {}
-    for split, part in (splits or {"test": id}).items():
-        source = _load(package, part, "queries", "qrels")
-        judged[split] = _judgements(part, source, node_number, query_number, query_texts)
-    return Dataset(
-        name or id.replace("/", "-"),
-        CorpusGraph.from_edges(list(node_number), texts, torch.zeros(0, 2, dtype=torch.int64)),
-        list(query_number),
-        query_texts,
-        {split: Qrels.of(rows) for split, rows in judged.items()},
-    )
+        if text or not drop_empty:
+            _check(id, "document", document.doc_id, text, texts)
+            texts[document.doc_id] = text
+    node_number = {doc_id: node for node, doc_id in enumerate(texts)}
+    queries: dict[str, str] = {}  # that are judged
+    judged = {
+        split: Qrels.of(_judgements(part, _load(part, "queries", "qrels"), node_number, queries))
+        for split, part in (splits or {"test": id}).items()
+    }
+    no_edges = torch.zeros(0, 2, dtype=torch.int64)
+    graph = CorpusGraph.from_edges(list(texts), list(texts.values()), no_edges)
+    return Dataset(name or id.replace("/", "-"), graph, list(queries), list(queries.values()), judged)
 
 
 def _judgements(
-    id: str, source: Any, node_number: Mapping[str, int], query_number: dict[str, int], query_texts: list[str]
-) -> list[Judgement]:
-    """Read one split's judgements; add its judged queries to ``query_number`` and ``query_texts``."""
+    id: str, source: Any, node_number: Mapping[str, int], queries: dict[str, str]
+) -> list[tuple[int, int, float]]:
+    """Read the number of query and node and the gain of one split's judgements; add its judged queries."""
     texts = {query.query_id: query.default_text().strip() for query in source.queries_iter()}
-    rows: dict[tuple[int, int], Judgement] = {}
+    number = {query_id: place for place, query_id in enumerate(queries)}
+    gains: dict[tuple[int, int], float] = {}
     for judgement in source.qrels_iter():
         query_id, doc_id, gain = judgement.query_id, judgement.doc_id, float(judgement.relevance)
         if query_id not in texts:
@@ -75,33 +67,24 @@ def _judgements(
             raise ValueError(f"{id}: needed finite relevances, found {gain} for {query_id!r} and {doc_id!r}")
         if gain <= 0:
             continue
-        if query_id not in query_number:
-            _check(id, "query", query_id, texts[query_id], query_number)
-            query_number[query_id] = len(query_texts)
-            query_texts.append(texts[query_id])
-        row = Judgement(query_number[query_id], node_number[doc_id], gain)
-        if rows.setdefault((row.query, row.node), row) != row:
+        if query_id not in number:
+            _check(id, "query", query_id, texts[query_id], number)
+            number[query_id] = len(number)
+            queries[query_id] = texts[query_id]
+        if gains.setdefault((number[query_id], node_number[doc_id]), gain) != gain:
             raise ValueError(f"{id}: needed one relevance of {doc_id!r} for {query_id!r}, found two")
-    return list(rows.values())
+    return [(query, node, gain) for (query, node), gain in gains.items()]
 
 
-def _check(id: str, kind: str, key: str, text: str, seen: Mapping[str, int]) -> None:
+def _check(id: str, kind: str, key: str, text: str, seen: Collection[str]) -> None:
     if key in seen:
         raise ValueError(f"{id}: needed each {kind} once, found {key!r} a second time")
     if not text:
         raise ValueError(f"{id}: needed a text for each {kind}, found none for {key!r}")
 
 
-def _package() -> Any:
-    try:
-        return import_module("ir_datasets")  # optional, and heavy
-    except ImportError as error:
-        raise ValueError(
-            "data=ir_datasets needs the package `ir_datasets`, which is not installed: pip install ir_datasets"
-        ) from error
-
-
-def _load(package: Any, id: str, *parts: str) -> Any:
+def _load(id: str, *parts: str) -> Any:
+    package = optional("ir_datasets", "data=ir_datasets")
     try:
         source = package.load(id)
     except KeyError as error:

@@ -5,13 +5,20 @@ a row without a score was not judged.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from graphrerank.data.readers.auto_splits import AUTO, AUTO_DOCUMENTS, BOUNDS, divide_queries
 from graphrerank.data.readers.documents import Query, read_queries
-from graphrerank.data.readers.records import bad_line, check_columns, has_records, parse_number, read_csv, read_tsv
+from graphrerank.data.readers.records import (
+    bad_line,
+    check_columns,
+    find_record_files,
+    parse_number,
+    read_csv,
+    read_tsv,
+)
 
 HEADER = ["query-id", "corpus-id", "score"]
 Splits = str | Sequence[str] | Mapping[str, str] | None
@@ -28,80 +35,64 @@ class Judgement(NamedTuple):
 
 
 def qrels_files(folder: Path) -> dict[str, Path]:
-    """Find the judgements of a data set by split: ``qrels/*.tsv`` and ``*.csv``, or TSV files next to the corpus.
-
-    Raises:
-        ValueError: If two files are of one split.
-    """
-    if (folder / "qrels").is_dir():
-        found: dict[str, Path] = {}
-        for path in sorted([*(folder / "qrels").glob("*.tsv"), *(folder / "qrels").glob("*.csv")]):
-            if path.stem in found:
-                raise ValueError(f"{path}: needed one file of a split, found {found[path.stem].name} too")
-            found[path.stem] = path
-        return found
-    flat = [path for path in sorted(folder.glob("*.tsv")) if next(read_tsv(path), (0, []))[1] == HEADER]
-    return {path.stem: path for path in flat}
+    """Find the judgements of a data set by split: ``qrels/*.tsv`` and ``*.csv``, or TSV files next to the corpus."""
+    if not (folder / "qrels").is_dir():
+        flat = [path for path in sorted(folder.glob("*.tsv")) if next(read_tsv(path), (0, []))[1] == HEADER]
+        return {path.stem: path for path in flat}
+    found: dict[str, Path] = {}
+    for path in sorted([*(folder / "qrels").glob("*.tsv"), *(folder / "qrels").glob("*.csv")]):
+        if path.stem in found:
+            raise ValueError(f"{path}: needed one file of a split, found {found[path.stem].name} too")
+        found[path.stem] = path
+    return found
 
 
 def read_qrels(
     path: Path, query_number: Mapping[str, int], node_number: Mapping[str, int]
 ) -> tuple[list[Judgement], dict[int, int]]:
-    """Read one file of judgements with the header ``query-id corpus-id score``; a score of 0 means judged not relevant.
+    """Read a file of judgements: those with a positive score, and for each judged query the first line that judges it.
 
     A node number of -1 marks a document that is left out.
-
-    Returns:
-        The judgements with a positive score, and for each judged query the first line that judges it.
     """
     rows: list[Judgement] = []
     first_line: dict[int, int] = {}
     pairs: set[tuple[str, str]] = set()
-    header_read = False
     is_csv = path.suffix == ".csv"
-    for line, cells in read_csv(path) if is_csv else read_tsv(path):
+    lines = read_csv(path) if is_csv else read_tsv(path)
+    for number, (line, cells) in enumerate(lines):
         columns = [cell.strip() for cell in cells[: len(HEADER)]] if is_csv else cells
-        if is_csv and header_read and len(columns) == len(HEADER) and not columns[2]:
-            continue
-        if not header_read:
+        if number == 0:
             if columns != HEADER:
                 raise bad_line(path, line, needed=f"the header {' '.join(HEADER)!r}", found="\t".join(columns))
-            header_read = True
+            continue
+        if is_csv and len(columns) == len(HEADER) and not columns[2]:
             continue
         check_columns(path, line, columns, count=3, names=", ".join(HEADER))
-        query, node = query_number.get(columns[0]), node_number.get(columns[1])
+        query, node, gain = query_number.get(columns[0]), node_number.get(columns[1]), parse_number(columns[2])
         if query is None:
             raise bad_line(path, line, needed="a query-id of the queries", found=columns[0])
         if node is None:
             raise bad_line(path, line, needed="a corpus-id of the corpus", found=columns[1])
-        gain = parse_number(columns[2])
         if not gain >= 0:
             raise bad_line(path, line, needed="a score of 0 or more", found=columns[2])
         pair = (columns[0], columns[1])
         if pair in pairs:
-            raise bad_line(
-                path, line, needed="each query and document once", found=f"{pair[0]} {pair[1]} a second time"
-            )
+            found = f"{pair[0]} {pair[1]} a second time"
+            raise bad_line(path, line, needed="each query and document once", found=found)
         pairs.add(pair)
         first_line.setdefault(query, line)
-        if gain == 0:
-            continue
-        if node < 0:
-            raise bad_line(
-                path, line, needed="a document that `corpus_where` keeps (or name other `splits`)", found=columns[1]
-            )
-        rows.append(Judgement(query, node, gain))
+        if gain > 0 and node < 0:
+            needed = "a document that `corpus_where` keeps (or name other `splits`)"
+            raise bad_line(path, line, needed=needed, found=columns[1])
+        if gain > 0:
+            rows.append(Judgement(query, node, gain))
     if not rows:
         raise ValueError(f"{path}: needed a score above 0 in at least one row, found none")
     return rows, first_line
 
 
 def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, int, int]]:
-    """Choose for each split the file, and the percentages of its queries at which the split starts and stops.
-
-    ``splits`` are as of :meth:`~graphrerank.data.dataset.Dataset.from_folder`, ``files`` the names of the existing
-    files.
-    """
+    """Choose for each split the file, and the percentages of its queries at which the split starts and stops."""
     if isinstance(splits, str):
         raise ValueError(f"`splits` must be a list of names, a mapping, auto or auto_documents, got {splits!r}")
     names = list(files) if splits is None else splits
@@ -120,19 +111,6 @@ def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, 
     return plan
 
 
-def share_of_queries(rows: Sequence[Judgement], start: int, stop: int) -> list[Judgement]:
-    """Keep the judgements of the queries from ``start`` to ``stop`` percent, in the order of their numbers.
-
-    Example:
-        >>> rows = [Judgement(query, 0, 1.0) for query in (7, 3, 5, 3)]
-        >>> [row.query for row in share_of_queries(rows, 0, 67)]
-        [3, 5, 3]
-    """
-    queries = sorted({row.query for row in rows})
-    kept = set(queries[len(queries) * start // 100 : len(queries) * stop // 100])
-    return [row for row in rows if row.query in kept]
-
-
 def read_judged_queries(
     folder: Path, splits: Splits, node_number: Mapping[str, int]
 ) -> tuple[list[Query], dict[str, list[Judgement]]]:
@@ -142,11 +120,29 @@ def read_judged_queries(
     kept. A node number of -1 marks a document that is left out. A folder with neither queries nor judgements is a
     corpus to search in.
     """
-    if splits is None and not has_records(folder, "queries") and not qrels_files(folder):
-        return [], {}  # a corpus to search in
+    files = qrels_files(folder)
+    if splits is None and not files and not find_record_files(folder, "queries", required=False):
+        return [], {}
     queries = list(read_queries(folder))
     query_number = {query.query_id: i for i, query in enumerate(queries)}
-    judged = _read_splits(folder, splits, query_number, node_number, [query.text for query in queries])
+    divided = isinstance(splits, str) and splits in (AUTO, AUTO_DOCUMENTS)
+    plan = plan_splits(None if divided else splits, files)
+    rows_of: dict[str, list[Judgement]] = {}
+    owner: dict[int, tuple[str, int]] = {}
+    for file in dict.fromkeys(file for file, _, _ in plan.values()):
+        rows_of[file], first_line = read_qrels(files[file], query_number, node_number)
+        for query, line in first_line.items():
+            if query in owner:
+                other = f"{queries[query].query_id}, which {owner[query][0]} judges too (line {owner[query][1]})"
+                raise bad_line(files[file], line, needed="a query of no other split", found=other)
+            owner[query] = (files[file].name, line)
+    if divided:
+        judged = _divided(rows_of.values(), queries, by_documents=splits == AUTO_DOCUMENTS)
+    else:
+        judged = {split: _share(rows_of[file], start, stop) for split, (file, start, stop) in plan.items()}
+    for split, part in judged.items():
+        if not part:
+            raise ValueError(f"`splits` must each hold a query, got none for {split!r} of {folder}")
     if splits is None:
         return queries, judged
     kept = sorted({row.query for rows in judged.values() for row in rows})
@@ -155,43 +151,22 @@ def read_judged_queries(
     return [queries[query] for query in kept], judged
 
 
-def _read_splits(
-    folder: Path,
-    splits: Splits,
-    query_number: Mapping[str, int],
-    node_number: Mapping[str, int],
-    texts: Sequence[str],
+def _share(rows: Sequence[Judgement], start: int, stop: int) -> list[Judgement]:
+    """Keep the judgements of the queries from ``start`` to ``stop`` percent, in the order of their numbers."""
+    queries = sorted({row.query for row in rows})
+    kept = set(queries[len(queries) * start // 100 : len(queries) * stop // 100])
+    return [row for row in rows if row.query in kept]
+
+
+def _divided(
+    parts: Iterable[Sequence[Judgement]], queries: Sequence[Query], *, by_documents: bool
 ) -> dict[str, list[Judgement]]:
-    files = qrels_files(folder)
-    divided = isinstance(splits, str) and splits in (AUTO, AUTO_DOCUMENTS)
-    plan = plan_splits(None if divided else splits, files)
-    rows: dict[str, list[Judgement]] = {}
-    owner: dict[int, tuple[str, int]] = {}
-    ids = list(query_number)
-    for file in dict.fromkeys(file for file, _, _ in plan.values()):
-        rows[file], first_line = read_qrels(files[file], query_number, node_number)
-        for query, line in first_line.items():
-            if query in owner:
-                other = f"{ids[query]}, which {owner[query][0]} judges too (line {owner[query][1]})"
-                raise bad_line(files[file], line, needed="a query of no other split", found=other)
-            owner[query] = (files[file].name, line)
-    if divided:
-        return _divided([row for part in rows.values() for row in part], texts, by_documents=splits == AUTO_DOCUMENTS)
-    judged = {split: share_of_queries(rows[file], start, stop) for split, (file, start, stop) in plan.items()}
-    for split, part in judged.items():
-        if not part:
-            raise ValueError(f"`splits` must each hold a query, got none for {split!r} of {folder}")
-    return judged
-
-
-def _divided(rows: Sequence[Judgement], texts: Sequence[str], *, by_documents: bool) -> dict[str, list[Judgement]]:
     """Divide all judgements by :func:`divide_queries`."""
+    rows = [row for part in parts for row in part]
     relevant: dict[int, list[int]] = {}
     for row in rows:
         relevant.setdefault(row.query, []).append(row.node)
-    queries = sorted(relevant)
-    chosen = divide_queries(
-        [texts[query] for query in queries], [relevant[query] for query in queries] if by_documents else None
-    )
-    split_of = dict(zip(queries, chosen, strict=True))
+    judged = sorted(relevant)
+    documents = [relevant[query] for query in judged] if by_documents else None
+    split_of = dict(zip(judged, divide_queries([queries[query].text for query in judged], documents), strict=True))
     return {split: [row for row in rows if split_of[row.query] == split] for split in BOUNDS}

@@ -4,21 +4,18 @@ import csv
 import gzip
 import json
 import math
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from graphrerank.extras import optional
 from graphrerank.untrusted import MAX_DEPTH, check_depth
 
 Record = dict[str, Any]
 MAX_LINE_BYTES = 1 << 26  # a gzip file of a megabyte may hold a line of a gigabyte
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal float32
-
-_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}|\\u[dD][c-fC-F][0-9a-fA-F]{2}")  # an escaped half of a pair
 
 
 def bad_line(path: Path, line: int, *, needed: str, found: object) -> ValueError:
@@ -65,14 +62,18 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
     for line_number, line in read_lines(path):
         try:
             record = json.loads(line)
+            if "\\ud" in line or "\\uD" in line:  # perhaps half of a surrogate pair
+                json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            context = error.object[max(error.start - 10, 0) : error.end]
+            needed = "whole characters, not half of a surrogate pair"
+            raise bad_line(path, line_number, needed=needed, found=context) from error
         except (ValueError, RecursionError) as error:
             raise bad_line(path, line_number, needed=f"JSON ({error})", found=line) from error
         if not isinstance(record, dict):
             raise bad_line(path, line_number, needed="a JSON object", found=record)
         if line.count("[") + line.count("{") > MAX_DEPTH:
             check_depth(record, f"{path}, line {line_number}")
-        if _SURROGATE.search(line):
-            _refuse_lone_surrogates(path, line_number, record)
         yield line_number, record
 
 
@@ -83,14 +84,10 @@ def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Read the rows of a CSV file as spreadsheets write it: by commas, semicolons or tabs, as its header is."""
-    lines = list(read_lines(path))
-    if not lines:
-        return
-    header = lines[0][1]
-    delimiter = max(",;\t", key=header.count)
+    """Read the rows of a CSV file as spreadsheets write it, separated as its header is: by `,`, `;` or tabs."""
+    header = next((line for _, line in list(read_lines(path))), "")  # all lines, which must be UTF-8
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.reader(stream, delimiter=delimiter, strict=True)
+        reader = csv.reader(stream, delimiter=max(",;\t", key=header.count), strict=True)
         try:
             for row in reader:
                 if any(cell.strip() for cell in row):
@@ -101,13 +98,7 @@ def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def read_parquet(path: Path) -> Iterator[tuple[int, Record]]:
     """Read the rows of a Parquet file, numbered from 1."""
-    try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")  # optional
-    except ImportError as error:
-        raise ValueError(
-            f"{path}: reading Parquet needs the package `pyarrow`, which is not installed: pip install pyarrow, "
-            "or write the file as JSONL"
-        ) from error
+    arrow, parquet = optional("pyarrow", f"{path}: Parquet"), optional("pyarrow.parquet", f"{path}: Parquet")
     row_number = 0
     try:
         with parquet.ParquetFile(path) as file:
@@ -123,27 +114,19 @@ def read_records(path: Path) -> Iterator[tuple[int, Record]]:
     return read_parquet(path) if path.suffix == ".parquet" else read_jsonl(path)
 
 
-def find_record_files(folder: Path, stem: str) -> list[Path]:
+def find_record_files(folder: Path, stem: str, *, required: bool = True) -> list[Path]:
     """Find a table of a data set: ``stem.jsonl[.gz]``, ``stem.parquet``, or a folder ``stem`` of such files."""
-    suffixes = (".jsonl", ".jsonl.gz", ".parquet")
-    for suffix in suffixes:
+    for suffix in (".jsonl", ".jsonl.gz", ".parquet"):
         if (folder / f"{stem}{suffix}").is_file():
             return [folder / f"{stem}{suffix}"]
-        shards = sorted((folder / stem).glob(f"*{suffix}"))
-        if shards:
+        if shards := sorted((folder / stem).glob(f"*{suffix}")):
             return shards
+    if not required:
+        return []
     raise ValueError(
         f"{folder}: needed {stem}.jsonl (or {stem}.jsonl.gz, {stem}.parquet, or such files in a folder {stem}/), "
         "found none of them"
     )
-
-
-def has_records(folder: Path, stem: str) -> bool:
-    """Return whether a data set has a table."""
-    try:
-        return bool(find_record_files(folder, stem))
-    except ValueError:
-        return False
 
 
 def parse_number(text: str) -> float:
@@ -159,13 +142,3 @@ def check_columns(path: Path, line: int, columns: Sequence[str], *, count: int, 
     """Require a row of ``count`` columns."""
     if len(columns) != count:
         raise bad_line(path, line, needed=f"{count} tab-separated columns ({names})", found="\t".join(columns))
-
-
-def _refuse_lone_surrogates(path: Path, line_number: int, record: Record) -> None:
-    try:
-        json.dumps(record, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError as error:
-        context = error.object[max(error.start - 10, 0) : error.end]
-        raise bad_line(
-            path, line_number, needed="whole characters, not half of a surrogate pair", found=context
-        ) from error

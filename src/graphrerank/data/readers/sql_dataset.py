@@ -4,7 +4,7 @@ import sqlite3
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.judgements import Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
+from graphrerank.extras import optional
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.passwords import check_no_password, without_passwords
@@ -29,31 +30,29 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table or view."""
+    """A table or view; columns and keys in the database's order."""
 
-    name: str  # its name as the database writes it
-    columns: Sequence[Column]  # in the database's order
-    primary_key: Sequence[str] = ()  # names of columns; may be empty
-    references: Sequence[str] = field(default=())  # names of the tables that its foreign keys refer to
-    description: str = ""  # its comment; may be empty
+    name: str
+    columns: Sequence[Column]
+    primary_key: Sequence[str] = ()
+    references: Sequence[str] = ()  # names of the tables that its foreign keys refer to
+    description: str = ""
 
-    @property
-    def text(self) -> str:
-        """The table as a passage.
+    def text(self, descriptions: Mapping[str, str]) -> str:
+        """Return the table as a passage, with descriptions by ``table`` or ``table.column`` before its comments.
 
         Example:
-            >>> Table("pet", [Column("id", "INTEGER"), Column("owner", "TEXT", "full name")], ["id"]).text
+            >>> Table("pet", [Column("id", "INTEGER"), Column("owner", "TEXT", "full name")], ["id"]).text({})
             'table pet: columns id (INTEGER), owner (TEXT, full name); primary key id'
         """
-        description = f" ({self.description})" if self.description else ""
-        columns = ", ".join(
-            f"{column.name} ({details})"
-            if (details := ", ".join(filter(None, (column.type, column.description))))
-            else column.name
-            for column in self.columns
-        )
+        columns = []
+        for column in self.columns:
+            description = descriptions.get(f"{self.name}.{column.name}", column.description)
+            details = ", ".join(filter(None, (column.type, description)))
+            columns.append(f"{column.name} ({details})" if details else column.name)
+        about = descriptions.get(self.name, self.description)
         key = f"; primary key {', '.join(self.primary_key)}" if self.primary_key else ""
-        return f"table {self.name}{description}: columns {columns}{key}"
+        return f"table {self.name}{f' ({about})' if about else ''}: columns {', '.join(columns)}{key}"
 
 
 def load_sql_schema(
@@ -76,8 +75,17 @@ def load_sql_schema(
     Raises:
         ValueError: If the database cannot be read or holds no table, or a description names no table or column.
     """
-    tables = _from_url(source, schema) if isinstance(source, str) and "://" in source else _from_sqlite(Path(source))
-    tables = _described(sorted(tables, key=lambda table: table.name), descriptions or {})
+    if isinstance(source, str) and "://" in source:
+        tables, shown = _from_url(source, schema)
+    else:
+        tables, shown = _from_sqlite(Path(source)), str(source)
+    if not tables:
+        raise ValueError(f"{shown}: the database has no table or view")
+    descriptions = descriptions or {}
+    known = {table.name for table in tables} | {f"{table.name}.{c.name}" for table in tables for c in table.columns}
+    if unknown := sorted(set(descriptions) - known):
+        raise ValueError(f"`descriptions` must name tables or table.column of the database, got {unknown[0]!r}")
+    tables.sort(key=lambda table: table.name)
     node_of = {table.name.casefold(): i for i, table in enumerate(tables)}  # SQL names have no case unless quoted
     node_of |= {table.name: i for i, table in enumerate(tables)}
     edges = set()
@@ -90,7 +98,7 @@ def load_sql_schema(
                 edges.add((min(node, other), max(node, other)))
     return CorpusGraph.from_edges(
         [table.name for table in tables],
-        [table.text for table in tables],
+        [table.text(descriptions) for table in tables],
         torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2),
         edge_type=REFERENCE,
     )
@@ -105,10 +113,9 @@ def _from_sqlite(path: Path) -> list[Table]:
                 "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' "
                 "ESCAPE '\\'"
             )
-            tables = [_sqlite_table(connection, name) for (name,) in names.fetchall()]
+            return [_sqlite_table(connection, name) for (name,) in names.fetchall()]
     except sqlite3.Error as error:
         raise ValueError(f"{path}: cannot be read as a SQLite database: {error}") from error
-    return _not_empty(tables, str(path))
 
 
 def _sqlite_table(connection: sqlite3.Connection, name: str) -> Table:
@@ -124,11 +131,9 @@ def _sqlite_table(connection: sqlite3.Connection, name: str) -> Table:
     )
 
 
-def _from_url(url: str, schema: str | None) -> list[Table]:
-    try:
-        import sqlalchemy
-    except ImportError as error:
-        raise ValueError("a database URL needs SQLAlchemy: pip install 'graphrerank[sql]'") from error
+def _from_url(url: str, schema: str | None) -> tuple[list[Table], str]:
+    """Read the tables of a database; also return its URL without passwords, for messages."""
+    sqlalchemy = optional("sqlalchemy", "a database URL")
     try:
         shown = without_passwords(sqlalchemy.make_url(url).render_as_string(hide_password=True))
     except sqlalchemy.exc.ArgumentError:
@@ -138,12 +143,11 @@ def _from_url(url: str, schema: str | None) -> list[Table]:
         try:
             inspector = sqlalchemy.inspect(engine)
             names = [*inspector.get_table_names(schema), *inspector.get_view_names(schema)]
-            tables = [_inspected_table(inspector, name, schema) for name in names]
+            return [_inspected_table(inspector, name, schema) for name in names], shown
         finally:
             engine.dispose()
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
         raise ValueError(f"{shown}: cannot be read: {without_passwords(str(error))}") from None
-    return _not_empty(tables, shown)
 
 
 def _inspected_table(inspector: Any, name: str, schema: str | None) -> Table:
@@ -163,29 +167,6 @@ def _inspected_table(inspector: Any, name: str, schema: str | None) -> Table:
         [key["referred_table"] for key in keys if key["referred_schema"] == schema],
         comment,
     )
-
-
-def _not_empty(tables: list[Table], where: str) -> list[Table]:
-    if not tables:
-        raise ValueError(f"{where}: the database has no table or view")
-    return tables
-
-
-def _described(tables: list[Table], descriptions: Mapping[str, str]) -> list[Table]:
-    known = {table.name for table in tables} | {f"{table.name}.{c.name}" for table in tables for c in table.columns}
-    unknown = sorted(set(descriptions) - known)
-    if unknown:
-        raise ValueError(f"`descriptions` must name tables or table.column of the database, got {unknown[0]!r}")
-    return [
-        replace(
-            table,
-            columns=[
-                replace(c, description=descriptions.get(f"{table.name}.{c.name}", c.description)) for c in table.columns
-            ],
-            description=descriptions.get(table.name, table.description),
-        )
-        for table in tables
-    ]
 
 
 def load_sql_dataset(
@@ -216,13 +197,10 @@ def load_sql_dataset(
     """
     check_no_password(url=url)
     folder = existing_folder(path, needed="queries.jsonl and qrels/<split>.tsv")
-    graph = load_sql_schema(_plain_file(url), schema=schema, descriptions=descriptions)
+    # a path needs no SQLAlchemy and is opened read-only
+    source = url.removeprefix("sqlite:///") if url.startswith("sqlite:///") and "?" not in url else url
+    graph = load_sql_schema(source, schema=schema, descriptions=descriptions)
     node_number = {table: i for i, table in enumerate(graph.node_ids)}
     queries, judged = read_judged_queries(folder, splits, node_number)
     edge_counts = {"foreign keys": graph.num_edges // 2}
     return Dataset.from_queries(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=edge_counts)
-
-
-def _plain_file(url: str) -> str:
-    """Return the path in ``sqlite:///path``, so that it needs no SQLAlchemy and is opened read-only."""
-    return url.removeprefix("sqlite:///") if url.startswith("sqlite:///") and "?" not in url else url
