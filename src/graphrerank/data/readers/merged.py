@@ -1,11 +1,13 @@
 """Several data sets over one corpus: each question is searched for among all their passages."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph
+
+SEPARATOR = "-"  # between a data set's name and its id or split
 
 
 def load_merged(
@@ -28,8 +30,11 @@ def load_merged(
     """
     if not datasets:
         raise ValueError("`datasets` must name at least one data set, got none")
-    node_ids, texts, query_ids, query_texts = [], [], [], []
-    edges, splits, answers = [], {}, {}
+    node_ids: list[str] = []
+    texts: list[str] = []
+    query_ids: list[str] = []
+    query_texts: list[str] = []
+    edges, splits, answers = [], {}, dict[str, Sequence[str]]()
     for key, part in datasets.items():
         graph = part.graph
         if graph.entities is not None or graph.embedding is not None or graph.passages.removed is not None:
@@ -37,10 +42,12 @@ def load_merged(
         pairs, weight, edge_type = graph.typed_edges()
         edges.append((pairs + len(node_ids), weight, edge_type))
         for split, qrels in part.splits.items():
-            splits[f"{key}-{split}"] = Qrels(qrels.query + len(query_ids), qrels.node + len(node_ids), qrels.gain)
-        answers |= {f"{key}-{query}": right for query, right in part.answers.items()}
-        node_ids += [f"{key}-{node}" for node in graph.node_ids]
-        query_ids += [f"{key}-{query}" for query in part.query_ids]
+            splits[f"{key}{SEPARATOR}{split}"] = Qrels(
+                qrels.query + len(query_ids), qrels.node + len(node_ids), qrels.gain
+            )
+        answers |= {f"{key}{SEPARATOR}{query}": right for query, right in part.answers.items()}
+        node_ids += [f"{key}{SEPARATOR}{node}" for node in graph.node_ids]
+        query_ids += [f"{key}{SEPARATOR}{query}" for query in part.query_ids]
         texts += graph.texts
         query_texts += part.query_texts
     pairs, weight, edge_type = (torch.cat(columns) for columns in zip(*edges, strict=True))
