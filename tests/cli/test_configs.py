@@ -8,7 +8,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from graphrerank.cli import schema
-from graphrerank.cli.tracked_runs import MLFLOW_SETTINGS
+from graphrerank.cli.tracking import MLFLOW_SETTINGS
 from graphrerank.data.encoder import SentenceTransformerEncoder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.operators.cross_encoder import CrossEncoder

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphrerank.cli import tracked_runs
+from graphrerank.cli import tracking
 from graphrerank.cli.tracking import Tracking
 from tests.support.folders import write_dataset
 from tests.support.tracking import mlflow_files, mlflow_runs
@@ -125,7 +125,7 @@ def test_an_evaluation_has_the_fingerprints_of_its_training(runs: Path, data: Pa
     assert judged["model-gatv2"]["fingerprint"] == wrote["fingerprint"]
     assert judged["model-gatv2"]["trained_in"] == json.loads((runs / "train" / "gatv2" / "tracking.json").read_text())
     assert judged["dataset-ring"] == trained["dataset-ring"]
-    assert "_log_artifact" not in inspect.getsource(tracked_runs)
+    assert "_log_artifact" not in inspect.getsource(tracking)
 
 
 def test_mlflow_has_the_same(runs: Path) -> None:

@@ -5,55 +5,75 @@ sends settings, numbers, tables, plots, and the data sets and checkpoints that w
 """
 
 import json
+import os
+import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.report_tables import flat_numbers, report_tables
-from graphrerank.cli.tracked_runs import Artifact, TrackedRun, open_logger, tracked_run
+from graphrerank.cli.report_tables import ReportTable, flat_numbers, report_tables
 from graphrerank.data.dataset import Dataset
 from graphrerank.files import hash_files, write_json
 from graphrerank.models.checkpoint import checkpoint_files, find_checkpoint
 from graphrerank.models.manifest import MANIFEST
 from graphrerank.processes import is_first_process
 
-RUN_IDS = "tracking.json"  # in a system's folder: the ids of its runs by logger, which a resumed command goes on with
+RUN_IDS = "tracking.json"  # in a system's folder: the ids of its runs by logger, which a resumed command continues
 CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a system's folder
 REPORTS = ("report.md", "report.html", "metrics.json")
 PLOTS = ("*.png", "plots/*.png")
+WANDB_CHOOSES = ("WANDB_RUN_ID", "WANDB_SWEEP_ID")  # the environment names the run, as `wandb agent` does
+# of MLflow, unless the user says: it calls nobody, and a folder is a store, which MLflow keeps for this setting alone
+MLFLOW_SETTINGS = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ALLOW_FILE_STORE": "true"}
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """Something that a run read or wrote."""
+
+    kind: str  # `dataset`, `model` or `report`
+    name: str
+    facts: Mapping[str, Any]  # with its `fingerprint`; JSON
+    files: Mapping[str, Path] = field(default_factory=dict)  # by their names in it
+
+    @property
+    def label(self) -> str:
+        """Its kind and name, as those of two kinds may be equal."""
+        return re.sub(r"[^\w.-]+", "-", f"{self.kind}-{self.name}")
 
 
 class Tracking:
     """The loggers of one command over all models that it trains: one run of each logger at a time."""
 
     def __init__(self) -> None:
-        self._opened: dict[Path, list[Any]] = {}  # loggers by the folder of their system
+        self._folder = Path()  # of the system whose loggers are open
+        self._loggers: list[Any] = []
         self._read: dict[str, Artifact] = {}
 
     def reads_data(self, dataset: Dataset) -> None:
-        """Note a data set that the command reads."""
+        """Record a data set that the command reads."""
         splits = {name: len(qrels.queries) for name, qrels in dataset.splits.items()}
         facts = {"passages": dataset.graph.num_nodes, "edges": dataset.graph.num_edges // 2, "queries": splits}
-        self._note(Artifact("dataset", dataset.name, {"fingerprint": dataset.fingerprint, **facts}))
-
-    def reads_files(self, name: str, files: Sequence[Path]) -> None:
-        """Note a data set that the command reads from files by itself."""
-        self._note(Artifact("dataset", name, {"fingerprint": hash_files(files)}))
+        self._record(Artifact("dataset", dataset.name, {"fingerprint": dataset.fingerprint, **facts}))
 
     def reads_checkpoint(self, name: str) -> None:
-        """Note a checkpoint that the command reads, by the name that it was given: a path, or what ships."""
-        with suppress(ValueError):  # of the hub, whose cache is its own
+        """Record a checkpoint that the command reads: a path, or the name of a shipped one."""
+        with suppress(ValueError):  # of the hub
             for file in checkpoint_files(find_checkpoint(name)):
                 of_run = file.is_file() and file.parent.name == CHECKPOINT.parent.name
-                self._note(model_artifact(file.parent.parent if of_run else file))
+                self._record(model_artifact(file.parent.parent if of_run else file))
 
     def reads_checkpoints_of(self, settings: Any) -> None:
-        """Note all checkpoints that settings name at any depth."""
+        """Record all checkpoints that settings name at any depth."""
         if OmegaConf.is_config(settings):
             settings = OmegaConf.to_container(settings, resolve=True)
         if isinstance(settings, Mapping):
@@ -65,51 +85,47 @@ class Tracking:
                 self.reads_checkpoints_of(entry)
 
     def open(self, cfg: DictConfig) -> list[Any]:
-        """Open the chosen loggers for the system of a configuration, or go on with its runs; those of others end."""
+        """Open the chosen loggers for the system of a configuration, or continue its runs; those of others end."""
         folder = Path(cfg.paths.run_dir) / cfg.system
-        if folder not in self._opened:
+        if folder != self._folder:
             self.close()
-            self._opened[folder] = _open(cfg, folder)
-        return self._opened[folder]
+            self._folder, self._loggers = folder, _open(cfg, folder)
+        return self._loggers
 
-    def close(self, *, trained: bool = False, failed: bool = False) -> None:
-        """Send the plots of the systems whose loggers are open, and their checkpoints if they are ``trained``; end."""
-        for folder, loggers in self._opened.items():
-            for run in map(tracked_run, loggers):
-                _send_plots(run, folder)
-                if trained and (folder / CHECKPOINT).is_file():
-                    run.wrote(model_artifact(folder))
-                run.close(failed=failed)
-        self._opened.clear()
+    def close(self, *, failed: bool = False) -> None:
+        """Send the plots of the system whose loggers are open, and end its runs."""
+        for run in map(tracked_run, self._loggers):
+            _send_plots(run, self._folder)
+            run.close(failed=failed)
+        self._folder, self._loggers = Path(), []
 
     def finish(self, cfg: DictConfig, folder: Path | None, settings: Mapping[str, Any]) -> None:
         """Send everything of a job that has ended to its runs, and end them.
 
         Args:
             cfg: The command's configuration.
-            folder: That the job wrote to; None for none.
-            settings: The command and its configuration, as they may be shown.
+            folder: The folder that the job wrote to; None for none.
+            settings: The command and its configuration, without folders and passwords.
         """
-        if not cfg.get("logger") or not is_first_process():
-            return self.close()
-        here = deepcopy(cfg)
-        here.paths.run_dir = str(folder or cfg.paths.run_dir)
-        for logger in self.open(here) if _is_tracked(cfg) else []:
-            run = tracked_run(logger)
-            run.settings({**settings, "reads": {read.label: read.facts for read in self._read.values()}})
-            for read in self._read.values():
-                run.read(read)
-            if folder is not None:
-                _send_results(run, folder, pages=[page for page in (_page_of(cfg),) if page is not None])
-        return self.close()
+        loggers = [] if not is_first_process() else list((cfg.get("logger") or {}).values())
+        if any(not str(node._target_).endswith("CSVLogger") for node in loggers):
+            here = deepcopy(cfg)
+            here.paths.run_dir = str(folder or cfg.paths.run_dir)
+            for run in map(tracked_run, self.open(here)):
+                run.settings({**settings, "reads": {read.label: read.facts for read in self._read.values()}})
+                for read in self._read.values():
+                    run.read(read)
+                if folder is not None:
+                    _send_results(run, folder, cfg.get("job") or {})
+        self.close()
 
-    def _note(self, artifact: Artifact) -> None:
+    def _record(self, artifact: Artifact) -> None:
         self._read[artifact.label] = artifact
 
 
 def model_artifact(folder: Path) -> Artifact:
     """Describe a system's checkpoint: weights and manifest, and the runs that it was trained in."""
-    if folder.is_file():  # a .ckpt on its own
+    if folder.is_file():  # a .ckpt without a run folder
         return Artifact("model", folder.stem, {"fingerprint": hash_files([folder])}, {folder.name: folder})
     files = {str(part): folder / part for part in (CHECKPOINT, Path(MANIFEST)) if (folder / part).is_file()}
     if not (folder / CHECKPOINT).is_file():  # exported, or shipped with the package
@@ -120,15 +136,16 @@ def model_artifact(folder: Path) -> Artifact:
     return Artifact("model", folder.name, facts, files)
 
 
-def _send_results(run: TrackedRun, folder: Path, *, pages: Sequence[Path]) -> None:
-    """Send what a job wrote into its folder, and its pages elsewhere."""
+def _send_results(run: "TrackedRun", folder: Path, job: Mapping[str, Any]) -> None:
+    """Send what a job wrote into its folder, and the page that an experiment writes elsewhere."""
     metrics = folder / "metrics.json"
     if metrics.is_file():
         run.numbers(flat_numbers(json.loads(metrics.read_text(encoding="utf-8"))))
-    files = [file for file in (*(folder / name for name in REPORTS), *pages) if file.is_file()]
-    for page in files:
-        if page.suffix == ".md":
-            for title, table in report_tables(page.read_text(encoding="utf-8")).items():
+    page = job.get("page") or job.get("report")
+    files = [file for file in (*(folder / name for name in REPORTS), *([Path(page)] if page else [])) if file.is_file()]
+    for file in files:
+        if file.suffix == ".md":
+            for title, table in report_tables(file.read_text(encoding="utf-8")).items():
                 run.table(title, table)
     _send_plots(run, folder)
     if files:
@@ -139,32 +156,34 @@ def _send_results(run: TrackedRun, folder: Path, *, pages: Sequence[Path]) -> No
             run.wrote(model_artifact(manifest.parent))
 
 
-def _send_plots(run: TrackedRun, folder: Path) -> None:
+def _send_plots(run: "TrackedRun", folder: Path) -> None:
     for plot in sorted(path for pattern in PLOTS for path in folder.glob(pattern)):
         run.plot(plot.stem, plot)
 
 
-def _page_of(cfg: DictConfig) -> Path | None:
-    """Return the page that an experiment writes outside of its folder, if any."""
-    job = cfg.get("job") or {}
-    page = job.get("page") or job.get("report")
-    return None if page is None else Path(str(page))
-
-
-def _is_tracked(cfg: DictConfig) -> bool:
-    """Return whether a logger keeps more than the numbers of a training."""
-    return any(not str(node._target_).endswith("CSVLogger") for node in cfg.logger.values())
-
-
 def _open(cfg: DictConfig, folder: Path) -> list[Any]:
     """Build the loggers of a system, each with the id of its run in ``tracking.json``, or a new one."""
+    nodes = cfg.logger or {}
     if not is_first_process():
-        return [open_logger(node, None, group="")[0] for node in (cfg.logger or {}).values()]
-    known = _run_ids(folder)
-    loggers = []
-    for name, node in (cfg.logger or {}).items():
-        logger, run_id = open_logger(node, known.get(name), group=_group(cfg), new_id=secrets.token_hex(4))
-        loggers.append(logger)
+        return [instantiate(node) for node in nodes.values()]
+    known, loggers = _run_ids(folder), []
+    hydra = HydraConfig.get()  # the runs of a sweep, or the models of one command, are a group
+    group_folder = Path(hydra.sweep.dir if hydra.mode == RunMode.MULTIRUN else cfg.paths.run_dir)
+    group = "/".join(group_folder.absolute().parts[-2:])
+    for name, node in nodes.items():
+        kind, run_id = str(node._target_).rpartition(".")[2], known.get(name)
+        if kind == "WandbLogger":
+            chosen = None if any(map(os.environ.get, WANDB_CHOOSES)) else run_id or secrets.token_hex(4)
+            run_id = node.get("id") or chosen
+            loggers.append(instantiate(node, id=run_id, group=node.get("group") or group))
+        elif kind == "MLflowLogger":
+            for variable, setting in MLFLOW_SETTINGS.items():
+                os.environ.setdefault(variable, setting)
+            tags = {"group": group, **(node.tags or {})}
+            loggers.append(instantiate(node, run_id=node.get("run_id") or run_id, tags=tags))
+            run_id = loggers[-1].run_id
+        else:
+            loggers.append(instantiate(node))
         if run_id is not None and known.get(name) != run_id:
             known[name] = run_id
             write_json(folder / RUN_IDS, known)
@@ -178,11 +197,133 @@ def _run_ids(folder: Path) -> dict[str, str]:
     return {}
 
 
-def _group(cfg: DictConfig) -> str:
-    """Name the group of runs that belong together: those of a sweep, or the models of one command."""
-    from hydra.core.hydra_config import HydraConfig
-    from hydra.types import RunMode
+def tracked_run(logger: Any) -> "TrackedRun":
+    """Return what a logger's run can keep; loggers of curves alone keep numbers."""
+    kinds = {"WandbLogger": _WandbRun, "MLflowLogger": _MLflowRun, "TensorBoardLogger": _TensorBoardRun}
+    return kinds.get(type(logger).__name__, TrackedRun)(logger)
 
-    hydra = HydraConfig.get()
-    folder = Path(hydra.sweep.dir if hydra.mode == RunMode.MULTIRUN else cfg.paths.run_dir)
-    return "/".join(folder.absolute().parts[-2:])
+
+class TrackedRun:
+    """A run of a logger: this one keeps numbers alone."""
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+
+    def settings(self, settings: Mapping[str, Any]) -> None:
+        """Keep the settings of the command."""
+
+    def numbers(self, numbers: Mapping[str, float]) -> None:
+        """Keep final numbers by name."""
+        self._logger.log_metrics(dict(numbers))
+
+    def table(self, title: str, table: ReportTable) -> None:
+        """Keep a table."""
+
+    def plot(self, title: str, path: Path) -> None:
+        """Keep a PNG."""
+
+    def read(self, artifact: Artifact) -> None:
+        """Keep that the run read an artifact."""
+
+    def wrote(self, artifact: Artifact) -> None:
+        """Keep an artifact that the run wrote."""
+
+    def close(self, *, failed: bool) -> None:
+        """End the run."""
+        self._logger.finalize("failed" if failed else "success")
+
+
+class _WandbRun(TrackedRun):
+    def settings(self, settings: Mapping[str, Any]) -> None:
+        self._logger.log_hyperparams(dict(settings))
+
+    def table(self, title: str, table: ReportTable) -> None:
+        self._logger.log_table(title.replace("/", " "), columns=table.columns, data=table.rows)
+
+    def plot(self, title: str, path: Path) -> None:
+        self._logger.log_image(f"plots/{title}", [str(path)])
+
+    def read(self, artifact: Artifact) -> None:
+        run = self._logger.experiment
+        if not run.offline:  # offline, W&B links no inputs; the configuration has their fingerprints
+            run.use_artifact(self._artifact(artifact))
+
+    def wrote(self, artifact: Artifact) -> None:
+        self._logger.experiment.log_artifact(self._artifact(artifact))
+
+    def close(self, *, failed: bool) -> None:
+        super().close(failed=failed)
+        self._logger.experiment.finish(exit_code=int(failed))
+
+    @staticmethod
+    def _artifact(artifact: Artifact) -> Any:
+        """Build an artifact whose digest is that of its content, so that equal ones are one version."""
+        import wandb
+
+        made = wandb.Artifact(artifact.label, type=artifact.kind, metadata=dict(artifact.facts))
+        for name, path in artifact.files.items():
+            made.add_file(str(path), name=name)
+        if not artifact.files:
+            with made.new_file(f"{artifact.kind}.json") as stream:
+                stream.write(_json(artifact.facts))
+        return made
+
+
+class _MLflowRun(TrackedRun):
+    def settings(self, settings: Mapping[str, Any]) -> None:
+        self._logger.log_hyperparams(dict(settings))
+        self._text("settings.json", _json(settings))
+
+    def table(self, title: str, table: ReportTable) -> None:
+        self._text(f"tables/{_slug(title)}.json", _json(asdict(table)))
+
+    def plot(self, title: str, path: Path) -> None:
+        self._logger.experiment.log_artifact(self._logger.run_id, str(path), "plots")
+
+    def read(self, artifact: Artifact) -> None:
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        content = {"source": _json({"name": artifact.name}), "profile": _json(artifact.facts)}
+        kept = Dataset(artifact.label, str(artifact.facts["fingerprint"])[:32], source_type=artifact.kind, **content)
+        tags = [InputTag("mlflow.data.context", artifact.kind)]
+        self._logger.experiment.log_inputs(self._logger.run_id, datasets=[DatasetInput(kept, tags)])
+
+    def wrote(self, artifact: Artifact) -> None:
+        client, run_id = self._logger.experiment, self._logger.run_id
+        for name, path in artifact.files.items():
+            inner = Path(artifact.kind, artifact.name, name).parent
+            client.log_artifact(run_id, str(path), str(inner))
+        client.set_tag(run_id, artifact.label, artifact.facts["fingerprint"])
+
+    def _text(self, name: str, text: str) -> None:
+        self._logger.experiment.log_text(self._logger.run_id, text, name)
+
+
+class _TensorBoardRun(TrackedRun):
+    def settings(self, settings: Mapping[str, Any]) -> None:
+        self._logger.experiment.add_text("settings", f"```json\n{_json(settings)}\n```")
+
+    def table(self, title: str, table: ReportTable) -> None:
+        lines: list[list[Any]] = [table.columns, ["---"] * len(table.columns), *table.rows]
+        self._logger.experiment.add_text(
+            title, "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+        )
+
+    def plot(self, title: str, path: Path) -> None:
+        from matplotlib.image import imread
+
+        self._logger.experiment.add_image(f"plots/{title}", imread(path)[..., :3], dataformats="HWC")
+
+    def read(self, artifact: Artifact) -> None:
+        self._logger.experiment.add_text(f"read/{artifact.label}", str(artifact.facts["fingerprint"]))
+
+    def wrote(self, artifact: Artifact) -> None:
+        self._logger.experiment.add_text(f"wrote/{artifact.label}", str(artifact.facts["fingerprint"]))
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=2, default=str)
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", title.lower()).strip("-")
