@@ -119,11 +119,10 @@ def test_base_1_scores_as_base_of_0_2(given: dict, ids: tuple, scores: list, pro
 def test_the_users_command(run_command, datasets_folder: Path, tmp_path: Path) -> None:
     if not (datasets_folder / "bird").is_dir():
         pytest.skip(f"needs the data set folder bird in {datasets_folder}")
-    done = run_command(
+    run_command(
         "evaluate.py", "checkpoint=base", "datasets=[bird]", "retriever=hybrid_expand",
         f"paths.datasets={datasets_folder}", f"hydra.run.dir={tmp_path / 'run'}",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     systems = json.loads((tmp_path / "run" / "metrics.json").read_text())["datasets"]["bird"]["systems"]
     assert list(systems) == ["retriever", "ppr", "gcs", "gatv2"]
     for measure in ("PR@10", "nDCG@10"):

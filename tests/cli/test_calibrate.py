@@ -53,7 +53,6 @@ def test_a_finished_checkpoint_is_calibrated_as_its_training_did(
     run_command, trained: Path, small_encoder, tmp_path: Path
 ) -> None:
     done = run_command("calibrate", f"checkpoint={trained}", *small_encoder, f"hydra.run.dir={tmp_path}")
-    assert done.returncode == 0, done.stderr
     *_, of_one, of_lists, together, last = done.stdout.splitlines()
     expected, found = _manifest(trained / "gatv2"), _manifest(tmp_path)
     assert found == expected
@@ -88,15 +87,15 @@ def test_what_cannot_be_calibrated(
         ),
         ([f"checkpoint={trained}", "method=magic"], "must be one of ['logistic', 'isotonic']"),
     ):
-        done = run_command("calibrate", *arguments, f"hydra.run.dir={tmp_path / 'run'}")
-        assert done.returncode != 0
+        done = run_command("calibrate", *arguments, f"hydra.run.dir={tmp_path / 'run'}", status=1)
         assert message in done.stderr
         assert not (tmp_path / "run" / "manifest.json").exists()
 
 
 def test_an_unknown_method_is_refused_before_training(run_command, small_attack: Path, tmp_path: Path) -> None:
-    done = run_command("train.py", "calibration=magic", f"data.path={small_attack}", f"hydra.run.dir={tmp_path}")
-    assert done.returncode != 0
+    done = run_command(
+        "train.py", "calibration=magic", f"data.path={small_attack}", f"hydra.run.dir={tmp_path}", status=1
+    )
     assert "`calibration` must be one of ['logistic', 'isotonic'] or null, got 'magic'" in done.stderr
     assert not list(tmp_path.glob("*/manifest.json"))
 

@@ -84,7 +84,6 @@ def test_evaluate_prints_the_table_of_training(
     done = run_command(
         "evaluate.py", f"checkpoint={trained}", *small_encoder, "datasets=[attack]", f"hydra.run.dir={tmp_path}"
     )
-    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path)
     before, after = _systems(trained), _systems(tmp_path)
     assert list(after) == SYSTEMS
@@ -102,8 +101,7 @@ def test_evaluate_prints_the_table_of_training(
 
 def test_evaluate_takes_a_ckpt_file(trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
     checkpoint = trained / "mlp" / "checkpoints" / "best.ckpt"
-    done = run_command("evaluate.py", f"checkpoint={checkpoint}", *small_encoder, f"hydra.run.dir={tmp_path}")
-    assert done.returncode == 0, done.stderr
+    run_command("evaluate.py", f"checkpoint={checkpoint}", *small_encoder, f"hydra.run.dir={tmp_path}")
     assert list(_systems(tmp_path)) == ["retriever", "ppr", "gcs", "mlp"]
     assert _systems(tmp_path)["mlp"]["PR@10"] == _systems(trained)["mlp"]["PR@10"]
 
@@ -112,10 +110,7 @@ def test_same_seed_same_result_another_seed_another(
     trained: Path, run_command, small_job: tuple[str, ...], tmp_path: Path
 ) -> None:
     for seed in (1, 2):
-        done = run_command(
-            "train.py", *small_job, "~ablations.mlp", f"seed={seed}", f"hydra.run.dir={tmp_path / str(seed)}"
-        )
-        assert done.returncode == 0, done.stderr
+        run_command("train.py", *small_job, "~ablations.mlp", f"seed={seed}", f"hydra.run.dir={tmp_path / str(seed)}")
     expected = _weights(trained / "gatv2" / "checkpoints" / "last.ckpt")
     same = _weights(tmp_path / "1" / "gatv2" / "checkpoints" / "last.ckpt")
     other = _weights(tmp_path / "2" / "gatv2" / "checkpoints" / "last.ckpt")
@@ -143,11 +138,9 @@ def test_resumed_run_equals_unbroken_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(RerankerModule, "training_step", stop)
-        broken = run_command("train.py", *small_job, f"hydra.run.dir={folder}")
-    assert broken.returncode == 9, broken.stderr
+        run_command("train.py", *small_job, f"hydra.run.dir={folder}", status=9)
     assert not (folder / "metrics.json").exists()
     done = run_command("train.py", *small_job, f"ckpt_path={folder}", f"hydra.run.dir={tmp_path / 'second'}")
-    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(folder)
     for system in ("mlp", "gatv2"):
         for name in ("best", "last"):
@@ -162,7 +155,6 @@ def test_streamed_training_equals_training_in_memory_also_when_broken_off(
 ) -> None:
     """The broken run goes on in the middle of an epoch, with the next batch."""
     done = run_command("train.py", *small_job, "batches.buffer=10000", f"hydra.run.dir={tmp_path / 'run'}")
-    assert done.returncode == 0, done.stderr
     for system in ("mlp", "gatv2"):
         expected, found = (_weights(run / system / "checkpoints" / "best.ckpt") for run in (trained, tmp_path / "run"))
         for key in expected:
@@ -179,14 +171,12 @@ def test_streamed_training_equals_training_in_memory_also_when_broken_off(
     broken, often = tmp_path / "broken", ("batches.buffer=10000", "+callbacks.last.every_n_train_steps=1")
     with monkeypatch.context() as patch:
         patch.setattr(RerankerModule, "training_step", stop)
-        assert run_command("train.py", *small_job, *often, f"hydra.run.dir={broken}").returncode == 9
+        run_command("train.py", *small_job, *often, f"hydra.run.dir={broken}", status=9)
     assert steps[-1] == (1, 1)
     done = run_command("train.py", *small_job, *often, f"ckpt_path={broken}", f"hydra.run.dir={tmp_path / 'again'}")
-    assert done.returncode == 0, done.stderr
     expected, found = (_weights(run / "mlp" / "checkpoints" / "last.ckpt") for run in (tmp_path / "run", broken))
     assert all(torch.equal(expected[key], found[key]) for key in expected)
-    done = run_command("train.py", *small_job, "batches.buffer=1", "features.cross_encoder_top_k=5")
-    assert done.returncode == 1
+    done = run_command("train.py", *small_job, "batches.buffer=1", "features.cross_encoder_top_k=5", status=1)
     assert "`batches.buffer` must be null with `features.cross_encoder_top_k`" in done.stderr
 
 
@@ -195,8 +185,7 @@ def test_resume_refuses_another_feature_mode(
     trained: Path, run_command, small_job: tuple[str, ...], tmp_path: Path, features: str
 ) -> None:
     settings = (f"features={features}", f"ckpt_path={trained}", f"hydra.run.dir={tmp_path}")
-    done = run_command("train.py", *small_job, *settings)
-    assert done.returncode != 0
+    done = run_command("train.py", *small_job, *settings, status=1)
     assert "was trained with model=" in done.stderr
     assert "Traceback" not in done.stderr
     assert f"'features': '{features}'" in done.stderr
@@ -225,8 +214,7 @@ def test_resuming_needs_the_settings_of_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("system", ["mlp", "gcs", "ppr", "retriever", "cross_encoder"])
 def test_the_trained_model_takes_no_other_rows_name(system: str, run_command, tmp_path: Path) -> None:
-    done = run_command("train.py", f"system={system}", f"hydra.run.dir={tmp_path}")
-    assert done.returncode != 0
+    done = run_command("train.py", f"system={system}", f"hydra.run.dir={tmp_path}", status=1)
     assert "`system` names the trained model, so it must not be one of ['retriever'," in done.stderr
     assert not list(tmp_path.glob("*/manifest.json"))
 
@@ -240,9 +228,12 @@ def test_checkpoint_of_another_feature_mode_is_refused(
     manifest["model"]["arguments"]["features"] = "scores"
     file.write_text(json.dumps(manifest))
     done = run_command(
-        "evaluate.py", f"checkpoint={tmp_path / 'run'}", *small_encoder, f"hydra.run.dir={tmp_path / 'out'}"
+        "evaluate.py",
+        f"checkpoint={tmp_path / 'run'}",
+        *small_encoder,
+        f"hydra.run.dir={tmp_path / 'out'}",
+        status=1,
     )
-    assert done.returncode != 0
     assert "these weights are not those of the manifest (features=scores)" in done.stderr
 
 
@@ -251,13 +242,9 @@ def test_export_then_evaluate(trained: Path, run_command, small_encoder: tuple[s
     done = run_command(
         "serve.py", "mode=export", f"checkpoint={trained}", f"artifact={artifact}", f"paths.runs={tmp_path}"
     )
-    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(artifact)
     assert {file.name for file in artifact.iterdir()} == {"model.pt", "model.safetensors", "manifest.json"}
-    evaluated = run_command(
-        "evaluate.py", f"checkpoint={artifact}", *small_encoder, f"hydra.run.dir={tmp_path / 'evaluated'}"
-    )
-    assert evaluated.returncode == 0, evaluated.stderr
+    run_command("evaluate.py", f"checkpoint={artifact}", *small_encoder, f"hydra.run.dir={tmp_path / 'evaluated'}")
     assert _systems(tmp_path / "evaluated")["gatv2"]["PR@10"] == _systems(trained)["gatv2"]["PR@10"]
 
 
@@ -282,8 +269,7 @@ def test_export_then_evaluate(trained: Path, run_command, small_encoder: tuple[s
 def test_bad_settings_are_refused_by_name(
     run_command, tmp_path: Path, script: str, overrides: list[str], message: str
 ) -> None:
-    done = run_command(script, *overrides, f"hydra.run.dir={tmp_path}")
-    assert done.returncode != 0
+    done = run_command(script, *overrides, f"hydra.run.dir={tmp_path}", status=1)
     assert message in done.stderr
 
 
@@ -297,14 +283,13 @@ def test_evaluate_takes_several_data_sets_and_a_folder(
         queries=[{"_id": "q", "text": "which cat is black?"}],
         test=[("q", "0")],
     )
-    done = run_command(
+    run_command(
         "evaluate.py",
         f"checkpoint={trained}",
         *small_encoder,
         f"datasets=[attack,{folder}]",
         f"hydra.run.dir={tmp_path / 'out'}",
     )
-    assert done.returncode == 0, done.stderr
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())["datasets"]
     assert list(metrics) == ["attack", "cats"]
     assert metrics["cats"]["queries"] == 1
@@ -315,9 +300,13 @@ def test_unknown_data_set_is_refused(
     trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path
 ) -> None:
     done = run_command(
-        "evaluate.py", f"checkpoint={trained}", *small_encoder, "datasets=[atack]", f"hydra.run.dir={tmp_path}"
+        "evaluate.py",
+        f"checkpoint={trained}",
+        *small_encoder,
+        "datasets=[atack]",
+        f"hydra.run.dir={tmp_path}",
+        status=1,
     )
-    assert done.returncode != 0
     assert "`data` must name a file of conf/data, got 'atack'" in done.stderr
 
 
@@ -330,11 +319,12 @@ def test_damaged_cache_is_refused_and_named(
     for file in files:
         file.write_bytes(whole[file][: len(whole[file]) // 2])
     try:
-        done = run_command("evaluate.py", f"checkpoint={trained}", *small_encoder, f"hydra.run.dir={tmp_path}")
+        done = run_command(
+            "evaluate.py", f"checkpoint={trained}", *small_encoder, f"hydra.run.dir={tmp_path}", status=1
+        )
     finally:
         for file in files:
             file.write_bytes(whole[file])
-    assert done.returncode != 0
     assert any(f"{file}: damaged cache" in done.stderr for file in files)
 
 
@@ -350,10 +340,9 @@ def test_training_on_a_mix_with_augmentation(run_command, tiny_encoder: Path, tm
         "augmentation.score_dropout=0.2", "trainer.max_epochs=2", "~ablations.mlp",
     ]  # fmt: skip
     for run, more in (("run", []), ("streamed", ["batches.buffer=10000"])):
-        done = run_command(
+        run_command(
             "train.py", *settings, mix, "shares={folder: 1, other: 2}", *more, f"hydra.run.dir={tmp_path / run}"
         )
-        assert done.returncode == 0, done.stderr
     kept = (_weights(tmp_path / run / "gatv2" / "checkpoints" / "best.ckpt") for run in ("run", "streamed"))
     torch.testing.assert_close(*kept, rtol=1e-3, atol=1e-4)
     manifest = json.loads((tmp_path / "run" / "gatv2" / "manifest.json").read_text(encoding="utf-8"))
@@ -363,11 +352,10 @@ def test_training_on_a_mix_with_augmentation(run_command, tiny_encoder: Path, tm
     assert {"val/pr@10", "val/folder/pr@10", "val/other/pr@10", "val/loss"} <= set(logged.splitlines()[0].split(","))
 
     encoder = ("encoder=sentence_transformer", f"encoder.model={tiny_encoder}")
-    again = run_command("evaluate.py", f"checkpoint={tmp_path / 'run'}", *encoder, f"datasets=[{tmp_path / 'set1'}]")
-    assert again.returncode == 0, again.stderr
-    refused = run_command("train.py", *settings, mix, "shares={folder: 1}")
+    run_command("evaluate.py", f"checkpoint={tmp_path / 'run'}", *encoder, f"datasets=[{tmp_path / 'set1'}]")
+    refused = run_command("train.py", *settings, mix, "shares={folder: 1}", status=1)
     assert "`shares` must give each of ['folder', 'other']" in refused.stderr
-    refused = run_command("train.py", *settings, with_itself)
+    refused = run_command("train.py", *settings, with_itself, status=1)
     assert "`mix` must name data sets beside `data`" in refused.stderr
 
 
@@ -383,8 +371,7 @@ def test_drafted_questions_train_and_neither_validate_nor_calibrate(
     mix = f"mix={{drafted: {{data: folder, path: {tmp_path / 'ring'}, drafted: 60}}}}"
     judged = {}
     for run, chosen in (("mixed", [mix]), ("streamed", [mix, "batches.buffer=10000"]), ("alone", ["data.drafted=60"])):
-        done = run_command("train.py", *settings, *chosen, f"hydra.run.dir={tmp_path / run}")
-        assert done.returncode == 0, done.stderr
+        run_command("train.py", *settings, *chosen, f"hydra.run.dir={tmp_path / run}")
         folder = tmp_path / run / "gatv2"
         header = next((folder / "csv").rglob("metrics.csv")).read_text(encoding="utf-8").splitlines()[0]
         fitted = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["calibration"]["fitted"]
@@ -397,11 +384,12 @@ def test_drafted_questions_train_and_neither_validate_nor_calibrate(
         "streamed": ({"folder"}, ["folder"]),
         "alone": (set(), ["folder"]),
     }
-    refused = run_command("calibrate", f"checkpoint={tmp_path / 'mixed'}", f"hydra.run.dir={tmp_path / 'again'}")
+    refused = run_command(
+        "calibrate", f"checkpoint={tmp_path / 'mixed'}", f"hydra.run.dir={tmp_path / 'again'}", status=1
+    )
     assert "name a folder on the command line: encoder.model=DIR" in refused.stderr
     named = ("encoder=sentence_transformer", f"encoder.model={tiny_encoder}")
     again = run_command("calibrate", f"checkpoint={tmp_path / 'mixed'}", *named, f"hydra.run.dir={tmp_path / 'again'}")
-    assert again.returncode == 0, again.stderr
     assert "drafted val" not in again.stdout
 
 

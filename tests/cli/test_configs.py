@@ -200,16 +200,13 @@ def test_every_experiment_runs(
     else:
         small = [f"data.path={small_attack}", *small_encoder, "retriever.top_k=30"]
         small += ["retriever.base_k=20", "retriever.num_seeds=10"] if file.stem == "fine_tune" else []
-    done = run_command("train.py", f"experiment={file.stem}", "debug=fast", *small, f"hydra.run.dir={tmp_path}")
-    assert done.returncode == 0, done.stderr
+    run_command("train.py", f"experiment={file.stem}", "debug=fast", *small, f"hydra.run.dir={tmp_path}")
 
 
 def test_fast_dev_run(run_command, small_job: tuple[str, ...], tmp_path: Path) -> None:
-    done = run_command("train.py", *small_job, "+trainer.fast_dev_run=true", f"hydra.run.dir={tmp_path}")
-    assert done.returncode == 0, done.stderr
+    run_command("train.py", *small_job, "+trainer.fast_dev_run=true", f"hydra.run.dir={tmp_path}")
 
 
 def test_mixed_precision_is_a_trainer_setting(run_command, small_job: tuple[str, ...], tmp_path: Path) -> None:
     arguments = ("debug=fast", "trainer.precision=bf16-mixed", "trainer.max_epochs=1")
-    done = run_command("train.py", *small_job, *arguments, f"hydra.run.dir={tmp_path}")
-    assert done.returncode == 0, done.stderr
+    run_command("train.py", *small_job, *arguments, f"hydra.run.dir={tmp_path}")

@@ -74,7 +74,6 @@ def test_base_for_a_folder(run_command: RunCommand, small_encoder: tuple[str, ..
     folder, run = write_films(tmp_path / "films", edges=True, judged=True), tmp_path / "run"
     arguments = ("checkpoint=base", "data=folder", f"data.path={folder}", *small_encoder)
     done = run_command("calibrate", *arguments, f"hydra.run.dir={run}")
-    assert done.returncode == 0, done.stderr
     manifest = json.loads((run / "manifest.json").read_text())
     fitted = manifest["calibration"]["fitted"]
     assert (fitted["datasets"], fitted["split"], fitted["queries"]) == (["films"], "all judged questions", 12)
@@ -91,7 +90,6 @@ def test_base_for_a_folder(run_command: RunCommand, small_encoder: tuple[str, ..
     assert load_primary(run).graph_reranker.calibration == Calibration.from_json(manifest["calibration"])
 
     done = run_command("calibrate", *arguments, "num_queries=10", f"hydra.run.dir={tmp_path / 'again'}")
-    assert done.returncode == 0, done.stderr
     assert "fitted on 10 questions" in done.stdout
     assert "(2 questions not used)" in done.stdout
 
@@ -106,6 +104,5 @@ def test_what_is_missing_is_said(run_command: RunCommand, small_encoder: tuple[s
         (("data=folder", f"data.path={bare}", *small_encoder), "'bare' must have judged questions, found no qrels"),
         (("num_queries=20",), "`num_queries` needs the judged queries of a corpus of yours"),
     ):
-        done = run_command("calibrate", "checkpoint=base", *arguments, f"hydra.run.dir={tmp_path / 'run'}")
-        assert done.returncode == 1
+        done = run_command("calibrate", "checkpoint=base", *arguments, f"hydra.run.dir={tmp_path / 'run'}", status=1)
         assert message in done.stderr

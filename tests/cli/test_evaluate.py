@@ -294,12 +294,11 @@ def _attack(folder: Path) -> dict:
 def test_another_retriever_than_the_checkpoint_was_trained_with(
     trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path
 ) -> None:
-    done = run_command(
+    run_command(
         "evaluate.py", f"checkpoint={trained / 'gatv2' / 'checkpoints' / 'best.ckpt'}", *small_encoder,
         "retriever=hybrid_expand",
         "retriever.top_k=30", "retriever.base_k=20", "retriever.num_seeds=10", f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     before, after = _attack(trained), _attack(tmp_path)
     assert list(after["systems"]) == ["retriever", "ppr", "gcs", "gatv2"]
     assert after["candidates"] == before["candidates"] == 30
@@ -317,10 +316,7 @@ def test_frozen_operators_take_their_restart_from_the_manifest(
     manifest = json.loads(file.read_text())
     manifest["operators"]["gcs"] = 1.0  # nothing flows: GCS is the base ranking
     file.write_text(json.dumps(manifest))
-    done = run_command(
-        "evaluate.py", f"checkpoint={tmp_path / 'run'}", *small_encoder, f"hydra.run.dir={tmp_path / 'out'}"
-    )
-    assert done.returncode == 0, done.stderr
+    run_command("evaluate.py", f"checkpoint={tmp_path / 'run'}", *small_encoder, f"hydra.run.dir={tmp_path / 'out'}")
     for measure in ("PR@10", "R@5", "nDCG@10"):
         systems = _attack(tmp_path / "out")["systems"]
         assert systems["gcs"][measure] == systems["retriever"][measure]

@@ -19,7 +19,6 @@ def test_export_in_some_formats_then_bench(run_command, tmp_path: Path) -> None:
     artifact = tmp_path / "artifact"
     chosen = (f"checkpoint={tmp_path / 'run'}", f"artifact={artifact}", "formats=[onnx,torchscript]")
     done = run_command("serve.py", "mode=export", *chosen)
-    assert done.returncode == 0, done.stderr
     *lines, last = done.stdout.splitlines()
     assert last == str(artifact)
     assert [line.split(":")[0] for line in lines] == ["onnx", "safetensors", "torchscript"]
@@ -30,7 +29,6 @@ def test_export_in_some_formats_then_bench(run_command, tmp_path: Path) -> None:
     folder = tmp_path / "bench"
     settings = [f"bench.{name}={number}" for name, number in bench.items()]
     done = run_command("serve.py", "mode=bench", f"artifact={artifact}", *settings, f"hydra.run.dir={folder}")
-    assert done.returncode == 0, done.stderr
     table = done.stdout.splitlines()
     assert table[-1] == str(folder)
     assert [line.split(" | ")[0] for line in table[2:-1]] == ["| eager", "| torchscript", "| onnx"]
@@ -42,6 +40,5 @@ def test_export_in_some_formats_then_bench(run_command, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("mode", "message"), [("bench", "mode=bench needs `artifact`"), ("export", "checkpoint")])
 def test_nothing_to_work_on(run_command, mode: str, message: str, tmp_path: Path) -> None:
-    done = run_command("serve.py", f"mode={mode}", f"hydra.run.dir={tmp_path}")
-    assert done.returncode != 0
+    done = run_command("serve.py", f"mode={mode}", f"hydra.run.dir={tmp_path}", status=1)
     assert message in done.stderr

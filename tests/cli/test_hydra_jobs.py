@@ -79,8 +79,7 @@ def test_a_forked_process_ends_by_sigterm_as_usual(tmp_path: Path) -> None:
 
 def test_a_sweep_shows_the_error_of_its_run(run_command: RunCommand, tmp_path: Path) -> None:
     """Once the summary of the sweep failed too, and only its error was shown."""
-    done = run_command("train.py", "-m", "seed=1,2", "data.path=nowhere.json", f"hydra.sweep.dir={tmp_path}")
-    assert done.returncode == 1
+    done = run_command("train.py", "-m", "seed=1,2", "data.path=nowhere.json", f"hydra.sweep.dir={tmp_path}", status=1)
     assert "nowhere.json: no such file" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -116,16 +115,14 @@ def test_an_error_of_ours_has_its_traceback(
 
 
 def test_hydras_advice_does_not_lead_into_the_next_error(run_command: RunCommand) -> None:
-    done = run_command("train.py", "sede=3")
-    assert done.returncode == 1
+    done = run_command("train.py", "sede=3", status=1)
     assert "Key 'sede' is not in struct" in done.stderr
     assert "+sede" not in done.stderr
     assert "HYDRA_FULL_ERROR" not in done.stderr
 
 
 def test_a_setting_of_a_group_that_was_not_chosen_names_the_choice(run_command: RunCommand) -> None:
-    done = run_command("evaluate.py", "checkpoint=base", "datasets=[attack]", "data.mentions=true")
-    assert done.returncode == 1
+    done = run_command("evaluate.py", "checkpoint=base", "datasets=[attack]", "data.mentions=true", status=1)
     assert done.stderr.rstrip().endswith("with it: data=folder data.path=DIR data.mentions=...")
 
 

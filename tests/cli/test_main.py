@@ -70,7 +70,6 @@ def test_a_reader_that_stops_is_no_error() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_shows_the_settings_with_their_comments(command: str, run_command) -> None:
     done = run_command(command, "--help")
-    assert done.returncode == 0, done.stderr
     config = COMMANDS[command].config
     assert config is None or "# torch threads" in done.stdout
     assert config is None or "  paths: default" in done.stdout

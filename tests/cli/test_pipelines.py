@@ -43,7 +43,6 @@ def test_pipelines_side_by_side(run_command, folder: Path, reader: Path, tmp_pat
         f"datasets=[{folder}]", "pair_encoder=cross_encoder", f"pair_encoder.model={reader}",
         "pair_encoder.max_length=48", "pipeline.budget=7", f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path)
     found = metrics(tmp_path)["systems"]
     assert list(found) == ["vector_search", "hipporag2_ppr", "re2", "gar", "fastinsight"]
@@ -68,7 +67,6 @@ def test_curves(run_command, folder: Path, reader: Path, tmp_path: Path) -> None
         "job.settings.structure_weight=[0.0,1.0]", f"datasets=[{folder}]", f"pair_encoder.model={reader}",
         "pair_encoder.max_length=48", f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path)
     found, name = json.loads((tmp_path / "metrics.json").read_text()), folder.name
     rows = {(row["pipeline"], row["budget"]): row for row in found[f"{name}: budget"]}
@@ -86,11 +84,10 @@ def test_curves(run_command, folder: Path, reader: Path, tmp_path: Path) -> None
 
 
 def test_another_retriever_and_fewer_queries(run_command, folder: Path, tmp_path: Path) -> None:
-    done = run_command(
+    run_command(
         "evaluate.py", "pipeline=vector_search", "retriever=bm25", "num_queries=2", f"datasets=[{folder}]",
         f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     assert metrics(tmp_path)["queries"] == 2
     lines = (next((tmp_path / "runs").iterdir())).read_text().splitlines()
     assert lines[0].split()[:5] == ["q0", "Q0", "p0", "1", "1"]  # BM25 by the query's best
@@ -110,8 +107,7 @@ def test_a_checkpoint_in_a_pipeline_ranks_as_it_does_alone(
         ("checkpoint=base", f"retriever={retriever}", f"hydra.run.dir={alone}"),
         (f"pipeline={pipeline}", f"hydra.run.dir={within}"),
     ):
-        done = run_command("evaluate.py", f"datasets=[{folder}]", *arguments)
-        assert done.returncode == 0, done.stderr
+        run_command("evaluate.py", f"datasets=[{folder}]", *arguments)
     assert ranked(within, pipeline) == ranked(alone, "gatv2")
     assert len(ranked(within, pipeline)) == 36
 
@@ -119,20 +115,18 @@ def test_a_checkpoint_in_a_pipeline_ranks_as_it_does_alone(
 def test_settings_of_each_pipeline_in_a_table(run_command, folder: Path, reader: Path, tmp_path: Path) -> None:
     common = [f"datasets=[{folder}]", "pair_encoder=cross_encoder", f"pair_encoder.model={reader}"]
     common += ["pair_encoder.max_length=48", "measures=[R@5]"]
-    done = run_command(
+    run_command(
         "evaluate.py", *common, "systems=[vector_search,gar,fastinsight]", "settings.gar.budget=5",
         "settings.fastinsight.budget=7", "settings.fastinsight.steps.1.smoothing=0.9",
         "settings.fastinsight.steps.2.steps.1.smoothing=0.9",
         f"hydra.run.dir={tmp_path / 'table'}",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     found = metrics(tmp_path / "table")["systems"]
     assert [entry["cost"]["encodings"] for entry in found.values()] == [None, 5.0, 7.0]
-    alone = run_command(
+    run_command(
         "evaluate.py", *common, "pipeline=fastinsight", "pipeline.budget=7", "pipeline.steps.1.smoothing=0.9",
         "pipeline.steps.2.steps.1.smoothing=0.9", f"hydra.run.dir={tmp_path / 'alone'}",
     )  # fmt: skip
-    assert alone.returncode == 0, alone.stderr
     (one,), (other,) = [[*(tmp_path / run / "runs").glob("*fastinsight*")] for run in ("table", "alone")]
     assert one.read_text() == other.read_text()
 
@@ -169,6 +163,5 @@ def test_settings_of_each_pipeline_in_a_table(run_command, folder: Path, reader:
 def test_settings_that_do_not_fit_are_refused(
     overrides: list[str], message: str, run_command, folder: Path, tmp_path: Path
 ) -> None:
-    done = run_command("evaluate.py", *overrides, f"datasets=[{folder}]", f"hydra.run.dir={tmp_path}")
-    assert done.returncode != 0
+    done = run_command("evaluate.py", *overrides, f"datasets=[{folder}]", f"hydra.run.dir={tmp_path}", status=1)
     assert message in done.stderr

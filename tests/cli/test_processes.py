@@ -25,14 +25,12 @@ def test_train_and_evaluate(
 ) -> None:
     """Against the same commands in this process."""
     done = run_process("train.py", *small_job, f"hydra.run.dir={tmp_path / 'run'}")
-    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path / "run")
     assert _systems(tmp_path / "run") == _systems(trained)
     assert (tmp_path / "run" / "gatv2" / "curves.png").read_bytes().startswith(b"\x89PNG")
     done = run_process(
         "evaluate.py", f"checkpoint={tmp_path / 'run'}", *small_encoder, f"hydra.run.dir={tmp_path / 'judged'}"
     )
-    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path / "judged")
     assert _systems(tmp_path / "judged") == _systems(trained)
 
@@ -55,14 +53,12 @@ def test_sigterm_ends_a_training_that_is_not_marked_finished(
 
 def test_help_names_the_settings(run_process) -> None:
     done = run_process("evaluate.py", "--help")
-    assert done.returncode == 0, done.stderr
     for setting in ("checkpoint:", "datasets:", "measures:", "pipeline: ea_graphrag, "):
         assert setting in done.stdout
 
 
 def test_an_error_is_told_on_standard_error_with_status_1(run_process) -> None:
-    done = run_process("train.py", "sede=3")
-    assert done.returncode == 1
+    done = run_process("train.py", "sede=3", status=1)
     assert done.stdout == ""
     assert "Key 'sede' is not in struct" in done.stderr
 
@@ -73,7 +69,6 @@ def test_export_then_http(trained: Path, run_process, small_encoder, cache: Path
     done = run_process(
         "serve.py", "mode=export", f"checkpoint={trained}", f"artifact={artifact}", f"paths.runs={tmp_path}"
     )
-    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(artifact)
     request = {"query": "spreads by removable media", "documents": ["a cake", "malware on removable media", "a dog"]}
     with running(

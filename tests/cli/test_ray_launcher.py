@@ -18,8 +18,7 @@ def test_a_sweep_on_two_workers_is_that_of_one_process(
     )  # fmt: skip
     ray = ("hydra/launcher=ray", "hydra.launcher.num_cpus=2")
     for run, name, launcher in ((run_command, "basic", ()), (run_process, "ray", ray)):
-        done = run("train.py", *job, *launcher, f"hydra.sweep.dir={tmp_path / name}")
-        assert done.returncode == 0, done.stderr
+        run("train.py", *job, *launcher, f"hydra.sweep.dir={tmp_path / name}")
     weights = [
         [
             torch.load(tmp_path / name / str(number) / "gatv2" / "checkpoints" / "best.ckpt", weights_only=True)
@@ -35,6 +34,5 @@ def test_without_ray_the_error_says_how_to_install_it(
     run_command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    done = run_command("train.py", "-m", "hydra/launcher=ray", "seed=1,2", f"hydra.sweep.dir={tmp_path}")
-    assert done.returncode != 0
+    done = run_command("train.py", "-m", "hydra/launcher=ray", "seed=1,2", f"hydra.sweep.dir={tmp_path}", status=1)
     assert "hydra/launcher=ray needs Ray: pip install 'graphrerank[ray]'" in done.stderr

@@ -22,7 +22,6 @@ def test_two_workers_train_what_one_process_does(small_attack: Path, run_process
     more = ("trainer.max_epochs=2", "~ablations.mlp")
     for name, trainer in (("alone", ()), ("ray", ("trainer=ray", "trainer.num_nodes=2"))):
         done = run_process("train.py", *trainer, *data, *JOB, *more, f"hydra.run.dir={tmp_path / name}")
-        assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1] == str(tmp_path / name)
     one, two = (logged(tmp_path / name / "gatv2") for name in ("alone", "ray"))
     assert len(one) == len(two) >= 4

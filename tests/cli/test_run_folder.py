@@ -60,10 +60,9 @@ def test_experiments_that_go_on_say_so(name: str) -> None:
 def test_two_commands_do_not_share_a_folder_that_was_named(run_command: Any, tmp_path: Path) -> None:
     arguments = ("train.py", f"hydra.run.dir={tmp_path}", "calibration=magic")
     with sole_use(tmp_path):
-        done = run_command(*arguments)
-    assert done.returncode != 0
+        done = run_command(*arguments, status=1)
     assert f"{tmp_path}: another command writes to this folder now" in done.stderr
-    assert "`calibration` must be one of" in run_command(*arguments).stderr  # free again
+    assert "`calibration` must be one of" in run_command(*arguments, status=1).stderr  # free again
 
 
 def test_the_table_of_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +96,7 @@ def test_commands_that_start_in_one_second(
     monkeypatch.setattr(hydra.core.utils, "datetime", StoppedClock)
     refused = "calibration=magic" if script == "train.py" else "checkpoint=nothing"
     for seed in (1, 2, 3):
-        assert run_command(script, refused, f"seed={seed}", f"paths.runs={tmp_path}").returncode != 0
+        run_command(script, refused, f"seed={seed}", f"paths.runs={tmp_path}", status=1)
     name = "2026-11-22_10-52-05"
     folders = [tmp_path / script.removesuffix(".py") / f"{name}{end}" for end in ("", "_2", "_3")]
     assert sorted(folders[0].parent.iterdir()) == folders

@@ -36,9 +36,9 @@ def metrics(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "metrics.json").read_text())["datasets"]["things"]
 
 
-def train(run_command: Any, folder: Path, run: Path, *arguments: str) -> Any:
+def train(run_command: Any, folder: Path, run: Path, *arguments: str, status: int = 0) -> Any:
     small = ["debug=fast", "features=scores", "data=folder", f"data.path={folder}", f"paths.cache={run / 'cache'}"]
-    return run_command("train.py", *small, *arguments, f"hydra.run.dir={run}")
+    return run_command("train.py", *small, *arguments, f"hydra.run.dir={run}", status=status)
 
 
 @pytest.mark.parametrize("encoder", [["encoder=none"], []], ids=["none", "not needed"])
@@ -46,7 +46,6 @@ def test_train_then_evaluate_on_a_run_without_an_encoder(run_command: Any, tmp_p
     folder, run = write_folder(tmp_path / "things"), tmp_path / "run"
     retriever = ["retriever=run", f"retriever.path={folder / 'mine.trec'}"]
     done = train(run_command, folder, run, *retriever, *encoder)
-    assert done.returncode == 0, done.stderr
     assert "none for q9" in done.stderr
     assert not (run / "cache" / "vectors").exists()
     manifest = json.loads((run / "gatv2" / "manifest.json").read_text())
@@ -62,7 +61,6 @@ def test_train_then_evaluate_on_a_run_without_an_encoder(run_command: Any, tmp_p
         f"paths.cache={run / 'cache'}",
         f"hydra.run.dir={out}",
     )
-    assert done.returncode == 0, done.stderr
     for name, system in metrics(run)["systems"].items():
         assert metrics(out)["systems"][name]["nDCG@10"] == system["nDCG@10"]
 
@@ -72,7 +70,6 @@ def test_expanded_run_with_the_graph_alone_lifts_the_ceiling(run_command: Any, t
     expand = ["retriever=run_expand", f"retriever.base.path={folder / 'mine.trec'}", "retriever.similarity_weight=0"]
     sizes = ["retriever.top_k=8", "retriever.base_k=3", "retriever.num_seeds=2"]
     done = train(run_command, folder, run, *expand, *sizes)
-    assert done.returncode == 0, done.stderr
     assert not (run / "cache" / "vectors").exists()
     assert (metrics(run)["base_ceiling"], metrics(run)["ceiling"]) == (0.0, 0.5)
     assert "ceiling of PR 50.00 (0.00 before expansion)" in done.stdout
@@ -82,8 +79,7 @@ def test_shipped_checkpoint_on_a_run_needs_no_encoder(run_command: Any, tmp_path
     folder = write_folder(tmp_path / "things")
     retriever = ["retriever=run", f"retriever.path={folder / 'mine.trec'}"]
     folders = [f"paths.cache={tmp_path / 'cache'}", f"hydra.run.dir={tmp_path / 'o'}"]
-    done = run_command("evaluate.py", "checkpoint=attack", f"datasets=[{folder}]", *retriever, *folders)
-    assert done.returncode == 0, done.stderr
+    run_command("evaluate.py", "checkpoint=attack", f"datasets=[{folder}]", *retriever, *folders)
     assert not (tmp_path / "cache" / "vectors").exists()
     assert metrics(tmp_path / "o")["systems"]["retriever"]["R@10"] == 0.25  # q8 finds one of two, q9 nothing
 
@@ -95,7 +91,6 @@ def test_edges_to_nearest_neighbours_where_there_is_an_encoder(
     folder = write_folder(tmp_path / "things")
     settings = ["data=folder", f"data.path={folder}", "data.edges=auto", "retriever=bm25", f"paths.cache={tmp_path}/c"]
     done = run_command("evaluate.py", "checkpoint=base", *settings, *encoder, f"hydra.run.dir={tmp_path / 'o'}")
-    assert done.returncode == 0, done.stderr
     assert (tmp_path / "c" / "vectors").exists() == (encoder == [])
     assert ("not the 10 nearest of each: no encoder" in done.stdout) == (encoder != [])
     assert ("candidates: bm25, vectors: minilm of base" in done.stdout) == (encoder == [])
@@ -104,9 +99,8 @@ def test_edges_to_nearest_neighbours_where_there_is_an_encoder(
 def test_pipelines_and_the_doctor_go_without_an_encoder(run_command: Any, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "things")
     settings = [f"paths.cache={tmp_path}/c", "encoder=none", f"hydra.run.dir={tmp_path / 'o'}"]
-    done = run_command("evaluate.py", "pipeline=vector_search", f"datasets=[{folder}]", "retriever=bm25", *settings)
-    assert done.returncode == 0, done.stderr
-    done = run_command("doctor", str(folder), *settings)
+    run_command("evaluate.py", "pipeline=vector_search", f"datasets=[{folder}]", "retriever=bm25", *settings)
+    done = run_command("doctor", str(folder), *settings, status=1)
     assert "`encoder` must be chosen (encoder=minilm) for a retriever that reads vectors, got none" in done.stderr
 
 
@@ -123,6 +117,5 @@ def test_what_is_missing_is_named(run_command: Any, tmp_path: Path, arguments: l
     folder = write_folder(tmp_path / "things")
     path = "retriever.base.path" if "retriever=run_expand" in arguments else "retriever.path"
     file = [f"{path}=nowhere.trec"] if arguments[-1].startswith("retriever=") else []
-    done = train(run_command, folder, tmp_path / "run", *arguments, *file)
-    assert done.returncode != 0
+    done = train(run_command, folder, tmp_path / "run", *arguments, *file, status=1)
     assert message in done.stderr

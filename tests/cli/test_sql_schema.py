@@ -23,15 +23,12 @@ def test_train_and_evaluate_on_a_database(run_command: Any, small_encoder: tuple
     )
     data = ["data=sql_schema", f"data.url=sqlite:///{database}", f"data.path={folder}"]
     done = run_command("train.py", *data, *small_encoder, "features=scores", "debug=fast", f"hydra.run.dir={run}")
-    assert done.returncode == 0, done.stderr
     assert "9 nodes, 8 edges (foreign keys 8)" in done.stdout
     done = run_command("evaluate.py", f"checkpoint={run}", *small_encoder, *data, f"hydra.run.dir={out}")
-    assert done.returncode == 0, done.stderr
     found = json.loads((out / "metrics.json").read_text())["datasets"]["questions"]
     expected = json.loads((run / "metrics.json").read_text())["datasets"]["questions"]
     assert found["systems"]["gatv2"]["nDCG@10"] == expected["systems"]["gatv2"]["nDCG@10"]
-    named = run_command("evaluate.py", f"checkpoint={run}", *small_encoder, "datasets=[sql_schema]")
+    named = run_command("evaluate.py", f"checkpoint={run}", *small_encoder, "datasets=[sql_schema]", status=1)
     assert "if you trust it, name it yourself: data.url=" in named.stderr  # an address in a manifest is not followed
     done = run_command("evaluate.py", "checkpoint=attack", *data, f"hydra.run.dir={out}")
-    assert done.returncode == 0, done.stderr
     assert list(json.loads((out / "metrics.json").read_text())["datasets"]) == ["questions"]

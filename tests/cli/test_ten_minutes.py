@@ -61,7 +61,6 @@ def test_the_page(tmp_path: Path) -> None:
 def run(folder: Path, *arguments: str) -> str:
     """Run a command of the wheel in this process, with the folder as its working folder."""
     done = run_here(lambda: sys.exit(main()), "graphrerank", *arguments, folder=folder, cache=folder / "cache")
-    assert done.returncode == 0, (arguments, done.stderr)
     return done.stdout
 
 

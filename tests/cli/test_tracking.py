@@ -49,8 +49,7 @@ def runs(data: Path, run_command, tmp_path_factory: pytest.TempPathFactory) -> P
         ("train.py", *train, "trainer.max_epochs=2", f"ckpt_path={folder}/train", f"hydra.run.dir={folder}/resumed"),
         ("evaluate.py", f"datasets=[{data}]", f"checkpoint={folder}/train", *both, f"hydra.run.dir={folder}/judge"),
     ):
-        done = run_command(*arguments, pictures=True)
-        assert done.returncode == 0, done.stderr
+        run_command(*arguments, pictures=True)
     return folder
 
 
@@ -147,7 +146,7 @@ def test_mlflow_has_the_same(runs: Path) -> None:
 def test_a_failed_job_says_so(run_command, data: Path, tmp_path: Path) -> None:
     job = ("data=folder", f"data.path={data}", "retriever=bm25", "features=scores", "encoder=none", "~ablations.mlp")
     fails = ("trainer.max_epochs=1", "+trainer.limit_train_batches=-1", "logger=mlflow", f"paths.runs={tmp_path}")
-    assert run_command("train.py", *job, *fails, f"hydra.run.dir={tmp_path}/run").returncode == 1
+    run_command("train.py", *job, *fails, f"hydra.run.dir={tmp_path}/run", status=1)
     assert [run.info.status for run in mlflow_runs(tmp_path).values()] == ["FAILED"]
 
 

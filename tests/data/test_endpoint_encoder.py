@@ -105,12 +105,11 @@ def test_a_run_reports_what_it_asked(
     )
     expected = {"requests": 2, "texts": 4, "tokens": 12, "retries": 1, "cache_hits": 0}
     for run in ("first", "second"):
-        done = run_command(
+        run_command(
             "evaluate.py", "pipeline=vector_search", f"datasets=[{folder}]", "encoder=endpoint", "encoder.pause=0.0",
             f"encoder.base_url={url}", "encoder.model=m", f"paths.cache={tmp_path / 'cache'}",
             f"hydra.run.dir={tmp_path / run}",
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
         found = json.loads((tmp_path / run / "metrics.json").read_text())["encoder_counts"]
         assert {**found, "cache_hits": 0} == expected
         expected = dict.fromkeys(expected, 0)

@@ -12,6 +12,7 @@ from functools import partial
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,9 +70,9 @@ RunCommand = Callable[..., Finished]
 
 
 def run_here(
-    call: Callable[[], object], *arguments: str, folder: Path, cache: Path, pictures: bool = False
+    call: Callable[[], object], *arguments: str, folder: Path, cache: Path, pictures: bool = False, status: int = 0
 ) -> Finished:
-    """Do what a command does that is called by ``call``, in this process.
+    """Do what a command does that is called by ``call``, in this process, and require its exit status.
 
     Args:
         call: Runs the command.
@@ -79,6 +80,7 @@ def run_here(
         folder: Its working folder.
         cache: Its cache.
         pictures: Whether to draw them; else they are blank.
+        status: The exit status.
     """
     environment = {"GRAPHRERANK_CACHE": str(cache), "WANDB_MODE": "offline", "COLUMNS": "120"}
     stdout, stderr, code = StringIO(), StringIO(), 0
@@ -89,17 +91,18 @@ def run_here(
             call()
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    assert code == status, stderr.getvalue()
     return Finished(code, stdout.getvalue(), stderr.getvalue())
 
 
-def run_script(script: str, *arguments: str, folder: Path, cache: Path, pictures: bool = False) -> Finished:
+def run_script(script: str, *arguments: str, **given: Any) -> Finished:
     """Do what a script such as ``train.py``, or ``graphrerank`` and a command, does with arguments, in this process."""
     if not script.endswith(".py"):
         call: Callable[[], object] = lambda: sys.exit(main())  # noqa: E731
-        return run_here(call, "graphrerank", script, *arguments, folder=folder, cache=cache, pictures=pictures)
+        return run_here(call, "graphrerank", script, *arguments, **given)
     path = str(ROOT / script)
     call = partial(runpy.run_path, path, run_name="__main__")
-    return run_here(call, path, *arguments, folder=folder, cache=cache, pictures=pictures)
+    return run_here(call, path, *arguments, **given)
 
 
 @pytest.fixture(scope="session")
@@ -112,10 +115,11 @@ def run_command(cache: Path) -> RunCommand:
 def run_process(cache: Path) -> RunCommand:
     """Run a command as a user does, in a process of its own."""
 
-    def run(script: str, *arguments: str) -> Finished:
+    def run(script: str, *arguments: str, status: int = 0) -> Finished:
         environment = {**os.environ, "GRAPHRERANK_CACHE": str(cache), "WANDB_MODE": "offline", "COLUMNS": "120"}
         command = [sys.executable, str(ROOT / script), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=cache)
+        assert done.returncode == status, done.stderr
         return Finished(done.returncode, done.stdout, done.stderr)
 
     return run
@@ -139,6 +143,5 @@ def trained(run_command: RunCommand, small_job: tuple[str, ...], tmp_path_factor
     """A run folder of train.py with the small job's settings; tests read it and change nothing in it."""
     folder = tmp_path_factory.mktemp("runs") / "trained"
     done = run_command("train.py", *small_job, f"hydra.run.dir={folder}")
-    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(folder)
     return folder

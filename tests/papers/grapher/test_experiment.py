@@ -47,7 +47,6 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
         f"hydra.run.dir={run}",
     ]  # fmt: skip
     done = run_command("train.py", *arguments, "job.seeds=[1]")
-    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(run)
     assert "[4/4] " in done.stdout  # 2 models with 2 settings
     assert "[7/7] " in done.stdout  # 3 frozen operators, 2 models, 2 ablations
@@ -65,10 +64,9 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
     step = next(json.loads(file.read_text()) for file in (run / "steps").glob("gatv2-scores-seed-1-*.json"))
     assert step["parameters"] == 30850
     model = next((run / "models").glob("gatv2-scores-seed-1-*"))
-    evaluated = run_command(
+    run_command(
         "evaluate.py", f"checkpoint={model}", f"datasets=[{aside},{two}]", f"hydra.run.dir={tmp_path / 'evaluated'}"
     )
-    assert evaluated.returncode == 0, evaluated.stderr
     metrics = json.loads((tmp_path / "evaluated" / "metrics.json").read_text())["datasets"]
     for name in ("aside", "two"):
         hits = step["values"][name]["PR@10"]
@@ -80,7 +78,6 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
 
     next((run / "steps").glob("ppr-*.json")).unlink()
     again = run_command("train.py", *arguments, "job.seeds=[1,2]")
-    assert again.returncode == 0, again.stderr
     assert "[3/3] " in again.stdout  # PPR, and the second seed of two models; nothing else is repeated
     rows = json.loads((run / "metrics.json").read_text())["two"]
     assert [row["deviation"] is None for row in rows] == [True, True, True, False, False]

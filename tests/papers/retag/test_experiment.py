@@ -56,7 +56,6 @@ def test_reading_recall_and_answers(
         f"paths.cache={tmp_path / 'cache'}",
         "logger=mlflow", f"paths.runs={tmp_path}",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(tmp_path)
     found = json.loads((tmp_path / "metrics.json").read_text())
     (tracked,) = mlflow_runs(tmp_path).values()
@@ -95,10 +94,9 @@ def test_reading_recall_and_answers(
 
 def test_a_pipeline_of_its_documents(run_command: Any, folder: Path, tmp_path: Path) -> None:
     write_dataset(folder, test=[("q0", "d1"), ("q1", "d2")])
-    done = run_command(
+    run_command(
         "evaluate.py", "pipeline=retag", f"datasets=[{folder}]", "pipeline.budget=5", f"hydra.run.dir={tmp_path}"
     )
-    assert done.returncode == 0, done.stderr
     (content,) = json.loads((tmp_path / "metrics.json").read_text())["datasets"].values()
     assert content["systems"]["retag"]["R@5"] > 0
 
@@ -107,8 +105,7 @@ def test_a_pipeline_of_its_documents(run_command: Any, folder: Path, tmp_path: P
 def test_a_corpus_without_communities(texts: list[str], run_command: Any, tmp_path: Path) -> None:
     corpus = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
     write_dataset(tmp_path, corpus=corpus, queries=[{"_id": "q0", "text": "What fell?"}])
-    done = run_command("evaluate.py", *SMALL, f"job.data={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}")
-    assert done.returncode != 0
+    done = run_command("evaluate.py", *SMALL, f"job.data={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}", status=1)
     assert "needed 5 or more entities that are connected" in done.stderr
     assert f"found {len(texts)} entities and 0 relations" in done.stderr
 
@@ -127,8 +124,7 @@ def test_a_corpus_without_communities(texts: list[str], run_command: Any, tmp_pa
 def test_settings_that_do_not_fit(
     overrides: list[str], message: str, run_command: Any, folder: Path, tmp_path: Path
 ) -> None:
-    done = run_command("evaluate.py", *SMALL, f"job.data={folder}", *overrides, f"hydra.run.dir={tmp_path}")
-    assert done.returncode != 0
+    done = run_command("evaluate.py", *SMALL, f"job.data={folder}", *overrides, f"hydra.run.dir={tmp_path}", status=1)
     assert message in done.stderr
 
 
