@@ -15,8 +15,7 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker
-from graphrerank.inference import hub
-from graphrerank.inference.hub import model_card, read_measured
+from graphrerank.inference.hub import model_card
 from graphrerank.models.checkpoint import PRETRAINED, Checkpoint, load_checkpoint
 from graphrerank.models.manifest import parse_manifest, seal_manifest, write_manifest
 from tests.support.web import listening
@@ -77,7 +76,6 @@ def test_an_artifact_goes_to_the_hub_and_comes_back(fake_hub: FakeHub) -> None:
     assert files(fake_hub.folder / "cache") == {"manifest.json", "model.safetensors"}  # no program came along
     given = {"scores": [0.5, 0.2, 0.1], "edges": [(0, 2)]}
     assert torch.equal(again.rerank("q", **given).scores, reranker.rerank("q", **given).scores)
-    assert (hub.download_model(HUB_ID, files=["model.pt"]) / "model.pt").is_file()
 
 
 def test_a_checkpoint_goes_without_its_folder(fake_hub: FakeHub, make_checkpoint: Callable[..., Checkpoint]) -> None:
@@ -263,10 +261,10 @@ def test_a_card_shows_what_evaluate_measured(tmp_path: Path) -> None:
     toy = {"split": "test", "queries": 2062, "ceiling": 0.883, "systems": systems}
     (tmp_path / "metrics.json").write_text(json.dumps({"datasets": {"toy": toy}}))
     manifest = load_checkpoint(PRETRAINED / "attack").reranker
-    card = model_card(manifest, HUB_ID, "mit", measured=[read_measured(tmp_path)])
+    card = model_card(manifest, HUB_ID, "mit", runs=[tmp_path])
     assert "### toy\n\n2,062 queries of test" in card
     assert "The candidates hold 88.3% of the relevant passages." in card
     assert re.search(r"\| attack +\| +64\.5 \| +82\.7 \|", card)
     (tmp_path / "metrics.json").write_text("{}")
     with pytest.raises(ValueError, match=r"metrics.json: needed the measures of a run of evaluate.py, found none"):
-        read_measured(tmp_path)
+        model_card(manifest, HUB_ID, "mit", runs=[tmp_path])

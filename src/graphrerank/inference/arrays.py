@@ -16,20 +16,11 @@ Pairs = Tensor | npt.NDArray[Any] | Sequence[Sequence[int]]  # [M, 2]
 
 
 def to_floats(name: str, given: Numbers | Matrix, shape: tuple[int | None, ...]) -> Tensor:
-    """Return a float32 copy on the CPU.
-
-    Args:
-        name: The argument's name, for errors.
-        given: Numbers of any type and device.
-        shape: Needed sizes; None for any.
+    """Return a float32 copy on the CPU of numbers of any type and device; sizes of ``shape`` that are None may be any.
 
     Raises:
         ValueError: If ``given`` holds anything but numbers, is of another shape, or a number is not finite or beyond
-            1e30.
-
-    Example:
-        >>> to_floats("scores", [1, 2.5], (2,))
-        tensor([1.0000, 2.5000])
+            1e30; names the argument.
     """
     array = to_array(name, given)
     if array.size and array.dtype.kind not in "iuf":
@@ -46,11 +37,7 @@ def to_floats(name: str, given: Numbers | Matrix, shape: tuple[int | None, ...])
 
 
 def to_integers(name: str, given: Numbers | Pairs, shape: tuple[int | None, ...]) -> Tensor:
-    """Return an int64 copy on the CPU; arguments as in :func:`to_floats`.
-
-    Raises:
-        ValueError: If ``given`` holds anything but integers, or is of another shape.
-    """
+    """Return an int64 copy on the CPU; as :func:`to_floats`, for integers."""
     array = to_array(name, given)
     if not array.size:
         array = array.astype(np.int64).reshape([size or 0 for size in shape])
@@ -72,9 +59,8 @@ def to_array(name: str, given: Any) -> npt.NDArray[Any]:
 
 
 def _check_shape(name: str, array: npt.NDArray[Any], shape: tuple[int | None, ...]) -> None:
-    fits = array.ndim == len(shape) and all(
-        needed in (None, found) for needed, found in zip(shape, array.shape, strict=True)
-    )
-    if not fits:
+    if array.ndim != len(shape) or any(
+        needed not in (None, found) for needed, found in zip(shape, array.shape, strict=True)
+    ):
         needed = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(f"`{name}` must be of shape [{needed}], got {list(array.shape)}")

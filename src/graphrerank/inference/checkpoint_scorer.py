@@ -54,15 +54,9 @@ class CheckpointScorer:
         self._match = TextMatch.of(graph) if set(TEXT_MATCH_FEATURES) & set(self.feature_names) else None
 
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
-        """Build the candidates' graphs with the scores that the model was trained on.
+        """Build the graphs of ``[B, K]`` candidates with the scores that the model was trained on.
 
-        Args:
-            queries: ``B`` queries; with vectors where the model reads them.
-            ranking: ``[B, K]`` candidates, with ``features [B, K, F]``.
-            feature_names: Names of the ``F`` columns.
-
-        Raises:
-            ValueError: If a score is missing (:func:`feature_columns`), or there are no features.
+        ``ranking.features [B, K, F]`` are named by ``feature_names``. A ValueError if a score is missing.
         """
         if ranking.features is None:
             raise ValueError("`ranking` must have features, got none")
@@ -116,11 +110,7 @@ class CheckpointScorer:
         max_edges: int = 1000,
         check: Callable[[], None] = lambda: None,
     ) -> list[DocumentExplanation]:
-        """Explain the scores of one query's candidates, in the order of ``graphs`` (:meth:`Explainer.explain_graph`).
-
-        Raises:
-            ValueError: If there are more than ``max_edges`` edges, or the model is no GATv2 reranker.
-        """
+        """Explain the scores of one query's candidates, as :meth:`Explainer.explain_graph`."""
         graph = graphs.to("cpu")
 
         def covered() -> Tensor:

@@ -29,47 +29,26 @@ SMALLEST_EFFECT = 1e-6  # smaller ones are rounding
 
 
 class EdgeEffect(NamedTuple):
-    """The effect of an edge: the score minus the score without it.
+    """The effect of an edge: the score minus the score without it."""
 
-    Attributes:
-        pair: The places of the passages that it joins, the lower first.
-        effect: The difference.
-        edge_type: One of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`; None where the model merges types.
-    """
-
-    pair: tuple[int, int]
+    pair: tuple[int, int]  # places of the passages that it joins, the lower first
     effect: float
-    edge_type: str | None
+    edge_type: str | None  # one of `EDGE_TYPES`; None where the model merges types
 
 
 @dataclass(frozen=True)
 class DocumentExplanation:
-    """The parts of a candidate's score.
+    """The parts of a candidate's score."""
 
-    Attributes:
-        base_rank: Rank by the base score, from 1, ties by place.
-        base_score: The base score.
-        gcs_part: The part of Graph Cohesive Smoothing.
-        learned_part: The network's part; both sum to the score.
-        edges: Effects of edges, the largest change first, ties by pair and type.
-    """
-
-    base_rank: int
+    base_rank: int  # by the base score, from 1, ties by place
     base_score: float
-    gcs_part: float
-    learned_part: float
-    edges: tuple[EdgeEffect, ...]
+    gcs_part: float  # of Graph Cohesive Smoothing
+    learned_part: float  # of the network; both sum to the score
+    edges: tuple[EdgeEffect, ...]  # the largest change first, ties by pair and type
 
 
 class Explainer:
-    """Explains the scores of a GATv2 reranker.
-
-    Args:
-        checkpoint: The model and its manifest.
-
-    Raises:
-        ValueError: If the model is another, or cannot rerank.
-    """
+    """Explains the scores of a GATv2 reranker; a ValueError for another model."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         if not isinstance(checkpoint.model, GATv2Reranker):
@@ -116,18 +95,15 @@ class Explainer:
         max_edges: int = 1000,
         check: Callable[[], None] = lambda: None,
     ) -> list[DocumentExplanation]:
-        """Explain the scores of one query's candidates as the model reads them, in their order.
+        """Explain the scores of one query's candidates as the model reads them, in their order; as :meth:`explain`.
 
         Args:
             graphs: One graph, on the CPU.
             covered: Measures the words that the target of each edge covers with its other neighbours, ``[E]``; None for
                 a model that does not read it, or if removing an edge does not change it.
-            num_edges: As of :meth:`explain`, like the others.
-            max_edges: See ``num_edges``.
-            check: See ``num_edges``.
-
-        Raises:
-            ValueError: If there are more than ``max_edges`` edges.
+            num_edges: How many edges to name for each passage.
+            max_edges: Largest number of edges.
+            check: Called between the steps.
         """
         gcs_part, learned_part = self._model.score_parts(*graphs.model_inputs(self._model.inputs))
         base = graphs.x[:, 0]

@@ -162,28 +162,8 @@ class GraphReranker:
             ValueError: If an argument is not as :class:`RerankInput` says, or the model reads vectors and there are
                 none, or of another width; names the argument.
         """
-        given = RerankInput(
-            query,
-            passages,
-            scores=scores,
-            edges=edges,
-            edge_index=edge_index,
-            edge_weights=edge_weights,
-            edge_types=edge_types,
-            entities=entities,
-            doc_ids=doc_ids,
-            chunk_ids=chunk_ids,
-            ids=ids,
-            query_vector=query_vector,
-            vectors=vectors,
-            cross_encoder_scores=cross_encoder_scores,
-            features=features,
-            top_n=top_n,
-            min_probability=min_probability,
-            min_perfect_recall=min_perfect_recall,
-            language=language,
-        )
-        return self.rerank_batch([given])[0]
+        arguments: dict[str, Any] = {name: given for name, given in locals().items() if name != "self"}
+        return self.rerank_batch([RerankInput(**arguments)])[0]
 
     def rerank_batch(self, inputs: Sequence[RerankInput], *, check: Check = lambda: None) -> list[RerankedList]:
         """Rank the candidates of several queries in one forward pass; the same scores as one by one.
@@ -195,10 +175,17 @@ class GraphReranker:
         Raises:
             ValueError: As :meth:`rerank`, naming the query's place too where there are several.
         """
-        if not inputs:
-            return []
-        if any(given.num_passages == 0 for given in inputs):
-            return self._rerank_some(inputs, check)
+        filled = [given for given in inputs if given.num_passages]
+        scores = self._score(filled, check) if filled else torch.zeros(0)
+        sizes = [given.num_passages for given in inputs]
+        probabilities: Sequence[Tensor | None] = [None] * len(inputs)
+        if self._calibration is not None:
+            probabilities = torch.split(self._calibration.probabilities(scores), sizes)
+        lists = zip(inputs, torch.split(scores, sizes), probabilities, strict=True) if inputs else ()
+        return [_reranked(given, scored, probable, self._confidence) for given, scored, probable in lists]
+
+    def _score(self, inputs: Sequence[RerankInput], check: Check) -> Tensor:
+        """Score the candidates of all queries, ``[N]``."""
         _ = self.checkpoint.graph_reranker  # a model of pairs reads more than lists hold
         graphs = self.candidate_graphs(inputs, check=check)
         check()
@@ -207,30 +194,12 @@ class GraphReranker:
         scores = scored.cpu().clone()  # outside of inference mode: an ordinary tensor, which callers may train on
         if torch.isnan(scores).any():
             raise ValueError(f"{self.checkpoint.path}: the model gave a score that is not a number")
-        sizes = [given.num_passages for given in inputs]
-        probabilities: Sequence[Tensor | None] = [None] * len(inputs)
-        if self._calibration is not None:
-            probabilities = torch.split(self._calibration.probabilities(scores), sizes)
-        lists = zip(inputs, torch.split(scores, sizes), probabilities, strict=True)
-        return [_reranked(given, scored, probable, self._confidence) for given, scored, probable in lists]
-
-    def _rerank_some(self, inputs: Sequence[RerankInput], check: Check) -> list[RerankedList]:
-        """Rerank the lists that are not empty; the others stay empty."""
-        ranked = iter(self.rerank_batch([given for given in inputs if given.num_passages], check=check))
-        none = torch.zeros(0)
-        probabilities = None if self._calibration is None else none
-        empty = RerankedList((), none.long(), none, probabilities, probabilities, self._confidence)
-        return [next(ranked) if given.num_passages else empty for given in inputs]
+        return scores
 
     def candidate_graphs(self, inputs: Sequence[RerankInput], *, check: Check = lambda: None) -> CandidateGraphs:
         """Build the model's inputs on the CPU: one graph per query, its nodes in the order of the passages.
 
-        Args:
-            inputs: The queries and their candidates.
-            check: As of :meth:`rerank_batch`.
-
-        Raises:
-            ValueError: As :meth:`rerank_batch`.
+        Arguments and errors are those of :meth:`rerank_batch`.
         """
         parts = []
         for place, given in enumerate(inputs):
@@ -250,13 +219,19 @@ class GraphReranker:
                     raise
                 raise ValueError(f"query {place}: {error}") from error
         ptr = torch.tensor([0, *(len(x) for x, *_ in parts)]).cumsum(0)
-        packed = _packed_edges([edges for _, edges, _ in parts], ptr, keep_types=self.inputs.reads_edge_types)
-        edge_index, edge_weight, edge_type = packed
+        pairs = torch.cat([pairs + start for (_, (pairs, *_), _), start in zip(parts, ptr.tolist()[:-1], strict=True)])
+        weight = torch.cat([weight for _, (_, weight, _), _ in parts])
+        edge_type = None
+        if self.inputs.reads_edge_types:
+            edge_type = torch.cat([types for _, (*_, types), _ in parts])
+            pairs, weight, edge_type = merge_parallel_of_types(pairs, weight, edge_type, int(ptr[-1]))
+        else:
+            pairs, weight = merge_parallel(pairs, weight, int(ptr[-1]))
         read = [vectors for *_, vectors in parts if vectors is not None and self.inputs.reads_vectors]
         return CandidateGraphs(
             x=torch.cat([x for x, *_ in parts]),
-            edge_index=edge_index,
-            edge_attr=edge_weight,
+            edge_index=pairs.flip(1).T.contiguous(),
+            edge_attr=weight,
             ptr=ptr,
             inputs=dict(zip(("query_vectors", "node_vectors"), map(torch.cat, zip(*read, strict=True)), strict=False)),
             edge_type=edge_type,
@@ -271,21 +246,6 @@ def _with_arguments(method: Any) -> None:
 
 if GraphReranker.rerank.__doc__ is not None:  # python -OO has none
     _with_arguments(GraphReranker.rerank)
-
-
-def _packed_edges(
-    parts: Sequence[tuple[Tensor, Tensor, Tensor]], ptr: Tensor, *, keep_types: bool
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Number the edges of all graphs through, merge parallel ones and sort them by target, source and type."""
-    edges = torch.cat([pairs + start for (pairs, *_), start in zip(parts, ptr.tolist()[:-1], strict=True)])
-    weight = torch.cat([weight for _, weight, _ in parts])
-    edge_type = None
-    if keep_types:
-        types = torch.cat([types for *_, types in parts])
-        merged, largest, edge_type = merge_parallel_of_types(edges, weight, types, int(ptr[-1]))
-    else:
-        merged, largest = merge_parallel(edges, weight, int(ptr[-1]))
-    return merged.flip(1).T.contiguous(), largest, edge_type
 
 
 def _reranked(
@@ -323,12 +283,10 @@ def _hybrid_weights(manifest: RerankerManifest) -> dict[str, float]:
 
 @cache
 def keep_freed_memory() -> None:
-    """Raise the size from which glibc returns freed memory to the system, once in a process.
+    """Let glibc keep freed blocks of up to 32 MiB, once in a process, at most 64 MiB in all.
 
-    glibc maps blocks above a threshold again each time, and cuts the heap when twice the threshold is free at its end;
-    the system then clears each page again, which takes longer than a layer's arithmetic. The threshold rises to the
-    size of the largest mapped block that was freed, of at most 32 MiB (``man mallopt``, ``M_MMAP_THRESHOLD``): so such
-    a block is mapped here, and freed without being touched. At most 64 MiB stay. Where ``MALLOC_*`` variables set the
-    thresholds, and with other allocators, nothing changes.
+    Mapping a large block again clears its pages, which takes longer than a layer's arithmetic. Freeing a mapped block
+    raises the threshold for mapping to its size (``man mallopt``, ``M_MMAP_THRESHOLD``), so one is mapped and freed
+    here. Other allocators, and thresholds that ``MALLOC_*`` variables set, do not change.
     """
     torch.empty(LARGEST_RAISED - (8 << 10), dtype=torch.uint8)  # less a page or two for the allocator

@@ -1,8 +1,8 @@
 """The edges among one query's candidates, in all accepted forms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ def input_edges(given: RerankInput) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _own_edges(given: RerankInput) -> tuple[Tensor, Tensor, Tensor] | None:
-    numbered = numbered_edges(given)
+    numbered = _numbered_edges(given)
     if numbered is None:
         return None
     edges, edge_types, edge_weights = numbered
@@ -100,24 +100,26 @@ def _contextual_edges(given: RerankInput) -> tuple[Tensor, Tensor, Tensor] | Non
     return edges, torch.ones(len(edges)), torch.full((len(edges),), ADJACENCY)
 
 
-def numbered_edges(given: RerankInput) -> Numbered | None:
+def _numbered_edges(given: RerankInput) -> Numbered | None:
     """Return the caller's edges as numbered pairs, with types and weights if there are any; None for no edges.
 
     Raises:
         ValueError: If a form is unclear, an id is unknown, or there are no ids for a graph over ids.
-
-    Example:
-        >>> given = RerankInput("q", ["a", "b"], edges=[("x", "y")], ids=["x", "y"])
-        >>> numbered_edges(given)[0]
-        tensor([[0, 1]])
     """
+    types, weights, edges = given.edge_types, given.edge_weights, cast("Any", given.edges)
     if given.edge_index is not None:
-        return _from_edge_index(given)
-    edges: Any = given.edges
+        index = to_integers("edge_index", cast("Any", given.edge_index), (2, None))
+        loops = (index[0] == index[1]).nonzero()
+        if len(loops) and (types is not None or weights is not None):
+            raise ValueError(
+                f"`edge_index` with weights or types must have no self-loop, got one at place {loops[0, 0]}"
+            )
+        return index.T[index[0] != index[1]].contiguous(), types, weights
     if edges is None:
         return None
+    number = {} if given.ids is None else {name: place for place, name in enumerate(given.ids)}
     if hasattr(edges, "nodes") and hasattr(edges, "edges"):
-        return _from_graph(given)
+        return _from_graph(given, number)
     if isinstance(edges, Tensor) and tuple(edges.shape) == (2, 2):
         raise ValueError(
             "`edges` must not be a tensor of shape [2, 2], which could be pairs or PyG's [2, M]: give "
@@ -128,36 +130,22 @@ def numbered_edges(given: RerankInput) -> Numbered | None:
     if not hasattr(edges, "dtype"):
         edges = list(edges)
         if _name_ids(edges):
-            edges = _numbers_of(edges, given)
-    return to_integers("edges", edges, (None, 2)), given.edge_types, given.edge_weights
+            edges = _numbers_of(edges, number)
+    return to_integers("edges", edges, (None, 2)), types, weights
 
 
-def _from_edge_index(given: RerankInput) -> Numbered:
-    index = to_integers("edge_index", given.edge_index, (2, None))  # type: ignore[arg-type]
-    kept = index[0] != index[1]
-    if not bool(kept.all()) and (given.edge_types is not None or given.edge_weights is not None):
-        place = int((~kept).nonzero()[0])
-        raise ValueError(f"`edge_index` with weights or types must have no self-loop, got one at place {place}")
-    return index.T[kept].contiguous(), given.edge_types, given.edge_weights
-
-
-def _from_graph(given: RerankInput) -> Numbered:
+def _from_graph(given: RerankInput, number: Mapping[Any, int]) -> Numbered:
     """Take the edges of a networkx graph among the passages; the graph may be the whole corpus's."""
     if given.ids is None:
         raise ValueError("`edges` as a graph needs `ids`, the passages' nodes in it, got none")
     if given.edge_types is not None or given.edge_weights is not None:
         raise ValueError("`edge_types` and `edge_weights` of a graph are its edges' `type` and `weight`, got others")
-    number = _number_of(given)
-    found = []
     graph: Any = given.edges
-    for source, target, attributes in graph.subgraph(list(number)).edges(data=True):
-        if source != target:
-            found.append((number[source], number[target], attributes))
-    pairs = torch.tensor([pair[:2] for pair in found], dtype=torch.int64).reshape(-1, 2)
-    types = [attributes.get("type") for *_, attributes in found]
-    weights = [attributes.get("weight") for *_, attributes in found]
+    found = [edge for edge in graph.subgraph(list(number)).edges(data=True) if edge[0] != edge[1]]
+    pairs = [(number[source], number[target]) for source, target, _ in found]
+    types, weights = ([attributes.get(name) for *_, attributes in found] for name in ("type", "weight"))
     return (
-        pairs,
+        torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2),
         [EDGE_TYPES[OTHER] if name is None else name for name in types],
         [1.0 if weight is None else weight for weight in weights],
     )
@@ -172,10 +160,9 @@ def _name_ids(edges: Sequence[Any]) -> bool:
     return not all(issubclass(kind, float | Tensor) or hasattr(kind, "__index__") for kind in kinds)
 
 
-def _numbers_of(edges: Sequence[Any], given: RerankInput) -> list[list[int]]:
-    if given.ids is None:
+def _numbers_of(edges: Sequence[Any], number: Mapping[Any, int]) -> list[list[int]]:
+    if not number:
         raise ValueError(f"`edges` between ids need `ids`, got none for {edges[0]!r}; or number the passages from 0")
-    number = _number_of(given)
     for place, edge in enumerate(edges):
         if not isinstance(edge, list | tuple) or len(edge) != 2:
             raise ValueError(f"`edges` must be pairs, got {edge!r} at place {place}")
@@ -183,8 +170,3 @@ def _numbers_of(edges: Sequence[Any], given: RerankInput) -> list[list[int]]:
             if end not in number:
                 raise ValueError(f"`edges` must join passages of `ids`, got {end!r} at place {place}")
     return [[number[end] for end in edge] for edge in edges]
-
-
-def _number_of(given: RerankInput) -> dict[Any, int]:
-    assert given.ids is not None
-    return {name: place for place, name in enumerate(given.ids)}

@@ -21,20 +21,12 @@ KNOWN_FEATURES = (*OPTIONAL_FEATURES, *TEXT_MATCH_FEATURES)  # filled here, in a
 
 
 def unit_vectors(given: RerankInput, dim: int | None) -> tuple[Tensor, Tensor] | None:
-    """Return ``[1, d]`` and ``[n, d]`` unit vectors of query and passages, or None where there are none.
-
-    Args:
-        given: The candidates.
-        dim: The needed ``d``; None for any.
-
-    Raises:
-        ValueError: If a shape is another, or a number is not finite.
-    """
+    """Return unit vectors ``[1, d]`` of the query and ``[n, d]`` of the passages; None for none."""
     if given.query_vector is None or given.vectors is None:
         return None
-    query = to_floats("query_vector", given.query_vector, (dim,)).unsqueeze(0)
-    nodes = to_floats("vectors", given.vectors, (given.num_passages, query.shape[1]))
-    return _to_unit_length(query), _to_unit_length(nodes)
+    query = to_floats("query_vector", given.query_vector, (dim,)).unsqueeze(0).double()
+    nodes = to_floats("vectors", given.vectors, (given.num_passages, query.shape[1])).double()
+    return F.normalize(query, dim=1).float(), F.normalize(nodes, dim=1).float()  # large norms are beyond float32
 
 
 def input_features(
@@ -64,8 +56,8 @@ def input_features(
     Args:
         given: The candidates.
         names: ``F`` names; ``base_score`` first, then any of ``KNOWN_FEATURES``.
-        vectors: As :func:`unit_vectors` gives them.
-        edges: ``[M, 2]`` pairs (target, source), as :func:`~graphrerank.inference.input_edges.input_edges` gives them.
+        vectors: As :func:`unit_vectors` returns them.
+        edges: ``[M, 2]`` pairs (target, source) of :func:`~graphrerank.inference.input_edges.input_edges`.
         weights: ``bm25_weight``, :math:`w_b`, and ``dense_weight``, :math:`w_d`.
         check: Called between blocks of the work on texts; may raise.
 
@@ -73,8 +65,7 @@ def input_features(
         ``[n, F]`` float32.
 
     Raises:
-        ValueError: If ``given.cross_encoder_scores`` are given and ``names`` have no place for them,
-            ``given.features`` names a score that is not among ``names[1:]``, or a score is not finite.
+        ValueError: If a given score has no place among ``names[1:]``, or is not finite.
     """
     features = given.features or {}
     unknown = [name for name in features if name not in names[1:]]
@@ -117,23 +108,12 @@ def _cross_encoder_scores(given: Numbers | Sequence[float | None], count: int) -
     return scores, torch.from_numpy(~unread)
 
 
-def _to_unit_length(vectors: Tensor) -> Tensor:
-    return F.normalize(vectors.double(), dim=1).float()  # the norm of large numbers is beyond float32
-
-
 def text_features(
     given: RerankInput, names: Collection[str], edges: Tensor, *, check: Callable[[], None]
 ) -> dict[str, Tensor]:
-    """Compute scores from texts.
+    """Compute the needed scores from texts: BM25, divided by its maximum, and ``TEXT_MATCH_FEATURES``.
 
-    Args:
-        given: The candidates.
-        names: Needed scores; BM25, divided by its maximum, and ``TEXT_MATCH_FEATURES`` are computed.
-        edges: ``[M, 2]`` pairs (target, source).
-        check: Called between blocks of the work; may raise.
-
-    Returns:
-        ``[n]`` float32 by name; nothing without passages.
+    ``edges [M, 2]`` are pairs (target, source). Returns ``[n]`` float32 by name; nothing without passages.
     """
     columns: dict[str, Tensor] = {}
     is_matched = not set(TEXT_MATCH_FEATURES).isdisjoint(names)

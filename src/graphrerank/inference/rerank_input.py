@@ -1,13 +1,16 @@
 """One query and its candidates."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from graphrerank.checks import check_counts
 from graphrerank.graphs.adaptive_k import check_ends
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
 from graphrerank.text.languages import AUTO, detect_language, language_of
 
+PER_PASSAGE = ("passages", "scores", "entities", "doc_ids", "chunk_ids", "ids", "vectors", "cross_encoder_scores")
 DETECTED_CHARS = 4000  # of a request's passages, by which their language is detected
 
 
@@ -81,7 +84,14 @@ class RerankInput:
             raise ValueError("`passages` or `scores` must be given, got neither")
         if isinstance(self.passages, str):
             raise ValueError(f"`passages` must be a sequence of texts, got the text {self.passages!r}")
-        self._check_lengths()
+        for name in PER_PASSAGE:
+            if (given := getattr(self, name)) is not None:
+                if not hasattr(given, "__len__"):
+                    raise ValueError(f"`{name}` must be a sequence or an array, got {type(given).__name__}")
+                if len(given) != self.num_passages:
+                    raise ValueError(
+                        f"`{name}` must have one entry per passage ({self.num_passages}), got {len(given)}"
+                    )
         for place, passage in enumerate(() if self.passages is None else self.passages):
             if not isinstance(passage, str):
                 raise ValueError(f"`passages` must hold texts, got {type(passage).__name__} at place {place}")
@@ -97,11 +107,9 @@ class RerankInput:
                 raise ValueError(f"`{name}` needs `edges`, got none")
         if self.edges is not None and self.edge_index is not None:
             raise ValueError("`edges` and `edge_index` are two forms of the same, got both")
-        if self.ids is not None and (repeated := _first_repeated(self.ids)) is not None:
-            raise ValueError(f"`ids` must each be there once, got {repeated!r} a second time")
-        whole = isinstance(self.top_n, int) and not isinstance(self.top_n, bool)
-        if self.top_n is not None and not (whole and self.top_n >= 1):
-            raise ValueError(f"`top_n` must be a positive integer, got {self.top_n!r}")
+        if self.ids is not None and not isinstance(self.ids, str):
+            _check_unique(self.ids.tolist() if hasattr(self.ids, "tolist") else self.ids)
+        check_counts(top_n=self.top_n)
         if self.language != AUTO:
             language_of(self.language)
         check_ends(min_probability=self.min_probability, min_perfect_recall=self.min_perfect_recall)
@@ -120,35 +128,11 @@ class RerankInput:
         assert counted is not None
         return len(counted)
 
-    def _check_lengths(self) -> None:
-        for name in (
-            "passages",
-            "scores",
-            "entities",
-            "doc_ids",
-            "chunk_ids",
-            "ids",
-            "vectors",
-            "cross_encoder_scores",
-        ):
-            given = getattr(self, name)
-            if given is None:
-                continue
-            try:
-                count = len(given)
-            except TypeError as error:
-                raise ValueError(f"`{name}` must be a sequence or an array, got {type(given).__name__}") from error
-            if count != self.num_passages:
-                raise ValueError(f"`{name}` must have one entry per passage ({self.num_passages}), got {count}")
 
-
-def _first_repeated(ids: Sequence[Any]) -> Any | None:
-    """Return the first id that is there twice; None for none."""
-    if isinstance(ids, str):
-        return None
-    listed = list(ids.tolist()) if hasattr(ids, "tolist") else list(ids)
+def _check_unique(ids: Sequence[Any]) -> None:
     try:
-        seen: set[Any] = set()
-        return next((entry for entry in listed if entry in seen or seen.add(entry)), None)  # type: ignore[func-returns-value]
+        counts = Counter(ids)
     except TypeError as error:
         raise ValueError(f"`ids` must be texts, numbers or other hashable objects: {error}") from error
+    if repeated := [name for name, count in counts.items() if count > 1]:
+        raise ValueError(f"`ids` must each be there once, got {repeated[0]!r} a second time")
