@@ -137,7 +137,7 @@ MUTATIONS = (
         "torch.stack([1 - scores, scores], dim=1)",
         "torch.stack([scores, 1 - scores], dim=1)",
     ),
-    Mutation("training/score_calibration.py", "the intercept ignores the mean", " - slope * mean)", ")"),
+    Mutation("training/calibration.py", "the intercept ignores the mean", " - slope * mean)", ")"),
     Mutation(
         "evaluation/significance.py",
         "one-sided test takes the other side",

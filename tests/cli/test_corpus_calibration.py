@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from graphrerank.evaluation.reliability import LabelledLists
-from graphrerank.fitting.calibrate import _errors, _fit, _out_of_fold, _predict
+from graphrerank.fitting.calibrate import _errors, _out_of_fold, _predict, fit_probabilities
 from graphrerank.graphs.calibration import Calibration, LogisticCalibration
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint, load_primary
-from graphrerank.training.score_calibration import calibration_method
+from graphrerank.training.calibration import calibration_method
 from tests.support.commands import RunCommand
 from tests.support.folders import write_films
 
@@ -51,7 +51,7 @@ def test_forty_questions_mend_a_foreign_confidence() -> None:
 def test_lists_that_are_never_complete_give_no_confidence() -> None:
     lists = _lists(40, slope=0.8, intercept=-2.0)
     endless = LabelledLists(lists.scores, lists.relevant, lists.num_relevant + 1)
-    _, confidence = _fit(endless, calibration_method("logistic"), with_confidence=True)
+    _, confidence = fit_probabilities({"": endless}, calibration_method("logistic"))
     _, complete = _out_of_fold(endless, calibration_method("logistic"), with_confidence=True)
     assert confidence is None
     assert complete is None

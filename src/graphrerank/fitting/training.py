@@ -38,9 +38,9 @@ from graphrerank.models.start import start_entry, start_from, train_only
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.parts import Part, build, dotted_settings, portable_arguments
 from graphrerank.processes import is_first_process
+from graphrerank.training.calibration import calibration_method
 from graphrerank.training.epoch_table import EpochTable
 from graphrerank.training.reranker_module import RerankerModule
-from graphrerank.training.score_calibration import calibration_method
 
 CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a model's folder
 LAST = Path("checkpoints", "last.ckpt")
