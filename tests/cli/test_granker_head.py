@@ -144,4 +144,4 @@ def test_it_is_no_reranker_of_scores(run: Path) -> None:
 
 def test_a_run_is_not_resumed_with_another_cross_encoder(run: Path, arguments: tuple[str, ...], run_command) -> None:
     done = run_command("train.py", *arguments, "pair_encoder.max_length=40", f"ckpt_path={run}", status=1)
-    assert "was trained with pair_encoder=" in done.stderr
+    assert "was trained with pair_encoder." in done.stderr

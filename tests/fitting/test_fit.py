@@ -131,7 +131,7 @@ def test_defaults_are_those_of_the_command() -> None:
 
     from omegaconf import OmegaConf
 
-    from graphrerank.fitting.training import FitSettings
+    from graphrerank.fitting.training_data import FitSettings
     from tests.support import CONF
 
     command = OmegaConf.load(CONF / "train.yaml")

@@ -17,9 +17,9 @@ from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
 from graphrerank.evaluation.records import RETRIEVER
 from graphrerank.files import sole_use
-from graphrerank.fitting.fit import feature_plan, fit, run_folder
-from graphrerank.fitting.training import FitSettings, check_resumed, declared_inputs
-from graphrerank.fitting.training_data import TrainingData, prepare_training
+from graphrerank.fitting.fit import fit
+from graphrerank.fitting.run_manifest import run_folder
+from graphrerank.fitting.training_data import FitSettings, TrainingData, declared_inputs, prepare_training
 from graphrerank.graphs.model_inputs import QUERIES
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.manifest import write_manifest
@@ -52,7 +52,7 @@ def fit_rows(command: Command, run_dir: Path) -> tuple[dict[str, GraphReranker],
     """Train every row's model on the same data; return them by name, and the data."""
     cfg, parts, settings = command.cfg, command.parts, fit_settings(command.cfg)
     rows = {name: row_config(cfg, name, changes, run_dir) for name, changes in row_changes(cfg).items()}
-    data = training_data(command, settings, [Part(row.model) for row in rows.values()], run_dir)
+    data = training_data(command, settings, [Part(row.model) for row in rows.values()])
     given = {name: cfg.operator[name].restart_prob for name in ("gcs", "ppr")}
     rerankers: dict[str, GraphReranker] = {}
     with joint_training():
@@ -140,22 +140,24 @@ def fit_settings(cfg: DictConfig) -> FitSettings:
     return FitSettings(
         seed=cfg.seed,
         batch_size=cfg.batches.batch_size,
+        train_split=cfg.batches.train_split,
+        val_split=cfg.batches.val_split,
         buffer=cfg.batches.buffer,
         shares=None if cfg.shares is None else _resolved(cfg.shares),
         augmentation=_resolved(cfg.augmentation),
+        cross_encoder_queries=_resolved(cfg.cross_encoder_queries),
         start=cfg.start,
         train_only=cfg.train_only,
         calibration=cfg.calibration,
     )
 
 
-def training_data(command: Command, settings: FitSettings, models: Sequence[Part], run_dir: Path) -> TrainingData:
+def training_data(command: Command, settings: FitSettings, models: Sequence[Part]) -> TrainingData:
     """Prepare ``data`` and the data sets of ``mix``, for all models of a run."""
     cfg, parts = command.cfg, command.parts
-    inputs = [declared_inputs(model) for model in models]
-    if any(declared == QUERIES for declared in inputs):
-        model = command.choice("model")
-        raise ValueError(f"`model` must score candidates, {model} scores queries; experiment={model} trains it")
+    if any(declared_inputs(model) == QUERIES for model in models):
+        choice = command.choice("model")
+        raise ValueError(f"`model` must score candidates, {choice} scores queries; experiment={choice} trains it")
     first = command.choice("data")
     data: dict[str, Part] = {first: Part(cfg.data, first)}
     for name, entry in (cfg.mix or {}).items():
@@ -163,22 +165,16 @@ def training_data(command: Command, settings: FitSettings, models: Sequence[Part
             raise ValueError(f"`mix` must name data sets beside `data`, got {first!r}, which `data` is")
         changes = dict(entry or {})
         data[str(name)] = parts.part("data", str(changes.pop("data", name)), **changes)
-    retriever = Part(cfg.retriever, command.choice("retriever"))
-    if cfg.ckpt_path is not None:
-        check_resumed(run_dir, data, retriever)
     return prepare_training(
         parts,
         data,
-        retriever=retriever,
+        models,
+        retriever=Part(cfg.retriever, command.choice("retriever")),
         encoder=command.chosen("encoder"),
         pair_encoder=command.chosen("pair_encoder"),
-        plan=feature_plan(cfg.features, settings, _resolved(cfg.cross_encoder_queries)),
-        reads_vectors=any(declared.reads_vectors for declared in inputs),
-        reads_pairs=any(declared.reads_pairs for declared in inputs),
-        train_split=cfg.batches.train_split,
-        val_split=cfg.batches.val_split,
+        features=cfg.features,
+        settings=settings,
         table_split=cfg.test_split,
-        buffer=cfg.batches.buffer,
     )
 
 

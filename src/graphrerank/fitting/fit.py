@@ -1,25 +1,48 @@
 """Fit one reranker: from named or built parts to a folder with the best checkpoint and its manifest."""
 
+import inspect
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 import torch
-from lightning.pytorch.callbacks import Callback
+from hydra.utils import get_object
+from lightning.pytorch.callbacks import Callback, ProgressBar
 from omegaconf import OmegaConf
+from torch import nn
 
+from graphrerank.data.augmentation import CandidateAugmentation
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.data.dataset import Dataset
-from graphrerank.evaluation.rerankers import trained_system, tune_restart_probs
+from graphrerank.evaluation.rerankers import own_encoder, trained_system, tune_restart_probs
 from graphrerank.files import claim_folder
 from graphrerank.fitting.calibrate import calibrate_system
-from graphrerank.fitting.training import FROM_START, FitSettings, Training, check_resumed, declared_inputs
-from graphrerank.fitting.training_data import FeaturePlan, TrainingData, prepare_training
+from graphrerank.fitting.run_manifest import last_checkpoint, run_folder, training_manifest
+from graphrerank.fitting.training_data import (
+    FROM_START,
+    FitSettings,
+    TrainingData,
+    declared_inputs,
+    prepare_training,
+)
+from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.models.manifest import MANIFEST, write_manifest
-from graphrerank.models.start import ADDED_PART
+from graphrerank.models.checkpoint import build_model, load_checkpoint, load_primary
+from graphrerank.models.granker_layers import measured_arguments
+from graphrerank.models.manifest import parse_manifest, read_manifest, write_manifest
+from graphrerank.models.start import start_from, train_only
+from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.parts import Part, Parts, build
 from graphrerank.processes import is_first_process
+from graphrerank.training.epoch_table import EpochTable
+from graphrerank.training.reranker_module import RerankerModule
+
+BEST = Path("checkpoints", "best.ckpt")  # in a model's folder
+FINE_TUNED = "cross_encoder"  # folder of a system whose cross-encoder's last layers were trained
 
 
 def fit(
@@ -40,9 +63,6 @@ def fit(
     callbacks: str | Sequence[Callback] = (),
     logger: Any = None,
     restart_probs: Mapping[str, float | None] | None = None,
-    cross_encoder_queries: Any = None,
-    train_split: str = "train",
-    val_split: str = "val",
     run_dir: str | Path | None = None,
     name: str | None = None,
     resume: str | Path | None = None,
@@ -73,16 +93,14 @@ def fit(
             of ``conf/callbacks`` in the place of these.
         logger: A Lightning logger or several; None for none.
         restart_probs: Of GCS and PPR, which stand in the manifest; None: chosen on the validation split.
-        cross_encoder_queries: As of :class:`~graphrerank.fitting.training_data.FeaturePlan`.
-        train_split: Split to train on.
-        val_split: Split to validate and calibrate on.
         run_dir: Folder of the run, in which the model has a folder by its name; None: a new one below ``runs/fit``.
         name: Name of the model in tables and of its folder; None: as the model's.
         resume: A run folder of an interrupted call with the same arguments, or one of its ``.ckpt`` files.
         parts: Builds parts by their names; None: with the folders of ``conf/paths``.
         config: What the manifest records as the configuration.
         settings: Further settings; None: as ``others`` give them.
-        **others: Fields of :class:`FitSettings`: ``seed``, ``batch_size``, ``start`` and the like.
+        **others: Fields of :class:`~graphrerank.fitting.training_data.FitSettings`: ``seed``, ``batch_size``,
+            ``train_split``, ``start`` and the like.
 
     Returns:
         The reranker with the weights of the best epoch; ``source`` is its checkpoint, which every command loads.
@@ -100,67 +118,92 @@ def fit(
     ]
     named = parts.compose(*names)
     model = Part(named.model, model) if isinstance(model, str) else parts.part("model", model)
-    inputs = declared_inputs(model)
     name = name or str(model.name)
     if resume is not None:
-        folder = run_folder(resume)
+        run = run_folder(resume)
     else:
-        folder = Path(run_dir) if run_dir else claim_folder(Path("runs", "fit", time.strftime("%Y-%m-%d_%H-%M-%S")))
+        run = Path(run_dir) if run_dir else claim_folder(Path("runs", "fit", time.strftime("%Y-%m-%d_%H-%M-%S")))
     if not isinstance(data, TrainingData):
-        datasets, searches = data_parts(parts, data), parts.part("retriever", retriever)
-        if resume is not None:
-            check_resumed(folder, datasets, searches)
         data = prepare_training(
             parts,
-            datasets,
-            retriever=searches,
+            data_parts(parts, data),
+            [model],
+            retriever=parts.part("retriever", retriever),
             encoder=None if encoder is None else parts.part("encoder", encoder),
             pair_encoder=None if pair_encoder is None else parts.part("pair_encoder", pair_encoder),
-            plan=feature_plan(
-                named.features if isinstance(features, str) else features, settings, cross_encoder_queries
-            ),
-            reads_vectors=inputs.reads_vectors,
-            reads_pairs=inputs.reads_pairs,
-            train_split=train_split,
-            val_split=val_split,
-            buffer=settings.buffer,
+            features=named.features if isinstance(features, str) else features,
+            settings=settings,
         )
     torch.set_num_threads(parts.num_threads)
-    operators = tune_restart_probs(data.first, data.val_split, restart_probs)
-    rates = {"learning_rate": learning_rate, "weight_decay": weight_decay, "warmup_steps": warmup_steps}
-    training = Training(data, model, folder / name, settings, operators, dict(config or {}))
-    manifest = training.run(
-        loss=parts.build("loss", loss),
-        module={**rates, **(module or {})},
-        trainer=trainer_settings(parts, trainer, folder, name, max_epochs=max_epochs),
-        callbacks=build_callbacks(parts, callbacks, folder, name),
-        loggers=logger if isinstance(logger, Sequence) else [] if not logger else [logger],
-        resume=resume,
+    operators = tune_restart_probs(data.first, settings.val_split, restart_probs)
+
+    folder = run / name
+    L.seed_everything(settings.seed, verbose=False)  # no earlier training must decide the weights
+    arguments = model_arguments(model, data.first)
+    network = model.build(**arguments)
+    start = None if settings.start is None else load_primary(settings.start)
+    manifest = training_manifest(
+        name, network, arguments, data, settings, operators=operators, config=config or {}, start=start
     )
+    if model.settings is not None:
+        with torch.device("meta"):
+            build_model(parse_manifest(manifest, folder))  # what cannot be loaded is refused before training
+    last = last_checkpoint(resume, folder, manifest)
+    before = {} if last is None else read_manifest(folder).content
+    if before.get("finished"):
+        manifest |= {key: before[key] for key in ("finished", "fine_tuned", "validation") if key in before}
+    else:
+        if not data.shards and not any(len(part.answerable(settings.train_split)) for part in data.prepared.values()):
+            raise ValueError(
+                f"no query of split {settings.train_split!r} has a relevant candidate, so there is nothing to learn: "
+                "check the judgements, or take a retriever that finds more (retriever=hybrid_expand, data.edges=auto)"
+            )
+        if is_first_process():
+            write_manifest(folder, manifest)
+        if network.inputs.reads_pairs:
+            network.start_from(own_encoder(data.first))
+        if start is not None:
+            start_from(network, arguments, data.first.feature_names, start)
+        if settings.train_only is not None:
+            train_only(network, settings.train_only)
+        rates = {"learning_rate": learning_rate, "weight_decay": weight_decay, "warmup_steps": warmup_steps}
+        val_names = list(data.judged) if len(data.prepared) > 1 else []
+        learns = build_module(
+            network,
+            parts.build("loss", loss),
+            {"seed": settings.seed, **rates, **(module or {}), "val_names": val_names},
+        )
+        loggers = logger if isinstance(logger, Sequence) else [] if not logger else [logger]
+        fitted = build_trainer(
+            trainer_settings(parts, trainer, run, name, max_epochs=max_epochs),
+            callbacks=build_callbacks(parts, callbacks, run, name),
+            logger=list(loggers),
+        )
+        for each in loggers:
+            each.log_hyperparams(manifest)
+        _train(fitted, learns, batches(data, settings, network), last)
+        if not fitted.strategy.broadcast((folder / BEST).is_file()):  # fast_dev_run or no validation: the last state
+            fitted.save_checkpoint(folder / BEST)
+        if is_first_process():
+            if network.inputs.last_layers:
+                manifest["fine_tuned"] = _save_fine_tuned(folder, data.first)
+            kept = fitted.checkpoint_callback
+            if kept is not None and kept.best_model_score is not None:
+                score = float(kept.best_model_score)
+                manifest["validation"] = {"measure": kept.monitor, "mode": kept.mode, "score": score}
+            manifest["finished"] = True
+            write_manifest(folder, manifest)
     if not is_first_process():
         return None  # type: ignore[return-value] # the first process of a joint training alone goes on
-    checkpoint = training.best()
+
+    given = None if model.settings is not None else network
+    checkpoint = load_checkpoint(folder / BEST, model=given)
     if settings.calibration not in (None, FROM_START):
         system = trained_system(name, checkpoint.model, parts.device)
-        manifest |= calibrate_system(settings.calibration, data.judged, data.val_split, system)
-        write_manifest(folder / name, manifest)
-        checkpoint = training.best()
+        manifest |= calibrate_system(settings.calibration, data.judged, settings.val_split, system)
+        write_manifest(folder, manifest)
+        checkpoint = load_checkpoint(folder / BEST, model=given)
     return GraphReranker(checkpoint, device=parts.device)
-
-
-def run_folder(resume: str | Path) -> Path:
-    """Return the run folder that a resumed training goes on in: the path itself, or that of a ``.ckpt`` file.
-
-    Raises:
-        ValueError: If it holds no training.
-    """
-    path = Path(resume)
-    if not path.exists():
-        raise ValueError(f"`ckpt_path` must be a run folder or a .ckpt file in one, got {str(resume)!r}: no such path")
-    folder = path if path.is_dir() else path.parent.parent.parent
-    if not any(folder.glob(f"*/{MANIFEST}")):
-        raise ValueError(f"`ckpt_path` must lie in a run folder of train.py, but {folder} holds no <system>/{MANIFEST}")
-    return folder
 
 
 def data_parts(parts: Parts, data: Any) -> dict[str, Part]:
@@ -171,34 +214,97 @@ def data_parts(parts: Parts, data: Any) -> dict[str, Part]:
     return {data.name if isinstance(data, Dataset) else Path(str(part.name)).name: part}
 
 
-def feature_plan(features: Mapping[str, Any], settings: FitSettings, cross_encoder_queries: Any = None) -> FeaturePlan:
-    """Return the plan of features that ``conf/features`` describes."""
-    return FeaturePlan(
-        text_match=bool(features.get("text_match")),
-        num_words=int(features.get("num_words") or 0),
-        cross_encoder_top_k=int(features.get("cross_encoder_top_k") or 0),
-        cross_encoder_queries=cross_encoder_queries,
-        only_pairs_train=settings.train_only is not None and set(settings.train_only) == {ADDED_PART},
+def model_arguments(model: Part, prepared: PreparedDataset) -> dict[str, Any]:
+    """Return a model's settings, and the sizes that its data set or its cross-encoder gives."""
+    if model.settings is None:
+        return model.arguments
+    if declared_inputs(model).reads_pairs:
+        return measured_arguments(model.arguments, own_encoder(prepared))
+    sizes = {"num_scores": len(prepared.feature_names)}
+    if of_pairs := len(set(CROSS_ENCODER_FEATURES) & set(prepared.feature_names)):
+        sizes["num_pair_scores"] = of_pairs
+    if (embedding := prepared.dataset.graph.embedding) is not None:
+        sizes["embedding_dim"] = embedding.shape[1]
+    takes = inspect.signature(get_object(model.settings._target_)).parameters
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
+    return model.arguments | {name: size for name, size in sizes.items() if takes_all or name in takes}
+
+
+def batches(data: TrainingData, settings: FitSettings, network: nn.Module) -> CandidateDataModule:
+    """Return the batches of a training."""
+    augmentation = None
+    if any(settings.augmentation.values()):
+        augmentation = CandidateAugmentation(data.first.feature_names, **settings.augmentation)
+    return CandidateDataModule(
+        data.prepared,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+        inputs=network.inputs,  # type: ignore[arg-type] # of a model
+        train_split=settings.train_split,
+        val_split=settings.val_split,
+        shares=settings.shares,
+        augmentation=augmentation,
+        validated=list(data.judged),
+        shards=data.shards,
+        buffer=settings.buffer,
     )
 
 
+def build_module(network: nn.Module, loss: Any, arguments: Mapping[str, Any]) -> L.LightningModule:
+    """Build the Lightning module: ours, or the class that ``_target_`` names."""
+    if "_target_" in arguments:
+        module: L.LightningModule = build(dict(arguments), network, loss)
+        return module
+    return RerankerModule(network, loss, **arguments)
+
+
+def build_trainer(settings: Mapping[str, Any], *, callbacks: list[Callback], logger: list[Any]) -> L.Trainer:
+    """Build a trainer that shows its epochs by :class:`EpochTable`, unless a callback shows them or nothing shall."""
+    settings = {"_target_": "lightning.Trainer", **settings}
+    if not any(isinstance(callback, ProgressBar) for callback in callbacks):
+        if settings.pop("enable_progress_bar", True):
+            callbacks.append(EpochTable())
+        settings["enable_progress_bar"] = False
+    trainer: L.Trainer = build(settings, callbacks=callbacks, logger=logger)
+    return trainer
+
+
 def trainer_settings(
-    parts: Parts, given: Mapping[str, Any] | None, folder: Path, name: str, *, max_epochs: int | None
-) -> Mapping[str, Any]:
+    parts: Parts, given: Mapping[str, Any] | None, run: Path, name: str, *, max_epochs: int | None
+) -> dict[str, Any]:
     """Return settings of a trainer: those of ``conf/trainer`` with changes, or given ones that name their class."""
-    own = dict(given or {}) | ({} if max_epochs is None else {"max_epochs": max_epochs})
-    if "_target_" in own:
-        return own
-    composed = parts.compose("+trainer=default", run_dir=folder, system=name).trainer
+    changes = dict(given or {}) | ({} if max_epochs is None else {"max_epochs": max_epochs})
+    if "_target_" in changes:
+        return changes
+    composed = parts.compose("+trainer=default", run_dir=run, system=name).trainer
     OmegaConf.resolve(composed)
-    return {**{str(key): setting for key, setting in composed.items()}, **own}
+    return {**{str(key): setting for key, setting in composed.items()}, **changes}
 
 
-def build_callbacks(parts: Parts, given: Any, folder: Path, name: str) -> list[Callback]:
+def build_callbacks(parts: Parts, given: Any, run: Path, name: str) -> list[Callback]:
     """Build callbacks: those of a file of ``conf/callbacks`` or of settings by name; given ones join the default's."""
     if isinstance(given, Mapping):
         return [build(node) for node in given.values() if node and "_target_" in node]
     file = given if isinstance(given, str) else "default"
-    composed = parts.compose(f"+callbacks={file}", run_dir=folder, system=name).callbacks
+    composed = parts.compose(f"+callbacks={file}", run_dir=run, system=name).callbacks
     OmegaConf.resolve(composed)
-    return [*build_callbacks(parts, composed, folder, name), *(() if isinstance(given, str) else given)]
+    return [*build_callbacks(parts, composed, run, name), *(() if isinstance(given, str) else given)]
+
+
+def _train(trainer: L.Trainer, module: L.LightningModule, data: CandidateDataModule, last: Path | None) -> None:
+    try:
+        trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
+    except SystemExit as stopped:  # how Lightning ends after Ctrl+C, which it ignores from then on
+        if isinstance(stopped.__context__, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            raise KeyboardInterrupt from None
+        raise
+
+
+def _save_fine_tuned(folder: Path, prepared: PreparedDataset) -> dict[str, str]:
+    """Write the cross-encoder with the layers and head of the best checkpoint beside the folder of checkpoints."""
+    model: Any = load_checkpoint(folder / BEST).model
+    start = own_encoder(prepared)
+    start.save_trained(folder / FINE_TUNED, model.layers, model.granker.head)
+    trained = CrossEncoder(folder / FINE_TUNED, max_length=start.max_length, dtype=start.dtype)
+    return {"folder": FINE_TUNED, "fingerprint": trained.fingerprint}

@@ -6,15 +6,59 @@ from functools import partial
 from typing import Any
 
 import torch
+from hydra.utils import get_object
 from torch import Tensor
 
 from graphrerank.data.candidate_shards import SHARD_QUERIES, CandidateShards, write_shards
 from graphrerank.data.candidates import PreparedDataset, prepare, with_vectors
 from graphrerank.features.text_match import MATCH_FEATURES, WORD_FEATURES, TextMatch
+from graphrerank.graphs import ModelInputs
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.models.registry import read_inputs
+from graphrerank.models.start import ADDED_PART
 from graphrerank.parts import Part, Parts
+from graphrerank.training.calibration import calibration_method
 
-PairLimit = int | Mapping[str, int] | None
+FROM_START = "start"  # the calibration of the checkpoint that a training starts from
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """Settings of a training beyond its parts.
+
+    Attributes:
+        seed: Seed of weights, order, augmentation and dropout.
+        batch_size: Queries of a batch.
+        train_split: Split to train on.
+        val_split: Split to validate and calibrate on.
+        buffer: Training queries in memory, whose candidates are read from shards on disk; None for all in memory.
+        shares: Share of the batches by data set, relative to each other; None for the number of training queries.
+        augmentation: Arguments of :class:`~graphrerank.data.augmentation.CandidateAugmentation`; empty for none.
+        cross_encoder_queries: Training queries, and half as many of validation, whose candidates a cross-encoder reads:
+            a number for each data set, or by name, where others have none; None for all.
+        start: A finished checkpoint whose weights the training begins with: a run folder, a ``.ckpt``, an artifact, a
+            shipped name; None for new weights.
+        train_only: Parts of the model whose weights change, by the first word of their names; None for all.
+        calibration: ``logistic``, ``isotonic``, ``start`` for the calibration of ``start``, or None.
+    """
+
+    seed: int = 1
+    batch_size: int = 32
+    train_split: str = "train"
+    val_split: str = "val"
+    buffer: int | None = None
+    shares: Mapping[str, float] | None = None
+    augmentation: Mapping[str, float] = field(default_factory=dict)
+    cross_encoder_queries: int | Mapping[str, int] | None = None
+    start: str | None = None
+    train_only: Sequence[str] | None = None
+    calibration: str | None = "logistic"
+
+    def __post_init__(self) -> None:
+        if self.calibration == FROM_START and self.start is None:
+            raise ValueError("`calibration=start` needs a checkpoint whose calibration is kept, got start=null")
+        if self.calibration not in (None, FROM_START):
+            calibration_method(self.calibration)  # refused before training, not after
 
 
 @dataclass(frozen=True)
@@ -27,8 +71,6 @@ class TrainingData:
         retriever: The candidates' source.
         encoder: The texts' encoder; None where nothing is encoded.
         pair_encoder: The cross-encoder; None where no pair is read.
-        train_split: Split to train on.
-        val_split: Split to validate on.
         shards: Candidates of training queries on disk, by data set; empty where they are in memory.
     """
 
@@ -37,8 +79,6 @@ class TrainingData:
     retriever: Part
     encoder: Part | None = None
     pair_encoder: Part | None = None
-    train_split: str = "train"
-    val_split: str = "val"
     shards: Mapping[str, CandidateShards] = field(default_factory=dict)
 
     @property
@@ -52,152 +92,136 @@ class TrainingData:
         return {name: part for name, part in self.prepared.items() if not part.dataset.drafted} or dict(self.prepared)
 
 
-@dataclass(frozen=True)
-class FeaturePlan:
-    """Features of a candidate beyond the retriever's scores.
+def declared_inputs(model: Part) -> ModelInputs:
+    """Return the inputs of a model before it is built.
 
-    Attributes:
-        text_match: Whether words of queries and passages are matched.
-        num_words: Words of a query that are matched one by one.
-        cross_encoder_top_k: Candidates of a query that a cross-encoder reads; 0 for none.
-        cross_encoder_queries: Training queries, and half as many of validation, whose candidates it reads: a number for
-            each data set, or by name, where others have none; None for all.
-        only_pairs_train: Whether nothing is trained but the layer of the cross-encoder's scores: queries without any
-            are left out.
+    Raises:
+        ValueError: If its class names another training as ``trained_by``.
     """
-
-    text_match: bool = False
-    num_words: int = 0
-    cross_encoder_top_k: int = 0
-    cross_encoder_queries: PairLimit = None
-    only_pairs_train: bool = False
-
-    def of(self, prepared: PreparedDataset, *, text_match: TextMatch | None = None) -> PreparedDataset:
-        """Return a data set with these features; a cross-encoder's are there already."""
-        names = list(prepared.feature_names)
-        of_pairs = [name for name in names if name in CROSS_ENCODER_FEATURES]
-        matched: Sequence[str] = MATCH_FEATURES if self.text_match else ()
-        words = WORD_FEATURES[: self.num_words] if self.text_match else ()
-        names = [name for name in names if name not in of_pairs] + list(matched[:2] if words else matched)
-        return prepared.with_features([*names, *of_pairs, *words], text_match=text_match)
+    model_class = type(model.given) if model.settings is None else get_object(model.settings._target_)
+    if (training := getattr(model_class, "trained_by", None)) is not None:
+        raise ValueError(f"`model` must be a reranker, got {model.name}, which `train.py {training}` trains")
+    if model.settings is None:
+        inputs: ModelInputs = model.given.inputs
+        return inputs
+    return read_inputs(model_class, model.arguments)
 
 
 def prepare_training(
     parts: Parts,
     data: Mapping[str, Part],
+    models: Sequence[Part],
     *,
     retriever: Part,
     encoder: Part | None,
     pair_encoder: Part | None,
-    plan: FeaturePlan,
-    reads_vectors: bool,
-    reads_pairs: bool = False,
-    train_split: str = "train",
-    val_split: str = "val",
+    features: Mapping[str, Any],
+    settings: FitSettings,
     table_split: str | None = None,
-    buffer: int | None = None,
 ) -> TrainingData:
     """Load and encode data sets, with the candidates and features of a training.
 
     Args:
         parts: Builds them.
         data: Data sets by name; the first one is the table's.
+        models: The models to train, which decide what is encoded.
         retriever: The candidates' source.
         encoder: The texts' encoder, or None.
         pair_encoder: The cross-encoder, or None.
-        plan: Features beyond the retriever's scores.
-        reads_vectors: Whether a model reads vectors.
-        reads_pairs: Whether a model reads a cross-encoder's vectors of pairs.
-        train_split: Split to train on.
-        val_split: Split to validate on.
+        features: Settings of ``conf/features``.
+        settings: Splits, buffer, and the queries that the cross-encoder reads.
         table_split: Split of the first data set that will be evaluated; None for none.
-        buffer: Training queries in memory, whose candidates are read from shards on disk; None for all in memory.
 
     Raises:
         ValueError: If a split or an encoder is missing, or settings exclude each other.
     """
-    if isinstance(plan.cross_encoder_queries, Mapping) and (unknown := set(plan.cross_encoder_queries) - set(data)):
+    limit, top_k = settings.cross_encoder_queries, features.get("cross_encoder_top_k")
+    if isinstance(limit, Mapping) and (unknown := set(limit) - set(data)):
         raise ValueError(f"`cross_encoder_queries` must name data sets of {sorted(data)}, got {sorted(unknown)}")
-    if buffer is not None and plan.cross_encoder_top_k:
-        raise ValueError(f"`batches.buffer` must be null with `features.cross_encoder_top_k`, got {buffer}")
+    if settings.buffer is not None and top_k:
+        raise ValueError(f"`batches.buffer` must be null with `features.cross_encoder_top_k`, got {settings.buffer}")
+    inputs = list(map(declared_inputs, models))
     retriever = replace(retriever, given=None) if retriever.settings is not None else retriever
-    prepared, shards = {}, {}
-    for place, (name, part) in enumerate(data.items()):
-        tables = [table_split] if table_split is not None and not place else []
-        splits = [train_split, val_split, *tables]
-        if buffer is not None:
-            prepared[name], shards[name] = _streamed(
-                parts, part, retriever, encoder, plan, splits, reads_vectors=reads_vectors, buffer=buffer
-            )
+    searches: dict[str, Any] = {
+        "retriever": retriever,
+        "encoder": encoder,
+        "reads_vectors": any(declared.reads_vectors for declared in inputs),
+    }
+    prepared: dict[str, PreparedDataset] = {}
+    shards: dict[str, CandidateShards] = {}
+    for name, part in data.items():
+        tables = [table_split] if table_split is not None and not prepared else []
+        searches["splits"] = [settings.train_split, settings.val_split, *tables]
+        if settings.buffer is not None:
+            prepared[name], shards[name] = _streamed(parts, part, features, searches, settings.buffer)
             continue
-        ranked = parts.prepare(part, retriever=retriever, encoder=encoder, reads_vectors=reads_vectors, splits=splits)
-        if plan.cross_encoder_top_k:
-            ranked = _read_pairs(parts, name, ranked, pair_encoder, plan, splits)
-        prepared[name] = plan.of(ranked)
-    if reads_pairs:
+        ranked = parts.prepare(part, **searches)
+        if top_k:
+            queries = limit.get(name, 0) if isinstance(limit, Mapping) else limit
+            only_pairs = settings.train_only is not None and set(settings.train_only) == {ADDED_PART}
+            ranked, read = _queries_of_pairs(ranked, queries, searches["splits"], only_these=only_pairs)
+            ranked = parts.with_cross_encoder(ranked, pair_encoder, read, top_k=top_k)
+        prepared[name] = with_matches(ranked, features)
+    if any(declared.reads_pairs for declared in inputs):
         prepared = {name: parts.with_pair_encoder(part, pair_encoder) for name, part in prepared.items()}
-    return TrainingData(prepared, data, retriever, encoder, pair_encoder, train_split, val_split, shards)
+    return TrainingData(prepared, data, retriever, encoder, pair_encoder, shards)
+
+
+def with_matches(
+    prepared: PreparedDataset, features: Mapping[str, Any], *, text_match: TextMatch | None = None
+) -> PreparedDataset:
+    """Add the features of matched words that ``conf/features`` asks for, before and behind a cross-encoder's."""
+    names, of_pairs, words = list(prepared.feature_names), list[str](), tuple[str, ...]()
+    if features.get("text_match"):
+        words = WORD_FEATURES[: features.get("num_words") or 0]
+        of_pairs = [name for name in names if name in CROSS_ENCODER_FEATURES]
+        names = [name for name in names if name not in of_pairs] + list(MATCH_FEATURES[:2] if words else MATCH_FEATURES)
+    return prepared.with_features([*names, *of_pairs, *words], text_match=text_match)
 
 
 def _streamed(
-    parts: Parts,
-    data: Part,
-    retriever: Part,
-    encoder: Part | None,
-    plan: FeaturePlan,
-    splits: Sequence[str],
-    *,
-    reads_vectors: bool,
-    buffer: int,
+    parts: Parts, data: Part, features: Mapping[str, Any], searches: Mapping[str, Any], buffer: int
 ) -> tuple[PreparedDataset, CandidateShards]:
     """Write the candidates of training queries to shards; return the data set with the other queries, and them."""
-    dataset, encodes, build = parts.load(
-        data, encoder=encoder, retriever=retriever, reads_vectors=reads_vectors, splits=splits
-    )
-    cache = parts.cache / "candidates"
+    dataset, encodes, build = parts.load(data, **searches)
+    train_split, cache = searches["splits"][0], parts.cache / "candidates"
     dataset = with_vectors(dataset, encodes, cache)
     if encodes is not None:
         dataset = replace(dataset, encoded_by=encodes.fingerprint, known_fingerprint=dataset.fingerprint)
-    match = TextMatch.of(dataset.graph) if plan.text_match else None  # once for all shards
+    text_match = bool(features.get("text_match"))
+    match = TextMatch.of(dataset.graph) if text_match else None  # once for all shards
     shards = write_shards(
         dataset,
-        splits[0],
+        train_split,
         encoder=encodes,
         build_retriever=build,
-        with_features=partial(plan.of, text_match=match),
+        with_features=partial(with_matches, features=features, text_match=match),
         folder=parts.cache / "shards",
-        settings=str([retriever.arguments, plan.text_match, plan.num_words]),
+        settings=str([searches["retriever"].arguments, text_match, features.get("num_words") or 0]),
         shard_size=min(SHARD_QUERIES, buffer),
     )
     is_other = torch.ones(len(dataset.query_ids), dtype=torch.bool)
-    is_other[dataset.split(splits[0]).queries] = False
+    is_other[dataset.split(train_split).queries] = False
     others = dataset.with_queries(is_other.nonzero().flatten())
-    return plan.of(prepare(others, encoder=encodes, build_retriever=build, cache=cache)), shards
+    return with_matches(prepare(others, encoder=encodes, build_retriever=build, cache=cache), features), shards
 
 
-def _read_pairs(
-    parts: Parts,
-    name: str,
-    prepared: PreparedDataset,
-    pair_encoder: Any,
-    plan: FeaturePlan,
-    splits: Sequence[str],
-) -> PreparedDataset:
-    """Let the cross-encoder read candidates of training queries, half as many of validation, and all of the table."""
-    limit = plan.cross_encoder_queries
-    if isinstance(limit, Mapping):
-        limit = limit.get(name, 0)
-    dataset, (train_split, val_split, *tables) = prepared.dataset, splits
-    train, val = (dataset.split(split).queries for split in (train_split, val_split))
+def _queries_of_pairs(
+    prepared: PreparedDataset, limit: int | None, splits: Sequence[str], *, only_these: bool
+) -> tuple[PreparedDataset, Tensor]:
+    """Choose the queries whose candidates a cross-encoder reads: of training, half as many of validation, all tables'.
+
+    With ``only_these`` other queries of training and validation are left out of the data set.
+    """
+    dataset, names = prepared.dataset, splits[:2]
+    train, val = (dataset.split(split).queries for split in names)
     read = [train, val] if limit is None else [_evenly_spaced(train, limit), _evenly_spaced(val, -(-limit // 2))]
-    if plan.only_pairs_train:
-        names = (train_split, val_split)
+    if only_these:
         few = {split: dataset.split(split).of_queries(some) for split, some in zip(names, read, strict=True)}
         dataset = replace(dataset, splits={**dataset.splits, **few}, known_fingerprint=dataset.fingerprint)
     if len(read[0]):
-        read += [dataset.split(table).queries for table in tables]
-    prepared = parts.with_cross_encoder(prepared, pair_encoder, torch.cat(read), top_k=plan.cross_encoder_top_k)
-    return replace(prepared, dataset=dataset)
+        read += [dataset.split(table).queries for table in splits[2:]]
+    return replace(prepared, dataset=dataset), torch.cat(read)
 
 
 def _evenly_spaced(queries: Tensor, limit: int) -> Tensor:

@@ -21,9 +21,8 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.rerankers import reranking_systems, tune_restart_probs
 from graphrerank.evaluation.reranking import measure_queries
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
-from graphrerank.fitting.fit import feature_plan, fit
-from graphrerank.fitting.training import FitSettings
-from graphrerank.fitting.training_data import TrainingData
+from graphrerank.fitting.fit import fit
+from graphrerank.fitting.training_data import FitSettings, TrainingData, with_matches
 from graphrerank.parts import Part, Parts
 from graphrerank_papers.steps import do_step, read_step, step_file
 from graphrerank_papers.tables import write_tables
@@ -187,9 +186,9 @@ class Bench:
         composed = self.compose(step)
         key = (str([OmegaConf.to_yaml(composed.retriever, resolve=True), composed.features.text_match]), name)
         if key not in self._prepared:
-            plan = feature_plan(composed.features, FitSettings())
             retriever = Part(composed.retriever, self.job.retriever)
-            self._prepared[key] = plan.of(self.parts.prepare(name, retriever=retriever, encoder=self.encoder))
+            ranked = self.parts.prepare(name, retriever=retriever, encoder=self.encoder)
+            self._prepared[key] = with_matches(ranked, composed.features)
         return self._prepared[key]
 
     def _settings(self, step: Step) -> list[str]:
@@ -263,8 +262,6 @@ class Bench:
             {name: self.parts.part("data", name) for name in step.train},
             retriever,
             self.encoder,
-            train_split=self.job.train_split,
-            val_split=self.job.val_split,
         )
         reranker = fit(
             data,
@@ -280,7 +277,12 @@ class Bench:
             run_dir=folder,
             name="gatv2" if step.system == GATV2 else "mlp",
             parts=self.parts,
-            settings=FitSettings(seed=step.seed, calibration=None),
+            settings=FitSettings(
+                seed=step.seed,
+                train_split=self.job.train_split,
+                val_split=self.job.val_split,
+                calibration=None,
+            ),
         )
         return reranker.checkpoint.model
 
