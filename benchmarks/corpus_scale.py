@@ -34,10 +34,10 @@ from graphrerank.data.readers.documents import read_documents
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.graphs.passages import Passages
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
+from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from graphrerank.pipelines.graph_rerank import GraphRerank
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.vector_search import VectorSearch

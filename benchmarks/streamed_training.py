@@ -24,7 +24,7 @@ from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
 
 BATCH_SIZE = 32
 RETRIEVER = partial(BM25Retriever, top_k=100)

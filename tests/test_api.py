@@ -13,7 +13,7 @@ from graphrerank.evaluation.evaluate import FROZEN
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.systems import RankedDataset, StageResult
 from graphrerank.language_models.prompt import shipped_prompt
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.parts import Parts
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.vector_search import VectorSearch

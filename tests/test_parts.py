@@ -6,7 +6,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from graphrerank.models.manifest import GroupEntry
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.parts import Part, Parts, plain_arguments
 from tests.support.encoders import HashEncoder
 from tests.support.folders import write_dataset

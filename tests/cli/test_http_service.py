@@ -49,7 +49,7 @@ steps:
   - _target_: graphrerank.pipelines.vector_search.VectorSearch
     _partial_: true
     retriever:
-      _target_: graphrerank.operators.hybrid_expand.HybridExpandRetriever
+      _target_: graphrerank.operators.expand.HybridExpandRetriever
       _partial_: true
       base_k: 3
       num_seeds: 2
@@ -81,9 +81,7 @@ def test_a_corpus_folder_is_searched_as_its_data_set(tmp_path: Path) -> None:
     encoder = OmegaConf.create({"_target_": "tests.support.encoders.HashEncoder", "dim": 16, "by_word": True})
     settings = {
         "encoder": encoder,
-        "retriever": OmegaConf.create(
-            {"_target_": "graphrerank.operators.bm25_retriever.BM25Retriever", "_partial_": True}
-        ),
+        "retriever": OmegaConf.create({"_target_": "graphrerank.operators.bm25.BM25Retriever", "_partial_": True}),
         "pipeline": OmegaConf.create(PIPELINE),
         "compared": {"other": OmegaConf.create(PIPELINE)},
         "cache": tmp_path,
@@ -115,9 +113,7 @@ def test_the_language_of_an_index(tmp_path: Path) -> None:
     opens = OmegaConf.create({"_target_": "graphrerank.data.corpus_folder.opening.open_corpus"})
     settings: dict[str, Any] = {
         "encoder": None,
-        "retriever": OmegaConf.create(
-            {"_target_": "graphrerank.operators.bm25_retriever.BM25Retriever", "_partial_": True}
-        ),
+        "retriever": OmegaConf.create({"_target_": "graphrerank.operators.bm25.BM25Retriever", "_partial_": True}),
         "pipeline": OmegaConf.create(BM25),
         "compared": {},
         "cache": tmp_path,

@@ -19,7 +19,7 @@ from graphrerank.data.datamodule import CandidateDataModule, ShardOrder
 from graphrerank.data.dataset import Dataset
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.model_inputs import PAIRS, VECTORS
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
 from tests.support.encoders import HashEncoder
 
 RETRIEVER = partial(BM25Retriever, top_k=5)

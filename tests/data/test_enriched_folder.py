@@ -21,9 +21,9 @@ from graphrerank.data.readers.named import load_named
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.knowledge.passage_knowledge import Knowledge
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
+from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from tests.support import CONF
 from tests.support.encoders import HashEncoder
 

@@ -5,10 +5,9 @@ import pytest
 
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.hints import expansion_hints
-from graphrerank.operators.bm25_retriever import BM25Retriever
-from graphrerank.operators.expand import ExpandRetriever
+from graphrerank.operators.bm25 import BM25Retriever
+from graphrerank.operators.expand import ExpandRetriever, HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from graphrerank.parts import Parts
 from tests.support.folders import write_dataset
 

@@ -19,7 +19,7 @@ from graphrerank.evaluation.cost import (
     with_peak_memory,
 )
 from graphrerank.graphs import CorpusGraph
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import ExpandRetriever
 
 MIB = 1 << 18  # float32 numbers

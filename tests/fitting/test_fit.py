@@ -12,7 +12,7 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.graphs import ModelInputs
 from graphrerank.models.manifest import MANIFEST, read_manifest
 from graphrerank.models.registry import register_model
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.parts import Parts
 from tests.support.folders import write_dataset
 

@@ -9,7 +9,7 @@ from graphrerank import GraphReranker
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.manifest import parse_manifest
-from graphrerank.operators.hybrid_expand import HybridExpandRetriever
+from graphrerank.operators.expand import HybridExpandRetriever
 
 DIM = 8
 ALL_NAMES = HybridExpandRetriever.feature_names

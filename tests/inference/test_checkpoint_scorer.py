@@ -17,9 +17,9 @@ from graphrerank.models.checkpoint import load_checkpoints, save_weights
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.granker_head import GRankerHead
 from graphrerank.models.manifest import write_manifest
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
+from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from graphrerank.pipelines.graph_rerank import GraphRerank
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import PageRank

@@ -17,8 +17,8 @@ from graphrerank.graphs import CorpusGraph, Queries, induced_edges
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 
 QUERY = "who wrote the red book"
 PASSAGES = ["the red book", "a green pear", "who is who", "the author wrote it", "the red book", ""]

@@ -1,21 +1,29 @@
-"""What tests of the stores of vectors share: a corpus with ties, and questions to it."""
+"""What tests of the stores of vectors share: a corpus with ties, questions to it, and the retrievers installed here."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
 
+from graphrerank.extras import missing_modules
 from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.operators.lancedb_retriever import LanceDBRetriever
+from graphrerank.operators.qdrant_retriever import QdrantRetriever
 
 NO_EDGES = torch.zeros(0, 2, dtype=torch.int64)
 DIM = 8
 WORDS = ("river", "mountain", "harbour", "bridge", "castle", "forest", "island", "desert", "glacier", "lagoon")
 
 
-def corpus(num_nodes: int = 120, *, seed: int = 0, half: bool = False) -> CorpusGraph:
+def corpus(num_nodes: int = 120, *, seed: int = 0, half: bool = False, with_vectors: bool = True) -> CorpusGraph:
     generator = torch.Generator().manual_seed(seed)
     vectors = torch.nn.functional.normalize(torch.randn(num_nodes, DIM, generator=generator), dim=1)
     vectors[num_nodes // 2 :: 3] = vectors[min(1, num_nodes - 1)].clone()  # more equal ones than any margin
     texts = [f"{WORDS[i % 10]} {WORDS[i // 10 % 10]} number{i}" for i in range(num_nodes)]
     graph = CorpusGraph.from_edges([f"n{i}" for i in range(num_nodes)], texts, NO_EDGES)
-    return graph.with_embedding(vectors.half() if half else vectors)
+    graph = graph.with_embedding(vectors.half() if half else vectors)
+    return graph if with_vectors else replace(graph, vectors=None)
 
 
 def questions(graph: CorpusGraph, count: int = 5) -> Queries:
@@ -24,3 +32,16 @@ def questions(graph: CorpusGraph, count: int = 5) -> Queries:
     vectors = torch.cat([drawn, graph.encoded[1:2].float()])  # the last one's nearest are all tied
     texts = ["castle forest", "", "number17 river", 'NOT "glacier (', "bridge"][:count]
     return Queries([f"q{i}" for i in range(count)], texts, vectors)
+
+
+def _lance(folder: Path, graph: CorpusGraph, *, name: str | None = None, **settings: Any) -> LanceDBRetriever:
+    path = None if name is None else folder / name
+    return LanceDBRetriever(graph, path=path, cache=folder / "tables", bm25_weight=0.0, **settings)
+
+
+def _qdrant(folder: Path, graph: CorpusGraph, *, name: str | None = None, **settings: Any) -> QdrantRetriever:
+    return QdrantRetriever(graph, url=None, path=folder / "qdrant", collection=name, **settings)
+
+
+lance = None if missing_modules("lancedb") else _lance
+qdrant = None if missing_modules("qdrant") else _qdrant

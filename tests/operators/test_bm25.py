@@ -6,7 +6,9 @@ import pytest
 import torch
 from bm25s.stopwords import STOPWORDS_EN
 
-from graphrerank.operators.bm25 import BM25
+from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.operators import bm25
+from graphrerank.operators.bm25 import BM25, BM25Retriever
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog",
@@ -67,3 +69,34 @@ def test_no_queries() -> None:
 def test_unknown_words_add_nothing() -> None:
     index = BM25(TEXTS)
     assert torch.equal(index.score_all(["brown zebra"]), index.score_all(["brown"]))
+
+
+def corpus(texts: list[str] = TEXTS) -> CorpusGraph:
+    return CorpusGraph.from_edges([f"n{i}" for i in range(len(texts))], texts, torch.zeros(0, 2, dtype=torch.int64))
+
+
+def queries(texts: list[str] = QUERIES) -> Queries:
+    return Queries([f"q{i}" for i in range(len(texts))], texts)
+
+
+@pytest.mark.parametrize("block_scores", [1, 10, 100])
+def test_against_sorting_bm25(block_scores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bm25, "BLOCK_SCORES", block_scores)
+    found = BM25Retriever(corpus(), top_k=4, k1=1.2, b=0.5).retrieve(queries())
+    for row, scores in enumerate(BM25(TEXTS, k1=1.2, b=0.5).score_all(QUERIES).tolist()):
+        best = max(*scores, 1e-9)
+        order = sorted(range(7), key=lambda node: (-scores[node], node))[:4]
+        assert found.nodes[row].tolist() == order
+        torch.testing.assert_close(found.scores[row], torch.tensor([scores[node] / best for node in order]))
+    assert found.features is not None
+    assert torch.equal(found.features, found.scores[..., None].expand(-1, -1, 2))
+
+
+def test_every_query_has_candidates_and_reads_no_vectors() -> None:
+    found = BM25Retriever(corpus(["red fox", "dog", ""]), top_k=5).retrieve(queries(["zebra"]))
+    assert found.nodes.tolist() == [[0, 1, 2, -1, -1]]
+    assert found.scores.tolist() == [[0.0] * 3 + [-torch.inf] * 2]
+    assert BM25Retriever(corpus(), top_k=2).retrieve(queries([])).nodes.shape == (0, 2)
+    assert BM25Retriever.needs_vectors(top_k=3) is False
+    with pytest.raises(ValueError, match="`top_k` must be a positive integer, got 0"):
+        BM25Retriever(corpus(), top_k=0)

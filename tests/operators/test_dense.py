@@ -142,13 +142,13 @@ def test_a_node_without_a_vector_stands_between_like_and_unlike() -> None:
 
 
 def test_without_faiss_the_error_names_the_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "find_spec", lambda name: None)
+    monkeypatch.setattr(dense, "is_installed", lambda name: False)
     with pytest.raises(ValueError, match=r"must be flat.*pip install 'graphrerank\[faiss\]' .*'graphrerank\[gpu\]'"):
         DenseRetriever(corpus(random_vectors(3)), index="hnsw")
 
 
 def test_exact_search_needs_no_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "find_spec", lambda name: None)
+    monkeypatch.setattr(dense, "is_installed", lambda name: False)
     monkeypatch.setitem(sys.modules, "faiss", None)
     nodes, queries = random_vectors(50), random_vectors(4, seed=1)
     found = DenseRetriever(corpus(nodes), top_k=7).retrieve(asked(queries))
@@ -156,7 +156,7 @@ def test_exact_search_needs_no_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_packages_of_faiss_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "distribution", lambda name: name)
+    monkeypatch.setattr(dense, "distributions", lambda name: [name])
     with pytest.raises(ValueError, match=r"found faiss-cpu and faiss-gpu-cu12.*pip uninstall faiss-cpu faiss-gpu-cu12"):
         DenseRetriever(corpus(random_vectors(3)), index="ivf")
 

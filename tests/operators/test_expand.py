@@ -1,42 +1,211 @@
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from torch import Tensor
 
 from graphrerank.data.run_retriever import RunRetriever
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.graphs.passages import Passages
+from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking
+from graphrerank.graphs.edge_types import ADJACENCY, EDGE_TYPES, ENTITY, OTHER, REFERENCE, SIMILARITY
 from graphrerank.graphs.retriever import needs_vectors
-from graphrerank.operators import expand
+from graphrerank.operators import expand, hybrid
 from graphrerank.operators.bm25 import BM25
-from graphrerank.operators.expand import ExpandRetriever
+from graphrerank.operators.entity_ppr import corpus_entities
+from graphrerank.operators.expand import Expander, ExpandRetriever, HybridExpandRetriever, share_places
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.operators.hybrid_expand import HybridExpandRetriever
+from tests.operators.corpora import assert_equal, corpus, queries
 from tests.support import CONF
 
-WORDS = ["fox", "dog", "bird", "tree", "river", "stone"]
+FOX = Queries(["q"], ["fox"], torch.tensor([[1.0, 0.0]]))
 
 
-def corpus(num_nodes: int = 40, num_edges: int = 60, *, seed: int = 0) -> CorpusGraph:
-    generator = torch.Generator().manual_seed(seed)
-    words = torch.randint(0, len(WORDS), (num_nodes, 4), generator=generator)
-    edges = torch.randint(0, num_nodes, (num_edges, 2), generator=generator)
-    texts = [" ".join(WORDS[i] for i in row) for row in words]
-    graph = CorpusGraph.from_edges([f"n{i}" for i in range(num_nodes)], texts, edges[edges[:, 0] != edges[:, 1]])
-    return graph.with_embedding(F.normalize(torch.randn(num_nodes, 5, generator=generator), dim=1))
+def neighbours(graph: CorpusGraph, node: int) -> set[int]:
+    return set(graph.indices[graph.indptr[node] : graph.indptr[node + 1]].tolist())
 
 
-def queries(num_queries: int = 6) -> Queries:
-    generator = torch.Generator().manual_seed(1)
-    texts = [" ".join(WORDS[(i + j) % len(WORDS)] for j in range(2)) for i in range(num_queries)]
-    vectors = F.normalize(torch.randn(num_queries, 5, generator=generator), dim=1)
-    return Queries([f"q{i}" for i in range(num_queries)], texts, vectors)
+def features_of(ranking: Ranking) -> Tensor:
+    assert ranking.features is not None
+    return ranking.features
+
+
+def expected_row(
+    graph: CorpusGraph,
+    scores: dict[int, tuple[float, float, float]],
+    *,
+    top_k: int,
+    base_k: int,
+    num_seeds: int,
+    structure_weight: float,
+) -> dict[int, list[float]]:
+    """Features of one query's candidates, in order of the ranking, from all nodes' hybrid, BM25 and dense scores."""
+    order = sorted(scores, key=lambda n: (-round(scores[n][0], 6), n))
+    seeds, base = order[:num_seeds], order[:base_k]
+    chosen = {node: [0.0, 0.0, 0.0, 0.0] for node in base}
+    stex = {}
+    for node in {near for seed in seeds for near in neighbours(graph, seed)} - set(base):
+        ranks = [rank for rank, seed in enumerate(seeds, start=1) if seed in neighbours(graph, node)]
+        most = min(len(neighbours(graph, node)), len(seeds))
+        structure = 1 - (ranks[0] - 1) / (len(seeds) - 1) if len(seeds) > 1 else 0.0
+        structure += (len(ranks) - 1) / (most - 1) if most > 1 else 0.0
+        stex[node] = (scores[node][2] + structure_weight * structure, ranks)
+    for node in sorted(stex, key=lambda n: (-round(stex[n][0], 6), n))[: top_k - base_k]:
+        ranks = stex[node][1]
+        chosen[node] = [1.0, scores[seeds[ranks[0] - 1]][0], 1 / ranks[0], len(ranks) / num_seeds]
+    for node in order:
+        if len(chosen) < top_k:
+            chosen.setdefault(node, [0.0, 0.0, 0.0, 0.0])
+    return {node: [*scores[node], *chosen[node]] for node in order if node in chosen}
+
+
+@pytest.mark.parametrize(
+    ("top_k", "base_k", "num_seeds", "structure_weight"),
+    [(12, 6, 4, 0.5), (20, 5, 5, 0.0), (8, 7, 1, 1.0), (15, 10, 10, 3.0), (40, 30, 3, 0.5), (2, 1, 1, 0.5)],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_against_naive_loop(seed: int, top_k: int, base_k: int, num_seeds: int, structure_weight: float) -> None:
+    graph, asked = corpus(seed=seed), queries(seed=seed)
+    found = HybridExpandRetriever(
+        graph, top_k=top_k, base_k=base_k, num_seeds=num_seeds, structure_weight=structure_weight
+    ).retrieve(asked)
+    every = HybridRetriever(graph, top_k=graph.num_nodes).retrieve(asked)
+    assert every.features is not None
+    assert found.features is not None
+    for row in range(len(asked)):
+        pairs = zip(every.nodes[row].tolist(), every.features[row].tolist(), strict=True)
+        expected = expected_row(
+            graph,
+            {node: (parts[0], parts[1], parts[2]) for node, parts in pairs},
+            top_k=top_k,
+            base_k=base_k,
+            num_seeds=num_seeds,
+            structure_weight=structure_weight,
+        )
+        assert found.nodes[row].tolist() == list(expected)
+        torch.testing.assert_close(found.features[row], torch.tensor(list(expected.values())), atol=1e-5, rtol=0)
+        assert torch.equal(found.scores[row], found.features[row, :, 0])
+
+
+def line(edges: list[list[int]]) -> CorpusGraph:
+    """Seven nodes with cosines 1.0, 0.8, 0.6, 0.4, 0.2, 0.0 and -0.2 to FOX; the third holds its word."""
+    cosine = torch.tensor([1.0, 0.8, 0.6, 0.4, 0.2, 0.0, -0.2])
+    vectors = torch.stack([cosine, (1 - cosine**2).sqrt()], dim=1)
+    texts = ["dog", "dog", "fox", "dog", "dog", "dog", "dog"]
+    graph = CorpusGraph.from_edges(list("abcdefg"), texts, torch.tensor(edges).reshape(-1, 2).long())
+    return graph.with_embedding(vectors)
+
+
+def test_features_over_the_hybrid_ranking_by_hand() -> None:
+    graph = line([[0, 5], [1, 5], [1, 6], [0, 1]])
+    retriever = HybridExpandRetriever(graph, top_k=4, base_k=2, num_seeds=2, bm25_weight=0.0, dense_weight=1.0)
+    found = retriever.retrieve(FOX)
+    assert found.nodes.tolist() == [[0, 1, 5, 6]]  # c, d and e are better, but no neighbours
+    assert retriever.feature_names == (
+        "base_score", "bm25_score", "dense_score", "hops", "best_seed_score", "best_seed_reciprocal_rank",
+        "seeds_reached",
+    )  # fmt: skip
+    expected = [
+        [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0],
+        [0.8, 0.0, 0.8, 0.0, 0.0, 0.0, 0.0],  # a neighbour of a seed too, but found by the hybrid ranking
+        [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0],  # reached by both seeds
+        [-0.2, 0.0, -0.2, 1.0, 0.8, 0.5, 0.5],  # by the second
+    ]
+    assert found.features is not None
+    torch.testing.assert_close(found.features, torch.tensor([expected]))
+
+
+@pytest.mark.parametrize(
+    ("edges", "settings", "nodes", "hops"),
+    [
+        ([[0, 6]], {"top_k": 5}, [0, 1, 2, 3, 6], [0, 0, 0, 0, 1]),  # too few: filled from the hybrid ranking
+        ([[0, 2]], {"top_k": 4}, [0, 1, 2, 3], [0, 0, 1, 0]),  # one that the longer ranking holds comes once
+        ([[0, 5], [5, 4], [4, 6]], {"top_k": 3, "base_k": 1, "num_seeds": 1}, [0, 1, 5], [0, 0, 1]),
+        ([[0, 5], [5, 4], [4, 6]], {"top_k": 3, "base_k": 1, "num_seeds": 1, "hops": 2}, [0, 4, 5], [0, 2, 1]),
+    ],
+)
+def test_neighbours_of_one_hop_or_two_and_filling(
+    edges: list[list[int]], settings: dict[str, int], nodes: list[int], hops: list[int]
+) -> None:
+    retriever = HybridExpandRetriever(line(edges), **{"base_k": 2, "num_seeds": 2, **settings}, bm25_weight=0.0)
+    found = retriever.retrieve(FOX)
+    assert found.nodes.tolist() == [nodes]
+    assert features_of(found)[0, :, 3].tolist() == hops
+
+
+def test_passages_that_share_an_entity_are_neighbours_too() -> None:
+    """The seed a shares an entity with g and an edge with f; b shares one with c, but is no seed."""
+    names = [["rome"], ["oslo"], ["oslo"], [], [], [], ["rome"]]
+    graph = line([[0, 5]]).with_entities(EntityIncidence.from_names(names))
+    found = HybridExpandRetriever(graph, top_k=4, base_k=2, num_seeds=1, bm25_weight=0.0).retrieve(FOX)
+    assert found.nodes.tolist() == [[0, 1, 5, 6]]
+    assert features_of(found)[0, :, 3].tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_no_edges_is_the_plain_hybrid_ranking(hops: int) -> None:
+    graph = corpus().without_edges()
+    found = HybridExpandRetriever(graph, top_k=12, base_k=6, num_seeds=4, hops=hops).retrieve(queries())
+    plain = HybridRetriever(graph, top_k=12).retrieve(queries())
+    assert found.features is not None
+    assert plain.features is not None
+    assert torch.equal(found.nodes, plain.nodes)
+    assert torch.equal(found.scores, plain.scores)
+    assert torch.equal(found.features[..., :3], plain.features)
+    assert (found.features[..., 3:] == 0).all()
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_new_nodes_are_neighbours_and_base_order_stays(hops: int) -> None:
+    graph = corpus(200, 300, seed=4)
+    found = HybridExpandRetriever(graph, top_k=60, base_k=20, num_seeds=10, hops=hops).retrieve(queries())
+    plain = HybridRetriever(graph, top_k=60).retrieve(queries())
+    assert found.features is not None
+    assert torch.equal(found.nodes[:, :20], plain.nodes[:, :20])
+    assert found.base_nodes is not None
+    assert torch.equal(found.base_nodes, plain.nodes)
+    for row, steps, before in zip(found.nodes, found.features[..., 3], plain.nodes, strict=True):
+        near = {n for seed in before[:10].tolist() for n in neighbours(graph, seed)}
+        far = {n for node in near for n in neighbours(graph, node)}
+        for node, step in zip(row.tolist(), steps.tolist(), strict=True):
+            assert node in {0: set(before.tolist()), 1: near, 2: far}[step]
+        assert len(set(row.tolist())) == 60
+
+
+def test_small_corpus_is_padded() -> None:
+    found = HybridExpandRetriever(corpus(5, 6), top_k=9, base_k=3, num_seeds=2).retrieve(queries())
+    assert found.features is not None
+    assert sorted(found.nodes[0, :5].tolist()) == [0, 1, 2, 3, 4]
+    assert (found.nodes[:, 5:] == -1).all()
+    assert (found.scores[:, 5:] == -torch.inf).all()
+    assert (found.features[:, 5:] == 0).all()
+
+
+def test_ties_break_by_node_number() -> None:
+    graph = CorpusGraph.from_edges(list("abcdef"), ["fox"] * 6, torch.tensor([[0, 5], [0, 4], [0, 3]]))
+    graph = graph.with_embedding(torch.eye(1, 3).expand(6, 3).contiguous())
+    found = HybridExpandRetriever(graph, top_k=4, base_k=2, num_seeds=1).retrieve(
+        Queries(["q"], ["fox"], torch.eye(1, 3))
+    )
+    assert found.nodes.tolist() == [[0, 1, 3, 4]]
+
+
+def test_blocks_of_queries_and_single_queries_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_base = partial(Fixed, nodes=(3, 1, 30, 4, 9, 11))
+    for retriever in (
+        HybridExpandRetriever(corpus(), top_k=15, base_k=6, num_seeds=4),
+        ExpandRetriever(corpus(), base=of_base, top_k=9, base_k=4, num_seeds=3),
+    ):
+        whole = retriever.retrieve(queries())
+        for row in range(7):
+            assert_equal(retriever.retrieve(queries().block(row, row + 1)), whole.select(torch.tensor([row])))
+        for size in (1, 45, 100):
+            monkeypatch.setattr(expand, "BLOCK_SCORES", size)
+            monkeypatch.setattr(hybrid, "BLOCK_SCORES", size)
+            assert_equal(retriever.retrieve(queries()), whole)
 
 
 class Fixed:
@@ -55,24 +224,7 @@ class Fixed:
         return Ranking(self.nodes.expand(shape), self.scores.expand(shape), features.expand(*shape, 2))
 
 
-def line(edges: list[list[int]]) -> CorpusGraph:
-    """Seven nodes with cosines 1.0, 0.8, 0.6, 0.4, 0.2, 0.0 and -0.2 to the query (1, 0); no words."""
-    cosine = torch.tensor([1.0, 0.8, 0.6, 0.4, 0.2, 0.0, -0.2])
-    vectors = torch.stack([cosine, (1 - cosine**2).sqrt()], dim=1)
-    texts = ["dog", "dog", "fox", "dog", "dog", "dog", "dog"]
-    graph = CorpusGraph.from_edges(list("abcdefg"), texts, torch.tensor(edges).reshape(-1, 2).long())
-    return graph.with_embedding(vectors)
-
-
-FOX = Queries(["q"], ["fox"], torch.tensor([[1.0, 0.0]]))
-
-
-def features_of(ranking: Ranking) -> Tensor:
-    assert ranking.features is not None
-    return ranking.features
-
-
-def test_features_by_hand() -> None:
+def test_features_over_another_ranking_by_hand() -> None:
     """The base ranking is d, a, e; d is the only seed, its neighbours are a (in the base), e (listed third), c, g."""
     graph = line([[3, 0], [3, 4], [3, 2], [3, 6]])
     build = partial(Fixed, nodes=(3, 0, 4))
@@ -101,7 +253,7 @@ def test_features_by_hand() -> None:
 def test_without_vectors_neighbours_are_ranked_by_the_graph() -> None:
     """Of the seeds d and a, e is reached by both; with vectors c, the likest, would come first."""
     encoded = line([[3, 2], [3, 4], [0, 4], [3, 6]])
-    graph = CorpusGraph(Passages(encoded.node_ids, encoded.texts), encoded.indptr, encoded.indices, encoded.weight)
+    graph = replace(encoded, vectors=None)
     arguments = {"base": partial(Fixed, nodes=(3, 0)), "top_k": 3, "base_k": 2, "num_seeds": 2}
     retriever = ExpandRetriever(graph, similarity_weight=0, **arguments)  # type: ignore[arg-type]
     found = retriever.retrieve(Queries(["q"], ["fox"]))
@@ -144,22 +296,10 @@ def test_text_scores_against_bm25_and_dot_products() -> None:
     dense = asked.encoded @ graph.embedding.T
     for row in range(len(asked)):
         nodes = ranking.nodes[row]
-        torch.testing.assert_close(features_of(ranking)[row, :, 2], (bm25[row] / bm25[row].max())[nodes])
+        torch.testing.assert_close(
+            features_of(ranking)[row, :, 2], (bm25[row] / bm25[row].max().clamp(min=1e-30))[nodes]
+        )
         torch.testing.assert_close(features_of(ranking)[row, :, 3], dense[row, nodes])
-
-
-def test_blocks_of_queries_and_single_queries_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    retriever = ExpandRetriever(
-        corpus(), base=partial(Fixed, nodes=(3, 1, 30, 4, 9, 11)), top_k=9, base_k=4, num_seeds=3
-    )
-    whole = retriever.retrieve(queries())
-    monkeypatch.setattr(expand, "BLOCK_SCORES", 100)
-    parts = retriever.retrieve(queries())
-    assert torch.equal(whole.nodes, parts.nodes)
-    torch.testing.assert_close(features_of(whole), features_of(parts))
-    for row in range(6):
-        one = retriever.retrieve(queries().block(row, row + 1))
-        assert torch.equal(one.nodes[0], whole.nodes[row])
 
 
 def test_a_query_without_candidates_and_no_queries() -> None:
@@ -170,6 +310,8 @@ def test_a_query_without_candidates_and_no_queries() -> None:
     assert (features_of(found) == 0).all()
     none = retriever.retrieve(Queries([], [], torch.zeros(0, 5)))
     assert (none.nodes.shape, features_of(none).shape) == ((0, 5), (0, 5, 8))
+    hybrid_none = HybridExpandRetriever(corpus(), top_k=4, base_k=3, num_seeds=2).retrieve(queries().block(0, 0))
+    assert (hybrid_none.nodes.shape, features_of(hybrid_none).shape) == ((0, 4), (0, 4, 7))
 
 
 def test_names_that_the_base_gives_are_its_own() -> None:
@@ -202,25 +344,154 @@ def test_fingerprint_is_the_base_retrievers(tmp_path: Path) -> None:
     assert ExpandRetriever(corpus(), base=partial(Fixed, nodes=(1,))).fingerprint == ""
 
 
+COSINES = [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]
+EDGES = {REFERENCE: [9, 8], ENTITY: [7, 9], SIMILARITY: [2, 3, 4, 5]}  # of node 0, the seed
+
+
+def typed_graph() -> CorpusGraph:
+    """Ten nodes of falling cosine to the query (1, 0); the seed's references are the least similar nodes."""
+    cosine = torch.tensor(COSINES)
+    pairs = [[0, node] for nodes in EDGES.values() for node in nodes]
+    types = torch.tensor([edge_type for edge_type, nodes in EDGES.items() for _ in nodes])
+    graph = CorpusGraph.from_edges(list("abcdefghij"), [""] * 10, torch.tensor(pairs), edge_type=types)
+    return graph.with_embedding(torch.stack([cosine, (1 - cosine**2).sqrt()], dim=1))
+
+
+def expanded(graph: CorpusGraph, room: int, num_seeds: int = 1, **settings: Any) -> dict[int, list[float]]:
+    """Expand the ranking 0, 1, ... of all nodes: the candidates, with the features of the walk."""
+    base_k = num_seeds + 1
+    expander = Expander(graph, top_k=base_k + room, base_k=base_k, num_seeds=num_seeds, **settings)
+    nodes = torch.arange(base_k + room)[None]
+    candidates, features = expander.candidates(nodes, 1 - nodes / 10, torch.tensor([[1.0, 0.0]]))
+    chosen = zip(candidates[0].tolist(), features[0].tolist(), strict=True)
+    return {node: walk for node, walk in chosen if node >= 0}
+
+
+def neighbours_of(graph: CorpusGraph, room: int, num_seeds: int = 1, **settings: Any) -> dict[int, list[float]]:
+    return {node: walk for node, walk in expanded(graph, room, num_seeds, **settings).items() if walk[0]}
+
+
+@pytest.mark.parametrize(
+    ("quotas", "chosen"),
+    [
+        (None, [2, 3, 4, 5]),  # by similarity alone, as all are neighbours of the one seed
+        ({"reference": 0.5}, [2, 7, 8, 9]),  # references, then entities (9 has a place), then similarity
+        ({"reference": 0.25, "similarity": 0.5}, [2, 3, 8, 9]),  # the fourth place: references come first
+        ({"entity": 0.25, "similarity": 0.75}, [2, 3, 4, 7]),
+        ({"adjacency": 1.0}, [2, 7, 8, 9]),  # no such edge: all is left free
+        ({}, [2, 7, 8, 9]),
+    ],
+)
+def test_each_type_has_its_share(quotas: dict[str, float] | None, chosen: list[int]) -> None:
+    assert sorted(neighbours_of(typed_graph(), 4, quotas=quotas)) == chosen
+
+
+def test_features_are_of_edges_of_all_types() -> None:
+    """Node 9 is joined with seed 0 by a reference and an entity, and with seed 1 by similarity."""
+    graph = typed_graph().with_edges(torch.tensor([[1, 9]]), torch.ones(1), edge_type=SIMILARITY)
+    found = neighbours_of(graph, 4, quotas={"reference": 0.5}, num_seeds=2)
+    torch.testing.assert_close(torch.tensor(found[9]), torch.tensor([1.0, 1.0, 1.0, 1.0]))
+    torch.testing.assert_close(torch.tensor(found[8]), torch.tensor([1.0, 1.0, 1.0, 0.5]))
+
+
+@pytest.mark.parametrize("edge_type", [REFERENCE, ENTITY, ADJACENCY, OTHER])
+def test_where_all_edges_are_of_one_type_quotas_change_nothing(edge_type: int) -> None:
+    generator = torch.Generator().manual_seed(edge_type)
+    edges = torch.randint(0, 40, (90, 2), generator=generator)
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    graph = CorpusGraph.from_edges([f"n{i}" for i in range(40)], [""] * 40, edges, edge_type=edge_type)
+    graph = graph.with_embedding(torch.randn(40, 2, generator=generator))
+    expected = neighbours_of(graph, 9, quotas=None, num_seeds=5)
+    assert len(expected) == 9
+    assert neighbours_of(graph, 9, quotas={"reference": 0.5, "similarity": 0.2}, num_seeds=5) == expected
+
+
+@pytest.mark.parametrize(
+    ("pagerank_share", "quotas", "chosen"),
+    [
+        (0.0, None, [2, 3, 4, 5]),
+        (0.25, None, [2, 3, 4, 6]),  # 6 shares an entity with the seed, and no edge
+        (1.0, None, [2, 3, 4, 6]),  # entities lead to no other: neighbours take what is left free
+        (0.5, {"reference": 1.0}, [6, 7, 8, 9]),
+    ],
+)
+def test_passages_by_pagerank_over_spelled_names(
+    pagerank_share: float, quotas: dict[str, float] | None, chosen: list[int]
+) -> None:
+    texts = ["In Metz.", "", "", "", "", "", "To Metz.", "", "Oslo.", "From Oslo."]
+    graph = typed_graph().with_passages(texts=texts)
+    found = expanded(graph, 4, pagerank_share=pagerank_share, quotas=quotas)
+    assert sorted(found) == [0, 1, *chosen]
+    for node in chosen:
+        assert found[node] == ([0.0] * 4 if node == 6 else [1.0] * 4)
+
+
+def test_the_corpus_entities_are_taken_where_it_has_some() -> None:
+    incidence = EntityIncidence.from_names([["metz"], ["metz"], []])
+    graph = CorpusGraph.from_edges(list("abc"), ["Rome", "", "Rome"], torch.zeros(0, 2))
+    assert corpus_entities(graph.with_entities(incidence)) is incidence
+    assert corpus_entities(graph).names == ["rome"]
+    assert corpus_entities(graph).indices.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_share_places_against_naive_loop(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    lists = [torch.stack([torch.randperm(12, generator=generator)[:5] for _ in range(8)]) for _ in range(3)]
+    lists[0][:, 2:] = -1
+    lists[2][3] = -1
+    places = [3, 1, 2]
+    found = share_places(lists, places, 7)
+    for row in range(8):
+        queues = [[node for node in nodes[row].tolist() if node >= 0] for nodes in lists]
+        chosen: list[int] = []
+        for queue, count in zip(queues, places, strict=True):
+            chosen += [node for node in queue[:count] if node not in chosen]
+        for queue, count in zip(queues, places, strict=True):
+            chosen += [node for node in queue[count:] if node not in chosen]
+        assert [node for node in found[row].tolist() if node >= 0] == chosen[:7]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"top_k": 0}, "`top_k` must be a positive integer, got 0"),
-        ({"base_k": 100}, r"`base_k` must lie in \[1, `top_k`\)"),
-        ({"num_seeds": 0}, "`num_seeds` must lie in"),
-        ({"similarity_weight": -1.0}, r"`similarity_weight` must not be negative, got -1\.0"),
+        ({"top_k": 50}, r"`base_k` must lie in \[1, `top_k`\) = \[1, 50\), got 60; lower it or raise `top_k`"),
+        ({"base_k": 0}, r"`base_k` must lie in \[1, `top_k`\) = \[1, 100\), got 0"),
+        ({"num_seeds": 61}, r"`num_seeds` must lie in \[1, `base_k`\] = \[1, 60\], got 61"),
+        ({"num_seeds": 0}, "`num_seeds` must lie in .* got 0"),
+        ({"structure_weight": -0.5}, "`structure_weight` must not be negative, got -0.5"),
         ({"hops": 3}, "`hops` must be 1 or 2, got 3"),
+        ({"quotas": {"links": 0.5}}, "`quotas` must be of .* got 'links'"),
+        ({"quotas": {"entity": -0.1}}, "`quotas` must not be negative, nor above 1 together, got {'entity': -0.1}"),
+        ({"quotas": {"entity": 0.6, "reference": 0.5}}, "`quotas` must not be negative, nor above 1 together"),
+        ({"pagerank_share": 1.5}, r"`pagerank_share` must lie in \[0, 1\], got 1.5"),
+        ({"pagerank_share": 0.5, "hops": 2}, "`hops` must be 1 with `pagerank_share`, got 2"),
+        ({"quotas": {}, "hops": 2}, r"`hops` must be 1 with `quotas` .*, got 2"),
     ],
 )
-def test_arguments_out_of_range_are_refused(arguments: dict[str, float], message: str) -> None:
+def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ExpandRetriever(corpus(), base=partial(Fixed, nodes=(0,)), **arguments)  # type: ignore[arg-type]
+        Expander(corpus(), **arguments)
 
 
-def test_config_holds_the_defaults() -> None:
+def test_arguments_of_each_retriever_are_checked() -> None:
+    with pytest.raises(ValueError, match="`bm25_weight` and `dense_weight` must not be negative"):
+        HybridExpandRetriever(corpus(), dense_weight=-1.0)
+    with pytest.raises(ValueError, match=r"`similarity_weight` must not be negative, got -1\.0"):
+        ExpandRetriever(corpus(), base=partial(Fixed, nodes=(0,)), similarity_weight=-1.0)
+    with pytest.raises(ValueError, match="`graph` must have an embedding"):
+        HybridExpandRetriever(CorpusGraph.from_edges(["a"], ["fox"], torch.zeros(0, 2, dtype=torch.int64)))
+
+
+@pytest.mark.parametrize(
+    ("choice", "overrides", "retriever"),
+    [("hybrid_expand", [], HybridExpandRetriever), ("run_expand", ["retriever.base.path=x"], ExpandRetriever)],
+)
+def test_config_holds_the_defaults(choice: str, overrides: list[str], retriever: type) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        factory = instantiate(compose("retriever/run_expand", overrides=["retriever.base.path=x"])["retriever"])
-    assert (factory.func, factory.keywords["base"].func) == (ExpandRetriever, RunRetriever)
-    defaults = ExpandRetriever.__init__.__kwdefaults__
-    others = {"base": None, "quotas": dict.fromkeys(EDGE_TYPES, 0.2)}
-    assert factory.keywords | {"base": None} == defaults | others
+        factory = instantiate(compose(f"retriever/{choice}", overrides=overrides)["retriever"])
+    assert factory.func is retriever
+    base = factory.keywords.pop("base", None)
+    assert base is None or base.func is RunRetriever
+    assert factory.keywords == retriever.__init__.__kwdefaults__ | {"quotas": dict.fromkeys(EDGE_TYPES, 0.2)}

@@ -1,48 +1,18 @@
 import pytest
 import torch
-import torch.nn.functional as F
 
-from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.operators import hybrid
-from graphrerank.operators.bm25 import BM25
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25, BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.hybrid import HybridRetriever
-
-WORDS = ["fox", "dog", "bird", "tree", "river", "stone"]
-
-
-def corpus(num_nodes: int = 20, *, seed: int = 0) -> CorpusGraph:
-    generator = torch.Generator().manual_seed(seed)
-    texts = [
-        " ".join(WORDS[i] for i in torch.randint(0, len(WORDS), (4,), generator=generator)) for _ in range(num_nodes)
-    ]
-    vectors = F.normalize(torch.randn(num_nodes, 5, generator=generator), dim=1)
-    graph = CorpusGraph.from_edges([f"n{i}" for i in range(num_nodes)], texts, torch.zeros(0, 2, dtype=torch.int64))
-    return graph.with_embedding(vectors)
-
-
-def queries(num_queries: int = 7, *, seed: int = 1) -> Queries:
-    generator = torch.Generator().manual_seed(seed)
-    texts = [" ".join(WORDS[(i + j) % len(WORDS)] for j in range(2)) for i in range(num_queries - 1)] + ["zebra"]
-    vectors = F.normalize(torch.randn(num_queries, 5, generator=generator), dim=1)
-    return Queries([f"q{i}" for i in range(num_queries)], texts, vectors)
-
-
-def equal(one: Ranking, other: Ranking) -> bool:
-    assert one.features is not None
-    assert other.features is not None
-    return (
-        torch.equal(one.nodes, other.nodes)
-        and torch.allclose(one.scores, other.scores)
-        and torch.allclose(one.features, other.features)
-    )
+from tests.operators.corpora import assert_equal, corpus, queries
 
 
 @pytest.mark.parametrize(("bm25_weight", "dense_weight"), [(0.3, 0.7), (1.0, 0.0), (0.0, 2.0)])
 @pytest.mark.parametrize("top_k", [1, 6, 20])
 def test_against_naive_loop(top_k: int, bm25_weight: float, dense_weight: float) -> None:
-    graph, asked = corpus(), queries()
+    graph, asked = corpus(20), queries()
     found = HybridRetriever(graph, top_k=top_k, bm25_weight=bm25_weight, dense_weight=dense_weight).retrieve(asked)
     assert graph.embedding is not None
     assert asked.vectors is not None
@@ -66,7 +36,7 @@ def test_blocks_of_queries_give_the_same(block_scores: int, monkeypatch: pytest.
     retriever = HybridRetriever(corpus(), top_k=8)
     whole = retriever.retrieve(queries())
     monkeypatch.setattr(hybrid, "BLOCK_SCORES", block_scores)
-    assert equal(retriever.retrieve(queries()), whole)
+    assert_equal(retriever.retrieve(queries()), whole)
 
 
 def test_ties_break_by_node_number() -> None:
@@ -87,8 +57,8 @@ def test_more_candidates_than_nodes_are_padding() -> None:
 
 def test_query_without_known_word_ranks_by_cosine() -> None:
     graph, asked = corpus(), queries()
-    hybrid_ranking = HybridRetriever(graph, top_k=20).retrieve(asked.block(6, 7))
-    dense_ranking = HybridRetriever(graph, top_k=20, bm25_weight=0.0).retrieve(asked.block(6, 7))
+    hybrid_ranking = HybridRetriever(graph, top_k=40).retrieve(asked.block(6, 7))
+    dense_ranking = HybridRetriever(graph, top_k=40, bm25_weight=0.0).retrieve(asked.block(6, 7))
     assert torch.equal(hybrid_ranking.nodes, dense_ranking.nodes)
 
 
@@ -129,15 +99,15 @@ def test_all_nodes_proposed_give_the_whole_ranking(half: bool) -> None:
     if half:
         graph = graph.with_embedding(graph.encoded.half())
     whole = HybridRetriever(graph, top_k=6).retrieve(asked)
-    assert equal(HybridRetriever(graph, top_k=6, proposals=20).retrieve(asked), whole)
-    assert equal(HybridRetriever(graph, top_k=6, proposals=50).retrieve(asked), whole)
+    assert_equal(HybridRetriever(graph, top_k=6, proposals=40).retrieve(asked), whole)
+    assert_equal(HybridRetriever(graph, top_k=6, proposals=50).retrieve(asked), whole)
 
 
 @pytest.mark.parametrize("proposals", [6, 9])
 def test_only_proposed_nodes_are_found(proposals: int) -> None:
     graph, asked = corpus(200), queries()
     found = HybridRetriever(graph, top_k=6, proposals=proposals).retrieve(asked)
-    whole = HybridRetriever(graph, top_k=200).retrieve(asked)
+    whole = HybridRetriever(graph, top_k=400).retrieve(asked)
     dense = DenseRetriever(graph, top_k=proposals).retrieve(asked)
     lexical = BM25Retriever(graph, top_k=proposals).retrieve(asked)
     for row in range(len(asked)):

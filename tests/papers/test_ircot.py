@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.language_models.prompt import shipped_prompt
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.step import Resources
 from graphrerank_papers.ircot import ChainOfThought

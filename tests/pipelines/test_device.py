@@ -16,10 +16,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, candidate_edges
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
-from graphrerank.operators.bm25_retriever import BM25Retriever
-from graphrerank.operators.expand import ExpandRetriever
+from graphrerank.operators.bm25 import BM25Retriever
+from graphrerank.operators.expand import ExpandRetriever, HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from graphrerank.pipelines.graph_rerank import GraphRerank
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import AlternateFrontier, GRanker, PageRank, Rerank, STeX, UntilBudget

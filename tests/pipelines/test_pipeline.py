@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.step import Resources

@@ -12,7 +12,7 @@ from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.vector_search import VectorSearch
 from graphrerank.serving.documents_engine import AddDocuments, DocumentsEngine, RemoveDocuments

@@ -5,7 +5,7 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.operators.bm25 import BM25
-from graphrerank.operators.hybrid_expand import HybridExpandRetriever
+from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.engine import Refusal, answer_all
 from graphrerank.serving.export import export_artifact

@@ -9,7 +9,7 @@ from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.models.checkpoint import load_primary
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.pipelines.graph_rerank import GraphRerank
 from graphrerank.pipelines.pipeline import Pipeline

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import bm25s
 import numpy as np
@@ -10,9 +10,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
 from graphrerank.features.bm25_scores import rarity
-from graphrerank.graphs import CorpusGraph, Postings
+from graphrerank.graphs import CorpusGraph, Postings, Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.text.languages import ENGLISH, language_of
+
+BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32 per term
 
 
 class LexicalIndex(Protocol):
@@ -33,6 +37,10 @@ class BM25:
         k1: Saturation of term frequency.
         b: Length normalisation in [0, 1].
         language: Of the texts (:mod:`~graphrerank.text.languages`).
+
+    Example:
+        >>> BM25(["red apple", "green pear", "red pear"]).score_all(["red"]).argmax(1)
+        tensor([0])
     """
 
     def __init__(self, texts: Sequence[str], *, k1: float = 1.5, b: float = 0.75, language: str = ENGLISH) -> None:
@@ -44,12 +52,7 @@ class BM25:
             self._index.index(tokens, show_progress=False)
 
     def score_all(self, query_texts: Sequence[str]) -> Tensor:
-        """Score every node for every query: ``[B, N]`` float32, not negative; 0 if no word is shared.
-
-        Example:
-            >>> BM25(["red apple", "green pear", "red pear"]).score_all(["red"]).argmax(1)
-            tensor([0])
-        """
+        """As of :class:`LexicalIndex`."""
         scores = np.zeros((len(query_texts), self.num_nodes), dtype=np.float32)
         if not self._is_empty:
             for row, words in zip(scores, _tokens(query_texts, self._language), strict=True):
@@ -63,21 +66,14 @@ class PostingsBM25:
     """:class:`BM25` over postings, which may lie on disk: the same scores to the last bit.
 
     Time grows with the number of texts that hold a word of the query, and with the number of texts by the zeros alone.
-
-    Args:
-        postings: The corpus's.
-        k1: Saturation of term frequency.
-        b: Length normalisation in [0, 1].
-        language: In which the texts were read.
     """
 
-    def __init__(self, postings: Postings, *, k1: float = 1.5, b: float = 0.75, language: str = ENGLISH) -> None:
+    def __init__(self, postings: Postings, *, k1: float, b: float, language: str) -> None:
         self._postings, self._k1, self._b, self._language = postings, k1, b, language
-        self.num_nodes = len(postings.lengths)
 
     def score_all(self, query_texts: Sequence[str]) -> Tensor:
-        """Score every node for every query: ``[B, N]`` float32; as :meth:`BM25.score_all`, 0 for removed ones."""
-        scores = np.zeros((len(query_texts), self.num_nodes), dtype=np.float32)
+        """As of :class:`LexicalIndex`; 0 for removed texts."""
+        scores = np.zeros((len(query_texts), len(self._postings.lengths)), dtype=np.float32)
         for row, words in zip(scores, _tokens(query_texts, self._language), strict=True):
             held = {word: self._impact(word) for word in dict.fromkeys(words)}
             for word in words:  # one after the other, which is the order in which float32 is rounded
@@ -115,8 +111,57 @@ def lexical_index(graph: CorpusGraph, *, k1: float = 1.5, b: float = 0.75) -> Le
     return BM25(graph.texts, k1=k1, b=b, language=language)
 
 
+def lexical_scores(bm25: LexicalIndex, query_texts: Sequence[str]) -> Tensor:
+    """Score the whole corpus by BM25, divided by each query's maximum: ``[b, N]`` in [0, 1]."""
+    scores = bm25.score_all(query_texts)
+    return scores / scores.amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+
+
 def _tokens(texts: Sequence[str], language: str) -> list[list[str]]:
     if language != ENGLISH:
         return [language_of(language).tokens(text) for text in texts]
     tokens: list[list[str]] = bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)
     return tokens
+
+
+class BM25Retriever:
+    """Rank the corpus by BM25, divided by the query's maximum over the corpus; no vectors are read.
+
+    Nodes that share no word with the query have score 0 and follow in node order, so every query has ``top_k``
+    candidates, even an empty one. The corpus is indexed at the first query.
+
+    Args:
+        k1: Saturation of term frequency.
+        b: Length normalisation in [0, 1].
+    """
+
+    feature_names: tuple[str, ...] = (BASE_SCORE, "bm25_score")
+
+    def __init__(self, graph: CorpusGraph, *, top_k: int = 100, k1: float = 1.5, b: float = 0.75) -> None:
+        check_counts(top_k=top_k)
+        self.top_k, self.k1, self.b = top_k, k1, b
+        self._graph = graph
+
+    @staticmethod
+    def needs_vectors(**_: Any) -> bool:
+        """Return False, as no vectors are read."""
+        return False
+
+    def retrieve(self, queries: Queries) -> Ranking:
+        """Rank the corpus for each of ``B`` texts.
+
+        Returns:
+            ``[B, top_k]`` nodes and scores in [0, 1], with ``features [B, top_k, 2]`` as in ``feature_names``.
+        """
+        rankings = []
+        for block in queries.blocks(max(1, BLOCK_SCORES // max(1, self._graph.num_nodes))):
+            table = self._graph.passages.mask_removed(lexical_scores(self._bm25, block.texts))
+            nodes, scores = top_k_by_node_order(table, self.top_k)
+            features = scores.masked_fill(nodes < 0, 0.0).unsqueeze(-1).expand(-1, -1, 2)
+            rankings.append(Ranking(nodes, scores, features))
+            self._graph.pages.release()
+        return Ranking.concatenate(rankings)
+
+    @cached_property
+    def _bm25(self) -> LexicalIndex:
+        return lexical_index(self._graph, k1=self.k1, b=self.b)

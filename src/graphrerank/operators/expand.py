@@ -1,87 +1,247 @@
-"""Expand any base ranking: the top of a retriever's list, and the best graph neighbours of its best nodes."""
+"""Expansion before ranking: the top of a base ranking, and the best graph neighbours of its best nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts, check_not_negative, check_share
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, RetrieverFactory
+from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_numbers
+from graphrerank.graphs.ranking import is_listed
 from graphrerank.graphs.retriever import EXPANSION_FEATURES, TEXT_FEATURES, is_lookup, needs_vectors
-from graphrerank.operators.bm25 import LexicalIndex, lexical_index
-from graphrerank.operators.expander import Expander, rank_candidates
-from graphrerank.operators.hybrid import BLOCK_SCORES, lexical_scores
+from graphrerank.operators.bm25 import BLOCK_SCORES, LexicalIndex, lexical_index, lexical_scores
+from graphrerank.operators.entity_ppr import EntityPPR, corpus_entities
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.stex import Expansion, semantic_topological_expansion
 
 
-class ExpandRetriever:
-    """Take the top ``base_k`` of a retriever's ranking, then neighbours of its top ``num_seeds`` up to ``top_k``.
+@dataclass(eq=False)
+class Expander:
+    r"""Takes the top ``base_k`` of a ranking, then neighbours of its top ``num_seeds`` up to ``top_k``.
 
-    As ``HybridExpandRetriever``, for a retriever that scores only what it lists. A
-    neighbour that it lists further down keeps its score. One that it does not list scores just below the query's
+    The neighbours are ordered by STeX's score (:func:`semantic_topological_expansion`). If there are too few, the
+    ranking beyond ``base_k`` fills the list: a query has as many candidates as without expansion, and a corpus without
+    edges yields the base ranking.
+
+    With ``quotas`` neighbours compete within their type of edges, each with a share of the places; what a type leaves
+    free goes to the others, references first. The features are of all edges. ``pagerank_share`` of the places are for
+    passages by PageRank over entities (:class:`EntityPPR`), the corpus's or those that its texts show by their
+    spelling; the others stay for neighbours, and take what it leaves free.
+
+    Source: FastInsight, Algorithm 3 with its weights 1, run once. *Where we differ:* the seeds are the top
+    ``num_seeds`` rather than all retrieved nodes. The defaults lie on a plateau: on the training questions of
+    2WikiMultihopQA and HotpotQA, 10 to 30 seeds, 50 to 80 base candidates and weights of 0.5 and above give the same
+    share of questions with all relevant passages among 100 candidates, to within one question.
+
+    Features of the walk, 0 for candidates of the base ranking and for those that no edge joins with a seed:
+
+    - ``hops``: steps from the nearest seed;
+    - ``best_seed_score`` and ``best_seed_reciprocal_rank``: score and 1 / rank of the best seed reached;
+    - ``seeds_reached``: seeds within ``hops`` steps, divided by ``num_seeds``.
+
+    Raises:
+        ValueError: If an argument is out of range, or the corpus has no embedding though ``similarity_weight`` is
+            above 0.
+    """
+
+    graph: CorpusGraph  # undirected, with its `embedding` of unit vectors unless `similarity_weight` is 0
+    _: KW_ONLY
+    top_k: int = 100  # candidates per query
+    base_k: int = 60  # candidates from the base ranking, fewer than `top_k`
+    num_seeds: int = 30  # nodes to expand from, at most `base_k`
+    similarity_weight: float = field(default=1.0, init=False)  # STeX's, of the dot product of query and node
+    structure_weight: float = 1.0  # STeX's weight of the structural score, not negative
+    hops: int = 1  # 2 to continue with the neighbours' neighbours if one hop leaves room
+    pagerank_share: float = 0.0  # of the neighbours' places, in [0, 1]
+    quotas: Mapping[str, float] | None = None  # share of the places by type of edge, together at most 1; None: no types
+
+    def __post_init__(self) -> None:
+        check_counts(top_k=self.top_k)
+        if not 1 <= self.base_k < self.top_k:
+            raise ValueError(
+                f"`base_k` must lie in [1, `top_k`) = [1, {self.top_k}), got {self.base_k}; lower it or raise `top_k`"
+            )
+        if not 1 <= self.num_seeds <= self.base_k:
+            raise ValueError(f"`num_seeds` must lie in [1, `base_k`] = [1, {self.base_k}], got {self.num_seeds}")
+        check_not_negative(similarity_weight=self.similarity_weight, structure_weight=self.structure_weight)
+        if self.hops not in (1, 2):
+            raise ValueError(f"`hops` must be 1 or 2, got {self.hops}")
+        check_share(pagerank_share=self.pagerank_share)
+        if self.pagerank_share and self.hops != 1:
+            raise ValueError(f"`hops` must be 1 with `pagerank_share`, got {self.hops}")
+        if self.quotas is not None:
+            edge_type_numbers(self.quotas, argument="quotas")
+            if min(self.quotas.values(), default=0) < 0 or sum(self.quotas.values()) > 1 + 1e-6:
+                raise ValueError(f"`quotas` must not be negative, nor above 1 together, got {dict(self.quotas)}")
+            if self.hops != 1:
+                raise ValueError(f"`hops` must be 1 with `quotas` (or set `quotas` to null), got {self.hops}")
+        if self.similarity_weight and self.graph.embedding is None:
+            raise ValueError(
+                "`graph` must have an embedding: choose an encoder (encoder=minilm), or rank neighbours by the graph "
+                "only (retriever.similarity_weight=0)"
+            )
+
+    def candidates(self, nodes: Tensor, scores: Tensor, query_vectors: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Collect candidates: the top of the base ranking, neighbours, and the rest of the base ranking as needed.
+
+        ``nodes [b, top_k]`` int64 and ``scores`` are the base ranking, padded with -1; ``query_vectors`` may be None if
+        ``similarity_weight`` is 0. Returns ``[b, M]`` int64 nodes, unique per row, at most ``top_k`` of them not -1;
+        and ``[b, M, 4]`` the ``EXPANSION_FEATURES``, 0 except for neighbours.
+        """
+        base = nodes[:, : self.base_k]
+        seeds = Ranking(nodes[:, : self.num_seeds], scores[:, : self.num_seeds])
+        expansion, others = self._neighbours(seeds, base, query_vectors)
+        rest = nodes[:, self.base_k :]
+        is_new = (rest >= 0) & ~is_listed(rest, torch.cat([expansion.nodes, others], dim=1))
+        num_missing = self.top_k - self.base_k - ((expansion.nodes >= 0).sum(1) + (others >= 0).sum(1)).unsqueeze(1)
+        fill = rest.where(is_new & (is_new.cumsum(1) <= num_missing), -1)
+        candidates = torch.cat([base, expansion.nodes, others, fill], dim=1)
+        reciprocal_rank = torch.where(expansion.nodes >= 0, 1 / expansion.best_seed_rank, 0.0)
+        share_reached = expansion.seeds_reached / self.num_seeds
+        walk = (expansion.hops.float(), expansion.best_seed_score, reciprocal_rank, share_reached)
+        features = torch.zeros(*candidates.shape, 4, device=candidates.device)
+        features[:, self.base_k : self.top_k] = torch.stack(walk, dim=-1)
+        return candidates, features
+
+    def _neighbours(self, seeds: Ranking, base: Tensor, query_vectors: Tensor | None) -> tuple[Expansion, Tensor]:
+        """Choose neighbours; and, ``[b, n]``, those of PageRank's passages that no edge joins with a seed."""
+        room = self.top_k - self.base_k
+
+        def walk(edge_type: int | None = None, only: Tensor | None = None) -> Expansion:
+            return semantic_topological_expansion(
+                self.graph,
+                seeds,
+                query_vectors,
+                top_k=room,
+                exclude=base,
+                only=only,
+                similarity_weight=self.similarity_weight,
+                structure_weight=self.structure_weight,
+                hops=self.hops,
+                edge_type=edge_type,
+            )
+
+        num_ranked = round(room * self.pagerank_share)
+        if self.quotas is None or (self.graph.weight_by_type is None and self.graph.entities is None):  # of one type
+            all_types = walk()
+            if not num_ranked:
+                return all_types, base[:, :0]
+            lists, places = [all_types.nodes], [room - num_ranked]
+        else:
+            lists = [walk(edge_type).nodes for edge_type in range(len(EDGE_TYPES))]
+            places = [round((room - num_ranked) * self.quotas.get(name, 0)) for name in EDGE_TYPES]
+        if num_ranked:
+            lists.append(self._pagerank.expand(seeds, top_k=room, exclude=base).nodes)
+            places.append(num_ranked)
+        chosen = share_places(lists, places, room)
+        expansion = walk(only=chosen)
+        return expansion, chosen.where(~is_listed(chosen, expansion.nodes), -1)
+
+    @cached_property
+    def _pagerank(self) -> EntityPPR:
+        return EntityPPR(corpus_entities(self.graph), num_seeds=self.num_seeds)
+
+    def rank(self, nodes: Tensor, features: Tensor, base_nodes: Tensor) -> Ranking:
+        """Rank candidates ``[b, M]``, padded with -1, by their first feature of ``[b, M, F]``, ties by node index."""
+        by_node = torch.argsort(nodes, dim=1)
+        base = features[..., 0].masked_fill(nodes < 0, -torch.inf).gather(1, by_node)
+        order = by_node.gather(1, torch.argsort(base, dim=1, descending=True, stable=True))[:, : self.top_k]
+        nodes, features = nodes.gather(1, order), features.take_along_dim(order.unsqueeze(-1), dim=1)
+        return Ranking(nodes, features[..., 0].masked_fill(nodes < 0, -torch.inf), features, base_nodes)
+
+
+def share_places(lists: Sequence[Tensor], places: Sequence[int], num_places: int) -> Tensor:
+    """Choose nodes from several lists for each query: each list's places first, then the others from the first list on.
+
+    A node of several lists takes the first place that one of them has for it. The lists are ``[b, n]`` int64 each, best
+    first, unique per row, padded with -1. Returns ``[b, M]`` int64, at most ``num_places`` of a row not -1, unique.
+
+    Example:
+        >>> share_places([torch.tensor([[1, 2, 3]]), torch.tensor([[2, 4, -1]])], [1, 2], 4)
+        tensor([[ 1,  2,  4, -1,  3, -1]])
+    """
+    first = [nodes[:, :count] for nodes, count in zip(lists, places, strict=True)]
+    others = [nodes[:, count:] for nodes, count in zip(lists, places, strict=True)]
+    joined = torch.cat([*first, *others], dim=1)
+    ascending, order = torch.sort(joined, dim=1, stable=True)
+    is_first = torch.ones_like(joined, dtype=torch.bool)
+    is_first[:, 1:] = ascending[:, 1:] != ascending[:, :-1]
+    is_new = torch.zeros_like(is_first).scatter_(1, order, is_first) & (joined >= 0)
+    return joined.where(is_new & (is_new.cumsum(1) <= num_places), -1)
+
+
+@dataclass(eq=False, kw_only=True)
+class HybridExpandRetriever(Expander):
+    r"""Expand the hybrid ranking (:class:`HybridRetriever`), whose scores are computed for every candidate.
+
+    Features: the hybrid, BM25 and dense scores of every candidate, and the four of the walk (:class:`Expander`).
+    """
+
+    bm25_weight: float = 0.3  # not negative
+    dense_weight: float = 0.7  # of the cosine, not negative
+    proposals: int | None = None  # nodes scored by each of the two searches, as of `HybridRetriever`; None for all
+    index: str = "flat"  # of the search by vectors for proposals
+    num_probes: int = 16  # IVF: cells that a search visits
+    feature_names: tuple[str, ...] = field(default=(*HybridRetriever.feature_names, *EXPANSION_FEATURES), init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._base = HybridRetriever(
+            self.graph,
+            top_k=self.top_k,
+            bm25_weight=self.bm25_weight,
+            dense_weight=self.dense_weight,
+            proposals=self.proposals,
+            index=self.index,
+            num_probes=self.num_probes,
+        )
+
+    def retrieve(self, queries: Queries) -> Ranking:
+        """Rank the candidates of each of ``B`` texts with unit vectors by hybrid score, ties broken by node index.
+
+        Returns:
+            ``[B, top_k]`` nodes and hybrid scores, with ``features [B, top_k, 7]`` as in ``feature_names`` and the
+            plain hybrid ranking as ``base_nodes``.
+        """
+        rankings = []
+        for vectors, table in self._base.score_blocks(queries):
+            nodes, scores = table.top(self.top_k)
+            self.graph.pages.release()
+            candidates, walk_features = self.candidates(nodes, scores, vectors)
+            features = torch.cat([table.gather(candidates), walk_features], dim=-1)
+            rankings.append(self.rank(candidates, features, nodes))
+        return Ranking.concatenate(rankings)
+
+
+@dataclass(eq=False, kw_only=True)
+class ExpandRetriever(Expander):
+    """Expand the ranking of a retriever that scores only its own list.
+
+    A neighbour that it lists further down keeps its score. One that it does not list scores just below the query's
     lowest score (the next smaller float32) and therefore ranks behind the list, ties broken by node index; it takes the
     query's lowest value of every other feature.
 
     Features: those of the base retriever; ``bm25_score`` (divided by the query's maximum over the corpus) and, if the
     corpus is encoded, ``dense_score``, unless the base retriever has them; and the four of the walk.
 
-    Args:
-        graph: The corpus, undirected; with its ``embedding`` of unit vectors unless ``similarity_weight`` is 0.
-        base: Builds the base retriever from a corpus and ``top_k``; a ``functools.partial``.
-        top_k: Candidates per query.
-        base_k: Candidates from the base ranking, fewer than ``top_k``.
-        num_seeds: Nodes to expand from, at most ``base_k``.
-        similarity_weight: STeX's weight of the dot product of query and node, not negative; 0 needs no encoder.
-        structure_weight: STeX's weight of the structural score, not negative.
-        hops: 2 to continue with the neighbours' neighbours if one hop leaves room.
-        pagerank_share: Share of the neighbours' places, in [0, 1], for passages by personalized PageRank over entities
-            (:class:`~graphrerank.operators.entity_ppr.EntityPPR`): the corpus's, or those that its texts show by their
-            spelling. Those that no edge joins with a seed have 0 in the four features below.
-        quotas: Share of the neighbours' places by type of edge, together at most 1; what a type leaves free goes to
-            the others, references first. None: neighbours compete over all edges.
-
     Raises:
-        ValueError: If an argument is out of range, the corpus has no embedding though ``similarity_weight`` is above 0,
-            or the base retriever has a feature named like one of the walk's.
+        ValueError: As :class:`Expander`, or if the base retriever has a feature named like one of the walk's.
     """
 
-    def __init__(
-        self,
-        graph: CorpusGraph,
-        *,
-        base: RetrieverFactory,
-        top_k: int = 100,
-        base_k: int = 60,
-        num_seeds: int = 30,
-        similarity_weight: float = 1.0,
-        structure_weight: float = 1.0,
-        hops: int = 1,
-        pagerank_share: float = 0.0,
-        quotas: Mapping[str, float] | None = None,
-    ) -> None:
-        self._expander = Expander(
-            graph,
-            top_k=top_k,
-            base_k=base_k,
-            num_seeds=num_seeds,
-            similarity_weight=similarity_weight,
-            structure_weight=structure_weight,
-            hops=hops,
-            pagerank_share=pagerank_share,
-            quotas=quotas,
-        )
-        if similarity_weight and graph.embedding is None:
-            raise ValueError(
-                "`graph` must have an embedding: choose an encoder (encoder=minilm), or rank neighbours by the graph "
-                "only (retriever.similarity_weight=0)"
-            )
-        self.top_k = top_k
-        self._graph = graph
-        self._base = base(graph, top_k=top_k)
+    base: RetrieverFactory  # builds the base retriever from a corpus and `top_k`; a `functools.partial`
+    similarity_weight: float = 1.0  # 0 needs no encoder
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._base = self.base(self.graph, top_k=self.top_k)
         base_names = self._base.feature_names
         if clashes := sorted(set(base_names) & set(EXPANSION_FEATURES)):
             raise ValueError(f"`base` must have no feature named as in {list(EXPANSION_FEATURES)}, got {clashes}")
-        computable = TEXT_FEATURES if graph.embedding is not None else TEXT_FEATURES[:1]
+        computable = TEXT_FEATURES if self.graph.embedding is not None else TEXT_FEATURES[:1]
         self._added = tuple(name for name in computable if name not in base_names)
         self.feature_names = (*base_names, *self._added, *EXPANSION_FEATURES)
 
@@ -109,34 +269,34 @@ class ExpandRetriever:
             ``[B, top_k]`` nodes and base scores, with ``features [B, top_k, F]`` as in ``feature_names`` and the base
             ranking as ``base_nodes``.
         """
-        ranking = self._base.retrieve(queries).to(self._graph.device)
-        embedding = self._graph.embedding
+        ranking = self._base.retrieve(queries).to(self.graph.device)
+        embedding = self.graph.embedding
         width = 0 if embedding is None else 2 * self.top_k * embedding.shape[1]
-        size = max(1, BLOCK_SCORES // max(1, width, self._graph.num_nodes))
-        rows = torch.arange(len(queries), device=self._graph.device)
+        size = max(1, BLOCK_SCORES // max(1, width, self.graph.num_nodes))
+        rows = torch.arange(len(queries), device=self.graph.device)
         blocks = zip(queries.blocks(size), torch.split(rows, size), strict=True)
         return Ranking.concatenate([self._expand(ranking.select(block_rows), block) for block, block_rows in blocks])
 
     def _expand(self, ranking: Ranking, queries: Queries) -> Ranking:
-        vectors = None if self._graph.embedding is None else queries.encoded.to(self._graph.device)
-        candidates, walk_features = self._expander.expand(ranking.nodes, ranking.scores, vectors)
+        vectors = None if self.graph.embedding is None else queries.encoded.to(self.graph.device)
+        candidates, walk_features = self.candidates(ranking.nodes, ranking.scores, vectors)
         columns = [
             _look_up(ranking, candidates),
             *(self._text_scores(name, queries, candidates) for name in self._added),
         ]
         features = torch.cat([*columns, walk_features], dim=-1).masked_fill((candidates < 0).unsqueeze(-1), 0.0)
-        self._graph.pages.release()
-        return rank_candidates(candidates, features, self.top_k, base_nodes=ranking.nodes)
+        self.graph.pages.release()
+        return self.rank(candidates, features, ranking.nodes)
 
     def _text_scores(self, name: str, queries: Queries, nodes: Tensor) -> Tensor:
         column = nodes.clamp(min=0)
         if name == "bm25_score":
             return lexical_scores(self._bm25, queries.texts).to(column.device).gather(1, column).unsqueeze(-1)
-        return self._graph.encoded[column].float() @ queries.encoded.to(column.device).unsqueeze(-1)
+        return self.graph.encoded[column].float() @ queries.encoded.to(column.device).unsqueeze(-1)
 
     @cached_property
     def _bm25(self) -> LexicalIndex:
-        return lexical_index(self._graph)
+        return lexical_index(self.graph)
 
 
 def _look_up(ranking: Ranking, nodes: Tensor) -> Tensor:

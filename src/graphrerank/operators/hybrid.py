@@ -1,7 +1,7 @@
 """Hybrid vector search: BM25 and cosine similarity in one score."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -11,11 +11,8 @@ from torch import Tensor
 from graphrerank.checks import check_counts
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
-from graphrerank.operators.bm25 import LexicalIndex, lexical_index
-from graphrerank.operators.dense import DenseRetriever
-
-BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32 per term
-BLOCK_VECTORS = 1 << 14  # float16 vectors converted at once
+from graphrerank.operators.bm25 import BLOCK_SCORES, LexicalIndex, lexical_index, lexical_scores
+from graphrerank.operators.dense import BLOCK_VECTORS, DenseRetriever
 
 
 class HybridScores(NamedTuple):
@@ -36,8 +33,7 @@ class HybridScores(NamedTuple):
         return features.masked_fill((nodes < 0).unsqueeze(-1), 0.0)
 
 
-@dataclass(frozen=True)
-class ProposedScores:
+class ProposedScores(NamedTuple):
     """Scores of proposed nodes, and of any others on demand; as :class:`HybridScores`."""
 
     proposed: Tensor  # `[b, P]` int64, ascending, each once; padded with -1 anywhere
@@ -63,6 +59,7 @@ class ProposedScores:
         return torch.stack([hybrid, lexical, dense], dim=-1).masked_fill((nodes < 0).unsqueeze(-1), 0.0)
 
 
+@dataclass(eq=False)
 class HybridRetriever:
     r"""Rank the corpus by :math:`w_b\,\mathrm{BM25}(q, d) / \max_{d'} \mathrm{BM25}(q, d') + w_d\,\cos(q, d)`.
 
@@ -72,47 +69,34 @@ class HybridRetriever:
     With ``proposals``, only that many of the best nodes by vectors and by BM25 are scored. A node among neither is not
     found, though its sum might be; the scores of those found are the same.
 
-    Args:
-        graph: The corpus with its ``embedding`` of unit vectors.
-        top_k: Candidates per query.
-        bm25_weight: Weight of BM25, not negative.
-        dense_weight: Weight of the cosine, not negative.
-        proposals: Nodes scored by each of the two searches, at least ``top_k``; None for all nodes.
-        index: Of the search by vectors for proposals: ``flat``, ``ivf`` or ``hnsw``, as :class:`DenseRetriever`.
-        num_probes: IVF: cells that a search visits.
-
     Raises:
         ValueError: If the corpus has no embedding, or an argument is out of range.
     """
 
-    feature_names: tuple[str, ...] = (BASE_SCORE, *TEXT_FEATURES)
+    graph: InitVar[CorpusGraph]  # with its `embedding` of unit vectors
+    _: KW_ONLY
+    top_k: int = 100  # candidates per query
+    bm25_weight: float = 0.3  # not negative
+    dense_weight: float = 0.7  # of the cosine, not negative
+    proposals: int | None = None  # nodes scored by each of the two searches, at least `top_k`; None for all nodes
+    index: str = "flat"  # of the search by vectors for proposals, as of `DenseRetriever`: `flat`, `ivf` or `hnsw`
+    num_probes: int = 16  # IVF: cells that a search visits
+    feature_names: tuple[str, ...] = field(default=(BASE_SCORE, *TEXT_FEATURES), init=False)
 
-    def __init__(
-        self,
-        graph: CorpusGraph,
-        *,
-        top_k: int = 100,
-        bm25_weight: float = 0.3,
-        dense_weight: float = 0.7,
-        proposals: int | None = None,
-        index: str = "flat",
-        num_probes: int = 16,
-    ) -> None:
-        check_counts(top_k=top_k, proposals=proposals)
-        if proposals is not None and proposals < top_k:
-            raise ValueError(f"`proposals` must be at least `top_k`, {top_k}, or null, got {proposals}")
-        if min(bm25_weight, dense_weight) < 0 or bm25_weight + dense_weight == 0:
+    def __post_init__(self, graph: CorpusGraph) -> None:
+        check_counts(top_k=self.top_k, proposals=self.proposals)
+        if self.proposals is not None and self.proposals < self.top_k:
+            raise ValueError(f"`proposals` must be at least `top_k`, {self.top_k}, or null, got {self.proposals}")
+        weights = self.bm25_weight, self.dense_weight
+        if min(weights) < 0 or sum(weights) == 0:
             raise ValueError(
-                f"`bm25_weight` and `dense_weight` must not be negative nor both 0, got {bm25_weight}, {dense_weight}"
+                f"`bm25_weight` and `dense_weight` must not be negative nor both 0, got {weights[0]}, {weights[1]}"
             )
-        self.top_k = top_k
-        self.bm25_weight = bm25_weight
-        self.dense_weight = dense_weight
         self._graph = graph
         self._embedding = graph.encoded
         self._dense = None
-        if proposals is not None:
-            self._dense = DenseRetriever(graph, top_k=proposals, index=index, num_probes=num_probes)
+        if self.proposals is not None:
+            self._dense = DenseRetriever(graph, top_k=self.proposals, index=self.index, num_probes=self.num_probes)
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each of ``B`` texts, which need unit vectors.
@@ -131,22 +115,20 @@ class HybridRetriever:
 
         Yields the block's query vectors ``[b, d]`` and its scores; one empty block if there are no queries.
         """
-        rows = max(1, BLOCK_SCORES // max(1, len(self._embedding)))
-        for block in queries.blocks(rows):
+        for block in queries.blocks(max(1, BLOCK_SCORES // max(1, len(self._embedding)))):
             vectors = block.encoded.to(self._embedding.device)
             lexical = lexical_scores(self._bm25, block.texts).to(vectors.device)
             self._graph.pages.release()
             if self._dense is not None:
-                yield vectors, self._proposed(block, vectors, lexical)
+                near = self._dense.retrieve(block).nodes.to(lexical.device)
+                yield vectors, self._proposed(near, lexical, vectors)
                 continue
-            dense = dot_products(vectors, self._embedding)
+            dense = _dot_products(vectors, self._embedding)
             hybrid = self._graph.passages.mask_removed(self.bm25_weight * lexical + self.dense_weight * dense)
             yield vectors, HybridScores(hybrid, lexical, dense)
 
-    def _proposed(self, queries: Queries, vectors: Tensor, lexical: Tensor) -> ProposedScores:
-        assert self._dense is not None
-        near = self._dense.retrieve(queries).nodes.to(lexical.device)
-        likely, _ = top_k_by_node_order(self._graph.passages.mask_removed(lexical), self._dense.top_k)
+    def _proposed(self, near: Tensor, lexical: Tensor, vectors: Tensor) -> ProposedScores:
+        likely, _ = top_k_by_node_order(self._graph.passages.mask_removed(lexical), near.shape[1])
         proposed = torch.sort(torch.cat([near, likely], dim=1), dim=1).values
         proposed[:, 1:] = proposed[:, 1:].masked_fill(proposed[:, 1:] == proposed[:, :-1], -1)
         return ProposedScores(proposed, lexical, vectors, self._embedding, (self.bm25_weight, self.dense_weight))
@@ -156,14 +138,8 @@ class HybridRetriever:
         return lexical_index(self._graph)
 
 
-def dot_products(vectors: Tensor, embedding: Tensor) -> Tensor:
+def _dot_products(vectors: Tensor, embedding: Tensor) -> Tensor:
     """Multiply query vectors ``[b, d]`` with all node vectors: ``[b, N]``; float16 ones are read in blocks."""
     if embedding.dtype == torch.float32:
         return vectors @ embedding.T
     return torch.cat([vectors @ block.float().T for block in torch.split(embedding, BLOCK_VECTORS)], dim=1)
-
-
-def lexical_scores(bm25: LexicalIndex, query_texts: Sequence[str]) -> Tensor:
-    """Score the whole corpus by BM25, divided by each query's maximum: ``[b, N]`` in [0, 1]."""
-    scores = bm25.score_all(query_texts)
-    return scores / scores.amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)

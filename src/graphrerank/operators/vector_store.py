@@ -1,89 +1,116 @@
-"""What a store of vectors is, how it is filled from a corpus, and the retriever that searches it."""
+"""Retrievers over a database of vectors: how it is filled from a corpus, and the ranking of what it proposes."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import KW_ONLY, InitVar, dataclass
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import check_choice, check_counts
+from graphrerank.extras import require_extra
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.operators.dot_ranking import MARGIN, DotRanking
+from graphrerank.graphs.content_hash import content_hash
+from graphrerank.operators.dense import MARGIN, DotRanking
 
 BLOCK_QUERIES = 64  # searched at once
+FORMAT = 1  # raise it when the same corpus would give other entries
 
 Vectors = npt.NDArray[np.float32]
 Nodes = npt.NDArray[np.int64]
 
 
-class VectorStore(Protocol):
-    """Passages with their vectors, numbered as in the corpus, in a database.
+@dataclass(eq=False)
+class VectorStoreRetriever(ABC):
+    """Ranks passages by dot products among those that a database proposes.
 
-    Each ``add`` is atomic, even after a stop; the store always holds a prefix of the passages.
+    The database numbers passages as in the corpus, and is filled at the first query. Each :meth:`add` is atomic, so
+    that it always holds a prefix of the passages; a stopped filling continues where it was.
     """
 
-    where: str  # names it in errors
+    graph: InitVar[CorpusGraph]  # with its `embedding`
+    _: KW_ONLY
+    top_k: int = 100  # candidates per query
+    index: str = "flat"  # exact, or the name of an approximate index
+    batch: int = 1024  # passages added at once: at most this much work is lost on a stop
 
+    extra: ClassVar[str]  # of the database's client
+    indexes: ClassVar[tuple[str, ...]]
+
+    def __post_init__(self, graph: CorpusGraph) -> None:
+        check_counts(top_k=self.top_k, batch=self.batch)
+        check_choice(self.indexes, index=self.index)
+        require_extra(self.extra, f"retriever={self.extra}")
+        self._graph, self._embedding = graph, graph.encoded
+        self._ranking = DotRanking(self._embedding, self.top_k)
+        self._is_filled = False
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """The database, for messages."""
+
+    @abstractmethod
     def count(self) -> int:
-        """Number of passages that it holds; 0 where it does not exist.
+        """Number of passages in the database; 0 where it does not exist.
 
         Raises:
             ValueError: If it holds another corpus, other vectors or something else.
         """
 
+    @abstractmethod
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:
         """Store ``n`` passages, the next ones from number ``start``, with vectors ``[n, d]``."""
 
-    def finish(self) -> None:
-        """Build the indexes that it lacks."""
-
+    @abstractmethod
     def nearest(self, vectors: Vectors, depth: int) -> Nodes:
         """Return the passages with the largest dot products, ``[B, depth]`` for ``B`` queries, padded with -1."""
 
+    def fill(self) -> None:
+        """Add the passages that the database lacks.
 
-def fill_store(store: VectorStore, graph: CorpusGraph, *, batch: int) -> None:
-    """Bring a store to hold a corpus: new, or where a stopped one was; nothing is added to one that is complete.
+        Raises:
+            ValueError: If it holds something else, or passages were removed from the corpus.
+        """
+        done, num_nodes = self.count(), self._graph.num_nodes
+        if done > num_nodes:
+            raise ValueError(f"{self.where}: needed the {num_nodes:,} passages of the corpus, found {done:,}")
+        texts = self._graph.all_texts
+        for start in range(done, num_nodes, self.batch):
+            block = slice(start, start + self.batch)
+            vectors = self._embedding[block].float().cpu().contiguous().numpy()
+            self.add(start, list(self._graph.node_ids[block]), list(texts[block]), vectors)
 
-    Args:
-        store: The store.
-        graph: The corpus, with its ``embedding``.
-        batch: Passages added at once: at most this much work is lost on a stop.
+    def retrieve(self, queries: Queries) -> Ranking:
+        """Rank the corpus for each of ``B`` queries, which need vectors.
 
-    Raises:
-        ValueError: If it holds something else, or passages were removed from the corpus.
-    """
-    check_counts(batch=batch)
-    done, num_nodes, embedding = store.count(), graph.num_nodes, graph.encoded
-    if done > num_nodes:
-        raise ValueError(f"{store.where}: needed the {num_nodes:,} passages of the corpus, found {done:,}")
-    texts = graph.all_texts
-    for start in range(done, num_nodes, batch):
-        held = slice(start, start + batch)
-        vectors = embedding[held].float().cpu().contiguous().numpy()
-        store.add(start, list(graph.node_ids[held]), list(texts[held]), vectors)
-    if num_nodes:
-        store.finish()
+        Returns:
+            ``[B, top_k]`` nodes and dot products, with ``features [B, top_k, 2]``: the score twice.
+        """
+        if not self._is_filled:
+            self.fill()
+            self._is_filled = True
+        is_exact, num_nodes = self.index == "flat", self._graph.num_nodes
+        depth = min(self._ranking.top_k + (MARGIN if is_exact else 0), num_nodes)
+        rankings = []
+        for block in queries.blocks(BLOCK_QUERIES):
+            vectors = block.encoded
+            proposed = np.zeros((len(vectors), 0), dtype=np.int64)
+            if depth and len(vectors):
+                proposed = self.nearest(vectors.float().cpu().contiguous().numpy(), depth)
+            if proposed.size and int(proposed.max()) >= num_nodes:
+                raise ValueError(f"{self.where}: needed passages 0 to {num_nodes - 1}, found {int(proposed.max())}")
+            rankings.append(self._ranking.rank(vectors, torch.from_numpy(proposed), is_exact=is_exact))
+        return Ranking.concatenate(rankings)
 
+    @cached_property
+    def _content(self) -> str:
+        """Hash of ids, texts and vectors in their order, to which the database is bound."""
+        return content_hash(self._graph)
 
-def search_store(store: VectorStore, ranking: DotRanking, queries: Queries, *, is_exact: bool) -> Ranking:
-    """Rank the corpus for each of ``B`` queries, which need vectors, by what the store proposes.
-
-    Args:
-        store: A filled store.
-        ranking: Computes scores and orders the proposals.
-        queries: The queries.
-        is_exact: Whether the store compares all vectors.
-    """
-    num_nodes = len(ranking.embedding)
-    depth = min(ranking.top_k + (MARGIN if is_exact else 0), num_nodes)
-    rankings = []
-    for block in queries.blocks(BLOCK_QUERIES):
-        vectors = block.encoded
-        proposed = np.zeros((len(vectors), 0), dtype=np.int64)
-        if depth and len(vectors):
-            proposed = store.nearest(vectors.float().cpu().contiguous().numpy(), depth)
-        if proposed.size and int(proposed.max()) >= num_nodes:
-            raise ValueError(f"{store.where}: needed passages 0 to {num_nodes - 1}, found {int(proposed.max())}")
-        rankings.append(ranking.rank(vectors, torch.from_numpy(proposed), is_exact=is_exact))
-    return Ranking.concatenate(rankings)
+    @property
+    def _half(self) -> bool:
+        return self._embedding.dtype == torch.float16

@@ -10,8 +10,7 @@ from torch import Tensor
 from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.graphs import Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
-from graphrerank.operators.bm25 import BM25
-from graphrerank.operators.hybrid import BLOCK_SCORES
+from graphrerank.operators.bm25 import BLOCK_SCORES, BM25
 from graphrerank.pipelines.graph_rerank import GraphScorer
 from graphrerank_papers.retag.index import ReTAGIndex
 from graphrerank_papers.retag.keywords import KeywordFinder

@@ -21,10 +21,10 @@ from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, Queries, RetrieverFactory
 from graphrerank.graphs.model_inputs import ModelInputs
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
+from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from tests.data.corpus_folder.conftest import MakeDataset
 from tests.support.encoders import HashEncoder
 

@@ -15,12 +15,11 @@ from graphrerank.features.text_match import TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.graphs import Queries, RetrieverFactory
 from graphrerank.graphs.mapped_pages import RESIDENT, MappedPages
 from graphrerank.graphs.model_inputs import ModelInputs
-from graphrerank.operators import hybrid
-from graphrerank.operators.bm25_retriever import BM25Retriever
+from graphrerank.operators import bm25, expand, hybrid
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
-from graphrerank.operators.expand import ExpandRetriever
+from graphrerank.operators.expand import ExpandRetriever, HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.operators.hybrid_expand import HybridExpandRetriever
 from tests.data.corpus_folder.conftest import MakeDataset
 from tests.support.encoders import HashEncoder
 
@@ -85,7 +84,8 @@ def test_pages_that_are_given_back_between_questions_change_nothing(
     dataset = make_dataset()
     kept, released = (mapped(dataset, tmp_path / "corpus", encoder=encoder).graph for _ in range(2))
     queries = Queries(dataset.query_ids, dataset.query_texts, encoder.encode(dataset.query_texts))
-    monkeypatch.setattr(hybrid, "BLOCK_SCORES", 1)  # one question at a time
+    for module in (bm25, expand, hybrid):
+        monkeypatch.setattr(module, "BLOCK_SCORES", 1)  # one question at a time
     expected = RETRIEVERS[name](kept).retrieve(queries)
     given_back: list[bool] = []
     release = MappedPages.release
