@@ -64,21 +64,11 @@ def fill(
         items: ``n`` items.
         compute: Computes the values of some items, in their order.
         shard_size: Items between two writes: at most this much work is lost on a stop.
-        length: Length of an item; missing items are sorted by it, as batches of like lengths need less padding. None
-            keeps their order.
+        length: Length of an item, by which missing items are sorted, as batches of like lengths need less padding.
         label: Title of a progress bar on a terminal; none when None.
 
     Raises:
-        ValueError: If a file is damaged, naming it; the store cannot be written and something is missing; or as
-            ``compute``.
-
-    Example:
-        >>> store = BlobStore(None, "lengths")  # in memory
-        >>> texts = ["a", "bc", "a"]
-        >>> keys = [hash_text(text) for text in texts]
-        >>> fill(store, keys, texts, lambda new: [str(len(text)).encode() for text in new], shard_size=100)
-        >>> [store.contents[key] for key in keys]
-        [b'1', b'2', b'1']
+        ValueError: If a file is damaged, naming it, or the store cannot be written.
     """
     item_of = dict(zip(keys, items, strict=True))
     known = store.known(list(item_of))
@@ -96,14 +86,9 @@ def fill(
 
 
 class BlobStore:
-    """Bytes in one SQLite file, created when it is first opened; each write is a transaction.
+    """Bytes in one SQLite file, in memory alone if ``path`` is None; each write is a transaction.
 
-    Args:
-        path: The file; None keeps contents in memory alone.
-        table: Name of the table in it, a plain word.
-
-    Attributes:
-        contents: Contents read or added so far, by key.
+    ``contents`` are those read or added so far, by key. A damaged file is a ValueError that names it.
     """
 
     def __init__(self, path: Path | None, table: str) -> None:
@@ -112,11 +97,7 @@ class BlobStore:
         self.contents: dict[bytes, bytes] = {}
 
     def known(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Read the contents of those keys that are in the file.
-
-        Raises:
-            ValueError: If the file is damaged or cannot be read; the message names it.
-        """
+        """Read the contents of those keys that are in the file."""
         if self.path is not None and keys:
             with self._open(self.path) as file:
                 for start in range(0, len(keys), LOOKED_UP):
@@ -131,11 +112,7 @@ class BlobStore:
             check_writable(self.path.parent)
 
     def add(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        """Write ``n`` new contents in one transaction; None is not kept, and a key in the file keeps its content there.
-
-        Raises:
-            ValueError: As :meth:`known`.
-        """
+        """Write ``n`` new contents in one transaction; None is not kept, and a key that is there keeps its content."""
         new = {key: value for key, value in zip(keys, values, strict=True) if value is not None}
         if self.path is not None:
             with self._open(self.path) as file, file:  # a transaction
@@ -143,11 +120,7 @@ class BlobStore:
         self.contents.update(new)
 
     def rows(self, keys: Sequence[bytes], width: int, dtype: np.dtype[Any]) -> Tensor:
-        """Read contents as vectors: ``[n, width]`` float32 of ``n`` known keys.
-
-        Raises:
-            ValueError: If a content is not ``width`` numbers of type ``dtype``.
-        """
+        """Read contents as vectors ``[n, width]`` float32 of ``n`` known keys; a ValueError for another size."""
         needed = width * dtype.itemsize
         if odd := {len(content) for content in self.contents.values()} - {needed}:
             raise ValueError(
@@ -180,8 +153,7 @@ class TensorStore:
         check: Raises a ``ValueError`` that begins with its third argument unless the tensors of a shard fit a number
             of keys.
 
-    Attributes:
-        shards: The tensors of each file read or written so far, mapped from disk.
+    ``shards`` are the tensors of each file read or written so far, mapped from disk.
     """
 
     def __init__(
@@ -195,11 +167,7 @@ class TensorStore:
         self._rows: dict[bytes, tuple[int, int]] = {}  # number of the shard, and row in it
 
     def known(self, keys: Sequence[bytes]) -> Container[bytes]:
-        """Read the files that were not read yet; return all keys known.
-
-        Raises:
-            ValueError: If a file is damaged, naming it.
-        """
+        """Read the files that were not read yet; return all keys known."""
         for file in sorted(set(self.folder.glob("*.safetensors")) - self._files):
             shard = load_tensors(file, ("keys", *self.names))
             source, table = f"{file} (delete this file and run again)", shard["keys"]
@@ -233,12 +201,7 @@ class TensorStore:
 
 
 def hash_text(text: str) -> bytes:
-    """SHA-256 of a text, its key in a cache; a lone surrogate is no error.
-
-    Example:
-        >>> hash_text("a").hex()[:8]
-        'ca978112'
-    """
+    """SHA-256 of a text, its key in a cache; a lone surrogate is no error."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -34,11 +34,7 @@ def extension_entries() -> tuple[EntryPoint, ...]:
 
 
 def model_entries() -> Mapping[str, EntryPoint]:
-    """Return the entry points that name a class, by name, without importing them.
-
-    Raises:
-        ValueError: If two have one name.
-    """
+    """Return the entry points that name a class, by name, without importing them; two of one name are an error."""
     models: dict[str, EntryPoint] = {}
     for entry in extension_entries():
         if not entry.attr:
@@ -56,9 +52,6 @@ def find_builder(name: str) -> Callable[..., dict[str, Any]]:
     It is called as ``builder(locations, out, downloads=folder, downloader=download, **options)``: it reads the files at
     ``locations`` (paths, archives, URLs), writes the data set folder ``out``, and returns its card, an object for JSON
     with ``counts``, ``dropped`` and ``hash``.
-
-    Raises:
-        ValueError: If there is no builder of that name.
     """
     entries = {entry.name: entry for entry in entry_points(group=BUILDERS)}
     if name not in entries:
@@ -68,11 +61,7 @@ def find_builder(name: str) -> Callable[..., dict[str, Any]]:
 
 
 def load_service(model: str) -> Callable[..., Any]:
-    """Import the function that serves the artifacts of a model, by the model's name.
-
-    Raises:
-        ValueError: If no package has an entry point for it, or it cannot be imported.
-    """
+    """Import the function that serves the artifacts of a model, by the model's name."""
     entry = next((entry for entry in entry_points(group=SERVICES) if entry.name == model), None)
     if entry is None:
         raise ValueError(f"only rerankers can be served, and models with an entry point of {SERVICES}; got a {model}")
@@ -84,11 +73,7 @@ def load_service(model: str) -> Callable[..., Any]:
 
 
 def settings_folders() -> list[Path]:
-    """Return the folders of settings, in the order of their entry points' names.
-
-    Raises:
-        ValueError: If an entry point names no folder that is there.
-    """
+    """Return the folders of settings, in the order of their entry points' names."""
     folders = []
     for entry in extension_entries():
         if entry.attr:
@@ -104,14 +89,7 @@ def settings_folders() -> list[Path]:
 
 
 def check_settings(conf: Path) -> None:
-    """Require that no two folders of settings have a file of one name, of which only one would be read.
-
-    Args:
-        conf: The library's folder.
-
-    Raises:
-        ValueError: Naming both files.
-    """
+    """Require that no two folders of settings have a file of one name, of which only one would be read."""
     owners = dict.fromkeys((path.relative_to(conf) for path in conf.rglob("*.yaml")), conf)
     for folder in settings_folders():
         for path in sorted(folder.rglob("*.yaml")):

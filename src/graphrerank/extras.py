@@ -93,25 +93,13 @@ def missing_modules(extra: str) -> list[str]:
 
 
 def require_extra(extra: str, what: str) -> None:
-    """Refuse to go on without an extra.
-
-    Args:
-        extra: Its name.
-        what: What needs it, as the user calls it.
-
-    Raises:
-        MissingExtraError: Naming the packages and the line that installs them.
-    """
+    """Raise a :class:`MissingExtraError` if an extra is not installed; ``what`` needs it, as the user calls it."""
     if missing := missing_modules(extra):
         raise MissingExtraError(_message(what, missing, extra), name=missing[0])
 
 
 def optional(module: str, what: str) -> Any:
-    """Import a module of an extra, for ``what``, as the user calls it.
-
-    Raises:
-        MissingExtraError: Naming the line that installs it.
-    """
+    """Import a module of an extra, for ``what``, as the user calls it; a :class:`MissingExtraError` without it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -120,11 +108,7 @@ def optional(module: str, what: str) -> Any:
 
 @contextmanager
 def importing(extra: str, what: str) -> Iterator[None]:
-    """Import modules of an extra within, for ``what``, as the user calls it.
-
-    Raises:
-        MissingExtraError: Naming those that are not installed, and the line that installs them.
-    """
+    """Import modules of an extra in a block, for ``what``; a :class:`MissingExtraError` without them."""
     try:
         yield
     except ModuleNotFoundError:

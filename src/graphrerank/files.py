@@ -1,7 +1,6 @@
 """Atomic writes: a file is written under a temporary name next to the target, synced, then renamed.
 
-The temporary file is on the target's file system, where a rename is one step. Nothing else in this package writes a
-file that is kept (``tests/test_writers.py``).
+Nothing else in this package writes a file that is kept (``tests/test_writers.py``).
 """
 
 import hashlib
@@ -23,15 +22,7 @@ from torch import Tensor
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to ``path``; rename it to ``path`` if the block succeeds, else delete it.
-
-    Example:
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with atomic_path(folder / "a.txt") as temporary:
-        ...     _ = temporary.write_text("whole")
-        >>> [file.name for file in folder.iterdir()]
-        ['a.txt']
-    """
+    """Yield a temporary path next to ``path``; rename it to ``path`` if the block succeeds, else delete it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
@@ -51,14 +42,6 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder next to ``folder``; move it there if the block succeeds, else delete it.
 
     If it cannot be moved, an older folder is restored.
-
-    Example:
-        >>> folder = Path(tempfile.mkdtemp()) / "a"
-        >>> for text in ("old", "new"):
-        ...     with atomic_folder(folder) as temporary:
-        ...         _ = (temporary / "b.txt").write_text(text)
-        >>> [file.name for file in folder.parent.iterdir()], (folder / "b.txt").read_text()
-        (['a'], 'new')
     """
     parent = next(path for path in folder.absolute().parents if path.is_dir())
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".tmp", dir=parent) as work:
@@ -89,13 +72,7 @@ def _sync(path: Path) -> None:
 
 
 def claim_folder(folder: Path) -> Path:
-    """Make a new folder of this name, or with the first free number after it.
-
-    Example:
-        >>> parent = Path(tempfile.mkdtemp())
-        >>> [claim_folder(parent / "10-52-05").name for _ in range(3)]
-        ['10-52-05', '10-52-05_2', '10-52-05_3']
-    """
+    """Make a new folder of this name, or with the first free number after it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     for number in count(1):
         claimed = folder if number == 1 else folder.with_name(f"{folder.name}_{number}")
@@ -113,14 +90,9 @@ class FolderInUseError(ValueError):
 
 @contextmanager
 def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Lock a folder against other processes until the block or this process ends.
+    """Lock a folder, made if missing, against other processes until the block or this process ends.
 
-    Args:
-        folder: The folder, which is made if it is not there.
-        wait: Whether to wait for another process that writes.
-
-    Raises:
-        FolderInUseError: If another one does, without ``wait``.
+    Another process that writes is waited for with ``wait``, else it is a :class:`FolderInUseError`.
     """
     import fcntl  # not on Windows
 
@@ -138,11 +110,7 @@ def sole_use(folder: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Check that a folder can be written, before the work whose result it gets.
-
-    Raises:
-        ValueError: If it cannot be written.
-    """
+    """Check that a folder can be written, before the work whose result it gets; a ValueError if not."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -179,10 +147,8 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> str:
 def append_bytes(path: Path, size: int, content: bytes | memoryview) -> None:
     """Append to the first ``size`` bytes of a file, and flush it to the disk.
 
-    Bytes beyond ``size`` are left over from an interrupted write and are overwritten.
-
-    Raises:
-        OSError: If the disk is full; the file then has ``size`` bytes again.
+    Bytes beyond ``size`` are left over from an interrupted write and are overwritten. If the disk is full, the file has
+    ``size`` bytes again.
     """
     with path.open("r+b", buffering=0) as file:
         file.truncate(size)
@@ -226,11 +192,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def load_tensors(path: Path, names: tuple[str, ...]) -> dict[str, Tensor]:
-    """Read named tensors that :func:`save_tensors` wrote.
-
-    Raises:
-        ValueError: If the file is damaged or holds other tensors; the message says to delete it.
-    """
+    """Read the tensors of :func:`save_tensors`; a ValueError if the file is damaged or holds others."""
     try:
         tensors = load_file(path)
     except (safetensors.SafetensorError, OSError) as error:
@@ -250,13 +212,7 @@ def without_nan(content: Any) -> Any:
 
 
 def hash_model(model: str, revision: str | None, kinds: Collection[str]) -> str:
-    """Identify a model: SHA-256 of a local folder's files of some kinds; id and revision of a hub model.
-
-    Args:
-        model: A local folder, or a model id of the Hugging Face hub.
-        revision: Commit of a hub model.
-        kinds: Suffixes of the files that determine the model's output, such as ``.safetensors``.
-    """
+    """Identify a model: SHA-256 of a local folder's files with suffixes ``kinds``; id and revision of a hub model."""
     folder = Path(model)
     if not folder.is_dir():
         return f"{model}@{revision}"
@@ -264,12 +220,7 @@ def hash_model(model: str, revision: str | None, kinds: Collection[str]) -> str:
 
 
 def hash_json(content: Any) -> str:
-    """Hash what JSON can write, to 12 hexadecimal digits.
-
-    Example:
-        >>> hash_json({"a": 1, "b": [2]}) == hash_json({"b": [2], "a": 1})
-        True
-    """
+    """Hash what JSON can write, to 12 hexadecimal digits; the order of keys does not matter."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -22,18 +22,7 @@ def without_passwords(text: str) -> str:
 
 
 def check_no_password(**addresses: str) -> None:
-    """Refuse addresses that hold a password; the error does not show it.
-
-    Raises:
-        ValueError: Naming the argument.
-
-    Example:
-        >>> check_no_password(url="postgresql://me@host/db")
-        >>> check_no_password(url="postgresql://me@host/db?password=hunter2")
-        Traceback (most recent call last):
-        ValueError: `url` must not hold a password, which would be written into manifests and logs; leave it to the
-        driver (PGPASSWORD, ~/.pgpass, ~/.my.cnf)
-    """
+    """Refuse addresses that hold a password; the error does not show it."""
     for argument, address in addresses.items():
         if without_passwords(address) != address:
             raise ValueError(

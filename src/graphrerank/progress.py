@@ -3,57 +3,39 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
-@dataclass
-class _Bar:
-    """A bar on the screen."""
-
-    progress: Any  # of rich
-    task: Any
-    done: int = 0
-
-    def move_to(self, done: int) -> None:
-        self.done = max(self.done, done)
-        self.progress.update(self.task, completed=self.done)
-
-
-_SHOWN: ContextVar[_Bar | None] = ContextVar("progress_bar", default=None)
+_SHOWN: ContextVar["Progress | None"] = ContextVar("progress_bar", default=None)
 
 
 @contextmanager
 def progress_bar(label: str, total: int) -> Iterator[None]:
-    """Show a bar of ``total`` parts while the block runs, on a terminal; none if there is one already.
+    """Show a bar of ``total`` parts on standard error while the block runs, on a terminal.
 
-    The bar is on standard error, and gone when the block ends. Without the package ``rich``, as in a bare installation,
-    there is none.
+    There is none if another one is shown, or without the package ``rich``, as in a bare installation.
     """
     if _SHOWN.get() is not None or find_spec("rich") is None:
         yield
         return
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     console = Console(stderr=True)
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(bar_width=None),
+        bars.MofNCompleteColumn(),
+        bars.TimeElapsedColumn(),
+        bars.TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True, expand=True, disable=not console.is_terminal) as progress:
-        token = _SHOWN.set(_Bar(progress, progress.add_task(label, total=total)))
+    shown = bars.Progress(*columns, console=console, transient=True, expand=True, disable=not console.is_terminal)
+    with shown:
+        shown.add_task(label, total=total)
+        token = _SHOWN.set(shown)
         try:
             yield
         finally:
@@ -63,16 +45,15 @@ def progress_bar(label: str, total: int) -> Iterator[None]:
 def parts_done() -> int:
     """Return how many parts of the bar that is shown are done; 0 without a bar."""
     bar = _SHOWN.get()
-    return 0 if bar is None else bar.done
+    return 0 if bar is None else int(bar.tasks[0].completed)
 
 
 def advance(count: int) -> None:
-    """Say that so many more parts are done, if a bar is shown."""
-    if (bar := _SHOWN.get()) is not None:
-        bar.move_to(bar.done + count)
+    """Advance the bar that is shown, if there is one, by a number of parts."""
+    advance_to(parts_done() + count)
 
 
 def advance_to(done: int) -> None:
-    """Say that at least so many parts are done, if a bar is shown: what counted itself is not counted twice."""
+    """Advance the bar that is shown, if there is one, to a number of parts; it never goes back."""
     if (bar := _SHOWN.get()) is not None:
-        bar.move_to(done)
+        bar.update(bar.task_ids[0], completed=max(done, parts_done()))

@@ -23,15 +23,9 @@ MIN_RESTART_PROB = 1e-3  # 14,000 steps of smoothing; a millionth would be 14 mi
 
 
 def plain_name(name: str) -> str:
-    """Return a name that a file in a folder can have.
-
-    Raises:
-        ValueError: If it is empty, longer than 200 characters, begins with a dot, or holds a separator of paths or a
-            character that cannot be printed.
+    """Return a name that a file in a folder can have: short, printable, no path and not hidden.
 
     Example:
-        >>> plain_name("scifact-G")
-        'scifact-G'
         >>> plain_name("../../x")
         Traceback (most recent call last):
         ValueError: must be a plain name, without "/" and not beginning with a dot, got '../../x'
@@ -42,11 +36,7 @@ def plain_name(name: str) -> str:
 
 
 def check_name(**names: str) -> None:
-    """Require plain names (:func:`plain_name`).
-
-    Raises:
-        ValueError: Naming the argument.
-    """
+    """Require plain names (:func:`plain_name`); the ValueError names the argument."""
     for argument, name in names.items():
         try:
             plain_name(name)
@@ -58,9 +48,6 @@ def check_hub_model(**models: str) -> None:
     """Require the models that a file names to be models of the Hugging Face hub: ``owner/name`` or ``name``.
 
     A folder may hold code that its libraries run, so only the user can name one.
-
-    Raises:
-        ValueError: If one is no id of the hub, or a path of this machine.
     """
     for argument, model in models.items():
         if not HUB_ID.fullmatch(model) or Path(model).exists():
@@ -71,12 +58,9 @@ def check_hub_model(**models: str) -> None:
 
 
 def file_of(folder: Path, name: str) -> Path:
-    """Return the path of a regular file of an untrusted folder.
+    """Return the path of a regular file of an untrusted folder; a ValueError for a path, a link or a missing file.
 
     In the hub's cache a file is a link to its content, in ``blobs`` next to ``snapshots``; no other link is followed.
-
-    Raises:
-        ValueError: If ``name`` is no plain name, there is no such file, or it is a link.
     """
     check_name(name=name)
     path = folder / name
@@ -95,11 +79,7 @@ def _is_hub_link(folder: Path, path: Path) -> bool:
 
 
 def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> Any:
-    """Read an untrusted JSON file.
-
-    Raises:
-        ValueError: If it is larger than ``max_bytes``, not valid JSON, or more than 32 levels deep; names the file.
-    """
+    """Read an untrusted JSON file; a ValueError that names it if it is too large, not JSON or too deep."""
     with path.open("rb") as stream:
         raw = stream.read(max_bytes + 1)
     if len(raw) > max_bytes:
@@ -113,11 +93,7 @@ def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> Any:
 
 
 def check_depth(content: object, source: str) -> None:
-    """Require JSON at most 32 levels deep, so that no recursion over it is too deep.
-
-    Raises:
-        ValueError: Naming ``source``.
-    """
+    """Require JSON at most 32 levels deep, so that no recursion over it is too deep; errors name ``source``."""
     level = [content]
     for _ in range(MAX_DEPTH + 1):
         if not level:
@@ -133,16 +109,9 @@ def _parts(entry: object) -> list[Any]:
 
 
 def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a model or of a group of ``conf`` if they are plain and their sizes within reason.
+    """Return the arguments of a model or of a group of ``conf`` if they are plain JSON and their sizes within reason.
 
-    Raises:
-        ValueError: If an argument is not plain JSON, a number is above 1,048,576, a number of layers above 256, or a
-            restart probability below 0.001; seeds may be larger.
-
-    Example:
-        >>> check_arguments({"hidden_channels": 1e12})
-        Traceback (most recent call last):
-        ValueError: `hidden_channels` must lie in [-1048576, 1048576], got 1000000000000.0
+    Numbers are at most 1,048,576, but for seeds, numbers of layers at most 256, restart probabilities at least 0.001.
     """
     check_depth(arguments, "`arguments`")
     pending: list[tuple[str, object]] = list(arguments.items())

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from graphrerank.language_models.client import LanguageModel, UnusableError, post
+from graphrerank.language_models.client import EndpointError, LanguageModel, post
 from graphrerank.language_models.reply import Reply, read_reply
 from graphrerank_papers.answers.replies import RecordedModel
 
@@ -98,7 +98,7 @@ def test_a_body_that_cannot_be_read_fails(headers: Any, content: bytes, problem:
     def answer(_: httpx.Request) -> httpx.Response:
         return httpx.Response(200, headers=headers, stream=httpx.ByteStream(content))
 
-    with httpx.Client(transport=httpx.MockTransport(answer)) as client, pytest.raises(UnusableError) as raised:
+    with httpx.Client(transport=httpx.MockTransport(answer)) as client, pytest.raises(EndpointError) as raised:
         post(client, "http://a", {}, read_reply, shown="a", max_retries=1, pause=0.0)
     assert (raised.value.attempts, raised.value.is_reached) == (2, True)
     assert raised.value.problem.startswith(problem)

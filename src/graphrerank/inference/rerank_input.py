@@ -86,12 +86,12 @@ class RerankInput:
             raise ValueError(f"`passages` must be a sequence of texts, got the text {self.passages!r}")
         for name in PER_PASSAGE:
             if (given := getattr(self, name)) is not None:
-                if not hasattr(given, "__len__"):
-                    raise ValueError(f"`{name}` must be a sequence or an array, got {type(given).__name__}")
-                if len(given) != self.num_passages:
-                    raise ValueError(
-                        f"`{name}` must have one entry per passage ({self.num_passages}), got {len(given)}"
-                    )
+                try:
+                    count = len(given)
+                except TypeError as error:
+                    raise ValueError(f"`{name}` must be a sequence or an array, got {type(given).__name__}") from error
+                if count != self.num_passages:
+                    raise ValueError(f"`{name}` must have one entry per passage ({self.num_passages}), got {count}")
         for place, passage in enumerate(() if self.passages is None else self.passages):
             if not isinstance(passage, str):
                 raise ValueError(f"`passages` must hold texts, got {type(passage).__name__} at place {place}")

@@ -42,12 +42,7 @@ class Knowledge:
 
     @classmethod
     def from_names(cls, names: Sequence[str]) -> "Knowledge":
-        """Make entities of names alone; blank and repeated names are left out.
-
-        Example:
-            >>> Knowledge.from_names(["Metz", "", "Metz", "Rome"]).names
-            ['Metz', 'Rome']
-        """
+        """Make entities of names alone; blank and repeated names are left out."""
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
             raise ValueError(f"`entities` must be a list of strings, got {str(names)[:80]!r}")
         return cls(tuple(Entity(name, "", "") for name in dict.fromkeys(names) if name.strip()))

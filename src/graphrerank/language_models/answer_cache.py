@@ -52,14 +52,17 @@ class AnswerCache:
         return self.folder / f"{short_hash(self.fingerprint)}.sqlite"
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question, or read its answer from disk; as :meth:`LanguageModel.ask`.
+        """Ask each question, or read its answer from disk, as :meth:`LanguageModel.ask`.
 
-        An answer that ``read`` refuses is not kept; one on disk that it refuses, and a damaged file, is a
-        ``ValueError``.
+        An answer that ``read`` refuses is not kept; one on disk that it refuses, and a damaged file, is a ValueError.
         """
 
+        def checked(answer: str) -> str:
+            read(answer)
+            return answer
+
         def ask_shard(shard: list[str]) -> list[bytes]:
-            answers = self.model.ask(shard, system=system, read=_checked(read))
+            answers = self.model.ask(shard, system=system, read=checked)
             return [answer.encode("utf-8", "surrogatepass") for answer in answers]
 
         store, keys = BlobStore(self.path, "answers"), _keys(questions, system)
@@ -70,14 +73,6 @@ class AnswerCache:
 def remembering(model: ChatModel, folder: str | Path | None) -> ChatModel:
     """Wrap a model in an :class:`AnswerCache`; return it unchanged without a folder."""
     return model if folder is None else AnswerCache(model, folder)
-
-
-def _checked(read: Callable[[str], object]) -> Callable[[str], str]:
-    def check(answer: str) -> str:
-        read(answer)
-        return answer
-
-    return check
 
 
 def _keys(questions: Sequence[str], system: str | None) -> list[bytes]:

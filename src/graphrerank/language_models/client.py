@@ -24,24 +24,17 @@ REQUEST_AT_FAULT = frozenset({400, 413, 422})  # this one, as one that is too lo
 MAX_WAIT = 60.0  # seconds between two attempts
 
 
-class UnusableError(ValueError):
-    """An endpoint gave no usable answer in all attempts."""
+class EndpointError(ValueError):
+    """An endpoint refused a request for good (with ``status``), or gave no usable answer in all attempts."""
 
-    def __init__(self, message: str, problem: str, *, attempts: int, is_reached: bool) -> None:
+    def __init__(
+        self, message: str, problem: str, *, attempts: int, status: int | None = None, is_reached: bool = True
+    ) -> None:
         super().__init__(message)
         self.problem = problem  # the last attempt's
         self.attempts = attempts
-        self.is_reached = is_reached  # False where no attempt found a server
-
-
-class RefusedError(ValueError):
-    """An endpoint refused a request for good."""
-
-    def __init__(self, message: str, problem: str, *, attempts: int, status: int) -> None:
-        super().__init__(message)
-        self.problem = problem
-        self.attempts = attempts
         self.status = status
+        self.is_reached = is_reached  # False where no attempt found a server
 
 
 @dataclass(eq=False)
@@ -89,25 +82,17 @@ class LanguageModel:
 
         A ``response_format`` of ``request`` is the user's and stays.
         """
-        if not (self.constrained and is_schema(form)) or "response_format" in (self.request or {}):
+        request = dict(self.request or {})
+        if not (self.constrained and is_schema(form)) or "response_format" in request:
             return self
         schema = {"name": "answer", "strict": True, "schema": json.loads(form)}
-        asked = {"type": "json_schema", "json_schema": schema}
-        return replace(self, request={**(self.request or {}), "response_format": asked})
+        return replace(self, request={**request, "response_format": {"type": "json_schema", "json_schema": schema}})
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question in a separate conversation.
+        """Ask each question in a separate conversation, after a system message if there is one.
 
-        Args:
-            questions: The user's messages.
-            system: System message before each; None for none.
-            read: Parses an answer's text; after a ``ValueError`` the question is asked again.
-
-        Returns:
-            The parsed answers, in the order of the questions.
-
-        Raises:
-            ValueError: If the endpoint refuses, or gives no usable answer within the attempts.
+        ``read`` parses an answer's text; after its ``ValueError`` the question is asked again. Returns the parsed
+        answers in the order of the questions, or raises an :class:`EndpointError`.
         """
 
         def read_text(body: Any) -> Answer:
@@ -122,11 +107,8 @@ class LanguageModel:
         """Ask each question, and yield its index with the reply, as they come.
 
         What is refused for its own sake, or fails in all attempts, is a reply too. No more than ``concurrency``
-        questions are under way, those included whose replies were not taken yet.
-
-        Raises:
-            ValueError: If the endpoint refuses whatever is asked (a wrong key, address or model), or no server is
-                there from the beginning.
+        questions are under way, those included whose replies were not taken yet. An :class:`EndpointError` comes only
+        if the endpoint refuses whatever is asked (a wrong key, address or model), or no server is there at first.
         """
         waiting = iter(enumerate(questions))
         found: list[bool] = []  # not empty from the first answer of a server on
@@ -161,21 +143,29 @@ class LanguageModel:
         ):
 
             def submit(question: str, read: Callable[[Any], Any]) -> "Future[tuple[Any, int]]":
-                return pool.submit(self._ask_one, client, [*prefix, {"role": "user", "content": question}], read)
+                messages = [*prefix, {"role": "user", "content": question}]
+                body = {
+                    "model": self.model,
+                    "messages": messages,
+                    "temperature": self.temperature,
+                    **(self.request or {}),
+                }
+                return pool.submit(
+                    post,
+                    client,
+                    f"{self.base_url}/chat/completions",
+                    body,
+                    read,
+                    shown=f"the text {question[:60]!r}",
+                    max_retries=self.max_retries,
+                    pause=self.pause,
+                )
 
             try:
                 yield submit
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-    def _ask_one(
-        self, client: Any, messages: list[dict[str, str]], read: Callable[[Any], Answer]
-    ) -> tuple[Answer, int]:
-        """Ask one question; ``read`` parses the body. Returns the answer, and the number of attempts."""
-        body = {"model": self.model, "messages": messages, "temperature": self.temperature, **(self.request or {})}
-        url, shown = f"{self.base_url}/chat/completions", f"the text {messages[-1]['content'][:60]!r}"
-        return post(client, url, body, read, shown=shown, max_retries=self.max_retries, pause=self.pause)
 
 
 def _check_address(base_url: str) -> None:
@@ -189,17 +179,15 @@ def _check_address(base_url: str) -> None:
 
 
 def _reply(future: "Future[tuple[Reply, int]]", *, is_found: bool) -> Reply:
-    """Make a reply of what became of a request; raises what concerns all requests."""
+    """Make a reply of the outcome of a request; raise an error that concerns all requests."""
     try:
         reply, attempts = future.result()
-    except UnusableError as error:
-        if not (error.is_reached or is_found):
-            raise
-        return Reply("", FAILED, attempts=error.attempts, problem=error.problem)
-    except RefusedError as error:
-        if error.status not in REQUEST_AT_FAULT:
-            raise
-        return Reply("", REJECTED, attempts=error.attempts, problem=error.problem)
+    except EndpointError as error:
+        if error.status is None and (error.is_reached or is_found):
+            return Reply("", FAILED, attempts=error.attempts, problem=error.problem)
+        if error.status in REQUEST_AT_FAULT:
+            return Reply("", REJECTED, attempts=error.attempts, problem=error.problem)
+        raise
     return replace(reply, attempts=attempts)
 
 
@@ -215,21 +203,8 @@ def post(
 ) -> tuple[Answer, int]:
     """Send JSON until its answer can be read; see :class:`LanguageModel` for what is repeated, and when.
 
-    Args:
-        client: Of httpx.
-        url: The endpoint.
-        body: What to send.
-        read: Parses the body of the answer; an error of its form means that it is not usable.
-        shown: What was asked, for messages.
-        max_retries: Attempts after the first.
-        pause: Seconds before the second attempt; doubled before each further one.
-
-    Returns:
-        The answer, and the number of attempts.
-
-    Raises:
-        RefusedError: If the endpoint refuses for good.
-        UnusableError: If no attempt gave a usable answer.
+    ``read`` parses the body of an answer; an error of its form means that it is not usable. ``shown`` names the request
+    in messages. Returns what was read and the number of attempts, or raises an :class:`EndpointError`.
     """
     httpx = optional("httpx", "an endpoint")
     problem, is_reached = "", False
@@ -253,12 +228,12 @@ def post(
             else:
                 problem = f"status {response.status_code}: {response.text[:200]!r}"
                 message = f"{url} refused with {problem}"
-                raise RefusedError(message, problem, attempts=attempt + 1, status=response.status_code)
+                raise EndpointError(message, problem, attempts=attempt + 1, status=response.status_code)
         if attempt < max_retries:
             time.sleep(min(wait_seconds, MAX_WAIT))
     tries = max_retries + 1
     message = f"{url} gave no usable answer in {tries} tries for {shown}; last: {problem}"
-    raise UnusableError(message, problem, attempts=tries, is_reached=is_reached)
+    raise EndpointError(message, problem, attempts=tries, is_reached=is_reached)
 
 
 def _plain(value: Any) -> Any:

@@ -39,30 +39,14 @@ class Prompt:
             ) from error
 
     def fill(self, **texts: str) -> str:
-        """Return the user's message with texts in their places.
-
-        Raises:
-            ValueError: If the template lacks one of the places, or has another.
-
-        Example:
-            >>> Prompt("p", "{context} Q: {question}").fill(context="{question}", question="Who?")
-            '{question} Q: Who?'
-        """
+        """Return the user's message with texts in their places; a ValueError if it has others."""
         places = set(_FIELD.findall(self.user))
         if places != set(texts):
             raise ValueError(f"prompt {self.name!r} must have the places {sorted(texts)}, got {sorted(places)}")
         return _FIELD.sub(lambda place: texts[place[1]], self.user)
 
     def instructions(self, **settings: object) -> str | None:
-        """Return the system message with settings in their places, which it need not have.
-
-        Raises:
-            ValueError: If it has a place that is none of them.
-
-        Example:
-            >>> Prompt("p", "{notes}", system='At most {limit}: {"topics": []}').instructions(limit=3)
-            'At most 3: {"topics": []}'
-        """
+        """Return the system message with settings in their places, which it need not have; a ValueError for others."""
         places = set(_FIELD.findall(self.system or ""))
         if unknown := sorted(places - set(settings)):
             raise ValueError(
@@ -84,9 +68,8 @@ class Prompt:
     @property
     def fingerprint(self) -> str:
         """12 hexadecimal digits that change whenever the prompt does."""
-        return hashlib.sha256(
-            repr((self.system, self.user, self.abstention, *(() if self.form is None else (self.form,)))).encode()
-        ).hexdigest()[:12]
+        form = () if self.form is None else (self.form,)
+        return hashlib.sha256(repr((self.system, self.user, self.abstention, *form)).encode()).hexdigest()[:12]
 
 
 def is_schema(form: str) -> bool:
@@ -107,15 +90,7 @@ def in_form(model: ModelT, form: str | None) -> ModelT:
 
 @cache
 def shipped_prompt(name: str) -> Prompt:
-    r"""Read a prompt of ``conf/prompt``, ours or of an installed extension, for those who build parts in Python.
-
-    Raises:
-        ValueError: If there is no such file.
-
-    Example:
-        >>> shipped_prompt("hyde_passage").fill(question="Who?")
-        'Please write a passage to answer the question.\nQuestion: Who?\nPassage:'
-    """
+    """Read a prompt of ``conf/prompt``, ours or of an installed extension."""
     import yaml
 
     folders = (conf_folder(), *settings_folders())

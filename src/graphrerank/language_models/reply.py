@@ -67,19 +67,11 @@ class ReplyingModel(Protocol):
         """A string that changes whenever the replies would."""
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
-        """Ask each question in a separate conversation, and yield its index with the reply, as they come.
-
-        Raises:
-            ValueError: If no question can be answered at all, as with a wrong key.
-        """
+        """Ask each question in a separate conversation, and yield its index with the reply, as they come."""
 
 
 def read_reply(body: Mapping[str, Any]) -> Reply:
-    """Read a response of an OpenAI-compatible chat endpoint.
-
-    Raises:
-        ValueError, LookupError, TypeError: If it has another form.
-    """
+    """Read a response of an OpenAI-compatible chat endpoint; any error means that it has another form."""
     choice, usage = body["choices"][0], body.get("usage") or {}
     message, finish = choice["message"], choice.get("finish_reason")
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]

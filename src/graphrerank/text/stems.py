@@ -36,12 +36,7 @@ def words(text: str, language: str = ENGLISH) -> list[str]:
 
 
 def spelled_words(text: str) -> list[str]:
-    """Split a text into words as they are spelled, each compound followed by its parts.
-
-    Example:
-        >>> spelled_words("by shippedDate")
-        ['by', 'shippedDate', 'shipped', 'Date']
-    """
+    """Split a text into words as they are spelled, each compound followed by its parts."""
     spelled: list[str] = []
     for word in _WORD.findall(text):
         if word.isalpha() and word[1:].islower():  # most words, which the expression would leave whole
@@ -59,11 +54,6 @@ def stems(plain: Sequence[str]) -> list[str]:
 
 
 def lead(text: str) -> str:
-    """Return a passage's first sentence, which is its title if it has one.
-
-    Example:
-        >>> lead("Marie Curie. She was a physicist.")
-        'Marie Curie'
-    """
+    """Return a passage's first sentence, which is its title if it has one."""
     end = _END_OF_LEAD.search(text)
     return text if end is None else text[: end.start()]

@@ -26,12 +26,7 @@ class Tokenizer(Protocol):
 
 
 class WordTokenizer:
-    """Splits at white space, without a model; texts have about three quarters of a model's tokens.
-
-    Example:
-        >>> WordTokenizer().spans(["Metz fell.", ""])
-        [[(0, 4), (5, 10)], []]
-    """
+    """Splits at white space, without a model; texts have about three quarters of a model's tokens."""
 
     fingerprint = "words"
 
@@ -41,12 +36,7 @@ class WordTokenizer:
 
 
 class TransformersTokenizer:
-    """A transformers tokenizer without special tokens, loaded at its first use.
-
-    Args:
-        model: A local folder, or a model id of the Hugging Face hub.
-        revision: Commit of a hub model.
-    """
+    """A transformers tokenizer without special tokens, of a local folder or a hub id, loaded at its first use."""
 
     def __init__(self, model: str | Path, *, revision: str | None = None) -> None:
         self.model = str(model)
@@ -61,11 +51,7 @@ class TransformersTokenizer:
         return hashlib.sha256(content.encode()).hexdigest()
 
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Return the tokens of each of ``n`` texts.
-
-        Raises:
-            ValueError: If there is no such tokenizer, or it gives no positions.
-        """
+        """Return the tokens of each of ``n`` texts."""
         if not texts:
             return []
         return self._loaded(
@@ -94,10 +80,5 @@ class TransformersTokenizer:
 
 
 def count_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
-    """Count the tokens of each of ``n`` texts.
-
-    Example:
-        >>> count_tokens(WordTokenizer(), ["Metz fell.", ""])
-        [2, 0]
-    """
+    """Count the tokens of each of ``n`` texts."""
     return [len(spans) for spans in tokenizer.spans(texts)]

@@ -19,20 +19,17 @@ def draft_folder(
     """Write ``drafted.jsonl``: questions of single passages, and of two or three that ``data.edges=auto`` joins.
 
     Without a model they are words of their passages (:func:`~graphrerank.data.drafted_questions.draft_questions`); a
-    model writes a question for each in their place, and what it gives no usable answer to is left out.
+    model writes a question for each in their place, and drafts without a usable answer are left out.
 
     Args:
         folder: A data set folder.
         count: Questions, at most; and at most ten for each passage.
         model: Writes the questions; None for words.
-        drafted_by: What the file says of each question: the model's name.
+        drafted_by: The model's name, which the file has with each question.
         seed: Of the choice of passages and words.
 
     Returns:
-        How many were written; 0, and no file, where no passage has the words for one.
-
-    Raises:
-        ValueError: If the model gives no usable answer, or its endpoint refuses.
+        The number of questions; 0, and no file, where no passage has the words for one.
     """
     graph = Dataset.from_folder(folder, edges=AUTO).graph
     drafts = draft_questions(graph, min(count, MOST_PER_PASSAGE * graph.num_nodes), seed=seed)

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from graphrerank.checks import check_counts
-from graphrerank.data.documents.document import Document
+from graphrerank.data.documents.document import Chunk, Document
 from graphrerank.data.documents.formats import FORMATS, divide
 from graphrerank.data.documents.links import linked_passages
 from graphrerank.data.documents.text_files import UnreadableError
@@ -25,21 +25,13 @@ BLOCK_FILES = 1 << 8  # read and divided by a worker at once
 
 @dataclass(frozen=True)
 class IndexedFolder:
-    """What was made.
+    """The result of :func:`index_folder`."""
 
-    Attributes:
-        folder: The data set folder.
-        documents: How many there were.
-        chunks: How many passages they make.
-        links: Links between two of the documents: edges.
-        unread: Files that were not read, and records without a text, by reason.
-    """
-
-    folder: Path
+    folder: Path  # the data set folder
     documents: int
-    chunks: int
-    links: int
-    unread: Mapping[str, Sequence[str]]
+    chunks: int  # passages
+    links: int  # between two of the documents: edges
+    unread: Mapping[str, Sequence[str]]  # files that were not read, and records without a text, by reason
 
     def __str__(self) -> str:
         """Say what was made, and what was not read."""
@@ -52,24 +44,8 @@ def _unread_rows(unread: Mapping[str, Sequence[str]]) -> list[str]:
     return [f"not read: {len(unread[reason]):,} x {reason} ({shown[reason]})" for reason in sorted(unread)]
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    id: str
-    title: str
-    text: str
-    document: str
-    number: int
-    heading: str
-    links: tuple[str, ...]
-
-
 class ChunkFiles:
-    """Reads files and divides them into passages, as the work of an engine.
-
-    Args:
-        source: The folder of documents, which all workers must see.
-        max_words: Words of a passage, at most.
-    """
+    """Reads files of a folder, which all workers must see, and divides them into passages of at most ``max_words``."""
 
     def __init__(self, source: Path, *, max_words: int) -> None:
         self.source = source
@@ -101,10 +77,10 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, e
     files of unknown formats, files that are not of their format and records without a text are left out and named.
 
     Args:
-        source: The folder.
+        source: The folder, which the engine's workers must see.
         out: The folder to write; must not exist.
         max_words: Words of a passage, at most.
-        engine: Reads and divides the files; its workers must see ``source``.
+        engine: Reads and divides the files.
 
     Raises:
         ValueError: If there is no such folder or nothing to read in it, or ``out`` exists.
@@ -120,12 +96,12 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, e
     names = (path.relative_to(source).as_posix() for path in _files(source, out, unread))
     blocks: Iterator[Block] = ({"paths": block} for block in iter(lambda: list(islice(names, BLOCK_FILES)), []))
     done = engine.map(ChunkFiles(source.absolute(), max_words=max_words), blocks)
-    chunks: list[_Chunk] = []
+    chunks: list[Chunk] = []
     for each in (json.loads(str(each)) for block in done for each in block["found"]):
         if isinstance(each, list):
             unread[each[0]].append(each[1])
         else:
-            chunks.append(_Chunk(**(each | {"links": tuple(each["links"])})))
+            chunks.append(Chunk(**(each | {"links": tuple(each["links"])})))
     if not chunks:
         found = "".join(f"; {row}" for row in _unread_rows(unread))
         raise ValueError(
@@ -169,7 +145,7 @@ def _why_not(path: Path, own: str) -> str:
     return "" if is_id else "a name that begins with a blank, or with tabs, line breaks or bytes that are not UTF-8"
 
 
-def _chunks(document: Document, max_words: int) -> Iterator[_Chunk]:
+def _chunks(document: Document, max_words: int) -> Iterator[Chunk]:
     number = 0
     for section in document.sections:
         title = " - ".join(dict.fromkeys(filter(None, (document.title, section.heading))))
@@ -180,10 +156,10 @@ def _chunks(document: Document, max_words: int) -> Iterator[_Chunk]:
             links[max(0, bisect_right(starts, place) - 1)].append(target)
         for (_, text), own in zip(chunks, links, strict=True):
             title, heading, text = map(whole_characters, (title, section.heading, text))
-            yield _Chunk(f"{document.name}:{number}", title, text, document.name, number, heading, tuple(own))
+            yield Chunk(f"{document.name}:{number}", title, text, document.name, number, heading, tuple(own))
             number += 1
 
 
-def _row(chunk: _Chunk) -> dict[str, object]:
+def _row(chunk: Chunk) -> dict[str, object]:
     metadata = {"doc_id": chunk.document, "chunk_id": chunk.number, "heading": chunk.heading}
     return {"_id": chunk.id, "title": chunk.title, "text": chunk.text, "metadata": metadata}

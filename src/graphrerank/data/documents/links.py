@@ -3,51 +3,21 @@
 import re
 from collections.abc import Iterable, Sequence
 from posixpath import dirname, join, normpath, splitext
-from typing import Protocol
 from urllib.parse import unquote
+
+from graphrerank.data.documents.document import Chunk
 
 _FOREIGN = re.compile(r"^([a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 _FIRST_PAGES = ("index", "readme", "_index")  # of a folder
 
 
-class Passage(Protocol):
-    """What links are resolved by."""
-
-    @property
-    def id(self) -> str:
-        """Of the passage."""
-
-    @property
-    def document(self) -> str:
-        """The path of its document."""
-
-    @property
-    def heading(self) -> str:
-        """Of its section."""
-
-    @property
-    def title(self) -> str:
-        """Of its document, with the section's heading."""
-
-    @property
-    def links(self) -> Sequence[str]:
-        """Targets as they are written."""
-
-
-def linked_passages(passages: Sequence[Passage]) -> list[tuple[str, str]]:
+def linked_passages(passages: Sequence[Chunk]) -> list[tuple[str, str]]:
     """List the different pairs of passages of which one links to the other, in order.
 
     A target is the first passage of the section that it names, or else of its document. Paths are relative to the
     document or, where they begin with ``/``, to the folder; the suffix may be missing, and a folder is its ``index`` or
     ``README``. ``[[NAME]]`` is the document of that path, else that file name, in the same folder if there are several,
     else that title.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> a = SimpleNamespace(id="a", document="x/a.md", heading="", title="A", links=["../b.md#c-d", "[[a b]]"])
-        >>> b = SimpleNamespace(id="b", document="b.md", heading="C d", title="B", links=["https://x.org/x/a.md"])
-        >>> linked_passages([a, b])
-        [('a', 'b')]
     """
     places = _Places(passages)
     found = {
@@ -60,7 +30,7 @@ def linked_passages(passages: Sequence[Passage]) -> list[tuple[str, str]]:
 
 
 class _Places:
-    def __init__(self, passages: Iterable[Passage]) -> None:
+    def __init__(self, passages: Iterable[Chunk]) -> None:
         self.first: dict[str, str] = {}
         self.of_section: dict[tuple[str, str], str] = {}
         self.by_path: dict[str, str] = {}  # document by its path without suffix, and by its folder's

@@ -14,11 +14,7 @@ class UnreadableError(ValueError):
 
 
 def text_of(path: Path, *, is_page: bool = False) -> str:
-    """Read a text in UTF-8, or as a byte order mark or, in HTML, ``<meta charset>`` says; lines end as on Unix.
-
-    Raises:
-        UnreadableError: If it is not a text of this encoding.
-    """
+    """Read a text in UTF-8, or as a byte order mark or, in HTML, ``<meta charset>`` says; lines end as on Unix."""
     content = path.read_bytes()
     encoding, mark = next(((name, mark) for mark, name in _MARKS if content.startswith(mark)), ("utf-8", b""))
     if is_page and not mark and (said := _CHARSET.search(content[:HEAD_BYTES])):
