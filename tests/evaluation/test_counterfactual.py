@@ -101,13 +101,6 @@ def test_each_type_is_shuffled_and_its_words_follow(prepared: PreparedDataset) -
     assert seen[-1].edge_type is None
 
 
-def test_unknown_edges_are_refused(prepared: PreparedDataset) -> None:
-    with pytest.raises(
-        ValueError, match=r"`kinds` must be of \('shuffled', 'removed', 'each_type'\), got \['rewired'\]"
-    ):
-        OtherEdges(prepared, ["removed", "rewired"])
-
-
 def test_what_reads_no_edges_is_not_tried(prepared: PreparedDataset) -> None:
     assert OtherEdges(prepared).systems(System("retriever", base_ranking, reads_graph=False)) == {}
 

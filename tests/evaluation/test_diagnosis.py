@@ -1,29 +1,32 @@
+import csv
 import json
 import math
+from io import StringIO
 from typing import Any
 
 import networkx as nx
 import pytest
 import torch
 
+from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.diagnosis import (
     DRAFTED,
+    HEADER,
     WITH,
     WITHOUT,
     Diagnosis,
     GraphShape,
     MinimumEffect,
     TypeDensity,
-    ceiling_line,
+    chosen_queries,
     diagnosis_tables,
-    effect_line,
     graph_shape,
     minimum_effect,
-    shape_lines,
+    pool_csv,
     verdict,
 )
 from graphrerank.evaluation.records import Counterfactual, EdgesOfType, PairedTest
-from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.graphs import CorpusGraph, EntityIncidence, Ranking
 from graphrerank.graphs.edge_types import REFERENCE, SIMILARITY
 
 SHAPE = GraphShape(10, (TypeDensity("reference", 12, 2.4, 0.9), TypeDensity("similarity", 5, 1.0, 0.5)), 0.1, 2, 0.7)
@@ -114,8 +117,8 @@ def test_no_help_and_no_difference() -> None:
     more = verdict(diagnosis(0.001, 0.6, half_width=0.005, ceiling=0.9))
     assert "90.0% of the questions, 80.0% before" in more.next_step
     same = verdict(diagnosis(0.0, 1.0, minimum=None))
-    assert same.kind == "no difference"
-    assert "no question differs" in effect_line(diagnosis(0.0, 1.0, minimum=None))
+    assert same.kind == "no help"
+    assert "no question differs" in diagnosis(0.0, 1.0, minimum=None).lines()[1]
 
 
 def test_tables_lines_and_json() -> None:
@@ -130,9 +133,9 @@ def test_tables_lines_and_json() -> None:
         ["reference", "12", "2.40", "90.00", "90.00", "60.00", "-"],
         ["similarity", "5", "1.00", "50.00", "85.00", "-", "+2.00"],
     ]
-    assert [row[0].text for row in other.rows] == ["shuffled"]
-    assert shape_lines(SHAPE)[-1].endswith("connected parts: 2, 70.0% of the passages in the largest")
-    assert "80.0% of the questions before" in ceiling_line(found)
+    assert [row[1].text for row in other.rows] == ["shuffled"]
+    assert SHAPE.lines()[-1].endswith("connected parts: 2, 70.0% of the passages in the largest")
+    assert "80.0% of the questions before" in found.lines()[0]
     content = json.loads(json.dumps(found.to_json()))
     assert content["verdict"]["kind"] == "helps"
     assert content["minimum_effect"]["effect"] == pytest.approx(0.0626, abs=1e-4)
@@ -199,3 +202,47 @@ def test_no_edge() -> None:
     shape = graph_shape(CorpusGraph.from_edges(list("ab"), ["", ""], torch.zeros(0, 2)))
     assert shape.types == ()
     assert (shape.num_components, shape.largest_component, shape.share_isolated) == (0, 0.0, 1.0)
+
+
+TEXTS = ['one, "quoted"', "two\nlines", "=SUM(A1)", "four", "five"]
+
+
+def unjudged(num_queries: int = 2) -> Dataset:
+    graph = CorpusGraph.from_edges(list("abcde"), TEXTS, torch.zeros(0, 2))
+    ids = [f"q{number}" for number in range(num_queries)]
+    return Dataset("mine", graph, ids, [f"-question {name}" for name in ids], {})
+
+
+def ranking(*rows: list[int]) -> Ranking:
+    nodes = torch.tensor(rows)
+    return Ranking(nodes, torch.zeros_like(nodes).float())
+
+
+def test_the_first_of_each_ranking_once() -> None:
+    found = [ranking([0, 1, 4], [3, -1, -1]), ranking([2, 0, 3], [4, 3, 2])]
+    rows = list(csv.reader(StringIO(pool_csv(unjudged(), torch.tensor([1, 0]), found, depth=2))))
+    assert tuple(rows[0]) == HEADER
+    assert {row[1] for row in rows[1:] if row[0] == "q1"} == {"a", "b", "c"}
+    assert {row[1] for row in rows[1:] if row[0] == "q0"} == {"d", "e"}
+    assert len(rows) == 6
+    assert all(row[2] == "" for row in rows[1:])
+    texts = {row[1]: row[4] for row in rows[1:]}
+    assert texts == {"a": TEXTS[0], "b": TEXTS[1], "c": "'=SUM(A1)", "d": "four", "e": "five"}  # no formula
+    assert rows[1][3].startswith("'-question")
+
+
+def test_the_order_says_nothing_of_the_systems() -> None:
+    one, other = ranking([0, 1, 2, 3, 4]), ranking([4, 3, 2, 1, 0])
+    queries = torch.tensor([0])
+    assert pool_csv(unjudged(), queries, [one]) == pool_csv(unjudged(), queries, [other])
+    rows = list(csv.reader(StringIO(pool_csv(unjudged(), queries, [one]))))[1:]
+    assert [row[1] for row in rows] != sorted(row[1] for row in rows)
+
+
+def test_questions_are_chosen_whatever_their_order() -> None:
+    data = unjudged(30)
+    chosen = chosen_queries(data, 8).tolist()
+    assert len(chosen) == 8
+    assert chosen == sorted(chosen)
+    assert chosen != list(range(8))
+    assert chosen_queries(unjudged(3), 8).tolist() == [0, 1, 2]

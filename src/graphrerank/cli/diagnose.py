@@ -10,9 +10,8 @@ from graphrerank.cli.command import NONE, Command
 from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.folder import AUTO
-from graphrerank.evaluation.diagnose import MEASURES
-from graphrerank.evaluation.diagnose import diagnose as diagnose_graph
-from graphrerank.evaluation.diagnosis import graph_shape, shape_lines
+from graphrerank.evaluation.diagnosis import MEASURES, graph_shape
+from graphrerank.evaluation.diagnosis import diagnose as diagnose_graph
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
 
@@ -34,7 +33,7 @@ def diagnose(command: Command) -> Path:
     encoder, _ = chosen_part(parts, "encoder", chosen, {source: manifest}, None)
     dataset = _read(command, manifest)
     print(f"{dataset.name}: {len(dataset.query_ids):,} questions")
-    print("\n".join(shape_lines(graph_shape(dataset.graph))), flush=True)
+    print("\n".join(graph_shape(dataset.graph).lines()), flush=True)
     if not len(dataset.query_ids):
         print("No questions: write queries.jsonl, and run this again for a set to judge.")
         print("Or judge by drafted questions, which were made along the edges: data.drafted=200.")
@@ -52,7 +51,6 @@ def diagnose(command: Command) -> Path:
         split=cfg.split,
         num_queries=cfg.num_queries,
         measures=list(cfg.measures) or MEASURES,
-        tested=list(cfg.tested),
         resamples=cfg.resamples,
         seed=cfg.seed,
         device=parts.device,

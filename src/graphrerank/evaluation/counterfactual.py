@@ -14,8 +14,8 @@ from graphrerank.graphs import CandidateGraphs, CorpusGraph, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.rewire import shuffle_each_type, shuffle_edges, shuffled_graph
 
-EACH_TYPE = "each_type"
-EDGES = ("shuffled", "removed", EACH_TYPE)
+SHUFFLED, REMOVED, EACH_TYPE = EDGES = ("shuffled", "removed", "each_type")
+WITHOUT_TYPE = "without "  # begins the name of what `each_type` does to one type
 TOGETHER = MATCH_FEATURES[2]  # the one that depends on edges
 
 
@@ -30,15 +30,12 @@ class OtherEdges:
     """
 
     def __init__(self, prepared: PreparedDataset, kinds: Sequence[str] = EDGES, *, seed: int = 0) -> None:
-        if unknown := sorted(set(kinds) - set(EDGES)):
-            raise ValueError(f"`kinds` must be of {EDGES}, got {unknown}")
-        names = prepared.feature_names
         self._left_out = left_out_types(prepared.dataset.graph) if EACH_TYPE in kinds else {}
         self._kinds = (*(kind for kind in kinds if kind != EACH_TYPE), *self._left_out)
         self._prepared = prepared
         self._seed = seed
-        self._column = names.index(TOGETHER) if TOGETHER in names else None
-        self._match = TextMatch.of(prepared.dataset.graph) if kinds and TOGETHER in names else None
+        follows = kinds and TOGETHER in prepared.feature_names
+        self._match = TextMatch.of(prepared.dataset.graph) if follows else None
 
     def systems(self, system: System) -> dict[str, System]:
         """Return a system on each kind of other edges.
@@ -49,24 +46,21 @@ class OtherEdges:
             return {}
         return {kind: replace(system, score=partial(self._score, system, kind)) for kind in self._kinds}
 
-    def _score(self, system: System, kind: str, graphs: CandidateGraphs) -> Tensor:
-        return system.score(self._changed(graphs, kind))
-
-    def _changed(self, graphs: CandidateGraphs, edges: str) -> CandidateGraphs:
-        if edges == "shuffled":
+    def _score(self, system: System, edges: str, graphs: CandidateGraphs) -> Tensor:
+        if edges == SHUFFLED:
             changed = _shuffled(graphs, torch.Generator().manual_seed(self._seed))
         elif edges in self._left_out:
             changed = self._without_type(graphs, self._left_out[edges])
         else:
             changed = graphs.select_edges(torch.zeros_like(graphs.edge_attr, dtype=torch.bool))
-        if self._match is None:
-            return changed
-        assert graphs.query_index is not None
-        assert graphs.nodes is not None
-        texts = [self._prepared.dataset.query_texts[query] for query in graphs.query_index.tolist()]
-        x = graphs.x.clone()
-        x[:, self._column] = self._match.score(texts, graphs.nodes, changed.edge_index, graphs.ptr)[:, -1]
-        return replace(changed, x=x)
+        if self._match is not None:
+            assert graphs.query_index is not None
+            assert graphs.nodes is not None
+            texts = [self._prepared.dataset.query_texts[query] for query in graphs.query_index.tolist()]
+            x, column = graphs.x.clone(), self._prepared.feature_names.index(TOGETHER)
+            x[:, column] = self._match.score(texts, graphs.nodes, changed.edge_index, graphs.ptr)[:, -1]
+            changed = replace(changed, x=x)
+        return system.score(changed)
 
     def _without_type(self, graphs: CandidateGraphs, number: int) -> CandidateGraphs:
         """Return the same candidates without the edges of a type; for a system that merges types, merged without it."""
@@ -78,22 +72,21 @@ class OtherEdges:
         kept = types != number
         both, place = torch.unique_consecutive(edge_index[:, kept], dim=1, return_inverse=True)
         largest = weight.new_zeros(both.shape[1]).scatter_reduce_(0, place, weight[kept], "amax")
-        device = graphs.x.device
-        return replace(graphs, edge_index=both.to(device), edge_attr=largest.to(device))
+        return replace(graphs, edge_index=both.to(graphs.x.device), edge_attr=largest.to(graphs.x.device))
 
 
 def left_out_types(graph: CorpusGraph) -> dict[str, int]:
     """Number the types of a corpus's edges, as ``without TYPE``; empty where all edges are of one type."""
     types = graph.edge_types()
-    return {f"without {EDGE_TYPES[number]}": number for number in types} if len(types) > 1 else {}
+    return {f"{WITHOUT_TYPE}{EDGE_TYPES[number]}": number for number in types} if len(types) > 1 else {}
 
 
 def other_graphs(graph: CorpusGraph, kinds: Sequence[str], *, seed: int = 0) -> Iterator[tuple[str, CorpusGraph]]:
     """Make a corpus with other edges of each of some kinds (:data:`EDGES`), for what searches all of it."""
     for kind in kinds:
-        if kind == "shuffled":
+        if kind == SHUFFLED:
             yield kind, shuffled_graph(graph, seed=seed)
-        elif kind == "removed":
+        elif kind == REMOVED:
             yield kind, graph.without_edges()
         else:
             for name, number in left_out_types(graph).items():

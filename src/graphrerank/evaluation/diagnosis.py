@@ -1,8 +1,11 @@
-"""Does the graph help? What was measured of a corpus with its edges and without, and a verdict with the next step."""
+"""Does the graph of a corpus help a reranker? Measured on judged questions; without any, passages to judge."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import StringIO
 from math import ceil, sqrt
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
@@ -10,26 +13,50 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.records import Counterfactual, EdgesOfType, PairedTest, to_plain
+from graphrerank.caching import hash_texts
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.readers.auto_splits import TRAIN, VAL
+from graphrerank.evaluation.counterfactual import EDGES, REMOVED, SHUFFLED, WITHOUT_TYPE, OtherEdges
+from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
+from graphrerank.evaluation.records import RETRIEVER, Counterfactual, EdgesOfType, PairedTest, to_plain
+from graphrerank.evaluation.rerankers import check_encoder, reranking_systems
+from graphrerank.evaluation.reranking import rerank
+from graphrerank.evaluation.systems import RankedDataset, RankedSystem
 from graphrerank.evaluation.tables import (
+    NOTHING,
     Cell,
     Table,
     build_table,
+    interval_text,
+    markdown_table,
     number_cell,
     p_cell,
     p_text,
     percent_cell,
     points_cell,
+    print_table,
+    records_table,
     system_cell,
 )
-from graphrerank.graphs import CorpusGraph
+from graphrerank.files import write_json, write_text
+from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.models.checkpoint import Checkpoint
 
 LEVEL, POWER = 0.05, 0.8  # of the tests
-WITH, WITHOUT = "with the graph", "without the graph"
-DRAFTED = "drafted questions"  # which some of its edges were drawn for
-SHUFFLED, REMOVED = "shuffled", "removed"
+FACTOR = NormalDist().inv_cdf(1 - LEVEL / 2) + NormalDist().inv_cdf(POWER)
 NOTICEABLE = 0.01  # of a measure, or of the questions: less is no noticeable gain
+WITH, WITHOUT = "with the graph", "without the graph"
+ALL = "all judged questions"
+DRAFTED = "drafted questions"  # which some of its edges were drawn for
+MEASURES = ("nDCG@10", "R@10", "PR@10")
+POOLED_QUERIES, DEPTH = 50, 10  # questions to judge, and passages of each ranking
+HEADER = ("query-id", "corpus-id", "score", "query", "text")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute a cell that begins so
+
+Search = Callable[[Dataset], PreparedDataset]  # prepares a data set with the same encoder and retriever
 
 
 @dataclass(frozen=True)
@@ -51,7 +78,7 @@ class MinimumEffect:
     @property
     def effect(self) -> float:
         """The difference, as a fraction."""
-        return _factor() * self.deviation / sqrt(self.num_queries)
+        return FACTOR * self.deviation / sqrt(self.num_queries)
 
     def queries_for(self, effect: float) -> int:
         """Return how many questions would show a difference, not 0.
@@ -60,29 +87,19 @@ class MinimumEffect:
             >>> MinimumEffect(num_queries=100, deviation=0.3).queries_for(0.05)
             283
         """
-        return ceil((_factor() * self.deviation / effect) ** 2)
+        return ceil((FACTOR * self.deviation / effect) ** 2)
 
 
 def minimum_effect(system: Tensor, baseline: Tensor) -> MinimumEffect | None:
-    """Measure the spread of the questions' differences.
+    """Measure the spread of the questions' differences of two systems, ``[Q]`` each; NaN = the query does not count.
 
-    Args:
-        system: ``[Q]``, a measure per query; NaN = the query does not count.
-        baseline: ``[Q]``, that of the other system.
-
-    Returns:
-        None if fewer than two questions count, or none differs: nothing can be said then.
+    None if fewer than two questions count, or all differ alike: nothing can be said then.
     """
     difference = (system - baseline).double()
     difference = difference[~torch.isnan(difference)]
     if len(difference) < 2 or not bool((difference != difference[0]).any()):
         return None
     return MinimumEffect(len(difference), float(difference.std()))
-
-
-def _factor() -> float:
-    normal = NormalDist()
-    return normal.inv_cdf(1 - LEVEL / 2) + normal.inv_cdf(POWER)
 
 
 @dataclass(frozen=True)
@@ -105,6 +122,19 @@ class GraphShape:
     num_components: int  # connected components of two passages or more
     largest_component: float  # share of the passages in the largest one; 0 without edges
 
+    def lines(self) -> list[str]:
+        """Describe how dense the graph is, and its connected parts."""
+        listed = [
+            f"{entry.edges}: {entry.pairs:,} edges, {entry.mean_neighbours:.2f} neighbours of a passage, "
+            f"{entry.share_joined:.1%} of the passages have one"
+            for entry in self.types
+        ]
+        return [
+            *(listed or ["no edges"]),
+            f"{self.num_passages:,} passages, {self.share_isolated:.1%} without an edge; connected "
+            f"parts: {self.num_components:,}, {self.largest_component:.1%} of the passages in the largest",
+        ]
+
 
 def graph_shape(graph: CorpusGraph) -> GraphShape:
     """Describe a corpus's edges, those by shared entities too.
@@ -116,19 +146,19 @@ def graph_shape(graph: CorpusGraph) -> GraphShape:
         ((TypeDensity(edges='other', pairs=2, mean_neighbours=1.0, share_joined=0.75),), 0.25, 1, 0.75)
     """
     graph = graph.to("cpu")
+    types = []
+    for number in graph.edge_types():
+        count = graph.with_types([number]).num_neighbours.double()
+        share = float((count > 0).double().mean())
+        types.append(TypeDensity(EDGE_TYPES[number], int(count.sum()) // 2, float(count.mean()), share))
     sizes = _component_sizes(graph)
     return GraphShape(
         num_passages=graph.num_nodes,
-        types=tuple(_density(graph.with_types([number]), EDGE_TYPES[number]) for number in graph.edge_types()),
+        types=tuple(types),
         share_isolated=float((graph.num_neighbours == 0).double().mean()),
         num_components=int((sizes > 1).sum()),
-        largest_component=float(sizes.max()) / graph.num_nodes if graph.edge_types() else 0.0,
+        largest_component=float(sizes.max()) / graph.num_nodes if types else 0.0,
     )
-
-
-def _density(graph: CorpusGraph, name: str) -> TypeDensity:
-    count = graph.num_neighbours.double()
-    return TypeDensity(name, int(count.sum()) // 2, float(count.mean()), float((count > 0).double().mean()))
 
 
 def _component_sizes(graph: CorpusGraph) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -137,8 +167,7 @@ def _component_sizes(graph: CorpusGraph) -> np.ndarray[Any, np.dtype[np.int64]]:
     from scipy.sparse.csgraph import connected_components
 
     num_nodes = size = graph.num_nodes
-    edges, _, _ = graph.typed_edges()
-    pairs = [edges]
+    pairs = [graph.typed_edges()[0]]
     if (entities := graph.entities) is not None:
         passage = torch.repeat_interleave(torch.arange(num_nodes), entities.indptr.diff())
         pairs.append(torch.stack([passage, num_nodes + entities.indices], dim=1))
@@ -170,35 +199,52 @@ class Diagnosis:
         """The model with the graph against the model without it."""
         return next(test for test in self.tests if test.baseline == WITHOUT)
 
-    def counterfactual(self, edges: str) -> Counterfactual | None:
-        """Return what other edges do; None if they were not tried."""
-        return next((found for found in self.counterfactuals if found.edges == edges), None)
+    @property
+    def left_out(self) -> dict[str, Counterfactual]:
+        """The ranking without each type of edges, by type."""
+        changes = self.counterfactuals
+        return {c.edges.removeprefix(WITHOUT_TYPE): c for c in changes if c.edges.startswith(WITHOUT_TYPE)}
+
+    def lines(self) -> list[str]:
+        """Describe what expansion finds, and the difference that this number of questions can show."""
+        effect = "no question differs with and without the graph"
+        if self.minimum is not None:
+            effect = (
+                f"{self.minimum.num_queries:,} questions show a difference of {100 * self.minimum.effect:.1f} points "
+                f"of {self.measure} between the two in four cases of five (level {LEVEL}); a smaller one less often"
+            )
+        ceiling = (
+            f"all that is relevant is among the candidates for {self.base_ceiling:.1%} of the questions before "
+            f"expansion along the edges, for {self.ceiling:.1%} after"
+        )
+        return [ceiling, effect]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, with the verdict."""
-        minimum = None if self.minimum is None else {"effect": self.minimum.effect, **to_plain(self.minimum)}
         content: dict[str, Any] = to_plain(self)
-        return {
-            **content,
-            "num_queries": self.benefit.num_queries,
-            "minimum_effect": minimum,
-            "verdict": to_plain(verdict(self)),
-        }
+        minimum = None if self.minimum is None else {"effect": self.minimum.effect, **content["minimum"]}
+        judged = to_plain(verdict(self))
+        return {**content, "num_queries": self.benefit.num_queries, "minimum_effect": minimum, "verdict": judged}
 
 
 @dataclass(frozen=True)
 class GraphVerdict:
     """Whether the graph helps, in a sentence, and what to do next."""
 
-    kind: str  # `helps`, `helps, as other edges do`, `hurts`, `no help`, `no difference`, `unclear` or `drafted`
+    kind: str  # `helps`, `helps, as other edges do`, `hurts`, `no help`, `unclear` or `drafted`
     sentence: str
     next_step: str
 
 
 def verdict(found: Diagnosis) -> GraphVerdict:
     """Decide by the paired randomisation tests at the level 0.05, and by the difference that the questions can show."""
-    test = found.benefit
-    amount = f"{found.measure} {points_cell(test.difference, test.interval)}, {p_text(test.p_randomization)}"
+    test, measure = found.benefit, found.measure
+    amount = f"{measure} {points_cell(test.difference, test.interval)}, {p_text(test.p_randomization)}"
+    harmful = sorted(
+        (change.difference, name)
+        for name, change in found.left_out.items()
+        if change.difference < 0 and change.p_randomization < LEVEL
+    )
     if found.questions == DRAFTED:
         return GraphVerdict(
             "drafted",
@@ -206,67 +252,49 @@ def verdict(found: Diagnosis) -> GraphVerdict:
             "is bound to help: this says that the edges can be used, not that your users need them.",
             "Write some questions of your own into queries.jsonl, and run this again for a set to judge.",
         )
-    if found.minimum is None:
-        return GraphVerdict(
-            "no difference",
-            f"The graph makes no difference: no question has another {found.measure} without it.",
-            _other_edges(found),
+    if test.p_randomization < LEVEL and test.difference < 0:
+        step = (
+            "Search without it (retriever=hybrid), or train on your own questions, so that the model learns its edges."
         )
+        if harmful:
+            step = f"Leave out the edges of type {harmful[0][1]} first, which cost most."
+        return GraphVerdict("hurts", f"The graph hurts: {amount}.", step)
     if test.p_randomization < LEVEL:
-        if test.difference < 0:
-            return GraphVerdict("hurts", f"The graph hurts: {amount}.", _after_harm(found))
-        shuffled = found.counterfactual(SHUFFLED)
+        shuffled = next((change for change in found.counterfactuals if change.edges == SHUFFLED), None)
         if shuffled is not None and not (shuffled.difference > 0 and shuffled.p_randomization < LEVEL):
             return GraphVerdict(
                 "helps, as other edges do",
                 f"The graph helps ({amount}), but not by which passages it joins: with shuffled edges among the same "
-                f"candidates {found.measure} is {points_cell(shuffled.difference)} lower, "
+                f"candidates {measure} is {points_cell(shuffled.difference)} lower, "
                 f"{p_text(shuffled.p_randomization)}.",
                 "Expansion brings the gain; train on your own questions (train.py data.splits=auto) to use the edges, "
                 "and see which type leads to relevant passages below.",
             )
-        return GraphVerdict("helps", f"The graph helps: {amount}.", _after_help(found))
-    if test.interval[1] < NOTICEABLE:
-        return GraphVerdict(
-            "no help",
-            f"The graph does not help noticeably: {amount}, with {test.num_queries:,} questions.",
-            _other_edges(found),
-        )
+        step = "Keep the graph, and train on your own questions: train.py data.splits=auto."
+        if harmful:
+            names = ", ".join(name for _, name in harmful)
+            step = f"Leave out the edges of type {names}, without which the ranking is better."
+        return GraphVerdict("helps", f"The graph helps: {amount}.", step)
+    if found.minimum is None or test.interval[1] < NOTICEABLE:
+        sentence = f"The graph does not help noticeably: {amount}, with {test.num_queries:,} questions."
+        return GraphVerdict("no help", sentence, _other_edges(found))
+    step = f"Judge more questions, or take other edges. {_other_edges(found)}"
+    if test.difference > 0:
+        needed, points = found.minimum.queries_for(test.difference), 100 * test.difference
+        step = f"Judge more questions: about {needed:,} would show a difference of {points:.1f} points."
     return GraphVerdict(
         "unclear",
         f"{test.num_queries:,} questions do not tell whether the graph helps: {amount}; they would show a difference "
         f"of {100 * found.minimum.effect:.1f} points four times out of five.",
-        _more_questions(found, found.minimum),
+        step,
     )
-
-
-def _more_questions(found: Diagnosis, minimum: MinimumEffect) -> str:
-    if (difference := found.benefit.difference) > 0:
-        needed = minimum.queries_for(difference)
-        return f"Judge more questions: about {needed:,} would show a difference of {100 * difference:.1f} points."
-    return f"Judge more questions, or take other edges. {_other_edges(found)}"
-
-
-def _after_help(found: Diagnosis) -> str:
-    harmful = [name for name, change in _left_out(found).items() if change.difference < 0 and _is_clear(change)]
-    if harmful:
-        return f"Leave out the edges of type {', '.join(harmful)}, without which the ranking is better."
-    return "Keep the graph, and train on your own questions: train.py data.splits=auto."
-
-
-def _after_harm(found: Diagnosis) -> str:
-    left_out = _left_out(found)
-    worst = min(left_out, key=lambda name: left_out[name].difference, default=None)
-    if worst is not None and left_out[worst].difference < 0 and _is_clear(left_out[worst]):
-        return f"Leave out the edges of type {worst} first, which cost most."
-    return "Search without it (retriever=hybrid), or train on your own questions, so that the model learns its edges."
 
 
 def _other_edges(found: Diagnosis) -> str:
     if found.ceiling >= found.base_ceiling + NOTICEABLE:
         return (
-            f"Expansion finds more (all that is relevant among the candidates for {100 * found.ceiling:.1f}% of the "
-            f"questions, {100 * found.base_ceiling:.1f}% before), and the ranking does not use it: train on your own "
+            f"Expansion finds more (all that is relevant among the candidates for {found.ceiling:.1%} of the "
+            f"questions, {found.base_ceiling:.1%} before), and the ranking does not use it: train on your own "
             "questions (train.py data.splits=auto)."
         )
     return (
@@ -275,21 +303,10 @@ def _other_edges(found: Diagnosis) -> str:
     )
 
 
-def _left_out(found: Diagnosis) -> dict[str, Counterfactual]:
-    """Return what the ranking is without each type of edges, by type."""
-    prefix = "without "
-    return {
-        change.edges.removeprefix(prefix): change for change in found.counterfactuals if change.edges.startswith(prefix)
-    }
-
-
-def _is_clear(change: Counterfactual) -> bool:
-    return change.p_randomization < LEVEL
-
-
 def diagnosis_tables(found: Diagnosis) -> list[Table]:
     """Lay out what was measured: systems, types of edges, other edges."""
-    by_name = {test.baseline: test for test in found.tests}
+    test_of = {test.baseline: test for test in found.tests}
+    nothing = Cell(NOTHING)
     systems = build_table(
         "systems",
         f"{found.measure} of {found.benefit.num_queries:,} questions ({found.questions}); what {WITH} is ahead, with "
@@ -298,46 +315,20 @@ def diagnosis_tables(found: Diagnosis) -> list[Table]:
         {
             "system": system_cell,
             found.measure: lambda name: percent_cell(found.means[name]),
-            "ahead by": lambda name: points_cell(by_name[name].difference) if name in by_name else Cell("-"),
-            "interval": lambda name: Cell(_interval(by_name.get(name))),
-            "p": lambda name: p_cell(by_name[name].p_randomization) if name in by_name else Cell("-"),
+            "ahead by": lambda name: points_cell(test_of[name].difference) if name in test_of else nothing,
+            "interval": lambda name: (
+                Cell(interval_text(test_of[name].interval, "+.1f")) if name in test_of else nothing
+            ),
+            "p": lambda name: p_cell(test_of[name].p_randomization) if name in test_of else nothing,
         },
     )
-    changes = [change for change in found.counterfactuals if change.edges in (SHUFFLED, REMOVED)]
-    other = build_table(
-        "other edges",
-        "The same candidates with other edges between them: shuffled, so that each passage has as many of each type as "
-        "before, and removed; what the true edges are worth.",
-        changes,
-        {
-            "edges": lambda change: Cell(change.edges),
-            found.measure: lambda change: percent_cell(change.mean),
-            "true edges": lambda change: points_cell(change.difference),
-            "p": lambda change: p_cell(change.p_randomization),
-            "top 10 changed": lambda change: percent_cell(change.share_changed),
-        },
-    )
-    return [systems, _types(found), other]
-
-
-def _types(found: Diagnosis) -> Table:
-    between = {entry.edges: entry for entry in found.edges_of_type}
-    left_out = _left_out(found)
-
-    def expanded(entry: TypeDensity) -> Cell:
-        alone = found.ceilings.get(entry.edges, found.ceiling if len(found.shape.types) == 1 else None)
-        return percent_cell(alone)
-
-    def reached(entry: TypeDensity) -> Cell:
-        return percent_cell(between[entry.edges].share_reached if entry.edges in between else None)
-
-    def worth(entry: TypeDensity) -> Cell:
-        return points_cell(left_out[entry.edges].difference) if entry.edges in left_out else Cell("-")
-
-    return build_table(
+    reached = {entry.edges: entry.share_reached for entry in found.edges_of_type}
+    only = found.ceiling if len(found.shape.types) == 1 else None
+    left_out = found.left_out
+    types = build_table(
         "types of edges",
         "Neighbours of a passage in the corpus; ceiling: questions whose relevant passages are all candidates after "
-        f"expansion along this type alone ({100 * found.base_ceiling:.1f}% before, {100 * found.ceiling:.1f}% along "
+        f"expansion along this type alone ({found.base_ceiling:.1%} before, {found.ceiling:.1%} along "
         "all); reached: relevant candidates with a relevant neighbour; worth: what leaving the type out costs.",
         list(found.shape.types),
         {
@@ -345,44 +336,175 @@ def _types(found: Diagnosis) -> Table:
             "pairs": lambda entry: number_cell(entry.pairs, ",d"),
             "neighbours": lambda entry: number_cell(entry.mean_neighbours),
             "joined": lambda entry: percent_cell(entry.share_joined),
-            "ceiling": expanded,
-            "reached": reached,
-            "worth": worth,
+            "ceiling": lambda entry: percent_cell(found.ceilings.get(entry.edges, only)),
+            "reached": lambda entry: percent_cell(reached.get(entry.edges)),
+            "worth": lambda entry: (
+                points_cell(left_out[entry.edges].difference) if entry.edges in left_out else nothing
+            ),
         },
     )
+    changes = [change for change in found.counterfactuals if change.edges in (SHUFFLED, REMOVED)]
+    return [systems, types, records_table(Counterfactual, changes)]
 
 
-def shape_lines(shape: GraphShape) -> list[str]:
-    """Describe how dense the graph is, and its connected parts."""
-    listed = [
-        f"{entry.edges}: {entry.pairs:,} edges, {entry.mean_neighbours:.2f} neighbours of a passage, "
-        f"{100 * entry.share_joined:.1f}% of the passages have one"
-        for entry in shape.types
-    ]
-    return [
-        *(listed or ["no edges"]),
-        f"{shape.num_passages:,} passages, {100 * shape.share_isolated:.1f}% without an edge; connected "
-        f"parts: {shape.num_components:,}, {100 * shape.largest_component:.1f}% of the passages in the largest",
-    ]
+def diagnose(
+    prepared: PreparedDataset,
+    checkpoint: Checkpoint,
+    search: Search,
+    *,
+    split: str = "test",
+    num_queries: int | None = None,
+    measures: Sequence[str] = MEASURES,
+    resamples: int = 10_000,
+    seed: int = 0,
+    device: torch.device | None = None,
+    run_dir: Path,
+    command: str = "",
+) -> Diagnosis | None:
+    """Measure whether the edges of a corpus help a reranker, print the verdict, and write both into a folder.
+
+    Args:
+        prepared: The data set, with candidates found along its edges.
+        checkpoint: The reranker.
+        search: Prepares the same data set with other edges.
+        split: The split whose judgements count; if there is none of that name, all judgements do.
+        num_queries: Questions, the first ones by id; None: all.
+        measures: Names of measures; the verdict is on nDCG@10 where it is one of them, else on the first.
+        resamples: Sign flips of a test, and samples of a bootstrap.
+        seed: Of resampling and of shuffled edges.
+        device: Where the model runs; None: the CPU.
+        run_dir: The folder.
+        command: The command, for the report.
+
+    Returns:
+        None where nothing is judged: then the folder has a file with passages to judge.
+    """
+    prepared, questions = _one_split(prepared, split)
+    dataset, names = prepared.dataset, checkpoint.reranker.retriever.feature_names
+    whole = prepared.with_features(names)
+    bare = search(with_edges(prepared, None)).with_features(names)
+    check_encoder(checkpoint, whole)
+    device = device or torch.device("cpu")
+    rows = reranking_systems({WITH: checkpoint.model}, checkpoint.reranker.operators, device=device)
+    systems = {row.name: row for row in rows}
+    queries = judged_queries(dataset, ALL, num_queries) if dataset.splits else chosen_queries(dataset, num_queries)
+    rankings = {
+        RETRIEVER: rerank(whole, queries, systems[RETRIEVER]),
+        "ppr": rerank(whole, queries, systems["ppr"]),
+        WITHOUT: rerank(bare, queries, systems[WITH]),
+        WITH: rerank(whole, queries, systems[WITH]),
+    }
+    if not dataset.splits:
+        _write_pool(run_dir / "to_judge.csv", dataset, queries, rankings)
+        return None
+    others = OtherEdges(whole, EDGES, seed=seed).systems(systems[WITH])
+    ranked = [RankedSystem(name, "operator", name, ranking) for name, ranking in rankings.items()]
+    on_other_edges = {kind: rerank(whole, queries, changed) for kind, changed in others.items()}
+    ranked[-1] = replace(ranked[-1], on_other_edges=on_other_edges)
+    plan = EvaluationPlan(measures, resamples=resamples, seed=seed)
+    result = measure_systems(RankedDataset(dataset, ALL, queries, ranked, prepared.ranking.select(queries)), plan)
+    measure = plan.tested[0]
+    types, ceilings = dataset.graph.edge_types(), {}
+    for number in types if len(types) > 1 else ():
+        nodes = search(with_edges(prepared, number)).ranking.nodes[queries]
+        share = dataset.split(ALL).share_complete(queries, nodes, num_nodes=dataset.graph.num_nodes)
+        ceilings[EDGE_TYPES[number]] = share
+    assert result.ceiling is not None
+    assert result.base_ceiling is not None
+    found = Diagnosis(
+        dataset=dataset.name,
+        questions=questions,
+        measure=measure,
+        shape=graph_shape(dataset.graph),
+        base_ceiling=result.base_ceiling,
+        ceiling=result.ceiling,
+        ceilings=ceilings,
+        means={name: system.means[measure] for name, system in result.systems.items()},
+        tests=[test for test in result.tests if test.measure == measure],
+        counterfactuals=result.counterfactuals,
+        edges_of_type=result.edges_of_type,
+        minimum=minimum_effect(*(result.systems[name].values[measure] for name in (WITH, WITHOUT))),
+    )
+    _show(found, run_dir, command)
+    return found
 
 
-def ceiling_line(found: Diagnosis) -> str:
-    """Describe what expansion finds."""
-    return (
-        f"all that is relevant is among the candidates for {100 * found.base_ceiling:.1f}% of the questions before "
-        f"expansion along the edges, for {100 * found.ceiling:.1f}% after"
+def _one_split(prepared: PreparedDataset, split: str) -> tuple[PreparedDataset, str]:
+    """Keep the judgements of a split, else all of them, as one; say which."""
+    dataset = prepared.dataset
+    if not dataset.splits:
+        return prepared, ALL
+    others = {name: qrels for name, qrels in dataset.splits.items() if not (dataset.drafted and name in (TRAIN, VAL))}
+    if split in dataset.splits:
+        questions, judged = f"split {split}", dataset.splits[split]
+    else:
+        questions, judged = (ALL if others else DRAFTED), replace(dataset, splits=others or dataset.splits).merged()
+    single = replace(dataset, splits={ALL: judged}, known_fingerprint=dataset.fingerprint)
+    return replace(prepared, dataset=single), questions
+
+
+def with_edges(prepared: PreparedDataset, edge_type: int | None) -> Dataset:
+    """Return a data set with the edges of one type alone, or with none; its vectors stay."""
+    graph = prepared.dataset.graph
+    other = graph.without_edges() if edge_type is None else graph.with_types([edge_type])
+    return replace(
+        prepared.dataset,
+        graph=other.with_rows_in_order(),
+        knn=0,
+        knn_below=None,
+        edge_counts={},
+        encoded_by=prepared.encoder_fingerprint,
     )
 
 
-def effect_line(found: Diagnosis) -> str:
-    """Describe the difference that this number of questions can show."""
-    if found.minimum is None:
-        return "no question differs with and without the graph"
-    return (
-        f"{found.minimum.num_queries:,} questions show a difference of {100 * found.minimum.effect:.1f} points of "
-        f"{found.measure} between the two in four cases of five (level {LEVEL}); a smaller one less often"
+def _show(found: Diagnosis, run_dir: Path, command: str) -> None:
+    """Print tables and verdict, and write them into the run folder."""
+    judged, tables = verdict(found), [table for table in diagnosis_tables(found) if table.rows]
+    for table in tables:
+        print_table(table, title=table.title)
+    print("\n".join([*found.lines(), judged.sentence, f"next: {judged.next_step}"]))
+    sections = [f"# Does the graph of {found.dataset} help?", f"`{command}`", judged.sentence]
+    sections += [f"Next: {judged.next_step}", "\n".join(f"- {line}" for line in [*found.shape.lines(), *found.lines()])]
+    for table in tables:
+        rows = markdown_table(table.header, [[str(cell) for cell in row] for row in table.rows])
+        sections.append(f"## {table.title.capitalize()}\n\n{table.caption}\n\n{rows}")
+    write_text(run_dir / "diagnosis.md", "\n\n".join(sections) + "\n")
+    write_json(run_dir / "diagnosis.json", found.to_json())
+
+
+def _write_pool(file: Path, dataset: Dataset, queries: Tensor, rankings: Mapping[str, Ranking]) -> None:
+    """Print how far the graph changes the rankings, and write passages to judge."""
+    tops = [rankings[name].nodes[:, :DEPTH].sort(dim=1).values for name in (WITH, WITHOUT)]
+    changed = float((tops[0] != tops[1]).any(dim=1).double().mean())
+    write_text(file, pool_csv(dataset, queries, list(rankings.values())))
+    print("No question is judged, so that ceilings and gains are unknown.")
+    print(f"The first {DEPTH} passages are others without the graph for {changed:.0%} of the questions.")
+    print(
+        f"next: fill in the column score of {file} (1 relevant, 0 not; {len(queries):,} questions), save it as "
+        "qrels/test.csv of the folder, and run this again."
     )
 
 
-def _interval(test: PairedTest | None) -> str:
-    return "-" if test is None else " to ".join(f"{100 * end:+.1f}" for end in test.interval)
+def pool_csv(dataset: Dataset, queries: Tensor, rankings: Sequence[Ranking], *, depth: int = DEPTH) -> str:
+    """Write the passages that any ranking ``[Q, K]`` has among its first as CSV, with an empty score to fill in.
+
+    Source: the pooling of Spärck Jones and van Rijsbergen, "Report on the Need for and Provision of an 'Ideal'
+    Information Retrieval Test Collection", 1975. A query's passages come in the order of a hash.
+    """
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADER)
+    pooled = torch.cat([ranking.nodes[:, :depth].cpu() for ranking in rankings], dim=1)
+    for query, row in zip(queries.tolist(), pooled.tolist(), strict=True):
+        query_id, query_text = dataset.query_ids[query], dataset.query_texts[query]
+        ids = {node: dataset.graph.node_ids[node] for node in row if node >= 0}
+        for node in sorted(ids, key=lambda node: hash_texts([query_id, ids[node]])):
+            shown = [f"'{t}" if t.startswith(FORMULA) else t for t in (query_text, dataset.graph.texts[node])]
+            writer.writerow([query_id, ids[node], "", *shown])
+    return text.getvalue()
+
+
+def chosen_queries(dataset: Dataset, count: int | None = None) -> Tensor:
+    """Choose queries by the hash of their ids: ``[Q]`` int64, ascending; all if there are fewer."""
+    by_hash = sorted(range(len(dataset.query_ids)), key=lambda query: hash_texts([dataset.query_ids[query]]))
+    return torch.tensor(sorted(by_hash[: count or POOLED_QUERIES]), dtype=torch.int64)
