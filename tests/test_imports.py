@@ -124,7 +124,6 @@ FIGURES = (*HEAVY, "torchmetrics", "sklearn", "matplotlib", "jinja2")
         pytest.param(
             [
                 ("graphrerank.evaluation", FIGURES),
-                ("graphrerank.evaluation.html", FIGURES),
                 ("graphrerank.operators", HEAVY),
                 ("graphrerank.models", HEAVY),
                 ("graphrerank.pipelines", (*HEAVY, "faiss")),

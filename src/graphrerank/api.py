@@ -1,10 +1,9 @@
 """``evaluate``: any systems on any data sets, by their names or as built objects."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,11 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.counterfactual import EDGES
-from graphrerank.evaluation.evaluate import (
-    FROZEN,
-    Rerankers,
-    evaluate_rankings,
-    rank_candidates,
-    rank_with_pipelines,
-)
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.run_retriever import read_run
+from graphrerank.evaluation.counterfactual import EDGES, other_graphs
+from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.evaluate import FROZEN, Rerankers, rank_candidates, run_pipelines
 from graphrerank.evaluation.measuring import (
     MIXED_MEASURES,
     RERANKER_MEASURES,
@@ -28,11 +24,14 @@ from graphrerank.evaluation.measuring import (
     EvaluationPlan,
     judged_queries,
 )
+from graphrerank.evaluation.records import DatasetResult
+from graphrerank.evaluation.replicability import across_datasets
+from graphrerank.evaluation.report import print_result
 from graphrerank.evaluation.result import EvaluationResult
-from graphrerank.evaluation.run_files import read_run_file
+from graphrerank.evaluation.significance import LEVEL
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, System
 from graphrerank.files import hash_files
-from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.language_models.prompt import Prompt
 from graphrerank.models.checkpoint import Checkpoint, library_versions, load_checkpoints
@@ -40,6 +39,8 @@ from graphrerank.models.manifest import RerankerManifest
 from graphrerank.parts import Part, Parts
 from graphrerank.pipelines.pipeline import Pipeline
 
+RUN_DEPTH = 1_000  # nodes that are read of a run file, per query
+TIMED_ALONE = 50  # queries that pipelines retrieve once more, one at a time
 RUN_ENDINGS = (".trec", ".run", ".txt", ".tsv", ".jsonl", ".gz")
 DATASET = "{dataset}"  # in a run file's path: the name of the data set
 NONE = "none"  # the encoder that is none
@@ -135,12 +136,18 @@ def evaluate(
     alone = isinstance(systems, str | Path | GraphReranker)
     named = name_systems(systems, parts)
     datasets = list(data) if isinstance(data, Sequence) and not isinstance(data, str) else [data]
-    labels = [system.label for system in named if system.kind == "pipeline"]
-    _check_run_files(named, len(datasets))
-    check_settings(settings or {}, labels)
-    _check_counterfactuals(counterfactuals, counterfactual_pipelines, labels)
-    models = {system.label: load_models(system, alone=alone) for system in named if system.kind == "checkpoint"}
-    manifests = {label: list(loaded.values())[-1].reranker for label, loaded in models.items()}
+    if not datasets:
+        raise ValueError("`data` must name at least one data set, got none")
+    _check(named, len(datasets), settings or {}, counterfactuals, counterfactual_pipelines)
+    groups = {
+        system.label: Rerankers(system.source, load_models(system, alone=alone))
+        for system in named
+        if system.kind == "checkpoint"
+    }
+    manifests = {label: group.manifest for label, group in groups.items()}
+    if pair_encoder is not None:
+        reading = [label for label, manifest in manifests.items() if manifest.reads_cross_encoder]
+        groups |= {label: replace(groups[label], reads=cross_encoder_top_k) for label in reading}
     pipelines = {
         system.label: _pipeline(parts, system, (settings or {}).get(system.label, {}))
         for system in named
@@ -149,25 +156,24 @@ def evaluate(
     searches, retriever_name = chosen_part(parts, "retriever", retriever, manifests, "dense")
     encodes, encoder_name = chosen_part(parts, "encoder", encoder, manifests, "minilm" if pipelines else None)
     scored = [name for stage in stages for name in stage.measures]
-    measured = list(measures or (RERANKER_MEASURES if alone and models else MIXED_MEASURES))
+    measured = list(measures or (RERANKER_MEASURES if alone and groups else MIXED_MEASURES))
     measured += [name for name in scored if name not in measured]
     if not tested and (own := [name for stage in stages for name in stage.tested]):
         tested = [*(name for name in TESTED if name in measured), *own]
     plan = EvaluationPlan(measured, tested, ties=ties, resamples=resamples, seed=seed, stage=scored)
-    sets = [data if isinstance(data, PreparedDataset) else data_part(parts, data, manifests) for data in datasets]
-    prompts = [
-        *prompts,
-        *prompts_of(*(part.settings for part in (*pipelines.values(), *sets) if isinstance(part, Part))),
-    ]
-    prompts = list(dict.fromkeys(prompts))
+    sets = [given if isinstance(given, PreparedDataset) else data_part(parts, given, manifests) for given in datasets]
+    chosen = [part.settings for part in (*pipelines.values(), *sets) if isinstance(part, Part)]
+    prompts = list(dict.fromkeys([*prompts, *prompts_of(*chosen)]))
     notes = []
-    if models:
+    if groups:
         notes.append(f"candidates: {retriever_name}" + (f", vectors: {encoder_name}" if encodes else ""))
-        if pair_encoder is not None and any(manifest.reads_cross_encoder for manifest in manifests.values()):
+        if pair_encoder is not None and reading:
             reader = parts.part("pair_encoder", pair_encoder).name
             notes[0] += f", {reader} on the first {cross_encoder_top_k}, whose time is in no stage"
     if prompts:
         notes.append(f"prompts: {', '.join(prompts)}")
+    reads_vectors = bool(pipelines) and encodes is not None
+    reads_vectors |= any(model.reranker.inputs.reads_vectors for g in groups.values() for model in g.models.values())
 
     def prepare_as_trained(manifest: RerankerManifest, prepared: PreparedDataset, queries: Tensor) -> PreparedDataset:
         if pair_encoder is not None and manifest.reads_cross_encoder:
@@ -179,22 +185,16 @@ def evaluate(
         return parts.with_pair_encoder(part, reads)
 
     def rerank(prepared: PreparedDataset, queries: Tensor) -> dict[str, list[RankedSystem]]:
-        sources = {system.label: system.source for system in named}
-        groups = {
-            label: Rerankers(
-                sources[label],
-                loaded,
-                partial(prepare_as_trained, manifests[label]),
-                cross_encoder_top_k if pair_encoder is not None and manifests[label].reads_cross_encoder else None,
-            )
-            for label, loaded in models.items()
-        }
-        rows = [
-            scorer if isinstance(scorer, System) else System(scorer, parts.build("scorer", scorer).score)
-            for scorer in scorers
-        ]
+        rows = [row if isinstance(row, System) else System(row, parts.build("scorer", row).score) for row in scorers]
         return rank_candidates(
-            prepared, queries, groups, device=parts.device, scorers=rows, counterfactuals=counterfactuals, seed=seed
+            prepared,
+            queries,
+            groups,
+            prepare=prepare_as_trained,
+            device=parts.device,
+            scorers=rows,
+            counterfactuals=counterfactuals,
+            seed=seed,
         )
 
     def retrieve(prepared: PreparedDataset, queries: Tensor) -> dict[str, list[RankedSystem]]:
@@ -209,64 +209,71 @@ def evaluate(
             except ValueError as error:
                 raise ValueError(f"{label}: {error}") from error
 
-        return rank_with_pipelines(
-            prepared,
-            queries,
-            {label: build(label) for label in pipelines},
-            build=build,
-            counterfactual_pipelines=counterfactual_pipelines,
-            counterfactuals=counterfactuals,
-            device=parts.device,
-            seed=seed,
+        ranked = run_pipelines(prepared, queries, {label: build(label) for label in pipelines}, alone=TIMED_ALONE)
+        dataset = prepared.dataset
+        batch = Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors).select(queries)
+        for number, row in enumerate(ranked):
+            if row.name in counterfactual_pipelines:
+                graphs = other_graphs(dataset.graph.to(parts.device), counterfactuals, seed=seed)
+                others = {edges: build(row.name, graph).retrieve(batch).ranking for edges, graph in graphs}
+                ranked[number] = replace(row, on_other_edges=others)
+        return {row.name: [row] for row in ranked}
+
+    def rank(given: PreparedDataset | Part) -> RankedDataset:
+        rows: dict[str, list[RankedSystem]] = {}
+        candidates = None
+        if groups or pipelines:
+            prepared = parts.prepare(
+                given,
+                retriever=searches,
+                encoder=encodes,
+                reads_vectors=reads_vectors,
+                splits=[split],
+                keep_retriever=bool(groups),
+            )
+            dataset, queries = prepared.dataset, judged_queries(prepared.dataset, split, num_queries)
+            torch.set_num_threads(parts.num_threads)
+            if groups:
+                candidates = prepared.ranking.select(queries)
+                rows |= rerank(prepared, queries)
+            if pipelines:
+                rows |= retrieve(prepared, queries)
+        else:
+            dataset = given.dataset if isinstance(given, PreparedDataset) else parts.dataset(given)
+            queries = judged_queries(dataset, split, num_queries)
+        for system in named:
+            if system.kind == "run":
+                path = Path(str(system.given).replace(DATASET, dataset.name))
+                ranking = read_run_file(path, dataset, split, queries)
+                row = RankedSystem(system.label, "run", system.source, ranking, fingerprint=hash_files([path]))
+                rows[system.label] = [row]
+        ordered = [row for label in ("", *(system.label for system in named)) for row in rows.get(label, [])]
+        counts = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in parts.encoder_counts.items())
+        noted = [*notes, *([f"the encoder's endpoint, so far in this run: {counts}"] if counts else [])]
+        return RankedDataset(dataset, split, queries, ordered, candidates, noted)
+
+    results: dict[str, DatasetResult] = {}
+    kept = {"ties": ties, "resamples": resamples, "level": LEVEL, "seed": seed}
+    kept |= {"prompts": ", ".join(prompts)} if prompts else {}
+    folder = None if run_dir is None else Path(run_dir)
+    for given in sets:
+        ranked = rank(given)
+        added = [stage(ranked, run_dir=folder, seed=seed) for stage in stages]
+        found = results[ranked.dataset.name] = measure_systems(ranked, plan, added)
+        result = EvaluationResult(
+            command,
+            dict(results),
+            across_datasets(list(results.values()), permutations=resamples, seed=seed),
+            kept,
+            config or {},
+            library_versions(),
+            parts.encoder_counts,
         )
-
-    def rankings() -> Iterator[RankedDataset]:
-        vectors = any(model.reranker.inputs.reads_vectors for loaded in models.values() for model in loaded.values())
-        vectors |= bool(pipelines) and encodes is not None
-        for given in sets:
-            rows: dict[str, list[RankedSystem]] = {}
-            candidates = None
-            if models or pipelines:
-                prepared = parts.prepare(
-                    given,
-                    retriever=searches,
-                    encoder=encodes,
-                    reads_vectors=vectors,
-                    splits=[split],
-                    keep_retriever=bool(models),
-                )
-                dataset, queries = prepared.dataset, judged_queries(prepared.dataset, split, num_queries)
-                torch.set_num_threads(parts.num_threads)
-                if models:
-                    candidates = prepared.ranking.select(queries)
-                    rows |= rerank(prepared, queries)
-                if pipelines:
-                    rows |= retrieve(prepared, queries)
-            else:
-                dataset = given.dataset if isinstance(given, PreparedDataset) else parts.dataset(given)
-                queries = judged_queries(dataset, split, num_queries)
-            for system in named:
-                if system.kind == "run":
-                    path = Path(str(system.given).replace(DATASET, dataset.name))
-                    ranking = read_run_file(path, dataset, split, queries)
-                    row = RankedSystem(system.label, "run", system.source, ranking, fingerprint=hash_files([path]))
-                    rows[system.label] = [row]
-            ordered = [row for label in ("", *(system.label for system in named)) for row in rows.get(label, [])]
-            noted = [*notes, *_counts_note(parts.encoder_counts)]
-            yield RankedDataset(dataset, split, queries, ordered, candidates, noted)
-
-    return evaluate_rankings(
-        rankings(),
-        plan,
-        stages=stages,
-        run_dir=None if run_dir is None else Path(run_dir),
-        command=command,
-        settings={"prompts": ", ".join(prompts)} if prompts else {},
-        encoder_counts=lambda: parts.encoder_counts,
-        show=show,
-        config=config or {},
-        versions=library_versions(),
-    )
+        if show:
+            print_result(found, ties=ties)
+        if folder is not None:
+            result.save(folder)
+    return result
 
 
 def name_systems(systems: Any, parts: Parts | None = None) -> list[Named]:
@@ -434,34 +441,47 @@ def _pipeline(parts: Parts, system: Named, changes: Mapping[str, Any]) -> Part |
         raise ValueError(re.sub(r"^`(?=\w+[.[`])", f"`settings.{system.label}.", str(error))) from error
 
 
-def _check_run_files(named: Sequence[Named], count: int) -> None:
-    """Refuse the run file of one data set where several are evaluated."""
+def _check(
+    named: Sequence[Named],
+    num_datasets: int,
+    settings: Mapping[str, Any],
+    counterfactuals: Sequence[str],
+    counterfactual_pipelines: Sequence[str],
+) -> None:
+    """Refuse arguments that do not fit the systems."""
+    pipelines = sorted(system.label for system in named if system.kind == "pipeline")
     for system in named:
-        if system.kind == "run" and DATASET not in system.source and count > 1:
+        if system.kind == "run" and DATASET not in system.source and num_datasets > 1:
             raise ValueError(
-                f"`systems`: the run file {system.source} is of one data set, `datasets` names {count}; write "
+                f"`systems`: the run file {system.source} is of one data set, `datasets` names {num_datasets}; write "
                 f"its path with {DATASET} in the place of the name"
             )
-
-
-def check_settings(settings: Mapping[str, Any], pipelines: Sequence[str]) -> None:
-    """Refuse settings of a pipeline that is none of those evaluated, and settings without keys."""
     if unknown := sorted(set(settings) - set(pipelines)):
-        raise ValueError(f"`settings` must be of pipelines in `systems`, {sorted(pipelines)}, got {unknown}")
+        raise ValueError(f"`settings` must be of pipelines in `systems`, {pipelines}, got {unknown}")
     if plain := [name for name, changes in settings.items() if not isinstance(changes, Mapping)]:
         raise ValueError(
             f"`settings.{plain[0]}` must be written as settings.{plain[0]}.KEY=..., got {settings[plain[0]]!r}"
         )
-
-
-def _check_counterfactuals(kinds: Sequence[str], pipelines: Sequence[str], evaluated: Sequence[str]) -> None:
-    if unknown := sorted(set(kinds) - set(EDGES)):
+    if unknown := sorted(set(counterfactuals) - set(EDGES)):
         raise ValueError(f"`counterfactuals` must be of {EDGES}, got {unknown}")
-    if unknown := sorted(set(pipelines) - set(evaluated)):
+    if unknown := sorted(set(counterfactual_pipelines) - set(pipelines)):
         raise ValueError(f"`counterfactual_pipelines` must be of `systems`, got {unknown}")
 
 
-def _counts_note(counts: Mapping[str, int]) -> list[str]:
-    """Describe the requests to an encoder's endpoint, if there is one."""
-    listed = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in counts.items())
-    return [f"the encoder's endpoint, so far in this run: {listed}"] if listed else []
+def read_run_file(path: Path, dataset: Dataset, split: str, queries: Tensor) -> Ranking:
+    """Read the rankings of a TREC run file for some queries, ``[Q]`` int64.
+
+    Returns:
+        ``[Q, depth]``; a query that the file does not name is all padding.
+
+    Raises:
+        ValueError: As :func:`read_run`, or if the file ranks nothing for any of the queries.
+    """
+    run = read_run(path, query_ids=dataset.query_ids, node_ids=dataset.graph.node_ids, top_k=RUN_DEPTH)
+    ranking = Ranking(run.ranking.nodes[queries], run.ranking.scores[queries])
+    if not bool((ranking.nodes >= 0).any()):
+        raise ValueError(
+            f"{path}: needed a candidate for at least one of the {len(queries)} queries judged of split {split!r} of "
+            f"{dataset.name!r}, found none"
+        )
+    return ranking

@@ -11,8 +11,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from graphrerank.checks import check_counts
 from graphrerank.data.candidates import PreparedDataset
+from graphrerank.evaluation.evaluate import run_pipelines
 from graphrerank.evaluation.measuring import judged_queries, measure_ranking, parse_measures
-from graphrerank.evaluation.run_pipelines import run_pipelines
 from graphrerank.files import hash_files
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
@@ -162,7 +162,7 @@ class Benchmark:
             print(f"{key}: {row.title}", flush=True)
             build = parts.pipeline_factory(prepared, retriever=row.retriever, encoder=self.encoder)
             queries = judged_queries(dataset, self.split, self.num_queries)
-            (ranked,) = run_pipelines(prepared, queries, {row.title: build(settings)}, progress=True)
+            (ranked,) = run_pipelines(prepared, queries, {row.title: build(settings)})
             scores = measure_ranking(dataset, dataset.split(self.split), queries, ranked.ranking, self.measures)
             return {measure: float(values.nanmean()) for measure, values in scores.items()}
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.evaluation.evaluate import run_pipelines
 from graphrerank.evaluation.measuring import judged_queries, measure_ranking
-from graphrerank.evaluation.run_pipelines import run_pipelines
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.parts import Parts
 from graphrerank.pipelines.pipeline import Pipeline
@@ -74,7 +74,7 @@ class FastInsightCurves:
                 pipelines[name, number] = build(varied)
         dataset, queries = prepared.dataset, judged_queries(prepared.dataset, self.split, self.num_queries)
         named = {f"{kind} {number:g}": pipeline for (kind, number), pipeline in pipelines.items()}
-        ranked = run_pipelines(prepared, queries, named, progress=True)
+        ranked = run_pipelines(prepared, queries, named)
         measures = tuple(dict.fromkeys((QUALITY, RECALL, f"R@{largest}", NEARNESS, MISSED, "nDCG@10")))
         qrels = dataset.split(self.split)
         values = {

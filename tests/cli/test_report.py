@@ -105,7 +105,7 @@ def test_what_cannot_be_compared_or_rendered_leaves_no_file(
     def broken(*_: object) -> list[Path]:
         raise RuntimeError("no pictures")
 
-    monkeypatch.setattr("graphrerank.evaluation.result.write_plots", broken)
+    monkeypatch.setattr("graphrerank.evaluation.result.drawn_plots", broken)
     (tmp_path / "twin").mkdir()
     (tmp_path / "twin" / "result.json").write_text((runs[0] / "result.json").read_text())  # without a capsule
     with pytest.raises(RuntimeError, match="no pictures"):

@@ -11,7 +11,7 @@ import torch
 from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.run_retriever import RunRetriever, read_run, run_feature_names
-from graphrerank.evaluation.run_files import trec_run
+from graphrerank.evaluation.result import trec_run
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.retriever import needs_vectors
 

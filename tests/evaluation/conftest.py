@@ -1,11 +1,12 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.evaluation.query_browser import QueryBrowser, browse_queries
+from graphrerank.evaluation.query_browser import browse_queries
 from graphrerank.evaluation.records import (
     Breakdown,
     Cost,
@@ -105,7 +106,7 @@ def make_dataset(name: str, *, seed: int, texts: list[str] | None = None) -> Dat
     )  # fmt: skip
 
 
-def make_browser(study: DatasetResult) -> QueryBrowser:
+def make_browser(study: DatasetResult) -> dict[str, Any]:
     """Rankings of thirty passages in a ring, one of them hostile; the first is relevant to every query."""
     ring = torch.arange(30)
     texts = [HOSTILE if number == 3 else f"text of passage {number}" for number in range(30)]
@@ -120,7 +121,15 @@ def make_browser(study: DatasetResult) -> QueryBrowser:
     }
     scores = {name: study.systems[name].values["PR@10"] for name in names}
     relevant = torch.zeros(NUM_QUERIES, 1, dtype=torch.int64)
-    return browse_queries(graph, rankings, scores, relevant, measure="PR@10", query_ids=study.query_ids)
+    return browse_queries(
+        graph,
+        rankings,
+        scores,
+        relevant,
+        measure="PR@10",
+        query_ids=study.query_ids,
+        query_texts=study.query_texts,
+    )
 
 
 @pytest.fixture(scope="session")
@@ -142,6 +151,12 @@ def study() -> EvaluationResult:
 @pytest.fixture(scope="session")
 def dataset(study: EvaluationResult) -> DatasetResult:
     return study.datasets["attack"]
+
+
+@pytest.fixture(scope="session")
+def html(study: EvaluationResult) -> str:
+    """The page of a result of two data sets."""
+    return study.html()
 
 
 @pytest.fixture

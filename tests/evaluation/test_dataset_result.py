@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.evaluation.analysis import mean_degree
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, measure_ranking
-from graphrerank.evaluation.query_analysis import mean_degree
 from graphrerank.evaluation.records import Cost, DatasetResult, to_plain
 from graphrerank.evaluation.replicability import across_datasets
+from graphrerank.evaluation.report import dataset_tables
 from graphrerank.evaluation.result import EvaluationResult, dataset_metrics
-from graphrerank.evaluation.result_tables import dataset_tables
 from graphrerank.evaluation.significance import holm, paired_randomization
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, StageResult
 from graphrerank.evaluation.tables import Cell, Table
@@ -203,12 +203,6 @@ def test_candidates_and_their_ceiling_by_hand() -> None:
     without = judged(data, [system])
     assert (without.candidates, without.ceiling) == (None, None)
     assert without.densities == mean_degree(data.graph, system.ranking.nodes).tolist()
-
-
-def test_mean_degree_by_hand() -> None:
-    graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1], [1, 2]]))
-    nodes = torch.tensor([[0, 1, 2, 3], [0, 2, -1, -1], [0, 1, -1, -1], [-1, -1, -1, -1]])
-    assert mean_degree(graph, nodes).tolist() == [1.0, 0.0, 1.0, 0.0]
 
 
 def test_across_data_sets_and_to_the_file(study: DatasetResult, tmp_path) -> None:

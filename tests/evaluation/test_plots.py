@@ -8,38 +8,27 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from graphrerank.evaluation.plots import (
-    ACCENT,
-    INK,
-    WARM,
-    ParetoPoint,
-    dataset_pictures,
-    difference_rows,
-    dominated_points,
-    draw_gains,
-    draw_pareto,
-    draw_reliability,
-    draw_rows,
-    gain_cells,
-    mean_rows,
-    pareto_points,
-    svg,
-    write_plots,
-)
+from graphrerank.evaluation.plots import ACCENT, INK, WARM, dataset_pictures, dominated_points, svg
 from graphrerank.evaluation.records import Cost, DatasetResult, Reliability, SystemResult
-from graphrerank.evaluation.reliability import wilson_interval
+from graphrerank.evaluation.result import EvaluationResult
 
 NAN = float("nan")
-POINTS = [
-    ParetoPoint("retriever", 0.2, 0.3, 0.4, (0.35, 0.45), False, False),
-    ParetoPoint("slow", 50.0, 80.0, 0.3, (NAN, NAN), False, True),
-    ParetoPoint("ours", 2.0, 3.0, 0.7, (0.65, 0.75), True, False),
-]
 
 
-@pytest.fixture
-def axes() -> Axes:
-    return Figure(figsize=(5.6, 4.2), layout="constrained").subplots()
+def system(name: str, score: float, ms: float | None, interval: tuple[float, float] = (NAN, NAN)) -> SystemResult:
+    cost = None if ms is None else Cost({"total": {"p50": ms, "p95": 1.5 * ms}})
+    return SystemResult(name, "run", name, {"R@5": torch.tensor([score], dtype=torch.float64)}, {"R@5": interval}, cost)
+
+
+def toy(*systems: SystemResult) -> DatasetResult:
+    return DatasetResult("toy", "test", "f", ["q"], [""], [1], {one.name: one for one in systems}, ("R@5",))
+
+
+def draw(dataset: DatasetResult, name: str) -> Axes:
+    """Draw the picture of a name."""
+    axes = Figure(figsize=(5.6, 4.2), layout="constrained").subplots()
+    next(picture for picture in dataset_pictures(dataset) if name in picture.name).draw(axes)
+    return axes
 
 
 def lines_of(axes: Axes) -> list[tuple[list[float], list[float]]]:
@@ -48,9 +37,15 @@ def lines_of(axes: Axes) -> list[tuple[list[float], list[float]]]:
     ]
 
 
-def test_pareto_marks_what_is_dominated_and_draws_intervals(axes: Axes) -> None:
-    draw_pareto(axes, points=POINTS, measure="PR@10")
-    assert [text.get_text() for text in axes.texts] == ["retriever", "slow", "ours"]
+def points_of(axes: Axes) -> list[str]:
+    return [line.get_color() for line in axes.lines if line.get_marker() == "o"]
+
+
+def test_pareto_marks_what_is_dominated_and_draws_intervals() -> None:
+    systems = [system("first", 0.4, 0.2, (0.35, 0.45)), system("file", 0.9, None), system("none", NAN, 1.0),
+               system("slow", 0.3, 50.0), system("ours", 0.7, 2.0, (0.65, 0.75))]  # fmt: skip
+    axes = draw(toy(*systems), "pareto")
+    assert [text.get_text() for text in axes.texts] == ["first", "slow", "ours"]  # those with a time and a mean
     lines = lines_of(axes)
     assert ([0.2, 0.2], [35.0, 45.0]) in lines
     assert ([2.0, 3.0], [70.0, 70.0]) in lines
@@ -59,13 +54,16 @@ def test_pareto_marks_what_is_dominated_and_draws_intervals(axes: Axes) -> None:
     assert hollow == [50.0]
 
 
-def test_queries_are_counted_by_both_scores(axes: Axes) -> None:
-    baseline, ours = torch.tensor([0.0, 0.0, 1.0, 0.5, NAN, 0.51]), torch.tensor([1.0, 1.0, 0.0, 0.5, 1.0, 0.52])
-    assert gain_cells(baseline, ours) == [(0.0, 100.0, 2), (50.0, 50.0, 2), (100.0, 0.0, 1)]
-    draw_gains(axes, scores=[baseline, ours], labels=("retriever", "ours"), measure="PR@10")
+def test_queries_are_counted_by_both_scores() -> None:
+    scores = {"retriever": [0.0, 0.0, 1.0, 0.5, NAN, 0.51], "ours": [1.0, 1.0, 0.0, 0.5, 1.0, 0.52]}
+    systems = [
+        replace(system(name, 0.0, None), values={"R@5": torch.tensor(row).double()}) for name, row in scores.items()
+    ]
+    axes = draw(toy(*systems), "queries")
     assert [text.get_text() for text in axes.texts] == ["3 gain", "1 lose"]  # 51 and 52 lie in one cell
     marks = [line for line in axes.lines if line.get_marker() == "o"]
-    assert [mark.get_color() for mark in marks] == [ACCENT, INK, WARM]
+    assert [(float(m.get_xdata()[0]), float(m.get_ydata()[0])) for m in marks] == [(0, 100), (50, 50), (100, 0)]
+    assert points_of(axes) == [ACCENT, INK, WARM]
     assert marks[0].get_markersize() > marks[2].get_markersize()
 
 
@@ -78,55 +76,50 @@ def test_the_retriever_is_what_queries_are_set_against(dataset: DatasetResult) -
 
 
 @pytest.mark.parametrize(("low", "ratio"), [(1e-3, 1.2), (0.15, 4e3), (2.1, 1.5), (0.07, 1e6), (800.0, 8.0)])
-def test_times_have_plain_ticks_at_any_scale(low: float, ratio: float, axes: Axes) -> None:
-    points = [replace(POINTS[0], ms=low, slow_ms=low), replace(POINTS[2], ms=low * ratio, slow_ms=low * ratio)]
-    draw_pareto(axes, points=points, measure="PR@10")
+def test_times_have_plain_ticks_at_any_scale(low: float, ratio: float) -> None:
+    axes = draw(toy(system("a", 0.4, low), system("b", 0.7, low * ratio)), "pareto")
     start, stop = axes.get_xlim()
     ticks = [tick for tick in axes.get_xticks() if start <= tick <= stop]
     assert 2 <= len(ticks) <= 12
     assert all(re.fullmatch(r"[\d,]+(\.\d+)?", axes.xaxis.get_major_formatter()(tick)) for tick in ticks)
 
 
-def test_labels_keep_off_each_other(axes: Axes) -> None:
-    points = [
-        ParetoPoint(f"system {i}", 1.0 + 0.1 * i, 1.0 + 0.1 * i, 0.5 + 0.01 * i, (NAN, NAN), False, False)
-        for i in range(6)
-    ]
-    draw_pareto(axes, points=points, measure="PR@10")
+def test_labels_keep_off_each_other() -> None:
+    systems = [system(f"system {i}", 0.5 + 0.01 * i, 1.0 + 0.1 * i) for i in range(6)]
+    axes = draw(toy(*systems), "pareto")
     boxes = [text.get_window_extent() for text in axes.texts]
-    assert [text.get_text() for text in axes.texts] == [point.name for point in points]
+    assert [text.get_text() for text in axes.texts] == [one.name for one in systems]
     for place, box in enumerate(boxes):
         assert not box.count_overlaps(boxes[:place])
         assert axes.get_figure().bbox.x0 <= box.x0 < box.x1 <= axes.get_figure().bbox.x1
 
 
-def test_every_point_has_its_label_where_there_is_no_room(axes: Axes) -> None:
-    points = [replace(POINTS[2], name=f"one of many systems, number {i}") for i in range(30)]
-    draw_pareto(axes, points=points, measure="PR@10")
-    texts = [" ".join(text.get_text().split()) for text in axes.texts]
-    assert texts == [point.name for point in points]
+def test_every_point_has_its_label_where_there_is_no_room() -> None:
+    systems = [system(f"one of many systems, number {i}", 0.7, 2.0) for i in range(30)]
+    axes = draw(toy(*systems), "pareto")
+    assert [" ".join(text.get_text().split()) for text in axes.texts] == [one.name for one in systems]
 
 
-def test_reliability_leaves_empty_bins_out(axes: Axes) -> None:
+def test_reliability_leaves_empty_bins_out() -> None:
     entry = Reliability("gatv2", "isotonic", 120, 0.2, 0.01, 0.1, (1000, 0, 20), (0.1, NAN, 0.8), (0.08, NAN, 0.75))
-    draw_reliability(axes, entry=entry)
+    axes = draw(replace(toy(system("gatv2", 0.5, None)), reliability=(entry,)), "reliability")
     assert [text.get_text() for text in axes.texts] == ["1,000", "20"]
-    lines = lines_of(axes)
-    assert ([0.1, 0.8], [0.08, 0.75]) in lines
-    assert ([0.8, 0.8], [round(end, 6) for end in wilson_interval(0.75, 20)]) in lines
+    assert ([0.1, 0.8], [0.08, 0.75]) in lines_of(axes)
+    assert ([0.8, 0.8], [0.531299, 0.888138]) in lines_of(axes)  # Wilson's interval of 15 of 20
 
 
-def test_rows_are_means_and_differences_in_the_colours_of_what_they_say(dataset: DatasetResult, axes: Axes) -> None:
-    means = mean_rows(dataset, "PR@10")
-    assert [row.number.value for row in means] == [system.means["PR@10"] for system in dataset.systems.values()]
-    assert [row.color for row in means] == [INK] * 6 + [ACCENT]
+def test_rows_are_means_and_differences_in_the_colours_of_what_they_say(dataset: DatasetResult) -> None:
+    axes = draw(dataset, "means.PR@10")
+    means = [system.means["PR@10"] for system in dataset.systems.values()]
+    assert [text.get_text() for text in axes.texts] == [f"{100 * mean:.2f}" for mean in means]
+    assert points_of(axes) == [INK] * 6 + [ACCENT]
     first, *others = (test for test in dataset.tests if test.measure == "PR@10")
     tests = [replace(first, difference=-0.2, interval=(-0.3, -0.1)), replace(others[0], difference=NAN), *others[1:]]
-    rows = difference_rows(replace(dataset, tests=tests), "PR@10")
-    assert [row.color for row in rows] == [WARM, ACCENT, ACCENT, ACCENT, INK]
-    draw_rows(axes, rows=rows, label="points", zero=True)
-    assert [text.get_text() for text in axes.texts] == [f"{100 * row.number.value:+.2f}" for row in rows]
-    assert [label.get_text() for label in axes.get_yticklabels()] == [row.name for row in rows]
+    axes = draw(replace(dataset, tests=tests), "differences.PR@10")
+    assert points_of(axes) == [WARM, ACCENT, ACCENT, ACCENT, INK]
+    assert axes.texts[0].get_text() == "-20.00"
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == ["retriever", "GCS", "cross-encoder", "their.run", "MLP"]
     assert ([-30.0, -10.0], [0, 0]) in [([round(x, 6) for x in xs], ys) for xs, ys in lines_of(axes)]
 
 
@@ -179,21 +172,14 @@ def test_the_same_picture_gives_the_same_svg(dataset: DatasetResult) -> None:
 
 
 def test_png_files_are_the_same_pictures(dataset: DatasetResult, tmp_path: Path) -> None:
-    dataset = replace(dataset, tested=("PR@10",))
-    files = write_plots(tmp_path, [dataset])
+    EvaluationResult("", {"attack": replace(dataset, tested=("PR@10",))}).save_report(tmp_path)
+    files = sorted((tmp_path / "plots").iterdir())
     assert [file.name for file in files] == [
-        "attack.means.PR@10.png", "attack.differences.PR@10.png", "attack.queries.PR@10.png",
-        "attack.pareto.PR@10.png", "attack.reliability.gatv2.png",
+        "attack.differences.PR@10.png", "attack.means.PR@10.png", "attack.pareto.PR@10.png",
+        "attack.queries.PR@10.png", "attack.reliability.gatv2.png",
     ]  # fmt: skip
     assert all(file.read_bytes()[:4] == b"\x89PNG" for file in files)
     assert len({file.read_bytes() for file in files}) == len(files)
-
-
-@pytest.mark.parametrize(("share", "count"), [(0.0, 5), (0.3, 10), (0.5, 1000), (1.0, 3)])
-def test_wilson_interval_against_scipy(share: float, count: int) -> None:
-    stats = pytest.importorskip("scipy.stats")
-    expected = stats.binomtest(round(share * count), count).proportion_ci(0.95, method="wilson")
-    assert wilson_interval(share, count) == pytest.approx((expected.low, expected.high), abs=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -206,24 +192,3 @@ def test_against_naive_loop(seed: int) -> None:
             no_worse = other_ms <= ms and other >= quality
             beaten |= no_worse and (other_ms < ms or other > quality)
         assert dominated == beaten
-
-
-def system(name: str, score: float, ms: float | None) -> SystemResult:
-    cost = None if ms is None else Cost({"total": {"p50": ms, "p95": 2 * ms}})
-    return SystemResult(name, "run", name, {"R@5": torch.tensor([score]).double()}, {"R@5": (0.0, 1.0)}, cost)
-
-
-def test_a_system_without_a_time_or_a_mean_is_left_out() -> None:
-    systems = [
-        system("gcs", 0.5, 1.0),
-        system("file", 0.9, None),
-        system("none", torch.nan, 1.0),
-        system("x", 0.375, 2.0),
-    ]
-    dataset = DatasetResult("toy", "test", "f", ["q"], [""], [1], {one.name: one for one in systems}, ("R@5",))
-    found = pareto_points(dataset, "R@5")
-    assert [(point.name, point.primary, point.dominated) for point in found] == [
-        ("GCS", False, False),
-        ("x", True, True),
-    ]
-    assert (found[1].ms, found[1].slow_ms, found[1].quality) == (2.0, 4.0, 0.375)

@@ -1,13 +1,97 @@
 import re
+from collections import Counter
 from dataclasses import replace
+from html.parser import HTMLParser
 from math import nan
+from typing import Any
 
 import pytest
+import torch
 
-from graphrerank.evaluation.records import DatasetResult
-from graphrerank.evaluation.report import notes_of, verdicts
+from graphrerank.evaluation.records import DatasetResult, SystemResult
+from graphrerank.evaluation.report import dataset_tables, notes_of, quality_table, verdicts
 from graphrerank.evaluation.result import EvaluationResult
+from graphrerank.evaluation.tables import Cell, Table
 from tests.support.results import all_tables
+
+VOID = {"meta", "link", "input"}
+
+
+def table_named(dataset: DatasetResult, title: str) -> Table:
+    return next(table for table in dataset_tables(dataset) if table.title == title)
+
+
+def columns(table: Table) -> dict[str, list[Cell]]:
+    rows = zip(*table.rows, strict=True)
+    return {name: list(cells) for name, cells in zip(table.header, rows, strict=True)}
+
+
+def test_every_table_is_whole_and_texts_are_on_the_left(study: EvaluationResult) -> None:
+    tables = all_tables(study)
+    titles = ["quality", "tests", "cost", "groups of queries", "hubs", "edges by type", "other edges", "seeds",
+              "calibration", "confidence", "queries", "systems"]  # fmt: skip
+    assert list(tables) == [*(f"{name}: {title}" for name in study.datasets for title in titles), "over all data sets"]
+    for table in tables.values():
+        assert table.caption.endswith(".")
+        for row in table.rows:
+            assert len(row) == len(table.header)
+            for cell in row[: table.text_columns]:
+                assert cell.value is None
+
+
+def test_quality_holds_means_intervals_and_latency_and_marks_the_highest(dataset: DatasetResult) -> None:
+    table = columns(quality_table(dataset))
+    for measure in dataset.measures:
+        means = [system.means[measure] for system in dataset.systems.values()]
+        assert [cell.value for cell in table[measure]] == means
+        assert [cell.text for cell in table[measure]] == [f"{100 * mean:.2f}" for mean in means]
+        assert [cell.best for cell in table[measure]] == [mean == max(means) for mean in means]
+        for cell, system in zip(table[measure], dataset.systems.values(), strict=True):
+            low, high = system.intervals[measure]
+            assert cell.note == f"{100 * low:.1f} to {100 * high:.1f}"
+    assert [cell.text for cell in table["p95 ms"]] == ["0.30", "0.90", "0.60", "618.00", "-", "1.95", "3.30"]
+
+
+def test_what_is_not_known_is_a_dash_and_never_the_highest(dataset: DatasetResult) -> None:
+    systems = dict(dataset.systems)
+    for name in ("mlp", "gatv2"):
+        values = dict.fromkeys(dataset.measures, torch.full((2,), nan).double())
+        systems[name] = replace(systems[name], values=values, intervals=dict.fromkeys(dataset.measures, (nan, nan)))
+    table = quality_table(replace(dataset, systems=systems))
+    assert [str(cell) for cell in table.rows[-1][1:4]] == ["-", "-", "-"]
+    assert not any(cell.best for row in table.rows[-2:] for cell in row)
+    assert [row[1].best for row in table.rows].count(True) == 1
+
+
+def test_stages_have_columns_of_their_own_where_there_are_several(dataset: DatasetResult) -> None:
+    assert table_named(dataset, "cost").header[:3] == ["system", "total p50 ms", "total p95 ms"]
+    cost = dataset.systems["gcs"].cost
+    assert cost is not None
+    both = replace(cost, ms={**cost.ms, "rerank": {"p50": 7.0, "p95": 9.0}}, encodings=100.0)
+    changed = replace(dataset, systems={**dataset.systems, "gcs": replace(dataset.systems["gcs"], cost=both)})
+    table = columns(table_named(changed, "cost"))
+    assert [cell.text for cell in table["rerank p95 ms"]] == ["-", "-", "9.00", "-", "-", "-"]
+    assert [cell.text for cell in table["graph p50 ms"]] == ["0.10"] * 6
+    assert [cell.text for cell in table["pairs read"]][2] == "100"
+
+
+def test_findings_keep_their_numbers(dataset: DatasetResult) -> None:
+    tests = columns(table_named(dataset, "tests"))
+    for name, of in {"difference": "difference", "p": "p_randomization", "p bootstrap": "p_bootstrap",
+                     "p Holm": "p_holm", "effect size": "effect_size"}.items():  # fmt: skip
+        assert [cell.value for cell in tests[name]] == [getattr(test, of) for test in dataset.tests]
+    calibration = table_named(dataset, "calibration").rows[0]
+    assert [cell.text for cell in calibration] == ["GATv2", "logistic", "20,000", "2.00", "0.0031", "0.0123", "0.0196"]
+    confidence = table_named(dataset, "confidence").rows[0]
+    texts = ["GATv2", "PR@5", "200", "60.00", "61.00", "0.0321", "0.1512", "0.842", "0.2400"]
+    assert [cell.text for cell in confidence] == texts
+    queries = columns(table_named(dataset, "queries"))
+    assert [cell.text for cell in queries["text"]] == [entry.query_text for entry in dataset.query_differences]
+    assert [cell.text for cell in queries["difference"]] == ["+100.00", "+100.00", "-100.00"]
+    groups = columns(table_named(dataset, "groups of queries"))
+    assert [cell.best for cell in groups["MLP"]] == [True, True]
+    systems = columns(table_named(dataset, "systems"))
+    assert [str(cell) for cell in systems["queries missing"]].count("4 (q3, q4, q5, q6)") == 1
 
 
 def test_every_number_of_every_table_is_in_the_report(study: EvaluationResult) -> None:
@@ -79,3 +163,101 @@ def test_notes_state_the_ceiling_ties_and_missing_queries(dataset: DatasetResult
         "GATv2 ranks nothing for 7 queries, which count as 0: a, b, c, d, e, ...",
     ]
     assert notes_of(replace(alone, ceiling=None, systems={}), "own") == []
+
+
+class Outline(HTMLParser):
+    """Checks that every element is closed, and collects texts by the element that holds them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: dict[str, list[str]] = {}
+        self.links: list[str] = []
+        self.values: list[str] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.links += [link for name, link in attrs if name in ("src", "href", "srcset", "action", "xlink:href")]
+        self.values += [value for name, value in attrs if name == "data-value"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts.setdefault(self.open[-1], []).append(data)
+
+
+def test_every_part_of_a_study_is_on_the_page(html: str, study: EvaluationResult) -> None:
+    page = Outline(html)
+    summaries = ["Tests", "Cost", "Groups of queries", "Hubs", "Edges by type", "Other edges", "Seeds", "Calibration",
+                 "Confidence", "Queries", "Systems"]  # fmt: skip
+    assert page.texts["summary"] == ["Query by query", *summaries, *summaries]
+    assert page.texts["h2"] == ["All data sets", "attack ", "scifact "]
+    assert page.texts["pre"] == [study.command]
+    verdicts = "".join(page.texts["li"])
+    assert "GATv2 is ahead of retriever: PR@10 +23.00" in verdicts
+    assert "cannot be told from MLP" in verdicts
+    assert "their.run" in page.texts["th"]
+    assert "their.run ranks nothing for 4 queries, which count as 0: q3, q4, q5, q6" in page.texts["li"]
+
+
+def test_every_number_of_every_table_is_on_the_page(html: str, study: EvaluationResult) -> None:
+    page = Outline(html)
+    cells = [cell for table in all_tables(study).values() for row in table.rows for cell in row]
+    values = Counter(str(cell.value) for cell in cells if cell.is_number)
+    assert Counter(page.values) == values  # with all digits
+    texts = Counter(" ".join(cell.text.split()) for cell in cells)
+    shown = Counter(" ".join(text.split()) for tag in ("td", "th", "strong") for text in page.texts[tag])
+    assert texts - shown == Counter()
+
+
+def test_nothing_on_the_page_asks_for_another_address(html: str) -> None:
+    page = Outline(html)
+    assert {re.sub("^#m.*", "#m", link)[:5] for link in page.links} == {"#data", "#m", "data:"}
+    assert not re.search(r"url\(|@import|https?:|fetch\(|//[a-z]", "".join(page.texts["style"] + page.texts["script"]))
+    assert not re.search("https?:", html)
+
+
+def test_a_system_alone_without_cost_tests_or_numbers() -> None:
+    values = {"PR@5/multi": torch.tensor([torch.nan, torch.nan]).double(), "R@5": torch.zeros(2).double()}
+    intervals = {"PR@5/multi": (torch.nan, torch.nan), "R@5": (0.0, 0.0)}
+    system = SystemResult("a.run", "run", "a.run.trec", values, intervals)
+    dataset = DatasetResult("toy", "test", "f" * 64, ("q", "r"), ("", ""), (1, 1), {"a.run": system}, ("R@5",))
+    page = Outline(EvaluationResult("python evaluate.py", {"toy": dataset}).html())
+    assert page.texts["summary"] == ["Systems"]
+    assert page.texts["figcaption"] == ["R@5 of every system; blue: a.run"]
+    assert page.texts["td"].count("-") == 4  # the mean over no query, two times, and the unknown share of ties
+
+
+def without_plots(dataset: DatasetResult, **changed: Any) -> DatasetResult:
+    return replace(dataset, tested=(), reliability=(), **changed)
+
+
+def test_a_loss_is_called_one(study: EvaluationResult, dataset: DatasetResult) -> None:
+    losing = [
+        replace(test, difference=-test.difference, interval=(-test.interval[1], -test.interval[0]))
+        for test in dataset.tests
+    ]
+    page = Outline(replace(study, datasets={"attack": without_plots(dataset, tests=losing)}, across=()).html())
+    assert any("is behind" in text for text in page.texts["li"])
+    assert not any("is ahead" in text for text in page.texts["li"])
+
+
+@pytest.mark.parametrize("name", ["", "a b", "<x>"])
+def test_any_name_of_a_data_set(study: EvaluationResult, dataset: DatasetResult, name: str) -> None:
+    datasets = {name: without_plots(dataset, name=name), "other": without_plots(dataset)}
+    page = Outline(replace(study, datasets=datasets).html())
+    assert f"{name} " in page.texts["h2"]
+
+
+def test_any_name_of_a_system(study: EvaluationResult, dataset: DatasetResult) -> None:
+    hostile = "<script>document.title = 'broken'</script> & \" {{ 7 * 7 }} $x$"
+    systems = {**dataset.systems, hostile: replace(dataset.systems["ppr"], name=hostile)}
+    page = Outline(replace(study, datasets={"attack": replace(dataset, systems=systems)}, across=()).html())
+    assert hostile in page.texts["th"]
+    assert len(page.texts["script"]) == 2  # the page's own, and what it reads of single queries
+    assert "<" not in page.texts["script"][0]

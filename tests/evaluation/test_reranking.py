@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.counterfactual import OtherEdges
-from graphrerank.evaluation.reranking import measure_queries, rerank, run_reranker
+from graphrerank.evaluation.reranking import measure_queries, rerank, run_reranker, tune_restart_prob
 from graphrerank.evaluation.systems import System, base_ranking
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.model_inputs import PAIRS, VECTORS
@@ -121,8 +120,17 @@ def test_nan_scores_are_refused(prepared: PreparedDataset) -> None:
         run_reranker(prepared, torch.arange(3), System("broken", lambda graphs: graphs.x[:, 0] * torch.nan))
 
 
-def test_peak_memory_is_that_of_this_process() -> None:
-    before = peak_memory_mib()
-    block = torch.ones(64 << 18)  # 64 MiB
-    assert before <= peak_memory_mib() <= before + 2 * 64 + 64
-    assert block.sum() == 64 << 18
+def test_the_best_of_the_grid_wins_and_the_first_of_equals(prepared: PreparedDataset) -> None:
+    tried = []
+
+    def build(restart_prob: float):
+        tried.append(restart_prob)
+        better = restart_prob in (0.4, 0.6)  # by node number, PR@2 is 1/3; in the base ranking's order it is 0
+
+        def score(graphs: CandidateGraphs):
+            return -graphs.nodes.float() if better else graphs.x[:, 0]
+
+        return score
+
+    assert tune_restart_prob(prepared, "val", build, measure="PR@2") == 0.4
+    assert tried == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]

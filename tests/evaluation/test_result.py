@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from graphrerank.api import read_run_file
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.measuring import EvaluationPlan
 from graphrerank.evaluation.records import (
     Breakdown,
     Cost,
@@ -21,9 +25,12 @@ from graphrerank.evaluation.records import (
     SystemResult,
     to_plain,
 )
+from graphrerank.evaluation.reranking import run_reranker
 from graphrerank.evaluation.result import EvaluationResult
+from graphrerank.evaluation.systems import RankedDataset, System, base_ranking
 
 NAN = math.nan
+QUERIES = torch.arange(3)
 
 
 def system(name: str, *scores: float) -> SystemResult:
@@ -94,7 +101,12 @@ def test_a_result_of_an_older_program_is_read(tmp_path: Path) -> None:
         del part["name"]
     for key in ("tables", "groups", "grouped", "extra", "list_reliability"):
         del dataset[key]
-    dataset["browser"] = {"systems": ["b"], "measure": "nDCG@10", "passages": [], "queries": [[0, [], [], []]]}
+    dataset["browser"] = {
+        "systems": ["b"],
+        "measure": "nDCG@10",
+        "passages": [],
+        "queries": [[0, [], [], []]],
+    }  # format 3
     (tmp_path / "study.json").write_text(json.dumps(content))
     before, after = result().datasets["toy"], EvaluationResult.load(tmp_path).datasets["toy"]
     assert (after.name, list(after.systems), after.browser) == ("toy", ["a", "b"], None)
@@ -150,3 +162,39 @@ def test_a_mean_over_no_query_is_null(study: EvaluationResult, tmp_path: Path) -
     entry = json.loads((tmp_path / "metrics.json").read_text())["datasets"]["attack"]["systems"]["gatv2"]
     assert entry["PR@10/multi"] is None
     assert entry["interval"] == {}
+
+
+@pytest.fixture
+def written(prepared: PreparedDataset, tmp_path: Path) -> tuple[DatasetResult, Path]:
+    row = run_reranker(prepared, QUERIES, System("retriever", base_ranking))
+    plan = EvaluationPlan(["R@10", "nDCG@10"], resamples=10)
+    study = measure_systems(RankedDataset(prepared.dataset, "val", QUERIES, [row]), plan)
+    EvaluationResult("", {"toy": study}).save(tmp_path, report=False)
+    return study, tmp_path / "runs" / "toy.retriever.trec"
+
+
+def test_trec_runs_against_ir_measures(written: tuple[DatasetResult, Path]) -> None:
+    import ir_measures
+
+    study, path = written
+    run = list(ir_measures.read_trec_run(str(path)))
+    assert len(run) == 4 + 3 + 4
+    qrels = [
+        ir_measures.Qrel(query, node, 1) for query, nodes in {"x": "ab", "y": "de", "z": "cf"}.items() for node in nodes
+    ]
+    theirs = ir_measures.calc_aggregate([ir_measures.R @ 10, ir_measures.nDCG @ 10], qrels, run)
+    ours = study.systems["retriever"].means
+    assert abs(theirs[ir_measures.R @ 10] - ours["R@10"]) < 1e-9
+    assert abs(theirs[ir_measures.nDCG @ 10] - ours["nDCG@10"]) < 1e-9
+
+
+def test_scores_survive_the_run_file(written: tuple[DatasetResult, Path], prepared: PreparedDataset) -> None:
+    study, path = written
+    scores = [float(line.split()[4]) for line in path.read_text().splitlines()]
+    ranking = study.systems["retriever"].ranking
+    assert ranking is not None
+    assert torch.equal(torch.tensor(scores), ranking.scores[ranking.nodes >= 0])
+    assert torch.equal(read_run_file(path, prepared.dataset, "val", QUERIES).nodes[:, :4], ranking.nodes)
+    path.write_text("x Q0 a 1 1 t\n")
+    with pytest.raises(ValueError, match="needed a candidate for at least one of the 2 queries judged of split 'val'"):
+        read_run_file(path, prepared.dataset, "val", torch.tensor([1, 2]))

@@ -1,8 +1,8 @@
 """Tables of a result, for tests."""
 
 from graphrerank.evaluation.records import Replication
+from graphrerank.evaluation.report import dataset_tables
 from graphrerank.evaluation.result import EvaluationResult
-from graphrerank.evaluation.result_tables import dataset_tables
 from graphrerank.evaluation.tables import Table, records_table
 
 

@@ -1,30 +1,25 @@
-"""From rankings to a result: measures, tests and findings of all systems on one data set."""
+"""From rankings to a result: measures, tests and comparisons of all systems on one data set."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.hub_bias import hub_bias
-from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, measure_ranking, relevant_nodes, tied_share
-from graphrerank.evaluation.query_analysis import (
+from graphrerank.evaluation.analysis import (
     break_down,
     edges_of_type,
+    hub_bias,
     mean_degree,
     num_words,
     query_differences,
     query_groups,
+    seed_spreads,
 )
-from graphrerank.evaluation.query_browser import QueryBrowser, browse_queries
-from graphrerank.evaluation.records import (
-    Breakdown,
-    Counterfactual,
-    DatasetResult,
-    PairedTest,
-    SeedSpread,
-    SystemResult,
-)
+from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, measure_ranking, relevant_nodes, tied_share
+from graphrerank.evaluation.query_browser import browse_queries
+from graphrerank.evaluation.records import Breakdown, Counterfactual, DatasetResult, PairedTest, SystemResult
 from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
 from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, StageResult
@@ -32,6 +27,7 @@ from graphrerank.graphs import CorpusGraph, Ranking
 
 TOP = 10
 NUMBERS = ("difference", "effect_size", "share_changed", "p_randomization", "p_bootstrap", "p_greater", "p_holm")
+TAKEN_OVER = ("name", "kind", "source", "config", "seed", "fingerprint", "routes")  # by a result from what was ranked
 
 
 def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequence[StageResult] = ()) -> DatasetResult:
@@ -44,20 +40,19 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
     qrels, graph = dataset.split(ranked.split), dataset.graph
     relevant = relevant_nodes(qrels, queries)
     ids, texts = ([strings[q] for q in queries.tolist()] for strings in (dataset.query_ids, dataset.query_texts))
+    nodes = (systems[-1].ranking if candidates is None else candidates).nodes
 
     def measured(ranking: Ranking) -> dict[str, Tensor]:
-        return measure_ranking(
-            dataset,
-            qrels,
-            queries,
-            break_ties(ranking, graph.node_ids, ties=plan.ties),
-            plan.measures,
-            stage=plan.stage,
-        )
+        ranking = break_ties(ranking, graph.node_ids, ties=plan.ties)
+        return measure_ranking(dataset, qrels, queries, ranking, plan.measures, stage=plan.stage)
 
     values = {system.name: _in_order(measured(system.ranking), system, plan, stages) for system in systems}
     table = torch.stack([torch.stack(list(rows.values())) for rows in values.values()])  # [S, M, Q]
     intervals = bootstrap_interval(table, samples=plan.resamples, seed=plan.seed).tolist()
+    results = {
+        system.name: _system_result(graph, system, values[system.name], ends, ids, plan, stages)
+        for system, ends in zip(systems, intervals, strict=True)
+    }
     reliability, list_reliability = [], []
     for system in systems:
         if system.calibration is not None:
@@ -65,8 +60,14 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
             reliability.append(judge_reliability(system.name, system.calibration, *lists.pairs))
             if system.confidence is not None:
                 list_reliability += judge_confidence(system.name, system.calibration, system.confidence, lists)
-    biases = [hub_bias(graph, system.ranking, relevant, system=system.name) for system in systems]
-    candidate_nodes = (systems[-1].ranking if candidates is None else candidates).nodes
+    ceilings: dict[str, Any] = {}
+    if candidates is not None:
+        base = candidates.nodes if candidates.base_nodes is None else candidates.base_nodes
+        ceilings = {
+            "candidates": min(candidates.nodes.shape[1], graph.num_nodes),
+            "ceiling": qrels.share_complete(queries, candidates.nodes, num_nodes=graph.num_nodes),
+            "base_ceiling": qrels.share_complete(queries, base, num_nodes=graph.num_nodes),
+        }
     result = DatasetResult(
         name=dataset.name,
         split=ranked.split,
@@ -74,18 +75,15 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
         query_ids=ids,
         query_texts=texts,
         num_relevant=(relevant >= 0).sum(1).tolist(),
-        densities=mean_degree(graph, candidate_nodes).tolist(),
-        systems={
-            system.name: _system_result(graph, system, values[system.name], ends, ids, plan, stages)
-            for system, ends in zip(systems, intervals, strict=True)
-        },
+        densities=mean_degree(graph, nodes).tolist(),
+        systems=results,
         tested=tuple(plan.tested),
-        hub_bias=[bias for bias in biases if bias is not None],
-        edges_of_type=edges_of_type(
-            graph, candidate_nodes, qrels.relevance(queries, candidate_nodes, num_nodes=graph.num_nodes) > 0
-        ),
+        hub_bias=[
+            bias for system in systems if (bias := hub_bias(graph, system.ranking, relevant, system=system.name))
+        ],
+        edges_of_type=edges_of_type(graph, nodes, qrels.relevance(queries, nodes, num_nodes=graph.num_nodes) > 0),
         counterfactuals=[
-            compare_with_itself(system, edges, values[system.name], measured(ranking), plan)
+            _compare_with_itself(system, edges, values[system.name], measured(ranking), plan)
             for system in systems
             for edges, ranking in system.on_other_edges.items()
         ],
@@ -95,43 +93,70 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
         tables=[table for stage in stages for table in stage.tables],
         groups={
             by: {name: inside.nonzero().flatten().tolist() for name, inside in groups.items()}
-            for stage in stages
-            for by, groups in stage.groups.items()
+            for by, groups in _joined(stage.groups for stage in stages).items()
         },
         grouped=[name for name in plan.measures if name in plan.stage],
-        extra={key: entry for stage in stages for key, entry in stage.extra.items()},
+        extra=_joined(stage.extra for stage in stages),
         node_ids=graph.node_ids,
+        **ceilings,
     )
-    if candidates is not None:
-        base = candidates.nodes if candidates.base_nodes is None else candidates.base_nodes
-        result = replace(
-            result,
-            candidates=min(candidates.nodes.shape[1], graph.num_nodes),
-            ceiling=qrels.share_complete(queries, candidates.nodes, num_nodes=graph.num_nodes),
-            base_ceiling=qrels.share_complete(queries, base, num_nodes=graph.num_nodes),
-        )
-    return replace(with_comparisons(result, plan), browser=_browser(result, graph, relevant))
-
-
-def _browser(result: DatasetResult, graph: CorpusGraph, relevant: Tensor) -> QueryBrowser:
-    """Lay out the queries of the primary system next to the baseline's."""
     measure = result.tested[0]
-    names = [name for name in (result.baseline, result.primary) if name is not None]
-    rankings = {name: ranking for name in names if (ranking := result.systems[name].ranking) is not None}
-    scores = {name: result.systems[name].values[measure] for name in rankings}
-    return browse_queries(graph, rankings, scores, relevant, measure=measure, query_ids=result.query_ids)
+    pair = [name for name in (result.baseline, result.primary) if name is not None]
+    browser = browse_queries(
+        graph,
+        {name: ranking for name in pair if (ranking := results[name].ranking) is not None},
+        {name: values[name][measure] for name in pair},
+        relevant,
+        measure=measure,
+        query_ids=ids,
+        query_texts=texts,
+    )
+    return replace(with_comparisons(result, plan), browser=browser)
+
+
+def _joined(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {key: entry for mapping in mappings for key, entry in mapping.items()}
 
 
 def _in_order(
     scores: Mapping[str, Tensor], system: RankedSystem, plan: EvaluationPlan, stages: Sequence[StageResult]
 ) -> dict[str, Tensor]:
     """Put the measures of a ranking and of the stages after it into the order of the plan."""
-    every = dict(scores)
-    for stage in stages:
-        every |= stage.measures.get(system.name, {})
+    every = {**scores, **_joined(stage.measures.get(system.name, {}) for stage in stages)}
     if missing := [name for name in plan.measures if name not in every]:
         raise ValueError(f"`measures` {missing} are of a stage after ranking that was not run, such as answers=...")
     return {name: every[name] for name in plan.measures}
+
+
+def _system_result(
+    graph: CorpusGraph,
+    system: RankedSystem,
+    values: Mapping[str, Tensor],
+    intervals: Sequence[Sequence[float]],
+    query_ids: Sequence[str],
+    plan: EvaluationPlan,
+    stages: Sequence[StageResult],
+) -> SystemResult:
+    empty = ~(system.ranking.nodes >= 0).any(dim=1)
+    cost = system.cost if system.cost is None else replace(system.cost, tokens=_tokens(graph, system.ranking))
+    return SystemResult(
+        **{name: getattr(system, name) for name in TAKEN_OVER},
+        values=values,
+        intervals={name: (ends[0], ends[1]) for name, ends in zip(values, intervals, strict=True)},
+        cost=cost,
+        missing=tuple(query_ids[row] for row in empty.nonzero().flatten().tolist()),
+        tied_share=tied_share(system.ranking),
+        ranking=break_ties(system.ranking, graph.node_ids, ties=plan.ties),
+        extra=_joined(stage.system_extra.get(system.name, {}) for stage in stages),
+    )
+
+
+def _tokens(graph: CorpusGraph, ranking: Ranking) -> float:
+    """Mean words of the top passages, per query."""
+    top = ranking.nodes[:, :TOP].cpu()
+    nodes, position = torch.unique(top, return_inverse=True)
+    texts = ["" if node < 0 else graph.texts[node] for node in nodes.tolist()]
+    return float(num_words(texts)[position].double().sum(dim=1).mean())
 
 
 def with_comparisons(result: DatasetResult, plan: EvaluationPlan) -> DatasetResult:
@@ -152,7 +177,7 @@ def with_comparisons(result: DatasetResult, plan: EvaluationPlan) -> DatasetResu
         )
     return replace(
         result,
-        tests=compare_last({name: system.values for name, system in result.systems.items()}, plan),
+        tests=_compare_last({name: system.values for name, system in result.systems.items()}, plan),
         query_differences=differences,
         breakdowns=[
             *break_down(scores, query_groups(result.num_relevant, result.densities, result.query_texts), measure=main),
@@ -178,63 +203,7 @@ def _by_groups_of_stages(result: DatasetResult) -> list[Breakdown]:
     ]
 
 
-def _system_result(
-    graph: CorpusGraph,
-    system: RankedSystem,
-    values: Mapping[str, Tensor],
-    intervals: Sequence[Sequence[float]],
-    query_ids: Sequence[str],
-    plan: EvaluationPlan,
-    stages: Sequence[StageResult],
-) -> SystemResult:
-    empty = ~(system.ranking.nodes >= 0).any(dim=1)
-    cost = system.cost if system.cost is None else replace(system.cost, tokens=_tokens(graph, system.ranking))
-    return SystemResult(
-        name=system.name,
-        kind=system.kind,
-        source=system.source,
-        values=values,
-        intervals={name: (ends[0], ends[1]) for name, ends in zip(values, intervals, strict=True)},
-        cost=cost,
-        missing=tuple(query_ids[row] for row in empty.nonzero().flatten().tolist()),
-        tied_share=tied_share(system.ranking),
-        config=system.config,
-        seed=system.seed,
-        fingerprint=system.fingerprint,
-        ranking=break_ties(system.ranking, graph.node_ids, ties=plan.ties),
-        routes=system.routes,
-        extra={key: entry for stage in stages for key, entry in stage.system_extra.get(system.name, {}).items()},
-    )
-
-
-def _tokens(graph: CorpusGraph, ranking: Ranking) -> float:
-    """Mean words of the top passages, per query."""
-    top = ranking.nodes[:, :TOP].cpu()
-    nodes, position = torch.unique(top, return_inverse=True)
-    texts = ["" if node < 0 else graph.texts[node] for node in nodes.tolist()]
-    return float(num_words(texts)[position].double().sum(dim=1).mean())
-
-
-def seed_spreads(systems: Sequence[SystemResult], measures: Sequence[str]) -> list[SeedSpread]:
-    """Describe checkpoints that were trained alike but for the seed: how far their means lie apart."""
-    alike: dict[str, list[SystemResult]] = {}
-    for system in systems:
-        if system.config is not None and system.seed is not None:
-            alike.setdefault(system.config, []).append(system)
-    spreads = []
-    for group in alike.values():
-        seeds = tuple(system.seed for system in group if system.seed is not None)
-        if len(set(seeds)) < 2:
-            continue
-        for measure in measures:
-            means = torch.tensor([system.means[measure] for system in group], dtype=torch.float64)
-            names = tuple(system.name for system in group)
-            numbers = (means.mean(), means.std(), means.min(), means.max())
-            spreads.append(SeedSpread(names, seeds, measure, *map(float, numbers)))
-    return spreads
-
-
-def compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: EvaluationPlan) -> list[PairedTest]:
+def _compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: EvaluationPlan) -> list[PairedTest]:
     """Test the last system against every other one in the tested measures; Holm's correction covers all of it."""
     *others, last = values
     if not others:
@@ -256,7 +225,7 @@ def compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: EvaluationPla
     ]
 
 
-def compare_with_itself(
+def _compare_with_itself(
     ranked: RankedSystem, edges: str, values: Mapping[str, Tensor], changed: Mapping[str, Tensor], plan: EvaluationPlan
 ) -> Counterfactual:
     """Compare a system with itself on another graph, in the first tested measure of rankings.

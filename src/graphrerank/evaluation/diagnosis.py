@@ -21,15 +21,13 @@ from graphrerank.evaluation.counterfactual import EDGES, REMOVED, SHUFFLED, WITH
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
 from graphrerank.evaluation.records import RETRIEVER, Counterfactual, EdgesOfType, PairedTest, to_plain
-from graphrerank.evaluation.rerankers import check_encoder, reranking_systems
-from graphrerank.evaluation.reranking import rerank
+from graphrerank.evaluation.reranking import check_encoder, rerank, reranking_systems
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem
 from graphrerank.evaluation.tables import (
     NOTHING,
     Cell,
     Table,
     build_table,
-    interval_text,
     markdown_table,
     number_cell,
     p_cell,
@@ -81,20 +79,12 @@ class MinimumEffect:
         return FACTOR * self.deviation / sqrt(self.num_queries)
 
     def queries_for(self, effect: float) -> int:
-        """Return how many questions would show a difference, not 0.
-
-        Example:
-            >>> MinimumEffect(num_queries=100, deviation=0.3).queries_for(0.05)
-            283
-        """
+        """Return how many questions would show a difference, not 0."""
         return ceil((FACTOR * self.deviation / effect) ** 2)
 
 
 def minimum_effect(system: Tensor, baseline: Tensor) -> MinimumEffect | None:
-    """Measure the spread of the questions' differences of two systems, ``[Q]`` each; NaN = the query does not count.
-
-    None if fewer than two questions count, or all differ alike: nothing can be said then.
-    """
+    """Measure the spread of the differences of two systems, ``[Q]`` each; None where nothing can be said."""
     difference = (system - baseline).double()
     difference = difference[~torch.isnan(difference)]
     if len(difference) < 2 or not bool((difference != difference[0]).any()):
@@ -305,8 +295,8 @@ def _other_edges(found: Diagnosis) -> str:
 
 def diagnosis_tables(found: Diagnosis) -> list[Table]:
     """Lay out what was measured: systems, types of edges, other edges."""
-    test_of = {test.baseline: test for test in found.tests}
     nothing = Cell(NOTHING)
+    ahead = {t.baseline: (points_cell(t.difference, t.interval), p_cell(t.p_randomization)) for t in found.tests}
     systems = build_table(
         "systems",
         f"{found.measure} of {found.benefit.num_queries:,} questions ({found.questions}); what {WITH} is ahead, with "
@@ -315,11 +305,8 @@ def diagnosis_tables(found: Diagnosis) -> list[Table]:
         {
             "system": system_cell,
             found.measure: lambda name: percent_cell(found.means[name]),
-            "ahead by": lambda name: points_cell(test_of[name].difference) if name in test_of else nothing,
-            "interval": lambda name: (
-                Cell(interval_text(test_of[name].interval, "+.1f")) if name in test_of else nothing
-            ),
-            "p": lambda name: p_cell(test_of[name].p_randomization) if name in test_of else nothing,
+            "ahead by": lambda name: ahead.get(name, (nothing, nothing))[0],
+            "p": lambda name: ahead.get(name, (nothing, nothing))[1],
         },
     )
     reached = {entry.edges: entry.share_reached for entry in found.edges_of_type}
@@ -373,11 +360,8 @@ def diagnose(
         resamples: Sign flips of a test, and samples of a bootstrap.
         seed: Of resampling and of shuffled edges.
         device: Where the model runs; None: the CPU.
-        run_dir: The folder.
+        run_dir: Folder of the report, or of the passages to judge where nothing is judged.
         command: The command, for the report.
-
-    Returns:
-        None where nothing is judged: then the folder has a file with passages to judge.
     """
     prepared, questions = _one_split(prepared, split)
     dataset, names = prepared.dataset, checkpoint.reranker.retriever.feature_names
@@ -505,6 +489,6 @@ def pool_csv(dataset: Dataset, queries: Tensor, rankings: Sequence[Ranking], *, 
 
 
 def chosen_queries(dataset: Dataset, count: int | None = None) -> Tensor:
-    """Choose queries by the hash of their ids: ``[Q]`` int64, ascending; all if there are fewer."""
+    """Choose queries by the hash of their ids: ``[Q]`` int64, ascending."""
     by_hash = sorted(range(len(dataset.query_ids)), key=lambda query: hash_texts([dataset.query_ids[query]]))
     return torch.tensor(sorted(by_hash[: count or POOLED_QUERIES]), dtype=torch.int64)

@@ -1,55 +1,49 @@
-"""Rank the queries of data sets with built systems, and measure, compare and report what they ranked."""
+"""What systems rank: models with the frozen rows next to them, and pipelines, each of which retrieves for itself."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.cost import retrieval_times
-from graphrerank.evaluation.counterfactual import EDGES, OtherEdges, other_graphs
-from graphrerank.evaluation.dataset_result import measure_systems
-from graphrerank.evaluation.measuring import EvaluationPlan
-from graphrerank.evaluation.records import RETRIEVER, DatasetResult
-from graphrerank.evaluation.replicability import across_datasets
-from graphrerank.evaluation.report import print_result
-from graphrerank.evaluation.rerankers import check_encoder, reranking_systems, with_frozen
-from graphrerank.evaluation.reranking import run_reranker
-from graphrerank.evaluation.result import EvaluationResult
-from graphrerank.evaluation.run_pipelines import run_pipelines
-from graphrerank.evaluation.significance import LEVEL
-from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, System
+from graphrerank.data.pair_cache import PairCache
+from graphrerank.evaluation.cost import (
+    TOTAL,
+    retrieval_times,
+    spread_over,
+    stage_quantiles,
+    time_stages,
+    with_peak_memory,
+)
+from graphrerank.evaluation.counterfactual import EDGES, OtherEdges
+from graphrerank.evaluation.records import READING, RETRIEVER, Cost
+from graphrerank.evaluation.reranking import check_encoder, reranking_systems, run_reranker, with_frozen
+from graphrerank.evaluation.systems import RankedSystem, System
 from graphrerank.files import hash_files, hash_json
-from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.graphs import CorpusGraph, PairEncoder, Queries
+from graphrerank.graphs.routes import route_shares
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.manifest import RerankerManifest
-from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.pipeline import Pipeline, Retrieved
+from graphrerank.progress import advance, progress_bar
 
 FROZEN = (RETRIEVER, "ppr", "gcs", "cross_encoder", "granker")  # rows without training, next to those of checkpoints
-TIMED_ALONE = 50  # queries that pipelines retrieve once more, one at a time
+TIMED_QUERIES, TIMED_PAIRS = 8, 128  # read once more, past the cache, to know what reading takes
 # settings of a training without which a model learns the same
 MACHINE_SETTINGS = ("seed", "paths", "device", "num_threads", "debug", "scorers", "models")
 
 
 @dataclass(frozen=True, eq=False)
 class Rerankers:
-    """The models of one source, such as a run folder with a model and its ablations.
+    """The models of one source, such as a run folder with a model and its ablations."""
 
-    Attributes:
-        source: Where they come from, for the report.
-        models: By name of the row; the last is the primary one.
-        prepare: Returns a data set with the features and the cross-encoder that they were trained with, for some
-            queries ``[Q]``.
-        reads: Pairs of a query that a cross-encoder read for their features; None for none.
-    """
-
-    source: str
-    models: Mapping[str, Checkpoint]
-    prepare: Callable[[PreparedDataset, Tensor], PreparedDataset]
-    reads: int | None = None
+    source: str  # where they come from, for the report
+    models: Mapping[str, Checkpoint]  # by name of the row; the last is the primary one
+    reads: int | None = None  # pairs of a query that a cross-encoder read for their features; None for none
 
     @property
     def manifest(self) -> RerankerManifest:
@@ -57,57 +51,12 @@ class Rerankers:
         return list(self.models.values())[-1].reranker
 
 
-def evaluate_rankings(
-    rankings: Iterable[RankedDataset],
-    plan: EvaluationPlan,
-    *,
-    stages: Sequence[Stage] = (),
-    run_dir: Path | None = None,
-    command: str = "",
-    settings: Mapping[str, Any] | None = None,
-    encoder_counts: Callable[[], Mapping[str, int]] = dict,
-    show: bool = True,
-    **facts: Any,
-) -> EvaluationResult:
-    """Measure and compare the systems of each data set, and keep the files of the evaluation up to date meanwhile.
-
-    Args:
-        rankings: What the systems ranked, a data set at a time.
-        plan: Measures and tests.
-        stages: Called with the rankings of each data set.
-        run_dir: Folder of the files (:meth:`EvaluationResult.save`); None: write none.
-        command: The command, for the report.
-        settings: What the numbers depend on besides the plan.
-        encoder_counts: Returns the counts of an encoder behind an endpoint so far.
-        show: Whether to print the table of each data set.
-        **facts: Further fields of :class:`EvaluationResult`.
-
-    Raises:
-        ValueError: If there is no data set.
-    """
-    kept = {"ties": plan.ties, "resamples": plan.resamples, "level": LEVEL, "seed": plan.seed, **(settings or {})}
-    datasets: list[DatasetResult] = []
-    result = None
-    for ranked in rankings:
-        added = [stage(ranked, run_dir=run_dir, seed=plan.seed) for stage in stages]
-        datasets.append(measure_systems(ranked, plan, added))
-        across = across_datasets(datasets, permutations=plan.resamples, seed=plan.seed)
-        by_name = {dataset.name: dataset for dataset in datasets}
-        result = EvaluationResult(command, by_name, across, kept, encoder_counts=encoder_counts(), **facts)
-        if show:
-            print_result(datasets[-1], ties=plan.ties)
-        if run_dir is not None:
-            result.save(run_dir)
-    if result is None:
-        raise ValueError("`data` must name at least one data set, got none")
-    return result
-
-
 def rank_candidates(
     prepared: PreparedDataset,
     queries: Tensor,
     rerankers: Mapping[str, Rerankers],
     *,
+    prepare: Callable[[RerankerManifest, PreparedDataset, Tensor], PreparedDataset],
     device: torch.device,
     scorers: Sequence[System] = (),
     counterfactuals: Sequence[str] = EDGES,
@@ -119,6 +68,7 @@ def rank_candidates(
         prepared: The data set.
         queries: ``[Q]`` int64, the order of the rankings' rows.
         rerankers: Models, by label.
+        prepare: Returns a data set with the features and the cross-encoder that models were trained with.
         device: Where models run.
         scorers: Further frozen rows.
         counterfactuals: Kinds of other edges to rerank with.
@@ -133,7 +83,7 @@ def rank_candidates(
     frozen: dict[str, list[RankedSystem]] = {name: [] for name in (*FROZEN, *same)}
     rows: dict[str, list[RankedSystem]] = {}
     for label, group in rerankers.items():
-        part = group.prepare(prepared, queries)
+        part = prepare(group.manifest, prepared, queries)
         for checkpoint in group.models.values():
             check_encoder(checkpoint, part)
         edges = OtherEdges(part, counterfactuals, seed=seed)
@@ -150,55 +100,6 @@ def rank_candidates(
                 row = run_reranker(part, queries, replace(system, name=name), search=search, other_edges=edges)
                 frozen[system.name].append(row)
     return {"": [row for listed in frozen.values() for row in listed], **rows}
-
-
-def rank_with_pipelines(
-    prepared: PreparedDataset,
-    queries: Tensor,
-    pipelines: Mapping[str, Pipeline],
-    *,
-    build: Callable[[str, CorpusGraph], Pipeline] | None = None,
-    counterfactual_pipelines: Sequence[str] = (),
-    counterfactuals: Sequence[str] = EDGES,
-    device: torch.device | None = None,
-    seed: int = 0,
-) -> dict[str, list[RankedSystem]]:
-    """Let pipelines retrieve, and some of them once more on the corpus with other edges.
-
-    Args:
-        prepared: The data set.
-        queries: ``[Q]`` int64, the order of the rankings' rows.
-        pipelines: By label.
-        build: Builds the pipeline of a label over another graph; needed for ``counterfactual_pipelines``.
-        counterfactual_pipelines: Labels of pipelines that are run on other edges.
-        counterfactuals: Kinds of other edges.
-        device: Where the other graphs are; None: where the graph is.
-        seed: Seed of shuffled edges.
-
-    Returns:
-        The row of each label.
-    """
-    ranked = run_pipelines(prepared, queries, pipelines, progress=True, alone=TIMED_ALONE)
-    rows = {row.name: [row] for row in ranked}
-    data, graph = prepared.dataset, prepared.dataset.graph
-    graph = graph if device is None else graph.to(device)
-    batch = Queries(data.query_ids, data.query_texts, prepared.query_vectors).select(queries)
-    for label in counterfactual_pipelines:
-        assert build is not None
-        others = {
-            edges: build(label, other).retrieve(batch).ranking
-            for edges, other in other_graphs(graph, counterfactuals, seed=seed)
-        }
-        rows[label] = [replace(row, on_other_edges=others) for row in rows[label]]
-    return rows
-
-
-def training_config(manifest: RerankerManifest) -> str | None:
-    """Hash the settings that a model was trained with, except its seed; None where the manifest lacks them."""
-    if not manifest.config:
-        return None
-    kept = {key: entry for key, entry in manifest.config.items() if key not in MACHINE_SETTINGS}
-    return hash_json([manifest.name, kept, manifest.content["data"]])
 
 
 def _frozen_settings(manifest: RerankerManifest) -> dict[str, Any]:
@@ -226,3 +127,82 @@ def _with_training(row: RankedSystem, group: Rerankers, checkpoint: Checkpoint) 
         calibration=manifest.calibration,
         confidence=manifest.list_confidence,
     )
+
+
+def training_config(manifest: RerankerManifest) -> str | None:
+    """Hash the settings that a model was trained with, except its seed; None where the manifest lacks them."""
+    if not manifest.config:
+        return None
+    kept = {key: entry for key, entry in manifest.config.items() if key not in MACHINE_SETTINGS}
+    return hash_json([manifest.name, kept, manifest.content["data"]])
+
+
+def run_pipelines(
+    prepared: PreparedDataset, queries: Tensor, pipelines: Mapping[str, Pipeline], *, alone: int = 0
+) -> list[RankedSystem]:
+    """Let every pipeline retrieve for some queries, many at once, and time it.
+
+    Args:
+        prepared: The data set, encoded where a pipeline reads vectors; its candidate lists are not used.
+        queries: ``[Q]`` int64, the order of the rankings' rows.
+        pipelines: By name.
+        alone: Queries that are retrieved once more, one at a time, for ``Cost.ms``.
+
+    Raises:
+        ValueError: If a pipeline reads vectors that are not there.
+    """
+    dataset = prepared.dataset
+    batch = Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors).select(queries)
+    retrieved: dict[str, tuple[Retrieved, float, float | None]] = {}
+    for name, pipeline in pipelines.items():
+        begin = time.perf_counter()
+        with progress_bar(name, len(queries)):
+            result, peak = with_peak_memory(partial(pipeline.retrieve, batch, advance=advance))
+        retrieved[name] = result, time.perf_counter() - begin, peak
+    pair_ms = _pair_ms(prepared.pair_encoder, [entry[0] for entry in retrieved.values()], batch, dataset.graph)
+    ranked = []
+    for name, (result, elapsed, peak) in retrieved.items():
+        encodings = float(result.num_encodings.double().mean())
+        batch_ms = {stage: 1000 * seconds / len(batch) for stage, seconds in result.seconds.items()}
+        batch_ms["other"] = 1000 * elapsed / len(batch) - sum(batch_ms.values())
+        if pair_ms is not None and READING in batch_ms:
+            batch_ms[READING] = encodings * pair_ms
+        ms = _latency(pipelines[name], batch, alone, pair_ms) if alone else {}
+        cost = Cost(ms, encodings or None, None, peak, ms.get(TOTAL, {}), batch_ms, pair_ms if encodings else None)
+        routes = {} if result.routes is None else route_shares(result.routes)
+        ranked.append(RankedSystem(name, "pipeline", f"pipeline={name}", result.ranking, cost, routes=routes))
+    return ranked
+
+
+def _latency(pipeline: Pipeline, queries: Queries, wanted: int, pair_ms: float | None) -> dict[str, dict[str, float]]:
+    """Time a pipeline's stages, one query at a time; cached pairs cost the time of reading them."""
+
+    def run(row: int) -> dict[str, float]:
+        begin = time.perf_counter()
+        result = pipeline.retrieve(queries.block(row, row + 1))
+        elapsed, seconds = time.perf_counter() - begin, dict(result.seconds)
+        seconds["other"] = elapsed - sum(seconds.values())
+        if pair_ms is not None and READING in seconds:
+            seconds[READING] = float(result.num_encodings.sum()) * pair_ms / 1000
+        return seconds
+
+    return stage_quantiles(time_stages(spread_over(len(queries), wanted).tolist(), run))
+
+
+def _pair_ms(
+    encoder: PairEncoder | None, retrieved: Sequence[Retrieved], queries: Queries, graph: CorpusGraph
+) -> float | None:
+    """Measure how long reading a pair takes where a cache hides it, on pairs of the last pipeline that reads some."""
+    reading = [result for result in retrieved if int(result.num_encodings.sum())]
+    if not isinstance(encoder, PairCache) or not reading:
+        return None
+    nodes = reading[-1].ranking.nodes.cpu()
+    rows = spread_over(len(nodes), TIMED_QUERIES)
+    row, column = torch.nonzero(nodes[rows] >= 0, as_tuple=True)
+    some = spread_over(len(row), TIMED_PAIRS)
+    texts = [queries.texts[query] for query in rows[row[some]].tolist()]
+    passages = [graph.texts[node] for node in nodes[rows[row[some]], column[some]].tolist()]
+    encoder.encoder.encode(texts[:1], passages[:1])  # loads the model
+    begin = time.perf_counter()
+    encoder.encoder.encode(texts, passages)
+    return 1000 * (time.perf_counter() - begin) / len(texts)

@@ -1,13 +1,12 @@
 """The plots of an evaluation, drawn by matplotlib: SVG for ``report.html``, and PNG files."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from html import escape
 from io import BytesIO
 from math import isnan, nan
-from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +15,7 @@ from torch import Tensor
 
 from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.records import DatasetResult, Reliability
-from graphrerank.evaluation.reliability import wilson_interval
-from graphrerank.evaluation.tables import Cell, number_cell, percent_cell, points_cell, row_name
-from graphrerank.files import write_bytes
+from graphrerank.evaluation.tables import Cell, percent_cell, points_cell, row_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,12 +23,12 @@ if TYPE_CHECKING:
 INK, SOFT, FAINT, PAPER, ACCENT, WARM = "#1b1f24", "#57606a", "#eceff2", "#ffffff", "#0064a4", "#b34700"
 VARIABLES = {INK: "ink", SOFT: "soft", FAINT: "faint", PAPER: "card", ACCENT: "accent", WARM: "warm"}  # of page.css
 WIDTH = 5.6  # inches; 72 units of the SVG each
-TITLE = 70  # characters of a line of a title
+TITLE, NAME = 70, 22  # characters of a line of a title and of a system's name
 CELL = 5.0  # percent: scores of queries that lie nearer to each other than this are one point
-NAME = 22  # characters of a line of a system's name
 KEPT = 16  # data sets whose pictures are kept: a run writes its report again after each of its data sets
 FASTEST = 1e-3  # milliseconds: the least that a logarithmic axis shows
 HINT = "hint: "  # begins the id of a group whose text a pointer shows
+OFFSETS = [(8 * side, up) for up in (10, -10, 0, 22, -22, 34, -34) for side in (1, -1)]  # of labels, in points
 STYLE = {
     "font.size": 12,
     "axes.labelsize": 12,
@@ -57,9 +54,19 @@ class Picture:
     """A plot that is yet to be drawn."""
 
     name: str  # of its file, such as `attack.pareto.PR@10`
-    caption: str  # what it shows
+    caption: str
     draw: Callable[["Axes"], None]
     height: float = 4.2  # inches
+
+
+@lru_cache(maxsize=KEPT)
+def drawn_plots(dataset: DatasetResult) -> Sequence[tuple[Picture, str, bytes]]:
+    """Draw the pictures of a data set, each as an element of an HTML page and as a PNG file."""
+    title = f"{dataset.name} {dataset.split}"
+    return [
+        (picture, svg(picture), _render(picture, "png", f"{title}: {picture.caption}"))
+        for picture in dataset_pictures(dataset)
+    ]
 
 
 def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
@@ -67,18 +74,18 @@ def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
     primary = row_name(dataset.primary)
     untimed = ", ".join(row_name(name) for name, system in dataset.systems.items() if system.cost is None)
     for measure in dataset.tested:
-        if rows := mean_rows(dataset, measure):
+        if rows := _mean_rows(dataset, measure):
             yield Picture(
                 f"{dataset.name}.means.{measure}",
                 f"{measure} of every system; blue: {primary}",
-                partial(draw_rows, rows=rows, label=f"{measure}, percent, with 95% intervals"),
+                partial(_draw_rows, rows=rows, label=f"{measure}, percent, with 95% intervals"),
                 height=_height(rows),
             )
-        if rows := difference_rows(dataset, measure):
+        if rows := _difference_rows(dataset, measure):
             yield Picture(
                 f"{dataset.name}.differences.{measure}",
                 f"Gain in {measure}; blue, a gain, and orange, a loss: the interval excludes 0",
-                partial(draw_rows, rows=rows, label=f"{primary} minus the other, points of {measure}", zero=True),
+                partial(_draw_rows, rows=rows, label=f"{primary} minus the other, points of {measure}", zero=True),
                 height=_height(rows),
             )
     for measure in dataset.tested:
@@ -87,45 +94,20 @@ def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
             yield Picture(
                 f"{dataset.name}.queries.{measure}",
                 f"{measure} of each query: gains lie above the line, losses below; larger points are more queries",
-                partial(draw_gains, scores=scores, labels=(row_name(baseline), primary), measure=measure),
+                partial(_draw_gains, scores=scores, labels=(row_name(baseline), primary), measure=measure),
             )
     for measure in dataset.tested:
-        if points := pareto_points(dataset, measure):
+        if timed := _timed(dataset, measure):
             yield Picture(
                 f"{dataset.name}.pareto.{measure}",
                 f"{measure} against time; the line is the Pareto front, hollow points are dominated"
                 + (f"; of unknown time: {untimed}" if untimed else ""),
-                partial(draw_pareto, points=points, measure=measure),
+                partial(_draw_pareto, dataset=dataset, timed=timed, measure=measure),
             )
     for entry in dataset.reliability:
-        error = number_cell(entry.ece, ".4f")
-        caption = f"{row_name(entry.system)}: a score as a probability ({entry.method}), ECE {error}"
-        draw = partial(draw_reliability, entry=entry)
+        caption = f"{row_name(entry.system)}: a score as a probability ({entry.method}), ECE {entry.ece:.4f}"
+        draw = partial(_draw_reliability, entry=entry)
         yield Picture(f"{dataset.name}.reliability.{entry.system}", caption, draw)
-
-
-def write_plots(folder: Path, datasets: Iterable[DatasetResult]) -> list[Path]:
-    """Draw the pictures of every data set; return the files, such as ``<dataset>.pareto.<measure>.png``."""
-    contents = {name: content for dataset in datasets for name, content in png_files(dataset).items()}
-    for name, content in contents.items():
-        write_bytes(folder / name, content)
-    return [folder / name for name in contents]
-
-
-@lru_cache(maxsize=KEPT)
-def png_files(dataset: DatasetResult) -> Mapping[str, bytes]:
-    """Draw the pictures of a data set as PNG files, by name."""
-    title = f"{dataset.name} {dataset.split}"
-    return {
-        re.sub(r"[^\w.@ -]", "-", picture.name) + ".png": _render(picture, "png", f"{title}: {picture.caption}")
-        for picture in dataset_pictures(dataset)
-    }
-
-
-@lru_cache(maxsize=KEPT)
-def svg_figures(dataset: DatasetResult) -> Sequence[tuple[str, str]]:
-    """Draw the pictures of a data set for an HTML page: their captions and elements."""
-    return [(picture.caption, svg(picture)) for picture in dataset_pictures(dataset)]
 
 
 def svg(picture: Picture) -> str:
@@ -155,8 +137,7 @@ class Row:
     color: str  # of its point
 
 
-def mean_rows(dataset: DatasetResult, measure: str) -> list[Row]:
-    """Place the systems' means; those without an interval are left out."""
+def _mean_rows(dataset: DatasetResult, measure: str) -> list[Row]:
     rows = []
     for name, system in dataset.systems.items():
         mean, interval = system.means[measure], system.intervals.get(measure, (nan, nan))
@@ -166,7 +147,7 @@ def mean_rows(dataset: DatasetResult, measure: str) -> list[Row]:
     return rows
 
 
-def difference_rows(dataset: DatasetResult, measure: str) -> list[Row]:
+def _difference_rows(dataset: DatasetResult, measure: str) -> list[Row]:
     """Place how far the primary system is ahead of each other one."""
     rows = []
     for test in dataset.tests:
@@ -177,14 +158,14 @@ def difference_rows(dataset: DatasetResult, measure: str) -> list[Row]:
     return rows
 
 
-def draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = False) -> None:
+def _draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = False) -> None:
     """Draw a row per system: its name, a point with its interval in percent, and the number; ``zero`` marks 0."""
     for y, row in enumerate(rows):
         hint = f"{HINT}{row.name}: {row.number}"
         axes.plot([100 * end for end in row.interval], [y, y], color=SOFT, gid=hint)
         _point(axes, 100 * (row.number.value or 0.0), y, row.color, hint=hint)
-        beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        axes.annotate(row.number.text, (1, y), xytext=(8, 0), va="center", annotation_clip=False, **beside)
+        right: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        axes.annotate(row.number.text, (1, y), xytext=(8, 0), va="center", annotation_clip=False, **right)
     axes.set_yticks(range(len(rows)), [fill(row.name, NAME) for row in rows], color=INK)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
@@ -194,23 +175,19 @@ def draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = Fal
         axes.axvline(0, color=SOFT, ls="--", lw=1, zorder=1)
 
 
-def gain_cells(baseline: Tensor, primary: Tensor) -> list[tuple[float, float, int]]:
-    """Count the queries by two systems' scores ``[Q]``, in percent to the nearest :data:`CELL`; NaN does not count."""
-    both = 100 * torch.stack([baseline, primary], dim=1).double()
+def _height(rows: Sequence[Row]) -> float:
+    return 0.8 + 0.3 * len(rows) * max(fill(row.name, NAME).count("\n") + 1 for row in rows)
+
+
+def _draw_gains(axes: "Axes", *, scores: Sequence[Tensor], labels: tuple[str, str], measure: str) -> None:
+    """Draw the queries by two systems' scores ``[Q]``, the baseline's first, to the nearest :data:`CELL`."""
+    both = 100 * torch.stack(list(scores), dim=1).double()
     cells, counts = torch.unique((both[~both.isnan().any(1)] / CELL).round() * CELL, dim=0, return_counts=True)
-    return [(x, y, count) for (x, y), count in zip(cells.tolist(), counts.tolist(), strict=True)]
-
-
-def draw_gains(axes: "Axes", *, scores: Sequence[Tensor], labels: tuple[str, str], measure: str) -> None:
-    """Draw the queries by two systems' scores ``[Q]``, the baseline's first; ``labels`` are both names."""
-    rows = gain_cells(*scores)
     axes.plot([0, 100], [0, 100], ls="--", color=SOFT, lw=1)
-    largest = max((count for *_, count in rows), default=1)
-    for x, y, count in rows:
+    for (x, y), count in zip(cells.tolist(), counts.tolist(), strict=True):
         color = ACCENT if y > x else WARM if y < x else INK
         hint = f"{HINT}{count:,} {'query' if count == 1 else 'queries'}: {x:.0f} and {y:.0f}"
-        size = 3.5 + 14 * (count / largest) ** 0.5
-        axes.plot([x], [y], marker="o", ms=size, ls="", color=color, markeredgecolor=PAPER, zorder=3, gid=hint)
+        _point(axes, x, y, color, hint=hint, size=3.5 + 14 * (count / int(counts.max())) ** 0.5)
     gains, losses = int((scores[1] > scores[0]).sum()), int((scores[1] < scores[0]).sum())
     axes.text(2, 97, f"{gains:,} gain", color=ACCENT, va="top", zorder=4)
     axes.text(98, 3, f"{losses:,} lose", color=WARM, ha="right", zorder=4)
@@ -218,40 +195,13 @@ def draw_gains(axes: "Axes", *, scores: Sequence[Tensor], labels: tuple[str, str
     axes.set_ylabel(f"{fill(labels[1], NAME)}: {measure}, percent")
 
 
-@dataclass(frozen=True)
-class ParetoPoint:
-    """A system in the plane of time and quality."""
-
-    name: str  # as tables call it
-    ms: float  # median milliseconds of a query
-    slow_ms: float  # the 95th percentile
-    quality: float  # mean of the measure, as a fraction
-    interval: tuple[float, float]  # its 95% interval
-    primary: bool  # whether it is the system that the others are compared with
-    dominated: bool  # whether another one is no slower and no worse, and better in one of both
-
-
-def pareto_points(dataset: DatasetResult, measure: str) -> list[ParetoPoint]:
-    """Place the systems of a data set in the tables' order, without those that have no cost (run files) or no mean."""
-    means = {name: system.means[measure] for name, system in dataset.systems.items()}
-    times = {
-        name: system.cost.ms[TOTAL]
+def _timed(dataset: DatasetResult, measure: str) -> dict[str, tuple[float, float]]:
+    """Return median milliseconds and mean of each system that has both."""
+    return {
+        name: (system.cost.ms[TOTAL]["p50"], system.means[measure])
         for name, system in dataset.systems.items()
-        if system.cost is not None and TOTAL in system.cost.ms and not isnan(means[name])
+        if system.cost is not None and TOTAL in system.cost.ms and not isnan(system.means[measure])
     }
-    dominated = dominated_points([(ms["p50"], means[name]) for name, ms in times.items()])
-    return [
-        ParetoPoint(
-            name=row_name(name),
-            ms=ms["p50"],
-            slow_ms=ms["p95"],
-            quality=means[name],
-            interval=dataset.systems[name].intervals[measure],
-            primary=name == dataset.primary,
-            dominated=beaten,
-        )
-        for (name, ms), beaten in zip(times.items(), dominated, strict=True)
-    ]
 
 
 def dominated_points(points: Sequence[tuple[float, float]]) -> list[bool]:
@@ -262,60 +212,58 @@ def dominated_points(points: Sequence[tuple[float, float]]) -> list[bool]:
     ]
 
 
-def draw_pareto(axes: "Axes", *, points: Sequence[ParetoPoint], measure: str) -> None:
+def _draw_pareto(axes: "Axes", *, dataset: DatasetResult, timed: dict[str, tuple[float, float]], measure: str) -> None:
     """Draw quality against the median time, with 95% intervals, lines to the 95th percentile, and the front."""
-    places = []
-    for point in points:
-        x, y = max(FASTEST, point.ms), 100 * point.quality
+    from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, NullLocator
+
+    places, front = [], []
+    for (name, (ms, mean)), dominated in zip(timed.items(), dominated_points(list(timed.values())), strict=True):
+        system = dataset.systems[name]
+        assert system.cost is not None
+        slow, interval = system.cost.ms[TOTAL]["p95"], system.intervals[measure]
+        x, y = max(FASTEST, ms), 100 * mean
         hint = (
-            f"{HINT}{point.name}: {measure} {percent_cell(point.quality, point.interval)}, median "
-            f"{number_cell(point.ms)} ms, 95th percentile {number_cell(point.slow_ms)} ms"
-            + ("; dominated" if point.dominated else "")
+            f"{HINT}{row_name(name)}: {measure} {percent_cell(mean, interval)}, median {ms:.2f} ms, 95th percentile "
+            f"{slow:.2f} ms" + ("; dominated" if dominated else "")
         )
-        axes.plot([x, max(x, point.slow_ms)], [y, y], color=SOFT, lw=1, zorder=1, gid=hint)
-        if not isnan(point.interval[0]):
-            axes.plot([x, x], [100 * end for end in point.interval], color=SOFT, lw=1, zorder=1, gid=hint)
-        _point(axes, x, y, ACCENT if point.primary else INK, hollow=point.dominated, hint=hint)
-        places.append((x, y, point.name))
-    front = sorted((max(FASTEST, p.ms), 100 * p.quality) for p in points if not p.dominated)
-    axes.step(*zip(*front, strict=True), where="post", color=ACCENT, alpha=0.5, zorder=2)
+        axes.plot([x, max(x, slow)], [y, y], color=SOFT, lw=1, zorder=1, gid=hint)
+        if not isnan(interval[0]):
+            axes.plot([x, x], [100 * end for end in interval], color=SOFT, lw=1, zorder=1, gid=hint)
+        _point(axes, x, y, ACCENT if name == dataset.primary else INK, hollow=dominated, hint=hint)
+        places.append((x, y, row_name(name)))
+        front += [] if dominated else [(x, y)]
+    axes.step(*zip(*sorted(front), strict=True), where="post", color=ACCENT, alpha=0.5, zorder=2)
     axes.set(xscale="log", xlabel="ms per query: median, line to the 95th percentile")
     axes.set_ylabel(f"{measure}, percent, with 95% intervals")
     axes.margins(x=0.12, y=0.12)
-    _tick_times(axes)
-    _label(axes, places)
-
-
-def draw_reliability(axes: "Axes", *, entry: Reliability) -> None:
-    """Draw the share of relevant candidates against the probability that they were given, with their numbers."""
-    axes.plot([0, 1], [0, 1], ls="--", color=SOFT, lw=1)
-    bins = [entries for entries in zip(entry.counts, entry.probabilities, entry.shares, strict=True) if entries[0]]
-    axes.plot([p for _, p, _ in bins], [share for *_, share in bins], color=ACCENT, alpha=0.6)
-    for count, probability, share in bins:
-        candidates = number_cell(count, ",.0f").text
-        given, relevant = number_cell(probability, ".3f"), number_cell(share, ".3f")
-        hint = f"{HINT}{candidates} candidates given {given} on average: {relevant} are relevant"
-        axes.plot([probability] * 2, wilson_interval(share, count), color=SOFT, gid=hint)
-        _point(axes, probability, share, ACCENT, hint=hint)
-    axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="probability given; numbers: candidates in the bin")
-    axes.set_ylabel("share relevant, with 95% intervals")
-    _label(axes, [(probability, share, number_cell(count, ",.0f").text) for count, probability, share in bins])
-
-
-def _point(axes: "Axes", x: float, y: float, color: str, *, hint: str, hollow: bool = False) -> None:
-    fill_color, edge = (PAPER, color) if hollow else (color, PAPER)
-    axes.plot([x], [y], marker="o", ms=8, ls="", color=fill_color, markeredgecolor=edge, zorder=3, gid=hint)
-
-
-def _tick_times(axes: "Axes") -> None:
-    """Mark a logarithmic axis with plain numbers, as many as have room."""
-    from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, NullLocator
-
     low, high = axes.get_xlim()
     digits = (1,) if high > 1e4 * low else (1, 3) if high > 100 * low else (1, 2, 5)
     axes.xaxis.set_major_locator(LogLocator(subs=digits) if high > 10 * low else AutoLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:,.6g}"))
     axes.xaxis.set_minor_locator(NullLocator())
+    _label(axes, places)
+
+
+def _draw_reliability(axes: "Axes", *, entry: Reliability) -> None:
+    """Draw the share of relevant candidates against the probability that they were given, with their numbers."""
+    from scipy.stats import binomtest
+
+    axes.plot([0, 1], [0, 1], ls="--", color=SOFT, lw=1)
+    bins = [entries for entries in zip(entry.counts, entry.probabilities, entry.shares, strict=True) if entries[0]]
+    axes.plot([p for _, p, _ in bins], [share for *_, share in bins], color=ACCENT, alpha=0.6)
+    for count, probability, share in bins:
+        hint = f"{HINT}{count:,} candidates given {probability:.3f} on average: {share:.3f} are relevant"
+        ends = binomtest(round(share * count), count).proportion_ci(method="wilson")
+        axes.plot([probability] * 2, [ends.low, ends.high], color=SOFT, gid=hint)
+        _point(axes, probability, share, ACCENT, hint=hint)
+    axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="probability given; numbers: candidates in the bin")
+    axes.set_ylabel("share relevant, with 95% intervals")
+    _label(axes, [(probability, share, f"{count:,}") for count, probability, share in bins])
+
+
+def _point(axes: "Axes", x: float, y: float, color: str, *, hint: str, hollow: bool = False, size: float = 8) -> None:
+    inside, edge = (PAPER, color) if hollow else (color, PAPER)
+    axes.plot([x], [y], marker="o", ms=size, ls="", color=inside, markeredgecolor=edge, zorder=3, gid=hint)
 
 
 def _label(axes: "Axes", places: Sequence[tuple[float, float, str]]) -> None:
@@ -328,25 +276,17 @@ def _label(axes: "Axes", places: Sequence[tuple[float, float, str]]) -> None:
     figure.set_layout_engine("none")  # the axes stay where they are now
     centres = [axes.transData.transform((x, y)) for x, y, _ in places]
     taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
+    style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": INK, "zorder": 4}
     for index, (x, y, text) in enumerate(places):
-        offsets = [(8 * side, up) for up in (10, -10, 0, 22, -22, 34, -34) for side in (1, -1)]
-        for right, up in (*offsets, offsets[0]):  # the first again, if each of them covers something
-            style: dict[str, Any] = {"ha": "left" if right > 0 else "right", "va": "center", "color": INK, "zorder": 4}
-            style |= {"xytext": (right, up), "textcoords": "offset points"}
-            label = axes.annotate(fill(text, NAME), (x, y), **style)
+        label = axes.annotate(fill(text, NAME), (x, y), xytext=(0, 0), **style)
+        for offset in (*OFFSETS, OFFSETS[0]):  # the first again, if each of them covers something
+            label.xyann = offset
+            label.set_horizontalalignment("left" if offset[0] > 0 else "right")
             box = label.get_window_extent()
             inside = axes.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 and axes.bbox.y0 <= box.y0
             if inside and not box.count_overlaps([*taken[:index], *taken[index + 1 :]]):
                 break
-            label.remove()
-        else:
-            axes.add_artist(label)
         taken.append(box)
-
-
-def _height(rows: Sequence[Row]) -> float:
-    """Inches of a plot of rows."""
-    return 0.8 + 0.3 * len(rows) * max(fill(row.name, NAME).count("\n") + 1 for row in rows)
 
 
 def _render(picture: Picture, form: str, title: str = "") -> bytes:

@@ -1,7 +1,6 @@
 """Single queries in a report: two rankings, their relevant passages, and the edges between them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,26 +14,6 @@ MOST = 300  # queries: a report stays a file that can be sent
 SHOWN_TEXT = 240  # characters of a passage
 
 
-@dataclass(frozen=True)
-class BrowsedQuery:
-    """One query; passages are places in :attr:`QueryBrowser.passages`."""
-
-    row: int  # its place among the queries of the result
-    rankings: Sequence[Sequence[int]]  # the first passages of each system, best first
-    relevant: Sequence[int]  # those of them that are relevant
-    edges: Sequence[tuple[int, int, int]]  # pairs that are joined, and the number of the edge's type
-
-
-@dataclass(frozen=True)
-class QueryBrowser:
-    """The queries of a data set that can be looked at one by one."""
-
-    systems: Sequence[str]  # the two systems, the primary one last; that one alone where there is no other
-    measure: str  # by which the queries were chosen
-    passages: Sequence[tuple[str, str]]  # id and beginning of the text
-    queries: Sequence[BrowsedQuery]  # those on which the systems differ most come first
-
-
 def browse_queries(
     graph: CorpusGraph,
     rankings: Mapping[str, Ranking],
@@ -43,8 +22,13 @@ def browse_queries(
     *,
     measure: str,
     query_ids: Sequence[str],
-) -> QueryBrowser:
-    """Lay out the queries on which two systems differ most, at most :data:`MOST`; equal ones by id.
+    query_texts: Sequence[str],
+) -> dict[str, Any]:
+    """Return the queries on which two systems differ most, at most :data:`MOST`, as ``browser.js`` reads them.
+
+    Queries are lists of id, text, number of relevant passages, score by each system (None = the query does not count),
+    first passages of each system, the relevant ones of them, and edges with their types; passages are numbers of
+    ``passages``, each an id and the beginning of a text.
 
     Args:
         graph: The corpus.
@@ -53,28 +37,35 @@ def browse_queries(
         relevant: ``[Q, R]`` relevant nodes, padded with -1.
         measure: Name of the measure.
         query_ids: ``Q`` ids.
+        query_texts: ``Q`` texts.
     """
-    first, last = (scores[name] for name in (next(iter(rankings)), list(rankings)[-1]))
-    change = (last - first).abs().nan_to_num(-1.0).tolist()
+    table = torch.stack([scores[name] for name in rankings])
+    change = (table[-1] - table[0]).abs().nan_to_num(-1.0).tolist()
     rows = sorted(range(len(query_ids)), key=lambda row: (-change[row], query_ids[row]))[:MOST]
     tops = [ranking.nodes[rows, :SHOWN].cpu() for ranking in rankings.values()]
     shown = _distinct(torch.cat(tops, dim=1))
-    place_of = {node: place for place, node in enumerate(torch.unique(shown[shown >= 0]).tolist())}
+    place = {node: number for number, node in enumerate(torch.unique(shown[shown >= 0]).tolist())}
     edges = _edges(graph, shown)
-    queries = []
-    for number, row in enumerate(rows):
-        listed = [[place_of[node] for node in top[number].tolist() if node >= 0] for top in tops]
-        hits = set(relevant[row].tolist()) & set(shown[number].tolist()) - {-1}
-        queries.append(
-            BrowsedQuery(
-                row,
-                listed,
-                sorted(place_of[node] for node in hits),
-                [(place_of[a], place_of[b], kind) for a, b, kind in edges[number]],
-            )
-        )
-    passages = [(graph.node_ids[node], " ".join(graph.texts[node].split())[:SHOWN_TEXT]) for node in place_of]
-    return QueryBrowser(tuple(rankings), measure, passages, queries)
+    queries = [
+        [
+            query_ids[row],
+            query_texts[row],
+            int((relevant[row] >= 0).sum()),
+            [None if score != score else score for score in table[:, row].tolist()],
+            [[place[node] for node in top[number].tolist() if node >= 0] for top in tops],
+            sorted(place[node] for node in set(relevant[row].tolist()) & set(shown[number].tolist()) - {-1}),
+            [(place[a], place[b], kind) for a, b, kind in edges[number]],
+        ]
+        for number, row in enumerate(rows)
+    ]
+    used = {kind for listed in edges for *_, kind in listed}
+    return {
+        "systems": list(rankings),
+        "measure": measure,
+        "passages": [(graph.node_ids[node], " ".join(graph.texts[node].split())[:SHOWN_TEXT]) for node in place],
+        "types": {str(number): name for number, name in enumerate(EDGE_TYPES) if number in used},
+        "queries": queries,
+    }
 
 
 def _distinct(nodes: Tensor) -> Tensor:
@@ -91,36 +82,7 @@ def _edges(graph: CorpusGraph, nodes: Tensor) -> list[list[tuple[int, int, int]]
     number = nodes[nodes >= 0]
     row = torch.searchsorted(ptr, edge_index[1], right=True) - 1
     low, high = number[edge_index].sort(dim=0).values
-    found = torch.unique(torch.stack([row, low, high, edge_type]), dim=1).T.tolist()
     edges: list[list[tuple[int, int, int]]] = [[] for _ in range(len(nodes))]
-    for query, a, b, kind in found:
+    for query, a, b, kind in torch.unique(torch.stack([row, low, high, edge_type]), dim=1).T.tolist():
         edges[query].append((a, b, kind))
     return edges
-
-
-def browser_data(browser: QueryBrowser, texts: Sequence[str], ids: Sequence[str], counts: Sequence[int],
-                 scores: Sequence[Sequence[float | None]]) -> dict[str, Any]:  # fmt: skip
-    """Return what the report's script reads: the browser with the queries' texts, judgements and scores.
-
-    Args:
-        browser: The queries.
-        texts: The texts of the result's queries.
-        ids: Their ids.
-        counts: Their numbers of relevant passages.
-        scores: Their scores by each of the browser's systems; None = the query does not count.
-    """
-    used = {kind for query in browser.queries for _, _, kind in query.edges}
-    queries = [
-        [
-            *(ids[query.row], texts[query.row], counts[query.row], [row[query.row] for row in scores]),
-            *(query.rankings, query.relevant, query.edges),
-        ]
-        for query in browser.queries
-    ]
-    return {
-        "systems": browser.systems,
-        "measure": browser.measure,
-        "passages": browser.passages,
-        "types": {str(number): name for number, name in enumerate(EDGE_TYPES) if number in used},
-        "queries": queries,
-    }

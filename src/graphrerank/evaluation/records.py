@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.query_browser import QueryBrowser
 from graphrerank.evaluation.tables import Table, column
 from graphrerank.graphs import Ranking
 
@@ -54,11 +53,10 @@ def _from_plain(kind: Any, content: Any) -> Any:
     if is_dataclass(kind):
         kinds = get_type_hints(kind)
         needed = [entry.name for entry in fields(kind) if entry.default is entry.default_factory is MISSING]
+        kept = [entry.name for entry in fields(kind) if entry.metadata.get("in_files", True)]
         if missing := [name for name in needed if name not in content]:
             raise ValueError(f"`content` must have the entries of {kind}, got none named {missing}")
-        return cast(Any, kind)(
-            **{name: _from_plain(kinds[name], entry) for name, entry in content.items() if name in kinds}
-        )
+        return cast(Any, kind)(**{name: _from_plain(kinds[name], content[name]) for name in kept if name in content})
     if get_origin(kind) is Mapping:
         return {key: _from_plain(parts[1], entry) for key, entry in content.items()}
     if get_origin(kind) in (Sequence, tuple):
@@ -356,7 +354,8 @@ class DatasetResult:
     grouped: Sequence[str] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
     node_ids: Sequence[str] = field(default=(), metadata=NOT_IN_FILES)  # of the corpus; empty where read back
-    browser: QueryBrowser | None = None  # its queries one by one; None where the rankings were read back
+    # its queries one by one (`browse_queries`); None where read back
+    browser: Mapping[str, Any] | None = field(default=None, metadata=NOT_IN_FILES)
 
     @property
     def baseline(self) -> str | None:

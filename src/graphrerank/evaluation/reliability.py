@@ -1,7 +1,7 @@
 """How near calibrated scores are to frequencies on a split."""
 
 from dataclasses import dataclass
-from math import nan, sqrt
+from math import nan
 
 import torch
 from torch import Tensor
@@ -17,7 +17,6 @@ from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.metrics import area_under_roc, brier_score, expected_calibration_error, reliability_bins
 
 CONFIDENCE_RANKS = (5, 10)
-Z95 = 1.96  # the standard normal's 97.5% quantile
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,13 +98,3 @@ def judge_confidence(
             )
         )
     return found
-
-
-def wilson_interval(share: float, count: int) -> tuple[float, float]:
-    """Return the 95% interval of a share.
-
-    Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", 1927.
-    """
-    spread = Z95 * sqrt(share * (1 - share) / count + Z95**2 / (4 * count**2))
-    middle, shrink = share + Z95**2 / (2 * count), 1 + Z95**2 / count
-    return max(0.0, (middle - spread) / shrink), min(1.0, (middle + spread) / shrink)

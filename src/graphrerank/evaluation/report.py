@@ -1,31 +1,155 @@
-"""The report of an evaluation: sentences and tables, for the terminal and as Markdown."""
+"""The report of an evaluation: its tables and sentences on the terminal, as Markdown and as an HTML page."""
 
+import hashlib
+import json
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
 from math import isnan
+from typing import Any
 
-from graphrerank.evaluation.query_browser import SHOWN, QueryBrowser
-from graphrerank.evaluation.records import DatasetResult, PairedTest, Replication
-from graphrerank.evaluation.result_tables import NAMED, dataset_tables, quality_table
+from graphrerank.evaluation.cost import TOTAL
+from graphrerank.evaluation.plots import drawn_plots
+from graphrerank.evaluation.query_browser import SHOWN
+from graphrerank.evaluation.records import (
+    READING,
+    Breakdown,
+    Counterfactual,
+    DatasetResult,
+    EdgesOfType,
+    HubBias,
+    ListReliability,
+    PairedTest,
+    QueryDifference,
+    Reliability,
+    Replication,
+    SeedSpread,
+    SystemResult,
+)
 from graphrerank.evaluation.tables import (
     Cell,
+    Columns,
     Table,
+    build_table,
     markdown_table,
+    number_cell,
     p_text,
     percent_cell,
     points_cell,
     print_table,
     records_table,
     row_name,
+    system_cell,
 )
 
+QUANTILES = ("p50", "p95")
+NAMED = 5  # missing queries that are named
 SHOWN_TEXT = 120  # characters of a text of several sentences
 LEVEL = 0.05  # of the corrected p-value, for sentences
-TRAINED_ON_CANDIDATES = ("checkpoint", "operator")  # kinds of systems that rerank the candidates
+RERANK = ("checkpoint", "operator")  # kinds of systems that rerank the candidates
 TIES = {
     "own": "equal scores in the order that the system gave (else that of the corpus)",
     "trec": "equal scores by document id, from the highest to the lowest, as trec_eval does",
 }
+
+
+def render_markdown(
+    datasets: Mapping[str, DatasetResult], across: Sequence[Replication], *, command: str, ties: str
+) -> str:
+    """Write all tables and sentences of some data sets, and those over all of them, as Markdown."""
+    parts = ["# Systems side by side", f"`{command}`"]
+    for dataset in datasets.values():
+        parts += [f"## {title_of(dataset)}", _bullets([verdict.sentence for verdict in verdicts(dataset)])]
+        for table in dataset_tables(dataset):
+            parts += [f"### {table.title.capitalize()}", table.caption, _markdown(table)]
+            if table.title == "quality":
+                parts.append(_bullets(notes_of(dataset, ties)))
+    if across:
+        table = records_table(Replication, across)
+        parts += [f"## {table.title.capitalize()}", table.caption, _markdown(table)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def render_html(
+    datasets: Mapping[str, DatasetResult],
+    across: Sequence[Replication],
+    *,
+    command: str,
+    settings: Mapping[str, Any],
+) -> str:
+    """Write the same as one HTML page with plots, which forbids itself every request, and every script but its own.
+
+    ``settings`` are what the numbers depend on; ``ties`` is how ties are broken.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # imported when a page is written
+    from markupsafe import Markup
+
+    sources = files("graphrerank.evaluation") / "html"
+    style, *scripts = ((sources / name).read_text(encoding="utf-8") for name in ("page.css", "page.js", "browser.js"))
+    script = "".join(scripts)
+    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment = Environment(
+        loader=PackageLoader("graphrerank.evaluation", "html"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    return environment.get_template("page.html.j2").render(
+        command=command,
+        policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
+        style=Markup(style),
+        script=Markup(script),
+        across=records_table(Replication, across) if across else None,
+        sections=[_section(dataset, settings.get("ties", "own")) for dataset in datasets.values()],
+        settings={name.replace("_", " "): setting for name, setting in settings.items()},
+    )
+
+
+def _section(dataset: DatasetResult, ties: str) -> Mapping[str, Any]:
+    """Return the template's values for a data set."""
+    from markupsafe import Markup
+
+    facts = {"queries": f"{len(dataset.query_ids):,}", "systems": len(dataset.systems)}
+    if dataset.candidates is not None:
+        facts["candidates"] = f"{dataset.candidates:,}"
+    browser = dataset.browser
+    if browser is not None:
+        content = json.dumps({**browser, "systems": list(map(row_name, browser["systems"]))}, allow_nan=False)
+    return {
+        "dataset": dataset,
+        "browser": None if browser is None else Markup(content.replace("<", "\\u003c")),  # no tag begins or ends
+        "browser_note": "" if browser is None else _browser_note(browser, len(dataset.query_ids)),
+        "facts": {**facts, "data": dataset.fingerprint[:12]},
+        "verdicts": verdicts(dataset),
+        "tables": dataset_tables(dataset),
+        "notes": notes_of(dataset, ties),
+        "figures": [(Markup(svg), picture.caption) for picture, svg, _ in drawn_plots(dataset)],
+    }
+
+
+def _browser_note(browser: Mapping[str, Any], num_queries: int) -> str:
+    """Describe which queries can be browsed, and what is shown of them."""
+    kept = len(browser["queries"])
+    which = "all queries" if kept == num_queries else f"{kept:,} of {num_queries:,} queries"
+    if len(browser["systems"]) > 1:
+        which += f", those on which the two systems differ most in {browser['measure']} first"
+    return f"The first {SHOWN} passages of a query, and the edges between them: {which}."
+
+
+def print_result(dataset: DatasetResult, *, ties: str) -> None:
+    """Print the quality of all systems, the ceiling, ties, missing queries, the results of the tests, and stages.
+
+    Means over queries with several relevant nodes (``/multi``) are left to the reports.
+    """
+    lines = [*notes_of(dataset, ties), *(verdict.line for verdict in verdicts(dataset))]
+    shown = [measure for measure in dataset.measures if not measure.endswith("/multi")] or dataset.measures
+    print_table(quality_table(dataset, shown), title=title_of(dataset), lines=lines)
+    for table in dataset.tables:
+        if table.printed:
+            print_table(table, title=table.title)
 
 
 @dataclass(frozen=True)
@@ -47,7 +171,7 @@ def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
     """List notes: those of the result, the ceiling, ties (``ties``: a key of ``TIES``), missing queries, routes."""
     lines = list(dataset.notes)
     if dataset.ceiling is not None:
-        mixed = any(system.kind not in TRAINED_ON_CANDIDATES for system in dataset.systems.values())
+        mixed = any(system.kind not in RERANK for system in dataset.systems.values())
         expanded = dataset.base_ceiling not in (None, dataset.ceiling)
         before = f" ({percent_cell(dataset.base_ceiling)} before expansion)" if expanded else ""
         what = "ceiling of PR for checkpoints" if mixed else "ceiling of PR"
@@ -66,15 +190,6 @@ def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
             shares = ", ".join(f"{route} {100 * share:.0f}%" for route, share in system.routes.items())
             lines.append(f"{row_name(name)}: {shares} of the queries")
     return lines
-
-
-def browser_note(browser: QueryBrowser, num_queries: int) -> str:
-    """Describe which queries can be browsed, and what is shown of them."""
-    kept = len(browser.queries)
-    which = "all queries" if kept == num_queries else f"{kept:,} of {num_queries:,} queries"
-    if len(browser.systems) > 1:
-        which += f", those on which the two systems differ most in {browser.measure} first"
-    return f"The first {SHOWN} passages of a query, and the edges between them: {which}."
 
 
 def verdicts(dataset: DatasetResult) -> list[Verdict]:
@@ -106,36 +221,6 @@ def verdicts(dataset: DatasetResult) -> list[Verdict]:
     return sentences
 
 
-def render_markdown(
-    datasets: Mapping[str, DatasetResult], across: Sequence[Replication], *, command: str, ties: str
-) -> str:
-    """Write all tables and sentences of some data sets, and those over all of them, as Markdown."""
-    parts = ["# Systems side by side", f"`{command}`"]
-    for dataset in datasets.values():
-        parts += [f"## {title_of(dataset)}", _bullets([verdict.sentence for verdict in verdicts(dataset)])]
-        for table in dataset_tables(dataset):
-            parts += [f"### {table.title.capitalize()}", table.caption, _markdown(table)]
-            if table.title == "quality":
-                parts.append(_bullets(notes_of(dataset, ties)))
-    if across:
-        table = records_table(Replication, across)
-        parts += [f"## {table.title.capitalize()}", table.caption, _markdown(table)]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def print_result(dataset: DatasetResult, *, ties: str) -> None:
-    """Print the quality of all systems, the ceiling, ties, missing queries, the results of the tests, and stages.
-
-    Means over queries with several relevant nodes (``/multi``) are left to the reports.
-    """
-    lines = [*notes_of(dataset, ties), *(verdict.line for verdict in verdicts(dataset))]
-    shown = [measure for measure in dataset.measures if not measure.endswith("/multi")] or dataset.measures
-    print_table(quality_table(dataset, shown), title=title_of(dataset), lines=lines)
-    for table in dataset.tables:
-        if table.printed:
-            print_table(table, title=table.title)
-
-
 def _bullets(sentences: Sequence[str]) -> str:
     return "\n".join(f"- {_escaped(sentence)}" for sentence in sentences)
 
@@ -155,3 +240,143 @@ def _markdown_cell(cell: Cell) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def dataset_tables(dataset: DatasetResult) -> list[Table]:
+    """Lay out everything of a data set, quality first; tables without a row are left out."""
+    tables = [
+        quality_table(dataset),
+        records_table(PairedTest, dataset.tests),
+        *dataset.tables,
+        _cost_table(dataset),
+        _groups_table(dataset),
+        records_table(HubBias, dataset.hub_bias),
+        records_table(EdgesOfType, dataset.edges_of_type),
+        records_table(Counterfactual, dataset.counterfactuals),
+        records_table(SeedSpread, dataset.seed_spreads),
+        records_table(Reliability, dataset.reliability),
+        records_table(ListReliability, dataset.list_reliability),
+        _queries_table(dataset),
+        _systems_table(dataset),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def quality_table(dataset: DatasetResult, measures: Sequence[str] = ()) -> Table:
+    """A row per system: measures in percent with intervals, all or some, and milliseconds of all stages."""
+    systems = list(dataset.systems.values())
+    highest = {
+        measure: _highest([system.means[measure] for system in systems]) for measure in measures or dataset.measures
+    }
+
+    def mean(measure: str, system: SystemResult) -> Cell:
+        share = system.means[measure]
+        return percent_cell(share, system.intervals.get(measure), best=share == highest[measure])
+
+    columns: Columns[SystemResult] = {
+        "system": lambda system: system_cell(system.name),
+        **{measure: partial(mean, measure) for measure in highest},
+        **{f"{quantile} ms": partial(_milliseconds, TOTAL, quantile) for quantile in QUANTILES},
+    }
+    caption = (
+        "Measures in percent with 95% bootstrap intervals over queries; bold is the highest of a column. Median and "
+        "95th percentile of the milliseconds per query."
+    )
+    return build_table("quality", caption, systems, columns)
+
+
+def _cost_table(dataset: DatasetResult) -> Table:
+    """A row per system that was timed: median and 95th percentile of each stage, pairs, words and memory."""
+    timed = [system for system in dataset.systems.values() if system.cost is not None]
+    costs = [system.cost for system in timed if system.cost is not None]
+    stages = list(dict.fromkeys(stage for cost in costs for stage in cost.ms if stage != TOTAL))
+    batched = any(cost.batch_ms for cost in costs)
+    columns: Columns[SystemResult] = {
+        "system": lambda system: system_cell(system.name),
+        **{
+            f"{stage} {quantile} ms": partial(_milliseconds, stage, quantile)
+            for stage in ([TOTAL, *stages] if len(stages) > 1 else [TOTAL])
+            for quantile in QUANTILES
+        },
+        **({"at once ms": _batch_ms, "reading at once ms": partial(_batch_ms, stage=READING)} if batched else {}),
+        "pairs read": partial(_cost, "encodings"),
+        "words in the top 10": partial(_cost, "tokens"),
+        "peak MiB": partial(_cost, "peak_memory_mib"),
+    }
+    caption = (
+        "Median and 95th percentile per query, one query at a time. Peak: memory of the whole process, data included, "
+        "while the system ranked many queries at once."
+    )
+    if batched:
+        pair_ms = next((cost.pair_ms for cost in costs if cost.pair_ms), None)
+        counted = "" if pair_ms is None else f", {pair_ms:.1f} ms a pair, also of pairs that come from the cache"
+        caption += f" At once: mean per query, many queries at once; reading: by the cross-encoder{counted}."
+    return build_table("cost", caption, timed, columns)
+
+
+def _groups_table(dataset: DatasetResult) -> Table:
+    """A row per group of queries, a column per system."""
+
+    def mean(system: str, group: Breakdown) -> Cell:
+        share = group.means.get(system)
+        return percent_cell(share, best=share == _highest(list(group.means.values())))
+
+    columns: Columns[Breakdown] = {
+        "queries by": lambda group: Cell(group.by),
+        "group": lambda group: Cell(group.group),
+        "measure": lambda group: Cell(group.measure),
+        "queries": lambda group: number_cell(group.num_queries, ",.0f"),
+        **{row_name(system): partial(mean, system) for system in dataset.systems},
+    }
+    caption = "Means over groups of queries, in percent; bold is the highest of a row."
+    return build_table("groups of queries", caption, dataset.breakdowns, columns, text_columns=3)
+
+
+def _queries_table(dataset: DatasetResult) -> Table:
+    """A row per query that gains or loses most."""
+    columns: Columns[QueryDifference] = {
+        "query": lambda entry: Cell(entry.query_id),
+        "text": lambda entry: Cell(entry.query_text, prose=True),
+        "against": lambda entry: system_cell(entry.baseline),
+        "measure": lambda entry: Cell(entry.measure),
+        "of the other": lambda entry: percent_cell(entry.baseline_score),
+        f"of {row_name(dataset.primary)}": lambda entry: percent_cell(entry.system_score),
+        "difference": lambda entry: points_cell(entry.system_score - entry.baseline_score),
+        "relevant": lambda entry: number_cell(entry.num_relevant, ",.0f"),
+    }
+    caption = "Against the best of the others: the queries that gain most, then those that lose most; in percent."
+    return build_table("queries", caption, dataset.query_differences, columns, text_columns=4)
+
+
+def _systems_table(dataset: DatasetResult) -> Table:
+    """A row per system: its kind, its source and the queries it left out."""
+    columns: Columns[SystemResult] = {
+        "system": lambda system: system_cell(system.name),
+        "kind": lambda system: Cell(system.kind),
+        "source": lambda system: Cell(system.source, prose=True),
+        "queries missing": lambda system: number_cell(len(system.missing), ",.0f", ", ".join(system.missing[:NAMED])),
+        "tied": lambda system: percent_cell(system.tied_share),
+    }
+    caption = (
+        "Queries that a system ranked nothing for count as zero, and the first of them are named. Tied: percent of the "
+        "queries with a tie in the top 10."
+    )
+    return build_table("systems", caption, list(dataset.systems.values()), columns, text_columns=3)
+
+
+def _milliseconds(stage: str, quantile: str, system: SystemResult) -> Cell:
+    return number_cell(None if system.cost is None else system.cost.ms.get(stage, {}).get(quantile))
+
+
+def _batch_ms(system: SystemResult, *, stage: str | None = None) -> Cell:
+    if system.cost is None or not system.cost.batch_ms:
+        return number_cell(None)
+    return number_cell(system.cost.batch_ms.get(stage) if stage else sum(system.cost.batch_ms.values()))
+
+
+def _cost(name: str, system: SystemResult) -> Cell:
+    return number_cell(None if system.cost is None else vars(system.cost)[name], ",.0f")
+
+
+def _highest(means: Sequence[float]) -> float | None:
+    return max((mean for mean in means if not isnan(mean)), default=None)

@@ -1,20 +1,19 @@
-"""The result of an evaluation: everything that was measured, its files and its report."""
+"""The result of an evaluation: everything that was measured, and its files."""
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from graphrerank.evaluation.cost import peak_memory_mib
-from graphrerank.evaluation.html.page import render_html
-from graphrerank.evaluation.plots import write_plots
+from graphrerank.evaluation.plots import drawn_plots
 from graphrerank.evaluation.records import DatasetResult, Replication, SystemResult, from_plain, to_plain
-from graphrerank.evaluation.report import print_result, render_markdown
-from graphrerank.evaluation.run_files import write_runs
-from graphrerank.files import copy_file, write_json, write_text
+from graphrerank.evaluation.report import print_result, render_html, render_markdown
+from graphrerank.files import write_bytes, write_json, write_text
+from graphrerank.graphs import Ranking
 from graphrerank.untrusted import MAX_LARGE_BYTES, check_name, file_of, read_json
 
 if TYPE_CHECKING:
@@ -61,8 +60,7 @@ class EvaluationResult:
             for dataset in self.datasets.values()
             for name, system in dataset.systems.items()
         }
-        index = MultiIndex.from_tuples(rows, names=["dataset", "system"])
-        return DataFrame(list(rows.values()), index=index)
+        return DataFrame(list(rows.values()), index=MultiIndex.from_tuples(rows, names=["dataset", "system"]))
 
     def metrics(self) -> dict[str, Any]:
         """Return the content of ``metrics.json``: means, intervals, costs and tests, without single queries."""
@@ -84,33 +82,27 @@ class EvaluationResult:
     def save(self, folder: str | Path, *, report: bool = True) -> Path:
         """Write ``metrics.json``, ``runs/*.trec``, ``result.json`` with every query's scores, and the report.
 
-        Run files are written where the rankings are known: a result that was read back has none. ``report`` says
-        whether :meth:`save_report` is called too.
-
-        Returns:
-            The folder.
+        Run files are written where the rankings are known: a result that was read back has none.
         """
         folder = self.save_report(folder) if report else Path(folder)
         for dataset in self.datasets.values():
-            write_runs(folder / "runs", dataset)
+            for name, system in dataset.systems.items():
+                if system.ranking is not None:
+                    run = trec_run(dataset.query_ids, dataset.node_ids, system.ranking, tag=name)
+                    write_text(folder / "runs" / f"{dataset.name}.{name}.trec", run)
         write_json(folder / METRICS, self.metrics())
         write_text(folder / RESULT, json.dumps({"format": FORMAT, **to_plain(self)}, allow_nan=False) + "\n")
         return folder
 
     def save_report(self, folder: str | Path) -> Path:
-        """Write ``report.md``, ``report.html`` and ``plots/*.png``; if one cannot be rendered, no file is written.
-
-        Returns:
-            The folder.
-        """
+        """Write ``report.md``, ``report.html`` and ``plots/*.png``; if one cannot be rendered, no file is written."""
         folder = Path(folder)
         texts = {"report.md": self.markdown(), "report.html": self.html()}
-        with TemporaryDirectory() as drawn:
-            plots = write_plots(Path(drawn), self.datasets.values())
-            for name, text in texts.items():
-                write_text(folder / name, text)
-            for plot in plots:
-                copy_file(plot, folder / "plots" / plot.name)
+        plots = {plot.name: png for dataset in self.datasets.values() for plot, _, png in drawn_plots(dataset)}
+        for name, text in texts.items():
+            write_text(folder / name, text)
+        for name, png in plots.items():
+            write_bytes(folder / "plots" / (re.sub(r"[^\w.@ -]", "-", name) + ".png"), png)
         return folder
 
     @classmethod
@@ -128,19 +120,14 @@ class EvaluationResult:
             content = read_json(file_of(folder, name), max_bytes=MAX_LARGE_BYTES)
             if content["format"] not in (2, FORMAT):
                 raise ValueError(f"needed format 2 or {FORMAT}, found {content['format']!r}")
-            if content["format"] == 2:
-                content["datasets"] = {key: _named(key, entry) for key, entry in content["datasets"].items()}
-            for dataset in content["datasets"].values():
+            for key, dataset in content["datasets"].items():
+                if content["format"] == 2:
+                    dataset["name"] = key
+                    dataset["systems"] = {key: {"name": key, **entry} for key, entry in dataset["systems"].items()}
                 check_name(name=dataset["name"])  # a part of file names
             return from_plain(cls, content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{folder / name}: not a result that can be read ({error!r})") from error
-
-
-def _named(name: str, dataset: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a data set of format 2 with its name and those of its systems, and without its single queries."""
-    systems = {key: {"name": key, **entry} for key, entry in dataset["systems"].items()}
-    return {**dataset, "name": name, "systems": systems, "browser": None}
 
 
 def dataset_metrics(dataset: DatasetResult) -> dict[str, Any]:
@@ -152,13 +139,13 @@ def dataset_metrics(dataset: DatasetResult) -> dict[str, Any]:
         "ceiling": dataset.ceiling,
         "base_ceiling": dataset.base_ceiling,
         "notes": list(dataset.notes),
-        "systems": {name: system_metrics(system) for name, system in dataset.systems.items()},
+        "systems": {name: _system_metrics(system) for name, system in dataset.systems.items()},
         **dataset.extra,
         "comparisons": [{**to_plain(test), "p_value": test.p_randomization} for test in dataset.tests],
     }
 
 
-def system_metrics(system: SystemResult) -> dict[str, Any]:
+def _system_metrics(system: SystemResult) -> dict[str, Any]:
     """Return the entry of a system in ``metrics.json``: its means by the measures' names, and its other results.
 
     ``latency_ms`` is the system's own time: of a reranker without the search for candidates, which ``cost`` includes.
@@ -173,3 +160,14 @@ def system_metrics(system: SystemResult) -> dict[str, Any]:
         "missing": len(system.missing),
         "tied_share": system.tied_share,
     }
+
+
+def trec_run(query_ids: Sequence[str], node_ids: Sequence[str], ranking: Ranking, *, tag: str) -> str:
+    """Write a ranking in TREC's run format: query id, ``Q0``, document id, rank from 1, score, tag."""
+    lines = []
+    for query_id, nodes, scores in zip(query_ids, ranking.nodes.tolist(), ranking.scores.tolist(), strict=True):
+        ranked = [(node, score) for node, score in zip(nodes, scores, strict=True) if node >= 0]
+        lines += [
+            f"{query_id} Q0 {node_ids[node]} {rank} {score:.9g} {tag}\n" for rank, (node, score) in enumerate(ranked, 1)
+        ]
+    return "".join(lines)

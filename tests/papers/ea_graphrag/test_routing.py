@@ -6,10 +6,10 @@ import torch
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.evaluate import run_pipelines
 from graphrerank.evaluation.measuring import EvaluationPlan
 from graphrerank.evaluation.report import notes_of
 from graphrerank.evaluation.result import dataset_metrics
-from graphrerank.evaluation.run_pipelines import run_pipelines
 from graphrerank.evaluation.systems import RankedDataset
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.pipelines.pipeline import Pipeline

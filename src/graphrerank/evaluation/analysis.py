@@ -1,12 +1,15 @@
-"""The queries that gain and lose most between two systems, and means over groups of queries."""
+"""What is known of queries and systems besides means: groups, gains and losses, edges, hubs, seeds."""
 
+import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
+from scipy.stats import rankdata
 from torch import Tensor
 
-from graphrerank.evaluation.records import Breakdown, EdgesOfType, QueryDifference
-from graphrerank.graphs import CorpusGraph, candidate_edges
+from graphrerank.evaluation.records import Breakdown, EdgesOfType, HubBias, QueryDifference, SeedSpread, SystemResult
+from graphrerank.graphs import CorpusGraph, Ranking, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.text import WordTokenizer
 from graphrerank.text.tokenizer import count_tokens
@@ -15,6 +18,9 @@ MOST = 10  # queries listed on either side
 GROUPS = 3
 BLOCK_QUERIES = 256
 RELEVANT_GROUPS = ((1, 1), (2, 2), (3, 5), (6, 20), (21, None))
+HUB_SHARE = 0.1  # of the corpus
+TOP = 10
+DEPTH = 100  # nodes whose scores and degrees are correlated
 
 
 def query_differences(
@@ -66,8 +72,7 @@ def query_groups(
 ) -> dict[str, dict[str, Tensor]]:
     """Group queries by their number of relevant nodes, their :func:`mean_degree` (where known) and their length.
 
-    Returns:
-        ``[Q]`` bool by kind of group and name of the group; a kind with a single group is left out.
+    Returns ``[Q]`` bool by kind of group and name of the group; a kind with a single group is left out.
     """
     groups = {
         "relevant nodes": relevant_groups(num_relevant),
@@ -87,14 +92,10 @@ def relevant_groups(num_relevant: Sequence[int]) -> dict[str, Tensor]:
     return groups
 
 
-def quantile_groups(numbers: Tensor, *, unit: str, num_groups: int = GROUPS) -> dict[str, Tensor]:
-    """Group queries by a number ``[Q]`` into about equal parts; equal numbers stay together.
-
-    Returns:
-        ``[Q]`` bool by name, from the lowest group to the highest; empty where all numbers are equal.
-    """
+def quantile_groups(numbers: Tensor, *, unit: str) -> dict[str, Tensor]:
+    """Group queries by a number ``[Q]`` into about equal parts, the lowest first; equal numbers stay together."""
     ascending = torch.sort(numbers).values
-    ends = {float(ascending[len(ascending) * part // num_groups - 1]) for part in range(1, num_groups + 1)}
+    ends = {float(ascending[len(ascending) * part // GROUPS - 1]) for part in range(1, GROUPS + 1)}
     groups, below = {}, -torch.inf
     for end in sorted(ends):
         inside = (numbers > below) & (numbers <= end)
@@ -120,10 +121,7 @@ def mean_degree(graph: CorpusGraph, nodes: Tensor) -> Tensor:
 def edges_of_type(graph: CorpusGraph, nodes: Tensor, relevance: Tensor) -> list[EdgesOfType]:
     """Describe the edges of each type between the candidates of all queries; types without any are left out.
 
-    Args:
-        graph: The corpus.
-        nodes: ``[Q, K]`` candidates, padded with -1.
-        relevance: ``[Q, K]`` bool.
+    ``nodes`` are ``[Q, K]``, padded with -1, ``relevance`` ``[Q, K]`` bool.
     """
     counts = torch.zeros(len(EDGE_TYPES), 5, dtype=torch.int64)  # pairs; nodes; relevant ones; their ends, relevant
     valid = nodes.cpu() >= 0
@@ -160,3 +158,61 @@ def edges_of_type(graph: CorpusGraph, nodes: Tensor, relevance: Tensor) -> list[
 def num_words(texts: Sequence[str]) -> Tensor:
     """Count the words of each text: ``[n]`` int64."""
     return torch.tensor(count_tokens(WordTokenizer(), texts), dtype=torch.int64)
+
+
+def hub_bias(graph: CorpusGraph, ranking: Ranking, relevant: Tensor, *, system: str) -> HubBias | None:
+    """Correlate scores with degrees (``graph.num_neighbours``), and count hubs at the top.
+
+    ``ranking`` is ``[Q, K]``, ``relevant`` ``[Q, R]`` int64, padded with -1. None where all nodes have the same degree.
+    """
+    degree = graph.num_neighbours.double()
+    if not degree.numel() or bool((degree == degree[0]).all()):
+        return None
+    nodes, scores = ranking.nodes[:, :DEPTH].cpu(), ranking.scores[:, :DEPTH].cpu().double()
+    hub_degree = max(1, math.ceil(np.quantile(degree.numpy(), 1 - HUB_SHARE)))
+    hub = degree >= hub_degree
+    share = float(hub.double().mean())
+    ranked = nodes >= 0
+    degrees = degree[nodes.clamp(min=0)].masked_fill(~ranked, torch.nan)
+    row = torch.arange(len(nodes)).unsqueeze(1) * graph.num_nodes
+    is_relevant = torch.isin(row + nodes, (row + relevant)[relevant >= 0])
+    judged = is_relevant.double().masked_fill(~ranked, torch.nan)
+    scores = scores.masked_fill(~ranked, torch.nan)
+    top, sought = nodes[:, :TOP], relevant[relevant >= 0]
+    return HubBias(
+        system=system,
+        correlation=mean_spearman(scores, degrees),
+        relevant_correlation=mean_spearman(judged, degrees),
+        lift=float(hub[top[top >= 0]].double().mean()) / share,
+        relevant_lift=float(hub[sought].double().mean()) / share,
+        hub_degree=hub_degree,
+    )
+
+
+def mean_spearman(a: Tensor, b: Tensor) -> float:
+    """Average Spearman's rank correlation over rows ``[Q, K]``, ties at their mean rank; NaN entries are left out.
+
+    In [-1, 1]; NaN where no row has two different numbers in both.
+    """
+    ranks = [torch.from_numpy(rankdata(np.asarray(t), axis=1, nan_policy="omit")) for t in (a, b)]
+    centred = [(rank - rank.nanmean(dim=1, keepdim=True)).nan_to_num(0.0) for rank in ranks]
+    product = (centred[0] * centred[1]).sum(1)
+    norms = (centred[0].square().sum(1) * centred[1].square().sum(1)).sqrt()
+    return float((product / norms)[norms > 0].mean())
+
+
+def seed_spreads(systems: Sequence[SystemResult], measures: Sequence[str]) -> list[SeedSpread]:
+    """Describe checkpoints that were trained alike but for the seed: how far their means lie apart."""
+    alike: dict[str, list[SystemResult]] = {}
+    for system in systems:
+        if system.config is not None and system.seed is not None:
+            alike.setdefault(system.config, []).append(system)
+    spreads = []
+    for group in alike.values():
+        seeds = tuple(system.seed for system in group if system.seed is not None)
+        names = tuple(system.name for system in group)
+        for measure in measures if len(set(seeds)) > 1 else ():
+            means = torch.tensor([system.means[measure] for system in group], dtype=torch.float64)
+            numbers = (means.mean(), means.std(), means.min(), means.max())
+            spreads.append(SeedSpread(names, seeds, measure, *map(float, numbers)))
+    return spreads

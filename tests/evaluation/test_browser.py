@@ -109,15 +109,16 @@ def test_queries_are_found_and_shown_with_both_rankings_and_their_graph(
     headings = page.evaluate("Array.from(document.querySelectorAll('.query h4'), one => one.innerText)")
     scores = [100 * float(dataset.systems[name].values["PR@10"][17]) for name in ("retriever", "gatv2")]
     assert headings == [f"retriever: {scores[0]:.1f}", f"GATv2: {scores[1]:.1f}"]
-    (browsed,) = [query for query in dataset.browser.queries if query.row == 17]
+    (browsed,) = [query for query in dataset.browser["queries"] if query[0] == dataset.query_ids[17]]
+    rankings, relevant, edges = browsed[4:]
     names = page.evaluate("Array.from(document.querySelectorAll('.rankings ol:last-child b'), one => one.innerText)")
-    ids = [node_id for node_id, _ in dataset.browser.passages]
-    assert names == [ids[place] for ranked in browsed.rankings for place in ranked]
-    assert page.evaluate("document.querySelectorAll('.query-graph .edge').length") == len(browsed.edges) > 0
-    nodes = len({place for ranked in browsed.rankings for place in ranked})
+    ids = [node_id for node_id, _ in dataset.browser["passages"]]
+    assert names == [ids[place] for ranked in rankings for place in ranked]
+    assert page.evaluate("document.querySelectorAll('.query-graph .edge').length") == len(edges) > 0
+    nodes = len({place for ranked in rankings for place in ranked})
     assert page.evaluate("document.querySelectorAll('.query-graph .node').length") == nodes
     marked = page.evaluate("document.querySelectorAll('.query-graph .node.relevant').length")
-    assert marked == len(browsed.relevant)
+    assert marked == len(relevant)
     assert page.complaints() == []
 
 
