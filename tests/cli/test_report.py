@@ -98,7 +98,7 @@ def test_what_cannot_be_compared_or_rendered_leaves_no_file(
     content = json.loads((runs[1] / "result.json").read_text())
     content["datasets"]["ring"]["query_ids"][0] = "another"
     (runs[1] / "result.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="hybrid and expand judge different queries of ring"):
+    with pytest.raises(ValueError, match="hybrid and expand must judge the same queries of ring"):
         compare(*runs, folder="refused")
     assert not (tmp_path / "refused").exists()
 

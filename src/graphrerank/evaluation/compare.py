@@ -16,7 +16,8 @@ from graphrerank.evaluation.result import EvaluationResult
 TOLERANCE = 1e-6  # of a mean, as a fraction
 NOTHING = "nothing"
 NO_MEANS = ("missing", "tied_share", "answers")  # entries of a system that are no means
-Renamed = Mapping[str, Mapping[str, str]]  # run -> name of a system in it -> name in the comparison
+OF_SYSTEMS = ("hub_bias", "counterfactuals", "reliability", "list_reliability")  # records about single systems
+Parts = Mapping[str, DatasetResult]  # one data set, by run
 
 
 def compare_runs(
@@ -31,8 +32,11 @@ def compare_runs(
 
     Two systems of one name are one where they scored every query alike; else the run's name is added to each. The last
     system of the last run is the primary one, and tests are repeated, of ``tested`` (empty: what the first run tested
-    and every run measured); findings of single systems are taken over. The notes of a data set say how the runs differ:
-    their commands, settings, versions and candidates.
+    and every run measured); records about single systems are taken over. The notes of a data set say how the runs
+    differ: their commands, settings, versions and candidates.
+
+    Raises:
+        ValueError: If the runs judge other queries, break ties differently, or have no data set or measure in common.
     """
     if len(results) < 2:
         raise ValueError(f"`report` must name two runs or more, got {list(results)}")
@@ -41,163 +45,107 @@ def compare_runs(
     if not shared:
         judged = {run: list(result.datasets) for run, result in results.items()}
         raise ValueError(f"`report` must name runs over one data set at least, got {judged}")
-    datasets = {
-        name: _compare_dataset({run: result.datasets[name] for run, result in results.items()}, tested, resamples, seed)
-        for name in shared
-    }
-    runs = [f"{run}: {result.command}" for run, result in results.items()]
-    for (run, result), (next_run, next_result) in pairwise(results.items()):
-        runs += _changes(_facts(result), _facts(next_result), f"in {run}", f"in {next_run}")
-    datasets = {
-        name: replace(dataset, notes=(*runs, *dataset.notes, *_of_own_runs(dataset)))
-        for name, dataset in datasets.items()
-    }
-    left_out = {run: [name for name in result.datasets if name not in shared] for run, result in results.items()}
-    ties = {run: result.settings.get("ties", "own") for run, result in results.items()}
+    ties = {run: result.ties for run, result in results.items()}
     if len(set(ties.values())) > 1:
         raise ValueError(f"`report` must name runs that break ties alike, got {ties}")
-    settings: dict[str, Any] = {
-        "ties": ties.popitem()[1],
-        "runs": ", ".join(results),
-        "resamples": resamples,
-        "seed": seed,
-    }
+    notes = [f"{run}: {result.command}" for run, result in results.items()]
+    for (run, result), (next_run, next_result) in pairwise(results.items()):
+        notes += _changes(_facts(result), _facts(next_result), f"in {run}", f"in {next_run}")
+    datasets = {}
+    for name in shared:
+        parts = {run: result.datasets[name] for run, result in results.items()}
+        compared = with_comparisons(*_merged(parts, tested, resamples, seed))
+        timed = sum(system.cost is not None for system in compared.systems.values()) > 1
+        own = ["times and memory of a system are those of its own run"] if timed else []
+        datasets[name] = replace(compared, notes=(*notes, *compared.notes, *own))
+    settings: dict[str, Any] = {"ties": first.ties, "runs": ", ".join(results), "resamples": resamples, "seed": seed}
+    left_out = {run: [name for name in result.datasets if name not in shared] for run, result in results.items()}
     if any(left_out.values()):
-        settings["not in all runs"] = "; ".join(
-            f"{run}: {', '.join(names)}" for run, names in left_out.items() if names
-        )
+        listed = [f"{run}: {', '.join(names)}" for run, names in left_out.items() if names]
+        settings["not in all runs"] = "; ".join(listed)
     across = across_datasets(list(datasets.values()), permutations=resamples, seed=seed)
     return EvaluationResult(command, datasets, across, settings)
 
 
-def _compare_dataset(
-    parts: Mapping[str, DatasetResult], tested: Sequence[str], resamples: int, seed: int
-) -> DatasetResult:
+def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> tuple[DatasetResult, EvaluationPlan]:
+    """Join the systems of one data set, and plan their tests."""
     _check_same_queries(parts)
-    query_ids = next(iter(parts.values())).query_ids
-    parts = {run: _in_order(part, query_ids) for run, part in parts.items()}
-    measures = _shared_measures(parts)
-    tested = _shared_tests(parts, measures, tested)
+    first, *_, last = parts.values()
+    measures = [name for name in first.measures if all(name in part.measures for part in parts.values())]
+    known = {run: part.measures for run, part in parts.items()}
+    tested = list(parse_measures(tested, measures)) if tested else [name for name in first.tested if name in measures]
+    if lacking := [name for name in tested if name not in measures]:
+        raise ValueError(f"`tested` must be of measures that every run has, got {lacking}; of {first.name}: {known}")
+    if not tested:
+        raise ValueError(f"`report` must name runs that test one measure at least, of {first.name} they have {known}")
     names = _names(parts)
     systems: dict[str, SystemResult] = {}
+    records: dict[str, dict[str, Any]] = {key: {} for key in OF_SYSTEMS}
     for run, part in parts.items():
         for name, system in part.systems.items():
             kept = {measure: system.values[measure] for measure in measures}
             ends = {measure: system.intervals[measure] for measure in measures if measure in system.intervals}
             systems.setdefault(names[run][name], replace(system, name=names[run][name], values=kept, intervals=ends))
-    last_run, last = list(parts.items())[-1]
-    primary = names[last_run][last.primary]
+        for key in OF_SYSTEMS:
+            for record in getattr(part, key):
+                name = names[run][record.system]
+                facts = [name, *(str(getattr(record, fact, "")) for fact in ("edges", "measure"))]
+                records[key].setdefault(repr(facts), replace(record, system=name))
+    primary = list(names.values())[-1][last.primary]
     systems[primary] = systems.pop(primary)  # to the end
-    single: dict[str, Any] = {
-        key: _taken_over(parts, names, key)
-        for key in ("hub_bias", "counterfactuals", "reliability", "list_reliability")
-    }
-    merged = _with_candidates(
-        replace(
-            last,
-            systems=systems,
-            tested=tuple(tested),
-            tables=[
-                replace(table, title=f"{table.title} of {run}") for run, part in parts.items() for table in part.tables
-            ],
-            grouped=[name for name in last.grouped if name in measures],
-            browser=None,
-            edges_of_type=(),
-            **single,
-        ),
-        parts,
+    taken_over: dict[str, Any] = {key: list(found.values()) for key, found in records.items()} | _candidates(parts)
+    merged = replace(
+        last,
+        systems=systems,
+        tested=tuple(tested),
+        tables=[
+            replace(table, title=f"{table.title} of {run}") for run, part in parts.items() for table in part.tables
+        ],
+        grouped=[name for name in last.grouped if name in measures],
+        browser=None,
+        edges_of_type=(),
+        **taken_over,
     )
-    plan = EvaluationPlan(measures=measures, tested=tested, resamples=resamples, seed=seed, stage=measures)
-    return with_comparisons(merged, plan)
+    return merged, EvaluationPlan(measures, tested, resamples=resamples, seed=seed, stage=measures)
 
 
-def _with_candidates(merged: DatasetResult, parts: Mapping[str, DatasetResult]) -> DatasetResult:
+def _candidates(parts: Parts) -> dict[str, Any]:
     """Note where the runs' candidates differ; groups by graph density are of one run, the last that knows it."""
     known = {run: part for run, part in parts.items() if part.densities}
     if not known:
-        return replace(merged, notes=("no groups by graph density: these runs are of an older program",))
+        return {"notes": ("no groups by graph density: these runs are of an older program",)}
     run, part = list(known.items())[-1]
     sizes = {run: (part.candidates, part.ceiling, part.base_ceiling) for run, part in parts.items()}
     if len(set(sizes.values())) == 1 and all(other.densities == part.densities for other in known.values()):
-        return replace(merged, densities=part.densities, notes=())
+        return {"densities": part.densities, "notes": ()}
     described = [
         f"{run} {'none' if candidates is None else f'{candidates} a query, ceiling of PR {100 * (ceiling or 0):.2f}'}"
         for run, (candidates, ceiling, _) in sizes.items()
     ]
     note = f"candidates differ: {'; '.join(described)}; groups by graph density are of {run}"
-    return replace(merged, densities=part.densities, candidates=None, ceiling=None, base_ceiling=None, notes=(note,))
-
-
-def _of_own_runs(dataset: DatasetResult) -> list[str]:
-    """Note that times were not measured side by side."""
-    timed = sum(system.cost is not None for system in dataset.systems.values())
-    return ["times and memory of a system are those of its own run"] if timed > 1 else []
-
-
-def _in_order(part: DatasetResult, query_ids: Sequence[str]) -> DatasetResult:
-    """Put the queries of a result into another order."""
-    if part.query_ids == query_ids:
-        return part
-    row = {query_id: number for number, query_id in enumerate(part.query_ids)}
-    rows = torch.tensor([row[query_id] for query_id in query_ids])
-    lists: dict[str, Any] = {
-        key: tuple(getattr(part, key)[number] for number in rows.tolist())
-        for key in ("query_texts", "num_relevant", "densities")
-        if getattr(part, key)
+    return {
+        "densities": part.densities,
+        "candidates": None,
+        "ceiling": None,
+        "base_ceiling": None,
+        "notes": (note,),
     }
-    place = torch.argsort(rows).tolist()
-    groups = {
-        by: {name: [place[number] for number in inside] for name, inside in kinds.items()}
-        for by, kinds in part.groups.items()
-    }
-    systems = {
-        name: replace(system, values={measure: row[rows] for measure, row in system.values.items()})
-        for name, system in part.systems.items()
-    }
-    return replace(part, query_ids=query_ids, systems=systems, groups=groups, **lists)
 
 
-def _check_same_queries(parts: Mapping[str, DatasetResult]) -> None:
+def _check_same_queries(parts: Parts) -> None:
     (run, first), *others = parts.items()
     for other_run, other in others:
-        ids, other_ids = set(first.query_ids), set(other.query_ids)
-        if ids != other_ids:
-            strange = sorted(ids ^ other_ids)[0]
+        if (first.split, first.fingerprint, *first.query_ids) != (other.split, other.fingerprint, *other.query_ids):
+            told = [f"{one.split} {one.fingerprint[:12]}, {len(one.query_ids)} queries" for one in (first, other)]
+            both = len({*first.query_ids} & {*other.query_ids})
             raise ValueError(
-                f"{run} and {other_run} judge different queries of {first.name}: {len(ids):,} and {len(other_ids):,}, "
-                f"{len(ids & other_ids):,} in both; {strange!r} is in one of them; judge both on the same queries"
-            )
-        if (first.split, first.fingerprint) != (other.split, other.fingerprint):
-            raise ValueError(
-                f"{run} and {other_run} judge other data under the name of {first.name}: {first.split} "
-                f"{first.fingerprint[:12]} and {other.split} {other.fingerprint[:12]}"
+                f"{run} and {other_run} must judge the same queries of {first.name}, got {' and '.join(told)}, {both} "
+                "of them in both"
             )
 
 
-def _shared_measures(parts: Mapping[str, DatasetResult]) -> list[str]:
-    first, *others = parts.values()
-    return [name for name in first.measures if all(name in other.measures for other in others)]
-
-
-def _shared_tests(parts: Mapping[str, DatasetResult], measures: Sequence[str], chosen: Sequence[str]) -> list[str]:
-    """Return the tested measures: the chosen ones, else those of the first run, of the measures of all runs."""
-    first = next(iter(parts.values()))
-    if chosen:
-        names = list(parse_measures(chosen, measures))
-        if lacking := [name for name in names if name not in measures]:
-            known = {run: part.measures for run, part in parts.items()}
-            raise ValueError(
-                f"`tested` must be of measures that every run has, got {lacking}; of {first.name}: {known}"
-            )
-        return names
-    if not (tested := [name for name in first.tested if name in measures]):
-        known = {run: list(part.tested) for run, part in parts.items()}
-        raise ValueError(f"`report` must name runs that test one measure at least, of {first.name} they test {known}")
-    return tested
-
-
-def _names(parts: Mapping[str, DatasetResult]) -> dict[str, dict[str, str]]:
-    """Choose each system's name in the comparison."""
+def _names(parts: Parts) -> dict[str, dict[str, str]]:
+    """Choose each system's name in the comparison, by run and name in it."""
     owners: dict[str, list[SystemResult]] = {}
     for part in parts.values():
         for name, system in part.systems.items():
@@ -218,31 +166,13 @@ def _alike(a: SystemResult, b: SystemResult) -> bool:
     )
 
 
-def _taken_over(parts: Mapping[str, DatasetResult], names: Renamed, key: str) -> list[Any]:
-    """Collect the findings about single systems, each system once."""
-    records: dict[tuple[str, ...], Any] = {}
-    for run, part in parts.items():
-        for record in getattr(part, key):
-            name = names[run][record.system]
-            facts = [str(getattr(record, field, "")) for field in ("edges", "measure")]
-            records.setdefault((name, *facts), replace(record, system=name))
-    return list(records.values())
+def metric_differences(expected: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
+    """List where the metrics of a run differ from expected ones, both as ``metrics.json`` holds them, a line each.
 
-
-def metric_differences(
-    expected: Mapping[str, Any], metrics: Mapping[str, Any], *, tolerance: float = TOLERANCE
-) -> list[str]:
-    """List where the metrics of a run differ from expected ones, a line each; times are not compared.
-
-    Data sets, queries, candidates and systems must be the same, means and ceilings within ``tolerance``, a fraction.
-
-    Args:
-        expected: Content of a ``metrics.json``.
-        metrics: Content of another.
-        tolerance: How far two numbers may lie apart.
+    Data sets, queries, candidates and systems must be the same, means and ceilings within 1e-6; times are not compared.
     """
     then, now = (_numbers(content) for content in (expected, metrics))
-    return _changes(then, now, "expected", "found", tolerance)
+    return _changes(then, now, "expected", "found")
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,14 +182,12 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
     for name, dataset in metrics["datasets"].items():
         numbers |= {f"{name}: {fact}": dataset.get(fact) for fact in facts}
         for system, entry in dataset["systems"].items():
-            # the means are the other numbers of a system
-            means = {key: mean for key, mean in entry.items() if key not in NO_MEANS and _is_number(mean)}
-            numbers |= {f"{name}: {system} {measure}": mean for measure, mean in means.items()}
+            numbers |= {
+                f"{name}: {system} {key}": mean  # the means are the other numbers of a system
+                for key, mean in entry.items()
+                if key not in NO_MEANS and (mean is None or isinstance(mean, int | float))
+            }
     return numbers
-
-
-def _is_number(entry: Any) -> bool:
-    return entry is None or isinstance(entry, int | float)
 
 
 def _facts(result: EvaluationResult) -> dict[str, Any]:
@@ -282,14 +210,12 @@ def flat(key: str, content: Any) -> dict[str, Any]:
     }
 
 
-def _changes(
-    before: Mapping[str, Any], after: Mapping[str, Any], first: str, second: str, tolerance: float = 0.0
-) -> list[str]:
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any], first: str, second: str) -> list[str]:
     """List the entries that differ."""
     lines = []
     for key in dict.fromkeys([*before, *after]):
         then, now = before.get(key, NOTHING), after.get(key, NOTHING)
         numbers = isinstance(then, float) and isinstance(now, float)
-        if not (abs(then - now) <= tolerance if numbers else then == now):
+        if not (abs(then - now) <= TOLERANCE if numbers else then == now):
             lines.append(f"{key}: {then} {first}, {now} {second}")
     return lines

@@ -16,7 +16,7 @@ from graphrerank.graphs import Queries
 from graphrerank.graphs.retriever import is_lookup
 
 TOTAL = "total"
-WARM_UP = 10  # searches
+WARM_UP = 10  # queries
 LATENCY_QUERIES = 200
 MOST_SECONDS = 20.0  # of timing one system; slow systems are timed on fewer queries
 RESET = Path("/proc/self/clear_refs")  # Linux: 5 resets the peak of resident memory
@@ -33,10 +33,9 @@ def peak_memory_mib() -> float:
 
 
 def with_peak_memory(work: Callable[[], Result]) -> tuple[Result, float | None]:
-    """Do some work, and measure the largest resident memory of the process meanwhile.
+    """Do some work, and measure the largest resident memory of the process meanwhile, in MiB.
 
-    Returns:
-        The result of ``work``, and MiB; None where the system cannot reset the peak (other than Linux).
+    None where the system cannot reset the peak (other than Linux).
     """
     global _highest
     _highest = peak_memory_mib()
@@ -45,12 +44,9 @@ def with_peak_memory(work: Callable[[], Result]) -> tuple[Result, float | None]:
     except OSError:
         return work(), None
     result = work()
-    peak = next((line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:")), None)
-    if peak is None:
-        return result, None
-    mib = int(peak.split()[1]) / 1024
-    _highest = max(_highest, mib)
-    return result, mib
+    peaks = [int(line.split()[1]) / 1024 for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:")]
+    _highest = max(_highest, *peaks)
+    return result, next(iter(peaks), None)
 
 
 def spread_over(count: int, wanted: int) -> Tensor:
@@ -63,20 +59,13 @@ def spread_over(count: int, wanted: int) -> Tensor:
     return torch.linspace(0, count - 1, min(wanted, count)).long()
 
 
-def latency_sample(queries: Tensor) -> Tensor:
-    """Choose the queries that are timed, of ``[Q]`` int64, evenly spread."""
-    return queries[spread_over(len(queries), LATENCY_QUERIES)]
-
-
 def time_stages(
     queries: Sequence[int], run: Callable[[int], Mapping[str, float]], *, warm_up: int = 2
 ) -> dict[str, list[float]]:
     """Time one query after the other, for :data:`MOST_SECONDS` at most, after ``warm_up`` of them.
 
-    ``run`` ranks for one query and returns seconds by stage.
-
-    Returns:
-        Milliseconds of each query by stage, 0 where a query has none of it; one query at least.
+    ``run`` ranks for one query and returns seconds by stage. Returns milliseconds of each query by stage, 0 where a
+    query has none of it; one query at least.
     """
     for query in queries[:warm_up]:
         run(query)
@@ -93,9 +82,8 @@ def time_stages(
 def retrieval_times(prepared: PreparedDataset, queries: Tensor) -> dict[str, list[float]]:
     """Time the search for candidates of some of the queries, ``[Q]`` int64, one at a time; they are encoded already.
 
-    Returns:
-        As :func:`time_stages`, of the one stage ``retrieve``; nothing where the data set keeps no retriever, or for
-        rankings that a file holds, which are looked up for a whole data set at once.
+    Returns the one stage ``retrieve`` of :func:`time_stages`; nothing where the data set keeps no retriever, or for
+    rankings that a file holds, which are looked up for a whole data set at once.
     """
     retriever = prepared.retriever
     if retriever is None or is_lookup(retriever):
@@ -109,7 +97,12 @@ def retrieval_times(prepared: PreparedDataset, queries: Tensor) -> dict[str, lis
         laps.lap("retrieve")
         return laps.seconds
 
-    return time_stages(latency_sample(queries).tolist(), run, warm_up=WARM_UP)
+    return time_stages(latency_sample(queries), run, warm_up=WARM_UP)
+
+
+def latency_sample(queries: Tensor) -> list[int]:
+    """Choose the queries that are timed, of ``[Q]`` int64."""
+    return queries[spread_over(len(queries), LATENCY_QUERIES)].tolist()
 
 
 def stage_quantiles(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
@@ -117,14 +110,13 @@ def stage_quantiles(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str,
 
     Where stages were timed on more queries than others, the first queries count.
     """
-    shortest = min((len(row) for row in times.values()), default=0)
-    total = [sum(row[query] for row in times.values()) for query in range(shortest)]
-    return {stage: _quantiles(row) for stage, row in {**times, TOTAL: total}.items() if row}
-
-
-def _quantiles(milliseconds: Sequence[float]) -> dict[str, float]:
-    both = torch.tensor(milliseconds, dtype=torch.float64).quantile(torch.tensor([0.5, 0.95], dtype=torch.float64))
-    return {"p50": float(both[0]), "p95": float(both[1])}
+    total = [sum(row) for row in zip(*times.values(), strict=False)]
+    levels = torch.tensor([0.5, 0.95], dtype=torch.float64)
+    return {
+        stage: dict(zip(("p50", "p95"), torch.tensor(row, dtype=torch.float64).quantile(levels).tolist(), strict=True))
+        for stage, row in {**times, TOTAL: total}.items()
+        if row
+    }
 
 
 class Laps:

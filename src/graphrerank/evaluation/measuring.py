@@ -22,7 +22,7 @@ TOPOLOGICAL_RECALL, MISSED = "TR", "MissTR"  # over all that was retrieved
 OF_GRAPH = {TOPOLOGICAL_RECALL: topological_recall, MISSED: missed_topological_recall}
 JUDGED_ONLY = ("Bpref", "infAP", "Judged", "Compat")  # read documents that were judged and found not relevant
 
-_CUT = re.compile(r"(?P<name>TR|MissTR|Coverage)(?:@(?P<top_k>[1-9][0-9]*))?")
+CUT = re.compile(r"(TR|MissTR|Coverage)(@[1-9][0-9]*)?")
 
 RERANKER_MEASURES = ("PR@5", "PR@10", "PR@5/multi", "PR@10/multi", "R@2", "R@5", "R@10", "nDCG@10")
 PIPELINE_MEASURES = ("CR@10", "nDCG@10", "R@5", "R@10", TOPOLOGICAL_RECALL, MISSED)
@@ -79,48 +79,47 @@ def measure_ranking(
 ) -> dict[str, Tensor]:
     """Score each query in several measures: ``[Q]`` float64 by each measure's one name; NaN = the query does not count.
 
-    Those named ``stage`` are left out: a stage after ranking scores them. ``ranking`` is ``[Q, K]``, best first:
-    ties are broken already (:func:`break_ties`). A query without any ranked node
-    scores 0 in all measures, as a relevant node that is not ranked counts as missed. ``qrels`` judge each query.
+    Those named ``stage`` are left out: a stage after ranking scores them. ``ranking`` is ``[Q, K]``, best first: ties
+    are broken already (:func:`break_ties`). A query without any ranked node scores 0 in all measures, as a relevant
+    node that is not ranked counts as missed. ``qrels`` judge each query.
     """
     kinds = parse_measures(measures, stage)
     nodes = ranking.nodes.cpu()
     relevance = qrels.relevance(queries, nodes, num_nodes=dataset.graph.num_nodes)
     gains, relevant = qrels.gains(queries), relevant_nodes(qrels, queries)
     foreign = [name for name, kind in kinds.items() if kind == "ir_measures"]
-    scores = _by_ir_measures(foreign, relevance, gains, nodes >= 0)
+    scores = _by_ir_measures(foreign, relevance, gains, nodes >= 0) if foreign else {}
     for name, kind in kinds.items():
         if kind == "ours":
             scores[name] = parse_measure(name)(relevance, gains)
         elif kind == "cut":
-            parts = _CUT.fullmatch(name)
-            assert parts is not None
-            top = nodes[:, : int(parts["top_k"])] if parts["top_k"] else nodes
-            if parts["name"] == "Coverage":
+            measure, _, top_k = name.partition("@")
+            top = nodes[:, : int(top_k)] if top_k else nodes
+            if measure == "Coverage":
                 scores[name] = _coverage(dataset, queries, top)
             else:
-                scores[name] = OF_GRAPH[parts["name"]](dataset.graph, top, relevant)
+                scores[name] = OF_GRAPH[measure](dataset.graph, top, relevant)
     return {name: scores[name] for name, kind in kinds.items() if kind != "stage"}
 
 
 def parse_measures(names: Sequence[str], stage: Sequence[str] = ()) -> dict[str, str]:
     """Normalise the names of measures, and name the source of each: ``ours``, ``cut``, ``stage`` or ``ir_measures``.
 
-    ``cut`` are TR, MissTR and Coverage, each perhaps ``@K``; ``stage`` are those that a stage after ranking scores, by
-    the names ``stage``. Measures that read documents judged not relevant are refused: data sets keep the relevant ones
-    alone.
+    ``cut`` are TR, MissTR and Coverage, each perhaps ``@K``; ``stage`` are those that a stage after ranking scores.
+    Measures that read documents judged not relevant are refused: data sets keep the relevant ones alone.
     """
     kinds = {}
     for name in names:
         if name in stage:
             kinds[name] = "stage"
-            continue
-        try:
-            kinds[parse_measure(name).name] = "ours"
-        except ValueError as error:
-            if _CUT.fullmatch(name) is None:
+        elif CUT.fullmatch(name):
+            kinds[name] = "cut"
+        else:
+            try:
+                kinds[parse_measure(name).name] = "ours"
+            except ValueError as error:
                 _parse_foreign(name, error)
-            kinds[name] = "ir_measures" if _CUT.fullmatch(name) is None else "cut"
+                kinds[name] = "ir_measures"
     if not names or len(kinds) != len(names):
         raise ValueError(f"`measures` must name one measure or more, and none twice, got {list(names)}")
     return kinds
@@ -129,11 +128,9 @@ def parse_measures(names: Sequence[str], stage: Sequence[str] = ()) -> dict[str,
 def break_ties(ranking: Ranking, node_ids: Sequence[str], *, ties: str) -> Ranking:
     """Order nodes of equal score in a ranking ``[Q, K]`` of a corpus with ``N`` ids.
 
-    ``ties`` is ``own``: in the order of the system (nodes by their number in the corpus, where it had no order of its
-    own); or ``trec``: as trec_eval does, by id from the highest to the lowest, so that its measures of the run file are
-    these.
+    ``ties`` is ``own``: in the order of the system; or ``trec``: as trec_eval does, by id from the highest to the
+    lowest, so that its measures of the run file are these.
     """
-    check_choice(TIES, ties=ties)
     if ties == "own":
         return ranking
     position = torch.empty(len(node_ids) + 1, dtype=torch.int64)
@@ -180,8 +177,6 @@ def _by_ir_measures(measures: Sequence[str], relevance: Tensor, gains: Tensor, r
 
     Ids are made up: a ranked node has its rank as id, a relevant node that is not ranked another.
     """
-    if not measures:
-        return {}
     if not torch.equal(gains, gains.round()):
         raise ValueError(f"`measures` of ir_measures need whole numbers as judgements, got others for {list(measures)}")
     import ir_measures

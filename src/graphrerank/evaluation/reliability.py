@@ -84,17 +84,9 @@ def judge_confidence(
     found = []
     for rank in (rank for rank in CONFIDENCE_RANKS if rank <= p.shape[1]):
         at, labels = p[:, rank - 1], lists.complete[:, rank - 1].double()
-        share = float(labels.mean())
-        found.append(
-            ListReliability(
-                system=system,
-                measure=f"PR@{rank}",
-                num_queries=len(labels),
-                share_complete=share,
-                mean_probability=float(at.double().mean()),
-                ece=expected_calibration_error(at, labels),
-                brier=brier_score(at, labels),
-                auc=area_under_roc(at, labels) if 0 < share < 1 else nan,
-            )
-        )
+        share, auc = float(labels.mean()), nan
+        if 0 < share < 1:
+            auc = area_under_roc(at, labels)
+        errors = expected_calibration_error(at, labels), brier_score(at, labels)
+        found.append(ListReliability(system, f"PR@{rank}", len(labels), share, float(at.double().mean()), *errors, auc))
     return found

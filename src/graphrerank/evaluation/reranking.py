@@ -9,7 +9,15 @@ from torch import Tensor, nn
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.pair_cache import PairCache
-from graphrerank.evaluation.cost import TOTAL, Laps, latency_sample, stage_quantiles, time_stages, with_peak_memory
+from graphrerank.evaluation.cost import (
+    TOTAL,
+    WARM_UP,
+    Laps,
+    latency_sample,
+    stage_quantiles,
+    time_stages,
+    with_peak_memory,
+)
 from graphrerank.evaluation.counterfactual import OtherEdges
 from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.records import RETRIEVER, Cost
@@ -23,7 +31,6 @@ from graphrerank.operators.ppr import PPR
 
 BATCH_QUERIES = 64
 STATES_QUERIES = 4  # where a batch carries the states of all tokens, some tens of MiB a query
-LATENCY_WARMUP = 10
 RESTART_GRID = tuple(round(0.1 * step, 1) for step in range(1, 10))
 
 
@@ -89,7 +96,7 @@ def _rerank_batch(graphs: CandidateGraphs, system: System, top_k: int) -> Rankin
     return Ranking(pad(nodes, missing, value=-1), pad(scores, missing, value=-torch.inf))
 
 
-def _reranking_times(prepared: PreparedDataset, queries: Tensor, system: System) -> dict[str, list[float]]:
+def _reranking_times(prepared: PreparedDataset, queries: Sequence[int], system: System) -> dict[str, list[float]]:
     """Time the reranking stage, one query at a time: candidate graph; then scores and order."""
 
     def run(query: int) -> dict[str, float]:
@@ -100,7 +107,7 @@ def _reranking_times(prepared: PreparedDataset, queries: Tensor, system: System)
         laps.lap("rerank")
         return laps.seconds
 
-    return time_stages(queries.tolist(), run, warm_up=LATENCY_WARMUP)
+    return time_stages(queries, run, warm_up=WARM_UP)
 
 
 def reranking_systems(

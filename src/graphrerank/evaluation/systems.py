@@ -45,12 +45,10 @@ class RankedSystem:
     config: str | None = None  # hash of what it was trained with except for the seed, or None
     seed: int | None = None  # seed of its training, or None
     fingerprint: str | None = None  # SHA-256 of its weights or run file, or None
-    calibration: Calibration | None = None  # what turns its scores into probabilities, or None
-    confidence: ListConfidence | None = None  # what turns those into probabilities of a complete top, or None
-    # what it ranks on a graph with `shuffled` or `removed` edges; empty where not tried
-    on_other_edges: Mapping[str, Ranking] = field(default_factory=dict)
-    # share of the queries on each path of a router; empty where there is none
-    routes: Mapping[str, float] = field(default_factory=dict)
+    calibration: Calibration | None = None  # turns its scores into probabilities
+    confidence: ListConfidence | None = None  # turns those into probabilities of a complete top
+    on_other_edges: Mapping[str, Ranking] = field(default_factory=dict)  # by kind, such as `shuffled`
+    routes: Mapping[str, float] = field(default_factory=dict)  # share of the queries on each path of a router
 
 
 @dataclass(frozen=True, eq=False)
