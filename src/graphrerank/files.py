@@ -8,6 +8,7 @@ import json
 import math
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -144,13 +145,36 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> str:
     return sha.hexdigest()
 
 
-def append_bytes(path: Path, size: int, content: bytes | memoryview) -> None:
-    """Append to the first ``size`` bytes of a file, and flush it to the disk.
+def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file, or with ``os.O_DIRECTORY`` a folder; return its descriptor.
 
-    Bytes beyond ``size`` are left over from an interrupted write and are overwritten. If the disk is full, the file has
-    ``size`` bytes again.
+    Raises:
+        ValueError: If the last part of the path is a symbolic link, which is not followed, or something else.
+        FileNotFoundError: If it is missing.
     """
-    with path.open("r+b", buffering=0) as file:
+    try:
+        handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        if path.is_symlink():
+            raise ValueError(f"{path}: must not be a symbolic link, which may lead to a file of yours") from error
+        raise
+    wanted = stat.S_ISDIR if flags & getattr(os, "O_DIRECTORY", 0) else stat.S_ISREG
+    if not wanted(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ValueError(f"{path}: must be a {'folder' if wanted is stat.S_ISDIR else 'regular file'}")
+    return handle
+
+
+def append_bytes(path: Path, size: int, content: bytes | memoryview) -> None:
+    """Append to the first ``size`` bytes of a file, which is no symbolic link, and flush it to the disk.
+
+    Bytes beyond ``size`` are left over from an interrupted write and are overwritten.
+
+    Raises:
+        ValueError: As :func:`open_plain`.
+        OSError: If the disk is full; it names the file, which then has ``size`` bytes again.
+    """
+    with os.fdopen(open_plain(path, os.O_RDWR), "r+b", buffering=0) as file:
         file.truncate(size)
         file.seek(size)
         try:
@@ -158,9 +182,9 @@ def append_bytes(path: Path, size: int, content: bytes | memoryview) -> None:
             while rest:
                 rest = rest[file.write(rest) :]
             os.fsync(file.fileno())
-        except OSError:
+        except OSError as error:
             file.truncate(size)
-            raise
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def copy_file(source: Path, target: Path) -> None:

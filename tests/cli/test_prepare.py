@@ -89,7 +89,7 @@ def test_added_passages_are_joined_by_mentions_and_entities(
     lines = [{"_id": "new", "title": "gnu", "text": "The violin."}, {"_id": "last", "text": "A Gnu."}]
     (more / "corpus.jsonl").write_text("\n".join(map(json.dumps, lines)))
     (more / "entities.jsonl").write_text(json.dumps({"_id": "last", "entities": ["Nero"]}) + "\n")
-    run_command("prepare", str(corpus), f"add={more}")
+    run_command("prepare", str(corpus), f"add={more}", "compact=true")
     graph = open_corpus(corpus).graph
     ids = graph.node_ids
     neighbours = [{ids[i] for i in graph.neighbours(torch.tensor([node]))[1].tolist()} for node in (10, 11)]

@@ -67,13 +67,16 @@ def test_a_search_sees_what_was_answered_before(folder):
     assert engine.answer({"x": remove})["x"].removed == 0
 
 
-def test_a_title_is_found_in_texts(tmp_path):
+def test_a_corpus_that_has_changed_much_is_compacted_and_a_title_is_found_in_texts(tmp_path, monkeypatch):
     source = tmp_path / "source"
     source.mkdir()
     (source / "corpus.jsonl").write_text('{"_id": "a", "text": "On Metz and Rome."}\n')
     prepare_corpus(Dataset.from_folder(source, mentions=True, keep_derived=True), tmp_path / "corpus")
+    monkeypatch.setattr("graphrerank.data.corpus_folder.growth.COMPACT_LEAST", 1)
     job = AddDocuments.model_validate({"documents": [{"id": "b", "title": " Metz ", "text": "It fell."}]})
-    assert DocumentsEngine(tmp_path / "corpus", None).answer({"x": job})["x"].added == 1
+    engine = DocumentsEngine(tmp_path / "corpus", None)
+    assert engine.answer({"x": job})["x"].added == 1
+    assert engine._compaction.wait(120) == 0
     origin, neighbour = open_corpus(tmp_path / "corpus").graph.neighbours(torch.arange(2))
     assert (origin.tolist(), neighbour.tolist()) == ([0, 1], [1, 0])
 

@@ -15,11 +15,11 @@ from rich.text import Text
 from graphrerank.checks import UserError
 from graphrerank.cli.schema import check_settings
 from graphrerank.data.corpus_folder.compaction import compact_corpus
-from graphrerank.data.corpus_folder.derived_growth import EXTRACTORS
 from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
 from graphrerank.data.corpus_folder.opening import read_manifest
 from graphrerank.data.corpus_folder.preparation import check_own_folder, prepare_corpus
 from graphrerank.data.dataset import Dataset
+from graphrerank.data.derived_edges import EXTRACTORS
 from graphrerank.data.engines.local import LOCAL
 from graphrerank.data.readers.documents import Document, read_documents
 from graphrerank.data.readers.edge_list import read_edges
@@ -103,7 +103,7 @@ def change_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
         ValueError: If there is no corpus folder, or a passage or an edge does not fit.
     """
     manifest = read_manifest(folder)
-    known, rule = manifest["encoder"], manifest.get("derived") or {}
+    source_of_entities = None if manifest.derived is None else manifest.derived.entity_source
     if cfg.add or cfg.remove:
         remove = [] if cfg.remove is None else [line.strip() for _, line in read_lines(Path(cfg.remove))]
         source = None if cfg.add is None else existing_folder(cfg.add, needed="corpus.jsonl")
@@ -113,10 +113,10 @@ def change_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
             [document.doc_id for document in documents],
             [document.passage for document in documents],
             edges=[] if source is None else _read_edges(source / EDGES, cfg.edge_meanings),
-            entities=None if rule.get("entity_source") in EXTRACTORS else _read_entities(source, documents),
+            entities=None if source_of_entities in EXTRACTORS else _read_entities(source, documents),
             remove=remove,
             replace=cfg.replace,
-            encoder=_encoder(cfg, parts) if documents and known is not None else None,
+            encoder=_encoder(cfg, parts) if documents and manifest.encoder is not None else None,
             title_lengths=[len(document.title) for document in documents],
         )
         print(f"{growth.num_added:,} added, {growth.num_removed:,} removed: {growth.num_nodes:,} passages")

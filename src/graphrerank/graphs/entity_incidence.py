@@ -86,6 +86,15 @@ class EntityIncidence:
             transposed=None if self.transposed is None else (self.holder_ptr.to(device), self.holders.to(device)),
         )
 
+    def resized(self, num_nodes: int, removed: Tensor | None) -> "EntityIncidence":
+        """Return the incidence of ``num_nodes`` passages: those that follow hold nothing, nor do ``removed [N]``."""
+        passage = torch.repeat_interleave(torch.arange(self.num_nodes), self.indptr.diff())
+        kept = torch.ones_like(passage, dtype=torch.bool) if removed is None else ~removed[passage]
+        held = torch.bincount(passage[kept], minlength=num_nodes)
+        indptr = torch.cat([held.new_zeros(1), held.cumsum(0)])
+        sizes = torch.cat([self.sizes, self.sizes.new_zeros(num_nodes - self.num_nodes)])
+        return EntityIncidence(self.names, indptr, self.indices[kept], sizes)
+
     @property
     def num_entities(self) -> int:
         """Number of entities that two passages or more hold."""

@@ -1,11 +1,14 @@
 """Pages of mapped files that a process has read: they count as its memory until they are given back."""
 
 import mmap
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from graphrerank.files import open_plain
 
 MOST_BYTES = 1 << 29  # 0.5 GiB
 RESIDENT = Path("/proc/self/statm")  # of Linux; its third number is pages of files
@@ -33,12 +36,18 @@ class MappedPages:
         """Arrays are copied to another process, and so are no pages of files there."""
         return MappedPages, (self._most_bytes,)
 
-    def map(self, path: Path, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Map the start of a file as an array that cannot be written to; it must have at least a byte."""
-        with path.open("rb") as file:
-            size = int(np.dtype(dtype).itemsize * np.prod(shape, dtype=np.int64))
-            mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-        self._maps.append(mapped)
+    def map(self, path: Path, dtype: str, shape: tuple[int, ...], *, private: bool = False) -> npt.NDArray[Any]:
+        """Map the start of a file, which is no symbolic link, as an array of at least a byte.
+
+        The array cannot be written to, unless it is ``private``: then it can, and neither the file nor other processes
+        see it; its pages are not given back.
+        """
+        size = int(np.dtype(dtype).itemsize * np.prod(shape, dtype=np.int64))
+        with os.fdopen(open_plain(path), "rb") as file:
+            access = mmap.ACCESS_COPY if private else mmap.ACCESS_READ
+            mapped = mmap.mmap(file.fileno(), size, access=access)
+        if not private:
+            self._maps.append(mapped)
         return np.frombuffer(mapped, dtype=dtype).reshape(shape)
 
     def release(self) -> bool:

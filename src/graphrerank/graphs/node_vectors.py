@@ -1,11 +1,10 @@
 """Vectors of the nodes of a corpus graph, and an index over them."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
-
-from graphrerank.graphs.vector_index import StoredIndex
 
 
 @dataclass(frozen=True)
@@ -15,12 +14,12 @@ class NodeVectors:
     Attributes:
         embedding: ``[N, d]`` float32, or float16 on disk. A node without a vector has zeros: its likeness to every
             query is 0, and it is found by its words and its neighbours like any other.
-        index: A stored index of FAISS over the vectors, or None.
+        index: File of an index of FAISS over the first of the vectors, whose suffix is its kind, ``.ivf`` or ``.hnsw``.
         content: Hash of ids, texts and vectors (:func:`~graphrerank.graphs.content_hash.content_hash`), if known.
     """
 
     embedding: Tensor
-    index: StoredIndex | None = None
+    index: Path | None = None
     content: str | None = None
 
     def to(self, device: str | torch.device) -> "NodeVectors":

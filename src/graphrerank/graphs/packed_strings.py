@@ -42,6 +42,10 @@ class PackedStrings(Sequence[str]):
         offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         return cls(offsets, np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8))
 
+    def chosen(self, places: npt.NDArray[np.int64]) -> "PackedStrings":
+        """Return some of the strings, without a copy of their bytes."""
+        return PackedStrings(np.append(self.offsets[places], 0), self.content, self._stops[places])
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -14,7 +14,7 @@ from graphrerank.checks import check_choice, check_counts
 from graphrerank.extras import is_installed
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
-from graphrerank.graphs.vector_index import IndexSearch, fill_vector_index, new_vector_index
+from graphrerank.graphs.vector_index import IndexSearch, fill_vector_index, map_vector_index, new_vector_index
 
 INDEXES = ("flat", "hnsw", "ivf")
 FAISS_PACKAGES = ("faiss-cpu", "faiss-gpu-cu12")  # both contain the module `faiss`, so one overwrites the other
@@ -160,7 +160,7 @@ class DenseRetriever:
         nearest = self._index_search.propose(vectors, depth)
         if (start := self._index_search.num_vectors) == len(self._embedding):
             return nearest
-        return np.concatenate([nearest, self._scan(vectors, depth, start=start)], axis=1)  # grown by an older version
+        return np.concatenate([nearest, self._scan(vectors, depth, start=start)], axis=1)  # those that were added since
 
     def _scan(self, vectors: Tensor, depth: int, *, start: int = 0) -> npt.NDArray[np.int64]:
         """Find the ``depth`` nearest nodes of each query by multiplying with all, or those from one on, in blocks."""
@@ -178,10 +178,10 @@ class DenseRetriever:
     @cached_property
     def _index_search(self) -> IndexSearch:
         stored = self._stored_index
-        is_stored = stored is not None and stored.kind == self.index
-        indexes = stored.open() if stored is not None and is_stored else [self._build_index()]
+        is_stored = stored is not None and stored.suffix == f".{self.index}"
+        index = map_vector_index(stored) if stored is not None and is_stored else self._build_index()
         ef_search = max(self.ef_search, self.top_k)
-        return IndexSearch(indexes, self.index, num_probes=self.num_probes, ef_search=ef_search, removed=self._removed)
+        return IndexSearch(index, self.index, num_probes=self.num_probes, ef_search=ef_search, removed=self._removed)
 
     def _build_index(self) -> Any:
         import faiss  # heavy: only when something is searched

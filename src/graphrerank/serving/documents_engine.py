@@ -6,10 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from subprocess import Popen
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, WithJsonSchema, model_validator
 
+from graphrerank.data.corpus_folder.compaction import start_compaction
 from graphrerank.data.corpus_folder.growth import EdgeError, Growth, NewEdge, grow_corpus
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
@@ -201,6 +203,8 @@ class DocumentsResponse(BaseModel):
 class DocumentsEngine:
     """Changes a corpus folder, one request after the other; of several workers one writes, the others wait.
 
+    Where many passages have come or gone, another process compacts the folder; meanwhile requests wait.
+
     Args:
         folder: The corpus folder, or a link to it.
         make_encoder: Returns the encoder of the corpus; None if it has no vectors.
@@ -209,6 +213,7 @@ class DocumentsEngine:
     def __init__(self, folder: Path, make_encoder: Callable[[], Encoder] | None) -> None:
         self._folder = folder
         self._encoder = None if make_encoder is None else make_encoder()
+        self._compaction: Popen[bytes] | None = None
 
     def answer(self, jobs: Mapping[str, AddDocuments | RemoveDocuments], check: Check = lambda: None) -> dict[str, Any]:
         """Change the corpus for each request of a batch, by id."""
@@ -222,6 +227,8 @@ class DocumentsEngine:
             try:
                 check()
                 growth = self._grow(job)
+                if growth.needs_compaction and (self._compaction is None or self._compaction.poll() is not None):
+                    self._compaction = start_compaction(self._folder.resolve())
             except FolderInUseError:
                 time.sleep(WAIT_SECONDS)
             except TimeoutError:
@@ -246,7 +253,7 @@ class DocumentsEngine:
     def _grow(self, job: AddDocuments | RemoveDocuments) -> Growth:
         folder = self._folder.resolve()
         if isinstance(job, RemoveDocuments):
-            return grow_corpus(folder, remove=job.ids, ignore_absent=True)
+            return grow_corpus(folder, remove=job.ids, ignore_absent=True, compact=False)
         return grow_corpus(
             folder,
             [document.id for document in job.documents],
@@ -255,4 +262,5 @@ class DocumentsEngine:
             replace=True,
             encoder=self._encoder,
             title_lengths=[len(document.title.strip()) for document in job.documents],
+            compact=False,
         )

@@ -194,7 +194,7 @@ def test_an_index_of_vectors_is_mapped(make_dataset: MakeDataset, tmp_path: Path
     dataset = make_dataset(num_nodes=300)
     opened = mapped(dataset, tmp_path / "corpus", encoder=encoder, vectors=vectors, index=index)
     assert opened.graph.vectors.index is not None
-    assert opened.graph.vectors.index.path.name == f"vectors.{index}"
+    assert opened.graph.vectors.index.name == f"vectors.{index}"
     queries = Queries(dataset.query_ids, dataset.query_texts, encoder.encode(dataset.query_texts))
     exact = DenseRetriever(opened.graph, top_k=10).retrieve(queries)
     found = DenseRetriever(opened.graph, top_k=10, index=index, num_probes=100).retrieve(queries)

@@ -12,7 +12,7 @@ from graphrerank.data.enrichment.mentions import MIN_COMMON, find_mentions, spli
 
 
 def pairs(titles: list[str], texts: list[str]) -> list[tuple[int, ...]]:
-    return [tuple(pair) for pair in find_mentions(titles, texts).pairs.tolist()]
+    return [tuple(pair) for pair in find_mentions(titles, texts).tolist()]
 
 
 def naive(titles: list[str], texts: list[str]) -> set[tuple[int, int]]:
@@ -106,7 +106,7 @@ def test_too_common_names_are_dropped() -> None:
     titles = ["Canada", *(f"t{i}" for i in range(99))]
     texts = ["", *("in Canada" if i <= MIN_COMMON else "far away" for i in range(99))]
     found = find_mentions(titles, texts)
-    assert (found.pairs.tolist(), found.counts) == ([], {"canada": MIN_COMMON + 1})
+    assert found.tolist() == []
     texts[1] = ""
     assert len(pairs(titles, texts)) == MIN_COMMON
 
@@ -121,7 +121,7 @@ def test_relabelling_passages_permutes_edges() -> None:
 
 def test_empty_corpus_and_no_names() -> None:
     for titles, texts in (([], []), (["", ""], ["a", "b"])):
-        edges = find_mentions(titles, texts).pairs
+        edges = find_mentions(titles, texts)
         assert (edges.shape, edges.dtype) == ((0, 2), torch.int64)
 
 
@@ -144,7 +144,7 @@ def test_real_edges_link_relevant_passages_as_the_ready_made_ones_do(datasets: P
         return [line.split("\t") for line in (datasets / name / path).read_text(encoding="utf-8").splitlines()[1:]]
 
     ready = {tuple(sorted((number[row[0]], number[row[1]]))) for row in table("edges_computed.tsv")}
-    edges = find_mentions([row["title"] for row in rows], [row["text"] for row in rows]).pairs
+    edges = find_mentions([row["title"] for row in rows], [row["text"] for row in rows])
     ours = {tuple(sorted(pair)) for pair in edges.tolist()}
     relevant: dict[str, list[int]] = {}
     for query, passage, _ in table("qrels/train.tsv"):

@@ -353,7 +353,7 @@ def test_mentions_become_edges(composed, datasets: Path) -> None:
     """Against the mention edges of the corpus's titles and texts themselves."""
     folder = datasets / "2wikimultihopqa_train"
     documents = list(read_documents(folder))
-    pairs = find_mentions([doc.title for doc in documents], [doc.text for doc in documents]).pairs
+    pairs = find_mentions([doc.title for doc in documents], [doc.text for doc in documents])
     graph = instantiate(composed("2wikimultihopqa_train", f"paths.datasets={datasets}")).graph
     joined = {
         (node, neighbour)

@@ -1,100 +1,132 @@
-"""The columns of a corpus folder: one file of plain numbers each, with its size and hashes in the folder's manifest."""
+"""The columns of a corpus folder: one file of plain numbers each, with its size and hashes in the folder's manifest.
+
+A column is written once, or appended to: rows that the manifest counts never change, so that processes that have
+mapped the file go on. Rows beyond them are left over from a growth that was stopped.
+"""
 
 import hashlib
+import os
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
 from torch import Tensor
 
-from graphrerank.files import append_bytes, hash_files, write_chunks
+from graphrerank.files import append_bytes, hash_files, open_plain, write_chunks
 from graphrerank.graphs import PackedStrings
 from graphrerank.graphs.mapped_pages import MappedPages
+from graphrerank.untrusted import plain_name
 
 Array = npt.NDArray[Any]
-DTYPES = ("<i8", "<i4", "<f4", "<f2", "|u1", "|b1")
+PlainName = Annotated[str, AfterValidator(plain_name)]  # of a file or folder: no path
 HASH_BYTES = 1 << 20  # read at once
+BLOCK_ROWS = 1 << 20  # of a tensor, written at once
 END_BYTES = 1 << 16  # at a file's start and end, which are compared whenever the folder is opened
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(BaseModel):
     """One file of numbers.
 
     Attributes:
-        dtype: Of :data:`DTYPES`: byte order, kind and bytes.
+        dtype: Byte order, kind and bytes.
         shape: Of the array.
         pieces: Bytes and SHA-256 of each piece of the file: what was written first, and what was appended.
         ends: SHA-256 of its first and last 64 KiB.
     """
 
-    dtype: str
-    shape: tuple[int, ...]
-    pieces: tuple[tuple[int, str], ...]
+    model_config = ConfigDict(frozen=True)
+
+    dtype: Literal["<i8", "<i4", "<f4", "<f2", "|u1", "|b1"]
+    shape: tuple[NonNegativeInt, ...] = Field(min_length=1)
+    pieces: tuple[tuple[NonNegativeInt, str], ...]
     ends: str
+
+    @model_validator(mode="after")
+    def _pieces_make_the_whole(self) -> Self:
+        if sum(size for size, _ in self.pieces) != self.num_bytes:
+            raise ValueError(f"pieces must have {self.num_bytes:,} bytes together, as `shape` says")
+        return self
 
     @property
     def num_bytes(self) -> int:
-        """Size of the file, which may have more behind: of somebody who is writing, or was stopped."""
+        """Bytes of the file that count."""
         return int(np.dtype(self.dtype).itemsize * np.prod(self.shape, dtype=np.int64))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what the manifest says."""
-        return asdict(self)
 
-
-def write_column(folder: Path, name: str, dtype: str, row_shape: tuple[int, ...], blocks: Iterable[Array]) -> Column:
-    """Write the rows of an array block by block, atomically.
+class ColumnWriter:
+    """Writes columns of a folder, and appends to them; they count when the manifest holds ``entries``.
 
     Args:
         folder: The columns' folder.
-        name: The file's name.
-        dtype: Of :data:`DTYPES`; blocks are converted to it.
-        row_shape: Shape of one row; ``()`` for numbers.
-        blocks: Arrays ``[n, *row_shape]``.
+        entries: Columns that are there, by name.
     """
-    count = 0
 
-    def chunks() -> Iterable[memoryview]:
-        nonlocal count
-        for block in blocks:
-            assert block.shape[1:] == row_shape, (name, block.shape, row_shape)
-            count += len(block)
-            yield np.ascontiguousarray(block, dtype=dtype).data.cast("B") if block.size else memoryview(b"")
+    def __init__(self, folder: Path, entries: Mapping[str, Column]) -> None:
+        self.folder = folder
+        self.entries = dict(entries)
 
-    path = folder / name
-    sha256 = write_chunks(path, chunks())
-    size = path.stat().st_size
-    return Column(dtype, (count, *row_shape), ((size, sha256),), _hash_ends(path, size))
+    def write(self, name: str, dtype: str, blocks: Iterable[Array], row_shape: tuple[int, ...] = ()) -> None:
+        """Write the rows of an array block by block, atomically; blocks ``[n, *row_shape]`` are converted."""
+        count = 0
 
+        def chunks() -> Iterable[memoryview]:
+            nonlocal count
+            for block in blocks:
+                assert block.shape[1:] == row_shape, (name, block.shape, row_shape)
+                count += len(block)
+                yield np.ascontiguousarray(block, dtype=dtype).data.cast("B") if block.size else memoryview(b"")
 
-def append_rows(folder: Path, name: str, column: Column, rows: Array) -> Column:
-    """Append rows to an array on disk, and return its new description; who has the old one reads the old rows.
+        sha256 = write_chunks(self.folder / name, chunks())
+        self._note(name, dtype, (count, *row_shape), sha256)
 
-    Pieces that are not longer than what follows are joined, so that their number grows with the logarithm of what was
-    appended, and so does the number of times that a byte is hashed again; the first piece stays.
-    """
-    if not len(rows):
-        return column
-    path, content = folder / name, np.ascontiguousarray(rows, dtype=column.dtype).data.cast("B")
-    append_bytes(path, column.num_bytes, content)
-    pieces = [*column.pieces, (len(content), hashlib.sha256(content).hexdigest())]
-    size = column.num_bytes + len(content)
-    while len(pieces) > 2 and pieces[-2][0] <= pieces[-1][0]:
-        joined = pieces[-2][0] + pieces[-1][0]
-        pieces[-2:] = [(joined, _hash_range(path, size - joined, size))]
-    return Column(column.dtype, (column.shape[0] + len(rows), *column.shape[1:]), tuple(pieces), _hash_ends(path, size))
+    def write_tensor(self, name: str, dtype: str, tensor: Tensor) -> None:
+        """Write a tensor."""
+        blocks = (tensor[start : start + BLOCK_ROWS].cpu().numpy() for start in range(0, len(tensor), BLOCK_ROWS))
+        self.write(name, dtype, blocks, tuple(tensor.shape[1:]))
 
+    def write_strings(self, name: str, strings: PackedStrings) -> None:
+        """Write the two columns of a list of strings."""
+        self.write(f"{name}.offsets", "<i8", [strings.offsets])
+        self.write(f"{name}.content", "|u1", [strings.content])
 
-def file_column(path: Path) -> Column:
-    """Describe a file that something else wrote, as bytes."""
-    size = path.stat().st_size
-    return Column("|u1", (size,), ((size, hash_files([path])),), _hash_ends(path, size))
+    def note_file(self, name: str) -> None:
+        """Describe a file that something else wrote, as bytes."""
+        path = self.folder / name
+        self._note(name, "|u1", (path.stat().st_size,), hash_files([path]))
+
+    def append(self, name: str, rows: Array) -> None:
+        """Append rows to a column.
+
+        Pieces that are not longer than what follows are joined, so that their number grows with the logarithm of what
+        was appended, and so does the number of times that a byte is hashed again; the first piece stays.
+        """
+        if not len(rows):
+            return
+        column, path = self.entries[name], self.folder / name
+        content = np.ascontiguousarray(rows, dtype=column.dtype).data.cast("B")
+        append_bytes(path, column.num_bytes, content)
+        pieces = [*column.pieces, (len(content), hashlib.sha256(content).hexdigest())]
+        size = column.num_bytes + len(content)
+        while len(pieces) > 2 and pieces[-2][0] <= pieces[-1][0]:
+            joined = pieces[-2][0] + pieces[-1][0]
+            pieces[-2:] = [(joined, _hash_range(path, size - joined, size))]
+        self._note(name, column.dtype, (column.shape[0] + len(rows), *column.shape[1:]), pieces)
+
+    def append_strings(self, name: str, strings: PackedStrings) -> None:
+        """Append strings to the two columns of a list of them."""
+        self.append(f"{name}.offsets", strings.offsets[1:] + self.entries[f"{name}.content"].shape[0])
+        self.append(f"{name}.content", strings.content)
+
+    def _note(self, name: str, dtype: Any, shape: tuple[int, ...], hashed: str | list[tuple[int, str]]) -> None:
+        size = int(np.dtype(dtype).itemsize * np.prod(shape, dtype=np.int64))
+        pieces = [(size, hashed)] if isinstance(hashed, str) else hashed
+        ends = _hash_ends(self.folder / name, size)
+        self.entries[name] = Column(dtype=dtype, shape=shape, pieces=tuple(pieces), ends=ends)
 
 
 class Columns:
@@ -106,49 +138,37 @@ class Columns:
         thorough: Whether to read all files and compare their hashes, not only sizes and ends.
 
     Raises:
-        ValueError: If an entry is malformed, or a file is missing, of another size, damaged or another corpus's; the
-            message names it.
+        ValueError: If the folder or a file is a symbolic link, or a file is missing, truncated, damaged or another
+            corpus's; the message names it.
 
     Attributes:
-        folder: Their folder.
         pages: The pages of those that were mapped to be read.
     """
 
-    def __init__(self, folder: Path, entries: Mapping[str, Any], *, thorough: bool = False) -> None:
+    def __init__(self, folder: Path, entries: Mapping[str, Column], *, thorough: bool = False) -> None:
         self.folder = folder
+        self.entries = entries
         self.pages = MappedPages()
-        self._columns = {name: _parsed(folder, name, entry) for name, entry in entries.items()}
-        for name, column in self._columns.items():
+        if folder.exists() or folder.is_symlink():  # else each file is missing
+            os.close(open_plain(folder, getattr(os, "O_DIRECTORY", 0)))
+        for name, column in entries.items():
             _check_file(folder / name, column, thorough=thorough)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._columns
-
-    def entry(self, name: str) -> Column:
-        """Return what the manifest says of a column that it has."""
-        return self._columns[name]
+        return name in self.entries
 
     def array(self, name: str, dtype: str, row_shape: tuple[int, ...] = (), *, private: bool = False) -> Array:
-        """Map a column of some type.
-
-        Args:
-            name: The file's name.
-            dtype: Its type.
-            row_shape: Shape of one row.
-            private: Whether it may be written to, which the file and other processes do not see: pages that are
-                written to are copied.
+        """Map a column; a ``private`` one may be written to, which neither the file nor other processes see.
 
         Raises:
             ValueError: If it is missing or of another type or shape.
         """
-        column = self._columns.get(name)
+        column = self.entries.get(name)
         if column is None or column.dtype != dtype or column.shape[1:] != row_shape:
             raise ValueError(f"{self.folder}: needed a column {name!r} of type {dtype}, found {column}")
         if not column.num_bytes:
             return np.zeros(column.shape, dtype=dtype)
-        if private:
-            return np.asarray(np.memmap(self.folder / name, dtype=dtype, mode="c", shape=column.shape))
-        return self.pages.map(self.folder / name, dtype, column.shape)
+        return self.pages.map(self.folder / name, dtype, column.shape, private=private)
 
     def tensor(self, name: str, dtype: str, row_shape: tuple[int, ...] = ()) -> Tensor:
         """Map a column as a tensor, which must not be written to."""
@@ -158,33 +178,18 @@ class Columns:
             return torch.from_numpy(array)
 
     def strings(self, name: str) -> PackedStrings:
-        """Map a column of strings.
-
-        Raises:
-            ValueError: As :meth:`array`.
-        """
+        """Map the two columns of a list of strings."""
         return PackedStrings(self.array(f"{name}.offsets", "<i8"), self.array(f"{name}.content", "|u1"))
-
-
-def _parsed(folder: Path, name: str, entry: Any) -> Column:
-    try:
-        pieces = tuple((int(size), str(sha256)) for size, sha256 in entry["pieces"])
-        column = Column(entry["dtype"], tuple(map(int, entry["shape"])), pieces, str(entry["ends"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{folder}: the manifest's column {name!r} must have dtype, shape and hashes: {entry}"
-        ) from error
-    known = column.dtype in DTYPES and Path(name).name == name and min(column.shape, default=0) >= 0
-    if not known or sum(size for size, _ in column.pieces) != column.num_bytes:
-        raise ValueError(f"{folder}: the manifest's column {name!r} must be a file of one of {DTYPES}, got {entry}")
-    return column
 
 
 def _check_file(path: Path, column: Column, *, thorough: bool) -> None:
     remedy = "prepare the corpus again"
-    if not path.is_file():
-        raise ValueError(f"{path}: is missing; {remedy}")
-    if (size := path.stat().st_size) < column.num_bytes:
+    try:
+        with os.fdopen(open_plain(path), "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+    except FileNotFoundError:
+        raise ValueError(f"{path}: is missing; {remedy}") from None
+    if size < column.num_bytes:
         raise ValueError(f"{path}: must have {column.num_bytes:,} bytes, has {size:,}; {remedy}")
     if _hash_ends(path, column.num_bytes) != column.ends or (thorough and not _is_whole(path, column)):
         raise ValueError(f"{path}: is damaged or another corpus's (its hash is not the manifest's); {remedy}")
@@ -199,7 +204,7 @@ def _is_whole(path: Path, column: Column) -> bool:
 
 
 def _hash_ends(path: Path, size: int) -> str:
-    with path.open("rb") as file:
+    with os.fdopen(open_plain(path), "rb") as file:
         start = file.read(min(size, END_BYTES))
         file.seek(max(0, size - END_BYTES))
         return hashlib.sha256(start + file.read(min(size, END_BYTES))).hexdigest()
@@ -207,7 +212,7 @@ def _hash_ends(path: Path, size: int) -> str:
 
 def _hash_range(path: Path, start: int, stop: int) -> str:
     sha = hashlib.sha256()
-    with path.open("rb") as file:
+    with os.fdopen(open_plain(path), "rb") as file:
         file.seek(start)
         while start < stop and (block := file.read(min(HASH_BYTES, stop - start))):
             sha.update(block)

@@ -1,11 +1,13 @@
 """Passages that are added to a corpus folder and removed from it, at the cost of what is added.
 
-Columns are appended to: rows that are there stay as they are, so that processes that mapped them go on. What changes
-of old passages is appended too: a row of edges that grows is written again, behind all others. The manifest, which says
-how many rows count, is written last. Who is killed before has changed nothing; what he appended is overwritten.
+Columns are appended to: rows that are there stay as they are, so that processes that mapped them go on. A row of edges
+that changes is written again, behind all others. The manifest, which says how many rows count, is written last. A
+growth that is killed before has changed nothing; what it appended is overwritten.
 """
 
-from collections.abc import Iterable, Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,49 +17,36 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
-from graphrerank.data.corpus_folder.assembly import write_incidence
-from graphrerank.data.corpus_folder.columns import Columns, write_column
-from graphrerank.data.corpus_folder.derived_columns import ORIGINS
-from graphrerank.data.corpus_folder.derived_growth import DerivedGrowth
-from graphrerank.data.corpus_folder.edge_rows import as_other, rows_of_edges
-from graphrerank.data.corpus_folder.growing_columns import GrowingColumns
-from graphrerank.data.corpus_folder.nearest import nearest_of_added
-from graphrerank.data.corpus_folder.node_numbers import NodeNumbers
-from graphrerank.data.corpus_folder.opening import ENTITIES, MANIFEST, map_graph, read_manifest
+from graphrerank.data.corpus_folder.columns import Array, ColumnWriter
+from graphrerank.data.corpus_folder.compaction import compact_corpus
+from graphrerank.data.corpus_folder.opening import MANIFEST, map_graph, read_columns, read_manifest
+from graphrerank.data.corpus_folder.parts import hash_strings, read_words
+from graphrerank.data.derived_edges import EXTRACTORS, FILE
 from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.files import sole_use, write_json
-from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank.graphs.edge_lists import check_edges
-from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, SIMILARITY
+from graphrerank.graphs import PackedStrings
+from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_parallel
+from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
+from graphrerank.graphs.entity_incidence import normalized_names
+from graphrerank.graphs.sparse_rows import row_slots
 
+ENTITIES = "stated.entities.content"  # a column of corpora that were prepared with entities
+COMPACT_SHARE, COMPACT_LEAST = 0.25, 1000  # of the prepared passages, and number, of changes that make it due
 BLOCK_EDGES = 1 << 20  # given a type at once, when the first edge with one is added
 Integers = npt.NDArray[np.int64]
 
 
 class NewEdge(NamedTuple):
-    """An undirected edge of a passage that is added.
+    """An undirected edge of a passage that is added with another one, of the same growth or of the corpus."""
 
-    Attributes:
-        source: Id of a passage.
-        target: Id of another one; one of the two is added with the edge.
-        weight: Positive.
-        edge_type: Number in :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`.
-    """
-
-    source: str
+    source: str  # id of a passage
     target: str
-    weight: float = 1.0
-    edge_type: int = OTHER
+    weight: float = 1.0  # positive
+    edge_type: int = OTHER  # number in `graphrerank.graphs.edge_types.EDGE_TYPES`
 
 
 class EdgeError(ValueError):
-    """A new edge does not join a new passage with one of the corpus.
-
-    Args:
-        edge: The edge.
-        place: Its place among the new edges.
-        reason: What is wrong.
-    """
+    """A new edge, at ``place`` among the new edges, does not join a new passage with one of the corpus."""
 
     def __init__(self, edge: NewEdge, place: int, reason: str) -> None:
         ends = f"{edge.source!r} and {edge.target!r}"
@@ -66,17 +55,12 @@ class EdgeError(ValueError):
 
 
 class Growth(NamedTuple):
-    """How a corpus has changed.
+    """How a corpus has changed."""
 
-    Attributes:
-        num_added: Passages that were added, those that replaced others among them.
-        num_removed: Passages that were removed, those that were replaced among them.
-        num_nodes: Passages of the corpus now.
-    """
-
-    num_added: int
-    num_removed: int
-    num_nodes: int
+    num_added: int  # passages, those that replaced others among them
+    num_removed: int  # passages, those that were replaced among them
+    num_nodes: int  # passages of the corpus now
+    needs_compaction: bool = False  # whether many of them came or went since the preparation
 
 
 def grow_corpus(
@@ -91,262 +75,254 @@ def grow_corpus(
     ignore_absent: bool = False,
     encoder: Encoder | None = None,
     title_lengths: Sequence[int] | None = None,
+    compact: bool = True,
 ) -> Growth:
     """Remove passages from a corpus folder and add others to it, all or nothing.
 
-    Who opens the folder afterwards has the corpus that a preparation with these passages gives: the same rankings,
-    features and candidate graphs. Passages that were there keep their numbers, removed ones leave theirs unused, and
-    an index of FAISS takes up the vectors that are added, in the cells that it has. Time grows with what is added, and
-    with the edges of its neighbours; opening, and writing the index, takes time that grows with what was added since
-    the preparation, which :func:`compact_corpus` makes part of it.
+    Whoever opens the folder afterwards finds the added passages by their words, by their vectors and along ``edges``,
+    with the scores that a preparation with these passages gives; removed ones are gone. Edges that the preparation
+    finds in texts (mentions, shared entities, nearest neighbours) join added passages only after
+    :func:`compact_corpus`, which prepares the folder again. Time grows with what is added and the edges of its
+    neighbours. Passages that were there keep their numbers until then.
 
     Args:
         folder: A corpus folder.
         node_ids: ``n`` ids of new passages, each once.
         texts: Their texts.
-        edges: Edges among them and to those that are there. If the corpus was prepared with edges to nearest
-            neighbours, the new passages get theirs too (:func:`~.nearest.nearest_of_added`); if with mentions, those
-            of old titles in new texts and of new titles in old texts.
-        entities: Names of the entities of each new passage, if the corpus was prepared with entities; extracted as by
-            the preparation when None, and none if it read them from a file.
+        edges: Edges among them and to those that are there.
+        entities: Names of the entities of each new passage, if the corpus was prepared with entities: needed if they
+            came from an extractor of yours; when None, others are extracted by the compaction.
         remove: Ids of passages to remove, with their edges and judgements.
         replace: Whether a new passage may have the id of one that is there, which is then removed.
         ignore_absent: Whether ids in ``remove`` may be of no passage.
         encoder: Encodes the texts; needed if the corpus has vectors.
         title_lengths: ``n`` numbers of characters that are a text's title; None for no titles.
+        compact: Whether to compact the folder at once where that is due: 1,000 passages, and a quarter of those that
+            it was prepared with, came or went since. A service leaves it to another process
+            (:func:`~graphrerank.data.corpus_folder.compaction.start_compaction`).
 
     Returns:
         The numbers of passages.
 
     Raises:
         FolderInUseError: If another command writes to the folder.
-        ValueError: If the folder is damaged or has entities of an older version, an id or an edge does not
+        ValueError: If the folder is damaged, has symbolic links or is of an older version, an id or an edge does not
             fit, or the encoder is not that of the corpus.
         OSError: If the disk is full. The folder is then what it was before.
     """
     folder = Path(folder)
-    read_manifest(folder)  # before a folder is made
+    read_manifest(folder, to_change=True)  # before a folder is made
     with sole_use(folder):
-        growth = _Growth(folder)
-        gone = growth.numbers_of(remove, ignore_absent=ignore_absent)
-        lengths = [0] * len(node_ids) if title_lengths is None else title_lengths
-        if len(lengths) != len(node_ids):
-            raise ValueError(f"`title_lengths` must have one entry per id ({len(node_ids)}), got {len(lengths)}")
-        gone |= growth.check_new(node_ids, texts, gone, replace=replace)
-        pairs, weight, types = growth.resolve(node_ids, edges, gone)
-        if not gone and not node_ids:
-            return growth.summary(0, 0)
-        vectors = growth.encode(texts, encoder)
-        removed = np.sort(np.fromiter(gone, np.int64, len(gone)))
-        derived = growth.derive(texts, lengths, entities, removed)
-        pairs, weight, types = growth.with_nearest(vectors, derived.pairs_of_added, pairs, weight, types, removed)
-        growth.append_texts(node_ids, texts, lengths)
-        if vectors is not None:
-            growth.columns.append_vectors(vectors)
-        growth.append_edges(len(node_ids), pairs, weight, types, removed, derived)
-        derived.append(growth.columns.append)
-        if derived.incidence is not None:
-            growth.write_entities(derived.incidence)
-        growth.columns.append("removed", removed)
-        names = [] if entities is None else [repr(sorted(row)) for row in entities]
-        changes = [*map(str, removed.tolist()), *node_ids, *texts, *map(repr, edges), *map(str, lengths), *names]
-        growth.commit(len(node_ids), removed, short_hash(hash_texts([growth.fingerprint, *changes])))
-        return growth.summary(len(node_ids), len(removed))
+        growth = _Growth(folder, {*node_ids, *remove, *(end for edge in edges for end in edge[:2])})
+        lengths = [0] * len(node_ids) if title_lengths is None else list(title_lengths)
+        for name, given in (("texts", texts), ("title_lengths", lengths), ("entities", entities)):
+            if given is not None and len(given) != len(node_ids):
+                raise ValueError(f"`{name}` must have one entry per id ({len(node_ids)}), got {len(given)}")
+        removed = growth.take_removed(node_ids, remove, replace=replace, ignore_absent=ignore_absent)
+        new_edges = growth.resolve(node_ids, edges)
+        names = growth.names_of(node_ids, entities)
+        vectors = growth.encode(texts, encoder) if texts else None
+        if len(removed) or node_ids:
+            growth.append_texts(node_ids, texts, lengths, names, vectors)
+            growth.append_edges(len(node_ids), *new_edges, removed)
+            growth.commit(removed, [*node_ids, *texts, *map(repr, edges), *map(str, lengths), *names])
+        done = growth.summary(len(node_ids), len(removed))
+    if compact and done.needs_compaction:
+        compact_corpus(folder)
+    return done
 
 
 class _Growth:
-    """A corpus folder while it grows; nothing counts before :meth:`commit`."""
+    """A corpus folder while it grows; nothing counts before :meth:`commit`.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: The corpus folder.
+        node_ids: Ids that are to be looked up.
+    """
+
+    def __init__(self, folder: Path, node_ids: set[str]) -> None:
         self._folder = folder
-        self._manifest = read_manifest(folder)
-        try:
-            self._old = Columns(folder / self._manifest["columns_folder"], self._manifest["columns"])
-            self._graph: CorpusGraph = map_graph(self._old, self._manifest)
-            self.fingerprint = str(self._manifest["fingerprint"])
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{folder / MANIFEST}: is damaged ({error!r}); prepare the corpus again") from error
-        hashes, by_hash = (self._old.array(f"node_ids.{name}", "<i8") for name in ("hashes", "by_hash"))
-        passages, vectors = self._graph.passages, self._graph.vectors
-        removed = None if passages.removed is None else passages.removed.numpy()
-        self._numbers = NodeNumbers(self._graph.node_ids, hashes, by_hash, removed)
-        self.columns = GrowingColumns(
-            self._old, list(self._manifest["columns"]), None if vectors is None else vectors.index
-        )
+        self._manifest, self._old = read_columns(folder, to_change=True)
+        self._graph = map_graph(self._old, self._manifest)
+        self._columns = ColumnWriter(self._old.folder, self._old.entries)
+        self._num_tokens = self._manifest.num_tokens
+        if self._graph.entities is not None and ENTITIES not in self._old:
+            raise ValueError(
+                f"{folder}: does not name the entities of each passage, and so cannot grow; prepare it again"
+            )
+        self._numbers = dict(self._look_up(node_ids))  # of those that the corpus has
 
-    def numbers_of(self, node_ids: Sequence[str], *, ignore_absent: bool) -> set[int]:
-        """Return the numbers of passages to remove."""
-        numbers = set()
-        for node_id in node_ids:
-            number = self._numbers.get(node_id)
-            if number is None and not ignore_absent:
-                raise ValueError(f"`remove` must hold ids of the corpus, got {node_id!r}, which is none")
-            if number is not None:
-                numbers.add(number)
-        return numbers
+    def _look_up(self, node_ids: set[str]) -> Iterator[tuple[str, int]]:
+        """Find the numbers of ids, in one pass over the hashes of all."""
+        hashes = self._old.array("node_ids.hashes", "<i8")
+        ids, removed = self._graph.node_ids, self._graph.passages.removed
+        ascending = np.sort(hash_strings(list(node_ids)))
+        place = np.searchsorted(ascending, hashes).clip(max=len(ascending) - 1)
+        for number in np.flatnonzero(ascending[place] == hashes).tolist() if node_ids else ():
+            if (removed is None or not removed[number]) and ids[number] in node_ids:
+                yield ids[number], number
 
-    def check_new(self, node_ids: Sequence[str], texts: Sequence[str], gone: set[int], *, replace: bool) -> set[int]:
-        """Check new passages; return the numbers of those that they replace."""
-        if len(node_ids) != len(texts):
-            raise ValueError(f"`texts` must have one entry per id ({len(node_ids)}), got {len(texts)}")
-        seen: set[str] = set()
-        replaced = set()
-        for node_id in node_ids:
-            if node_id in seen:
+    def take_removed(
+        self, node_ids: Sequence[str], remove: Sequence[str], *, replace: bool, ignore_absent: bool
+    ) -> Integers:
+        """Return the numbers of passages that go, ascending: those to remove, and those that are replaced."""
+        absent = [node_id for node_id in remove if node_id not in self._numbers]
+        if absent and not ignore_absent:
+            raise ValueError(f"`remove` must hold ids of the corpus, got {absent[0]!r}, which is none")
+        going = {*remove} & self._numbers.keys()
+        for node_id, count in Counter(node_ids).items():
+            if count > 1:
                 raise ValueError(f"`node_ids` must be unique, got {node_id!r} twice")
-            seen.add(node_id)
-            number = self._numbers.get(node_id)
-            if number is not None and number not in gone:
-                if not replace:
-                    raise ValueError(f"`node_ids` must be new, got {node_id!r}, which the corpus has; see `replace`")
-                replaced.add(number)
-        return replaced
+            if node_id in self._numbers and node_id not in going and not replace:
+                raise ValueError(f"`node_ids` must be new, got {node_id!r}, which the corpus has; see `replace`")
+        going |= {*node_ids} & self._numbers.keys()
+        return np.array(sorted(self._numbers.pop(node_id) for node_id in going), dtype=np.int64)
 
-    def resolve(
-        self, node_ids: Sequence[str], edges: Sequence[NewEdge], gone: set[int]
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def resolve(self, node_ids: Sequence[str], edges: Sequence[NewEdge]) -> tuple[Tensor, Tensor, Tensor]:
         """Return the pairs of numbers of new edges ``[M, 2]``, weights ``[M]`` and types ``[M]``."""
         first = self._graph.num_nodes
         new = {node_id: first + place for place, node_id in enumerate(node_ids)}
-        pairs = []
+        numbers = self._numbers | new
         for place, edge in enumerate(edges):
-            ends = [new.get(end, self._numbers.get(end)) for end in (edge.source, edge.target)]
-            absent = [end for end, number in zip(edge[:2], ends, strict=True) if number is None or number in gone]
-            if absent or not {edge.source, edge.target} & new.keys():
+            absent = [end for end in edge[:2] if end not in numbers]
+            if absent or not {*edge[:2]} & new.keys():
                 raise EdgeError(edge, place, f"{absent[0]!r} is of none" if absent else "neither is new")
-            pairs.append(ends)
-        found = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
+        pairs = torch.tensor([[numbers[end] for end in edge[:2]] for edge in edges], dtype=torch.int64).reshape(-1, 2)
         weight = torch.tensor([edge.weight for edge in edges], dtype=torch.float32)
         types = torch.tensor([edge.edge_type for edge in edges], dtype=torch.int64)
-        check_edges(first + len(new), found, weight, types)
-        return found, weight, types
+        check_edges(first + len(new), pairs, weight, types)
+        return pairs, weight, types
+
+    def names_of(self, node_ids: Sequence[str], entities: Sequence[Iterable[str]] | None) -> list[str]:
+        """Write the names of each new passage's entities as JSON, null where the compaction extracts them."""
+        source = None if self._manifest.derived is None else self._manifest.derived.entity_source
+        if entities is not None:
+            return [json.dumps(sorted(names)) for names in normalized_names(entities)]
+        if node_ids and source not in (None, FILE, *EXTRACTORS):
+            raise ValueError(f"`entities` must be given, as those of {self._folder} are by {source}, got none")
+        return ["null"] * len(node_ids)
 
     def encode(self, texts: Sequence[str], encoder: Encoder | None) -> Tensor | None:
         """Return the vectors of new texts; None where the corpus has none."""
-        wanted = self._manifest["encoder"]
-        if wanted is None or not len(texts):
+        if (wanted := self._manifest.encoder) is None:
             return None
-        if encoder is None or encoder.fingerprint != wanted["fingerprint"]:
+        if encoder is None or encoder.fingerprint != wanted.fingerprint:
             got = "none" if encoder is None else f"{encoder.name} ({encoder.fingerprint[:12]})"
             raise ValueError(
-                f"`encoder` must be the one that {self._folder} was prepared with, {wanted['name']} "
-                f"({wanted['fingerprint'][:12]}), got {got}"
+                f"`encoder` must be the one that {self._folder} was prepared with, {wanted.name} "
+                f"({wanted.fingerprint[:12]}), got {got}"
             )
         return check_vectors(encoder.encode(texts), len(texts), encoder.name)
 
-    def derive(
+    def append_texts(
         self,
+        node_ids: Sequence[str],
         texts: Sequence[str],
         title_lengths: Sequence[int],
-        entities: Sequence[Iterable[str]] | None,
-        removed: Integers,
-    ) -> DerivedGrowth:
-        """Find mentions and shared entities."""
-        return DerivedGrowth(
-            self._folder,
-            self._old,
-            self._manifest,
-            self._graph,
-            passages=texts,
-            title_lengths=title_lengths,
-            entities=entities,
-            removed=removed,
-        )
-
-    def with_nearest(
-        self, vectors: Tensor | None, further: Tensor, pairs: Tensor, weight: Tensor, types: Tensor, removed: Integers
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Add the edges of new passages to their nearest neighbours, if those of the corpus have such edges.
-
-        ``further`` ``[M', 2]`` are edges beside ``pairs``.
-        """
-        rule = self._manifest.get("nearest")
-        if rule is None or vectors is None:
-            return pairs, weight, types
-        k, below = int(rule["k"]), rule["below"]
-        others, gone = torch.cat([pairs, further]), torch.from_numpy(removed)
-        near, similarity = nearest_of_added(self._graph, vectors, others, gone, k=k, below=below)
-        kinds = torch.full((len(near),), SIMILARITY)
-        return torch.cat([pairs, near]), torch.cat([weight, similarity]), torch.cat([types, kinds])
-
-    def append_texts(self, node_ids: Sequence[str], texts: Sequence[str], title_lengths: Sequence[int]) -> None:
-        """Append ids, texts, lengths of their titles if the corpus has them, and words."""
-        passages = self._graph.passages
-        assert passages.words is not None
-        if "title_lengths" in self.columns.entries:
-            self.columns.append("title_lengths", np.array(title_lengths, dtype=np.int32))
-        self.columns.append_texts(node_ids, texts, passages.words, passages.language)
-
-    def append_edges(
-        self,
-        num_new: int,
-        pairs: Tensor,
-        weight: Tensor,
-        types: Tensor,
-        removed: Integers,
-        derived: DerivedGrowth,
+        names: Sequence[str],
+        vectors: Tensor | None,
     ) -> None:
+        """Append ids, texts, their words and, where the corpus has them, titles, entities and vectors."""
+        if not node_ids:
+            return
+        columns, append = self._columns, self._columns.append
+        columns.append_strings("node_ids", PackedStrings.of(node_ids))
+        columns.append_strings("texts", PackedStrings.of(texts))
+        append("node_ids.hashes", hash_strings(node_ids))
+        if "title_lengths" in self._old:
+            append("title_lengths", np.array(title_lengths))
+        if ENTITIES in self._old:
+            columns.append_strings("stated.entities", PackedStrings.of(names))
+        if vectors is not None:
+            append("vectors", vectors.numpy())
+        words = read_words(texts, self._graph.passages.language)
+        self._num_tokens += int(words["token.lengths"].sum(dtype=np.int64))
+        append("token.lengths", words["token.lengths"])
+        token = np.repeat(self._append_words(words, "token"), np.diff(words["token.ptr"]))
+        order = np.argsort(words["token.texts"], kind="stable")
+        ptr = np.searchsorted(words["token.texts"][order], np.arange(1, len(texts) + 1))
+        append("added.ptr", ptr + columns.entries["added.tokens"].shape[0])
+        append("added.tokens", token[order])
+        append("added.counts", words["token.counts"][order])
+        stem = self._append_words(words, "stem")[words["stem.stems"]]
+        order = np.lexsort((stem, np.repeat(np.arange(len(texts)), np.diff(words["stem.ptr"]))))
+        append("stem.ptr", words["stem.ptr"][1:] + columns.entries["stem.stems"].shape[0])
+        append("stem.stems", stem[order])
+        append("stem.in_lead", words["stem.in_lead"][order])
+
+    def _append_words(self, words: Mapping[str, Array], kind: str) -> Integers:
+        """Number the tokens or stems of new texts; those that the corpus lacks follow in order of appearance."""
+        found = PackedStrings(words[f"{kind}.words.offsets"], words[f"{kind}.words.content"])
+        index = self._graph.passages.words
+        assert index is not None
+        vocabulary = index.tokens.words if kind == "token" else index.stems.words
+        numbers = np.array([vocabulary.rank(word) for word in found], dtype=np.int64)
+        order = np.arange(len(found)) if kind == "token" else words["stem.seen"]
+        new = order[numbers[order] < 0]
+        numbers[new] = np.arange(len(vocabulary), len(vocabulary) + len(new))
+        self._columns.append_strings(f"{kind}.words", PackedStrings.of(found[place] for place in new.tolist()))
+        if kind == "stem":
+            self._columns.append("stem.texts_with", np.zeros(len(new), dtype=np.int64))  # of prepared texts
+            self._columns.append("stem.order", numbers[new])
+        return numbers
+
+    def append_edges(self, num_new: int, pairs: Tensor, weight: Tensor, types: Tensor, removed: Integers) -> None:
         """Append the rows of new passages, and again those of old ones whose edges change."""
-        rows = rows_of_edges(
-            self._graph,
-            num_new,
-            pairs,
-            weight,
-            types,
-            torch.from_numpy(removed),
-            end=self.columns.entries["edges.indices"].shape[0],
-            origins=derived.origins,
-            marks=derived.marks,
-        )
-        if rows.weight_by_type is not None:
-            if self._graph.weight_by_type is None:
-                self._write_types()
-            self.columns.append("edges.weight_by_type", rows.weight_by_type.numpy())
-        if (origins := rows.origins) is not None:
-            for (name, _, _), tensor in zip(ORIGINS, (origins.stated, origins.marks, origins.shared), strict=True):
-                self.columns.append(name, tensor.numpy())
-        self.columns.append("edges.indices", rows.indices.numpy())
-        self.columns.append("edges.weight", rows.weight.numpy())
-        self.columns.append("edges.indptr", rows.stop.numpy())
-        self.columns.append("edges.moved", rows.moved.numpy())
+        graph, append, gone = self._graph, self._columns.append, torch.from_numpy(removed)
+        first, num_nodes = graph.num_nodes, graph.num_nodes + num_new
+        _, slot = row_slots(graph.indptr, gone, graph.row_stop)
+        touched = torch.unique(torch.cat([pairs.flatten(), graph.indices[slot]]))
+        touched = touched[(touched < first) & ~torch.isin(touched, gone)]
+        row, slot = row_slots(graph.indptr, touched, graph.row_stop)
+        place, old_weight, old_types = graph.types_of(slot)
+        old = torch.stack([touched[row], graph.indices[slot]], dim=1)[place]
+        kept = ~torch.isin(old[:, 1], gone)
+        both = torch.cat([pairs, pairs.flip(1)])
+        edges = torch.cat([old[kept], both])
+        weights, kinds = torch.cat([old_weight[kept], weight, weight]), torch.cat([old_types[kept], types, types])
+        merged, largest = merge_parallel(edges, weights, num_nodes)
+        if graph.weight_by_type is None and bool((types != OTHER).any()):
+            self._write_types()
+        if "edges.weight_by_type" in self._columns.entries:
+            append("edges.weight_by_type", lay_out_types(edges, weights, kinds, merged, num_nodes).numpy())
+        end, node = self._columns.entries["edges.indices"].shape[0], merged[:, 0].contiguous()
+        written = torch.cat([touched, torch.arange(first, num_nodes), gone])
+        start, stop = (end + torch.searchsorted(node, written, right=right) for right in (False, True))
+        append("edges.moved", torch.stack([written, start, stop], dim=1).numpy())
+        append("edges.indptr", np.zeros(num_new, dtype=np.int64))
+        append("edges.indices", merged[:, 1].numpy())
+        append("edges.weight", largest.numpy())
+        if "stated.pairs" in self._old:
+            for name, rows in (("pairs", both), ("weight", weight.repeat(2)), ("type", types.repeat(2))):
+                append(f"stated.{name}", rows.numpy())
+        append("removed", removed)
 
     def _write_types(self) -> None:
         """Write the column of types, which all edges have from now on: one pass over their weights."""
-        weight, num_types = self._graph.weight, len(EDGE_TYPES)
-        blocks = (as_other(block).numpy() for block in torch.split(weight, BLOCK_EDGES))
-        column = write_column(self._old.folder, "edges.weight_by_type", "<f4", (num_types,), blocks)
-        self.columns.entries["edges.weight_by_type"] = column
 
-    def write_entities(self, incidence: EntityIncidence) -> None:
-        """Write which passage holds which entity anew, under another name."""
-        old = self._manifest.get("entities", ENTITIES)
-        number = int(old.removeprefix(ENTITIES).removeprefix("-") or 0)
-        for name in [name for name in self.columns.entries if name.startswith(f"{old}.")]:
-            del self.columns.entries[name]
-        self._manifest["entities"] = f"{ENTITIES}-{number + 1}"
-        self.columns.entries |= write_incidence(self._old.folder, self._manifest["entities"], incidence)
-        for path in self._old.folder.glob(f"{ENTITIES}{f'-{number - 1}' if number > 1 else ''}.*"):
-            if number:  # who opens the folder now may still read those before these
-                path.unlink()
+        def tables() -> Iterator[Array]:
+            for weight in torch.split(self._graph.weight, BLOCK_EDGES):
+                table = weight.new_zeros(len(weight), len(EDGE_TYPES))
+                table[:, OTHER] = weight
+                yield table.numpy()
 
-    def commit(self, num_added: int, removed: Integers, fingerprint: str) -> None:
+        self._columns.write("edges.weight_by_type", "<f4", tables(), (len(EDGE_TYPES),))
+
+    def commit(self, removed: Integers, changes: Sequence[str]) -> None:
         """Write the manifest."""
-        lengths = self._old.array("token.lengths", "<i4")
-        num_tokens = int(self._manifest["num_tokens"]) - int(lengths[removed].sum(dtype=np.int64))
-        old, new = len(lengths), self.columns.entries["token.lengths"].shape[0]
-        if new > old:
-            added = Columns(self._old.folder, {"token.lengths": self.columns.entries["token.lengths"].to_json()})
-            num_tokens += int(added.array("token.lengths", "<i4")[old:].sum(dtype=np.int64))
-        self._manifest |= {
-            "fingerprint": fingerprint,
-            "num_nodes": self._graph.num_nodes + num_added,
-            "num_tokens": num_tokens,
-            "edge_counts": {},  # counted by source when it was prepared
-            "columns": {name: column.to_json() for name, column in self.columns.entries.items()},
-        }
-        write_json(self._folder / MANIFEST, self._manifest)
+        lengths, manifest = self._old.array("token.lengths", "<i4"), self._manifest
+        changes = [manifest.fingerprint, *map(str, removed.tolist()), *changes]
+        manifest = manifest.changed(
+            fingerprint=short_hash(hash_texts(changes)),
+            num_tokens=self._num_tokens - int(lengths[removed].sum(dtype=np.int64)),
+            edge_counts={},  # counted by source when it was prepared
+            columns=self._columns.entries,
+        )
+        write_json(self._folder / MANIFEST, manifest.model_dump())
 
     def summary(self, num_added: int, num_removed: int) -> Growth:
         """Count passages."""
-        removed = self.columns.entries["removed"].shape[0]
-        return Growth(num_added, num_removed, self.columns.entries["token.lengths"].shape[0] - removed)
+        count, gone = (self._columns.entries[name].shape[0] for name in ("token.lengths", "removed"))
+        changed = count - self._manifest.num_prepared + gone
+        is_due = changed >= max(COMPACT_LEAST, COMPACT_SHARE * self._manifest.num_prepared)
+        return Growth(num_added, num_removed, count - gone, needs_compaction=is_due)

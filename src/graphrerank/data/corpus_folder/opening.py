@@ -1,22 +1,24 @@
 """A corpus folder as a data set whose graph is mapped: opened in constant time, and many processes share its pages."""
 
-import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
-from graphrerank.data.corpus_folder.columns import Columns
+from graphrerank.data.corpus_folder.columns import Column, Columns, PlainName
 from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.data.derived_edges import EdgeRule
+from graphrerank.files import open_plain
 from graphrerank.graphs import (
     AddedTokens,
     CorpusGraph,
     EntityIncidence,
-    PackedStrings,
     Postings,
     TextStems,
     Vocabulary,
@@ -26,15 +28,62 @@ from graphrerank.graphs.content_hash import combined_hash
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.node_vectors import NodeVectors
 from graphrerank.graphs.passages import Passages
-from graphrerank.graphs.vector_index import StoredIndex
 from graphrerank.text.languages import ENGLISH, language_of
+from graphrerank.untrusted import read_json
 
 MANIFEST = "corpus.json"
-ENTITIES = "entities"  # what the columns of entities are called, unless the manifest says otherwise
-FORMAT = 2
+FORMAT, OLD_FORMAT = 3, 2  # the old one opens as it was prepared, and does not grow
 CONTENT = ("node_ids.offsets", "node_ids.content", "texts.offsets", "texts.content", "vectors")
-Integers = npt.NDArray[np.int64]
 VECTOR_INDEXES = {"ivf": "vectors.ivf", "hnsw": "vectors.hnsw"}
+
+
+class EncoderName(BaseModel):
+    """The encoder of a corpus's vectors."""
+
+    name: str
+    fingerprint: str
+
+
+class CorpusManifest(BaseModel):
+    """What a corpus folder says of itself; it is written last, and makes the rows of its columns count.
+
+    Attributes:
+        fingerprint: Of the data set, with the type of its vectors and all changes since.
+        knn: Edges from each passage to its nearest neighbours that the preparation found; ``knn_below``: from those
+            with fewer others than this.
+        derived: How edges are found in the texts; None for not at all.
+        num_prepared: Passages that the folder was prepared with.
+        num_tokens: Tokens of BM25 in all passages but removed ones, repeats included.
+        num_stems: Stems of the prepared passages, in order; those of added passages follow.
+        columns_folder: The columns' folder.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int
+    name: str
+    fingerprint: str
+    encoder: EncoderName | None
+    knn: int = 0
+    knn_below: int | None = None
+    derived: EdgeRule | None = None
+    num_prepared: int = 0
+    language: str = ENGLISH
+    num_tokens: int
+    num_stems: int
+    splits: Sequence[str]
+    edge_counts: Mapping[str, int]
+    answers: Mapping[str, Sequence[str]]
+    columns_folder: PlainName
+    columns: Mapping[PlainName, Column]
+
+    def has_grown(self) -> bool:
+        """Return whether passages were added or removed."""
+        return self.columns["added.ptr"].shape != (1,) or self.columns["removed"].shape != (0,)
+
+    def changed(self, **changes: Any) -> Self:
+        """Return a manifest with other fields."""
+        return self.model_copy(update=changes)
 
 
 def is_corpus_folder(path: str | Path) -> bool:
@@ -51,73 +100,83 @@ def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = F
         thorough: Whether to read all files and compare their hashes; else sizes and ends of files are compared.
 
     Raises:
-        ValueError: If a file is missing, truncated, damaged or another corpus's; the message names it.
+        ValueError: If a file is missing, truncated, damaged, a symbolic link or another corpus's; the message names it.
     """
-    folder = Path(path)
-    manifest = read_manifest(folder)
-    try:
-        entries = manifest["columns"]
-        columns = Columns(folder / manifest["columns_folder"], entries, thorough=thorough)
-        encoder = manifest["encoder"]
-        graph = map_graph(columns, manifest)
-        read = {split: _qrels(columns, number, graph) for number, split in enumerate(manifest["splits"])}
-        splits = {split: qrels for split, qrels in read.items() if len(qrels.query)}  # or all that it judged is gone
-        return Dataset(
-            name or manifest["name"],
-            graph,
-            columns.strings("query_ids")[:],
-            columns.strings("query_texts")[:],
-            splits,
-            edge_counts=manifest["edge_counts"],
-            answers=manifest["answers"],
-            encoded_by=None if encoder is None else encoder["fingerprint"],
-            known_fingerprint=manifest["fingerprint"],
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{folder / MANIFEST}: is damaged ({error!r}); prepare the corpus again") from error
+    manifest, columns = read_columns(Path(path), thorough=thorough)
+    graph = map_graph(columns, manifest)
+    read = {split: _qrels(columns, number, graph) for number, split in enumerate(manifest.splits)}
+    return Dataset(
+        name or manifest.name,
+        graph,
+        columns.strings("query_ids")[:],
+        columns.strings("query_texts")[:],
+        {split: qrels for split, qrels in read.items() if len(qrels.query)},  # not one whose passages are all removed
+        edge_counts=manifest.edge_counts,
+        answers=manifest.answers,
+        encoded_by=None if manifest.encoder is None else manifest.encoder.fingerprint,
+        known_fingerprint=manifest.fingerprint,
+    )
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_columns(folder: Path, *, thorough: bool = False, to_change: bool = False) -> tuple[CorpusManifest, Columns]:
+    """Read the manifest of a corpus folder, and check its columns; again if it is compacted meanwhile."""
+    while True:
+        manifest = read_manifest(folder, to_change=to_change)
+        try:
+            return manifest, Columns(folder / manifest.columns_folder, manifest.columns, thorough=thorough)
+        except ValueError:
+            if read_manifest(folder).columns_folder == manifest.columns_folder:
+                raise
+
+
+def read_manifest(folder: Path, *, to_change: bool = False) -> CorpusManifest:
     """Read the manifest of a corpus folder.
 
     Raises:
-        ValueError: If it is missing, damaged or of another format; the message names it.
+        ValueError: If it is missing, damaged, a symbolic link or of another format; with ``to_change`` also of an older
+            version. The message names it.
     """
     path = folder / MANIFEST
-    if not path.is_file():
-        raise ValueError(f"{folder}: needed {MANIFEST}, which `graphrerank prepare DIR` writes last; found none")
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: is damaged ({error}); prepare the corpus again") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ValueError(f"{path}: needed a corpus folder of format {FORMAT}, found {str(manifest)[:80]!r}")
+        os.close(open_plain(path))
+        content = read_json(path)
+    except FileNotFoundError:
+        raise ValueError(
+            f"{folder}: needed {MANIFEST}, which `graphrerank prepare DIR` writes last; found none"
+        ) from None
+    again = f"prepare it again: graphrerank prepare {folder} data=... encoder=..."
+    found = content.get("format") if isinstance(content, dict) else content
+    if found not in (FORMAT, OLD_FORMAT):
+        raise ValueError(f"{path}: needed a corpus folder of format {FORMAT}, found {str(found)[:80]!r}; {again}")
+    try:
+        manifest = CorpusManifest.model_validate(content)
+        has_grown = manifest.has_grown()
+    except (ValidationError, KeyError) as error:
+        reason = str(error).partition("\n  For further")[0].replace("\n", " ")
+        raise ValueError(f"{path}: is damaged ({reason}); {again}") from error
+    if found == OLD_FORMAT and (to_change or has_grown):
+        raise ValueError(f"{path}: an older version wrote it, whose corpora open if they have not grown; {again}")
     return manifest
 
 
-def map_graph(columns: Columns, manifest: Mapping[str, Any]) -> CorpusGraph:
+def map_graph(columns: Columns, manifest: CorpusManifest) -> CorpusGraph:
     """Map a corpus: what was prepared, and in memory of this process what was changed since, in so far as it moved."""
-    gone = columns.array("removed", "<i8")
-    node_ids, texts = columns.strings("node_ids"), columns.strings("texts")
-    removed = None
-    if len(gone):
-        removed = np.zeros(len(node_ids), dtype=np.bool_)
+    gone, node_ids = columns.array("removed", "<i8"), columns.strings("node_ids")
+    removed = np.zeros(len(node_ids), dtype=np.bool_) if len(gone) else None
+    if removed is not None:
         removed[gone] = True
-        stops = columns.array("texts.offsets", "<i8", private=True)[1:]
-        stops[gone] = texts.offsets[gone]
-        texts = PackedStrings(texts.offsets, texts.content, stops)
-    indptr, row_stop = _rows_of_edges(columns)
-    typed = "edges.weight_by_type"
+    mask = None if removed is None else torch.from_numpy(removed)
+    tokens, stems = _tokens(columns, manifest.num_tokens, removed), _stems(columns, manifest.num_stems, gone)
     passages = Passages(
         node_ids,
-        texts,
+        columns.strings("texts"),
         title_lengths=columns.tensor("title_lengths", "<i4") if "title_lengths" in columns else None,
-        language=language_of(manifest.get("language", ENGLISH)).name,
-        words=WordIndex(
-            _tokens(columns, int(manifest["num_tokens"]), removed), _stems(columns, int(manifest["num_stems"]), gone)
-        ),
-        removed=None if removed is None else torch.from_numpy(removed),
+        language=language_of(manifest.language).name,
+        words=WordIndex(tokens, stems),
+        removed=mask,
     )
+    indptr, row_stop = _rows_of_edges(columns)
+    typed = "edges.weight_by_type"
     return CorpusGraph(
         passages,
         indptr=indptr,
@@ -125,18 +184,10 @@ def map_graph(columns: Columns, manifest: Mapping[str, Any]) -> CorpusGraph:
         weight=columns.tensor("edges.weight", "<f4"),
         weight_by_type=columns.tensor(typed, "<f4", (len(EDGE_TYPES),)) if typed in columns else None,
         row_stop=row_stop,
-        entities=_entities(columns, manifest.get("entities", ENTITIES)),
-        vectors=_vectors(columns, list(manifest["columns"])) if "vectors" in columns else None,
+        entities=_entities(columns, len(node_ids), mask),
+        vectors=_vectors(columns) if "vectors" in columns else None,
         pages=columns.pages,
     )
-
-
-def _content(columns: Columns) -> str | None:
-    """Return the hash of what a store of vectors holds; None if it is not known, as of a corpus that has grown."""
-    pieces = [columns.entry(name).pieces if name in columns else None for name in CONTENT]
-    if any(several is not None and len(several) > 1 for several in pieces):
-        return None
-    return combined_hash(*(None if only is None else only[0][1] for only in pieces))
 
 
 def _qrels(columns: Columns, number: int, graph: CorpusGraph) -> Qrels:
@@ -160,32 +211,33 @@ def _rows_of_edges(columns: Columns) -> tuple[Tensor, Tensor | None]:
     return torch.from_numpy(start), torch.from_numpy(stop[1:])
 
 
-def _vector_index(columns: Columns, names: Sequence[str]) -> StoredIndex | None:
-    path = next((columns.folder / name for name in VECTOR_INDEXES.values() if name in names), None)
-    if path is None:
-        return None
-    return StoredIndex(path, next((columns.folder / name for name in names if name.startswith(f"{path.name}.")), None))
+def _vectors(columns: Columns) -> NodeVectors:
+    """Map vectors and their index; the hash of a corpus that has grown is not known."""
+    dtype = "<f2" if columns.entries["vectors"].dtype == "<f2" else "<f4"
+    index = next((columns.folder / name for name in VECTOR_INDEXES.values() if name in columns), None)
+    pieces = [columns.entries[name].pieces for name in CONTENT]
+    content = combined_hash(*(of[0][1] for of in pieces)) if all(len(of) == 1 for of in pieces) else None
+    return NodeVectors(columns.tensor("vectors", dtype, columns.entries["vectors"].shape[1:]), index, content)
 
 
-def _vectors(columns: Columns, names: Sequence[str]) -> NodeVectors:
-    entry = columns.entry("vectors")
-    embedding = columns.tensor("vectors", "<f2" if entry.dtype == "<f2" else "<f4", entry.shape[1:])
-    return NodeVectors(embedding, _vector_index(columns, names), _content(columns))
-
-
-def _entities(columns: Columns, name: str) -> EntityIncidence | None:
-    if f"{name}.sizes" not in columns:
+def _entities(columns: Columns, num_nodes: int, removed: Tensor | None) -> EntityIncidence | None:
+    """Map which passage holds which entity; added and removed ones hold none."""
+    if "entities.sizes" not in columns:
         return None
     indptr, indices, sizes, holder_ptr, holders = (
-        columns.tensor(f"{name}.{column}", "<i8") for column in ("indptr", "indices", "sizes", "holder_ptr", "holders")
+        columns.tensor(f"entities.{column}", "<i8")
+        for column in ("indptr", "indices", "sizes", "holder_ptr", "holders")
     )
-    return EntityIncidence(columns.strings(f"{name}.names"), indptr, indices, sizes, (holder_ptr, holders))
+    incidence = EntityIncidence(columns.strings("entities.names"), indptr, indices, sizes, (holder_ptr, holders))
+    if removed is None and num_nodes == len(sizes):
+        return incidence
+    return incidence.resized(num_nodes, removed)
 
 
 def _tokens(columns: Columns, num_tokens: int, removed: npt.NDArray[np.bool_] | None) -> Postings:
     postings = columns.array("token.postings", "<i4", (2,))
-    ptr, lengths = columns.array("token.ptr", "<i8"), columns.array("token.lengths", "<i4")
-    added = columns.array("added.ptr", "<i8")
+    ptr, added = columns.array("token.ptr", "<i8"), columns.array("added.ptr", "<i8")
+    lengths = columns.array("token.lengths", "<i4")
     more = None
     if (num_added := len(added) - 1) > 0:
         tokens, counts = columns.array("added.tokens", "<i4"), columns.array("added.counts", "<i4")
@@ -202,7 +254,7 @@ def _tokens(columns: Columns, num_tokens: int, removed: npt.NDArray[np.bool_] | 
     )
 
 
-def _stems(columns: Columns, num_prepared: int, removed: Integers) -> TextStems:
+def _stems(columns: Columns, num_prepared: int, removed: npt.NDArray[np.int64]) -> TextStems:
     ptr, stems = columns.array("stem.ptr", "<i8"), columns.array("stem.stems", "<i4")
     num_added = len(columns.array("added.ptr", "<i8")) - 1
     texts_with = columns.array("stem.texts_with", "<i8", private=bool(num_added or len(removed)))

@@ -1,10 +1,13 @@
 """The parts of a corpus in preparation: what is read and encoded of some thousand passages, one file each.
 
 A part's name holds the hash of its passages and settings, so that a stopped preparation finds the parts that it wrote.
+From the parts come the columns: one pass over the parts for each, in bounded memory.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
+from graphrerank.data.corpus_folder.columns import Array, ColumnWriter
 from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.features.text_match import distinct_keys
@@ -22,6 +26,7 @@ from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import PackedStrings
 from graphrerank.text.languages import ENGLISH
 
+BLOCK_POSTINGS = 1 << 23  # sorted at once, 64 MiB of keys
 FORMAT = 1  # raise it when the same passages would give other parts
 WORDS = (
     *("token.words.offsets", "token.words.content", "token.ptr", "token.texts", "token.counts", "token.lengths"),
@@ -30,14 +35,6 @@ WORDS = (
 STRINGS = ("id.offsets", "id.content", "text.offsets", "text.content")
 
 Integers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part on disk: its file, and the names of the arrays in it."""
-
-    path: Path
-    names: tuple[str, ...]
 
 
 class PartWriter:
@@ -56,13 +53,12 @@ class PartWriter:
         self.dtype = dtype
         self.language = language
 
-    def part(self, number: int, node_ids: Sequence[str], texts: Sequence[str]) -> Part:
+    def path(self, number: int, node_ids: Sequence[str], texts: Sequence[str]) -> Path:
         """Name the part of some passages and its number among the parts."""
         settings = [str(FORMAT), "" if self.encoder is None else self.encoder.fingerprint, str(self.dtype)]
         settings += [] if self.language == ENGLISH else [self.language]
         key = hash_texts(settings) + hash_texts(node_ids) + hash_texts(texts)
-        names = (*STRINGS, *WORDS, *(() if self.encoder is None else ("vectors",)))
-        return Part(self.folder / f"{number:06d}-{short_hash(key)}.safetensors", names)
+        return self.folder / f"{number:06d}-{short_hash(key)}.safetensors"
 
     def __call__(self, block: Block) -> Block:
         """Write a part: of the file's name ``path [1]`` in the folder, ``ids [n]`` and ``texts [n]``."""
@@ -80,33 +76,6 @@ class PartWriter:
         return {"count": np.array([len(texts)])}
 
 
-def write_parts(
-    writer: PartWriter,
-    node_ids: Sequence[str],
-    texts: Sequence[str],
-    *,
-    part_size: int,
-    engine: Engine = LOCAL,
-    progress: Callable[[int], None] = lambda passages: None,
-) -> list[Part]:
-    """Write the parts of a corpus that are not there; return all in order."""
-    parts: list[Part] = []
-
-    def missing() -> Iterator[Block]:
-        for number, start in enumerate(range(0, max(1, len(node_ids)), part_size)):
-            ids, part_texts = list(node_ids[start : start + part_size]), list(texts[start : start + part_size])
-            part = writer.part(number, ids, part_texts)
-            parts.append(part)
-            if part.path.is_file():
-                progress(len(ids))
-            else:
-                yield {"path": [part.path.name], "ids": ids, "texts": part_texts}
-
-    for done in engine.map(writer, missing()):
-        progress(int(np.asarray(done["count"])[0]))
-    return parts
-
-
 class WrittenPart:
     """A part on disk; each array is mapped for as long as it is held, so that few pages are resident.
 
@@ -114,13 +83,14 @@ class WrittenPart:
         ValueError: If its file is damaged, naming it.
     """
 
-    def __init__(self, part: Part) -> None:
-        self._part = part
+    def __init__(self, path: Path, *, has_vectors: bool) -> None:
+        self._path = path
+        self._names = (*STRINGS, *WORDS, *(("vectors",) if has_vectors else ()))
         self._num_texts = len(self.array("token.lengths"))
 
     def array(self, name: str) -> npt.NDArray[Any]:
         """Map one of its arrays."""
-        return load_tensors(self._part.path, self._part.names)[name].numpy()
+        return load_tensors(self._path, self._names)[name].numpy()
 
     def strings(self, name: str) -> PackedStrings:
         """Return one of its lists of strings."""
@@ -130,17 +100,44 @@ class WrittenPart:
         return self._num_texts
 
 
+def write_parts(
+    writer: PartWriter,
+    node_ids: Sequence[str],
+    texts: Sequence[str],
+    *,
+    part_size: int,
+    engine: Engine = LOCAL,
+    progress: Callable[[int], None] = lambda passages: None,
+) -> list[WrittenPart]:
+    """Write the parts of a corpus that are not there; return all in order."""
+    paths: list[Path] = []
+
+    def missing() -> Iterator[Block]:
+        for number, start in enumerate(range(0, max(1, len(node_ids)), part_size)):
+            ids, part_texts = list(node_ids[start : start + part_size]), list(texts[start : start + part_size])
+            path = writer.path(number, ids, part_texts)
+            paths.append(path)
+            if path.is_file() and not path.is_symlink():
+                progress(len(ids))
+            else:
+                yield {"path": [path.name], "ids": ids, "texts": part_texts}
+
+    for done in engine.map(writer, missing()):
+        progress(int(np.asarray(done["count"])[0]))
+    return [WrittenPart(path, has_vectors=writer.encoder is not None) for path in paths]
+
+
 class EncodedParts:
     """An encoder that knows the texts of a corpus, in their order: its vectors lie in the parts."""
 
-    def __init__(self, encoder: Encoder, parts: Sequence[Part]) -> None:
+    def __init__(self, encoder: Encoder, parts: Sequence[WrittenPart]) -> None:
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
         self._parts = parts
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Read the vectors of all texts, ``[N, d]`` float32."""
-        vectors = torch.cat([torch.from_numpy(WrittenPart(part).array("vectors")) for part in self._parts]).float()
+        vectors = torch.cat([torch.from_numpy(part.array("vectors")) for part in self._parts]).float()
         return check_vectors(vectors, len(texts), self.name)
 
 
@@ -184,3 +181,138 @@ def _ascending(words: Sequence[str]) -> tuple[list[bytes], Integers]:
 
 def _columns(name: str, strings: PackedStrings) -> dict[str, npt.NDArray[Any]]:
     return {f"{name}.offsets": strings.offsets, f"{name}.content": strings.content}
+
+
+def hash_strings(strings: Sequence[str]) -> Integers:
+    """Hash strings to 64 bits: ``[n]`` int64.
+
+    Example:
+        >>> bool(hash_strings(["a", "b"])[0] == hash_strings(["a"])[0])
+        True
+    """
+    digests = (blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest() for string in strings)
+    return np.frombuffer(b"".join(digests), dtype="<i8")
+
+
+class Assembly:
+    """The columns of a corpus from its parts.
+
+    Args:
+        parts: All parts, in order.
+    """
+
+    def __init__(self, parts: Sequence[WrittenPart]) -> None:
+        self._parts = parts
+        self._start = np.cumsum([0, *map(len, self._parts)])
+
+    def write(self, writer: ColumnWriter) -> None:
+        """Write the columns of ids, texts and words."""
+        write = writer.write
+        for name, kind in (("id", "node_ids"), ("text", "texts")):
+            write(f"{kind}.content", "|u1", self._each(f"{name}.content"))
+            write(f"{kind}.offsets", "<i8", self._running(f"{name}.offsets"))
+        for name, vocabulary in (("token.words", self._tokens), ("stem.words", self._stems)):
+            writer.write_strings(name, PackedStrings.of_encoded(vocabulary.words))
+        write("token.ptr", "<i8", [self._token_ptr])
+        write("token.postings", "<i4", self._postings(), (2,))
+        write("token.lengths", "<i4", self._each("token.lengths"))
+        write("stem.ptr", "<i8", self._running("stem.ptr"))
+        write("stem.stems", "<i4", self._text_stems())
+        write("stem.in_lead", "|b1", self._each("stem.in_lead"))
+        write("stem.texts_with", "<i8", [self._texts_with()])
+        write("stem.order", "<i4", [self._order_of_stems()])
+        write("node_ids.hashes", "<i8", (hash_strings(part.strings("id")) for part in self._parts))
+
+    def write_vectors(self, writer: ColumnWriter, dtype: str) -> None:
+        """Write the column of vectors."""
+        writer.write("vectors", dtype, self._each("vectors"), self._parts[0].array("vectors").shape[1:])
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all texts, repeats included."""
+        return sum(int(part.array("token.lengths").sum(dtype=np.int64)) for part in self._parts)
+
+    def _each(self, name: str) -> Iterator[Array]:
+        return (part.array(name) for part in self._parts)
+
+    def _running(self, name: str) -> Iterator[Integers]:
+        """Join the parts' offsets."""
+        total = 0
+        yield np.zeros(1, dtype=np.int64)
+        for part in self._parts:
+            offsets = part.array(name)
+            yield offsets[1:] + total
+            total += int(offsets[-1])
+
+    @cached_property
+    def _tokens(self) -> "_Vocabulary":
+        return _Vocabulary(self._parts, "token.words")
+
+    @cached_property
+    def _stems(self) -> "_Vocabulary":
+        return _Vocabulary(self._parts, "stem.words")
+
+    @cached_property
+    def _token_ptr(self) -> Integers:
+        count = np.zeros(len(self._tokens.words), dtype=np.int64)
+        for part, rank in zip(self._parts, self._tokens.ranks, strict=True):
+            count[rank] += np.diff(part.array("token.ptr"))
+        return np.cumsum([0, *count])
+
+    def _postings(self) -> Iterator[Array]:
+        """Join the parts' postings token by token: (text, count), in blocks of tokens."""
+        ptr = self._token_ptr
+        limits = np.searchsorted(ptr, np.arange(0, ptr[-1] + BLOCK_POSTINGS, BLOCK_POSTINGS))
+        for start, stop in pairwise(np.unique(np.append(limits, len(ptr) - 1)).tolist()):
+            tokens, rows = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 2), dtype=np.int32)]
+            for part, rank, first in zip(self._parts, self._tokens.ranks, self._start, strict=False):
+                low, high = np.searchsorted(rank, (start, stop))
+                local = part.array("token.ptr")[low : high + 1]
+                held = slice(int(local[0]), int(local[-1]))
+                tokens.append(np.repeat(rank[low:high], np.diff(local)))
+                rows.append(np.stack([part.array("token.texts")[held] + first, part.array("token.counts")[held]], 1))
+            yield np.concatenate(rows)[np.argsort(np.concatenate(tokens), kind="stable")]
+
+    def _text_stems(self) -> Iterator[Integers]:
+        for part, rank in zip(self._parts, self._stems.ranks, strict=True):
+            yield rank[part.array("stem.stems")]
+
+    def _texts_with(self) -> Integers:
+        """Count the texts that hold each stem."""
+        count = np.zeros(len(self._stems.words), dtype=np.int64)
+        for stems in self._text_stems():
+            count += np.bincount(stems, minlength=len(count))
+        return count
+
+    def _order_of_stems(self) -> Integers:
+        """Number the stems by first appearance."""
+        number = np.full(len(self._stems.words), -1)
+        count = 0
+        for part, rank in zip(self._parts, self._stems.ranks, strict=True):
+            seen = rank[part.array("stem.seen")]
+            new = seen[number[seen] < 0]
+            number[new] = np.arange(count, count + len(new))
+            count += len(new)
+        return number
+
+
+class _Vocabulary:
+    """The words of all parts.
+
+    Attributes:
+        words: Ascending by their bytes.
+        ranks: For each part the place in ``words`` of each of its words, ascending.
+    """
+
+    def __init__(self, parts: Sequence[WrittenPart], name: str) -> None:
+        found: set[bytes] = set()
+        for part in parts:
+            found.update(_encoded(part, name))
+        self.words = sorted(found)
+        place = {word: rank for rank, word in enumerate(self.words)}
+        self.ranks = [np.array([place[word] for word in _encoded(part, name)], dtype=np.int64) for part in parts]
+
+
+def _encoded(part: WrittenPart, name: str) -> list[bytes]:
+    content = part.array(f"{name}.content").tobytes()
+    return [content[start:stop] for start, stop in pairwise(part.array(f"{name}.offsets").tolist())]

@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
@@ -36,20 +35,6 @@ _DISAMBIGUATION = re.compile(r"\s*\([^()]*\)\s*$")
 _OPENING = re.compile(r"\s*(.{3,80}?)\s*(?:\(|,? (?:is|was|are|were) )", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Mentions:
-    """What :func:`find_mentions` finds.
-
-    Attributes:
-        pairs: ``[M, 2]`` int64, different rows (mentioning, mentioned), ascending.
-        counts: For each name, its words joined by blanks, the passages that mention it and do not bear it; of names
-            that are not ambiguous and have any.
-    """
-
-    pairs: Tensor
-    counts: Mapping[str, int]
-
-
 class Owner(NamedTuple):
     """How a passage bears a name: whether the first and the last word of it have a capital initial."""
 
@@ -61,7 +46,7 @@ class Owner(NamedTuple):
         return (not self.first_capital or first[0].isupper()) and (not self.last_capital or last[0].isupper())
 
 
-def find_mentions(titles: Sequence[str], texts: Sequence[str], *, engine: Engine = LOCAL) -> Mentions:
+def find_mentions(titles: Sequence[str], texts: Sequence[str], *, engine: Engine = LOCAL) -> Tensor:
     """Join each passage with the passages whose name occurs in its text, in time linear in the corpus.
 
     A passage's names are, strongest first: its title; the title without a trailing "(film)"; the name that opens its
@@ -81,13 +66,16 @@ def find_mentions(titles: Sequence[str], texts: Sequence[str], *, engine: Engine
         texts: ``N`` texts, without their titles.
         engine: Works on blocks of texts; the names are broadcast once.
 
+    Returns:
+        ``[M, 2]`` int64, pairs of different passages (mentioning, mentioned), ascending.
+
     Raises:
         ValueError: If lengths differ.
 
     Example:
         >>> titles = ["Laila Majnu (1976 film)", "H. S. Rawail"]
         >>> texts = ["Laila Majnu is directed by Harnam Singh Rawail.", "Harnam Singh Rawail (born 1921) made films."]
-        >>> find_mentions(titles, texts).pairs
+        >>> find_mentions(titles, texts)
         tensor([[0, 1]])
     """
     if len(titles) != len(texts):
@@ -95,7 +83,6 @@ def find_mentions(titles: Sequence[str], texts: Sequence[str], *, engine: Engine
             f"`titles` and `texts` must have one entry per passage, got {len(titles)} titles and {len(texts)} texts"
         )
     owners = _names(titles, texts)
-    names = list(owners)
     clear = [len(bearers) <= MAX_OWNERS for bearers in owners.values()]
     mentions: dict[int, list[tuple[int, int]]] = {}
     mentioning: Counter[int] = Counter()  # passages
@@ -108,16 +95,10 @@ def find_mentions(titles: Sequence[str], texts: Sequence[str], *, engine: Engine
             if clear[name] and source not in bearers:
                 mentioning[name] += 1
                 mentions.setdefault(name, []).extend((source, node) for node in bearers)
-    limit = most_mentions(len(titles))
+    limit = max(MIN_COMMON, MAX_SHARE * len(titles))
     common = {name for name, count in mentioning.items() if count > limit}
     pairs = {pair for name, named_pairs in mentions.items() if name not in common for pair in named_pairs}
-    counts = {" ".join(names[name]): count for name, count in mentioning.items()}
-    return Mentions(torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2), counts)
-
-
-def most_mentions(num_passages: int) -> float:
-    """Return how many passages may mention a name that is not too common."""
-    return max(MIN_COMMON, MAX_SHARE * num_passages)
+    return torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2)
 
 
 def split_words(text: str) -> list[str]:

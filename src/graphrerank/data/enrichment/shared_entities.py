@@ -55,13 +55,7 @@ BLOCK_NODES = 1 << 12  # passages looked at at once
 MAX_NEIGHBOURS = 5  # that each passage chooses
 
 
-def choose_neighbours(
-    incidence: EntityIncidence,
-    *,
-    nodes: Tensor | None = None,
-    num_passages: int | None = None,
-    engine: Engine = LOCAL,
-) -> tuple[Tensor, Tensor]:
+def choose_neighbours(incidence: EntityIncidence, *, engine: Engine = LOCAL) -> tuple[Tensor, Tensor]:
     r"""Join each passage with the ``MAX_NEIGHBOURS`` passages whose shared entities are the most specific together.
 
     .. math::
@@ -75,8 +69,6 @@ def choose_neighbours(
 
     Args:
         incidence: The entities of ``N`` passages.
-        nodes: ``[S]`` int64, ascending, the passages that choose; all when None. A passage may be chosen by more.
-        num_passages: The number of passages that the rarity of an entity is measured against; ``N`` when None.
         engine: Works on blocks of passages.
 
     Returns:
@@ -89,11 +81,10 @@ def choose_neighbours(
         >>> pairs.tolist(), shared_weight(total, 4)[:2]
         ([[0, 2], [0, 1], [1, 0], [1, 2], [2, 0], [2, 1]], tensor([0.6392, 0.4354]))
     """
-    nodes = torch.arange(incidence.num_nodes) if nodes is None else nodes
+    nodes = torch.arange(incidence.num_nodes)
     blocks = ({"nodes": block.numpy()} for block in torch.split(nodes, BLOCK_NODES) if len(block))
     rows, sums = [torch.zeros(0, 2, dtype=torch.int64)], [torch.zeros(0, dtype=torch.float64)]
-    choose = _Chosen(incidence, MAX_NEIGHBOURS, incidence.num_nodes if num_passages is None else num_passages)
-    for chosen in engine.map(choose, blocks):
+    for chosen in engine.map(_Chosen(incidence, MAX_NEIGHBOURS), blocks):
         rows.append(torch.stack([torch.from_numpy(np.asarray(chosen[name])) for name in ("row", "partner")], dim=1))
         sums.append(torch.from_numpy(np.asarray(chosen["sum"])))
     return torch.cat(rows), torch.cat(sums)
@@ -107,14 +98,13 @@ def shared_weight(total: Tensor, num_passages: int) -> Tensor:
 class _Chosen:
     """Chooses the neighbours of a block of passages: ``row``, ``partner``, both numbers of passages, and ``sum``."""
 
-    def __init__(self, incidence: EntityIncidence, max_neighbours: int, num_passages: int) -> None:
+    def __init__(self, incidence: EntityIncidence, max_neighbours: int) -> None:
         self.incidence = incidence
-        self.max_neighbours = max_neighbours
-        self.num_passages = num_passages
+        self.max_neighbours = max_neighbours  # a worker's module has its own constant
 
     def __call__(self, block: Block) -> Block:
         nodes, num_nodes = torch.from_numpy(np.asarray(block["nodes"])), self.incidence.num_nodes
-        specificity = torch.log1p(self.num_passages / self.incidence.num_holders.double())
+        specificity = torch.log1p(num_nodes / self.incidence.num_holders.double())
         origin, partner, entity = self.incidence.shared(nodes)
         key, inverse = torch.unique(nodes[origin] * num_nodes + partner, return_inverse=True)
         total = torch.zeros(len(key), dtype=torch.float64).index_add_(0, inverse, specificity[entity])

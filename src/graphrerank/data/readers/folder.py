@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.data.derived_edges import DerivedEdges, Edges
+from graphrerank.data.derived_edges import DerivedEdges, EdgeRule, Edges
 from graphrerank.data.engines.local import Engine
 from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.enrichment.random_edges import random_edges as draw_edges
@@ -80,22 +80,22 @@ def read_graph(
         entities = entities or ("file" if (folder / ENTITIES).is_file() else "spelling")
     files = [folder / file for file in edges]
     found = {"file": read_edges(files, node_number, edge_types=edge_types, edge_meanings=edge_meanings)}
-    mentioned, mention_type = None, None
+    mention_type = None
     if mentions:
         mentioned = find_mentions([doc.title for doc in documents], [doc.text for doc in documents], engine=engine)
         mention_type = ENTITY if automatic and bool((found["file"][2] == REFERENCE).any()) else REFERENCE
-        found["mentions"] = _of_type(mentioned.pairs, mention_type)
+        found["mentions"] = _of_type(mentioned, mention_type)
     if adjacency:
         found["neighbouring chunks"] = _of_type(adjacency_edges(*_chunk_keys(folder, documents)), ADJACENCY)
-    incidence, names, source, chosen = None, None, None, None
+    incidence, names, source = None, None, None
     if entities is not None:
         source = entities if isinstance(entities, str) else type(entities).__name__
         names = normalized_names(_entities(folder, entities, node_number, documents, cache, engine))
         incidence = EntityIncidence.from_names(names, max_share=max_entity_share)
     if automatic and incidence is not None:
         pairs, total = choose_neighbours(incidence, engine=engine)
-        chosen = (pairs, shared_weight(total, incidence.num_nodes))
-        found[f"entities by {source}"] = (*chosen, torch.full((len(pairs),), ENTITY))
+        weight = shared_weight(total, incidence.num_nodes)
+        found[f"entities by {source}"] = (pairs, weight, torch.full((len(pairs),), ENTITY))
     if random_edges:
         found["random"] = _of_type(
             draw_edges(_joined(found)[0], random_edges * len(documents), num_nodes=len(documents)), OTHER
@@ -112,16 +112,16 @@ def read_graph(
     if automatic:
         few = len(documents) <= ALL_NEAREST
         further |= {"knn": NEAREST, "knn_below": len(documents) if few else NEIGHBOURS}
-    if mentioned is not None or names is not None:
+    if mentions or names is not None:
         further["derived"] = DerivedEdges(
             _joined({name: found[name] for name in found if name not in ("mentions", f"entities by {source}")}),
-            mention_type,
-            mentioned,
-            source,
+            EdgeRule(
+                mention_type=mention_type,
+                entity_source=source,
+                max_entity_share=max_entity_share,
+                makes_choices=automatic and names is not None,
+            ),
             names,
-            max_entity_share,
-            chosen,
-            makes_choices=chosen is not None,
         )
     return graph, further
 
