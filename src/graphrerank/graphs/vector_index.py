@@ -36,8 +36,7 @@ class IndexSearch:
         else:
             index.hnsw.efSearch = ef_search
         self._parameters: Any = None
-        gone = [] if removed is None else removed[: self.num_vectors].nonzero().flatten().cpu().numpy()
-        if len(gone):
+        if removed is not None and len(gone := removed[: self.num_vectors].nonzero().flatten().cpu().numpy()):
             import faiss
 
             module: Any = faiss  # whose types lack keyword arguments
