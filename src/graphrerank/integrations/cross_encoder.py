@@ -19,12 +19,6 @@ class GraphCrossEncoder:
     Args:
         reranker: The reranker; it must not need vectors.
         edges: Returns the edges among texts, pairs of places ``(i, j)`` or ``(i, j, type)``; None for no edges.
-
-    Example:
-        >>> encoder = GraphCrossEncoder(GraphReranker.from_pretrained("attack"))
-        >>> ranking = encoder.rank("spreads through USB sticks", ["a cake recipe", "infected USB sticks"], top_k=1)
-        >>> ranking[0]["corpus_id"]
-        1
     """
 
     def __init__(self, reranker: GraphReranker, *, edges: FindEdges | None = None) -> None:
@@ -39,21 +33,11 @@ class GraphCrossEncoder:
         return_documents: bool = False,
         **ignored: Any,
     ) -> list[dict[str, Any]]:
-        """Rank the documents of a query.
-
-        Args:
-            query: The query.
-            documents: Texts.
-            top_k: How many to return; None for all.
-            return_documents: Add each document's ``text``.
-            ignored: Batch size, progress bar and the like, which a ``CrossEncoder`` takes too.
+        """Rank the documents of a query, best first; other settings of a ``CrossEncoder`` are ignored.
 
         Returns:
-            Best first, a ``corpus_id`` (place among the documents) and a ``score`` each: the probability of relevance
-            if the model is calibrated, else its score.
-
-        Raises:
-            ValueError: If the query is blank, or a document is no text.
+            A ``corpus_id`` (place among the documents) and a ``score`` each, and perhaps the ``text``: the probability of
+            relevance if the model is calibrated, else its score.
         """
         edges = () if self._edges is None or not documents else self._edges(documents)
         found = ranked(self._reranker, query, documents, edges=edges, top_n=top_k)
@@ -61,11 +45,7 @@ class GraphCrossEncoder:
         return [row | {"text": documents[row["corpus_id"]]} for row in rows] if return_documents else rows
 
     def predict(self, sentences: Sequence[tuple[str, str]], **ignored: Any) -> np.ndarray:
-        """Score pairs of a query and a document; the pairs of one query are scored together, wherever they stand.
-
-        Returns:
-            ``[n]`` float32, in the order of the pairs.
-        """
+        """Score pairs of a query and a document, ``[n]`` float32; the pairs of one query are scored together."""
         places: dict[str, list[int]] = {}
         for place, (query, _) in enumerate(sentences):
             places.setdefault(query, []).append(place)

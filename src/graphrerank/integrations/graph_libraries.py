@@ -72,11 +72,7 @@ def corpus_to_igraph(graph: CorpusGraph) -> "igraph.Graph":
 
 
 def corpus_from_scipy(node_ids: Sequence[str], texts: Sequence[str], adjacency: Any) -> CorpusGraph:
-    """Build a corpus graph from a sparse matrix ``[N, N]``: row ``i`` holds the weights of node ``i``'s neighbours.
-
-    Raises:
-        ValueError: If the matrix has another shape, or as :meth:`CorpusGraph.from_edges`.
-    """
+    """Build a corpus graph from a sparse matrix ``[N, N]``: row ``i`` holds the weights of node ``i``'s neighbours."""
     matrix = adjacency.tocoo()
     if matrix.shape != (len(node_ids), len(node_ids)):
         raise ValueError(f"`adjacency` must be [{len(node_ids)}, {len(node_ids)}], got {list(matrix.shape)}")

@@ -23,11 +23,8 @@ class GraphRerankStrategy(Strategy):
 
     Attributes:
         reranker: The reranker; it must not need vectors. The scores that it reads are the store's similarities.
-        question: The question, whose words the model reads; the library tells a strategy the vector alone.
+        question: The question, whose words the model reads; the library gives a strategy the vector alone.
         per_iteration_limit: Nodes to follow in each round.
-
-    Raises:
-        ValueError: At the first round, if there is no question.
     """
 
     reranker: GraphReranker

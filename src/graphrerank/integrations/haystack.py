@@ -26,12 +26,6 @@ class GraphRerankRanker:
         checkpoint: As of :meth:`GraphReranker.from_pretrained`; the model must not need vectors.
         top_k: Number of documents to keep; None for all.
         device: Where the model runs; None for the CPU.
-
-    Example:
-        >>> ranker = GraphRerankRanker("attack", top_k=1)
-        >>> documents = [Document(content="a cake recipe"), Document(content="infected USB sticks")]
-        >>> ranker.run("spreads through USB sticks", documents)["documents"][0].content
-        'infected USB sticks'
     """
 
     def __init__(self, checkpoint: str = "base", *, top_k: int | None = None, device: str | None = None) -> None:
@@ -47,12 +41,7 @@ class GraphRerankRanker:
 
     @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, list[Document]]:
-        """Rank documents.
-
-        Args:
-            query: The query.
-            documents: The documents.
-            top_k: Number of documents to keep; None for the component's ``top_k``.
+        """Rank documents; the component's ``top_k`` holds when None.
 
         Returns:
             ``documents``, copies, best first, whose ``score`` is the probability of relevance if the model is

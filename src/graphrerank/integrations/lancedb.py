@@ -42,11 +42,7 @@ class GraphRerankReranker(Reranker):
         self._edges = edges
 
     def rerank_hybrid(self, query: str, vector_results: pa.Table, fts_results: pa.Table) -> pa.Table:
-        """Rank the union of both searches' rows, best first, with a column ``_relevance_score``.
-
-        Raises:
-            ValueError: If the query is blank, or there is no column of texts.
-        """
+        """Rank the union of both searches' rows, best first, with a column ``_relevance_score``."""
         fused: Counter[int] = Counter()
         for found in (vector_results, fts_results):
             for rank, row in enumerate(found[ROW].to_pylist() if len(found) else [], start=1):

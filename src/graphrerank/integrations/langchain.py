@@ -23,14 +23,6 @@ class GraphRerankCompressor(BaseDocumentCompressor):
         top_n: Number of documents to keep; None for all.
         edges: Returns the edges among documents, pairs of indices ``(i, j)`` or ``(i, j, type)``; None for those of the
             metadata.
-
-    Example:
-        >>> from langchain_core.documents import Document
-        >>> from graphrerank import GraphReranker
-        >>> compressor = GraphRerankCompressor(reranker=GraphReranker.from_pretrained("attack"), top_n=1)
-        >>> documents = [Document("a cake recipe"), Document("infected USB sticks")]
-        >>> compressor.compress_documents(documents, "spreads through USB sticks")[0].page_content
-        'infected USB sticks'
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -42,19 +34,9 @@ class GraphRerankCompressor(BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks = None
     ) -> Sequence[Document]:
-        """Rank documents.
+        """Return copies, best first, with ``relevance_score`` in their metadata.
 
-        Args:
-            documents: The documents.
-            query: The query.
-            callbacks: Not used.
-
-        Returns:
-            Copies, best first, with ``relevance_score`` in their metadata: the probability of relevance if the model is
-            calibrated, else its score.
-
-        Raises:
-            ValueError: If the query is blank, or metadata have another form.
+        The score is the probability of relevance if the model is calibrated, else its score.
         """
         found = ranked(
             self.reranker,

@@ -34,11 +34,7 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        """Rank nodes, best first, with probabilities of relevance if the model is calibrated, else its scores.
-
-        Raises:
-            ValueError: If there is no query, or metadata have another form.
-        """
+        """Rank nodes, best first, with probabilities of relevance if the model is calibrated, else its scores."""
         if query_bundle is None:
             raise ValueError("`query_bundle` must be given, as nodes are ranked for a query, got none")
         scores = [node.score for node in nodes if node.score is not None]

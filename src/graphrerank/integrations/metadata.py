@@ -21,23 +21,8 @@ def input_from_metadata(
 ) -> RerankInput:
     """Build the candidates of a query.
 
-    ``score``, and ``doc_id`` with ``chunk_id``, are used if all passages have them; ``entities`` if any has.
-
-    Args:
-        query: The query.
-        passages: ``n`` texts.
-        metadata: ``n`` mappings.
-        scores: ``n`` scores, which replace those of the metadata.
-        edges: Pairs of joined passages, or pairs with a type, as of :class:`RerankInput`; duplicates are dropped.
-        top_n: Number of passages to return; None for all.
-
-    Raises:
-        ValueError: As :class:`RerankInput`.
-
-    Example:
-        >>> candidates = input_from_metadata("q", ["a", "b"], [{"entities": ["Rome"]}, {}], edges=[(1, 0), (0, 1)])
-        >>> candidates.entities, candidates.edges, candidates.edge_types, candidates.scores
-        ([['Rome'], []], [(0, 1)], ['other'], None)
+    Metadata: ``score``, and ``doc_id`` with ``chunk_id``, are used if all passages have them; ``entities`` if any has.
+    ``scores`` replace those of the metadata; ``edges`` are pairs of passages, perhaps with a type, and may repeat.
     """
     is_chunked = all(DOC_ID in entry and CHUNK_ID in entry for entry in metadata)
     if scores is None and all(entry.get(SCORE) is not None for entry in metadata):
@@ -70,9 +55,6 @@ def ranked(
 
     Returns:
         Best first, the index of each passage and its relevance: a probability if the model is calibrated, else a score.
-
-    Raises:
-        ValueError: As :class:`RerankInput`.
     """
     if not passages:
         return []

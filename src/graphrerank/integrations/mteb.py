@@ -15,17 +15,12 @@ BATCH = 32  # queries in one pass of the model
 
 
 class GraphRerankSearch:
-    """MTEB's ``SearchProtocol``: ranks the documents that a task lists for each query (``top_ranked``).
-
-    A list's place among ``top_ranked`` is not read, as tasks do not order it.
+    """MTEB's ``SearchProtocol``: ranks the documents that a task lists for each query (``top_ranked``), in no order.
 
     Args:
         reranker: The reranker; it must not need vectors.
         edges: Returns the edges among documents, by their ids: pairs of places ``(i, j)`` or ``(i, j, type)``; None for
             no edges.
-
-    Example:
-        ``mteb.evaluate(GraphRerankSearch(reranker), tasks=[task])``
     """
 
     def __init__(
@@ -47,14 +42,9 @@ class GraphRerankSearch:
     def search(
         self, queries: Any, *, top_k: int, top_ranked: dict[str, list[str]] | None = None, **ignored: Any
     ) -> dict[str, dict[str, float]]:
-        """Score the documents that are listed for each query.
+        """Score the documents that are listed for each query; return the best ``top_k`` of each, by query and document.
 
-        Returns:
-            By query, its best ``top_k`` documents with their probabilities of relevance (scores, if the model is not
-            calibrated).
-
-        Raises:
-            ValueError: If the task lists no documents, or a document is not in the corpus.
+        Scores are probabilities of relevance if the model is calibrated.
         """
         if top_ranked is None:
             raise ValueError(

@@ -97,11 +97,7 @@ def corpus_to_pyg(graph: CorpusGraph) -> Data:
 
 
 def candidates_to_pyg(graphs: CandidateGraphs) -> list[Data]:
-    """Return one graph per query.
-
-    Each has ``x [n, F]``, ``edge_index``, ``edge_weight`` and, if known, ``edge_type``, ``y`` (relevance) and
-    ``nodes`` (numbers in the corpus).
-    """
+    """Return one graph per query: ``x [n, F]``, edges, and if known ``edge_type``, ``y`` (relevance) and ``nodes``."""
     parts = []
     starts = graphs.ptr.tolist()
     for start, stop in pairwise(starts):
@@ -126,17 +122,8 @@ def keep_best(
 ) -> Callable[[Data, Any], Data]:
     """Return a ``subgraph_filter`` for ``RAGQueryLoader``: the subgraph of the best ``top_k`` loaded nodes.
 
-    Args:
-        reranker: The reranker; it must not need vectors.
-        top_k: Nodes to keep.
-        texts: Returns the text of each node of the loaded graph.
-
-    Returns:
-        A function of graph and query. The graph that it returns has the kept nodes in their order, best first, and
-        ``relevance [k]``.
-
-    Raises:
-        ValueError: Of the function, if there is not one text per node.
+    ``texts`` returns the text of each node of the loaded graph. The graph that the filter returns has the kept nodes in
+    their order, best first, and ``relevance [k]``.
     """
 
     def choose(data: Data, query: Any) -> Data:
@@ -154,16 +141,10 @@ def keep_best(
 
 
 class ExplainedModel(nn.Module):
-    """A reranker in the form that ``torch_geometric.explain.Explainer`` asks: ``model(x, edge_index, ...)``.
+    """A reranker in the form that ``torch_geometric.explain.Explainer`` expects: ``model(x, edge_index, ...)``.
 
-    It explains the convolutions of a ``pyg_reranker``, whose edges an explainer masks; features computed from the edges
-    before them (GCS, scores of neighbours) do not change.
-
-    Args:
-        model: A ``pyg_reranker`` of ``features=scores...``, which reads no vectors.
-
-    Raises:
-        ValueError: If it reads vectors.
+    It explains the convolutions of a ``pyg_reranker`` that reads no vectors, whose edges an explainer masks; features
+    computed from the edges before them (GCS, scores of neighbours) do not change.
     """
 
     def __init__(self, model: PyGReranker) -> None:

@@ -22,10 +22,6 @@ class EdgeGraph(pyterrier_adaptive.CorpusGraph):
         docnos: ``n`` ids of documents.
         edges: Undirected pairs of their places.
         weights: One for each edge; 1 when None. Neighbours stand in the order of their weights.
-
-    Example:
-        >>> EdgeGraph(["a", "b", "c"], [(0, 2), (0, 1)], [1.0, 2.0]).neighbours("a")
-        ['b', 'c']
     """
 
     def __init__(
@@ -64,12 +60,6 @@ class GraphRerankTransformer(pt.Transformer):
         text_field: The column of texts.
         texts: Texts by ``docno``.
         reads_scores: Give the frame's scores to the model; within GAR they are of two kinds, and false is right.
-
-    Example:
-        >>> frame = pd.DataFrame({"qid": ["1", "1"], "query": ["infected USB sticks"] * 2, "docno": ["c", "u"],
-        ...                       "text": ["a cake recipe", "a worm on USB sticks"], "score": [2.0, 1.0]})
-        >>> GraphRerankTransformer(GraphReranker.from_pretrained("attack"), reads_scores=False)(frame).docno.tolist()
-        ['u', 'c']
     """
 
     def __init__(
@@ -88,11 +78,7 @@ class GraphRerankTransformer(pt.Transformer):
         self._reads_scores = reads_scores
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
-        """Rank each query's documents, all queries in one pass of the model.
-
-        Raises:
-            ValueError: If a column is missing, or a document has no text.
-        """
+        """Rank each query's documents, all queries in one pass of the model."""
         needed = ["qid", "query", "docno", *(["score"] if self._reads_scores else [])]
         if missing := [name for name in needed if name not in inp.columns]:
             raise ValueError(f"the frame must have the columns {needed}, missing are {missing}")
