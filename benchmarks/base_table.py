@@ -253,7 +253,7 @@ forty judged queries of a corpus repair ([evaluating.md](evaluating.md#is-the-to
 
 ## Other edges
 
-*no edges*: hybrid search without any edge; *hand-chosen*: as `conf/data/NAME.yaml` says; *auto*: `data.edges=auto`.
+*no edges*: hybrid search without any edge; *hand-chosen*: as `conf/data` says; *auto*: `data.edges=auto`.
 With edges, candidates are expanded along them. *auto* is significantly above *hand-chosen* on both multi-hop sets
 (PR@5 +3.0 and +2.4) and below it on Spider (nDCG@10 -0.8, p = 0.003) and SciFact (PR@5 -2.7, p = 0.02), though not on
 questions of these sets that were not trained on.

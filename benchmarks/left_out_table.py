@@ -177,7 +177,7 @@ The model has to know the kind of question, not the corpus: drafts from the very
 
 An earlier training, on validation questions: nDCG@10 of the retriever and of a model that never saw the set, over
 candidates without any edge, with p as above (`python evaluate.py checkpoint=RUN data=NAME split=val retriever=bm25
-paths.datasets=DIR`, and `data.mentions=false`, `data.knn=0` or `data.edges=[]` where `conf/data/NAME.yaml` adds some):
+paths.datasets=DIR`, and `data.mentions=false`, `data.knn=0` or `data.edges=[]` where `conf/data` adds some):
 
 | data set | questions | hybrid | model | p | BM25 | model | p | dense | model | p |
 | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |

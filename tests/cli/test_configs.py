@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 
 from graphrerank.cli import schema
 from graphrerank.cli.tracking import MLFLOW_SETTINGS
+from graphrerank.conf_folder import public_datasets
 from graphrerank.data.encoder import SentenceTransformerEncoder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.operators.cross_encoder import CrossEncoder
@@ -21,6 +22,7 @@ CHOICES = [
     if folder.is_dir()
     for file in sorted(folder.glob("*.yaml"))
 ]
+CHOICES += [("data", name) for name in public_datasets()]
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
+from graphrerank.conf_folder import public_datasets
 from graphrerank.data.candidates import prepare, with_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
@@ -240,7 +241,7 @@ def composed(tmp_path: Path) -> Any:
 
 
 NEAREST = {"scifact": 10, "nfcorpus": 10}  # they come without edges
-ENRICHABLE = [f.stem for f in sorted((CONF / "data").glob("*.yaml")) if "\nmentions:" in f.read_text(encoding="utf-8")]
+ENRICHABLE = ["folder", *public_datasets()]
 
 
 @pytest.mark.parametrize("choice", ENRICHABLE)

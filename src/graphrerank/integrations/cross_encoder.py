@@ -36,8 +36,8 @@ class GraphCrossEncoder:
         """Rank the documents of a query, best first; other settings of a ``CrossEncoder`` are ignored.
 
         Returns:
-            A ``corpus_id`` (place among the documents) and a ``score`` each, and perhaps the ``text``: the probability of
-            relevance if the model is calibrated, else its score.
+            A ``corpus_id`` (place among the documents) and a ``score`` each, the probability of relevance if the model
+            is calibrated, and perhaps the ``text``.
         """
         edges = () if self._edges is None or not documents else self._edges(documents)
         found = ranked(self._reranker, query, documents, edges=edges, top_n=top_k)

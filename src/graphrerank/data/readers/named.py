@@ -3,16 +3,17 @@
 Two homes offer files that convert without judgement calls: BEIR's archives, which are data set folders, and the
 benchmark files of HippoRAG 2 (title, text and supporting passages). BEIR publishes the checksums of its archives; those
 of HippoRAG 2 are of the hub's files at the pinned revision. For the others, ``graphrerank build`` makes the folder from
-files that users fetch themselves.
+files that users fetch themselves. ``conf/data/shared/public.yaml`` lists all of them.
 """
 
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graphrerank.conf_folder import public_datasets
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.fetch import Downloader, RemoteFile, download, fetch
 from graphrerank.extensions import find_builder
@@ -21,53 +22,18 @@ from graphrerank.files import hash_files, write_text
 SOURCE = "source.json"  # in a fetched folder: its origin, and the SHA-256 of each file
 NEEDED = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
 
-_BEIR = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets/{}.zip"
-_HIPPORAG = "hf://datasets/osunlp/HippoRAG_2@5ec05b38deecc3318bb432c69865959c56058990/{}"
-
 
 @dataclass(frozen=True)
 class Home:
     """Origin of a named data set."""
 
     page: str  # its web page
-    files: tuple[RemoteFile, ...] = ()  # files to fetch; none if users have to fetch them
+    files: Mapping[str, str] = field(default_factory=dict)  # locations to checksums; empty if users have to fetch them
     build: str | None = None  # the builder that turns them into a data set folder; None if there are none
 
 
-def _beir(name: str, md5: str) -> Home:
-    return Home("https://github.com/beir-cellar/beir", (RemoteFile(_BEIR.format(name), f"md5:{md5}"),), build="beir")
-
-
-def _hipporag(name: str, questions: str, corpus: str) -> Home:
-    files = (
-        RemoteFile(_HIPPORAG.format(f"{name}.json"), f"sha256:{questions}"),
-        RemoteFile(_HIPPORAG.format(f"{name}_corpus.json"), f"sha256:{corpus}"),
-    )
-    return Home("https://huggingface.co/datasets/osunlp/HippoRAG_2", files, build="hipporag")
-
-
 HOMES: Mapping[str, Home] = {
-    "spider": Home("https://yale-lily.github.io/spider"),
-    "bird": Home("https://bird-bench.github.io"),
-    "hotpotqa": _hipporag(
-        "hotpotqa",
-        "3ad9c0bcbf93f41d7004ca6007049c904d2605046b314a2f7ecfb379c64cba6d",
-        "9333647b922382776cd2cb02893b390d77984df85a91bfa8be411284978aca7d",
-    ),
-    "2wikimultihopqa": _hipporag(
-        "2wikimultihopqa",
-        "895cba294064df0c3302c76847b1fc08d99b5619f7663dfaa3b65cd780f1cac4",
-        "9d6e352952aafb18dab22bf8195039461321a44a949df902ae83bce134ad238a",
-    ),
-    "2wikimultihopqa_train": Home("https://github.com/Alab-NII/2wikimultihop"),
-    "musique": _hipporag(
-        "musique",
-        "98ed4e21d3076532f6388d42320fb809599c63a0d8dffca8ece5e41922be6b46",
-        "73157a03ce3f0b1a5673dd5dc12bb970c24976dbffc688af9eecdd758c97ffcb",
-    ),
-    "beir-nq": _beir("nq", "d4d3d2e48787a744b6f6e691ff534307"),
-    "scifact": _beir("scifact", "5f7d1de60b170fc8027bb7898e2efca1"),
-    "nfcorpus": _beir("nfcorpus", "a89dba18a62ef92f7d323ec890a0d38d"),
+    name: Home(**entry["home"]) for name, entry in public_datasets().items() if "home" in entry
 }
 
 
@@ -101,13 +67,14 @@ def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:
     remedy = f"put {NEEDED} into {folder}, or set paths.datasets to the folder that holds {source}/; see {home.page}"
     if home.build is None:
         raise ValueError(f"data set {source!r} is not in {folder} and has no home to fetch it from: {remedy}")
-    locations = [file.location for file in home.files]
+    locations = list(home.files)
     print(f"fetching {source} from {', '.join(locations)}", flush=True)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{source}.", suffix=".tmp", dir=folder.parent) as temporary:
             built = Path(temporary) / source
-            fetched = [str(fetch(file, Path(temporary), downloader=downloader)) for file in home.files]
+            files = [RemoteFile(*file) for file in home.files.items()]
+            fetched = [str(fetch(file, Path(temporary), downloader=downloader)) for file in files]
             find_builder(home.build)(fetched, built, downloads=Path(temporary))
             _write_source(built, home, locations)
             built.rename(folder)
