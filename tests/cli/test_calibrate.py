@@ -12,7 +12,7 @@ from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.systems import System, base_ranking
 from graphrerank.fitting.calibrate import calibrate_system
 from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.graphs.calibration import Calibration, IsotonicCalibration
+from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.models.checkpoint import load_checkpoint
 from graphrerank.parts import Parts
@@ -45,7 +45,9 @@ def test_a_trained_model_gives_probabilities(trained: Path) -> None:
     ranking = GraphReranker.from_pretrained(trained / "gatv2" / "checkpoints" / "best.ckpt").rerank(
         "spreads through USB sticks", PASSAGES, query_vector=[0.0] * 31 + [1.0], vectors=torch.eye(3, 32).tolist()
     )
-    expected = Calibration.from_json(_manifest(trained / "gatv2")["calibration"]).probabilities(ranking.scores)
+    expected = LogisticCalibration.model_validate(_manifest(trained / "gatv2")["calibration"]).probabilities(
+        ranking.scores
+    )
     assert torch.equal(ranking.probabilities, expected)
 
 
@@ -113,12 +115,14 @@ def test_several_data_sets_are_fitted_together() -> None:
     parts = {"one": _toy([0.75, 0.5, 0.25], relevant=0), "two": _toy([0.75, 0.5, 0.25], relevant=1)}
     entries = calibrate_system("isotonic", parts, "val", System("base", base_ranking, reads_graph=False))
     found = entries["calibration"]
-    assert Calibration.from_json(found) == IsotonicCalibration((0.25, 0.5, 0.75), (0.0, 0.5, 0.5))
+    assert IsotonicCalibration.model_validate(found) == IsotonicCalibration(
+        knots=(0.25, 0.5, 0.75), shares=(0.0, 0.5, 0.5)
+    )
     assert found["fitted"]["datasets"] == ["one", "two"]
     assert (found["fitted"]["pairs"], found["fitted"]["ece"]) == (6, 0.0)
     by_dataset = found["fitted"]["ece_by_dataset"]  # of p = 0.5, 0.5 and 0 one candidate is relevant, on either
     assert by_dataset == {"one": 0.0, "two": 0.0}
-    complete = ListConfidence.from_json(entries["list_confidence"]).perfect_recall(torch.tensor([0.5, 0.5, 0.0]))
+    complete = ListConfidence.model_validate(entries["list_confidence"]).perfect_recall(torch.tensor([0.5, 0.5, 0.0]))
     assert 0 < complete[0] < complete[1] < 1  # of both lists the first two hold what is relevant
     assert entries["list_confidence"]["fitted"]["queries"] == 2
 

@@ -9,7 +9,7 @@ import torch
 
 from graphrerank.evaluation.reliability import LabelledLists
 from graphrerank.fitting.calibrate import _errors, _out_of_fold, _predict, fit_probabilities
-from graphrerank.graphs.calibration import Calibration, LogisticCalibration
+from graphrerank.graphs.calibration import LogisticCalibration
 from graphrerank.graphs.list_confidence import ListConfidence
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint, load_primary
 from graphrerank.training.calibration import calibration_method
@@ -21,7 +21,7 @@ def _lists(num_queries: int, slope: float, intercept: float, seed: int = 0) -> L
     """Draw scores, and labels by a calibration."""
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randn(num_queries, 50, generator=generator).sort(dim=1, descending=True).values * 3
-    p = LogisticCalibration(slope, intercept).probabilities(scores)
+    p = LogisticCalibration(slope=slope, intercept=intercept).probabilities(scores)
     relevant = torch.rand(p.shape, generator=generator) < p
     scores[:, 45:] = -math.inf
     relevant[:, 45:] = False
@@ -30,7 +30,7 @@ def _lists(num_queries: int, slope: float, intercept: float, seed: int = 0) -> L
 
 def test_a_few_dozen_questions_mend_a_foreign_calibration() -> None:
     lists = _lists(30, slope=0.8, intercept=-3.0)
-    before = _errors(lists, lists.probabilities(LogisticCalibration(0.8, -1.0)), None)
+    before = _errors(lists, lists.probabilities(LogisticCalibration(slope=0.8, intercept=-1.0)), None)
     p, complete = _out_of_fold(lists, calibration_method("logistic"), with_confidence=False)
     after = _errors(lists, p, complete)
     assert before["ece"] > 0.1
@@ -42,7 +42,7 @@ def test_a_few_dozen_questions_mend_a_foreign_calibration() -> None:
 
 def test_forty_questions_mend_a_foreign_confidence() -> None:
     lists, foreign = _lists(40, slope=1.5, intercept=-7.5), ListConfidence(beyond=-0.5, within=0.5, intercept=3.0)
-    sure = _errors(lists, *_predict(lists, LogisticCalibration(1.5, -7.5), foreign))
+    sure = _errors(lists, *_predict(lists, LogisticCalibration(slope=1.5, intercept=-7.5), foreign))
     mended = _errors(lists, *_out_of_fold(lists, calibration_method("logistic"), with_confidence=True))
     assert sure["ece_PR@5"] > 0.2
     assert mended["ece_PR@5"] < sure["ece_PR@5"] / 2
@@ -87,7 +87,7 @@ def test_base_for_a_folder(run_command: RunCommand, small_encoder: tuple[str, ..
         assert f"{when}: expected calibration error {held_out[when]['ece']:.4f}, of the first 10" in done.stdout
     before, after = load_checkpoint(PRETRAINED / "base").model.state_dict(), load_checkpoint(run).model.state_dict()
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
-    assert load_primary(run).graph_reranker.calibration == Calibration.from_json(manifest["calibration"])
+    assert load_primary(run).graph_reranker.calibration == LogisticCalibration.model_validate(manifest["calibration"])
 
     done = run_command("calibrate", *arguments, "num_queries=10", f"hydra.run.dir={tmp_path / 'again'}")
     assert "fitted on 10 questions" in done.stdout

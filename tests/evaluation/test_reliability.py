@@ -17,7 +17,7 @@ def test_every_candidate_is_a_pair_and_padding_is_none(prepared: PreparedDataset
     assert scores.tolist() == pytest.approx([0.9, 0.8, 0.7, 0.6, 0.9, 0.8, 0.7, 0.9, 0.8, 0.7, 0.6])
     assert labels.tolist() == [0, 1, 0, 1, 1, 0, 1, 1, 0, 0, 0]
     assert lists.complete.int().tolist() == [[0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 0, 0]]  # 5 is no candidate
-    p = lists.probabilities(IsotonicCalibration((0.0, 1.0), (0.5, 0.5)))
+    p = lists.probabilities(IsotonicCalibration(knots=(0.0, 1.0), shares=(0.5, 0.5)))
     assert p.tolist() == [[0.5] * 4, [0.5, 0.5, 0.5, 0.0], [0.5] * 4]
 
 
@@ -26,16 +26,18 @@ def test_confidence_worked_by_hand() -> None:
     relevant[:3, 0] = True
     lists = LabelledLists(scores, relevant, torch.tensor([1, 1, 1, 2]))
     sure = ListConfidence(beyond=0.0, within=0.0, intercept=100.0)
-    (found,) = judge_confidence("a", LogisticCalibration(1.0, 0.0), sure, lists)  # no rank 10 in lists of 5
+    (found,) = judge_confidence(
+        "a", LogisticCalibration(slope=1.0, intercept=0.0), sure, lists
+    )  # no rank 10 in lists of 5
     assert (found.system, found.measure, found.num_queries) == ("a", "PR@5", 4)
     assert (found.share_complete, found.mean_probability, found.ece, found.brier) == (0.75, 1.0, 0.25, 0.25)
     assert found.auc == 0.5
     complete = LabelledLists(scores[:3], relevant[:3], torch.tensor([1, 1, 1]))
-    assert math.isnan(judge_confidence("a", LogisticCalibration(1.0, 0.0), sure, complete)[0].auc)
+    assert math.isnan(judge_confidence("a", LogisticCalibration(slope=1.0, intercept=0.0), sure, complete)[0].auc)
 
 
 def test_numbers_worked_by_hand() -> None:
-    calibration = IsotonicCalibration((0.0, 1.0), (0.05, 0.85))
+    calibration = IsotonicCalibration(knots=(0.0, 1.0), shares=(0.05, 0.85))
     found = judge_reliability("a", calibration, torch.tensor([0.0, 0.0, 1.0, 1.0]), torch.tensor([0.0, 0.0, 1.0, 0.0]))
     assert (found.system, found.method, found.num_pairs, found.share_relevant) == ("a", "isotonic", 4, 0.25)
     assert found.counts == (2, 0, 0, 0, 0, 0, 0, 0, 2, 0)
@@ -46,6 +48,6 @@ def test_numbers_worked_by_hand() -> None:
 
 def test_sure_of_nothing_but_the_base_rate() -> None:
     labels = (torch.arange(100) < 30).double()
-    found = judge_reliability("a", LogisticCalibration(0.0, -0.8473), torch.arange(100.0), labels)
+    found = judge_reliability("a", LogisticCalibration(slope=0.0, intercept=-0.8473), torch.arange(100.0), labels)
     assert found.ece == pytest.approx(0, abs=1e-4)
     assert found.brier == pytest.approx(0.3 * 0.7, abs=1e-6)

@@ -1,12 +1,14 @@
-import json
 import math
 
 import pytest
 import torch
+from pydantic import ValidationError
 
-from graphrerank.graphs.list_confidence import ListConfidence, list_statistics
+from graphrerank.graphs.list_confidence import ListConfidence, adaptive_k, list_statistics
 
 CONFIDENCE = ListConfidence(beyond=-1.5, within=0.25, intercept=-0.75)
+RISING = ListConfidence(beyond=-1.0, within=0.0, intercept=0.0)
+P = torch.tensor([0.9, 0.5, 0.5, 0.1])
 
 
 def test_numbers_worked_by_hand() -> None:
@@ -45,19 +47,42 @@ def test_certain_lists() -> None:
         assert bool(CONFIDENCE.perfect_recall(p).isfinite().all())
 
 
-def test_a_manifest_keeps_it() -> None:
-    assert ListConfidence.from_json(json.loads(json.dumps(CONFIDENCE.to_json()))) == CONFIDENCE
+@pytest.mark.parametrize("entry", [{"beyond": math.inf, "within": 1, "intercept": 0}, {"beyond": 1, "within": 1}, 3])
+def test_a_broken_manifest_is_refused(entry: object) -> None:
+    assert ListConfidence.model_validate(CONFIDENCE.model_dump(mode="json")) == CONFIDENCE
+    with pytest.raises(ValidationError, match=r"finite number|Field required|valid dictionary"):
+        ListConfidence.model_validate(entry)
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ({"beyond": math.inf, "within": 1, "intercept": 0}, "`beyond`, `within` and `intercept` must be finite"),
-        ({"beyond": "much", "within": 1, "intercept": 0}, "`list_confidence` cannot be read: ValueError"),
-        ({"beyond": 1, "within": 1}, "cannot be read: KeyError"),
-        (3, "cannot be read: TypeError"),
-    ],
-)
-def test_a_broken_manifest_is_refused(entry, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ListConfidence.from_json(entry)
+def test_neither_end() -> None:
+    assert adaptive_k(P, RISING) is None
+    assert adaptive_k(None, None) is None
+
+
+@pytest.mark.parametrize(("least", "kept"), [(0.0, 4), (0.1, 4), (0.5, 3), (0.51, 1), (0.95, 0), (1.0, 0)])
+def test_passages_below_a_probability_are_left_out(least: float, kept: int) -> None:
+    assert adaptive_k(P, None, min_probability=least) == kept
+
+
+def test_against_the_first_rank_that_is_complete_enough() -> None:
+    reached = RISING.perfect_recall(P).tolist()
+    assert reached[0] < reached[1] < reached[2] < reached[3]
+    for least in (0.0, *reached, 1.0):
+        first = next((rank for rank, chance in enumerate(reached, 1) if chance >= least), len(P))
+        assert adaptive_k(P, RISING, min_perfect_recall=least) == first
+    assert adaptive_k(P, RISING, min_perfect_recall=1.0, min_probability=0.5) == 3  # the smaller one
+
+
+def test_an_empty_list_stays_empty() -> None:
+    assert adaptive_k(P[:0], RISING, min_probability=0.0, min_perfect_recall=0.5) == 0
+
+
+def test_what_the_model_lacks_is_named() -> None:
+    with pytest.raises(
+        ValueError, match=r"`min_probability` needs a calibrated model.*graphrerank calibrate checkpoint="
+    ):
+        adaptive_k(None, None, min_probability=0.5)
+    with pytest.raises(ValueError, match=r"`min_perfect_recall` needs a model with `list_confidence`"):
+        adaptive_k(P, None, min_perfect_recall=0.5)
+    with pytest.raises(ValueError, match=r"`min_probability` must be a probability in \[0, 1\], got 50"):
+        adaptive_k(P, None, min_probability=50)

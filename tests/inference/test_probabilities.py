@@ -17,13 +17,18 @@ from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.rerank_request import RerankRequest
 
 PASSAGES = ["the red book", "a green pear", "who is who", "the author wrote it"]
-LOGISTIC, ISOTONIC = LogisticCalibration(0.7, -1.0), IsotonicCalibration((-1.0, 1.0), (0.25, 0.25))
+LOGISTIC, ISOTONIC = (
+    LogisticCalibration(slope=0.7, intercept=-1.0),
+    IsotonicCalibration(knots=(-1.0, 1.0), shares=(0.25, 0.25)),
+)
 CONFIDENCE = ListConfidence(beyond=-1.0, within=0.5, intercept=-0.5)
 
 
 def calibrated(make_checkpoint, calibration):
     checkpoint = make_checkpoint()
-    return replace(checkpoint, manifest=checkpoint.manifest.with_entries(calibration=calibration.to_json()))
+    return replace(
+        checkpoint, manifest=checkpoint.manifest.with_entries(calibration=calibration.model_dump(mode="json"))
+    )
 
 
 @pytest.mark.parametrize("calibration", [LOGISTIC, ISOTONIC])
@@ -40,7 +45,9 @@ def test_the_order_is_that_of_the_scores(make_checkpoint, calibration) -> None:
 
 def test_an_artifact_and_a_checkpoint_keep_the_calibration(make_checkpoint, tmp_path: Path) -> None:
     checkpoint = calibrated(make_checkpoint, LOGISTIC)
-    checkpoint = replace(checkpoint, manifest=checkpoint.manifest.with_entries(list_confidence=CONFIDENCE.to_json()))
+    checkpoint = replace(
+        checkpoint, manifest=checkpoint.manifest.with_entries(list_confidence=CONFIDENCE.model_dump(mode="json"))
+    )
     save_weights(tmp_path / "folder", checkpoint.model)
     write_manifest(tmp_path / "folder", checkpoint.manifest.content)
     export_artifact(checkpoint, tmp_path / "artifact")
@@ -90,7 +97,7 @@ def test_a_broken_calibration_is_refused_when_the_model_is_loaded(make_checkpoin
     save_weights(tmp_path, make_checkpoint().model)
     write_manifest(tmp_path, {**make_checkpoint().manifest.content, "calibration": broken})
     with pytest.raises(
-        ValueError, match=r"manifest\.json: .*`calibration` cannot be read.*`slope` must be finite and not negative"
+        ValueError, match=r"manifest\.json: .*`calibration\.logistic\.slope`: .* greater than or equal to 0"
     ):
         GraphReranker.from_pretrained(tmp_path)
 
@@ -98,7 +105,9 @@ def test_a_broken_calibration_is_refused_when_the_model_is_loaded(make_checkpoin
 def test_a_list_ends_where_the_probabilities_say(make_checkpoint, tmp_path: Path) -> None:
     checkpoint = calibrated(make_checkpoint, LOGISTIC)
     export_artifact(checkpoint, tmp_path / "without")
-    checkpoint = replace(checkpoint, manifest=checkpoint.manifest.with_entries(list_confidence=CONFIDENCE.to_json()))
+    checkpoint = replace(
+        checkpoint, manifest=checkpoint.manifest.with_entries(list_confidence=CONFIDENCE.model_dump(mode="json"))
+    )
     export_artifact(checkpoint, tmp_path / "artifact")
     reranker = GraphReranker(checkpoint)
     whole = reranker.rerank("red book", PASSAGES)

@@ -112,9 +112,11 @@ def test_ranks_are_those_within_a_query(make_checkpoint):
 def test_probabilities_are_checked(make_checkpoint):
     checkpoint = make_checkpoint()
     batches = list(parity_batches(checkpoint.manifest, 2))
-    calibration = LogisticCalibration(1.5, -0.5)
+    calibration = LogisticCalibration(slope=1.5, intercept=-0.5)
     other = copy.deepcopy(checkpoint.model)
     other.add_module("calibration", calibration.module())
     parity_differences(checkpoint.model, {"another": other}, batches, calibration=calibration)
     with pytest.raises(ValueError, match="another: probabilities must be within"):
-        parity_differences(checkpoint.model, {"another": other}, batches, calibration=LogisticCalibration(1.5, -0.4))
+        parity_differences(
+            checkpoint.model, {"another": other}, batches, calibration=LogisticCalibration(slope=1.5, intercept=-0.4)
+        )

@@ -193,7 +193,7 @@ def _entries(
         "share_relevant": float(labels.mean()),
         "ece_by_dataset": {name: found["ece"] for name, found in errors.items()},
     }
-    entries: dict[str, Any] = {"calibration": {**calibration.to_json(), "fitted": fitted}}
+    entries: dict[str, Any] = {"calibration": {**calibration.model_dump(mode="json"), "fitted": fitted}}
     if confidence is not None:
         taught_by = teach_confidence({name: part.complete for name, part in lists.items()})
         of_lists = {
@@ -202,7 +202,7 @@ def _entries(
         }
         queries = sum(len(lists[name].scores) for name in taught_by)
         fitted = {"datasets": taught_by, "split": split, "queries": queries, "ece_by_dataset": of_lists}
-        entries["list_confidence"] = {**confidence.to_json(), "fitted": fitted}
+        entries["list_confidence"] = {**confidence.model_dump(mode="json"), "fitted": fitted}
     return entries
 
 

@@ -1,23 +1,19 @@
-"""The probability that the top of a query's list holds everything that is relevant to the query."""
-
-from dataclasses import asdict, dataclass
-from math import isfinite
-from typing import Any
+"""The probability that the top of a query's list holds everything that is relevant, and where to end a list."""
 
 import torch
+from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from graphrerank.graphs.calibration import Finite
+
 FLOOR = 1e-3  # of an expected number of relevant passages, before its logarithm
+CALIBRATE = "`graphrerank calibrate checkpoint=CHECKPOINT` adds it to one that has none"
 
 
 def list_statistics(probabilities: Tensor) -> Tensor:
     """Compute, at each rank, the logarithms of how many relevant passages are expected beyond it and up to it.
 
-    Args:
-        probabilities: ``[..., K]`` in [0, 1], of relevance, best first; 0 where padded.
-
-    Returns:
-        ``[..., K, 2]`` float64.
+    ``probabilities`` ``[..., K]`` of relevance are best first, 0 where padded. Returns ``[..., K, 2]`` float64.
     """
     p = probabilities.double()
     within = p.cumsum(-1)
@@ -25,8 +21,7 @@ def list_statistics(probabilities: Tensor) -> Tensor:
     return torch.stack([beyond, within], dim=-1).add(FLOOR).log()
 
 
-@dataclass(frozen=True)
-class ListConfidence:
+class ListConfidence(BaseModel):
     r"""A logistic regression on a list's probabilities of relevance.
 
     .. math:: P(\text{PR@}k = 1) = \max_{j \le k} \sigma(w_1 \log \sum_{i > j} p_i + w_2 \log \sum_{i \le j} p_i + b)
@@ -48,13 +43,10 @@ class ListConfidence:
         tensor([0.5000, 0.6700, 1.0000])
     """
 
-    beyond: float
-    within: float
-    intercept: float
-
-    def __post_init__(self) -> None:
-        if not all(map(isfinite, (self.beyond, self.within, self.intercept))):
-            raise ValueError(f"`beyond`, `within` and `intercept` must be finite, got {self}")
+    model_config = ConfigDict(frozen=True)
+    beyond: Finite
+    within: Finite
+    intercept: Finite
 
     def perfect_recall(self, probabilities: Tensor) -> Tensor:
         """Map probabilities of relevance to the probability that all relevant passages are among the first.
@@ -71,18 +63,51 @@ class ListConfidence:
         logits = list_statistics(probabilities) @ weights + self.intercept
         return torch.sigmoid(logits).cummax(-1).values.float()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry of a manifest."""
-        return asdict(self)
 
-    @classmethod
-    def from_json(cls, entry: Any) -> "ListConfidence":
-        """Read the entry of a manifest.
+def adaptive_k(
+    probabilities: Tensor | None,
+    confidence: ListConfidence | None,
+    *,
+    min_probability: float | None = None,
+    min_perfect_recall: float | None = None,
+) -> int | None:
+    """Return how many passages of a ranking to keep.
 
-        Raises:
-            ValueError: If it cannot be read.
-        """
-        try:
-            return cls(float(entry["beyond"]), float(entry["within"]), float(entry["intercept"]))
-        except (TypeError, KeyError, ValueError) as error:
-            raise ValueError(f"the manifest's `list_confidence` cannot be read: {error!r}") from error
+    Args:
+        probabilities: ``[K]`` in [0, 1], of relevance, best first; None for a model that is not calibrated.
+        confidence: The model's; None where it has none.
+        min_probability: Keep the passages that are relevant with at least this probability; None for no such end.
+        min_perfect_recall: Keep as few passages as hold all that is relevant with at least this probability, all ``K``
+            if no number of them does; None for no such end.
+
+    Returns:
+        From 0 to ``K``; the smaller number if both are given, None if neither is.
+
+    Raises:
+        ValueError: If a number is not in [0, 1], or the model lacks what it needs.
+
+    Example:
+        >>> adaptive_k(torch.tensor([0.9, 0.5, 0.1]), None, min_probability=0.5)
+        2
+    """
+    check_ends(min_probability=min_probability, min_perfect_recall=min_perfect_recall)
+    kept = None
+    if min_probability is not None:
+        if probabilities is None:
+            raise ValueError(f"`min_probability` needs a calibrated model, this one is not; {CALIBRATE}")
+        kept = int((probabilities >= min_probability).sum())
+    if min_perfect_recall is not None:
+        if probabilities is None or confidence is None:
+            raise ValueError(f"`min_perfect_recall` needs a model with `list_confidence`, this has none; {CALIBRATE}")
+        short = int((confidence.perfect_recall(probabilities) < min_perfect_recall).sum())  # it does not fall
+        enough = min(short + 1, len(probabilities))
+        kept = enough if kept is None else min(kept, enough)
+    return kept
+
+
+def check_ends(**ends: float | None) -> None:
+    """Raise a ValueError that names a probability outside of [0, 1]."""
+    for name, end in ends.items():
+        number = isinstance(end, int | float) and not isinstance(end, bool)
+        if end is not None and not (number and 0 <= end <= 1):
+            raise ValueError(f"`{name}` must be a probability in [0, 1], got {end!r}")

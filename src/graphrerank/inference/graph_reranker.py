@@ -16,9 +16,8 @@ from torch import Tensor
 
 from graphrerank.features.text_match import WORD_FEATURES
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.adaptive_k import adaptive_k
 from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_types
-from graphrerank.graphs.list_confidence import ListConfidence
+from graphrerank.graphs.list_confidence import ListConfidence, adaptive_k
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
 from graphrerank.inference.hub import locate_model, model_source, push_model

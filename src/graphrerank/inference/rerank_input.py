@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from graphrerank.checks import check_counts
-from graphrerank.graphs.adaptive_k import check_ends
+from graphrerank.graphs.list_confidence import check_ends
 from graphrerank.inference.arrays import Matrix, Numbers, Pairs
 from graphrerank.text.languages import AUTO, detect_language, language_of
 

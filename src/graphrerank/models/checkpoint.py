@@ -37,36 +37,22 @@ BEST = Path("checkpoints", "best.ckpt")  # in a model's folder within a run fold
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model with its weights, and its manifest.
+    """A model with its weights, and its manifest."""
 
-    Attributes:
-        model: The model, in evaluation mode.
-        manifest: Describes the model and its training.
-        path: The file of the weights.
-    """
-
-    model: nn.Module
-    manifest: Manifest
-    path: Path
+    model: nn.Module  # in evaluation mode
+    manifest: Manifest  # describes the model and its training
+    path: Path  # the file of the weights
 
     @property
     def reranker(self) -> RerankerManifest:
-        """The manifest of a model that scores candidates.
-
-        Raises:
-            ValueError: If the model scores queries.
-        """
+        """The manifest of a model that scores candidates; a ValueError if the model scores queries."""
         if not isinstance(self.manifest, RerankerManifest):
             raise ValueError(f"{self.path}: needed a reranker, got a {self.manifest.model.name}")
         return self.manifest
 
     @property
     def graph_reranker(self) -> RerankerManifest:
-        """The manifest of a reranker that needs no cross-encoder.
-
-        Raises:
-            ValueError: If the model scores queries, or reads a cross-encoder's vectors of pairs.
-        """
+        """The manifest of a reranker; a ValueError if it reads a cross-encoder's vectors of pairs."""
         if self.reranker.inputs.reads_pairs:
             raise ValueError(
                 f"{self.path}: reads a cross-encoder's vectors of (query, passage) pairs; needed a model of scores and "
@@ -75,15 +61,7 @@ class Checkpoint:
         return self.reranker
 
     def check_encoder(self, name: str | None, fingerprint: str | None) -> None:
-        """Require vectors of the encoder that the model was trained on.
-
-        Args:
-            name: Name of the given encoder, for the message; None if there is none.
-            fingerprint: Its fingerprint.
-
-        Raises:
-            ValueError: If it is another one, or nothing was encoded in training.
-        """
+        """Refuse another encoder than that of the training; ``name`` is for the message, None if there is none."""
         trained = self.reranker.encoder
         if trained is None or fingerprint != trained.fingerprint:
             of = "no vectors" if trained is None else f"vectors of {trained.name} ({trained.fingerprint[:12]})"
@@ -91,11 +69,7 @@ class Checkpoint:
             raise ValueError(f"{self.path}: was trained on {of}, `encoder` is {name} ({str(fingerprint)[:12]}){hint}")
 
     def check_pair_encoder(self, fingerprint: str) -> None:
-        """Require vectors of the cross-encoder that the model was trained on.
-
-        Raises:
-            ValueError: If it is another one, or the model reads none.
-        """
+        """Refuse another cross-encoder of pairs than that of the training."""
         trained = self.reranker.pair_encoder
         if trained is None or fingerprint != trained.fingerprint:
             of = "none" if trained is None else trained.fingerprint[:12]
@@ -137,17 +111,13 @@ def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Chec
 
 
 def find_checkpoint(name: str | Path) -> Path:
-    """Return the path of a checkpoint.
+    """Return the path of a checkpoint: of a shipped one by its name, or the given path.
 
-    Args:
-        name: The name of a shipped checkpoint, or a path. A folder in the working directory that has the name of a
-            shipped checkpoint is given with a slash, ``./base``, or as a ``Path``.
+    A folder in the working directory that has the name of a shipped checkpoint is given with a slash, ``./base``, or as
+    a ``Path``; a warning says so.
 
     Raises:
         ValueError: If there is nothing of that name, naming the shipped checkpoints.
-
-    Warns:
-        UserWarning: If there is also a folder of a shipped checkpoint's name.
     """
     path = Path(name)
     shipped = sorted(folder.name for folder in PRETRAINED.glob("*") if (folder / MANIFEST).is_file())
@@ -179,14 +149,15 @@ def load_checkpoints(name: str | Path) -> dict[str, Checkpoint]:
 
 
 def load_primary(name: str | Path) -> Checkpoint:
-    """Load one model, of a run folder with several the primary one; arguments as :func:`load_checkpoints`.
+    """Load one model, of a run folder with several the primary one.
 
     Raises:
         ValueError: As :func:`load_checkpoints`, or if a run has several models and does not say which is primary.
     """
     path = find_checkpoint(name)
-    files = {read_manifest(file).name: file for file in checkpoint_files(path)}
-    primary = _primary_names([read_manifest(file) for file in files.values()])
+    manifests = {file: read_manifest(file) for file in checkpoint_files(path)}
+    files = {manifest.name: file for file, manifest in manifests.items()}
+    primary = _primary_names(list(manifests.values()))
     if len(primary) != 1:
         raise ValueError(
             f"{path}: holds the models {sorted(files)}, and does not say which is the primary one; name the folder of "
@@ -196,11 +167,7 @@ def load_primary(name: str | Path) -> Checkpoint:
 
 
 def checkpoint_files(path: Path) -> list[Path]:
-    """List the checkpoints of a path: itself, or the best one of its model, or of each model of a run folder.
-
-    Raises:
-        ValueError: If it holds none.
-    """
+    """List the checkpoints of a path: itself, or the best one of its model, or of each model of a run folder."""
     if path.is_file() or (path / WEIGHTS).is_file():
         return [path]
     if (path / MANIFEST).is_file() and (path / BEST).is_file():
@@ -222,11 +189,7 @@ def _primary_names(manifests: Sequence[Manifest]) -> list[str]:
 
 
 def build_model(manifest: Manifest) -> nn.Module:
-    """Build an untrained model from a manifest.
-
-    Raises:
-        ValueError: If the manifest holds arguments that the model does not take.
-    """
+    """Build an untrained model; a ValueError if it does not take the manifest's arguments."""
     name = manifest.model.name
     try:
         return find_model(name)(**manifest.model.arguments)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, Strict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
 from pydantic import model_validator as check_model
 
 from graphrerank.files import hash_files, write_text
@@ -49,131 +49,85 @@ class Entry(BaseModel):
 
 
 class ModelEntry(Entry):
-    """The model.
+    """The model."""
 
-    Attributes:
-        name: A name for :func:`~graphrerank.models.registry.find_model`.
-        arguments: Of its constructor, which checks them; numbers have bounds here.
-    """
-
-    name: str
-    arguments: Arguments = {}
+    name: str  # for `graphrerank.models.registry.find_model`
+    arguments: Arguments = {}  # of its constructor, which checks them; numbers have bounds here
 
 
 class GroupEntry(Entry):
-    """A group of the configuration.
+    """A group of the configuration."""
 
-    Attributes:
-        choice: A file of ``conf/<group>``; None where none was chosen by name.
-        arguments: Settings of the group, plain values.
-    """
-
-    choice: str | None = None
-    arguments: Arguments = {}
+    choice: str | None = None  # a file of `conf/<group>`; None where none was chosen by name
+    arguments: Arguments = {}  # settings of the group, plain values
 
 
 class DataEntry(GroupEntry):
-    """A data set of the training; ``fingerprint`` changes whenever the data set does."""
+    """A data set of the training."""
 
-    fingerprint: str
+    fingerprint: str  # changes whenever the data set does
 
 
 class StartEntry(Entry):
-    """The finished checkpoint whose weights a training began from.
-
-    Attributes:
-        name: Its name.
-        sha256: Hash of its weights.
-        trained_on: The data sets of its training, by name; their arguments name the data set.
-    """
+    """The finished checkpoint whose weights a training began from."""
 
     name: Name
-    sha256: str
-    trained_on: dict[str, DataEntry] = {}
+    sha256: str  # of its weights
+    trained_on: dict[str, DataEntry] = {}  # its data sets, by name; their arguments name the data set
 
 
 class PairEncoderEntry(GroupEntry):
-    """The cross-encoder of the training's (query, passage) pairs.
+    """The cross-encoder of the training's (query, passage) pairs."""
 
-    Attributes:
-        fingerprint: Changes whenever the vectors would.
-        dim: Width of a vector.
-    """
-
-    fingerprint: str
-    dim: Size
+    fingerprint: str  # changes whenever the vectors would
+    dim: Size  # width of a vector
 
 
 class EncoderEntry(PairEncoderEntry):
-    """The encoder of the training's texts; ``name`` is for messages."""
+    """The encoder of the training's texts."""
 
-    name: str
+    name: str  # for messages
 
 
 class RetrieverEntry(GroupEntry):
-    """The retriever of the training's candidates; ``feature_names`` are the scores that the model reads, in order."""
+    """The retriever of the training's candidates."""
 
-    feature_names: Names
+    feature_names: Names  # the scores that the model reads, in order
 
 
 class FineTunedEntry(Entry):
-    """The cross-encoder whose last layers were trained.
+    """The cross-encoder whose last layers were trained."""
 
-    Attributes:
-        folder: Its folder, next to the manifest.
-        fingerprint: Changes whenever its vectors would.
-    """
-
-    folder: Name
-    fingerprint: str
+    folder: Name  # next to the manifest
+    fingerprint: str  # changes whenever its vectors would
 
 
 class ArtifactEntry(Entry):
-    """Hashes of an exported artifact.
+    """Hashes of an exported artifact."""
 
-    Attributes:
-        sha256: Of the artifact's files, by name.
-        manifest_sha256: Of the manifest without this entry.
-    """
-
-    sha256: dict[Name, str] = {}
-    manifest_sha256: str | None = None
+    sha256: dict[Name, str] = {}  # of its files, by name
+    manifest_sha256: str | None = None  # of the manifest without this entry
 
 
 class Manifest(Entry):
     """Entries of every model's manifest; :func:`parse_manifest` returns one of its kinds.
 
     A kind is a subclass. A model class names it as ``manifest_class``; without one it is :class:`RerankerManifest`.
-
-    Attributes:
-        name: The system's name.
-        model: The model.
-        features: Names of the features that the model reads, in order.
-        primary: Whether this is the model of a run that is used where only one is needed; None if the run did not say.
-        config: The training's configuration, without folders of a machine.
-        fine_tuned: The cross-encoder whose last layers were trained; None if none were.
-        artifact: Added by an export; None before.
-        content: The whole manifest as JSON.
-        source: Its file, for messages.
     """
 
-    name: Name  # also of the system's run file
+    name: Name  # of the system, and of its run file
     model: ModelEntry
-    features: Names
-    primary: bool | None = None
-    config: dict[str, Any] = {}
+    features: Names  # that the model reads, in order
+    primary: bool | None = None  # whether it is the model of a run that is used where one is needed; None if unsaid
+    config: dict[str, Any] = {}  # the training's configuration, without folders of a machine
     fine_tuned: FineTunedEntry | None = None
-    artifact: ArtifactEntry | None = None
-    content: dict[str, Any] = Field(repr=False)
-    source: str = Field(repr=False)
+    artifact: ArtifactEntry | None = None  # added by an export
+    content: dict[str, Any] = Field(repr=False)  # the whole manifest as JSON
+    source: str = Field(repr=False)  # its file, for messages
 
     @property
     def inputs(self) -> ModelInputs:
-        """The model's inputs.
-
-        Raises:
-            ValueError: If the arguments do not fit the model.
-        """
+        """The model's inputs; a ValueError if the arguments do not fit the model."""
         try:
             return read_inputs(find_model(self.model.name), self.model.arguments)
         except TypeError as error:
@@ -201,48 +155,27 @@ class Manifest(Entry):
         return seed if isinstance(seed, int) else None
 
     def with_entries(self, **entries: Any) -> "Manifest":
-        """Return the manifest with new or replaced entries.
-
-        Raises:
-            ValueError: As :func:`parse_manifest`.
-        """
+        """Return the manifest with new or replaced entries, checked."""
         return parse_manifest({**self.content, **entries}, self.source)
 
     def without(self, *keys: str) -> "Manifest":
-        """Return the manifest without some entries.
-
-        Raises:
-            ValueError: As :func:`parse_manifest`.
-        """
+        """Return the manifest without some entries, checked."""
         return parse_manifest({key: entry for key, entry in self.content.items() if key not in keys}, self.source)
 
 
 class RerankerManifest(Manifest):
-    """The manifest of a model that scores candidates.
-
-    Attributes:
-        retriever: The retriever of the training's candidates.
-        data: The data set of the training.
-        operators: Restart probabilities of the frozen operators ``gcs`` and ``ppr``, in [0.001, 1].
-        mix: Further data sets of the training, by name.
-        start: The checkpoint whose weights the training began from; None for new weights.
-        encoder: Of the texts; None if nothing was encoded.
-        pair_encoder: Whose vectors or states of pairs the model reads; None if it reads none.
-        calibration: Maps scores to probabilities; None if there is none.
-        list_confidence: Maps a list's probabilities to those of its top being complete; None if there is none.
-        metrics: Measures by ``data set/split``.
-    """
+    """The manifest of a model that scores candidates."""
 
     retriever: RetrieverEntry
     data: DataEntry
-    operators: dict[str, RestartProb]
-    mix: dict[str, DataEntry] = {}
-    start: StartEntry | None = None
-    encoder: EncoderEntry | None = None
-    pair_encoder: PairEncoderEntry | None = None
-    calibration: Annotated[InstanceOf[Calibration], BeforeValidator(Calibration.from_json)] | None = None
-    list_confidence: Annotated[InstanceOf[ListConfidence], BeforeValidator(ListConfidence.from_json)] | None = None
-    metrics: dict[str, dict[str, float]] = {}
+    operators: dict[str, RestartProb]  # restart probabilities of the frozen operators `gcs` and `ppr`
+    mix: dict[str, DataEntry] = {}  # further data sets of the training, by name
+    start: StartEntry | None = None  # None for new weights
+    encoder: EncoderEntry | None = None  # None if nothing was encoded
+    pair_encoder: PairEncoderEntry | None = None  # None if the model reads no vectors or states of pairs
+    calibration: Calibration | None = None
+    list_confidence: ListConfidence | None = None
+    metrics: dict[str, dict[str, float]] = {}  # by `data set/split`
 
     @check_model(mode="after")
     def _check(self) -> "RerankerManifest":
@@ -283,11 +216,7 @@ class RerankerManifest(Manifest):
 
     @property
     def val_split(self) -> str:
-        """The validation split of the training.
-
-        Raises:
-            ValueError: If the manifest does not name it.
-        """
+        """The validation split of the training; a ValueError if the manifest does not name it."""
         split = (self.config.get("batches") or {}).get("val_split")
         if not isinstance(split, str):
             raise ValueError(f"{self.source}: the manifest needs an entry `config.batches.val_split`, found {split!r}")
@@ -319,11 +248,7 @@ class RerankerManifest(Manifest):
 
 
 def parse_manifest(content: object, source: str | Path) -> Manifest:
-    """Check a manifest.
-
-    Args:
-        content: A JSON object; unknown entries are kept.
-        source: Its file, for messages.
+    """Check a manifest, a JSON object of the file ``source``; unknown entries are kept.
 
     Returns:
         A :class:`RerankerManifest`, or the kind that the model's class names.
@@ -369,11 +294,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def manifest_folder(path: Path) -> Path:
-    """Return the folder of a checkpoint's manifest: its own, or that of a ``.ckpt`` or one folder up.
-
-    Raises:
-        ValueError: If there is no manifest.
-    """
+    """Return the folder of a checkpoint's manifest: its own, or that of a ``.ckpt`` or one folder up."""
     folders = [path] if path.is_dir() else [path.parent, path.parent.parent]
     for folder in folders:
         if (folder / MANIFEST).is_file():
@@ -391,10 +312,10 @@ def seal_manifest(manifest: Mapping[str, Any], folder: Path, names: Iterable[str
     manifest = json.loads(json.dumps(manifest))  # as it will be read
     entry = {**manifest["artifact"], "sha256": {name: hash_files([folder / name]) for name in sorted(names)}}
     sealed = {**manifest, "artifact": entry}
-    return {**sealed, "artifact": {**entry, MANIFEST_HASH: hash_manifest(sealed)}}
+    return {**sealed, "artifact": {**entry, MANIFEST_HASH: _hash_manifest(sealed)}}
 
 
-def hash_manifest(manifest: Mapping[str, Any]) -> str:
+def _hash_manifest(manifest: Mapping[str, Any]) -> str:
     """SHA-256 of a manifest as sorted JSON, without its own hash."""
     entry = {key: value for key, value in manifest["artifact"].items() if key != MANIFEST_HASH}
     content = json.dumps({**manifest, "artifact": entry}, sort_keys=True)
@@ -402,12 +323,8 @@ def hash_manifest(manifest: Mapping[str, Any]) -> str:
 
 
 def check_manifest(folder: Path, manifest: Manifest) -> None:
-    """Compare an artifact's manifest with its own hash.
-
-    Raises:
-        ValueError: If it has none, or was changed.
-    """
-    needed, found = _artifact(manifest).manifest_sha256, hash_manifest(manifest.content)
+    """Refuse an artifact's manifest that has no hash, or was changed."""
+    needed, found = _artifact(manifest).manifest_sha256, _hash_manifest(manifest.content)
     if found != needed:
         raise ValueError(
             f"{folder}: the manifest was changed: needed SHA-256 {needed}, found {found}; export the artifact again"
@@ -415,11 +332,7 @@ def check_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def check_file(folder: Path, manifest: Manifest, name: str) -> None:
-    """Compare a file of an artifact with the manifest.
-
-    Raises:
-        ValueError: If the manifest names no such file, or it is missing, a link or another one.
-    """
+    """Refuse a file of an artifact that the manifest does not name, or that is missing, a link or another one."""
     hashes = _artifact(manifest).sha256
     if name not in hashes:
         raise ValueError(f"{manifest.source}: the manifest needs an entry `artifact.sha256.{name}`, found none")

@@ -41,22 +41,19 @@ def register_model(model_class: type[nn.Module]) -> str:
     """
     if not isinstance(model_class, type) or not issubclass(model_class, nn.Module):
         raise ValueError(f"a model must be a class of torch.nn.Module, got {model_class!r}")
+    path = f"{model_class.__module__}.{model_class.__qualname__}"
     if not hasattr(model_class, "inputs_of") and not isinstance(getattr(model_class, "inputs", None), ModelInputs):
         raise ValueError(
-            f"{path_of(model_class)} must say what its `forward` takes: `inputs = ModelInputs((...))`, or a static "
+            f"{path} must say what its `forward` takes: `inputs = ModelInputs((...))`, or a static "
             "method `inputs_of(**settings)`"
         )
-    name = _entry_name(model_class) or path_of(model_class)
+    name = _entry_name(model_class) or path
     _registered[name] = model_class
     return name
 
 
 def model_name(model_class: type[nn.Module]) -> str:
-    """Return the name under which a manifest holds a model.
-
-    Raises:
-        ValueError: If the class is not registered.
-    """
+    """Return the name under which a manifest holds a model; a ValueError if the class is not registered."""
     registered = (name for name, known in _registered.items() if known is model_class)
     name = next(registered, None) or _entry_name(model_class)
     if name is None:
@@ -65,11 +62,7 @@ def model_name(model_class: type[nn.Module]) -> str:
 
 
 def find_model(name: object) -> type[nn.Module]:
-    """Return the model of a checkpoint by its name.
-
-    Raises:
-        ValueError: If there is none of that name, or its entry point cannot be loaded or names no model.
-    """
+    """Return the model of a checkpoint by its name; a ValueError if there is none, or it cannot be loaded."""
     entries = _entries()
     if isinstance(name, str):
         if name in _registered:
@@ -84,11 +77,7 @@ def find_model(name: object) -> type[nn.Module]:
 
 
 def read_inputs(model_class: Any, arguments: Mapping[str, Any]) -> ModelInputs:
-    """Return the inputs of a model before it is built, by its class or a function that builds it.
-
-    Raises:
-        TypeError: If the arguments are not the model's.
-    """
+    """Return the inputs of a model before it is built, by its class or a function that builds it."""
     read = getattr(model_class, "inputs_of", None)
     inputs: ModelInputs = model_class.inputs if read is None else read(**arguments)
     return inputs
@@ -98,11 +87,6 @@ def read_features(model: nn.Module, score_names: Sequence[str]) -> list[str]:
     """Name a model's features of a candidate, in order: its ``feature_names``, else the retriever's scores."""
     names = getattr(model, "feature_names", None)
     return list(score_names) if names is None else list(names(score_names))
-
-
-def path_of(model_class: type) -> str:
-    """Return the module of a class and its name in it."""
-    return f"{model_class.__module__}.{model_class.__qualname__}"
 
 
 def _entries() -> Mapping[str, EntryPoint]:

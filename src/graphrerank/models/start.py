@@ -20,14 +20,10 @@ def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Se
     Both must be the same model with the same arguments that reads the same scores. One exception: a model that reads a
     cross-encoder's scores may start from one that does not; the layer that reads them starts at zero.
 
-    Args:
-        model: The new model; changed.
-        arguments: Arguments of its constructor.
-        feature_names: Names of the scores that it reads, in order.
-        start: The finished model.
+    ``arguments`` are those of the new model's constructor, ``feature_names`` the scores that it reads, in order.
 
     Raises:
-        ValueError: If they differ otherwise; names what differs.
+        ValueError: If they differ otherwise; names the difference.
     """
     before = start.reranker
     if (name := model_name(type(model))) != before.model.name:
@@ -67,11 +63,7 @@ def start_entry(start: Checkpoint, name: str) -> dict[str, Any]:
 
 
 def train_only(model: nn.Module, parts: Sequence[str]) -> None:
-    """Freeze a model except some parts, named by the first words of its parameters' names.
-
-    Raises:
-        ValueError: If the model has no such part.
-    """
+    """Freeze a model except some parts, named by the first words of its parameters' names."""
     known = {name.split(".")[0] for name, _ in model.named_parameters()}
     if unknown := sorted(set(parts) - known):
         raise ValueError(f"`train_only` must name parts of the model, {sorted(known)}, got {unknown}")

@@ -16,7 +16,7 @@ from graphrerank.data.corpus_folder.opening import MANIFEST, is_corpus_folder
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import split_passage
 from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.graphs.adaptive_k import CALIBRATE, adaptive_k
+from graphrerank.graphs.list_confidence import CALIBRATE, adaptive_k
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.pipelines.graph_rerank import GraphRerank

@@ -62,8 +62,8 @@ def fit_logistic(scores: Tensor, labels: Tensor) -> LogisticCalibration:
     found = minimize(loss, [0.0, base], method="trust-exact", jac=True, hess=hessian, options={"gtol": FLAT})
     slope = float(found.x[0]) / spread
     if slope <= 0:  # convex: the best of the slopes that are not negative is 0
-        return LogisticCalibration(0.0, base)
-    return LogisticCalibration(slope, float(found.x[1]) - slope * mean)
+        return LogisticCalibration(slope=0.0, intercept=base)
+    return LogisticCalibration(slope=slope, intercept=float(found.x[1]) - slope * mean)
 
 
 def fit_isotonic(scores: Tensor, labels: Tensor) -> IsotonicCalibration:
@@ -97,7 +97,7 @@ def fit_isotonic(scores: Tensor, labels: Tensor) -> IsotonicCalibration:
         p = min(1.0, max(0.0, float(pools.x[start])))
         knots += ends
         shares += [p] * len(ends)
-    return IsotonicCalibration(tuple(knots), tuple(shares))
+    return IsotonicCalibration(knots=tuple(knots), shares=tuple(shares))
 
 
 CALIBRATIONS: dict[str, Callable[[Tensor, Tensor], Calibration]] = {"logistic": fit_logistic, "isotonic": fit_isotonic}
@@ -145,7 +145,7 @@ def fit_list_confidence(lists: Mapping[str, tuple[Tensor, Tensor]], ranks: Seque
     model.fit(((x - mean) / spread).numpy(), y.numpy(), sample_weight=(weight / weight.mean()).numpy())
     slope = torch.from_numpy(model.coef_[0]) / spread
     beyond, within = slope.tolist()
-    return ListConfidence(beyond, within, intercept=float(model.intercept_[0] - slope @ mean))
+    return ListConfidence(beyond=beyond, within=within, intercept=float(model.intercept_[0] - slope @ mean))
 
 
 def teach_confidence(complete: Mapping[str, Tensor], ranks: Sequence[int] = RANKS) -> list[str]:
