@@ -7,7 +7,7 @@ from transformers import BertForSequenceClassification
 
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.checkpoint import load_checkpoints
-from graphrerank.models.granker_head import GRankerHead
+from graphrerank.models.granker import GRankerHead
 from graphrerank.serving.artifact import load_artifact
 
 SYSTEMS = ["retriever", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder_head", "granker_head"]

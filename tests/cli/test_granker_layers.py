@@ -11,7 +11,7 @@ from transformers import BertForSequenceClassification
 
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.checkpoint import load_checkpoint, load_checkpoints
-from graphrerank.models.granker_layers import GRankerLayers
+from graphrerank.models.granker import GRankerLayers
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact

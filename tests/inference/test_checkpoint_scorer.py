@@ -15,7 +15,7 @@ from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, RetrieverF
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.models.checkpoint import load_checkpoints, save_weights
 from graphrerank.models.gatv2_reranker import GATv2Reranker
-from graphrerank.models.granker_head import GRankerHead
+from graphrerank.models.granker import GRankerHead
 from graphrerank.models.manifest import write_manifest
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import HybridExpandRetriever

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank.models.checkpoint import Checkpoint
-from graphrerank.models.granker_head import GRankerHead
+from graphrerank.models.granker import GRankerHead
 from graphrerank.models.manifest import RerankerManifest, parse_manifest
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact

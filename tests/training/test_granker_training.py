@@ -15,8 +15,7 @@ from graphrerank.data.pair_cache import PairCache
 from graphrerank.graphs import CorpusGraph, ModelInputs, Ranking
 from graphrerank.graphs.model_inputs import PAIRS, token_states
 from graphrerank.losses import listwise_softmax_cross_entropy
-from graphrerank.models.granker_head import GRankerHead
-from graphrerank.models.granker_layers import GRankerLayers
+from graphrerank.models.granker import GRankerHead, GRankerLayers, granker_of
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.training.reranker_module import RerankerModule
 from tests.operators.test_cross_encoder import build
@@ -72,9 +71,7 @@ def batches_for(letters: PreparedDataset, encoder: CrossEncoder, layers: int, fo
 
 def model_for(encoder: CrossEncoder, layers: int, **arguments: Any) -> Model:
     torch.manual_seed(0)
-    if layers:
-        return GRankerLayers.from_encoder(encoder, layers, **arguments)
-    return GRankerHead.from_head(encoder.classification_head, **arguments)
+    return granker_of(encoder, train_last_layers=layers, **arguments)
 
 
 def module(model: Model, **arguments: Any) -> RerankerModule:

@@ -24,7 +24,7 @@ from graphrerank.evaluation.records import RETRIEVER, Cost
 from graphrerank.evaluation.systems import RankedSystem, Scorer, System, base_ranking
 from graphrerank.graphs import CandidateGraphs, ModelInputs, Ranking
 from graphrerank.models.checkpoint import Checkpoint
-from graphrerank.models.granker_layers import frozen_grankers
+from graphrerank.models.granker import frozen_grankers
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.operators.gcs import GCS
 from graphrerank.operators.ppr import PPR

@@ -17,8 +17,8 @@ BUILT_IN = {  # imported when first used
     name: EntryPoint(name, f"graphrerank.models.{path}", GROUP)
     for name, path in {
         "gatv2_reranker": "gatv2_reranker:GATv2Reranker",
-        "granker_head": "granker_head:GRankerHead",
-        "granker_layers": "granker_layers:GRankerLayers",
+        "granker_head": "granker:GRankerHead",
+        "granker_layers": "granker:GRankerLayers",
         "pyg_reranker": "pyg_reranker:PyGReranker",
     }.items()
 }

@@ -1,29 +1,165 @@
-"""Cross-encoders of transformers with body and head apart: model search, and the vectors that GRanker smooths."""
+"""Cross-encoders of transformers in parts: body, last layers and head, with the vectors that GRanker smooths."""
 
 import copy
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from graphrerank.checks import check_choice, check_counts
 from graphrerank.extras import optional
 from graphrerank.files import atomic_folder, hash_model
 from graphrerank.graphs import DTYPES
-from graphrerank.operators.classification_head import ClassificationHead
-from graphrerank.operators.encoder_layers import EncoderLayers, batches_by_length, layer_settings, layers_of, pool
 
+ACTIVATIONS = ("tanh", "gelu", "relu", "silu")
 HEADS = {  # class of transformers -> its layers before and after the activation
     "BertForSequenceClassification": ("bert.pooler.dense", "classifier"),
     "RobertaForSequenceClassification": ("classifier.dense", "classifier.out_proj"),
     "XLMRobertaForSequenceClassification": ("classifier.dense", "classifier.out_proj"),
     "ModernBertForSequenceClassification": ("head.dense", "classifier"),
 }
+MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "modernbert")  # of transformers, one for each of `HEADS`
+MIN_LENGTH_RATIO = 0.75  # of a batch's shortest to its longest pair; padding costs as much time as text
+CHUNK_PAIRS = 32  # pairs whose activations are held at once
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # weights, settings and vocabularies
+UNUSED_SETTINGS = ("architectures", "id2label", "label2id", "transformers_version", "dtype", "problem_type")
+
+
+class ClassificationHead(nn.Module):
+    r"""Score pair vectors as the classification heads of BERT, RoBERTa, XLM-R and ModernBERT do.
+
+    .. math:: s = w^\top \mathrm{norm}(f(W h + b)) + c
+
+    with the activation ``f`` = tanh and no norm in BERT (where :math:`W` is called the pooler) and RoBERTa. In
+    inference these heads are the same map; ModernBERT's has no :math:`b`, which is 0 here. Scriptable.
+
+    Args:
+        hidden_size: Width ``h`` of a vector.
+        activation: One of ``tanh``, ``gelu``, ``relu``, ``silu``.
+        norm_eps: Constant that the layer norm adds to the variance; None for no norm.
+    """
+
+    def __init__(self, hidden_size: int, *, activation: str = "tanh", norm_eps: float | None = None) -> None:
+        super().__init__()
+        check_counts(hidden_size=hidden_size)
+        check_choice(ACTIVATIONS, activation=activation)
+        self.hidden_size = hidden_size
+        self.activation = activation
+        self.norm_eps = norm_eps
+        self.dense = nn.Linear(hidden_size, hidden_size)
+        self.norm = nn.Identity() if norm_eps is None else nn.LayerNorm(hidden_size, eps=norm_eps)
+        self.out = nn.Linear(hidden_size, 1)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Score vectors ``[..., hidden_size]``: ``[...]`` logits."""
+        hidden = self.dense(vectors)
+        if self.activation == "tanh":
+            hidden = hidden.tanh()
+        elif self.activation == "gelu":
+            hidden = F.gelu(hidden)
+        elif self.activation == "relu":
+            hidden = F.relu(hidden)
+        else:
+            hidden = F.silu(hidden)
+        scores: Tensor = self.out(self.norm(hidden)).squeeze(-1)
+        return scores
+
+
+class EncoderLayers(nn.Module):
+    """Map the states of all tokens to one vector per pair, as the whole cross-encoder does.
+
+    In training, layers keep the dropout of their configuration. Activations are recomputed in the backward pass,
+    ``CHUNK_PAIRS`` pairs at a time: memory grows with the states, not with the layers.
+    """
+
+    def __init__(self, config: Mapping[str, Any], num_layers: int) -> None:
+        super().__init__()
+        from transformers import AutoConfig, AutoModel  # heavy: only when it is used
+
+        model_type, all_layers = config.get("model_type"), config.get("num_hidden_layers", 0)
+        if model_type not in MODEL_TYPES:
+            raise ValueError(f"`train_last_layers` needs an encoder of one of {MODEL_TYPES}, got {model_type!r}")
+        if not isinstance(num_layers, int) or not 1 <= num_layers <= all_layers:
+            raise ValueError(f"`train_last_layers` must lie in [1, {all_layers}] for this encoder, got {num_layers}")
+        self.config = dict(config)
+        self.num_layers = num_layers
+        last = self.config | {"num_hidden_layers": num_layers, "vocab_size": (config.get("pad_token_id") or 0) + 1}
+        last |= {name: None for name in last if name.endswith("_token_id") and name != "pad_token_id"}  # no vocabulary
+        if "layer_types" in last:
+            last["layer_types"] = last["layer_types"][-num_layers:]
+        try:  # settings may be untrusted: they select no code
+            settings = AutoConfig.for_model(**last)
+            self.body = AutoModel.from_config(
+                settings, trust_remote_code=False, attn_implementation="sdpa", dtype=torch.float32
+            )
+        except Exception as error:  # transformers raises almost anything for invalid settings
+            raise ValueError(f"the encoder's settings do not fit {model_type!r}: {error}") from error
+        self.body.embeddings = _NoEmbeddings()
+        if hasattr(self.body, "pooler"):
+            self.body.pooler = None  # part of the head
+        if model_type == "modernbert" and num_layers < all_layers:  # only the encoder's very first layer has no norm
+            modern = self.body.config
+            self.body.layers[0].attn_norm = nn.LayerNorm(modern.hidden_size, eps=modern.norm_eps, bias=modern.norm_bias)
+
+    def start_from(self, body: nn.Module) -> None:
+        """Copy the weights of a whole encoder's last layers."""
+        for ours, theirs in zip(
+            _last_parts(self.body, self.num_layers), _last_parts(body, self.num_layers), strict=True
+        ):
+            ours.load_state_dict(theirs.state_dict())
+
+    def copy_to(self, body: nn.Module) -> None:
+        """Overwrite the weights of a whole encoder's last layers."""
+        for ours, theirs in zip(
+            _last_parts(self.body, self.num_layers), _last_parts(body, self.num_layers), strict=True
+        ):
+            theirs.load_state_dict(ours.state_dict())
+
+    def forward(self, token_states: Tensor, token_ptr: Tensor) -> Tensor:
+        """Encode ``N`` pairs, in batches of similar length, as ``[N, h]``; ``token_ptr`` bounds each pair's states."""
+        order: list[int] = []
+        vectors: list[Tensor] = [token_states.new_zeros(0, token_states.shape[1])]
+        lengths = token_ptr.diff()
+        for pairs in _batches_by_length(lengths.tolist(), CHUNK_PAIRS):
+            chunk = torch.tensor(pairs, device=token_ptr.device)
+            position = torch.arange(int(lengths[chunk].max()), device=token_ptr.device)
+            mask = position < lengths[chunk].unsqueeze(1)  # [pairs, longest]
+            states = token_states[torch.where(mask, token_ptr[chunk].unsqueeze(1) + position, 0)]
+            if torch.is_grad_enabled():
+                vectors.append(checkpoint(self._encode, states, mask, use_reentrant=False))
+            else:
+                vectors.append(self._encode(states, mask))
+            order += pairs
+        rows = torch.tensor(order, dtype=torch.int64, device=token_ptr.device).argsort()
+        return torch.cat(vectors)[rows]
+
+    def _encode(self, states: Tensor, mask: Tensor) -> Tensor:
+        states = self.body(inputs_embeds=states, attention_mask=mask.long()).last_hidden_state
+        return _pool(states, mask, mean=self.config.get("classifier_pooling") == "mean")
+
+
+class _NoEmbeddings(nn.Module):
+    """Passes states on in place of embeddings."""
+
+    def forward(self, *, inputs_embeds: Tensor, **_: Any) -> Tensor:
+        return inputs_embeds
+
+
+def _pool(states: Tensor, mask: Tensor, *, mean: bool) -> Tensor:
+    """Return the vector ``[B, h]`` of each pair: the state of its first token, or the mean over its tokens.
+
+    ``states`` are ``[B, T, h]``, ``mask`` is ``[B, T]``, not 0 for tokens.
+    """
+    if not mean:
+        return states[:, 0]
+    weight = mask.unsqueeze(-1)
+    return (states * weight).sum(1) / weight.sum(1)
 
 
 class CrossEncoder:
@@ -85,8 +221,9 @@ class CrossEncoder:
 
     @property
     def layer_settings(self) -> dict[str, Any]:
-        """Settings of the model's body, from which :class:`EncoderLayers` is built."""
-        return layer_settings(self._loaded.body.config)
+        """Settings that determine the layers of the model's body, plain JSON: :class:`EncoderLayers` has them."""
+        settings: dict[str, Any] = self._loaded.body.config.to_diff_dict()  # type: ignore[operator, union-attr]
+        return {name: s for name, s in settings.items() if name not in UNUSED_SETTINGS and not name.startswith("_")}
 
     def last_layers(self, num_layers: int) -> EncoderLayers:
         """Copy the body's last layers, at least one, for training, as float32 on the CPU."""
@@ -103,7 +240,7 @@ class CrossEncoder:
         """
         vectors = torch.empty(len(passages), self.hidden_size)
         for pairs, states, mask in self._states(self._loaded.body, query_texts, passages):
-            vectors[pairs] = pool(states, mask, mean=self._loaded.mean_pooling).cpu()
+            vectors[pairs] = _pool(states, mask, mean=self._loaded.mean_pooling).cpu()
         return vectors
 
     @torch.no_grad()
@@ -120,8 +257,7 @@ class CrossEncoder:
 
         Returns:
             ``token_states [T, hidden_size]`` float32, on the CPU, of the tokens of all pairs, and ``token_ptr [M +
-            1]``;
-            ``last_layers(without_last)`` maps them to the result of :meth:`encode`.
+            1]``; ``last_layers(without_last)`` maps them to the result of :meth:`encode`.
         """
         token_states: list[Tensor] = [torch.zeros(0, self.hidden_size)] * len(passages)
         body = _without_last(self._loaded.body, without_last)
@@ -160,7 +296,7 @@ class CrossEncoder:
         if len(query_texts) != len(passages):
             raise ValueError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
         lengths = [len(query) + len(passage) for query, passage in zip(query_texts, passages, strict=True)]
-        for pairs in batches_by_length(lengths, self.batch_size):
+        for pairs in _batches_by_length(lengths, self.batch_size):
             tokens = self._loaded.tokenizer(
                 [query_texts[pair] for pair in pairs],
                 [passages[pair] for pair in pairs],
@@ -174,7 +310,7 @@ class CrossEncoder:
     @cached_property
     def _loaded(self) -> "_Loaded":
         tokenizer, model = self._from_pretrained()
-        head = classification_head(model, source=self.model)
+        head = _classification_head(model, self.model)
         limit = min(int(tokenizer.model_max_length), _num_positions(model.config))
         if self.max_length > limit:
             raise ValueError(f"`max_length` must be at most the {limit} tokens of {self.model}, got {self.max_length}")
@@ -208,12 +344,39 @@ class _Loaded(NamedTuple):
     mean_pooling: bool
 
 
-def classification_head(model: nn.Module, *, source: str = "`model`") -> ClassificationHead:
-    """Copy the head of a sequence classifier of transformers, float32, in evaluation mode.
+def _layers_of(body: nn.Module) -> nn.ModuleList:
+    """Return the layers of an encoder of :data:`MODEL_TYPES`, first to last."""
+    layers = body.get_submodule("layers" if hasattr(body, "layers") else "encoder.layer")
+    assert isinstance(layers, nn.ModuleList)
+    return layers
 
-    Raises:
-        ValueError: If its class is none of :data:`HEADS`, or it has more than one logit; ``source`` is named.
+
+def _last_parts(body: nn.Module, num_layers: int) -> list[nn.Module]:
+    """Return the last modules of an encoder: its last layers, and the final norm if there is one."""
+    layers = _layers_of(body)
+    modules: list[nn.Module] = [layers[len(layers) - num_layers :]]
+    return [*modules, body.get_submodule("final_norm")] if hasattr(body, "final_norm") else modules
+
+
+def _batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
+    """Group pairs into batches that need little padding, the longest pairs first.
+
+    Example:
+        >>> list(_batches_by_length([10, 90, 100, 95, 9], 2))
+        [[2, 3], [1], [0, 4]]
     """
+    batch: list[int] = []
+    for pair in sorted(range(len(lengths)), key=lambda pair: -lengths[pair]):
+        if batch and (len(batch) == batch_size or lengths[pair] < MIN_LENGTH_RATIO * lengths[batch[0]]):
+            yield batch
+            batch = []
+        batch.append(pair)
+    if batch:
+        yield batch
+
+
+def _classification_head(model: nn.Module, source: str) -> ClassificationHead:
+    """Copy the head of a sequence classifier of transformers, float32, in evaluation mode."""
     kind, config = type(model).__name__, getattr(model, "config", None)
     if kind not in HEADS or config is None:
         raise ValueError(f"{source}: the classification head must be that of one of {sorted(HEADS)}, got {kind}")
@@ -244,7 +407,7 @@ def _head_parts(model: nn.Module, head: ClassificationHead) -> Iterator[tuple[An
 
 def _without_last(body: nn.Module, num_layers: int) -> nn.Module:
     """Return a body that ends before the last layers and shares the others."""
-    cut, layers = _shallow(body), layers_of(body)
+    cut, layers = _shallow(body), _layers_of(body)
     first = layers[: len(layers) - num_layers]
     if hasattr(body, "layers"):  # ModernBERT; its norm belongs to the last layers
         cut.layers, cut.final_norm = first, nn.Identity()

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from graphrerank.files import atomic_folder
 from graphrerank.models.checkpoint import WEIGHTS, Checkpoint, library_versions, load_checkpoint, save_weights
-from graphrerank.models.granker_head import GRankerHead
-from graphrerank.models.granker_layers import GRankerLayers
+from graphrerank.models.granker import GRankerHead, GRankerLayers
 from graphrerank.models.manifest import (
     MANIFEST,
     RerankerManifest,

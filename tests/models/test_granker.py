@@ -8,18 +8,29 @@ from torch import Tensor, nn
 
 from graphrerank.losses import listwise_softmax_cross_entropy
 from graphrerank.models.checkpoint import load_checkpoint, save_weights
-from graphrerank.models.granker_head import GRankerHead, TrainedHead, head_arguments
+from graphrerank.models.granker import (
+    GRankerHead,
+    GRankerLayers,
+    TrainedHead,
+    frozen_grankers,
+    granker_of,
+    measured_arguments,
+    trainable_granker,
+)
 from graphrerank.models.manifest import write_manifest
 from graphrerank.models.registry import model_name
-from graphrerank.operators.classification_head import ClassificationHead
+from graphrerank.operators.cross_encoder import ClassificationHead, CrossEncoder
 from graphrerank.operators.granker import smooth_vectors
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GRanker, STeX, UntilBudget
 from graphrerank.pipelines.vector_search import VectorSearch
+from tests.operators.test_cross_encoder import KINDS, PASSAGES, QUERIES, build
 from tests.support.encoders import HashPairEncoder
 from tests.support.manifests import make_manifest
 
 HIDDEN = 8
+EDGES = torch.tensor([[1, 2, 0, 3], [0, 0, 2, 1]])  # the last node has no neighbour
+DEGREE = torch.tensor([2, 1, 4, 3, 0])
 
 
 def encoder_head(activation: str = "tanh", norm_eps: float | None = None) -> ClassificationHead:
@@ -28,6 +39,13 @@ def encoder_head(activation: str = "tanh", norm_eps: float | None = None) -> Cla
     for parameter in head.parameters():
         nn.init.normal_(parameter, std=0.5)
     return head.eval()
+
+
+def from_head(head: ClassificationHead, **arguments: Any) -> GRankerHead:
+    of_head = {"hidden_size": head.hidden_size, "activation": head.activation, "norm_eps": head.norm_eps}
+    model = GRankerHead(**of_head, **arguments)
+    model.head.load_state_dict(head.state_dict())
+    return model
 
 
 def batch(num_nodes: int = 12, num_edges: int = 20, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -41,9 +59,9 @@ def batch(num_nodes: int = 12, num_edges: int = 20, seed: int = 0) -> tuple[Tens
 
 @pytest.mark.parametrize(("activation", "norm_eps"), [("tanh", None), ("gelu", 1e-5)])
 @pytest.mark.parametrize("learn", [True, False])
-def test_starts_as_the_frozen_granker(activation: str, norm_eps: float | None, learn: bool) -> None:
+def test_the_head_starts_as_the_frozen_granker(activation: str, norm_eps: float | None, learn: bool) -> None:
     head = encoder_head(activation, norm_eps)
-    model = GRankerHead.from_head(head, smoothing=0.2, learn_smoothing=learn, dropout=0.5).eval()
+    model = from_head(head, smoothing=0.2, learn_smoothing=learn, dropout=0.5).eval()
     vectors, edges, degree = batch()
     torch.testing.assert_close(model(vectors, edges, degree), head(smooth_vectors(vectors, edges, degree, 0.2)))
     assert not torch.allclose(model(vectors, edges, degree), head(vectors))  # the graph matters
@@ -52,7 +70,7 @@ def test_starts_as_the_frozen_granker(activation: str, norm_eps: float | None, l
 def test_without_smoothing_it_is_the_cross_encoder() -> None:
     head = encoder_head()
     vectors, edges, degree = batch()
-    assert torch.equal(GRankerHead.from_head(head, smoothing=0.0).eval()(vectors, edges, degree), head(vectors))
+    assert torch.equal(from_head(head, smoothing=0.0).eval()(vectors, edges, degree), head(vectors))
 
 
 def train(model: GRankerHead, parameters: list[nn.Parameter]) -> list[float]:
@@ -75,7 +93,7 @@ def train(model: GRankerHead, parameters: list[nn.Parameter]) -> list[float]:
 def test_training_moves_the_head_and_not_the_encoders_own() -> None:
     head = encoder_head()
     before = {name: weight.clone() for name, weight in head.state_dict().items()}
-    model = GRankerHead.from_head(head)
+    model = from_head(head)
     losses = train(model, list(model.parameters()))
     assert losses[-1] < 0.5 * losses[0]
     assert all(torch.equal(weight, before[name]) for name, weight in head.state_dict().items())
@@ -84,7 +102,7 @@ def test_training_moves_the_head_and_not_the_encoders_own() -> None:
 
 
 def test_smoothing_is_learned_where_neighbours_know() -> None:
-    model = GRankerHead.from_head(encoder_head(), learn_smoothing=True)
+    model = from_head(encoder_head(), learn_smoothing=True)
     assert model.smoothing_logit is not None
     losses = train(model, [model.smoothing_logit])
     assert losses[-1] < losses[0]
@@ -92,7 +110,7 @@ def test_smoothing_is_learned_where_neighbours_know() -> None:
 
 
 def test_dropout_is_of_training_alone() -> None:
-    model = GRankerHead.from_head(encoder_head(), dropout=0.5)
+    model = from_head(encoder_head(), dropout=0.5)
     arguments = batch()
     assert not torch.equal(model(*arguments), model(*arguments))
     model.eval()
@@ -102,7 +120,7 @@ def test_dropout_is_of_training_alone() -> None:
 @pytest.mark.parametrize("learn", [True, False])
 @pytest.mark.parametrize(("activation", "norm_eps"), [("tanh", None), ("silu", 1e-5)])
 def test_scripted_equals_eager(learn: bool, activation: str, norm_eps: float | None) -> None:
-    model = GRankerHead.from_head(encoder_head(activation, norm_eps), learn_smoothing=learn).eval()
+    model = from_head(encoder_head(activation, norm_eps), learn_smoothing=learn).eval()
     scripted = torch.jit.script(model)
     with torch.inference_mode():
         for num_nodes, num_edges in [(1, 0), (12, 20), (200, 2000), (12, 0)]:
@@ -112,7 +130,7 @@ def test_scripted_equals_eager(learn: bool, activation: str, norm_eps: float | N
 
 
 def test_relabelling_nodes_permutes_scores() -> None:
-    model = GRankerHead.from_head(encoder_head()).eval().double()
+    model = from_head(encoder_head()).eval().double()
     vectors, edges, degree = batch()
     order = torch.randperm(12, generator=torch.Generator().manual_seed(2))
     place = torch.argsort(order)
@@ -121,12 +139,12 @@ def test_relabelling_nodes_permutes_scores() -> None:
     )
 
 
-def test_checkpoint_round_trip(tmp_path: Path) -> None:
+def test_checkpoint_of_a_head(tmp_path: Path) -> None:
     head = encoder_head("gelu", 1e-5)
-    model = GRankerHead.from_head(head, learn_smoothing=True).eval()
+    model = from_head(head, learn_smoothing=True).eval()
     assert model.smoothing_logit is not None
     nn.init.constant_(model.smoothing_logit, 0.3)
-    arguments = head_arguments(head) | {"learn_smoothing": True}
+    arguments = {"hidden_size": HIDDEN, "activation": "gelu", "norm_eps": 1e-5, "learn_smoothing": True}
     write_manifest(tmp_path, make_manifest(model_name(GRankerHead), arguments))
     save_weights(tmp_path, model)
     loaded = load_checkpoint(tmp_path)
@@ -144,7 +162,7 @@ def test_checkpoint_round_trip(tmp_path: Path) -> None:
         ({"hidden_size": 0}, "`hidden_size` must be a positive integer, got 0"),
     ],
 )
-def test_arguments_are_checked(arguments: dict[str, object], match: str) -> None:
+def test_arguments_of_the_head_are_checked(arguments: dict[str, object], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         GRankerHead(**arguments)  # type: ignore[arg-type]
 
@@ -173,7 +191,7 @@ def test_the_encoders_own_head_as_a_trained_one_changes_nothing(make_corpus: Any
     graph, queries, encoder = make_corpus(), make_queries(), TanhEncoder()
     settings = {"steps": steps(), "budget": 35, "pair_encoder": encoder}
     frozen = Pipeline(graph, **settings).retrieve(queries)
-    head = TrainedHead(GRankerHead.from_head(encoder.classifier, smoothing=0.2).eval(), encoder.fingerprint)
+    head = TrainedHead(from_head(encoder.classifier, smoothing=0.2).eval(), encoder.fingerprint)
     same = Pipeline(graph, **settings, head=head).retrieve(queries)
     assert torch.equal(same.ranking.nodes, frozen.ranking.nodes)
     torch.testing.assert_close(same.ranking.scores, frozen.ranking.scores)
@@ -182,7 +200,7 @@ def test_the_encoders_own_head_as_a_trained_one_changes_nothing(make_corpus: Any
 def test_a_trained_head_decides_what_is_retrieved(make_corpus: Any, make_queries: Any) -> None:
     graph, queries, encoder = make_corpus(), make_queries(), TanhEncoder()
     settings = {"steps": steps(), "budget": 35, "pair_encoder": encoder}
-    model = GRankerHead.from_head(encoder.classifier, smoothing=0.2).eval()
+    model = from_head(encoder.classifier, smoothing=0.2).eval()
     with torch.no_grad():
         model.head.out.weight.neg_()
     other = Pipeline(graph, **settings, head=TrainedHead(model, encoder.fingerprint)).retrieve(queries)
@@ -196,3 +214,69 @@ def test_a_head_of_another_cross_encoder_is_refused(make_corpus: Any) -> None:
     head = TrainedHead(GRankerHead(hidden_size=4), "another")
     with pytest.raises(ValueError, match="`head` reads vectors of the cross-encoder another, `pair_encoder` is hash"):
         Pipeline(make_corpus(), steps=steps(), pair_encoder=HashPairEncoder(), head=head)
+
+
+def reader(kind: str, folder: Path) -> CrossEncoder:
+    return CrossEncoder(build(kind, folder), max_length=36, device="cpu")
+
+
+def inputs(encoder: CrossEncoder, num_layers: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return (*encoder.encode_states(QUERIES, PASSAGES, without_last=num_layers), EDGES, DEGREE)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_start_as_the_frozen_granker(kind: str, num_layers: int, tmp_path: Path) -> None:
+    encoder = reader(kind, tmp_path)
+    model = granker_of(encoder, train_last_layers=num_layers, learn_smoothing=True, dropout=0.5).eval()
+    frozen = frozen_grankers(encoder, GRankerHead.inputs)["granker"].eval()
+    expected = frozen(encoder.encode(QUERIES, PASSAGES), EDGES, DEGREE)
+    torch.testing.assert_close(model(*inputs(encoder, num_layers)), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_weight_with_a_place_in_the_encoder_is_trained(kind: str, tmp_path: Path) -> None:
+    encoder = reader(kind, tmp_path)
+    model = granker_of(encoder, train_last_layers=1, learn_smoothing=True)
+    model(*inputs(encoder, 1)).square().sum().backward()
+    still = {name for name, parameter in model.named_parameters() if parameter.grad is None}
+    without_place = {"granker.head.dense.bias", "granker.head.norm.bias"} if kind == "modernbert-cls" else set()
+    assert still == without_place
+    encoder.save_trained(tmp_path / "trained", model.layers, model.granker.head)  # which refuses other biases
+
+
+def test_checkpoint_of_layers(tmp_path: Path) -> None:
+    encoder = reader("modernbert-mean", tmp_path / "encoder")
+    model = granker_of(encoder, train_last_layers=1, smoothing=0.4).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1)
+    arguments = measured_arguments({"smoothing": 0.4, "train_last_layers": 1}, encoder)
+    write_manifest(tmp_path, make_manifest(model_name(GRankerLayers), arguments))
+    save_weights(tmp_path, model)
+    loaded = load_checkpoint(tmp_path).model
+    assert torch.equal(loaded(*inputs(encoder, 1)), model(*inputs(encoder, 1)))
+    held = sum(weight.numel() for weight in loaded.state_dict().values())
+    assert held < 0.6 * sum(weight.numel() for weight in encoder._loaded.body.state_dict().values())  # what is trained
+
+
+def test_no_layer_is_the_head_alone() -> None:
+    assert type(trainable_granker(hidden_size=8, smoothing=0.3)) is GRankerHead
+
+
+BERT = {"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({}, "`encoder` must be given where `train_last_layers` is 1, got none"),
+        ({"encoder": {"model_type": "gpt2"}}, r"`train_last_layers` needs an encoder of one of .*, got 'gpt2'"),
+        ({"encoder": BERT | {"num_attention_heads": 3}}, "the encoder's settings do not fit 'bert'"),
+        ({"encoder": BERT, "train_last_layers": 1.5}, r"`train_last_layers` must lie in \[1, 2\] .*, got 1.5"),
+        ({"encoder": BERT, "smoothing": 1.1}, r"`smoothing` must lie in \[0, 1\], got 1.1"),
+    ],
+)
+def test_arguments_of_layers_are_checked(arguments: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        trainable_granker(**{"train_last_layers": 1, "hidden_size": 8} | arguments)

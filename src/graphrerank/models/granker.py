@@ -1,0 +1,226 @@
+"""GRanker with a head, or with the last layers of its cross-encoder too, trained through the graph smoothing.
+
+Notable about it:
+
+- It starts as the frozen GRanker: the encoder's own layers and head, and the paper's smoothing.
+- With the head alone, the encoder stays frozen: the model reads vectors of (query, passage) pairs, which are computed
+  once and cached on disk. It scripts, and smooths inside itself.
+- With layers, it holds the trained ones only; the frozen ones run when a batch is made. A batch carries the states of
+  all tokens, some hundred times as much as the vectors, so that nothing of it is kept on disk: take few candidates and
+  small batches. Once trained it is a new cross-encoder with a :class:`GRankerHead`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graphrerank.graphs.model_inputs import PAIRS, ModelInputs, token_states
+from graphrerank.models.checkpoint import load_primary
+from graphrerank.operators.cross_encoder import ClassificationHead, CrossEncoder, EncoderLayers
+from graphrerank.operators.granker import neighbour_context
+
+
+class GRankerHead(nn.Module):
+    r"""Score retrieved nodes from a cross-encoder's vectors and the edges among them.
+
+    .. math:: S = \mathrm{head}((1 - \alpha) H + \alpha P H)
+
+    Source: FastInsight, Algorithm 2 (GRanker). Where we differ: the head is trained (the paper's is the encoder's own,
+    frozen), with dropout, and :math:`\alpha` may be a learned scalar.
+
+    Args:
+        hidden_size: Width of a vector.
+        activation: The head's, as in :class:`~graphrerank.operators.cross_encoder.ClassificationHead`.
+        norm_eps: The head's, as there.
+        smoothing: Share :math:`\alpha` of the neighbours in [0, 1]; the starting point where it is learned.
+        learn_smoothing: Whether :math:`\alpha` is trained, as the sigmoid of a parameter.
+        dropout: Probability of dropping a smoothed activation in training, in [0, 1).
+
+    Raises:
+        ValueError: If an argument is out of range, or ``smoothing`` is to be learned and 0 or 1, where it cannot move.
+    """
+
+    features = "pairs"
+    inputs = PAIRS
+
+    def __init__(
+        self,
+        *,
+        hidden_size: int = 384,
+        activation: str = "tanh",
+        norm_eps: float | None = None,
+        smoothing: float = 0.2,
+        learn_smoothing: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if not 0 <= smoothing <= 1:
+            raise ValueError(f"`smoothing` must lie in [0, 1], got {smoothing}")
+        if learn_smoothing and not 0 < smoothing < 1:
+            raise ValueError(f"`smoothing` must lie between 0 and 1 where it is learned, got {smoothing}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}")
+        self.dropout = dropout
+        self.smoothing = smoothing
+        logit = math.log(smoothing / (1 - smoothing)) if learn_smoothing else 0.0
+        self.smoothing_logit = nn.Parameter(torch.tensor(logit)) if learn_smoothing else None
+        self.head = ClassificationHead(hidden_size, activation=activation, norm_eps=norm_eps)
+
+    @staticmethod
+    def inputs_of(**_: Any) -> ModelInputs:
+        """Return the inputs of a model with these arguments."""
+        return PAIRS
+
+    def start_from(self, encoder: CrossEncoder) -> None:
+        """Copy the weights of a cross-encoder's head."""
+        self.head.load_state_dict(encoder.classification_head.state_dict())
+
+    def feature_names(self, score_names: Sequence[str]) -> list[str]:
+        """Name the features of a candidate; the retriever's scores are not among them."""
+        return ["pair_vector", "degree"]
+
+    def forward(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
+        """Score every retrieved node; a packed batch of graphs is one call.
+
+        Args:
+            pair_vectors: ``[N, hidden_size]``, the inputs of the encoder's head: its [CLS] vectors.
+            edge_index: ``[2, E]`` the corpus edges among the retrieved nodes, in any order, each once.
+            degree: ``[N]`` neighbours of each node in the whole corpus graph.
+
+        Returns:
+            ``[N]`` logits.
+        """
+        context = neighbour_context(pair_vectors, edge_index, degree)
+        logit = self.smoothing_logit
+        if logit is None:
+            smoothed = torch.lerp(pair_vectors, context, self.smoothing)
+        else:
+            smoothed = torch.lerp(pair_vectors, context, logit.sigmoid())
+        scores: Tensor = self.head(F.dropout(smoothed, self.dropout, self.training))
+        return scores
+
+
+class GRankerLayers(nn.Module):
+    r"""Score retrieved nodes from the states of a cross-encoder's tokens and the edges among the nodes.
+
+    .. math:: S = \mathrm{head}((1 - \alpha) H + \alpha P H), \qquad H = \mathrm{layers}(\mathrm{states})
+
+    Source: FastInsight, Algorithm 2 (GRanker). Where we differ: head and last layers are trained.
+
+    Args:
+        train_last_layers: Number of trained layers, from 1 to all of the encoder's.
+        encoder: Settings of the encoder (:attr:`CrossEncoder.layer_settings`).
+        arguments: Of the head, as in :class:`GRankerHead`.
+
+    Raises:
+        ValueError: If an argument is out of range, or the encoder's type is not known.
+    """
+
+    features = "pairs"
+
+    def __init__(self, *, train_last_layers: int, encoder: Mapping[str, Any], **arguments: Any) -> None:
+        super().__init__()
+        self.inputs = self.inputs_of(train_last_layers=train_last_layers)
+        self.layers = EncoderLayers(encoder, train_last_layers)
+        self.granker = GRankerHead(**arguments)
+        if encoder["model_type"] == "modernbert":  # a bias that the encoder lacks stays 0
+            head = self.granker.head
+            head.dense.bias.requires_grad_(bool(encoder.get("classifier_bias")))
+            head.norm.bias.requires_grad_(bool(encoder.get("norm_bias")))
+
+    @staticmethod
+    def inputs_of(*, train_last_layers: int, **_: Any) -> ModelInputs:
+        """Return the inputs of a model with these arguments."""
+        return token_states(train_last_layers)
+
+    def start_from(self, encoder: CrossEncoder) -> None:
+        """Copy the weights of a cross-encoder's last layers and head."""
+        self.layers.load_state_dict(encoder.last_layers(self.layers.num_layers).state_dict())
+        self.granker.start_from(encoder)
+
+    def feature_names(self, score_names: list[str]) -> list[str]:
+        """Name the features of a candidate; the retriever's scores are not among them."""
+        return ["token_states", "degree"]
+
+    def forward(self, token_states: Tensor, token_ptr: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
+        """Score every retrieved node, ``[N]`` logits; a packed batch of graphs is one call.
+
+        ``token_states`` ``[T, hidden_size]`` are the frozen layers' of all tokens of all pairs; node ``n`` with its
+        query owns the tokens ``token_ptr[n]:token_ptr[n + 1]``. Edges and degrees are those of :class:`GRankerHead`.
+        """
+        scores: Tensor = self.granker(self.layers(token_states, token_ptr), edge_index, degree)
+        return scores
+
+
+def trainable_granker(
+    *, train_last_layers: int = 0, encoder: Mapping[str, Any] | None = None, **arguments: Any
+) -> GRankerHead | GRankerLayers:
+    """Build a model with ``train_last_layers`` trained layers, or with 0 the head alone, which needs no ``encoder``."""
+    if train_last_layers == 0:
+        return GRankerHead(**arguments)
+    if encoder is None:
+        raise ValueError(f"`encoder` must be given where `train_last_layers` is {train_last_layers}, got none")
+    return GRankerLayers(train_last_layers=train_last_layers, encoder=encoder, **arguments)
+
+
+def _trainable_inputs(*, train_last_layers: int = 0, **_: Any) -> ModelInputs:
+    return token_states(train_last_layers) if train_last_layers else PAIRS
+
+
+trainable_granker.inputs_of = _trainable_inputs  # type: ignore[attr-defined]
+
+
+def measured_arguments(settings: Mapping[str, Any], encoder: CrossEncoder) -> dict[str, Any]:
+    """Add to arguments of :func:`trainable_granker` those that follow from the cross-encoder that it starts from."""
+    head = encoder.classification_head
+    of_head = {"hidden_size": head.hidden_size, "activation": head.activation, "norm_eps": head.norm_eps}
+    arguments = {**settings, **of_head}
+    if arguments.pop("train_last_layers", 0):
+        arguments |= {"train_last_layers": settings["train_last_layers"], "encoder": encoder.layer_settings}
+    return arguments
+
+
+def granker_of(encoder: CrossEncoder, **settings: Any) -> GRankerHead | GRankerLayers:
+    """Build a model of :func:`trainable_granker` with a cross-encoder's weights."""
+    model = trainable_granker(**measured_arguments(settings, encoder))
+    model.start_from(encoder)
+    return model
+
+
+def frozen_grankers(encoder: CrossEncoder, inputs: ModelInputs) -> dict[str, nn.Module]:
+    """Build the baselines of a trained model of pairs, with its inputs: the cross-encoder, and GRanker of its head."""
+    smoothing = {"cross_encoder": 0.0, "granker": 0.2}
+    layers = inputs.last_layers
+    return {name: granker_of(encoder, train_last_layers=layers, smoothing=s) for name, s in smoothing.items()}
+
+
+@dataclass(frozen=True)
+class TrainedHead:
+    """Scores retrieved nodes instead of a cross-encoder's own head."""
+
+    model: GRankerHead  # in evaluation mode; it smooths inside itself
+    encoder_fingerprint: str  # of the cross-encoder whose vectors it was trained on
+
+    def score(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
+        """Score nodes as ``GRankerHead.forward``: logits ``[N]``."""
+        scores: Tensor = self.model.to(pair_vectors.device)(pair_vectors, edge_index, degree)
+        return scores
+
+
+def load_trained_head(checkpoint: str) -> TrainedHead:
+    """Load a head from a checkpoint, of a run with several models the primary one.
+
+    Raises:
+        ValueError: If there is no such checkpoint, or its model is no GRanker head.
+    """
+    loaded = load_primary(checkpoint)
+    pair_encoder = loaded.reranker.pair_encoder if isinstance(loaded.model, GRankerHead) else None
+    if not isinstance(loaded.model, GRankerHead) or pair_encoder is None:
+        found = type(loaded.model).__name__
+        raise ValueError(f"{loaded.path}: needed a head of GRanker (train.py experiment=granker_head), found a {found}")
+    return TrainedHead(loaded.model, pair_encoder.fingerprint)
