@@ -478,7 +478,7 @@ def read_run_file(path: Path, dataset: Dataset, split: str, queries: Tensor) -> 
         ValueError: As :func:`read_run`, or if the file ranks nothing for any of the queries.
     """
     run = read_run(path, query_ids=dataset.query_ids, node_ids=dataset.graph.node_ids, top_k=RUN_DEPTH)
-    ranking = Ranking(run.ranking.nodes[queries], run.ranking.scores[queries])
+    ranking = Ranking(run.nodes[queries], run.scores[queries])
     if not bool((ranking.nodes >= 0).any()):
         raise ValueError(
             f"{path}: needed a candidate for at least one of the {len(queries)} queries judged of split {split!r} of "

@@ -51,8 +51,8 @@ def test_runs_with_ties_and_missing_queries_against_ir_measures(seed: int, tmp_p
     dataset, judgements, path = searched(seed, tmp_path)
     run = read_run(path, query_ids=QUERIES, node_ids=IDS, top_k=100)
     assert run.without == tuple(QUERIES[::5])
-    assert tied_share(run.ranking) > 0.5
-    ranking = break_ties(run.ranking, IDS, ties="trec")
+    assert tied_share(run) > 0.5
+    ranking = break_ties(run, IDS, ties="trec")
     names = {
         "nDCG@10": "nDCG@10", "R@5": "R@5", "R@100": "R@100", "MRR": "RR", "AP@10": "AP@10", "P@3": "P@3",
         "SetP": "SetP", "Success@5": "Success@5", "P(rel=2)@5": "P(rel=2)@5", "Rprec": "Rprec",
@@ -70,7 +70,7 @@ def test_runs_with_ties_and_missing_queries_against_ir_measures(seed: int, tmp_p
         )
         assert ours[name][::5].tolist() == [0.0] * 6  # missing queries count as zero
     corpus_order = measure_ranking(
-        dataset, dataset.split("test"), torch.arange(NUM_QUERIES), run.ranking, ["nDCG@10"]
+        dataset, dataset.split("test"), torch.arange(NUM_QUERIES), run, ["nDCG@10"]
     )  # fmt: skip
     assert not torch.allclose(corpus_order["nDCG@10"], ours["nDCG@10"])  # the rule for ties matters here
 
@@ -103,7 +103,7 @@ def test_measures_of_the_graph_and_of_answers(tmp_path: Path) -> None:
 
 def test_capped_recall_by_either_name(tmp_path: Path) -> None:
     dataset, _, path = searched(1, tmp_path)
-    ranking = read_run(path, query_ids=QUERIES, node_ids=IDS).ranking
+    ranking = read_run(path, query_ids=QUERIES, node_ids=IDS)
     qrels, queries = dataset.split("test"), torch.arange(NUM_QUERIES)
     (by_one,) = measure_ranking(dataset, qrels, queries, ranking, ["CR@3"]).items()
     (by_other,) = measure_ranking(dataset, qrels, queries, ranking, ["R_cap@3"]).items()
@@ -130,7 +130,7 @@ def test_unknown_measures_are_refused(measures: list[str], message: str) -> None
 
 def test_what_ir_measures_cannot_compute_is_refused(tmp_path: Path) -> None:
     dataset, _, path = searched(1, tmp_path)
-    ranking = read_run(path, query_ids=QUERIES, node_ids=IDS).ranking
+    ranking = read_run(path, query_ids=QUERIES, node_ids=IDS)
     halves = Qrels(torch.tensor([0]), torch.tensor([0]), torch.tensor([0.5]))
     with pytest.raises(ValueError, match=r"need whole numbers as judgements, got others for \['AP'\]"):
         measure_ranking(dataset, halves, torch.tensor([0]), ranking.select(torch.tensor([0])), ["AP"])

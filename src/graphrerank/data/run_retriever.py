@@ -3,13 +3,13 @@
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import BaseModel, Field, StrictStr, ValidationError
 
 from graphrerank.checks import check_counts
 from graphrerank.data.readers.records import LARGEST, bad_line, parse_number, read_jsonl, read_lines
@@ -17,26 +17,23 @@ from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.retriever import BASE_SCORE
 
-_Candidate = tuple[int, str, str, tuple[float, ...]]  # line, query id, document id, score and features
+Number = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST)]
+Row = tuple[int, str, str, Mapping[str, float]]  # line, query id, document id, score and features by name
 
 
-@dataclass(frozen=True)
-class RunCandidates:
-    """A run's candidates for the queries of a data set."""
+class RunCandidate(BaseModel):
+    """A candidate in a run of JSONL."""
 
-    ranking: Ranking  # `[Q, top_k]` with `features [Q, top_k, F]`; a query without candidates is all padding
-    feature_names: tuple[str, ...]  # names of the `F` features; the first is the run's own score
-    without: tuple[str, ...]  # ids of the queries without candidates
-    ignored: int  # number of the run's queries that are not in the data set
+    doc_id: StrictStr
+    score: Number
+    features: dict[str, Number] | None = None
 
-    def summary(self) -> str:
-        """Describe the candidates in one line."""
-        queries = len(self.ranking)
-        listed = int((self.ranking.nodes >= 0).sum())
-        line = f"{listed:,} candidates for {queries - len(self.without):,} of {queries:,} queries"
-        if self.without:
-            line += f"; none for {', '.join(self.without[:3])}{', ...' if len(self.without) > 3 else ''}"
-        return line + (f"; {self.ignored:,} queries of other data ignored" if self.ignored else "")
+
+class RunLine(BaseModel):
+    """A line of a run of JSONL."""
+
+    query_id: StrictStr
+    candidates: list[RunCandidate]
 
 
 def read_run(
@@ -46,7 +43,7 @@ def read_run(
     node_ids: Sequence[str],
     top_k: int = 100,
     ignore_unknown_queries: bool = False,
-) -> RunCandidates:
+) -> Ranking:
     """Read a run, ranked by score, ties by node order; a TREC run's own ranks are ignored.
 
     ``*.jsonl``, perhaps gzipped, has one query a line: ``{"query_id", "candidates": [{"doc_id", "score",
@@ -61,6 +58,10 @@ def read_run(
         top_k: Candidates to keep per query, at least 1.
         ignore_unknown_queries: Whether queries that are not in the data set are ignored; an error otherwise.
 
+    Returns:
+        ``[Q, top_k]`` with features ``[Q, top_k, F]``, the first of which is the run's score; a query without
+        candidates is all padding.
+
     Raises:
         ValueError: Naming file and line, if a line is malformed, an id is unknown, a document is listed twice for a
             query, a score or feature is not a finite number, or the features' names differ; or if no query of the data
@@ -70,70 +71,46 @@ def read_run(
     path = Path(path)
     query_number = {query_id: i for i, query_id in enumerate(query_ids)}
     node_number = {node_id: i for i, node_id in enumerate(node_ids)}
-    feature_names: list[str] = [BASE_SCORE]
-    candidates = _read_jsonl_run(path, feature_names) if _is_jsonl(path) else _read_trec_run(path)
-    keys: list[int] = []  # query * N + node
-    features: list[tuple[float, ...]] = []
-    listed: set[int] = set()
-    ignored: set[str] = set()
-    for line, query_id, doc_id, values in candidates:
+    names: list[str] = []
+    rows: dict[int, list[float]] = {}  # by query * N + node
+    for line, query_id, doc_id, numbers in _read_rows(path):
+        names = names or list(numbers)
+        if numbers.keys() != set(names):
+            found = [name for name in numbers if name != BASE_SCORE]
+            raise bad_line(path, line, needed=f"the features {names[1:]} of every candidate", found=found)
         query, node = query_number.get(query_id), node_number.get(doc_id)
         if query is None:
-            if not ignore_unknown_queries:
-                needed = "a query of the data set (or `ignore_unknown_queries`)"
-                raise bad_line(path, line, needed=needed, found=query_id)
-            ignored.add(query_id)
-            continue
+            if ignore_unknown_queries:
+                continue
+            needed = "a query of the data set (or `ignore_unknown_queries`)"
+            raise bad_line(path, line, needed=needed, found=query_id)
         if node is None:
             raise bad_line(path, line, needed="a document of the corpus", found=doc_id)
         key = query * len(node_ids) + node
-        if key in listed:
+        if key in rows:
             again = f"{doc_id} a second time for query {query_id}"
             raise bad_line(path, line, needed="each document once per query", found=again)
-        listed.add(key)
-        keys.append(key)
-        features.append(values)
-    if not keys:
+        rows[key] = [numbers[name] for name in names]
+    if not rows:
         raise ValueError(f"{path}: needed a candidate for at least one of {len(query_ids)} queries, found none")
-    ranking = _rank(keys, features, len(query_ids), len(node_ids), top_k)
-    without = tuple(query_ids[query] for query in (ranking.nodes[:, 0] < 0).nonzero().flatten().tolist())
-    return RunCandidates(ranking, tuple(feature_names), without, len(ignored))
-
-
-def run_feature_names(path: str | Path) -> tuple[str, ...]:
-    """Name the features of a run's candidates, from its first candidate."""
-    path = Path(path)
-    names = [BASE_SCORE]
-    if _is_jsonl(path):
-        next(_read_jsonl_run(path, names), None)
-    elif not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    return tuple(names)
-
-
-def _is_jsonl(path: Path) -> bool:
-    return path.name.endswith((".jsonl", ".jsonl.gz"))
-
-
-def _rank(
-    keys: Sequence[int], rows: Sequence[tuple[float, ...]], num_queries: int, num_nodes: int, top_k: int
-) -> Ranking:
-    """Sort the candidates of each query by score, then node, into a padded table."""
-    query, node = np.divmod(np.array(keys, dtype=np.int64), num_nodes)
-    table = np.array(rows, dtype=np.float32)
-    order = np.lexsort((node, -table[:, 0], query))
-    query, node, table = query[order], node[order], table[order]
-    rank = np.arange(len(query)) - np.searchsorted(query, query)
+    of_query, node_of = np.divmod(np.array(list(rows), dtype=np.int64), len(node_ids))
+    table = np.array(list(rows.values()), dtype=np.float32)
+    order = np.lexsort((node_of, -table[:, 0], of_query))
+    of_query, node_of, table = of_query[order], node_of[order], table[order]
+    rank = np.arange(len(order)) - np.searchsorted(of_query, of_query)
     kept = rank < top_k
-    query, rank = query[kept], rank[kept]
-    nodes = np.full((num_queries, top_k), -1, dtype=np.int64)
-    scores = np.full((num_queries, top_k), -np.inf, dtype=np.float32)
-    features = np.zeros((num_queries, top_k, table.shape[1]), dtype=np.float32)
-    nodes[query, rank], scores[query, rank], features[query, rank] = node[kept], table[kept, 0], table[kept]
+    at = of_query[kept], rank[kept]
+    nodes = np.full((len(query_ids), top_k), -1, dtype=np.int64)
+    scores = np.full((len(query_ids), top_k), -np.inf, dtype=np.float32)
+    features = np.zeros((len(query_ids), top_k, table.shape[1]), dtype=np.float32)
+    nodes[at], scores[at], features[at] = node_of[kept], table[kept, 0], table[kept]
     return Ranking(torch.from_numpy(nodes), torch.from_numpy(scores), torch.from_numpy(features))
 
 
-def _read_trec_run(path: Path) -> Iterator[_Candidate]:
+def _read_rows(path: Path) -> Iterator[Row]:
+    if path.name.endswith((".jsonl", ".jsonl.gz")):
+        yield from _read_jsonl_rows(path)
+        return
     for line, text in read_lines(path):
         by_tabs = "\t" in text
         columns = [column.strip() for column in text.split("\t")] if by_tabs else [c for c in text.split(" ") if c]
@@ -143,44 +120,27 @@ def _read_trec_run(path: Path) -> Iterator[_Candidate]:
         if math.isnan(score):
             raise bad_line(path, line, needed="a finite number as score", found=columns[-2])
         second = columns.index("Q0", 1) if "Q0" in columns[1:-4] else 1
-        yield line, " ".join(columns[:second]), " ".join(columns[second + 1 : -3]), (score,)
+        yield line, " ".join(columns[:second]), " ".join(columns[second + 1 : -3]), {BASE_SCORE: score}
 
 
-def _read_jsonl_run(path: Path, feature_names: list[str]) -> Iterator[_Candidate]:
-    """Read JSONL candidates; add the first candidate's feature names to ``feature_names``."""
+def _read_jsonl_rows(path: Path) -> Iterator[Row]:
     queries: set[str] = set()
-    names: list[str] | None = None
     for line, record in read_jsonl(path):
-        query_id, candidates = record.get("query_id"), record.get("candidates")
-        if not isinstance(query_id, str) or not isinstance(candidates, list):
-            raise bad_line(path, line, needed="a string `query_id` and a list `candidates`", found=record)
-        if query_id in queries:
-            raise bad_line(path, line, needed="each query on one line", found=f"{query_id} a second time")
-        queries.add(query_id)
-        for candidate in candidates:
-            doc_id = candidate.get("doc_id") if isinstance(candidate, dict) else None
-            features = candidate.get("features") or {} if isinstance(candidate, dict) else None
-            if not isinstance(doc_id, str) or not isinstance(features, dict):
-                needed = "candidates with a string `doc_id`, a `score` and perhaps an object `features`"
-                raise bad_line(path, line, needed=needed, found=candidate)
-            if names is None:
-                names = list(features)
-                feature_names += names
-                if BASE_SCORE in names:
-                    raise bad_line(path, line, needed=f"features of other names than {BASE_SCORE}", found=names)
-            if features.keys() != set(names):
-                raise bad_line(path, line, needed=f"the features {names} of every candidate", found=list(features))
-            numbers = _numbers(
-                path, line, {"score": candidate.get("score"), **{name: features[name] for name in names}}
-            )
-            yield line, query_id, doc_id, numbers
-
-
-def _numbers(path: Path, line: int, named: Mapping[str, object]) -> tuple[float, ...]:
-    for name, number in named.items():
-        if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= LARGEST:
-            raise bad_line(path, line, needed=f"a finite number as {name!r}", found=number)
-    return tuple(float(number) for number in named.values())  # type: ignore[arg-type]
+        try:
+            read = RunLine.model_validate(record)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise bad_line(path, line, needed=f"`{place}`: {first['msg']}", found=first["input"]) from None
+        if read.query_id in queries:
+            raise bad_line(path, line, needed="each query on one line", found=f"{read.query_id} a second time")
+        queries.add(read.query_id)
+        for candidate in read.candidates:
+            features = candidate.features or {}
+            if BASE_SCORE in features:
+                needed = f"features of other names than {BASE_SCORE}"
+                raise bad_line(path, line, needed=needed, found=list(features))
+            yield line, read.query_id, candidate.doc_id, {BASE_SCORE: candidate.score, **features}
 
 
 class RunRetriever:
@@ -195,7 +155,7 @@ class RunRetriever:
         ignore_unknown_queries: Whether queries of the run that are not in the data set are ignored; an error otherwise.
 
     Raises:
-        ValueError: If there is no such file, or a line of JSONL up to the first candidate is malformed.
+        ValueError: If there is no such file, or a line up to the first candidate is malformed.
     """
 
     is_lookup = True
@@ -207,7 +167,7 @@ class RunRetriever:
         self.path = Path(path)
         self.top_k = top_k
         self.ignore_unknown_queries = ignore_unknown_queries
-        self.feature_names = run_feature_names(self.path)
+        self.feature_names = next((tuple(numbers) for *_, numbers in _read_rows(self.path)), (BASE_SCORE,))
         self._node_ids = graph.node_ids
 
     @staticmethod
@@ -227,13 +187,15 @@ class RunRetriever:
             ``[B, top_k]`` nodes and the run's scores, with ``features [B, top_k, F]`` as in ``feature_names``. A query
             without candidates is all padding, and a warning names it.
         """
-        run = read_run(
+        ranking = read_run(
             self.path,
             query_ids=queries.ids,
             node_ids=self._node_ids,
             top_k=self.top_k,
             ignore_unknown_queries=self.ignore_unknown_queries,
         )
-        if run.without:
-            warnings.warn(f"{self.path}: {run.summary()}", stacklevel=2)
-        return run.ranking
+        if without := [queries.ids[query] for query in (ranking.nodes[:, 0] < 0).nonzero().flatten().tolist()]:
+            listed = ", ".join(without[:3]) + (", ..." if len(without) > 3 else "")
+            found = f"candidates for {len(queries) - len(without):,} of {len(queries):,} queries; none for {listed}"
+            warnings.warn(f"{self.path}: {found}", stacklevel=2)
+        return ranking
