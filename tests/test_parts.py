@@ -1,5 +1,6 @@
 """Parts by their names, in plain Python."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from graphrerank.models.manifest import GroupEntry
 from graphrerank.operators.bm25 import BM25Retriever
+from graphrerank.operators.expand import ExpandRetriever
 from graphrerank.parts import Part, Parts, plain_arguments
 from tests.support.encoders import HashEncoder
 from tests.support.folders import write_dataset
@@ -58,6 +60,17 @@ def test_a_folder_is_prepared(parts: Parts, tmp_path: Path) -> None:
     assert isinstance(parts.build("retriever", "bm25")(prepared.dataset.graph), BM25Retriever)
     with pytest.raises(ValueError, match="`encoder` must be chosen"):
         parts.prepare(str(folder), retriever="hybrid")
+
+
+def test_expansion_without_edges_gets_a_hint(parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus, queries = [{"_id": name, "title": "", "text": "a cat"} for name in "ab"], [{"_id": "q", "text": "cat?"}]
+    words = partial(BM25Retriever, top_k=2)
+    expand = partial(ExpandRetriever, base=words, similarity_weight=0)
+    for name, retriever, edges in (("words", words, []), ("bare", expand, []), ("joined", expand, [("a", "b", "to")])):
+        folder = write_dataset(tmp_path / name, corpus=corpus, queries=queries, edges=edges, test=[("q", "a")])
+        parts.load(str(folder), encoder=None, retriever=retriever, reads_vectors=False)
+    expected = "hint: bare has no edges to expand along; data.edges=auto finds edges in any texts\n"
+    assert capsys.readouterr().err == expected
 
 
 @pytest.mark.parametrize(

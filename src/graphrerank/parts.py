@@ -30,9 +30,7 @@ from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_enc
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.encoder import Encoder
-from graphrerank.data.hints import expansion_hints
-from graphrerank.data.pair_cache import PairCache
-from graphrerank.data.vector_cache import VectorCache
+from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.extensions import settings_folders
 from graphrerank.graphs import CorpusGraph, PairEncoder, RetrieverFactory
 from graphrerank.graphs.retriever import needs_vectors
@@ -255,7 +253,8 @@ class Parts:
         data, build_retriever = self.part("data", data), self.build("retriever", retriever)
         dataset = self.dataset(data)
         dataset.check_splits(*splits)
-        for hint in expansion_hints(dataset, data.settings or {}, build_retriever):
+        if "Expand" in getattr(getattr(build_retriever, "func", None), "__name__", "") and not dataset.has_edges:
+            hint = f"hint: {dataset.name} has no edges to expand along; data.edges=auto finds edges in any texts"
             print(hint, file=sys.stderr)
         readers = {
             "a model that reads vectors (features=scores does not)": reads_vectors,

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphrerank.data import candidates
 from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.pair_cache import PairCache
+from graphrerank.data.vector_cache import PairCache
 from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.features.text_match import TextMatch
 from graphrerank.files import load_tensors, save_tensors

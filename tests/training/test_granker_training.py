@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.data.pair_cache import PairCache
+from graphrerank.data.vector_cache import PairCache
 from graphrerank.graphs import CorpusGraph, ModelInputs, Ranking
 from graphrerank.graphs.model_inputs import PAIRS, token_states
 from graphrerank.losses import listwise_softmax_cross_entropy

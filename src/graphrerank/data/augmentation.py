@@ -19,12 +19,7 @@ class QueryDraws:
     """Draw for every query of a batch, and keep the draws of some.
 
     Processes that share a batch draw the same from the same seed, so that a query's draws do not depend on how many
-    they are.
-
-    Args:
-        generator: Where the numbers come from.
-        num_queries: Queries of the whole batch, ``n``.
-        share: Which of them are kept, ``B`` of ``n``.
+    they are. ``share`` are the kept ones, ``B`` of ``num_queries``.
 
     Example:
         >>> whole, half = (QueryDraws(torch.Generator().manual_seed(0), 4, slice(0, None, step)) for step in (1, 2))
@@ -46,54 +41,6 @@ class QueryDraws:
         return torch.randint(options, (self.num_queries,), generator=self.generator)[self.share]
 
 
-class TypeAugmentation:
-    """Merge, swap and drop the types of whole queries at random.
-
-    Args:
-        type_merge: Probability in [0, 1] that all edges of a query are merged, and are ``other``.
-        type_swap: Probability in [0, 1] that the types of a query trade places, in any order.
-        type_dropout: Probability in [0, 1] that a query's edges of one type are hidden, for each type.
-
-    Raises:
-        ValueError: If a probability is out of range.
-    """
-
-    def __init__(self, *, type_merge: float = 0.0, type_swap: float = 0.0, type_dropout: float = 0.0) -> None:
-        check_share(type_merge=type_merge, type_swap=type_swap, type_dropout=type_dropout)
-        self.type_merge = type_merge
-        self.type_swap = type_swap
-        self.type_dropout = type_dropout
-
-    def __call__(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
-        """Return a changed copy of a batch.
-
-        Raises:
-            ValueError: If something is to be changed and the batch's types are merged.
-        """
-        if not (self.type_merge or self.type_swap or self.type_dropout):
-            return graphs
-        if graphs.edge_type is None:
-            raise ValueError(
-                "`type_merge`, `type_swap` and `type_dropout` need edges that keep their type: a model of "
-                "`num_edge_types` (features=scores_match_typed)"
-            )
-        num_types = len(EDGE_TYPES)
-        merged = draws.uniform() < self.type_merge
-        swapped = draws.uniform() < self.type_swap
-        order = torch.argsort(draws.uniform(num_types), dim=1)
-        becomes = torch.where(swapped.unsqueeze(1), order, torch.arange(num_types))  # [B, T], for types as they were
-        dropped = draws.uniform(num_types) < self.type_dropout  # [B, T], for types as they are
-        dropped &= ~merged.unsqueeze(1)
-        graph = graph_index(graphs.ptr)
-        of_edge = graph[graphs.edge_index[1]]
-        edge_type = becomes[of_edge, graphs.edge_type].masked_fill(merged[of_edge], OTHER)
-        kept = ~dropped[of_edge, edge_type]
-        pairs, weight, edge_type = merge_parallel_of_types(
-            graphs.edge_index[:, kept].flip(0).T, graphs.edge_attr[kept], edge_type[kept], graphs.num_nodes
-        )
-        return replace(graphs, edge_index=pairs.T.flip(0), edge_attr=weight, edge_type=edge_type)
-
-
 class CandidateAugmentation:
     """Hide scores and edges of whole queries at random.
 
@@ -109,7 +56,9 @@ class CandidateAugmentation:
         cross_encoder_dropout: Probability in [0, 1] that a cross-encoder's scores are hidden, all together; they are
             hidden by nothing else.
         edge_dropout: Probability in [0, 1] that a query's graph loses all edges and the scores computed from them.
-        **types: As of :class:`~graphrerank.data.augmentation.TypeAugmentation`, which comes last.
+        type_merge: Probability in [0, 1] that all edges of a query are merged, and are ``other``.
+        type_swap: Probability in [0, 1] that the types of a query trade places, in any order.
+        type_dropout: Probability in [0, 1] that a query's edges of one type are hidden, for each type.
 
     Raises:
         ValueError: If a probability is out of range.
@@ -123,26 +72,32 @@ class CandidateAugmentation:
         score_dropout: float = 0.0,
         cross_encoder_dropout: float = 0.0,
         edge_dropout: float = 0.0,
-        **types: float,
+        type_merge: float = 0.0,
+        type_swap: float = 0.0,
+        type_dropout: float = 0.0,
     ) -> None:
         check_share(base_swap=base_swap, score_dropout=score_dropout, edge_dropout=edge_dropout)
         check_share(cross_encoder_dropout=cross_encoder_dropout)
+        check_share(type_merge=type_merge, type_swap=type_swap, type_dropout=type_dropout)
         self.base_swap = base_swap
         self.edge_dropout = edge_dropout
+        self.type_merge, self.type_swap, self.type_dropout = type_merge, type_swap, type_dropout
         column = {name: index for index, name in enumerate(feature_names)}
         groups = (EXPANSION_FEATURES, TEXT_MATCH_FEATURES, CROSS_ENCODER_FEATURES)
         *together, of_pairs = ([column[name] for name in group if name in column] for group in groups)
         alone = sorted(set(column.values()) - {0}.union(of_pairs, *together))
-        self.alone = column.get("query_coverage")
-        self.together = column.get("neighbourhood_coverage")
-        self.augment_types = TypeAugmentation(**types)
+        self.coverages = [column.get(name) for name in ("query_coverage", "neighbourhood_coverage")]
         self.rankable = [column[name] for name in TEXT_FEATURES if name in column]
         # columns that are hidden together, and with what probability
-        self.hidden_together = [(columns, score_dropout) for columns in (*([index] for index in alone), *together)]
-        self.hidden_together += [(of_pairs, cross_encoder_dropout)]
+        hidden = [(columns, score_dropout) for columns in (*([index] for index in alone), *together)]
+        self.hidden_together = [entry for entry in (*hidden, (of_pairs, cross_encoder_dropout)) if entry[0]]
 
     def __call__(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
-        """Return a changed copy of a batch."""
+        """Return a changed copy of a batch.
+
+        Raises:
+            ValueError: If types are to be changed and the batch's types are merged.
+        """
         graph = graph_index(graphs.ptr)
         x = graphs.x.clone()
         if self.rankable:
@@ -150,10 +105,34 @@ class CandidateAugmentation:
             column = torch.tensor(self.rankable)[draws.choice(len(self.rankable))][graph]
             x[:, 0] = torch.where(swapped[graph], x.gather(1, column.unsqueeze(1)).squeeze(1), x[:, 0])
         bare = (draws.uniform() < self.edge_dropout)[graph]
-        if self.alone is not None and self.together is not None:  # equal without neighbours
-            x[:, self.together] = torch.where(bare, x[:, self.alone], x[:, self.together])
-        for columns, probability in filter(lambda entry: entry[0], self.hidden_together):
+        if None not in self.coverages:  # equal without neighbours
+            alone, together = self.coverages
+            x[:, together] = torch.where(bare, x[:, alone], x[:, together])
+        for columns, probability in self.hidden_together:
             hidden = (draws.uniform() < probability)[graph]
             x[:, columns] = x[:, columns].masked_fill(hidden.unsqueeze(1), 0.0)
-        kept = ~bare[graphs.edge_index[1]]
-        return self.augment_types(replace(graphs, x=x).select_edges(kept), draws)
+        graphs = replace(graphs, x=x).select_edges(~bare[graphs.edge_index[1]])
+        return (
+            self._with_other_types(graphs, draws) if self.type_merge or self.type_swap or self.type_dropout else graphs
+        )
+
+    def _with_other_types(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
+        if graphs.edge_type is None:
+            raise ValueError(
+                "`type_merge`, `type_swap` and `type_dropout` need edges that keep their type: a model of "
+                "`num_edge_types` (features=scores_match_typed)"
+            )
+        num_types = len(EDGE_TYPES)
+        merged = draws.uniform() < self.type_merge
+        swapped = draws.uniform() < self.type_swap
+        order = torch.argsort(draws.uniform(num_types), dim=1)
+        becomes = torch.where(swapped.unsqueeze(1), order, torch.arange(num_types))  # [B, T], for types as they were
+        dropped = draws.uniform(num_types) < self.type_dropout  # [B, T], for types as they are
+        dropped &= ~merged.unsqueeze(1)
+        of_edge = graph_index(graphs.ptr)[graphs.edge_index[1]]
+        edge_type = becomes[of_edge, graphs.edge_type].masked_fill(merged[of_edge], OTHER)
+        kept = ~dropped[of_edge, edge_type]
+        pairs, weight, edge_type = merge_parallel_of_types(
+            graphs.edge_index[:, kept].flip(0).T, graphs.edge_attr[kept], edge_type[kept], graphs.num_nodes
+        )
+        return replace(graphs, edge_index=pairs.T.flip(0), edge_attr=weight, edge_type=edge_type)

@@ -153,36 +153,33 @@ class Dataset:
         Args:
             path: The folder.
             name: Short name; the folder's name if None.
-            splits: Judgements to read. None: every file, under its name; queries without judgements stay. A list of
-                names, or a mapping from a split's name to a file's, perhaps with a share of its queries in the file's
-                order: ``{"train": "train[:90%]", "val": "train[90%:]", "test": "dev"}``. ``auto``: the queries of all
-                files, divided into train, val and test by a hash, near-duplicates together; ``auto_documents``: also
-                together if they share a relevant document (:mod:`~graphrerank.data.readers.auto_splits`). Unless None,
-                only the queries of the splits are kept.
+            splits: Judgements to read. None: every file, under its name; queries without judgements stay, else only
+                those of the splits are kept. A list of names, or a mapping from a split's name to a file's, perhaps
+                with a share of its queries in the file's order: ``{"train": "train[:90%]", "val": "train[90%:]",
+                "test": "dev"}``. ``auto``: the queries of all files, divided into train, val and test by a hash,
+                near-duplicates together; ``auto_documents``: also together if they share a relevant document
+                (:mod:`~graphrerank.data.readers.auto_splits`).
             edges: Names of edge files in the folder; ``edges.tsv``, if present, if None. Of several edges of one type
                 between two documents the largest weight is kept. ``auto`` finds edges in any texts: ``edges.tsv``, if
                 present; mentions, if titles are names (as of type ``entity`` if the file states references, which they
                 would water down: 61% of Spider's foreign keys join two relevant tables, 4% of the added mentions do);
-                adjacent chunks, if every document has its position; shared entities (of ``entities``, else of
-                ``entities.jsonl``, else by their spelling) as edges of a bounded number
-                (:func:`~graphrerank.data.enrichment.shared_entities.choose_neighbours`); and, once there are
-                vectors, the 10 nearest neighbours of every document, or in a corpus of more than 131,072 documents of
-                those with fewer than 3 neighbours. ``mentions``, ``adjacency`` and ``knn`` are then ignored.
+                adjacent chunks; shared entities (of ``entities``, else of ``entities.jsonl``, else by their spelling)
+                as edges of a bounded number; and, once there are vectors, the 10 nearest neighbours of every document,
+                or in a corpus of more than 131,072 documents of those with fewer than 3 neighbours. ``mentions``,
+                ``adjacency`` and ``knn`` are then ignored.
             edge_types: Types of edges to keep, as the files name them; None keeps all.
             edge_meanings: Meaning of the files' names of types, one of
-                :data:`~graphrerank.graphs.edge_types.EDGE_TYPES` for each, ``other`` for all unknown names;
-                :func:`~graphrerank.graphs.edge_types.edge_type_of` decides for the rest.
+                :data:`~graphrerank.graphs.edge_types.EDGE_TYPES` for each, ``other`` for all unknown names.
             corpus_where: Keep only documents whose metadata holds these entries (for a list: one of its members), and
                 the edges among them: ``{"split": "dev"}``. Judgements of other documents are an error: name the
                 ``splits`` of the documents kept.
             drop_empty: Leave out documents without title and text, which are an error otherwise.
-            mentions: Join documents if the title of one occurs in the text of the other
-                (:func:`~graphrerank.data.enrichment.mentions.find_mentions`).
+            mentions: Join documents if the title of one occurs in the text of the other.
             adjacency: Join adjacent chunks: documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in every
-                document's metadata (:func:`~graphrerank.graphs.adjacency.adjacency_edges`).
-            entities: Source of entities; documents that share one are neighbours: ``spelling``
-                (``PatternEntityExtractor``), ``spacy``, ``file`` for the folder's ``entities.jsonl``, or an extractor;
-                None for no entities. Unless ``edges`` is ``auto``, their edges are computed per query.
+                document's metadata.
+            entities: Source of entities; documents that share one are neighbours: ``spelling``, ``spacy``, ``file`` for
+                the folder's ``entities.jsonl``, or an extractor; None for none. Unless ``edges`` is ``auto``, their
+                edges are computed per query.
             max_entity_share: Share of the documents, in (0, 1]; an entity in more (and in more than 10) is ignored.
             knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
             random_edges: Noise: edges to draw for each document, of type ``other``, between two that no edge joins.
@@ -350,6 +347,11 @@ class Dataset:
         language = self.graph.passages.language
         words = "" if language == ENGLISH else f", words of {language}"
         return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}{words}"
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether there are edges, or will be once it is encoded."""
+        return self.graph.num_edges > 0 or self.graph.entities is not None or self.knn > 0
 
     @property
     def needs_vectors(self) -> bool:

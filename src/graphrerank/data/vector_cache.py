@@ -1,21 +1,27 @@
 """Caches of vectors: on disk, so that an interrupted run continues, and of limited size in memory."""
 
+import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.caching import TensorStore, fill, hash_text
+from graphrerank.caching import BlobStore, TensorStore, fill, hash_text
+from graphrerank.checks import check_positive
 from graphrerank.data.encoder import Encoder, check_vectors
+from graphrerank.graphs import PairEncoder
 from graphrerank.graphs.queries import query_encoder
 
 SHARD_TEXTS = 4096  # texts encoded between two writes: at most this much work is lost on a stop
-
+SHARD_PAIRS = 256  # pairs likewise
 MANY_TEXTS = 500  # from which on a terminal shows a progress bar
+ENTRY_BYTES = 300  # of Python objects for each text in memory: its hash, its array and their places in the dictionary
+NUMBER = np.dtype("<f4")  # of a pair's vector on disk
 
 
 class VectorCache:
@@ -78,7 +84,46 @@ class VectorCache:
         )
 
 
-ENTRY_BYTES = 250  # of Python objects for each text: its hash, its row and their places in the dictionary
+class PairCache:
+    """A pair encoder with a cache of vectors on disk: no pair is read twice.
+
+    Vectors lie in one SQLite file per encoder, ``<folder>/<encoder fingerprint>-float32.sqlite``, under the SHA-256 of
+    query and passage. ``label`` is the title of a progress bar on a terminal; None for none.
+    """
+
+    def __init__(self, encoder: PairEncoder, folder: str | Path, *, label: str | None = None) -> None:
+        self.encoder = encoder
+        self.label = label
+        self.hidden_size = encoder.hidden_size
+        self.fingerprint = encoder.fingerprint
+        self.path = Path(folder) / f"{encoder.fingerprint[:32]}-float32.sqlite"
+
+    def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
+        """Read ``M`` pairs, from disk if cached: ``[M, hidden_size]`` float32, on the CPU."""
+        if len(query_texts) != len(passages):
+            raise ValueError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
+        pairs = list(zip(query_texts, passages, strict=True))
+        # each text hashed for itself, so that no two pairs join to one text
+        keys = [hashlib.sha256(hash_text(query) + hash_text(passage)).digest() for query, passage in pairs]
+        store = BlobStore(self.path, "pairs")
+        encode, length = self._encode_shard, lambda pair: sum(map(len, pair))
+        fill(store, keys, pairs, encode, shard_size=SHARD_PAIRS, length=length, label=self.label)
+        return store.rows(keys, self.hidden_size, NUMBER)
+
+    def encode_states(
+        self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
+    ) -> tuple[Tensor, Tensor]:
+        """Read pairs as the wrapped encoder; states are not kept, as they are some hundred times as much."""
+        return self.encoder.encode_states(query_texts, passages, without_last=without_last)
+
+    def head(self, vectors: Tensor) -> Tensor:
+        """Score vectors ``[..., hidden_size]``: logits ``[...]``."""
+        return self.encoder.head(vectors)
+
+    def _encode_shard(self, pairs: list[tuple[str, str]]) -> list[bytes]:
+        vectors = self.encoder.encode([query for query, _ in pairs], [passage for _, passage in pairs]).cpu().float()
+        check_vectors(vectors, len(pairs), "the pair encoder's vectors")
+        return [row.tobytes() for row in vectors.numpy().astype(NUMBER)]
 
 
 class MemoryVectorCache:
@@ -91,25 +136,17 @@ class MemoryVectorCache:
         encoder: Encodes new texts, each once in a call.
         max_bytes: Limit of the memory for vectors and hashes; texts themselves are not kept.
 
-    Attributes:
-        num_requested: Texts requested so far, repeats included.
-        num_encoded: Texts that the encoder had to read.
-
     Raises:
         ValueError: If ``max_bytes`` is not positive.
     """
 
     def __init__(self, encoder: Encoder, *, max_bytes: int = 1 << 28) -> None:
-        if not max_bytes > 0:
-            raise ValueError(f"`max_bytes` must be positive, got {max_bytes}")
+        check_positive(max_bytes=max_bytes)
         self.encoder = encoder
         self.name = encoder.name
         self.max_bytes = max_bytes
-        self.num_requested = 0
-        self.num_encoded = 0
         self._lock = Lock()
-        self._row: OrderedDict[bytes, int] = OrderedDict()  # by the hash of its text; the latest request last
-        self._vectors = torch.zeros(0, 0)
+        self._kept: OrderedDict[bytes, np.ndarray] = OrderedDict()  # by the hash of its text; the latest request last
 
     @property
     def fingerprint(self) -> str:
@@ -131,32 +168,17 @@ class MemoryVectorCache:
         if not texts:
             return torch.zeros(0, 0)
         keys = [hash_text(text) for text in texts]
-        known = self._look_up(keys)
+        with self._lock:
+            known = {key: self._kept[key] for key in keys if key in self._kept}
+            for key in known:
+                self._kept.move_to_end(key)
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         if new:
             encoded = check_vectors(self.encoder.encode(list(new.values())), len(new), self.name)
-            known |= zip(new, encoded, strict=True)
-            self._keep(new.keys(), encoded)
-        with self._lock:
-            self.num_requested += len(texts)
-            self.num_encoded += len(new)
-        return torch.stack([known[key] for key in keys])
-
-    def _look_up(self, keys: Sequence[bytes]) -> dict[bytes, Tensor]:
-        with self._lock:
-            held = [key for key in dict.fromkeys(keys) if key in self._row]
-            for key in held:
-                self._row.move_to_end(key)
-            rows = torch.tensor([self._row[key] for key in held], dtype=torch.int64)
-            return dict(zip(held, self._vectors[rows], strict=True))  # a copy: rows are overwritten
-
-    def _keep(self, keys: Iterable[bytes], vectors: Tensor) -> None:
-        with self._lock:
-            if not len(self._vectors):
-                capacity = max(1, self.max_bytes // (4 * vectors.shape[1] + ENTRY_BYTES))
-                self._vectors = torch.empty(capacity, vectors.shape[1])  # takes memory as rows are written
-            for key, vector in zip(keys, vectors, strict=True):
-                if key not in self._row:  # another thread may have been first
-                    row = self._row.popitem(last=False)[1] if len(self._row) == len(self._vectors) else len(self._row)
-                    self._row[key] = row
-                    self._vectors[row] = vector
+            vectors = {key: row.copy() for key, row in zip(new, encoded.numpy(), strict=True)}
+            known |= vectors
+            with self._lock:
+                self._kept.update(vectors)
+                while len(self._kept) > max(1, self.max_bytes // (4 * encoded.shape[1] + ENTRY_BYTES)):
+                    self._kept.popitem(last=False)
+        return torch.from_numpy(np.stack([known[key] for key in keys]))

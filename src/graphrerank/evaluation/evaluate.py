@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.pair_cache import PairCache
+from graphrerank.data.vector_cache import PairCache
 from graphrerank.evaluation.cost import (
     TOTAL,
     retrieval_times,

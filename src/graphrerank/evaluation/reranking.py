@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.pair_cache import PairCache
+from graphrerank.data.vector_cache import PairCache
 from graphrerank.evaluation.cost import (
     TOTAL,
     WARM_UP,

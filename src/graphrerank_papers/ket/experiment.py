@@ -12,9 +12,8 @@ from typing import Any
 import torch
 
 from graphrerank.data.encoder import Encoder
-from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.readers.documents import read_documents, read_queries
-from graphrerank.data.vector_cache import VectorCache
+from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.graphs import PairEncoder, Queries
 from graphrerank.graphs.queries import query_encoder

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.encoder import Encoder
-from graphrerank.data.pair_cache import PairCache
 from graphrerank.data.readers.documents import Document, read_documents, read_queries
-from graphrerank.data.vector_cache import VectorCache
+from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs
 from graphrerank.files import write_json_lines
 from graphrerank.graphs import PairEncoder, Queries
