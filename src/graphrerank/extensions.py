@@ -1,17 +1,8 @@
-"""What other installed packages add to this one, by entry points.
+"""What other installed packages add to this one, by entry points; ``docs/extending.md`` has an example of each.
 
-.. code-block:: toml
-
-    [project.entry-points."graphrerank.extensions"]
-    conf = "my_rerankers.conf"                          # a folder of settings, which joins `conf`
-    neighbour_mlp = "my_rerankers.model:NeighbourMLP"   # a model, which checkpoints name `neighbour_mlp`
-
-    [project.entry-points."graphrerank.services"]
-    neighbour_mlp = "my_rerankers.service:serve"        # serves artifacts of that model, if it is no reranker
-
-An entry of the first group that names a module is a folder of YAML files; one that names a class is a model.
-``docs/extending.md`` has an example of each part. The group ``graphrerank.builders`` has functions that write public
-data sets as folders, for ``graphrerank build NAME`` (:func:`find_builder`).
+An entry of the group ``graphrerank.extensions`` that names a module is a folder of settings, which joins ``conf``; one
+that names a class is a model, which checkpoints call by the entry's name. ``graphrerank.services`` has functions that
+serve models that are no rerankers, ``graphrerank.builders`` those that write public data sets as folders.
 """
 
 from collections.abc import Callable, Mapping

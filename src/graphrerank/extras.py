@@ -1,7 +1,4 @@
-"""Optional packages: the extra that installs each, what it is for, and the error that says how to install it.
-
-A plain ``pip install graphrerank`` reranks. All else is in extras, imported when first used.
-"""
+"""Optional packages: the extra that installs each, its purpose, and the error that says how to install it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -117,12 +114,7 @@ def importing(extra: str, what: str) -> Iterator[None]:
 
 
 def explained(error: ModuleNotFoundError, what: str) -> ImportError:
-    """Return the error to raise for a module that was not found: of an extra, or else the same one.
-
-    Example:
-        >>> print(explained(ModuleNotFoundError(name="wandb"), "logger=wandb"))
-        logger=wandb needs wandb, which is not installed: pip install 'graphrerank[wandb]'
-    """
+    """Return the error to raise for a module that was not found: of an extra, or else the same one."""
     module = (error.name or "").split(".")[0]
     extra = extra_of(module)
     return error if extra is None else MissingExtraError(_message(what, [module], extra), name=module)

@@ -210,7 +210,6 @@ class Dataset:
             folder,
             node_number,
             documents,
-            name=name,
             edges=edges,
             edge_types=edge_types,
             edge_meanings=edge_meanings,

@@ -23,10 +23,6 @@ class CheckpointScorer:
         checkpoint: A shipped name, a run folder (its primary model), a ``.ckpt`` file or an artifact's folder.
         text_encoder: The encoder of the corpus; None where the model reads no vectors.
         device: Where the model runs; CUDA where there is one when None.
-
-    Raises:
-        ValueError: If there is no such checkpoint, or its model reads a cross-encoder's vectors of pairs, or vectors of
-            another encoder than that of the corpus.
     """
 
     def __init__(

@@ -72,11 +72,8 @@ class Explainer:
         Args:
             given: The candidates.
             num_edges: How many edges to name for each passage.
-            max_edges: Largest number of edges, each of which is left out once.
+            max_edges: Largest number of edges, each of which is left out once; more are a ValueError.
             check: Called between the steps of the work, which may take seconds; may raise, to stop it.
-
-        Raises:
-            ValueError: As :meth:`GraphReranker.rerank`, or if there are more edges.
         """
         graphs = self._reranker.candidate_graphs([given], check=check)
         is_covered = NEIGHBOURHOOD in self._reranker.feature_names and NEIGHBOURHOOD not in (given.features or {})
@@ -95,15 +92,10 @@ class Explainer:
         max_edges: int = 1000,
         check: Callable[[], None] = lambda: None,
     ) -> list[DocumentExplanation]:
-        """Explain the scores of one query's candidates as the model reads them, in their order; as :meth:`explain`.
+        """Explain the scores of one query's candidates (``graphs``, on the CPU), in their order; as :meth:`explain`.
 
-        Args:
-            graphs: One graph, on the CPU.
-            covered: Measures the words that the target of each edge covers with its other neighbours, ``[E]``; None for
-                a model that does not read it, or if removing an edge does not change it.
-            num_edges: How many edges to name for each passage.
-            max_edges: Largest number of edges.
-            check: Called between the steps.
+        ``covered`` measures the words that the target of each edge covers with its other neighbours, ``[E]``; None if
+        the model does not read it, or removing an edge does not change it.
         """
         gcs_part, learned_part = self._model.score_parts(*graphs.model_inputs(self._model.inputs))
         base = graphs.x[:, 0]

@@ -1,8 +1,6 @@
-"""Rerank a query's candidates with a trained model, in one call.
+"""Rerank a query's candidates with a trained model, in one call, which may be made from many threads at once.
 
-- Needs no encoder, GPU or network: candidates come with the scores, edges and vectors that the caller has.
-- A call depends on its arguments alone, and may be made from many threads at once.
-- A batch is one forward pass over the packed graphs of all its queries.
+A batch is one forward pass over the packed graphs of all its queries.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -106,11 +104,7 @@ class GraphReranker:
         return reranker
 
     def save(self, folder: str | Path) -> Path:
-        """Write weights and manifest to a folder, which :meth:`from_pretrained` and every command load.
-
-        Returns:
-            The folder.
-        """
+        """Write weights and manifest to a folder, which :meth:`from_pretrained` and every command load; return it."""
         folder = Path(folder)
         save_weights(folder, self.checkpoint.model)
         write_manifest(folder, self.checkpoint.manifest.without("artifact").content)
@@ -125,11 +119,7 @@ class GraphReranker:
         token: str | None = None,
         runs: Sequence[str | Path] = (),
     ) -> str:
-        """Upload the model with a model card to the Hugging Face hub; as :func:`~graphrerank.inference.hub.push_model`.
-
-        Returns:
-            The repository's address.
-        """
+        """Upload the model with a model card, as :func:`~graphrerank.inference.hub.push_model`; return its address."""
         return push_model(self.checkpoint, repo_id, license_name=license_name, private=private, token=token, runs=runs)
 
     def rerank(
@@ -167,12 +157,8 @@ class GraphReranker:
     def rerank_batch(self, inputs: Sequence[RerankInput], *, check: Check = lambda: None) -> list[RerankedList]:
         """Rank the candidates of several queries in one forward pass; the same scores as one by one.
 
-        Args:
-            inputs: The queries and their candidates.
-            check: Called between the steps of the work, which may take long; may raise, to stop it.
-
-        Raises:
-            ValueError: As :meth:`rerank`, naming the query's place too where there are several.
+        ``check`` is called between the steps of the work, which may take long; it may raise, to stop it. Errors are
+        those of :meth:`rerank`, and name the query's place too where there are several.
         """
         filled = [given for given in inputs if given.num_passages]
         scores = self._score(filled, check) if filled else torch.zeros(0)

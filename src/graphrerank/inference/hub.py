@@ -27,18 +27,8 @@ def locate_model(name: str, *, revision: str | None = None) -> str:
     """Download the model of a hub's id, or find it in the hub's cache; return a path or a shipped name unchanged.
 
     The hub is that of ``HF_ENDPOINT`` (a mirror), else Hugging Face's; with ``HF_HUB_OFFLINE=1`` the cache alone counts
-    (``HF_HUB_CACHE``). A revision that was downloaded once is there again without the network.
-
-    Args:
-        name: A path, the name of a checkpoint that ships, or ``owner/name``.
-        revision: A branch, tag or commit; the newest when None. Name a commit to get the same files forever.
-
-    Returns:
-        For a hub's id, a folder with ``manifest.json`` and ``model.safetensors``.
-
-    Raises:
-        ValueError: If the hub cannot be reached, or has no such model or file; names the hub, or the cache if offline.
-            If a revision is given for a model that is not on the hub.
+    (``HF_HUB_CACHE``). A ``revision`` is a branch, tag or commit; one that was downloaded is there without the network.
+    Of a hub's id the folder has ``manifest.json`` and ``model.safetensors``; a ValueError names the hub or the cache.
     """
     if not is_hub_id(name):
         if revision is not None:

@@ -19,15 +19,10 @@ Numbered = tuple[Tensor, Sequence[str] | None, Numbers | None]  # [M, 2] int64, 
 
 
 def input_edges(given: RerankInput) -> tuple[Tensor, Tensor, Tensor]:
-    """List directed edges, parallel ones too.
+    """List directed edges, parallel ones too: ``[M, 2]`` int64 pairs (target, source), weights and types ``[M]``.
 
-    Returns:
-        ``[M, 2]`` int64 pairs (target, source), ``[M]`` float32 weights, and ``[M]`` int64 types, numbers of
-        :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`.
-
-    Raises:
-        ValueError: Naming argument and place, if an edge leaves the passages, joins one with itself, has a weight out
-            of range or a type that is no text; or if a document has a chunk number twice.
+    Types are numbers of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`. An edge that leaves the passages, joins one
+    with itself, or has a weight out of range is a ValueError that names argument and place.
 
     Example:
         >>> given = RerankInput("q", ["a", "b", "c"], edges=[(0, 2)], edge_weights=[3], edge_types=["citation"])
@@ -101,11 +96,7 @@ def _contextual_edges(given: RerankInput) -> tuple[Tensor, Tensor, Tensor] | Non
 
 
 def _numbered_edges(given: RerankInput) -> Numbered | None:
-    """Return the caller's edges as numbered pairs, with types and weights if there are any; None for no edges.
-
-    Raises:
-        ValueError: If a form is unclear, an id is unknown, or there are no ids for a graph over ids.
-    """
+    """Return the caller's edges as numbered pairs, with types and weights if there are any; None for no edges."""
     types, weights, edges = given.edge_types, given.edge_weights, cast("Any", given.edges)
     if given.edge_index is not None:
         index = to_integers("edge_index", cast("Any", given.edge_index), (2, None))

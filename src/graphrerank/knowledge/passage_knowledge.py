@@ -26,16 +26,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Entities and relations of one passage.
-
-    Raises:
-        ValueError: If a name is blank or repeated, or a relation joins something other than ``entities``.
-
-    Example:
-        >>> metz, lothair = Entity("Metz", "GPE", ""), Entity("Lothair II", "PERSON", "")
-        >>> Knowledge((metz, lothair), (Relation("Lothair II", "died in", "Metz", ""),)).relations[0].tail
-        'Metz'
-    """
+    """Entities and relations of one passage; relations join names of the entities, each of which is there once."""
 
     entities: tuple[Entity, ...] = ()  # in the order of the passage, each name once
     relations: tuple[Relation, ...] = ()  # in the order of the passage; their heads and tails are names of `entities`

@@ -15,7 +15,7 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.readers import fetch, named
 from graphrerank.data.readers.folder import read_documents
-from graphrerank.data.readers.named import HOMES, SOURCE, load_named
+from graphrerank.data.readers.named import HOMES, load_named
 from tests.support import ROOT
 
 NAMED = sorted(HOMES)
@@ -127,9 +127,6 @@ def test_beir_is_fetched_once_and_then_read(monkeypatch: pytest.MonkeyPatch, tmp
     assert (first.name, list(first.graph.texts), list(first.splits)) == ("nfcorpus", ["T. x"], ["test", "train"])
     assert list(again.query_ids) == ["P2"]
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["nfcorpus"]  # nothing temporary is left
-    source = json.loads((tmp_path / "new" / "nfcorpus" / SOURCE).read_text(encoding="utf-8"))
-    written = {"corpus.jsonl", "qrels/test.tsv", "qrels/train.tsv", "queries.jsonl"}
-    assert set(source["sha256"]) == written | {"README.md", "dataset.json", "dropped.jsonl"}
 
 
 def test_hotpotqa_is_converted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -148,24 +145,6 @@ def test_musique_is_converted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert (dataset.name, list(dataset.query_ids), dataset.split("test").node.tolist()) == ("m", ["2hop__1_2"], [2])
     query = json.loads((tmp_path / "musique" / "queries.jsonl").read_text(encoding="utf-8"))
     assert query["metadata"] == {"answer": "bee", "answer_aliases": ["bees"]}
-
-
-def test_a_change_after_the_download_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    web = serve(monkeypatch, "nfcorpus", beir_zip())
-    load_named("nfcorpus", datasets=tmp_path, downloader=web, drop_empty=True)
-    corpus = tmp_path / "nfcorpus" / "corpus.jsonl"
-    before = corpus.read_bytes()
-    corpus.write_bytes(before.replace(b'"x"', b'"y"'))
-    with pytest.raises(ValueError, match=r"corpus\.jsonl: needed SHA-256 .* as when it was fetched, found"):
-        load_named("nfcorpus", datasets=tmp_path, downloader=web, drop_empty=True)
-    corpus.unlink()
-    with pytest.raises(ValueError, match=r"corpus\.jsonl: needed SHA-256 .* found no such file"):
-        load_named("nfcorpus", datasets=tmp_path, downloader=web, drop_empty=True)
-    corpus.write_bytes(before)
-    load_named("nfcorpus", datasets=tmp_path, downloader=web, drop_empty=True)
-    (tmp_path / "nfcorpus" / SOURCE).write_text("[]", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"source\.json: needed an object with `sha256` of each file"):
-        load_named("nfcorpus", datasets=tmp_path, downloader=web, drop_empty=True)
 
 
 def test_a_folder_made_by_hand_is_read_as_it_is(write_folder, tmp_path: Path) -> None:

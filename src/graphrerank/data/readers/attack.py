@@ -31,14 +31,12 @@ STRUCTURE_TYPES = frozenset({"subtechnique-of", "mitigates", "attributed-to"})
 MIN_QUERY_CHARACTERS = 31  # "over 30"
 SPLIT_SHARES = {"train": 0.65, "val": 0.10, "test": 0.25}
 
-_LOOKUP_FILES = {  # file stem in the package -> key of its list of objects; None: holds neither nodes nor relations
+_LOOKUP_FILES = {  # file stem in the package -> key of its list of objects
     "attack-patterns": "attack_patterns",
     "software": "software",
     "groups-campaigns": "groups_campaigns",
     "mitigations": "mitigations",
     "relationships": "relationships",
-    "detection-objects": None,
-    "infrastructure": None,
 }
 MAX_DESCRIPTION = 10_000  # characters that are read of a description: the expressions take quadratic time
 _CITATION = re.compile(r"\(Citation:[^)]*\)")
@@ -171,10 +169,8 @@ def _read_lookup(folder: Path) -> list[dict[str, Any]]:
         files = sorted(folder.glob(f"{stem}-lookup-v*.json"))
         if len(files) != 1:
             raise ValueError(f"{folder}: needed one file {stem}-lookup-v*.json, found {len(files)}")
-        if key is not None:
-            content = read_json(files[0], max_bytes=MAX_LARGE_BYTES)
-            for o in _objects(files[0], content, key):
-                objects.append(_object(files[0], o, "stix_id", "deprecated", filter(None, [o.get("external_id")])))
+        for o in _objects(files[0], read_json(files[0], max_bytes=MAX_LARGE_BYTES), key):
+            objects.append(_object(files[0], o, "stix_id", "deprecated", filter(None, [o.get("external_id")])))
     return objects
 
 

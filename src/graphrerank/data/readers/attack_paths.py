@@ -68,13 +68,8 @@ class PathQuestion:
 def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0) -> Dataset:
     """Read ATT&CK and ask questions about held-out relations whose answers lie along its edges.
 
-    Args:
-        path: As of :func:`~graphrerank.data.readers.attack.load_attack`.
-        edge_share: Share of the ``uses`` relations to techniques that become edges, in (0, 1); the others are held out.
-        split_seed: Seed of all draws; it is part of the data set's identity, not the seed of training.
-
-    Raises:
-        ValueError: If the package or a file is missing, or a file has another form.
+    Arguments are those of :func:`~graphrerank.data.readers.attack.load_attack`; ``edge_share`` is that of the ``uses``
+    relations to techniques.
     """
     if not 0 < edge_share < 1:
         raise ValueError(f"`edge_share` must lie between 0 and 1, got {edge_share}")

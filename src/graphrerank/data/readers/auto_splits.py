@@ -29,11 +29,7 @@ _BREAK = re.compile(r"[\W_]+")
 
 
 def divide_queries(texts: Sequence[str], documents: Sequence[Iterable[Hashable]] | None = None) -> list[str]:
-    """Return the split of each question, by the relevant documents of each too, if they are given (`auto_documents`).
-
-    Raises:
-        ValueError: If a split gets no question.
-    """
+    """Return the split of each question; ``documents`` are the relevant ones of each, for ``auto_documents``."""
     above = list(range(len(texts)))  # a forest, whose trees are the groups
 
     def root(number: int) -> int:
@@ -69,10 +65,6 @@ def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
     are compared.
 
     Source: the prefix filter of Bayardo, Ma and Srikant, "Scaling Up All Pairs Similarity Search", 2007.
-
-    Example:
-        >>> list(near_duplicates(["Who directed Solaris?", "who directed  Solaris", "Who filmed Stalker?"]))
-        [(0, 1)]
     """
     alike: dict[str, int] = {}
     distinct: list[int] = []

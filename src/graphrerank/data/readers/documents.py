@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from graphrerank.data.readers.records import Record, bad_line, find_record_files, read_records
+from graphrerank.data.readers.records import Record, bad_line, find_record_files, read_jsonl, read_parquet
 
 ANSWERS, ANSWERABLE = ("answer", "answer_aliases"), "answerable"  # keys of a query's metadata
 _ENDS = (".", "!", "?", ":", ";")
@@ -84,7 +84,7 @@ def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, Record, s
     """Read a table's records with their unique ids."""
     seen: set[str] = set()
     for file in find_record_files(folder, table):
-        for line, record in read_records(file):
+        for line, record in (read_parquet if file.suffix == ".parquet" else read_jsonl)(file):
             key = record.get("_id")
             if file.suffix == ".parquet" and type(key) is int:
                 key = str(key)

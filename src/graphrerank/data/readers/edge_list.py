@@ -39,8 +39,8 @@ def read_edges(
                 number_of[kind] = edge_type_of(kind, edge_meanings)
             start, end, weight = node_number.get(source), node_number.get(target), parse_number(written_weight)
             if start is None or end is None:
-                unknown = source if start is None else target
-                raise bad_line(path, line, needed="ids of documents in the corpus", found=unknown)
+                absent = source if start is None else target
+                raise bad_line(path, line, needed="ids of documents in the corpus", found=absent)
             if source == target:
                 raise bad_line(path, line, needed="two different documents, not a self-loop", found=source)
             if not weight > 0:
@@ -51,27 +51,22 @@ def read_edges(
                 types.append(number_of[kind])
     meant = set(edge_meanings or ()) - {EDGE_TYPES[OTHER]} if files else ()
     for argument, names in (("edge_types", edge_types), ("edge_meanings", meant)):
-        if absent := sorted(set(names or ()) - set(number_of)):
+        if extra := sorted(set(names or ()) - set(number_of)):
             raise ValueError(
-                f"`{argument}` must name types in {[str(path) for path in files]}, got {absent[0]!r}; "
+                f"`{argument}` must name types in {[str(path) for path in files]}, got {extra[0]!r}; "
                 f"there are {sorted(number_of)}"
             )
     kept = [kind for kind in number_of if edge_types is None or kind in edge_types]
-    _warn_of_others(files, [kind for kind in kept if number_of[kind] == OTHER], edge_meanings or {})
-    columns = [torch.from_numpy(np.array(column)) for column in (pairs, weights, types)]
-    return columns[0].reshape(-1, 2), columns[1], columns[2]
-
-
-def _warn_of_others(files: Sequence[Path], kinds: Sequence[str], edge_meanings: Mapping[str, str]) -> None:
-    meant = (*edge_meanings, EDGE_TYPES[OTHER])
-    kinds = [kind for kind in kinds if kind not in meant]
-    if kinds:
-        shown = ", ".join([*map(repr, kinds[:SHOWN]), *["..."] * (len(kinds) > SHOWN)])
+    meanings = (*(edge_meanings or ()), EDGE_TYPES[OTHER])
+    if unknown := [kind for kind in kept if number_of[kind] == OTHER and kind not in meanings]:
+        shown = ", ".join([*map(repr, unknown[:SHOWN]), *["..."] * (len(unknown) > SHOWN)])
         warnings.warn(
             f"{files[0].parent}: edges of the types {shown} are `other`, as the names mean nothing here; "
-            f"`edge_meanings` says what they mean: {{{kinds[0]}: reference}}, or all of them: {{other: reference}}",
-            stacklevel=3,
+            f"`edge_meanings` says what they mean: {{{unknown[0]}: reference}}, or all of them: {{other: reference}}",
+            stacklevel=2,
         )
+    columns = [torch.from_numpy(np.array(column)) for column in (pairs, weights, types)]
+    return columns[0].reshape(-1, 2), columns[1], columns[2]
 
 
 def _rows(path: Path) -> Iterator[tuple[int, str, str, str, str]]:

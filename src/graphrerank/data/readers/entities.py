@@ -80,10 +80,9 @@ class FileKnowledge:
         for line in read_entities(self.folder / ENTITIES, passage_of):
             names[passage_of[line.doc_id]] += line.names
             triples[passage_of[line.doc_id]] += line.triples
-        return {text: _knowledge(names[text], triples[text]) for text in names}
-
-
-def _knowledge(names: Sequence[str], triples: Sequence[Triple]) -> Knowledge:
-    ends = [end for head, _, tail in triples for end in (head, tail)]
-    relations = dict.fromkeys(Relation(*triple, f"{' '.join(triple)}.") for triple in triples)
-    return Knowledge(Knowledge.from_names([*names, *ends]).entities, tuple(relations))
+        known = {}
+        for text in names:
+            ends = [end for head, _, tail in triples[text] for end in (head, tail)]
+            relations = dict.fromkeys(Relation(*triple, f"{' '.join(triple)}.") for triple in triples[text])
+            known[text] = Knowledge(Knowledge.from_names([*names[text], *ends]).entities, tuple(relations))
+        return known

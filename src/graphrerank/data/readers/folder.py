@@ -50,7 +50,6 @@ def read_graph(
     node_number: Mapping[str, int],
     documents: Sequence[Document],
     *,
-    name: str,
     edges: str | Sequence[str] | None,
     edge_types: Sequence[str] | None,
     edge_meanings: Mapping[str, str] | None,
@@ -108,7 +107,9 @@ def read_graph(
     graph = graph.with_passages(title_lengths=lengths, language=language)
     if incidence is not None and not automatic:
         graph = graph.with_entities(incidence)
-    further: dict[str, Any] = {"knn": knn, "edge_counts": _counts(found)}
+    # different pairs of documents of each source
+    counts = {source: len(torch.unique(edges.sort(dim=1).values, dim=0)) for source, (edges, _, _) in found.items()}
+    further: dict[str, Any] = {"knn": knn, "edge_counts": counts}
     if automatic:
         few = len(documents) <= ALL_NEAREST
         further |= {"knn": NEAREST, "knn_below": len(documents) if few else NEIGHBOURS}
@@ -133,11 +134,6 @@ def _of_type(pairs: Tensor, edge_type: int) -> Edges:
 def _joined(found: Mapping[str, Edges]) -> Edges:
     pairs, weights, types = (torch.cat(columns) for columns in zip(*found.values(), strict=True))
     return pairs, weights, types
-
-
-def _counts(found: Mapping[str, Edges]) -> dict[str, int]:
-    """Count the different pairs of documents of each source."""
-    return {source: len(torch.unique(pairs.sort(dim=1).values, dim=0)) for source, (pairs, _, _) in found.items()}
 
 
 def read_corpus(

@@ -27,10 +27,6 @@ def load_ir_dataset(
         splits: Id of the queries and judgements of each split; ``{"test": id}`` when None.
         name: Short name; the id with ``-`` for ``/`` when None.
         drop_empty: Whether documents without text are left out; they are an error otherwise.
-
-    Raises:
-        ValueError: If the package is missing, there is no such id or it has no documents, queries or judgements; or if
-            an id is unknown or repeated, a text empty, or a relevance not finite.
     """
     corpus = _load(id, "docs")
     texts: dict[str, str] = {}

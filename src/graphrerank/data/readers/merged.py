@@ -15,15 +15,8 @@ def load_merged(
 ) -> Dataset:
     """Put data sets together: ``scifact``'s passage ``7`` is ``scifact-7``, its split ``test`` is ``scifact-test``.
 
-    Edges stay within a data set; none are added between passages of two, but for ``knn``. Passages with one text in
-    several data sets stay apart, and each is relevant to the questions of its data set.
-
-    Args:
-        datasets: By the names that ids begin with.
-        name: Name of the result.
-        knn: Edges from each passage to its nearest neighbours of the whole corpus, as of
-            :class:`~graphrerank.data.dataset.Dataset`, in the place of those of the parts.
-        knn_below: As of :class:`~graphrerank.data.dataset.Dataset`.
+    Edges stay within a data set; none are added between passages of two, but for ``knn`` of the result. Passages
+    with one text in several data sets stay apart, and each is relevant to the questions of its data set.
 
     Raises:
         ValueError: If there is none, or one has shared entities, vectors or removed passages.

@@ -6,9 +6,8 @@ of HippoRAG 2 are of the hub's files at the pinned revision. For the others, ``g
 files that users fetch themselves. ``conf/data/shared/public.yaml`` lists all of them.
 """
 
-import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,7 @@ from graphrerank.conf_folder import public_datasets
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.fetch import Downloader, RemoteFile, download, fetch
 from graphrerank.extensions import find_builder
-from graphrerank.files import hash_files, write_text
 
-SOURCE = "source.json"  # in a fetched folder: its origin, and the SHA-256 of each file
 NEEDED = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
 
 
@@ -50,15 +47,13 @@ def load_named(
         options: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
 
     Raises:
-        ValueError: If there is no such name; the folder is missing and cannot be fetched, naming where to put the
-            files; or a fetched file has changed since.
+        ValueError: If the folder is missing and cannot be fetched.
     """
     if source not in HOMES:
         raise ValueError(f"`source` must be one of {sorted(HOMES)}, got {source!r}; data=folder reads any folder")
     folder = Path(datasets) / source
     if not folder.is_dir():
         _fetch_folder(source, folder, downloader)
-    _check_unchanged(folder)
     return Dataset.from_folder(folder, name=name or source, **options)
 
 
@@ -67,48 +62,20 @@ def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:
     remedy = f"put {NEEDED} into {folder}, or set paths.datasets to the folder that holds {source}/; see {home.page}"
     if home.build is None:
         raise ValueError(f"data set {source!r} is not in {folder} and has no home to fetch it from: {remedy}")
-    locations = list(home.files)
-    print(f"fetching {source} from {', '.join(locations)}", flush=True)
+    locations = ", ".join(home.files)
+    print(f"fetching {source} from {locations}", flush=True)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{source}.", suffix=".tmp", dir=folder.parent) as temporary:
             built = Path(temporary) / source
-            files = [RemoteFile(*file) for file in home.files.items()]
-            fetched = [str(fetch(file, Path(temporary), downloader=downloader)) for file in files]
+            fetched = [
+                str(fetch(RemoteFile(*file), Path(temporary), downloader=downloader)) for file in home.files.items()
+            ]
             find_builder(home.build)(fetched, built, downloads=Path(temporary))
-            _write_source(built, home, locations)
             built.rename(folder)
     except (OSError, ValueError) as error:
         if folder.is_dir():  # another process was faster
             return
         raise ValueError(
-            f"data set {source!r} is not in {folder} and could not be fetched from {', '.join(locations)}: "
-            f"{error}; {remedy}"
+            f"data set {source!r} is not in {folder} and could not be fetched from {locations}: {error}; {remedy}"
         ) from error
-
-
-def _write_source(folder: Path, home: Home, locations: Sequence[str]) -> None:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    digests = {path.relative_to(folder).as_posix(): hash_files([path]) for path in files}
-    content = {"page": home.page, "locations": list(locations), "sha256": digests}
-    write_text(folder / SOURCE, json.dumps(content, indent=2) + "\n")
-
-
-def _check_unchanged(folder: Path) -> None:
-    """Compare a fetched folder with its checksums; a folder made by hand has none."""
-    path = folder / SOURCE
-    if not path.is_file():
-        return
-    try:
-        digests = dict(json.loads(path.read_text(encoding="utf-8"))["sha256"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path}: needed an object with `sha256` of each file ({error!r}); delete {folder}") from error
-    for name, expected in digests.items():
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise ValueError(f"{path}: `sha256` must name files of this folder, got {name[:200]!r}")
-        digest = hash_files([folder / name]) if (folder / name).is_file() else "no such file"
-        if digest != expected:
-            raise ValueError(
-                f"{folder / name}: needed SHA-256 {expected}, as when it was fetched, found {digest}; delete {folder} "
-                f"to fetch it again, or {SOURCE} to keep the change"
-            )

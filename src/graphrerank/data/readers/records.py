@@ -19,12 +19,7 @@ SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal float32
 
 
 def bad_line(path: Path, line: int, *, needed: str, found: object) -> ValueError:
-    """Build the error for one line of a file: path, line, expected and actual content.
-
-    Example:
-        >>> bad_line(Path("edges.tsv"), 3, needed="a weight above 0", found="-1")
-        ValueError("edges.tsv, line 3: needed a weight above 0, found '-1'")
-    """
+    """Build the error for one line of a file: path, line, expected and actual content."""
     shown = repr(found)
     shown = shown if len(shown) <= 120 else f"{shown[:117]}..."
     unit = "row" if path.suffix == ".parquet" else "line"
@@ -107,11 +102,6 @@ def read_parquet(path: Path) -> Iterator[tuple[int, Record]]:
                 yield row_number, record
     except (arrow.ArrowException, OSError) as error:
         raise ValueError(f"{path}: damaged Parquet file after row {row_number} ({error})") from error
-
-
-def read_records(path: Path) -> Iterator[tuple[int, Record]]:
-    """Read JSONL (``.jsonl``, ``.jsonl.gz``) or Parquet, by the file's extension."""
-    return read_parquet(path) if path.suffix == ".parquet" else read_jsonl(path)
 
 
 def find_record_files(folder: Path, stem: str, *, required: bool = True) -> list[Path]:

@@ -58,7 +58,7 @@ class Table:
 def load_sql_schema(
     source: str | Path, *, schema: str | None = None, descriptions: Mapping[str, str] | None = None
 ) -> CorpusGraph:
-    """Read the tables and views of a database, never its rows.
+    """Read the tables and views of a database, never its rows: nodes in alphabetical order, undirected edges.
 
     All foreign keys between two tables are one edge. A table that refers to itself has none; a key that refers to a
     missing table is left out with a warning.
@@ -68,12 +68,6 @@ def load_sql_schema(
             needs the extra ``sql`` and the database's driver.
         schema: Schema within the database, for URLs; the connection's own when None.
         descriptions: Descriptions by ``table`` or ``table.column``, which take precedence over the database's comments.
-
-    Returns:
-        Nodes named as the tables, in alphabetical order; undirected edges.
-
-    Raises:
-        ValueError: If the database cannot be read or holds no table, or a description names no table or column.
     """
     if isinstance(source, str) and "://" in source:
         tables, shown = _from_url(source, schema)
@@ -179,21 +173,17 @@ def load_sql_dataset(
     splits: Splits = None,
     knn: int = 0,
 ) -> Dataset:
-    """Read a database's tables and foreign keys, and the questions and judgements of a folder.
+    """Read a database (:func:`load_sql_schema`), and the questions and judgements of a folder.
 
     Args:
-        url: A SQLAlchemy URL without a password, or a SQLite file.
+        url: A SQLAlchemy URL without a password, which would be written into manifests, or a SQLite file.
         path: Folder of ``queries.jsonl`` and ``qrels/<split>.tsv``, as in a data set folder; a ``corpus-id`` is the
             name of a table.
         name: Short name; the folder's own when None.
-        schema: As of :func:`~graphrerank.data.readers.sql_dataset.load_sql_schema`.
-        descriptions: As there.
+        schema: As of :func:`load_sql_schema`.
+        descriptions: As of :func:`load_sql_schema`.
         splits: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
-        knn: As there.
-
-    Raises:
-        ValueError: If the URL holds a password, which would be written into manifests; the database cannot be read; or
-            a file is missing or malformed, naming file and line.
+        knn: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
     """
     check_no_password(url=url)
     folder = existing_folder(path, needed="queries.jsonl and qrels/<split>.tsv")
