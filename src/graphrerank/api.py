@@ -42,6 +42,7 @@ from graphrerank.pipelines.pipeline import Pipeline
 RUN_DEPTH = 1_000  # nodes that are read of a run file, per query
 TIMED_ALONE = 50  # queries that pipelines retrieve once more, one at a time
 RUN_ENDINGS = (".trec", ".run", ".txt", ".tsv", ".jsonl", ".gz")
+ENDINGS = r"(\.(trec|run|txt|tsv|jsonl))?(\.gz)?(\.ckpt)?$"
 DATASET = "{dataset}"  # in a run file's path: the name of the data set
 NONE = "none"  # the encoder that is none
 PROMPT = "graphrerank.language_models.prompt.Prompt"
@@ -120,9 +121,6 @@ def evaluate(
         config: The command's configuration, for comparisons of runs.
         prompts: Prompts of language models, for the report.
 
-    Returns:
-        The measures, tests and findings.
-
     Raises:
         ValueError: If a system is unknown, two have one name, or an argument does not fit.
 
@@ -175,6 +173,8 @@ def evaluate(
     reads_vectors = bool(pipelines) and encodes is not None
     reads_vectors |= any(model.reranker.inputs.reads_vectors for g in groups.values() for model in g.models.values())
 
+    further = [row if isinstance(row, System) else System(row, parts.build("scorer", row).score) for row in scorers]
+
     def prepare_as_trained(manifest: RerankerManifest, prepared: PreparedDataset, queries: Tensor) -> PreparedDataset:
         if pair_encoder is not None and manifest.reads_cross_encoder:
             prepared = parts.with_cross_encoder(prepared, pair_encoder, queries, top_k=cross_encoder_top_k)
@@ -183,19 +183,6 @@ def evaluate(
             return part
         reads = parts.from_manifest("pair_encoder", manifest.pair_encoder) if pair_encoder is None else pair_encoder
         return parts.with_pair_encoder(part, reads)
-
-    def rerank(prepared: PreparedDataset, queries: Tensor) -> dict[str, list[RankedSystem]]:
-        rows = [row if isinstance(row, System) else System(row, parts.build("scorer", row).score) for row in scorers]
-        return rank_candidates(
-            prepared,
-            queries,
-            groups,
-            prepare=prepare_as_trained,
-            device=parts.device,
-            scorers=rows,
-            counterfactuals=counterfactuals,
-            seed=seed,
-        )
 
     def retrieve(prepared: PreparedDataset, queries: Tensor) -> dict[str, list[RankedSystem]]:
         if pair_encoder is not None:
@@ -235,7 +222,16 @@ def evaluate(
             torch.set_num_threads(parts.num_threads)
             if groups:
                 candidates = prepared.ranking.select(queries)
-                rows |= rerank(prepared, queries)
+                rows |= rank_candidates(
+                    prepared,
+                    queries,
+                    groups,
+                    prepare=prepare_as_trained,
+                    device=parts.device,
+                    scorers=further,
+                    counterfactuals=counterfactuals,
+                    seed=seed,
+                )
             if pipelines:
                 rows |= retrieve(prepared, queries)
         else:
@@ -313,10 +309,10 @@ def short_names(sources: Sequence[str]) -> list[str]:
 
     A name that a frozen row has (:data:`FROZEN`) gets one part more; a ValueError if names cannot be told apart.
     """
-    parts = [Path(source.replace(DATASET, "").rstrip("/")).parts for source in sources]
-    for count in range(1, max(map(len, parts)) + 1):
-        names = [_joined(path, count) for path in parts]
-        names = [_joined(path, count + 1) if name in FROZEN else name for path, name in zip(parts, names, strict=True)]
+    paths = [Path(source.replace(DATASET, "").rstrip("/")).parts for source in sources]
+    for count in range(1, max(map(len, paths)) + 1):
+        names = [_joined(path, count) for path in paths]
+        names = [_joined(path, count + 1) if name in FROZEN else name for path, name in zip(paths, names, strict=True)]
         if taken := sorted(set(names) & set(FROZEN)):
             raise ValueError(
                 f"`systems` must not take a frozen row's name {FROZEN}, got {taken}; write the path with its parent "
@@ -328,13 +324,8 @@ def short_names(sources: Sequence[str]) -> list[str]:
 
 
 def _joined(parts: Sequence[str], count: int) -> str:
-    return "-".join(_bare(part) for part in parts[-count:] if part != "/")
-
-
-def _bare(part: str) -> str:
-    for ending in (*RUN_ENDINGS[::-1], ".ckpt"):
-        part = part.removesuffix(ending)
-    return part.strip(".-_") or part
+    bare = [re.sub(ENDINGS, "", part).strip(".-_") or part for part in parts[-count:] if part != "/"]
+    return "-".join(bare)
 
 
 def load_models(named: Named, *, alone: bool) -> dict[str, Checkpoint]:
@@ -387,16 +378,11 @@ def data_part(parts: Parts, given: Any, manifests: Mapping[str, RerankerManifest
 
 
 def with_trained_splits(data: DictConfig, manifests: Sequence[RerankerManifest]) -> DictConfig:
-    """Give a data set folder the splits that the first model trained on it had, where its settings name none.
-
-    Returns:
-        A copy with ``splits``, or the same settings.
-    """
+    """Give a data set folder that names no splits those that the first model trained on it had, in a copy."""
     if data.get("path") is None or "splits" not in data or data.splits is not None:
         return data
     folder = Path(str(data.path)).resolve()
-    for manifest in manifests:
-        trained = manifest.data.arguments
+    for trained in (manifest.data.arguments for manifest in manifests):
         path, splits = trained.get("path"), trained.get("splits")
         if splits and isinstance(path, str) and Path(path).resolve() == folder:
             data = deepcopy(data)
@@ -406,10 +392,7 @@ def with_trained_splits(data: DictConfig, manifests: Sequence[RerankerManifest])
 
 
 def prompts_of(*settings: Any) -> list[str]:
-    """List the prompts in settings of parts, each once: name and fingerprint.
-
-    Those next to a language model that is null, or next to a choice that prompts none, are left out.
-    """
+    """List name and fingerprint of the prompts in settings of parts, without those that no language model reads."""
     found: dict[str, None] = {}
     pending = [OmegaConf.to_container(part, resolve=True) for part in settings if OmegaConf.is_config(part)]
     while pending:
@@ -469,14 +452,7 @@ def _check(
 
 
 def read_run_file(path: Path, dataset: Dataset, split: str, queries: Tensor) -> Ranking:
-    """Read the rankings of a TREC run file for some queries, ``[Q]`` int64.
-
-    Returns:
-        ``[Q, depth]``; a query that the file does not name is all padding.
-
-    Raises:
-        ValueError: As :func:`read_run`, or if the file ranks nothing for any of the queries.
-    """
+    """Read the rankings of a TREC run file for some queries: ``[Q, depth]``; one that it does not name is padding."""
     run = read_run(path, query_ids=dataset.query_ids, node_ids=dataset.graph.node_ids, top_k=RUN_DEPTH)
     ranking = Ranking(run.nodes[queries], run.scores[queries])
     if not bool((ranking.nodes >= 0).any()):

@@ -75,7 +75,7 @@ def make_dataset(name: str, *, seed: int, texts: list[str] | None = None) -> Dat
             )  # fmt: skip
     texts = texts or [f"what is the answer to question number {i} of this data set" for i in range(NUM_QUERIES)]
     worst = [
-        QueryDifference("gatv2", "retriever", "PR@10", f"q{i}", texts[i], 2, score, 1 - score)
+        QueryDifference(f"q{i}", texts[i], "retriever", "PR@10", "gatv2", 2, 1 - score, score)
         for i, score in ((0, 1.0), (1, 1.0), (2, 0.0))
     ]
     means = {key: system.means["PR@10"] for key, system in systems.items()}

@@ -56,7 +56,7 @@ def result() -> EvaluationResult:
         ceiling=0.75,
         base_ceiling=0.5,
         tests=(PairedTest("b", "a", "nDCG@10", 2, 0.1, (0.0, 0.2), NAN, 0.5, 0.04, 0.05, 0.02, 0.04),),
-        query_differences=(QueryDifference("b", "a", "nDCG@10", "q1", "<b>one</b>", 1, 0.5, 0.25),),
+        query_differences=(QueryDifference("q1", "<b>one</b>", "a", "nDCG@10", "b", 1, 0.25, 0.5),),
         breakdowns=(Breakdown("query length", "1 to 2", 2, "nDCG@10", {"a": NAN, "b": 0.75}),),
         hub_bias=(HubBias("a", NAN, 0.1, 2.0, 1.0, 5),),
         counterfactuals=(Counterfactual("b", "shuffled", "nDCG@10", 0.5, 0.1, (0.0, 0.2), 0.04, 1.0),),

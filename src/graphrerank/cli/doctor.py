@@ -35,21 +35,18 @@ def run(cfg: "DictConfig") -> Path | None:
 
 def examination(environment: Mapping[str, str]) -> str:
     """Describe this installation, in lines of text."""
-    return "\n".join([*_versions(), "", *_extras(), "", *_cache(cache_folder(environment))])
-
-
-def _versions() -> list[str]:
     import torch
 
     device = "device: cpu"
     if torch.cuda.is_available():
         device = f"device: cuda, {torch.cuda.get_device_name()} ({torch.cuda.device_count()} in all)"
     machine = f"{platform.system()} {platform.machine()}"
-    return [
+    versions = [
         f"graphrerank {version('graphrerank')}, Python {platform.python_version()}, {machine}",
         ", ".join(f"{name} {version(name)}" for name in CORE),
         f"{device}, {torch.get_num_threads()} threads",
     ]
+    return "\n".join([*versions, "", *_extras(), "", *_cache(cache_folder(environment))])
 
 
 def _extras() -> list[str]:
@@ -68,13 +65,12 @@ def _extras() -> list[str]:
 def _cache(folder: Path) -> list[str]:
     if not folder.is_dir():
         return [f"cache: {folder}, empty; GRAPHRERANK_CACHE=DIR moves it"]
-    parts = {path.name: _size(path) for path in sorted(folder.iterdir())}
+    parts = {
+        path.name: sum(
+            file.lstat().st_size for file in (path, *path.rglob("*")) if not file.is_dir() or file.is_symlink()
+        )
+        for path in sorted(folder.iterdir())
+    }
     lines = [f"cache: {folder}, {sum(parts.values()) / 1e6:,.1f} MB; GRAPHRERANK_CACHE=DIR moves it"]
     lines += [f"  {name}: {size / 1e6:,.1f} MB" for name, size in parts.items()]
     return [*lines, f"  to clear it: rm -r {quote(str(folder))} (all of it is computed again when needed)"]
-
-
-def _size(path: Path) -> int:
-    if path.is_symlink() or path.is_file():
-        return path.lstat().st_size
-    return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())

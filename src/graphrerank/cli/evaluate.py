@@ -30,6 +30,8 @@ def evaluate(command: Command) -> Path:
     cfg = command.cfg
     expected = None if cfg.expect is None else read_metrics(Path(cfg.expect))
     systems, pipelines = named_systems(command)
+    settings = OmegaConf.to_container(cfg.settings)
+    assert isinstance(settings, dict)
     for system in api.name_systems(systems, command.parts):
         if system.kind == "checkpoint":
             command.tracking.reads_checkpoint(system.source)
@@ -50,7 +52,7 @@ def evaluate(command: Command) -> Path:
         resamples=cfg.resamples,
         counterfactuals=list(cfg.counterfactuals),
         counterfactual_pipelines=list(cfg.counterfactual_pipelines),
-        settings=_plain(cfg.settings),
+        settings=settings,
         stages=[] if cfg.answers is None else [instantiate(cfg.answers)],
         num_queries=cfg.num_queries,
         seed=cfg.seed,
@@ -74,13 +76,9 @@ def named_systems(command: Command) -> tuple[Any, bool]:
     Returns:
         One checkpoint alone, or a list, or pipelines by name; and whether they are those of ``pipeline`` and
         ``pipelines``.
-
-    Raises:
-        ValueError: If pipelines are named in two ways.
     """
     cfg = command.cfg
     given = None if OmegaConf.is_missing(cfg, "checkpoint") else cfg.checkpoint
-    listed = bool(cfg.systems) or OmegaConf.is_list(given)
     checkpoints = [] if given is None else list(given) if OmegaConf.is_list(given) else [given]
     sources = [str(source) for source in (*cfg.systems, *checkpoints)]
     main = None if cfg.pipeline is None else command.choice("pipeline")
@@ -88,9 +86,7 @@ def named_systems(command: Command) -> tuple[Any, bool]:
     if not names and not sources:
         raise ValueError("`checkpoint`, `systems` or `pipeline` must name a system to evaluate, got none")
     if not names:
-        if not sources:
-            raise ValueError("`checkpoint` must name a checkpoint, or `systems` or `pipeline` a system, got none")
-        return sources if listed else sources[0], False
+        return sources if cfg.systems or OmegaConf.is_list(given) else sources[0], False
     if sources:
         raise ValueError(
             f"`checkpoint` and `systems` must not be given with a pipeline, got {sources}: `systems` names pipelines "
@@ -107,11 +103,7 @@ def named_systems(command: Command) -> tuple[Any, bool]:
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
-    """Read a ``metrics.json``, or that of a run folder.
-
-    Raises:
-        ValueError: If it is none.
-    """
+    """Read a ``metrics.json``, or that of a run folder."""
     path = path / METRICS if path.is_dir() else path
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -122,10 +114,3 @@ def read_metrics(path: Path) -> dict[str, Any]:
             f"`expect` must be a metrics.json of evaluate.py, or its folder, got {path}: {error}"
         ) from error
     return content
-
-
-def _plain(settings: DictConfig) -> dict[str, Any]:
-    return {
-        str(key): OmegaConf.to_container(entry) if OmegaConf.is_config(entry) else entry
-        for key, entry in settings.items()
-    }

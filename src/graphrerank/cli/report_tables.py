@@ -70,14 +70,10 @@ def _cells(line: str) -> list[str]:
 
 def _typed(rows: list[list[str]]) -> list[list[str | float]]:
     """Make numbers of the columns that hold nothing else."""
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    typed = [[float(cell) for cell in column] if all(map(_is_number, column)) else column for column in columns]
-    return [list(row) for row in zip(*typed, strict=True)]
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    columns: list[list[str | float]] = []
+    for column in zip(*rows, strict=True):
+        try:
+            columns.append([float(cell) for cell in column])
+        except ValueError:
+            columns.append(list(column))
+    return [list(row) for row in zip(*columns, strict=True)]

@@ -14,13 +14,10 @@ from graphrerank.processes import is_first_process
 
 
 class ClaimRunFolder(Callback):
-    """Give two commands that start in the same second two folders.
+    """Give two commands that start in the same second two folders: the later one gets a number after its name.
 
-    A run folder is named by the second. Where it is taken, the next gets a number after it. A folder that the command
-    line names (``hydra.run.dir=DIR``) is the user's to choose, and may be there already.
-
-    Args:
-        goes_on: Whether the job goes on in the folder of an earlier run, so that ``hydra.run.dir`` is taken as it is.
+    A folder that the command line names (``hydra.run.dir=DIR``), or in which a job goes on (``goes_on``), is taken as
+    it is.
     """
 
     def __init__(self, *, goes_on: bool = False) -> None:

@@ -35,20 +35,18 @@ def query_differences(
 ) -> list[QueryDifference]:
     """List the queries on which ``system`` gains most over ``baseline``, then those on which it loses most.
 
-    ``scores`` is ``[Q]`` of each system, NaN = the query does not count. At most ten gains, the largest first, and at
-    most ten losses, the largest first; equal ones by id.
+    ``scores`` is ``[Q]`` of each system, NaN = the query does not count. At most ten of each, the largest first; equal
+    ones by id.
     """
-    ours, theirs = scores[system].tolist(), scores[baseline].tolist()
-    change = {row: a - b for row, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b and a == a and b == b}
-    ordered = sorted(change, key=lambda row: (-abs(change[row]), query_ids[row]))
-    gains = [row for row in ordered if change[row] > 0][:MOST]
-    losses = [row for row in ordered if change[row] < 0][:MOST]
-    return [
-        QueryDifference(
-            system, baseline, measure, query_ids[row], query_texts[row], num_relevant[row], ours[row], theirs[row]
-        )
-        for row in (*gains, *losses)
+    theirs, ours = scores[baseline].tolist(), scores[system].tolist()
+    found = [
+        QueryDifference(query, text, baseline, measure, system, relevant, a, b)
+        for query, text, relevant, a, b in zip(query_ids, query_texts, num_relevant, theirs, ours, strict=True)
+        if abs(b - a) > 0  # not of NaN
     ]
+    found.sort(key=lambda entry: (-abs(entry.difference), entry.query_id))
+    gains, losses = ([entry for entry in found if sign * entry.difference > 0][:MOST] for sign in (1, -1))
+    return [*gains, *losses]
 
 
 def break_down(

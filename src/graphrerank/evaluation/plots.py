@@ -49,6 +49,9 @@ STYLE = {
 }
 
 
+Row = tuple[str, Cell, tuple[float, float], str]  # a system's name, its mean or difference, interval and colour
+
+
 @dataclass(frozen=True)
 class Picture:
     """A plot that is yet to be drawn."""
@@ -74,20 +77,27 @@ def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
     primary = row_name(dataset.primary)
     untimed = ", ".join(row_name(name) for name, system in dataset.systems.items() if system.cost is None)
     for measure in dataset.tested:
-        if rows := _mean_rows(dataset, measure):
-            yield Picture(
-                f"{dataset.name}.means.{measure}",
-                f"{measure} of every system; blue: {primary}",
-                partial(_draw_rows, rows=rows, label=f"{measure}, percent, with 95% intervals"),
-                height=_height(rows),
-            )
-        if rows := _difference_rows(dataset, measure):
-            yield Picture(
-                f"{dataset.name}.differences.{measure}",
-                f"Gain in {measure}; blue, a gain, and orange, a loss: the interval excludes 0",
-                partial(_draw_rows, rows=rows, label=f"{primary} minus the other, points of {measure}", zero=True),
-                height=_height(rows),
-            )
+        means: list[Row] = []
+        for name, system in dataset.systems.items():
+            mean, interval = system.means[measure], system.intervals.get(measure, (nan, nan))
+            if not isnan(mean + interval[0]):
+                color = ACCENT if name == dataset.primary else INK
+                means.append((row_name(name), percent_cell(mean, interval), interval, color))
+        gains: list[Row] = []
+        for test in dataset.tests:
+            if test.measure == measure and not isnan(test.difference):
+                color = ACCENT if test.interval[0] > 0 else WARM if test.interval[1] < 0 else INK
+                cell = points_cell(test.difference, test.interval)
+                gains.append((row_name(test.baseline), cell, test.interval, color))
+        label, gained = f"{measure}, percent, with 95% intervals", f"{primary} minus the other, points of {measure}"
+        caption = f"Gain in {measure}; blue, a gain, and orange, a loss: the interval excludes 0"
+        for kind, rows, told, draw in (
+            ("means", means, f"{measure} of every system; blue: {primary}", partial(_draw_rows, label=label)),
+            ("differences", gains, caption, partial(_draw_rows, label=gained, zero=True)),
+        ):
+            if rows:
+                height = 0.8 + 0.3 * len(rows) * max(fill(name, NAME).count("\n") + 1 for name, *_ in rows)
+                yield Picture(f"{dataset.name}.{kind}.{measure}", told, partial(draw, rows=rows), height)
     for measure in dataset.tested:
         if (baseline := dataset.baseline) is not None:
             scores = [dataset.systems[name].values[measure] for name in (baseline, dataset.primary)]
@@ -127,56 +137,21 @@ def svg(picture: Picture) -> str:
     return f'<svg viewBox="{box[1]}" role="img" aria-label="{escape(picture.caption)}" class="plot">{body}'
 
 
-@dataclass(frozen=True)
-class Row:
-    """A system in a plot of rows."""
-
-    name: str
-    number: Cell  # a mean or a difference, as a fraction
-    interval: tuple[float, float]  # its 95% interval
-    color: str  # of its point
-
-
-def _mean_rows(dataset: DatasetResult, measure: str) -> list[Row]:
-    rows = []
-    for name, system in dataset.systems.items():
-        mean, interval = system.means[measure], system.intervals.get(measure, (nan, nan))
-        if not isnan(mean + interval[0]):
-            color = ACCENT if name == dataset.primary else INK
-            rows.append(Row(row_name(name), percent_cell(mean, interval), interval, color))
-    return rows
-
-
-def _difference_rows(dataset: DatasetResult, measure: str) -> list[Row]:
-    """Place how far the primary system is ahead of each other one."""
-    rows = []
-    for test in dataset.tests:
-        if test.measure == measure and not isnan(test.difference):
-            low, high = test.interval
-            color = ACCENT if low > 0 else WARM if high < 0 else INK
-            rows.append(Row(row_name(test.baseline), points_cell(test.difference, test.interval), test.interval, color))
-    return rows
-
-
 def _draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = False) -> None:
     """Draw a row per system: its name, a point with its interval in percent, and the number; ``zero`` marks 0."""
-    for y, row in enumerate(rows):
-        hint = f"{HINT}{row.name}: {row.number}"
-        axes.plot([100 * end for end in row.interval], [y, y], color=SOFT, gid=hint)
-        _point(axes, 100 * (row.number.value or 0.0), y, row.color, hint=hint)
+    for y, (name, cell, interval, color) in enumerate(rows):
+        hint = f"{HINT}{name}: {cell}"
+        axes.plot([100 * end for end in interval], [y, y], color=SOFT, gid=hint)
+        _point(axes, 100 * (cell.value or 0.0), y, color, hint=hint)
         right: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        axes.annotate(row.number.text, (1, y), xytext=(8, 0), va="center", annotation_clip=False, **right)
-    axes.set_yticks(range(len(rows)), [fill(row.name, NAME) for row in rows], color=INK)
+        axes.annotate(cell.text, (1, y), xytext=(8, 0), va="center", annotation_clip=False, **right)
+    axes.set_yticks(range(len(rows)), [fill(name, NAME) for name, *_ in rows], color=INK)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_visible(False)
     axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=label)
     if zero:
         axes.axvline(0, color=SOFT, ls="--", lw=1, zorder=1)
-
-
-def _height(rows: Sequence[Row]) -> float:
-    return 0.8 + 0.3 * len(rows) * max(fill(row.name, NAME).count("\n") + 1 for row in rows)
 
 
 def _draw_gains(axes: "Axes", *, scores: Sequence[Tensor], labels: tuple[str, str], measure: str) -> None:

@@ -94,14 +94,23 @@ class PairedTest:
 class QueryDifference:
     """A query on which one system does better, or worse, than another by much."""
 
+    TITLE = "queries"
+    CAPTION = "Against the best of the others: the queries that gain most, then those that lose most; in percent."
+    ALSO = (("difference", "difference", "points"),)
+
+    query_id: str = field(metadata=column("query", "text"))
+    query_text: str = field(metadata=column("text", "prose"))
+    baseline: str = field(metadata=column("against", "system"))
+    measure: str = field(metadata=column("measure", "text"))
     system: str
-    baseline: str
-    measure: str
-    query_id: str
-    query_text: str
-    num_relevant: int  # its relevant nodes
-    system_score: float  # as a fraction
-    baseline_score: float
+    num_relevant: int = field(metadata=column("relevant", ",.0f"))
+    baseline_score: float = field(metadata=column("of the other", "percent"))  # as a fraction
+    system_score: float = field(metadata=column("of the last", "percent"))
+
+    @property
+    def difference(self) -> float:
+        """How far ``system`` is ahead."""
+        return self.system_score - self.baseline_score
 
 
 @dataclass(frozen=True)
@@ -297,14 +306,23 @@ class Cost:
 class SystemResult:
     """One system on one data set."""
 
-    name: str  # key in reports
-    kind: str  # `checkpoint`, `pipeline`, `run` (a TREC run file) or `operator` (without training)
-    source: str  # where it came from, as the command named it
+    TITLE = "systems"
+    CAPTION = (
+        "Queries that a system ranked nothing for count as zero, and the first of them are named. Tied: percent of the "
+        "queries with a tie in the top 10."
+    )
+
+    name: str = field(metadata=column("system", "system"))  # key in reports
+    # `checkpoint`, `pipeline`, `run` (a TREC run file) or `operator` (without training)
+    kind: str = field(metadata=column("kind", "text"))
+    source: str = field(metadata=column("source", "prose"))  # as the command named it
     values: Mapping[str, Tensor]  # `[Q]` float64 of each measure, as a fraction; NaN = the query does not count
     intervals: Mapping[str, tuple[float, float]]  # 95% bootstrap interval of a mean over queries, of every measure
     cost: Cost | None = None  # None for a run file
-    missing: Sequence[str] = ()  # ids of the queries that it ranked nothing for; they count as zero
-    tied_share: float | None = None  # share of the queries where a tie of scores straddles rank 10 or lies above it
+    # ids of the queries that it ranked nothing for; they count as zero
+    missing: Sequence[str] = field(default=(), metadata=column("queries missing", ",.0f", note="some_missing"))
+    # share of the queries where a tie of scores straddles rank 10 or lies above it
+    tied_share: float | None = field(default=None, metadata=column("tied", "percent"))
     config: str | None = None  # hash of what it was trained with except for the seed; None where not trained
     seed: int | None = None  # of its training
     fingerprint: str | None = None  # SHA-256 of its weights or run file; None where it has neither
@@ -312,6 +330,11 @@ class SystemResult:
     ranking: Ranking | None = field(default=None, metadata=NOT_IN_FILES)
     routes: Mapping[str, float] = field(default_factory=dict)  # share of the queries on each path of a router
     extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
+
+    @property
+    def some_missing(self) -> Sequence[str]:
+        """The first of the missing queries."""
+        return self.missing[:5]
 
     @property
     def means(self) -> dict[str, float]:

@@ -256,8 +256,8 @@ def dataset_tables(dataset: DatasetResult) -> list[Table]:
         records_table(SeedSpread, dataset.seed_spreads),
         records_table(Reliability, dataset.reliability),
         records_table(ListReliability, dataset.list_reliability),
-        _queries_table(dataset),
-        _systems_table(dataset),
+        records_table(QueryDifference, dataset.query_differences),
+        records_table(SystemResult, list(dataset.systems.values())),
     ]
     return [table for table in tables if table.rows]
 
@@ -330,38 +330,6 @@ def _groups_table(dataset: DatasetResult) -> Table:
     }
     caption = "Means over groups of queries, in percent; bold is the highest of a row."
     return build_table("groups of queries", caption, dataset.breakdowns, columns, text_columns=3)
-
-
-def _queries_table(dataset: DatasetResult) -> Table:
-    """A row per query that gains or loses most."""
-    columns: Columns[QueryDifference] = {
-        "query": lambda entry: Cell(entry.query_id),
-        "text": lambda entry: Cell(entry.query_text, prose=True),
-        "against": lambda entry: system_cell(entry.baseline),
-        "measure": lambda entry: Cell(entry.measure),
-        "of the other": lambda entry: percent_cell(entry.baseline_score),
-        f"of {row_name(dataset.primary)}": lambda entry: percent_cell(entry.system_score),
-        "difference": lambda entry: points_cell(entry.system_score - entry.baseline_score),
-        "relevant": lambda entry: number_cell(entry.num_relevant, ",.0f"),
-    }
-    caption = "Against the best of the others: the queries that gain most, then those that lose most; in percent."
-    return build_table("queries", caption, dataset.query_differences, columns, text_columns=4)
-
-
-def _systems_table(dataset: DatasetResult) -> Table:
-    """A row per system: its kind, its source and the queries it left out."""
-    columns: Columns[SystemResult] = {
-        "system": lambda system: system_cell(system.name),
-        "kind": lambda system: Cell(system.kind),
-        "source": lambda system: Cell(system.source, prose=True),
-        "queries missing": lambda system: number_cell(len(system.missing), ",.0f", ", ".join(system.missing[:NAMED])),
-        "tied": lambda system: percent_cell(system.tied_share),
-    }
-    caption = (
-        "Queries that a system ranked nothing for count as zero, and the first of them are named. Tied: percent of the "
-        "queries with a tie in the top 10."
-    )
-    return build_table("systems", caption, list(dataset.systems.values()), columns, text_columns=3)
 
 
 def _milliseconds(stage: str, quantile: str, system: SystemResult) -> Cell:

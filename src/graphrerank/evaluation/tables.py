@@ -16,7 +16,7 @@ ROW_NAMES = {
     "cross_encoder_head": "trained head",
     "granker_head": "trained GRanker",
 }
-TEXTS = ("text", "system")  # forms of columns on the left
+TEXTS = ("text", "prose", "system")  # forms of columns on the left
 FRAME = 3  # characters of a printed column around its text: two blanks and a line
 OUTER = 2  # blanks at both ends of a printed row
 SHORTEST_NAME = 12
@@ -69,8 +69,8 @@ def build_table(
 def column(header: str, form: str = ".2f", *, note: str | None = None) -> Mapping[str, str | None]:
     """Return the metadata of a record's field that :func:`records_table` shows.
 
-    ``form`` is ``system``, ``text``, ``percent``, ``points``, ``p``, or a format specification. ``note`` names the
-    field of an interval, or of names, that stands next to the number.
+    ``form`` is ``system``, ``text``, ``prose``, ``percent``, ``points``, ``p``, or a format specification. ``note``
+    names the field of an interval, or of names, that stands next to the number.
     """
     return {"header": header, "form": form, "note": note}
 
@@ -92,14 +92,17 @@ def records_table(kind: Any, records: Sequence[Any]) -> Table:
 
 
 def _cell(value: Any, form: str, note: Any) -> Cell:
+    values = value if isinstance(value, list | tuple) else (value,)
     if form in TEXTS:
-        names = value if isinstance(value, tuple) else (value,)
-        return Cell(", ".join(row_name(name) if form == "system" else str(name) for name in names))
-    if form in ("percent", "points"):
-        return percent_cell(value, note) if form == "percent" else points_cell(value, note)
+        texts = [row_name(entry) if form == "system" else str(entry) for entry in values]
+        return Cell(", ".join(texts), prose=form == "prose")
+    if form == "percent":
+        return percent_cell(value, note)
+    if form == "points":
+        return points_cell(value, note)
     if form == "p":
         return p_cell(value)
-    return number_cell(len(value) if isinstance(value, tuple) else value, form, ", ".join(note or ()))
+    return number_cell(value if value is None or values == (value,) else len(value), form, ", ".join(note or ()))
 
 
 def row_name(name: str) -> str:
