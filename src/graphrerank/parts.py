@@ -34,6 +34,7 @@ from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.extensions import settings_folders
 from graphrerank.graphs import CorpusGraph, PairEncoder, RetrieverFactory
 from graphrerank.graphs.retriever import needs_vectors
+from graphrerank.language_models.prompt import register_prompts
 from graphrerank.models.manifest import GroupEntry
 from graphrerank.passwords import without_passwords
 from graphrerank.pipelines.pipeline import Pipeline
@@ -441,4 +442,5 @@ def _composed(folders: tuple[str, ...], overrides: tuple[str, ...]) -> DictConfi
 
 
 def _extension_paths() -> list[str]:
+    register_prompts()
     return [f"file://{folder}" for folder in settings_folders()]

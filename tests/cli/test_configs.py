@@ -39,7 +39,7 @@ def _train(*overrides: str, run_dir: Path | str = "run"):
 @pytest.mark.parametrize(("group", "choice"), CHOICES)
 def test_every_choice_composes(group: str, choice: str) -> None:
     of_evaluate = group == "experiment" and "# python evaluate.py" in (CONF / group / f"{choice}.yaml").read_text()
-    if group in ("prompt", "extractor", "language_model"):  # composed into others
+    if group in ("prompts", "extractor", "language_model"):  # composed into others
         return
     if group == "engine":
         schema.check_settings(compose("prepare", overrides=[f"{group}={choice}"]), "prepare")

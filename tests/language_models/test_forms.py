@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from graphrerank.language_models.prompt import shipped_prompt
+from graphrerank.language_models.prompt import shipped_prompt, shipped_prompts
 from graphrerank.language_models.questions import parse_question
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.answers.answer_judge import parse_winner
@@ -25,7 +25,6 @@ from graphrerank_papers.indexing.summaries import parse_summary
 from graphrerank_papers.knowledge.language_model import parse_entities, parse_knowledge, parse_names, parse_relations
 from graphrerank_papers.light_rag import parse_levels
 from graphrerank_papers.retag.language_model import parse_keywords, parse_relevant, parse_topic, parse_topics
-from tests.support import CONF, PAPERS_CONF
 
 pytest.importorskip("llguidance", reason="llguidance is optional")
 
@@ -122,8 +121,7 @@ def written(kind: Callable[[], Tokenizer], form: str, seed: int) -> str:
     raise AssertionError("no end")
 
 
-FILES = [file for conf in (CONF, PAPERS_CONF) for file in (conf / "prompt").glob("*.yaml")]
-FORMS = sorted(file.stem for file in FILES if "\nform:" in file.read_text())
+FORMS = sorted(name for name, settings in shipped_prompts().items() if "form" in settings)
 
 
 def test_every_form_has_a_parser_here() -> None:

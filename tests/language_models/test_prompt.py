@@ -1,8 +1,9 @@
 import pytest
+from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
 
-from graphrerank.language_models.prompt import Prompt, shipped_prompt
+from graphrerank.cli import schema
+from graphrerank.language_models.prompt import Prompt, shipped_prompt, shipped_prompts
 from tests.support import CONF
 
 
@@ -13,12 +14,14 @@ def test_texts_are_put_in_as_they_are() -> None:
         prompt.fill(a="")
 
 
-@pytest.mark.parametrize("file", sorted((CONF / "prompt").glob("*.yaml")), ids=lambda file: file.stem)
-def test_every_prompt_of_conf(file) -> None:  # type: ignore[no-untyped-def]
-    prompt = instantiate(OmegaConf.load(file))
-    assert prompt.name == file.stem
+@pytest.mark.parametrize("name", sorted(shipped_prompts()))
+def test_every_prompt_that_ships_is_a_choice(name: str) -> None:
+    schema.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        prompt = instantiate(compose("part", overrides=[f"+prompt={name}"]).prompt)
+    assert prompt.name == name
     assert prompt.user.strip()
-    assert prompt == shipped_prompt(file.stem)
+    assert prompt == shipped_prompt(name)
 
 
 def test_settings_stand_in_the_system_message_if_it_names_them() -> None:

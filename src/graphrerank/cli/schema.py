@@ -10,6 +10,7 @@ from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 from graphrerank.checks import UserError
 from graphrerank.conf_folder import conf_folder, public_datasets, register_public_datasets
 from graphrerank.extensions import settings_folders
+from graphrerank.language_models.prompt import register_prompts
 
 OPTIONAL: dict[str, Any] = {  # types of settings that are null by default, where an error would come late
     "num_queries": int | None,
@@ -30,6 +31,7 @@ def register() -> None:
 
 
 def _extension_paths() -> list[str]:
+    register_prompts()
     return [f"file://{folder}" for folder in settings_folders()]
 
 

@@ -20,7 +20,7 @@ OR = " or "  # between right answers that mean the same
 class CorrectnessJudge:
     """Asks a chat model whether an answer contains a right answer.
 
-    Source: GraphER, appendix A.1.3, whose prompt is ``conf/prompt/grapher_judge.yaml``. *Where we differ:* several
+    Source: GraphER, appendix A.1.3, whose prompt is ``grapher_judge``. *Where we differ:* several
     right answers are joined by "or", blank and missing answers are wrong without asking, and so are those without a
     usable verdict, which are counted.
     """
