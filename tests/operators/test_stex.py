@@ -58,8 +58,6 @@ def algorithm_3(
         i_sim = sum(float(x) * float(y) for x, y in zip(v_q, vectors[n], strict=True))
         facts[n] = {
             "scores": i_sim + beta * i_struct,
-            "similarity": i_sim,
-            "structure": i_struct,
             "best_seed_rank": r_best,
             "seeds_reached": len(a),
             "hops": 1,
@@ -71,11 +69,8 @@ def check_row(found: Expansion, row: int, facts: dict[int, dict[str, float]], se
     """Compare one row with the naive facts, best first, ties by node number, then padding."""
     order = sorted(facts, key=lambda n: (facts[n]["hops"], -round(facts[n]["scores"], 5), n))[:top_k]
     assert found.nodes[row].tolist() == order + [-1] * (top_k - len(order))
-    for name, padding in (("scores", -torch.inf), ("similarity", 0), ("structure", 0)):
-        expected = torch.tensor(
-            [float(facts[n][name]) for n in order] + [padding] * (top_k - len(order)), dtype=torch.float32
-        )
-        torch.testing.assert_close(getattr(found, name)[row], expected, atol=1e-5, rtol=0)
+    expected = torch.tensor([float(facts[n]["scores"]) for n in order] + [-torch.inf] * (top_k - len(order)))
+    torch.testing.assert_close(found.scores[row], expected, atol=1e-5, rtol=0)
     for name in ("best_seed_rank", "seeds_reached", "hops"):
         assert getattr(found, name)[row].tolist() == [facts[n][name] for n in order] + [0] * (top_k - len(order))
     best = [float(seeds.scores[row, int(facts[n]["best_seed_rank"]) - 1]) for n in order]
@@ -131,8 +126,6 @@ def two_hops(
         i_sim = float(v_q @ vectors[n])
         facts[n] = {
             "scores": i_sim + beta * i_struct,
-            "similarity": i_sim,
-            "structure": i_struct,
             "best_seed_rank": r_best,
             "seeds_reached": len(a),
             "hops": 2,
@@ -167,8 +160,7 @@ def test_by_hand(small: CorpusGraph) -> None:
     found = semantic_topological_expansion(small, seeds, torch.ones(1, 1), top_k=3, structure_weight=0.5, hops=2)
     # node 3: seeds 0 and 1, r_best 1, degree 2; node 4: seeds 1 and 2, r_best 2, degree 3; node 5: through node 4
     assert found.nodes.tolist() == [[4, 3, 5]]
-    assert found.structure.tolist() == [[0.5 + 0.5, 1.0 + 1.0, 0.5]]
-    assert found.similarity.tolist() == [[0.5, -0.25, 1.0]]
+    # structure 0.5 + 0.5, 1 + 1, 0.5; similarity 0.5, -0.25, 1
     assert found.scores.tolist() == [[1.0, 0.75, 1.25]]
     assert found.best_seed_rank.tolist() == [[2, 1, 2]]
     assert found.best_seed_score.tolist() == torch.tensor([[0.8, 0.9, 0.8]]).tolist()

@@ -63,18 +63,13 @@ class CorpusPPR(nn.Module):
         )
         self.has_entities = entities is not None and entities.num_entities > 0
         if entities is not None and self.has_entities:
-            num_shared = entities.indptr.diff()
-            passage = torch.repeat_interleave(torch.arange(num_nodes), num_shared)
-            by_entity = torch.argsort(entities.indices, stable=True)
-            holder_ptr = torch.zeros(entities.num_entities + 1, dtype=torch.int64)
-            holder_ptr[1:] = torch.bincount(entities.indices, minlength=entities.num_entities).cumsum(0)
-            ones = torch.ones(len(passage))
-            to_entities = sparse_matrix(holder_ptr, passage[by_entity], ones, num_nodes)
+            ones = torch.ones(len(entities.indices))
+            to_entities = sparse_matrix(entities.holder_ptr, entities.holders, ones, num_nodes)
             from_entities = sparse_matrix(entities.indptr, entities.indices, ones, entities.num_entities)
             self.register_buffer("to_entities", to_entities, persistent=False)
             self.register_buffer("from_entities", from_entities, persistent=False)
             self.register_buffer("entity_share", share / entities.sizes.clamp(min=1), persistent=False)
-            self.register_buffer("num_shared", num_shared.float(), persistent=False)
+            self.register_buffer("num_shared", entities.indptr.diff().float(), persistent=False)
         self.to(device)
 
     @torch.no_grad()

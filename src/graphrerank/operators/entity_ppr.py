@@ -57,20 +57,17 @@ class EntityPPR:
         self.num_seeds, self.entities_per_seed = num_seeds, entities_per_seed
         self.restart_prob, self.num_steps = restart_prob, num_steps
         self._incidence = incidence
-        holders = incidence.num_holders
-        self._specificity = torch.log1p(incidence.num_nodes / holders)
-        passage = torch.repeat_interleave(
-            torch.arange(incidence.num_nodes, device=holders.device), incidence.indptr.diff()
-        )
-        by_entity = torch.argsort(incidence.indices, stable=True)
+        num_holders, num_nodes = incidence.num_holders, incidence.num_nodes
+        self._specificity = torch.log1p(num_nodes / num_holders)
+        passage = torch.repeat_interleave(torch.arange(num_nodes, device=num_holders.device), incidence.indptr.diff())
         share = self._specificity[incidence.indices]
-        total = torch.zeros(incidence.num_nodes, device=holders.device).index_add_(0, passage, share)
-        ptr = torch.cat([holders.new_zeros(1), holders.cumsum(0)])
+        total = torch.zeros(num_nodes, device=num_holders.device).index_add_(0, passage, share)
+        to_passage, to_entity = 1 / num_holders, self._specificity.repeat_interleave(num_holders)
         self._to_passages = sparse_matrix(
-            incidence.indptr, incidence.indices, (1 / holders)[incidence.indices], incidence.num_entities
+            incidence.indptr, incidence.indices, to_passage[incidence.indices], incidence.num_entities
         )
         self._to_entities = sparse_matrix(
-            ptr, passage[by_entity], (share / total[passage])[by_entity], incidence.num_nodes
+            incidence.holder_ptr, incidence.holders, to_entity / total[incidence.holders], num_nodes
         )
 
     @torch.no_grad()

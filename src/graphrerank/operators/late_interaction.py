@@ -84,7 +84,7 @@ class LateInteractionRetriever:
         """Compare a query's tokens ``[q, d]`` with those of some passages: ``[n]``."""
         vectors, ptr = self._corpus
         best = []
-        for block in torch.split(nodes, max(1, BLOCK_TOKENS // max(1, self._longest))):
+        for block in torch.split(nodes, max(1, BLOCK_TOKENS // max(1, int(ptr.diff().max())))):
             if len(block) == int(block[-1] - block[0]) + 1:  # a part of the corpus, which need not be copied
                 tokens = vectors[ptr[block[0]] : ptr[block[-1] + 1]]
             else:
@@ -93,10 +93,6 @@ class LateInteractionRetriever:
             best.append(torch.segment_reduce(tokens @ query.T, "max", lengths=lengths, axis=0))
         matches = torch.cat(best)
         return matches.masked_fill(matches == -torch.inf, 0.0).sum(1)  # a passage without tokens matches nothing
-
-    @property
-    def _longest(self) -> int:
-        return int(self._corpus[1].diff().max())
 
     @cached_property
     def _corpus(self) -> tuple[Tensor, Tensor]:
@@ -108,10 +104,8 @@ class LateInteractionRetriever:
 
     def _encode(self, method: str, texts: Sequence[str], batch_size: int) -> list[Tensor]:
         encode = getattr(self._encoder, method)
-        return [
-            vectors.float().cpu()
-            for vectors in encode(list(texts), batch_size=batch_size, show_progress_bar=len(texts) > 1000)
-        ]
+        encoded = encode(list(texts), batch_size=batch_size, show_progress_bar=len(texts) > 1000)
+        return [vectors.float().cpu() for vectors in encoded]
 
     @cached_property
     def _encoder(self) -> Any:

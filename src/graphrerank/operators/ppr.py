@@ -38,9 +38,6 @@ def personalized_pagerank(
     Returns:
         ``[N]``; sums to 1 over each graph (a distribution over nodes, not a relevance in [0, 1]).
 
-    Raises:
-        ValueError: If a seed is negative.
-
     Example:
         >>> edges, ptr = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 2])
         >>> personalized_pagerank(torch.tensor([1.0, 0.0]), edges, torch.ones(2), ptr, restart_prob=0.5)

@@ -17,18 +17,17 @@ from graphrerank.extras import optional
 from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
-from graphrerank.graphs.sparse_rows import row_slots
+from graphrerank.graphs.sparse_rows import row_slots, sparse_matrix
 
 SHARD_TEXTS = 4096  # texts encoded between two writes: at most this much work is lost on a stop
 TENSORS = ("indptr", "indices", "weights", "num_columns")
 
 
 class SparseVectorCache:
-    """Sparse vectors of one encoder.
+    """Sparse vectors of one encoder, in a folder for it alone; ``encode`` returns ``[n, V]`` for ``n`` texts.
 
-    They lie in ``<folder>/*.safetensors``, each file holding the SHA-256 of its texts and their vectors in compressed
-    sparse rows. New texts go to new files, so adding documents to a corpus encodes only those. The folder is this
-    encoder's alone; ``encode`` encodes ``n`` texts as a sparse ``[n, V]`` matrix.
+    Each ``<folder>/*.safetensors`` holds the SHA-256 of its texts and their vectors in compressed sparse rows. New
+    texts go to new files, so that adding documents to a corpus encodes only those.
     """
 
     def __init__(self, folder: Path, encode: Callable[[Sequence[str]], Tensor]) -> None:
@@ -42,10 +41,7 @@ class SparseVectorCache:
         return _gather(self._store.shards, *self._store.rows(keys))
 
     def _encode_shard(self, texts: list[str]) -> dict[str, Tensor]:
-        encoded = self._encode(texts).float()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
-            matrix = encoded.to_sparse_csr()
+        matrix = _compressed(self._encode(texts).float())
         compressed = (matrix.crow_indices(), matrix.col_indices(), matrix.values(), torch.tensor(matrix.shape[1]))
         shard = dict(zip(TENSORS, compressed, strict=True))
         _check(shard, len(texts), "the sparse encoder's vectors")
@@ -66,9 +62,13 @@ def _gather(shards: Sequence[Mapping[str, Tensor]], shard: Tensor, row: Tensor) 
     length = indptr[rows + 1] - indptr[rows]
     starts = torch.cat([length.new_zeros(1), length.cumsum(0)])
     indices, weights = (torch.cat([table[name] for table in shards])[slot] for name in ("indices", "weights"))
+    return sparse_matrix(starts, indices, weights, width.pop())
+
+
+def _compressed(matrix: Tensor) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
-        return torch.sparse_csr_tensor(starts, indices, weights, (len(rows), width.pop()), check_invariants=False)
+        return matrix.to_sparse_csr()
 
 
 def _check(shard: Mapping[str, Tensor], count: int, source: str) -> None:
@@ -151,9 +151,7 @@ class SpladeRetriever:
             folder = Path(self.cache) / short_hash(identity)
             cache = SparseVectorCache(folder, lambda texts: self._encode(self._encoder.encode_document, texts))
             return cache.encode(self._texts)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
-            return self._encode(self._encoder.encode_document, self._texts).to_sparse_csr()
+        return _compressed(self._encode(self._encoder.encode_document, self._texts))
 
     def _encode(self, encode: Any, texts: Sequence[str]) -> Tensor:
         blocks = [

@@ -21,8 +21,6 @@ class Expansion:
 
     nodes: Tensor  # `[B, n]` int64 nodes; fewer hops first, then best score first; padded with -1
     scores: Tensor  # `[B, n]` float32 :math:`S_n`; padded with -inf
-    similarity: Tensor  # `[B, n]` float32 dot product of query and node vector, padded with 0; all 0 if its weight is 0
-    structure: Tensor  # `[B, n]` float32 :math:`I_{struct}` in [0, 2], padded with 0
     best_seed_rank: Tensor  # `[B, n]` int64, 1 for the top seed, padded with 0
     best_seed_score: Tensor  # `[B, n]` float32, that seed's score, padded with 0
     seeds_reached: Tensor  # `[B, n]` int64, number of seeds within `hops`, padded with 0
@@ -88,16 +86,13 @@ def semantic_topological_expansion(
         >>> expansion.nodes.tolist(), expansion.scores.tolist(), expansion.seeds_reached.tolist()
         ([[2, 3, -1]], [[2.25, 1.0, -inf]], [[2, 1, 0]])
     """
-    _check(
-        graph,
-        seeds,
-        query_vectors,
-        {"exclude": exclude, "only": only},
-        top_k,
-        similarity_weight,
-        structure_weight,
-        hops,
-    )
+    check_counts(top_k=top_k, hops=hops)
+    check_not_negative(similarity_weight=similarity_weight, structure_weight=structure_weight)
+    if similarity_weight:
+        needed, given = [len(seeds), graph.encoded.shape[1]], None if query_vectors is None else query_vectors.shape
+        if given is None or list(given) != needed:
+            raise ValueError(f"`query_vectors` must be {needed}, got {given and list(given)}")
+    _check_nodes(graph, seeds.nodes, {"exclude": exclude, "only": only})
     valid = seeds.nodes >= 0
     row, column = torch.nonzero(valid, as_tuple=True)
     paths = torch.stack([row, seeds.nodes[row, column], column + 1])
@@ -124,8 +119,6 @@ class _Reached(NamedTuple):
     row: Tensor
     node: Tensor
     score: Tensor
-    similarity: Tensor
-    structure: Tensor
     best_rank: Tensor
     num_seeds: Tensor
     hops: Tensor
@@ -178,15 +171,13 @@ class _Step:
         max_count = torch.minimum(self.graph.count_neighbours(node, self.edge_type), max_rank)
         proximity = torch.where(max_rank > 1, 1 - (best_rank - 1) / (max_rank - 1).clamp(min=1), 0.0)
         bridging = torch.where(max_count > 1, (count.minimum(max_count) - 1) / (max_count - 1).clamp(min=1), 0.0)
-        similarity, structure = self._similarity(row, node), proximity + bridging
-        score = self.similarity_weight * similarity + self.structure_weight * structure
-        return _Reached(row, node, score, similarity, structure, best_rank, count, torch.full_like(node, hop))
+        score = self.similarity_weight * self._similarity(row, node) + self.structure_weight * (proximity + bridging)
+        return _Reached(row, node, score, best_rank, count, torch.full_like(node, hop))
 
     def _similarity(self, row: Tensor, node: Tensor) -> Tensor:
         """Multiply query and node vectors, ``row`` ascending; equal vectors give equal scores, unlike in BLAS."""
-        if not self.similarity_weight:
+        if not self.similarity_weight or self.query_vectors is None:
             return torch.zeros(row.numel(), device=row.device)
-        assert self.query_vectors is not None
         rows, per_row = torch.unique_consecutive(row, return_counts=True)
         products = [
             self.graph.encoded.index_select(0, block).float().mul_(query).sum(1)
@@ -196,8 +187,8 @@ class _Step:
         return torch.cat([self.query_vectors.new_zeros(0), *products])
 
 
-def _split(entries: Tensor, sizes: Tensor, *, dim: int = 0) -> Sequence[Tensor]:
-    return torch.split(entries, sizes.tolist(), dim=dim) if sizes.numel() else ()
+def _split(entries: Tensor, sizes: Tensor) -> Sequence[Tensor]:
+    return torch.split(entries, sizes.tolist()) if sizes.numel() else ()
 
 
 def _row_blocks(graph: CorpusGraph, paths: Tensor) -> Sequence[Tensor]:
@@ -205,7 +196,7 @@ def _row_blocks(graph: CorpusGraph, paths: Tensor) -> Sequence[Tensor]:
     degree = graph.count_neighbours(paths[1])
     before = (degree.cumsum(0) - degree)[torch.searchsorted(paths[0], paths[0])]  # steps of the rows above
     _, sizes = torch.unique_consecutive(before // BLOCK_PATHS, return_counts=True)
-    return _split(paths, sizes, dim=1)
+    return torch.split(paths, sizes.tolist(), dim=1) if sizes.numel() else ()
 
 
 def _contains(ascending: Tensor, keys: Tensor) -> Tensor:
@@ -220,50 +211,32 @@ def _pad(reached: list[_Reached], seeds: Ranking, top_k: int) -> Expansion:
     scores, zeros = seeds.scores.new_full(shape, -torch.inf), seeds.scores.new_zeros(shape)
     counts = torch.zeros_like(nodes)
     if not reached:
-        return Expansion(nodes, scores, zeros, zeros, counts, zeros, counts, counts)
+        return Expansion(nodes, scores, counts, zeros, counts, counts)
     joined = _Reached(*(torch.cat(fields) for fields in zip(*reached, strict=True)))
     order = torch.argsort(joined.row, stable=True)  # hop after hop within a row
-    joined = _Reached(*(field[order] for field in joined))
-    cell = (joined.row, positions_in_rows(joined.row))
+    row, node, score, best_rank, num_seeds, hops = (field[order] for field in joined)
+    cell = (row, positions_in_rows(row))
     return Expansion(
-        nodes=nodes.index_put(cell, joined.node),
-        scores=scores.index_put(cell, joined.score),
-        similarity=zeros.index_put(cell, joined.similarity),
-        structure=zeros.index_put(cell, joined.structure),
-        best_seed_rank=counts.index_put(cell, joined.best_rank),
-        best_seed_score=zeros.index_put(cell, seeds.scores[joined.row, joined.best_rank - 1]),
-        seeds_reached=counts.index_put(cell, joined.num_seeds),
-        hops=counts.index_put(cell, joined.hops),
+        nodes=nodes.index_put(cell, node),
+        scores=scores.index_put(cell, score),
+        best_seed_rank=counts.index_put(cell, best_rank),
+        best_seed_score=zeros.index_put(cell, seeds.scores[row, best_rank - 1]),
+        seeds_reached=counts.index_put(cell, num_seeds),
+        hops=counts.index_put(cell, hops),
     )
 
 
-def _check(
-    graph: CorpusGraph,
-    seeds: Ranking,
-    query_vectors: Tensor | None,
-    lists: Mapping[str, Tensor | None],
-    top_k: int,
-    similarity_weight: float,
-    structure_weight: float,
-    hops: int,
-) -> None:
-    check_counts(top_k=top_k, hops=hops)
-    check_not_negative(similarity_weight=similarity_weight, structure_weight=structure_weight)
-    if similarity_weight:
-        if graph.embedding is None:
-            raise ValueError("`graph` must have an embedding: encode the corpus first, or set `similarity_weight` to 0")
-        needed, given = [len(seeds), graph.embedding.shape[1]], None if query_vectors is None else query_vectors.shape
-        if given is None or list(given) != needed:
-            raise ValueError(f"`query_vectors` must be {needed}, got {given and list(given)}")
-    for name, nodes in lists.items():
-        if nodes is not None and (nodes.dim() != 2 or len(nodes) != len(seeds)):
+def _check_nodes(graph: CorpusGraph, seeds: Tensor, lists: Mapping[str, Tensor | None]) -> None:
+    for name, nodes in {"seeds": seeds, **lists}.items():
+        if nodes is None:
+            continue
+        if nodes.dim() != 2 or len(nodes) != len(seeds):
             raise ValueError(f"`{name}` must be [{len(seeds)}, M], got {list(nodes.shape)}")
-    for name, nodes in {"seeds": seeds.nodes, **lists}.items():
-        if nodes is not None and nodes.numel() and int(nodes.max()) >= graph.num_nodes:
+        if nodes.numel() and int(nodes.max()) >= graph.num_nodes:
             raise ValueError(f"`{name}` must lie in 0 to {graph.num_nodes - 1}, got {int(nodes.max())}")
-    if ((seeds.nodes[:, 1:] >= 0) & (seeds.nodes[:, :-1] < 0)).any():
+    if ((seeds[:, 1:] >= 0) & (seeds[:, :-1] < 0)).any():
         raise ValueError("`seeds` must have their padding last, got a node after a -1")
-    ascending = torch.sort(seeds.nodes, dim=1).values
+    ascending = torch.sort(seeds, dim=1).values
     is_repeated = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(1)
     if is_repeated.any():
         raise ValueError(f"`seeds` must be unique per query, got a node twice in row {int(is_repeated.nonzero()[0])}")
