@@ -1,7 +1,6 @@
 from dataclasses import replace
 from itertools import product
 
-import networkx as nx
 import pytest
 import torch
 from torch import Tensor
@@ -13,7 +12,6 @@ from graphrerank.graphs import (
     EntityIncidence,
     candidate_edges,
     conceptual_edges,
-    induced_edges,
 )
 from graphrerank.graphs.edge_types import ENTITY
 from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS, token_states
@@ -59,7 +57,7 @@ def test_induced_edges_against_naive_loop(seed: int, undirected: bool) -> None:
             ]
         start += len(kept)
 
-    edge_index, weight, ptr = induced_edges(corpus, nodes)
+    edge_index, weight, ptr = candidate_edges(corpus, nodes)[:3]
 
     found = [(int(s), int(t), float(w)) for (s, t), w in zip(edge_index.T, weight, strict=True)]
     assert found == expected  # in the promised order: by target, then by the source's node number
@@ -74,29 +72,15 @@ def test_induced_edges_against_pyg_subgraph(seed: int) -> None:
     expected, expected_weight = subgraph(
         nodes, torch.stack([corpus.indices, source]), corpus.weight, num_nodes=NUM_NODES
     )
-    edge_index, weight, _ = induced_edges(corpus, nodes[None])
+    edge_index, weight, _ = candidate_edges(corpus, nodes[None])[:3]
     assert as_set(nodes[edge_index], weight) == as_set(expected, expected_weight)
     assert edge_index.shape == expected.shape
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_induced_edges_against_networkx_subgraph(seed: int) -> None:
-    corpus, nodes = random_corpus(seed), random_candidates(seed)[0]
-    whole = nx.Graph()
-    whole.add_nodes_from(range(NUM_NODES))
-    for node in range(NUM_NODES):
-        for slot in range(int(corpus.indptr[node]), int(corpus.indptr[node + 1])):
-            whole.add_edge(node, int(corpus.indices[slot]), weight=float(corpus.weight[slot]))
-    part = whole.subgraph(nodes.tolist())
-    expected = {(a, b, w) for a, b, w in part.edges(data="weight")}
-    edge_index, weight, _ = induced_edges(corpus, nodes[None])
-    assert as_set(nodes[edge_index], weight) == expected | {(b, a, w) for a, b, w in expected}
-
-
 def test_batch_equals_single_rows() -> None:
     corpus, nodes = random_corpus(1), random_candidates(1)
-    edge_index, weight, ptr = induced_edges(corpus, nodes)
-    parts = [induced_edges(corpus, row[None]) for row in nodes]
+    edge_index, weight, ptr = candidate_edges(corpus, nodes)[:3]
+    parts = [candidate_edges(corpus, row[None])[:3] for row in nodes]
     assert torch.equal(edge_index, torch.cat([p[0] + start for p, start in zip(parts, ptr[:-1], strict=True)], dim=1))
     assert torch.equal(weight, torch.cat([p[1] for p in parts]))
     assert ptr.tolist() == [0, *torch.tensor([int(p[2][-1]) for p in parts]).cumsum(0).tolist()]
@@ -105,45 +89,34 @@ def test_batch_equals_single_rows() -> None:
 def test_padding_may_lie_anywhere() -> None:
     corpus = random_corpus(2)
     packed, spread = torch.tensor([[4, 9, 2, 7, -1, -1]]), torch.tensor([[-1, 4, 9, -1, 2, 7]])
-    for expected, found in zip(induced_edges(corpus, packed), induced_edges(corpus, spread), strict=True):
+    for expected, found in zip(candidate_edges(corpus, packed)[:3], candidate_edges(corpus, spread)[:3], strict=True):
         assert torch.equal(found, expected)
 
 
 def test_relabelling_candidates_relabels_edges() -> None:
     corpus, nodes = random_corpus(3), random_candidates(3)[:1]
     order = torch.randperm(nodes.shape[1], generator=torch.Generator().manual_seed(0))
-    edge_index, weight, _ = induced_edges(corpus, nodes)
-    permuted_index, permuted_weight, _ = induced_edges(corpus, nodes[:, order])
+    edge_index, weight, _ = candidate_edges(corpus, nodes)[:3]
+    permuted_index, permuted_weight, _ = candidate_edges(corpus, nodes[:, order])[:3]
     assert as_set(order[permuted_index], permuted_weight) == as_set(edge_index, weight)
 
 
 @pytest.mark.parametrize(
     ("nodes", "ptr"),
-    [([[5]], [0, 1]), ([[-1, -1]], [0, 0]), ([[-1], [3]], [0, 0, 1])],
-    ids=["one node", "padding alone", "an empty row first"],
+    [([[5]], [0, 1]), ([[-1, -1]], [0, 0]), ([[-1], [3]], [0, 0, 1]), ([], [0]), ([[], []], [0, 0, 0])],
+    ids=["one node", "padding alone", "an empty row first", "no rows", "no candidates"],
 )
 def test_no_edges(nodes: list[list[int]], ptr: list[int]) -> None:
-    edge_index, weight, found_ptr = induced_edges(random_corpus(0), torch.tensor(nodes))
-    assert (edge_index.shape, weight.shape) == ((2, 0), (0,))
-    assert found_ptr.tolist() == ptr
-
-
-@pytest.mark.parametrize("shape", [(0, 4), (2, 0)])
-def test_no_candidates(shape: tuple[int, int]) -> None:
-    edge_index, _, ptr = induced_edges(random_corpus(0), torch.zeros(shape, dtype=torch.int64))
-    assert edge_index.shape == (2, 0)
-    assert ptr.tolist() == [0] * (shape[0] + 1)
-
-
-def test_corpus_without_edges() -> None:
-    edge_index, _, ptr = induced_edges(random_corpus(0).without_edges(), torch.tensor([[1, 2], [3, 4]]))
-    assert edge_index.shape == (2, 0)
-    assert ptr.tolist() == [0, 2, 4]
+    rows = torch.tensor(nodes, dtype=torch.int64).reshape(len(nodes), -1 if nodes and nodes[0] else 0)
+    for corpus in (random_corpus(0), random_corpus(0).without_edges()):
+        edge_index, weight, found_ptr = candidate_edges(corpus, rows)[:3]
+        assert (edge_index.shape, weight.shape) == ((2, 0), (0,))
+        assert found_ptr.tolist() == ptr
 
 
 def test_duplicate_candidate_is_refused() -> None:
     with pytest.raises(ValueError, match="`nodes` must hold a node once per query, got 'n7' twice in row 1"):
-        induced_edges(random_corpus(0), torch.tensor([[7, 1, 2], [7, 3, 7]]))
+        candidate_edges(random_corpus(0), torch.tensor([[7, 1, 2], [7, 3, 7]]))[:3]
 
 
 def packed(sizes: list[int], nodes: list[int] | None = None) -> CandidateGraphs:
@@ -218,7 +191,7 @@ def test_candidate_edges_against_a_loop_over_both_kinds(seed: int) -> None:
     nodes[1, 2:5] = -1
     packed = nodes[nodes >= 0].tolist()
     expected: dict[tuple[int, int], float] = {}
-    for edges, weight, _ in (induced_edges(plain, nodes), conceptual_edges(graph.entities, nodes)):
+    for edges, weight, _ in (candidate_edges(plain, nodes)[:3], conceptual_edges(graph.entities, nodes)):
         for source, target, number in zip(*edges.tolist(), weight.tolist(), strict=True):
             expected[source, target] = max(expected.get((source, target), 0.0), number)
     order = sorted(expected, key=lambda edge: (edge[1], packed[edge[0]]))
@@ -226,8 +199,6 @@ def test_candidate_edges_against_a_loop_over_both_kinds(seed: int) -> None:
     assert list(zip(*edge_index.tolist(), strict=True)) == order
     assert weight.tolist() == [expected[edge] for edge in order]
     assert ptr.tolist() == [0, 9, 15, 24]
-    for found, only in zip(candidate_edges(plain, nodes)[:3], induced_edges(plain, nodes), strict=True):
-        assert torch.equal(found, only)
 
 
 @pytest.mark.parametrize("seed", range(5))

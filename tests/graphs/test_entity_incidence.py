@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CorpusGraph, conceptual_edges, induced_edges
+from graphrerank.graphs import CorpusGraph, candidate_edges, conceptual_edges
 from graphrerank.graphs import entity_incidence as incidence
 from graphrerank.graphs.entity_incidence import entity_incidence
 from graphrerank.text import normalize_entity
@@ -71,7 +71,7 @@ def test_packed_as_induced_edges_packs() -> None:
     nodes = torch.tensor([[4, 2, -1, 0], [3, 1, 0, -1]])
     joined = torch.tensor([[0, 1], [0, 2], [0, 3], [1, 3]])
     graph = CorpusGraph.from_edges([str(i) for i in range(5)], [""] * 5, joined)
-    expected_edges, _, expected_ptr = induced_edges(graph, nodes)
+    expected_edges, _, expected_ptr = candidate_edges(graph, nodes)[:3]
     edge_index, _, ptr = conceptual_edges(entity_incidence(entities), nodes)
     assert edge_index.tolist() == expected_edges.tolist()
     assert ptr.tolist() == expected_ptr.tolist()

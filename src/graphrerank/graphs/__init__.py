@@ -1,6 +1,6 @@
 """Corpus graphs, candidate graphs, rankings and their algebra."""
 
-from graphrerank.graphs.candidate_graphs import CandidateGraphs, candidate_edges, induced_edges
+from graphrerank.graphs.candidate_graphs import CandidateGraphs, candidate_edges
 from graphrerank.graphs.corpus_graph import CorpusGraph
 from graphrerank.graphs.entity_incidence import EntityIncidence, conceptual_edges
 from graphrerank.graphs.model_inputs import ModelInputs
@@ -31,6 +31,5 @@ __all__ = [
     "WordIndex",
     "candidate_edges",
     "conceptual_edges",
-    "induced_edges",
     "top_k_by_node_order",
 ]

@@ -1,7 +1,8 @@
 """Sparse message-passing algebra on packed graphs, in plain tensors so that every function scripts.
 
-Edges follow PyTorch Geometric: ``edge_index[0]`` holds sources, ``edge_index[1]`` targets, and messages flow from
-source to target. A packed batch is one disconnected graph: ``ptr[g]:ptr[g + 1]`` are the nodes of graph ``g``.
+Edges follow PyTorch Geometric: ``edge_index [2, E]`` holds sources in ``edge_index[0]``, targets in ``edge_index[1]``;
+messages flow from source to target. A packed batch is one disconnected graph: ``ptr[g]:ptr[g + 1]`` are the nodes of
+graph ``g``, ``ptr`` is ``[B + 1]`` int64 and begins with 0.
 """
 
 import torch
@@ -9,15 +10,7 @@ from torch import Tensor
 
 
 def scatter_sum(src: Tensor, index: Tensor, num_nodes: int) -> Tensor:
-    """Sum the rows of ``src`` that share an index.
-
-    Args:
-        src: ``[E, ...]``.
-        index: ``[E]`` int64 in ``[0, num_nodes)``.
-        num_nodes: Rows of the result.
-
-    Returns:
-        ``[num_nodes, ...]``; a row that nothing points at is 0.
+    """Sum the rows of ``src [E, ...]`` that share an ``index [E]``: ``[num_nodes, ...]``, 0 for an empty row.
 
     Example:
         >>> scatter_sum(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 2, 0]), 3)
@@ -28,15 +21,7 @@ def scatter_sum(src: Tensor, index: Tensor, num_nodes: int) -> Tensor:
 
 
 def scatter_max(src: Tensor, index: Tensor, num_nodes: int) -> Tensor:
-    """Take the largest of the rows of ``src`` that share an index; a row that nothing points at is 0.
-
-    Args:
-        src: ``[E]`` or ``[E, C]``.
-        index: ``[E]`` int64 in ``[0, num_nodes)``.
-        num_nodes: Rows of the result.
-
-    Returns:
-        ``[num_nodes]`` or ``[num_nodes, C]``.
+    """Take the largest of the rows of ``src``, ``[E]`` or ``[E, C]``, that share an ``index [E]``; 0 for an empty row.
 
     Example:
         >>> scatter_max(torch.tensor([-1.0, 2.0, -4.0]), torch.tensor([0, 2, 0]), 3)
@@ -48,13 +33,7 @@ def scatter_max(src: Tensor, index: Tensor, num_nodes: int) -> Tensor:
 
 
 def graph_index(ptr: Tensor) -> Tensor:
-    """Give each node the number of its graph.
-
-    Args:
-        ptr: ``[B + 1]`` int64, non-decreasing, starting at 0.
-
-    Returns:
-        ``[ptr[-1]]`` int64 in ``[0, B)``.
+    """Give each node the number of its graph: ``[ptr[-1]]`` int64.
 
     Example:
         >>> graph_index(torch.tensor([0, 2, 2, 3]))
@@ -64,16 +43,9 @@ def graph_index(ptr: Tensor) -> Tensor:
 
 
 def graph_of_nodes(ptr: Tensor, num_nodes: int) -> Tensor:
-    """Give each node the number of its graph, as :func:`graph_index`, where the number of nodes is known.
+    """Give each node the number of its graph, as :func:`graph_index`, with a shape that depends on no data.
 
-    The result's shape then depends on no data, which is what ``torch.export`` needs.
-
-    Args:
-        ptr: ``[B + 1]`` int64, non-decreasing, from 0 to ``num_nodes``.
-        num_nodes: Number of nodes.
-
-    Returns:
-        ``[num_nodes]`` int64 in ``[0, B)``.
+    That is what ``torch.export`` needs.
 
     Example:
         >>> graph_of_nodes(torch.tensor([0, 2, 2, 3]), 3)
@@ -86,15 +58,8 @@ def graph_of_nodes(ptr: Tensor, num_nodes: int) -> Tensor:
 def row_normalize(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> Tensor:
     r"""Divide each edge weight by the sum over the edges into its target: :math:`W_{ij} = A_{ij} / \sum_k A_{ik}`.
 
-    The edge ``j -> i`` carries :math:`A_{ij}`, so a row of :math:`A` is what flows into one node. Rows of zeros stay 0.
-
-    Args:
-        edge_index: ``[2, E]``.
-        edge_weight: ``[E]``, non-negative.
-        num_nodes: Number of nodes.
-
-    Returns:
-        ``[E]``; the weights into each node sum to 1, or are all 0.
+    The edge ``j -> i`` carries :math:`A_{ij}`, not negative, so a row of :math:`A` is what flows into one node. Rows of
+    zeros stay 0.
 
     Example:
         >>> row_normalize(torch.tensor([[0, 1, 1], [2, 2, 0]]), torch.tensor([1.0, 3.0, 5.0]), 3)
@@ -105,14 +70,6 @@ def row_normalize(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> Te
 
 def column_normalize(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> Tensor:
     r"""Divide each edge weight by the sum over the edges out of its source: :math:`P_{ij} = A_{ij} / \sum_k A_{kj}`.
-
-    Args:
-        edge_index: ``[2, E]``.
-        edge_weight: ``[E]``, non-negative.
-        num_nodes: Number of nodes.
-
-    Returns:
-        ``[E]``; the weights out of each node sum to 1, or are all 0.
 
     Example:
         >>> column_normalize(torch.tensor([[0, 1, 1], [2, 2, 0]]), torch.tensor([1.0, 3.0, 5.0]), 3)
@@ -127,15 +84,7 @@ def _normalize(edge_weight: Tensor, index: Tensor, num_nodes: int) -> Tensor:
 
 
 def propagate(scores: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
-    """Multiply the weighted adjacency with node scores: ``out[i] = sum of weight[j -> i] * scores[j]``.
-
-    Args:
-        scores: ``[N]``.
-        edge_index: ``[2, E]``.
-        edge_weight: ``[E]``.
-
-    Returns:
-        ``[N]``.
+    """Multiply the weighted adjacency with node scores ``[N]``: ``out[i] = sum of weight[j -> i] * scores[j]``.
 
     Example:
         >>> propagate(torch.tensor([1.0, 2.0]), torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 1.0]))
@@ -144,35 +93,12 @@ def propagate(scores: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor
     return torch.zeros_like(scores).index_add_(0, edge_index[1], scores.index_select(0, edge_index[0]) * edge_weight)
 
 
-def layered(edge_index: Tensor, layer: Tensor, num_layers: int) -> Tensor:
-    """Lay edges out in several copies of a graph: node ``i`` of a layer becomes ``i * num_layers + layer``.
-
-    Args:
-        edge_index: ``[2, E]``.
-        layer: ``[E]`` int64, the layer of each edge, in ``[0, num_layers)``.
-        num_layers: Number of copies.
-
-    Example:
-        >>> layered(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 1]), 2)
-        tensor([[0, 3],
-                [2, 1]])
-    """
-    return edge_index * num_layers + layer
-
-
 def with_self_loops(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """Replace self-loops by one per node, with the mean attribute of the edges into it, and sort edges by target.
 
     The order within a target is kept and the loop comes last, so that sums over a node's edges run in the same order,
     to the last bit, as in PyTorch Geometric's ``remove_self_loops`` and ``add_self_loops(fill_value="mean")``.
-
-    Args:
-        edge_index: ``[2, E]``.
-        edge_attr: ``[E, D]``; ``D`` may be 0.
-        num_nodes: Number of nodes.
-
-    Returns:
-        ``edge_index`` ``[2, E' + num_nodes]`` sorted by target, and its ``edge_attr``.
+    ``edge_attr`` is ``[E, D]``; ``D`` may be 0.
 
     Example:
         >>> with_self_loops(torch.tensor([[1, 0, 2], [0, 1, 2]]), torch.zeros(3, 0), 3)[0]

@@ -19,33 +19,25 @@ from graphrerank.graphs.sparse_rows import row_slots
 class CandidateGraphs:
     """A packed batch of candidate graphs, one per query; graph ``g`` owns the nodes ``ptr[g]:ptr[g + 1]``.
 
-    Attributes:
-        x: ``[N, F]`` float32, the retriever's scores of each candidate; column 0 is the base ranking's score.
-        edge_index: ``[2, E]`` int64 within the packed batch, sorted by target; ``j -> i`` for each neighbour j of i.
-        edge_attr: ``[E]`` float32, edge weights.
-        ptr: ``[B + 1]`` int64.
-        nodes: ``[N]`` int64, each candidate's number in the corpus, or None for candidates of no corpus.
-        inputs: What else models read, by name: ``query_vectors [B, d]`` and ``node_vectors [N, d]``; ``degree [N]``
-            int64, each candidate's neighbours in the whole corpus; ``pair_vectors [N, h]``, a cross-encoder's vector of
-            each candidate with its query; ``token_states [T, h]`` and ``token_ptr [N + 1]`` int64, the states of the
-            tokens of each pair, ``token_ptr[n]:token_ptr[n + 1]`` of them candidate ``n``'s.
-        relevance: ``[N]`` float32 gains, or None where unknown.
-        gains: ``[B, R]`` float32, all gains of each query padded with 0, also those of nodes that are no candidates;
-            None where unknown.
-        query_index: ``[B]`` int64, each query's number in its data set, or None for queries of no data set.
-        edge_type: ``[E]`` int64, numbers of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`: one edge for each type
-            that joins two nodes. None where types are merged: one edge, with the largest weight.
+    ``inputs`` is what else models read: ``query_vectors [B, d]`` and ``node_vectors [N, d]``; ``degree [N]`` int64,
+    each candidate's neighbours in the whole corpus; ``pair_vectors [N, h]``, a cross-encoder's vector of each candidate
+    with its query; ``token_states [T, h]`` and ``token_ptr [N + 1]`` int64, the states of the tokens of each pair,
+    ``token_ptr[n]:token_ptr[n + 1]`` of them candidate ``n``'s.
     """
 
-    x: Tensor
-    edge_index: Tensor
-    edge_attr: Tensor
-    ptr: Tensor
-    nodes: Tensor | None = None
-    inputs: Mapping[str, Tensor] = field(default_factory=dict)
-    relevance: Tensor | None = None
-    gains: Tensor | None = None
-    query_index: Tensor | None = None
+    x: Tensor  # `[N, F]` float32, the retriever's scores; column 0 is the base ranking's
+    edge_index: Tensor  # `[2, E]` int64 within the packed batch, sorted by target; `j -> i` for each neighbour j of i
+    edge_attr: Tensor  # `[E]` float32, edge weights
+    ptr: Tensor  # `[B + 1]` int64
+    nodes: Tensor | None = None  # `[N]` int64, each candidate's number in the corpus; None for candidates of no corpus
+    inputs: Mapping[str, Tensor] = field(default_factory=dict)  # by name
+    relevance: Tensor | None = None  # `[N]` float32 gains; None where unknown
+    gains: Tensor | None = (
+        None  # `[B, R]` float32, all gains of each query, of others than candidates too; padded with 0
+    )
+    query_index: Tensor | None = None  # `[B]` int64, each query's number in its data set; None for queries of none
+    # `[E]` int64, numbers of `EDGE_TYPES`: one edge for each type that joins two nodes. None where types are merged:
+    # one edge, with the largest weight
     edge_type: Tensor | None = None
 
     @property
@@ -75,14 +67,7 @@ class CandidateGraphs:
         )
 
     def model_inputs(self, inputs: ModelInputs) -> tuple[Tensor, ...]:
-        """Return the arguments of a model's ``forward``.
-
-        Args:
-            inputs: What the model reads.
-
-        Raises:
-            ValueError: If the batch was made without something that the model reads.
-        """
+        """Return the arguments of a model's ``forward``; a ValueError if the batch was made without one of them."""
         base = {
             "base_features": self.x,
             "edge_index": self.edge_index,
@@ -113,16 +98,10 @@ class CandidateGraphs:
         return node_scores.new_full((self.num_graphs, width), fill).index_put((graph, slot), node_scores)
 
     def order(self, scores: Tensor) -> Tensor:
-        """Rank each graph's nodes by score, ties by node number.
-
-        Args:
-            scores: ``[N]``.
+        """Rank each graph's nodes by their scores ``[N]``, which must not be NaN, ties by node number.
 
         Returns:
             ``[B, K]`` int64, best first: places in the packed batch, padded with -1.
-
-        Raises:
-            ValueError: If a score is NaN.
         """
         if torch.isnan(scores).any():
             raise ValueError("`scores` must not hold NaN")
@@ -139,13 +118,18 @@ def candidate_edges(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Find all edges among each row's nodes: those of the corpus, and where it has entities the conceptual ones.
 
+    Every neighbour of every candidate is looked up in the sorted list of (row, node) keys: work grows with the sum of
+    the candidates' degrees, memory never with the corpus.
+
     Args:
         graph: The corpus.
         nodes: ``[B, K]`` int64 node numbers, padded with -1; a row holds a node at most once.
         keep_types: Whether there is an edge for each type that joins two nodes; else one, with the largest weight.
 
     Returns:
-        As :func:`induced_edges`, and ``edge_type [E]`` int64 or None; edges of one source and target by type.
+        ``edge_index [2, E]`` in packed numbering, sorted by target and then by source's node number;
+        ``edge_weight [E]``, where the edge ``j -> i`` carries the weight stored in row i; ``ptr [B + 1]``; and
+        ``edge_type [E]`` int64 or None, edges of one source and target by type.
 
     Raises:
         ValueError: If a row holds a node twice.
@@ -172,29 +156,8 @@ def candidate_edges(
     return merged, weights.new_zeros(key.numel()).scatter_reduce_(0, place, weights, "amax"), ptr, edge_type
 
 
-def induced_edges(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Find the corpus edges among each row's nodes, for all rows at once.
-
-    Every neighbour of every candidate is looked up in the sorted list of (row, node) keys: work grows with the sum of
-    the candidates' degrees, memory never with the corpus.
-
-    Args:
-        graph: The corpus.
-        nodes: ``[B, K]`` int64 node numbers, padded with -1; a row holds a node at most once.
-
-    Returns:
-        ``edge_index [2, E]`` in packed numbering, sorted by target and then by source's node number;
-        ``edge_weight [E]``, where the edge ``j -> i`` carries the weight stored in row i; ``ptr [B + 1]``.
-
-    Raises:
-        ValueError: If a row holds a node twice.
-    """
-    edge_index, slot, ptr = _induced_slots(graph, nodes)
-    return edge_index, graph.weight[slot], ptr
-
-
 def _induced_slots(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Find edges as :func:`induced_edges`: ``edge_index``, the place of each among the corpus's, and ``ptr``."""
+    """Find the corpus edges among each row's nodes: ``edge_index``, the place of each among all edges, and ``ptr``."""
     valid = nodes >= 0
     ptr = torch.zeros(nodes.shape[0] + 1, dtype=torch.int64, device=nodes.device)
     ptr[1:] = valid.sum(1).cumsum(0)

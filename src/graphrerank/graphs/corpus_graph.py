@@ -1,5 +1,6 @@
 """The corpus as a graph: node ids, texts, edges in compressed sparse rows, and node vectors."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,33 +26,24 @@ class CorpusGraph:
     """A corpus whose passages are nodes.
 
     Build one with :meth:`from_edges`, which checks its input; or open a corpus folder, whose tensors and strings are
-    mapped from disk: a look-up of rows reads those rows alone.
+    mapped from disk: a look-up of rows reads those rows alone. Call ``pages.release()`` after each batch of queries.
 
-    Attributes:
-        passages: The ``N`` nodes: ids, texts, words.
-        indptr: ``[N + 1]`` int64; the neighbours of node ``i`` are ``indices[indptr[i]:indptr[i + 1]]``.
-        indices: ``[E]`` int64, ascending within a row, no self-loops, no repeats.
-        weight: ``[E]`` float32, positive; of an edge of several types the largest.
-        weight_by_type: ``[E, T]`` float32, the edge's weight in each of
-            :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`, 0 where it is not of that type; None where all edges are
-            ``other``.
-        row_stop: ``[N]`` int64; row ``i`` is ``indices[indptr[i]:row_stop[i]]`` of a corpus folder that has grown,
-            whose rows lie in any order. None: each ends where the next begins.
-        entities: Which passage holds which entity: passages that share one are neighbours too, though the edges between
-            them are never listed for the whole corpus. None where nothing is known of entities.
-        vectors: Vectors of the nodes; None before encoding.
-        pages: Memory-mapped pages of a corpus folder. Call its ``release()`` after each batch of queries.
+    Passages that share an entity are neighbours too, though the edges between them are never listed for the whole
+    corpus.
     """
 
-    passages: Passages
-    indptr: Tensor
-    indices: Tensor
-    weight: Tensor
+    passages: Passages  # the `N` nodes: ids, texts, words
+    indptr: Tensor  # `[N + 1]` int64; the neighbours of node `i` are `indices[indptr[i]:indptr[i + 1]]`
+    indices: Tensor  # `[E]` int64, ascending within a row, no self-loops, no repeats
+    weight: Tensor  # `[E]` float32, positive; of an edge of several types the largest
+    # `[E, T]` float32, the weight in each of `EDGE_TYPES`, 0 where the edge has another; None where all are `other`
     weight_by_type: Tensor | None = None
+    # `[N]` int64; row `i` is `indices[indptr[i]:row_stop[i]]` of a corpus folder that has grown, whose rows lie in any
+    # order. None: each ends where the next begins
     row_stop: Tensor | None = None
-    entities: EntityIncidence | None = None
-    vectors: NodeVectors | None = None
-    pages: MappedPages = field(default_factory=MappedPages)
+    entities: EntityIncidence | None = None  # which passage holds which entity; None where nothing is known of them
+    vectors: NodeVectors | None = None  # None before encoding
+    pages: MappedPages = field(default_factory=MappedPages)  # of a corpus folder
 
     @classmethod
     def from_edges(
@@ -87,8 +79,7 @@ class CorpusGraph:
         if len(texts) != num_nodes:
             raise ValueError(f"`texts` must have one entry per node ({num_nodes}), got {len(texts)}")
         if len(set(node_ids)) != num_nodes:
-            seen: set[str] = set()
-            repeated = next(node for node in node_ids if node in seen or seen.add(node))  # type: ignore[func-returns-value]
+            repeated, _ = Counter(node_ids).most_common(1)[0]
             raise ValueError(f"`node_ids` must be unique, got {repeated!r} twice")
         edges = edges if edges.numel() else edges.long().reshape(0, 2)
         if edges.dim() != 2 or edges.shape[1] != 2:
@@ -189,21 +180,13 @@ class CorpusGraph:
 
     @property
     def encoded(self) -> Tensor:
-        """``[N, d]``, the vectors of a corpus that must have them.
-
-        Raises:
-            ValueError: If there are none.
-        """
+        """``[N, d]``, the vectors of a corpus that must have them; a ValueError if there are none."""
         if self.vectors is None:
             raise ValueError("`graph` must have an embedding: encode the corpus first")
         return self.vectors.embedding
 
     def with_embedding(self, embedding: Tensor) -> "CorpusGraph":
-        """Return the same graph with node vectors ``[N, d]``, zeros for a node that has none.
-
-        Raises:
-            ValueError: If the shape does not fit, or a number is not finite.
-        """
+        """Return the same graph with node vectors ``[N, d]``, finite; zeros for a node that has none."""
         if embedding.dim() != 2 or embedding.shape[0] != self.num_nodes:
             raise ValueError(f"`embedding` must be [{self.num_nodes}, d], got {list(embedding.shape)}")
         for start in range(0, self.num_nodes, BLOCK_VECTORS):  # in blocks: vectors may lie on disk
@@ -233,10 +216,7 @@ class CorpusGraph:
         return torch.stack([row[place], self.indices[slots[place]]], dim=1), weight, edge_type
 
     def types_of(self, slots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """List the types of some stored edges.
-
-        Args:
-            slots: ``[S]`` int64, places in ``indices``.
+        """List the types of some stored edges, ``slots [S]`` int64 of ``indices``.
 
         Returns:
             For each type of each edge the edge's place in ``slots``, ascending, its weight and the type: ``[M]`` each.
@@ -249,27 +229,17 @@ class CorpusGraph:
         return place, weight[place, edge_type], edge_type
 
     def with_edges(self, edges: Tensor, weight: Tensor, *, edge_type: Tensor | int = OTHER) -> "CorpusGraph":
-        """Return the same graph with further undirected edges, merged as by :meth:`from_edges`.
-
-        Args:
-            edges: ``[M, 2]`` int64 node numbers.
-            weight: ``[M]``, positive and finite.
-            edge_type: ``[M]`` int64, or one for all.
-
-        Raises:
-            ValueError: As :meth:`from_edges`.
-        """
+        """Return the same graph with further undirected edges, which are as those of :meth:`from_edges`."""
         before, weight_before, type_before = self.typed_edges()
         types = torch.as_tensor(edge_type, device=self.device).expand(len(edges))
-        merged = CorpusGraph.from_edges(
-            self.node_ids,
-            self.texts,
-            torch.cat([before, edges, edges.flip(1)]),
-            torch.cat([weight_before, weight, weight]),
-            edge_type=torch.cat([type_before, types, types]),
-            undirected=False,
+        edges = torch.cat([before, edges, edges.flip(1)])
+        return self.with_only(edges, torch.cat([weight_before, weight, weight]), torch.cat([type_before, types, types]))
+
+    def with_only(self, edges: Tensor, weight: Tensor, edge_type: Tensor) -> "CorpusGraph":
+        """Return the same graph with other edges, directed ones as of :meth:`from_edges`."""
+        return self.with_edges_of(
+            CorpusGraph.from_edges(self.node_ids, self.texts, edges, weight, edge_type=edge_type, undirected=False)
         )
-        return self.with_edges_of(merged)
 
     def with_edges_of(self, other: "CorpusGraph") -> "CorpusGraph":
         """Return the same graph with the edges of another one of the same passages."""
@@ -294,16 +264,7 @@ class CorpusGraph:
         """Return the same passages with the edges of some types only; entities stay if ``ENTITY`` is among them."""
         edges, weight, types = self.typed_edges()
         is_kept = torch.isin(types, torch.tensor(kept, device=types.device))
-        graph = self.with_edges_of(
-            CorpusGraph.from_edges(
-                self.node_ids,
-                self.texts,
-                edges[is_kept],
-                weight[is_kept],
-                edge_type=types[is_kept],
-                undirected=False,
-            )
-        )
+        graph = self.with_only(edges[is_kept], weight[is_kept], types[is_kept])
         return graph if ENTITY in kept else replace(graph, entities=None)
 
     def edge_types(self) -> list[int]:

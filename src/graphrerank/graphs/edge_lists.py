@@ -7,15 +7,7 @@ from graphrerank.graphs.edge_types import EDGE_TYPES
 
 
 def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Sort edges, and let parallel ones be one with the largest weight.
-
-    Args:
-        edges: ``[M, 2]`` int64.
-        weight: ``[M]``, positive.
-        num_nodes: One more than the largest node number, at least.
-
-    Returns:
-        ``[M', 2]`` in the order of the first node, then of the second, and ``[M']``.
+    """Sort edges ``[M, 2]``, and let parallel ones be one with the largest weight: ``[M', 2]`` and ``[M']``.
 
     Example:
         >>> merge_parallel(torch.tensor([[1, 0], [0, 1], [1, 0]]), torch.tensor([1.0, 2.0, 3.0]), 2)
@@ -50,15 +42,7 @@ def merge_parallel_of_types(
 
 
 def lay_out_types(edges: Tensor, weight: Tensor, types: Tensor, merged: Tensor, num_nodes: int) -> Tensor:
-    """Lay out the weights of edges by merged edge and type: ``[E, T]``, 0 where an edge is not of a type.
-
-    Args:
-        edges: ``[M, 2]`` int64.
-        weight: ``[M]``, positive; of parallel edges of one type the largest counts.
-        types: ``[M]`` int64, of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`.
-        merged: ``[E, 2]``, as of :func:`merge_parallel`.
-        num_nodes: One more than the largest node number, at least.
-    """
+    """Lay out the weights of edges by merged edge ``[E, 2]`` and type: ``[E, T]``, 0 where an edge is not of a type."""
     slot = torch.searchsorted(merged[:, 0] * num_nodes + merged[:, 1], edges[:, 0] * num_nodes + edges[:, 1])
     table = weight.new_zeros(len(merged) * len(EDGE_TYPES))
     table.scatter_reduce_(0, slot * len(EDGE_TYPES) + types, weight, "amax")

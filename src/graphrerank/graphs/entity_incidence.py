@@ -188,7 +188,7 @@ def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor,
         nodes: ``[B, K]`` int64 passage numbers, padded with -1; a row holds a passage at most once.
 
     Returns:
-        As :func:`~graphrerank.graphs.induced_edges`: ``edge_index [2, E]`` in packed numbering, sorted by target and
+        As :func:`~graphrerank.graphs.candidate_edges`: ``edge_index [2, E]`` in packed numbering, sorted by target and
         then by source's node number; ``edge_weight [E]`` in (0, 1], where the edge ``j -> i`` carries ``A_ij``;
         ``ptr [B + 1]``.
 

@@ -1,4 +1,4 @@
-"""What a pair encoder is, a cross-encoder whose reading and scoring can be called apart, and what may score for it."""
+"""Protocols of a cross-encoder whose encoding and scoring can be called apart, and of a head in place of its own."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -25,11 +25,10 @@ class PairEncoder(Protocol):
     def encode_states(
         self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
     ) -> tuple[Tensor, Tensor]:
-        """Read ``M`` pairs with all layers but some last ones, for a model that replaces these.
+        """Encode ``M`` pairs by all layers but the last ones, for a model that replaces these.
 
-        Returns:
-            ``token_states [T, h]`` float32, the tokens of all pairs one after the other without padding, and
-            ``token_ptr [M + 1]`` int64: pair ``m`` owns the tokens ``token_ptr[m]:token_ptr[m + 1]``.
+        Returns ``token_states [T, h]`` float32, the tokens of all pairs one after the other without padding, and
+        ``token_ptr [M + 1]`` int64: pair ``m`` owns the tokens ``token_ptr[m]:token_ptr[m + 1]``.
         """
 
     def head(self, vectors: Tensor) -> Tensor:
@@ -37,17 +36,11 @@ class PairEncoder(Protocol):
 
 
 class GraphHead(Protocol):
-    """A head in the place of a pair encoder's own, which looks at the edges among a query's nodes too."""
+    """A head in place of a pair encoder's own, which reads the edges among a query's nodes too."""
 
     @property
     def encoder_fingerprint(self) -> str:
         """Fingerprint of the pair encoder whose vectors it reads."""
 
     def score(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
-        """Score ``N`` nodes: logits ``[N]``.
-
-        Args:
-            pair_vectors: ``[N, h]``.
-            edge_index: ``[2, E]`` the corpus edges among a query's nodes; a packed batch of queries is one call.
-            degree: ``[N]`` neighbours of each node in the whole corpus graph.
-        """
+        """Score ``N`` nodes: logits ``[N]``; ``degree [N]`` counts neighbours in the whole corpus graph."""

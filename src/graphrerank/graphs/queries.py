@@ -9,20 +9,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries to rank the corpus for.
+    """Queries to rank the corpus for; a ValueError if lengths differ."""
 
-    Attributes:
-        ids: ``B`` strings, as in the data set: a retriever that looks rankings up finds them by id.
-        texts: ``B`` strings.
-        vectors: ``[B, d]`` float32 unit vectors, or None where nothing was encoded.
-
-    Raises:
-        ValueError: If lengths differ.
-    """
-
-    ids: Sequence[str]
-    texts: Sequence[str]
-    vectors: Tensor | None = None
+    ids: Sequence[str]  # `B` strings, as in the data set: a retriever that looks rankings up finds them by id
+    texts: Sequence[str]  # `B` strings
+    vectors: Tensor | None = None  # `[B, d]` float32 unit vectors; None where nothing was encoded
 
     def __post_init__(self) -> None:
         vectors = len(self.ids) if self.vectors is None else len(self.vectors)
@@ -37,11 +28,7 @@ class Queries:
 
     @property
     def encoded(self) -> Tensor:
-        """``[B, d]``, the vectors of queries that must have them.
-
-        Raises:
-            ValueError: If there are none.
-        """
+        """``[B, d]``, the vectors of queries that must have them; a ValueError if there are none."""
         if self.vectors is None:
             raise ValueError("`queries` must have vectors: encode them first, with encoder=minilm or another")
         return self.vectors

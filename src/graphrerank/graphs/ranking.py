@@ -1,6 +1,6 @@
 """A batch of rankings, the value that every operator takes and gives."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,21 +15,12 @@ FEW_BLOCKS = 4  # for each node that is kept: with fewer, all nodes are looked a
 
 @dataclass(frozen=True)
 class Ranking:
-    """The ranked nodes of a batch of queries.
+    """The ranked nodes of a batch of queries."""
 
-    Attributes:
-        nodes: ``[B, K]`` int64 corpus node numbers, best first; padded with -1.
-        scores: ``[B, K]`` float32, non-increasing along a row; padded with -inf.
-        features: ``[B, K, F]`` float32, the retriever's features of each node (padded with 0), or
-            None when it knows nothing more. The retriever's ``feature_names`` names the columns.
-        base_nodes: ``[B, K]`` int64, the candidates that there would be without expansion; None where nothing was
-            expanded.
-    """
-
-    nodes: Tensor
-    scores: Tensor
-    features: Tensor | None = None
-    base_nodes: Tensor | None = None
+    nodes: Tensor  # `[B, K]` int64 corpus node numbers, best first; padded with -1
+    scores: Tensor  # `[B, K]` float32, non-increasing along a row; padded with -inf
+    features: Tensor | None = None  # `[B, K, F]` float32 as in the retriever's `feature_names`, padded with 0
+    base_nodes: Tensor | None = None  # `[B, K]` int64, the candidates without expansion; None if nothing was expanded
 
     def __post_init__(self) -> None:
         if self.nodes.shape != self.scores.shape or self.nodes.dim() != 2:
@@ -42,15 +33,15 @@ class Ranking:
 
     def to(self, device: str | torch.device) -> "Ranking":
         """Return the same rankings on a device."""
-        features = None if self.features is None else self.features.to(device)
-        base_nodes = None if self.base_nodes is None else self.base_nodes.to(device)
-        return Ranking(self.nodes.to(device), self.scores.to(device), features, base_nodes)
+        return self._each(lambda part: part.to(device))
 
     def select(self, queries: Tensor) -> "Ranking":
         """Take the rows of some queries (``[b]`` int64), in that order."""
-        features = None if self.features is None else self.features[queries]
-        base_nodes = None if self.base_nodes is None else self.base_nodes[queries]
-        return Ranking(self.nodes[queries], self.scores[queries], features, base_nodes)
+        return self._each(lambda part: part[queries])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Ranking":
+        parts = (self.nodes, self.scores, self.features, self.base_nodes)
+        return Ranking(*(None if part is None else change(part) for part in parts))  # type: ignore[arg-type]
 
     def padded(self, width: int) -> "Ranking":
         """Pad the rows behind to a width."""
@@ -95,15 +86,8 @@ def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     Of many nodes only some blocks are looked at: the ``top_k`` blocks of the largest scores, ties by block number. A
     node in another block has ``top_k`` nodes before it, one in each of these.
 
-    Args:
-        scores: ``[B, N]``; -inf marks a node that must not be ranked.
-        top_k: How many nodes to keep, at least 1.
-
-    Returns:
-        ``nodes [B, top_k]`` padded with -1 and ``scores [B, top_k]`` padded with -inf.
-
-    Raises:
-        ValueError: If ``top_k`` is below 1, or a score is NaN.
+    In ``scores [B, N]``, -inf marks a node that must not be ranked, and none may be NaN. Returns ``nodes [B, top_k]``
+    padded with -1 and ``scores [B, top_k]`` padded with -inf.
 
     Example:
         >>> top_k_by_node_order(torch.tensor([[1.0, 3.0, 1.0, 1.0]]), 3)[0]

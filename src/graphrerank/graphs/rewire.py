@@ -25,7 +25,7 @@ class _Pairs:
 
 
 def shuffle_edges(
-    edge_index: Tensor, edge_attr: Tensor, ptr: Tensor, *, generator: torch.Generator, rounds: int = ROUNDS
+    edge_index: Tensor, edge_attr: Tensor, ptr: Tensor, *, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     r"""Shuffle the edges of each graph of a batch, so that every node keeps its number of neighbours.
 
@@ -35,15 +35,8 @@ def shuffle_edges(
     Source: Maslov and Sneppen, "Specificity and Stability in Topology of Protein Networks", 2002 (edge swaps). All
     edges are swapped in pairs at once; a swap that meets an edge of before, or another swap's, is not done.
 
-    Args:
-        edge_index: ``[2, E]`` int64 within the packed batch, without self-loops and repeats.
-        edge_attr: ``[E]`` positive weights.
-        ptr: ``[B + 1]`` int64.
-        generator: Draws the swaps.
-        rounds: How often each edge is tried.
-
-    Returns:
-        ``edge_index [2, E]`` sorted by target, then source, and ``edge_attr [E]``.
+    Edges are within the packed batch, without self-loops and repeats, their weights positive. Returns ``edge_index
+    [2, E]`` sorted by target, then source, and ``edge_attr [E]``.
 
     Example:
         >>> ring = torch.tensor([[0, 1, 2, 3, 1, 2, 3, 0], [1, 2, 3, 0, 0, 1, 2, 3]])
@@ -54,7 +47,7 @@ def shuffle_edges(
     num_nodes = int(ptr[-1])
     pairs = _pairs(edge_index, edge_attr, num_nodes)
     graph = graph_index(ptr)
-    for _ in range(rounds if len(pairs.source) > 1 else 0):
+    for _ in range(ROUNDS if len(pairs.source) > 1 else 0):
         _swap(pairs, graph, num_nodes, generator)
     source = torch.cat([pairs.source, pairs.target])
     target = torch.cat([pairs.target, pairs.source])
@@ -67,10 +60,6 @@ def shuffle_edges(
 def shuffled_graph(graph: CorpusGraph, *, seed: int = 0) -> CorpusGraph:
     """Return the same passages with shuffled edges: each with as many of each type (:func:`shuffle_each_type`).
 
-    Args:
-        graph: The corpus; on any device.
-        seed: Seed of the shuffling.
-
     Raises:
         ValueError: If passages are joined by the entities that they share, which cannot be swapped edge by edge.
     """
@@ -79,10 +68,7 @@ def shuffled_graph(graph: CorpusGraph, *, seed: int = 0) -> CorpusGraph:
     edges, weight, edge_type = (part.cpu() for part in graph.typed_edges())
     generator, ptr = torch.Generator().manual_seed(seed), torch.tensor([0, graph.num_nodes])
     edge_index, weight, edge_type = shuffle_each_type(edges.T.flip(0), weight, edge_type, ptr, generator=generator)
-    pairs = edge_index.flip(0).T
-    return graph.with_edges_of(
-        CorpusGraph.from_edges(graph.node_ids, graph.texts, pairs, weight, edge_type=edge_type, undirected=False)
-    )
+    return graph.with_only(edge_index.flip(0).T, weight, edge_type)
 
 
 def shuffle_each_type(
@@ -90,15 +76,7 @@ def shuffle_each_type(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Shuffle the edges of each type by themselves (:func:`shuffle_edges`): every node keeps its degree in each.
 
-    Args:
-        edge_index: ``[2, E]`` int64, without self-loops, and without repeats of one type.
-        edge_attr: ``[E]`` positive weights.
-        edge_type: ``[E]`` int64.
-        ptr: ``[B + 1]`` int64.
-        generator: Draws the swaps.
-
-    Returns:
-        Edges, weights and types, sorted by target, then source, then type.
+    Returns edges, weights and types, sorted by target, then source, then type.
     """
     parts = []
     for number in torch.unique(edge_type).tolist():

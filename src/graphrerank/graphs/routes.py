@@ -14,16 +14,8 @@ def choose_routes(scores: Tensor, low: float, high: float) -> Tensor:
 
     Source: "EA-GraphRAG", 2026, Eq. (2).
 
-    Args:
-        scores: ``[n]``, s(q) in [0, 1].
-        low: :math:`\tau_L`, below ``high``; below 0: nothing is dense.
-        high: :math:`\tau_H`; above 1: nothing is of the graph alone.
-
-    Returns:
-        ``[n]`` int64 numbers of :data:`ROUTES`.
-
-    Raises:
-        ValueError: If ``low`` is not below ``high``.
+    Scores ``[n]`` are s(q) in [0, 1]; with ``low`` (:math:`\tau_L`) below 0 nothing is dense, with ``high``
+    (:math:`\tau_H`) above 1 nothing is of the graph alone. Returns ``[n]`` int64 numbers of :data:`ROUTES`.
 
     Example:
         >>> [ROUTES[route] for route in choose_routes(torch.tensor([0.1, 0.5, 0.9]), 0.2, 0.8)]
@@ -36,10 +28,7 @@ def choose_routes(scores: Tensor, low: float, high: float) -> Tensor:
 
 
 def route_shares(routes: Tensor) -> dict[str, float]:
-    """Tell which share of the queries takes each path.
-
-    Args:
-        routes: ``[n]`` int64 numbers of :data:`ROUTES`.
+    """Return the share of the queries on each path, given ``routes [n]``, int64 numbers of :data:`ROUTES`.
 
     Example:
         >>> route_shares(torch.tensor([0, 2, 0, 1]))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphrerank.graphs.algebra import graph_of_nodes, layered, scatter_max, scatter_sum
+from graphrerank.graphs.algebra import graph_of_nodes, scatter_max, scatter_sum
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.operators.gcs import graph_cohesive_smoothing, num_smoothing_steps
 
@@ -146,7 +146,7 @@ class ScoreFeatures(nn.Module):
         of_types = self._from_edges(
             scores.repeat_interleave(self.num_edge_types, dim=0),
             words.repeat_interleave(self.num_edge_types, dim=0),
-            layered(edge_index, edge_type, self.num_edge_types),
+            edge_index * self.num_edge_types + edge_type,  # a copy of the graph for each type
             edge_weight,
             evidence,
             graph.repeat_interleave(self.num_edge_types),
