@@ -144,12 +144,12 @@ def test_dropout_drops_attention_in_training_alone() -> None:
 
 
 def test_isolated_nodes_get_what_the_per_node_layer_gives() -> None:
-    layer, _ = layer_and_pyg(IN_CHANNELS, OUT_CHANNELS, heads=2)
-    linear = PerNodeLayer(IN_CHANNELS, 2 * OUT_CHANNELS)
+    layer, _ = layer_and_pyg(12, 6, heads=2)
+    linear = PerNodeLayer(12)
     with torch.no_grad():
         linear.lin.weight.copy_(layer.lin_source.weight)
         linear.lin.bias.copy_(layer.lin_source.bias + layer.bias)
-    x, edge_index, edge_attr = random_graph(9, 0)
+    x, edge_index, edge_attr = random_graph(9, 0, channels=12)
     edges = attention_edges(edge_index, edge_attr, 9)
     torch.testing.assert_close(layer(x, *edges), linear(x, *edges))
 
@@ -172,7 +172,7 @@ def test_attention_edges_against_naive_loop() -> None:
 
 @pytest.mark.parametrize("residual", [True, False])
 def test_block_against_its_parts(residual: bool) -> None:
-    block = GATv2Block(12, heads=3, edge_dim=0, dropout=0.0, residual=residual)
+    block = GATv2Block(12, 3, 0, 0.0, message_passing=True, residual=residual)
     x, edge_index, edge_attr = random_graph(20, 60, channels=12)
     edges = attention_edges(edge_index, edge_attr, 20)
     normalised = nn.functional.layer_norm(x, (12,))

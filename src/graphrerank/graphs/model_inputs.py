@@ -1,22 +1,15 @@
-"""What a model reads of a batch of candidate graphs: it says so itself, and what prepares batches asks it."""
+"""The tensors that a model reads of a batch of candidate graphs, as each model declares them."""
 
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """The tensors that a model's ``forward`` takes, by name; :class:`~graphrerank.graphs.CandidateGraphs` has them.
+    """The tensors that a model's ``forward`` takes, by name; :class:`~graphrerank.graphs.CandidateGraphs` has them."""
 
-    Attributes:
-        names: The arguments, in order.
-        unread: Those of them that the model does not look at: any ``[0, 0]`` tensor will do.
-        last_layers: Number of a cross-encoder's last layers that the model replaces, where it reads
-            ``token_states``: the states of all tokens before these layers.
-    """
-
-    names: tuple[str, ...]
-    unread: tuple[str, ...] = ()
-    last_layers: int = 0
+    names: tuple[str, ...]  # the arguments, in order
+    unread: tuple[str, ...] = ()  # those of them that the model does not read: any `[0, 0]` tensor will do
+    last_layers: int = 0  # of a cross-encoder, replaced by the model, where it reads the `token_states` before them
 
     def reads(self, name: str) -> bool:
         """Return whether the model reads a tensor."""

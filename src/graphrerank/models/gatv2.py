@@ -167,21 +167,16 @@ def static_attention(logits: Tensor, messages: Tensor, target: Tensor, counts: T
 
 
 class PerNodeLayer(nn.Module):
-    """A linear map with the signature of :class:`GATv2Layer`: GATv2 on a graph of self-loops alone.
+    """A linear map with the signature of :class:`GATv2Layer`: GATv2 on a graph of self-loops alone."""
 
-    Args:
-        in_channels: Input width.
-        out_channels: Output width.
-    """
-
-    def __init__(self, in_channels: int, out_channels: int) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
-        self.lin = nn.Linear(in_channels, out_channels)
+        self.lin = nn.Linear(channels, channels)
         nn.init.xavier_uniform_(self.lin.weight)
         nn.init.zeros_(self.lin.bias)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, rowptr: Tensor) -> Tensor:
-        """Map ``x [N, in_channels]`` to ``[N, out_channels]``; the edges are not read."""
+        """Map ``x [N, channels]`` to the same shape; the edges are not read."""
         out: Tensor = self.lin(x)
         return out
 
@@ -190,20 +185,10 @@ class GATv2Block(nn.Module):
     """A GATv2 layer, or a linear map without messages, with normalisation, dropout and a residual.
 
     ``x + dropout(relu(layer(norm(x))))``: pre-normalised, so that gradients reach every layer of a deep stack.
-
-    Args:
-        message_passing: False for the MLP ablation: the same width and depth, no edges.
     """
 
     def __init__(
-        self,
-        channels: int,
-        *,
-        heads: int,
-        edge_dim: int,
-        dropout: float,
-        message_passing: bool = True,
-        residual: bool = True,
+        self, channels: int, heads: int, edge_dim: int, dropout: float, *, message_passing: bool, residual: bool
     ) -> None:
         super().__init__()
         self.residual = residual
@@ -213,7 +198,7 @@ class GATv2Block(nn.Module):
         self.layer: nn.Module = (
             GATv2Layer(channels, channels // heads, heads=heads, edge_dim=edge_dim, dropout=dropout)
             if message_passing
-            else PerNodeLayer(channels, channels)
+            else PerNodeLayer(channels)
         )
         self.dropout = nn.Dropout(dropout)
 

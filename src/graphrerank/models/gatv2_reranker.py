@@ -41,10 +41,6 @@ class PairHead(nn.Module):
 
     Ours: attention averages over neighbours, while a question of two steps needs one partner, whatever the others are.
     Zero at the start, and for a node without an edge.
-
-    Args:
-        channels: Width of the nodes' states, and of the layer.
-        edge_dim: Width of an edge's attributes; 0 for none.
     """
 
     def __init__(self, channels: int, edge_dim: int) -> None:
@@ -56,13 +52,7 @@ class PairHead(nn.Module):
         nn.init.zeros_(self.lin_out.weight)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
-        """Score every node: ``[N]``.
-
-        Args:
-            x: ``[N, channels]``.
-            edge_index: ``[2, E]``.
-            edge_attr: ``[E, edge_dim]``.
-        """
+        """Score every node of ``x [N, channels]``, with ``edge_attr [E, edge_dim]``: ``[N]``."""
         of_source = self.lin_source(x).index_select(0, edge_index[0])
         of_target = self.lin_target(x).index_select(0, edge_index[1])
         hidden = of_source + of_target
@@ -78,48 +68,29 @@ class GATv2Reranker(nn.Module):
     Source: GraphER, section 2.2 ("Graph attention network ranker"): GATv2 layers, then two fully connected layers.
     Where we differ: residual connections, layer normalisation and dropout; the modes ``scores`` and ``full``.
 
-    Args:
-        features: ``scores``, ``paper`` or ``full``.
-        num_scores: Scores per candidate from the retriever; column 0 is the base ranking's.
-        embedding_dim: Width of query and node vectors; read by ``paper`` and ``full``.
-        projection_channels: Width of the projected vectors in ``full``.
-        hidden_channels: Width of the layers; a multiple of ``heads``.
-        num_layers: GATv2 layers (the paper: 5).
-        heads: Attention heads per layer.
-        dropout: Probability of dropping an activation in training, in [0, 1).
-        residual: Whether layers add their input to their output.
-        edge_features: Whether attention reads the edge weight.
-        num_edge_types: Number of types of edges that the model reads, all; 0 for edges whose types are merged.
-        num_words: Number of the last scores that say which of the query's words a candidate holds
-            (``WORD_FEATURES`` of :mod:`graphrerank.features.text_match`); read by ``scores`` and ``full``.
-        num_pair_scores: Number of the last scores before the words that are a cross-encoder's
-            (``CROSS_ENCODER_FEATURES``), read by a separate layer; not in ``paper`` mode.
-        pair_evidence: Whether edges and features measure how much of the query both ends of an edge cover, given words.
-        pair_head: Whether a score of each candidate's best pair is added (:class:`PairHead`).
-        message_passing: False for the MLP ablation, which has no pair head either.
-        restart_prob: GCS's share of a node's own score in each step.
+    A ValueError names an argument that is out of range.
     """
 
     def __init__(
         self,
         *,
-        features: str = "scores",
-        num_scores: int = 3,
-        embedding_dim: int = 384,
-        projection_channels: int = 64,
-        hidden_channels: int = 64,
-        num_layers: int = 3,
-        heads: int = 4,
-        dropout: float = 0.1,
-        residual: bool = True,
-        edge_features: bool = False,
-        num_edge_types: int = 0,
-        num_words: int = 0,
-        num_pair_scores: int = 0,
-        pair_evidence: bool = True,
-        pair_head: bool = False,
-        message_passing: bool = True,
-        restart_prob: float = 0.5,
+        features: str = "scores",  # or `paper` or `full`
+        num_scores: int = 3,  # per candidate from the retriever; column 0 is the base ranking's
+        embedding_dim: int = 384,  # width of query and node vectors, read by `paper` and `full`
+        projection_channels: int = 64,  # width of the projected vectors in `full`
+        hidden_channels: int = 64,  # width of the layers; a multiple of `heads`
+        num_layers: int = 3,  # the paper: 5
+        heads: int = 4,  # per layer
+        dropout: float = 0.1,  # probability of dropping an activation in training, in [0, 1)
+        residual: bool = True,  # whether layers add their input to their output
+        edge_features: bool = False,  # whether attention reads the edge weight
+        num_edge_types: int = 0,  # all, or 0 for edges whose types are merged
+        num_words: int = 0,  # of the last scores, `WORD_FEATURES` of `graphrerank.features.text_match`; not in `paper`
+        num_pair_scores: int = 0,  # before the words, a cross-encoder's (`CROSS_ENCODER_FEATURES`); not in `paper`
+        pair_evidence: bool = True,  # whether edges and features measure what both ends cover of the query's words
+        pair_head: bool = False,  # whether a score of each candidate's best pair is added
+        message_passing: bool = True,  # False for the MLP ablation, which has no pair head either
+        restart_prob: float = 0.5,  # GCS's share of a node's score in each step
     ) -> None:
         super().__init__()
         if features not in FEATURE_MODES:
@@ -167,14 +138,7 @@ class GATv2Reranker(nn.Module):
         self.register_buffer("of_others", torch.tensor(others, dtype=torch.int64), persistent=False)
         edge_dim = int(edge_features) + num_edge_types + (len(PAIR_EVIDENCE) if self.pair_evidence else 0)
         self.blocks = nn.ModuleList(
-            GATv2Block(
-                hidden_channels,
-                heads=heads,
-                edge_dim=edge_dim,
-                dropout=dropout,
-                message_passing=message_passing,
-                residual=residual,
-            )
+            GATv2Block(hidden_channels, heads, edge_dim, dropout, message_passing=message_passing, residual=residual)
             for _ in range(num_layers)
         )
         self.pair_head = PairHead(hidden_channels, edge_dim) if pair_head and message_passing else None
@@ -225,10 +189,10 @@ class GATv2Reranker(nn.Module):
         Returns:
             ``[N]``; higher is more relevant. A ranking score, comparable within a query only.
         """
-        gcs_part, learned_part = self.score_parts(
+        of_gcs, learned = self.score_parts(
             base_features, query_vectors, node_vectors, edge_index, edge_weight, ptr, edge_type
         )
-        return gcs_part + learned_part
+        return of_gcs + learned
 
     def score_parts(
         self,
@@ -240,11 +204,7 @@ class GATv2Reranker(nn.Module):
         ptr: Tensor,
         edge_type: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Score every candidate, in two parts; arguments as of :meth:`forward`.
-
-        Returns:
-            ``[N]`` GCS's part of the score, 0 in ``paper`` mode, and ``[N]`` the network's part.
-        """
+        """Score as :meth:`forward`, in two parts: ``[N]`` GCS's, 0 in ``paper`` mode, and ``[N]`` the network's."""
         num_nodes = base_features.shape[0]
         scores = self.score_features(base_features, edge_index, edge_weight, ptr, edge_type)
         num_scores = base_features.shape[1] - self.num_words
@@ -297,11 +257,7 @@ class GATv2Reranker(nn.Module):
 def _has_evidence(other_scores: Tensor, edge_index: Tensor, graph: Tensor, num_graphs: int) -> Tensor:
     """Return for each node whether its graph has an edge, or further scores that differ between candidates.
 
-    Args:
-        other_scores: ``[N, C]``, scaled within the graph: all 0 where constant.
-        edge_index: ``[2, E]``.
-        graph: ``[N]`` int64.
-        num_graphs: Number of graphs.
+    ``other_scores [N, C]`` are scaled within the graph: all 0 where constant.
     """
     total = scatter_sum(other_scores.sum(1), graph, num_graphs)
     total = total.index_add(0, graph[edge_index[1]], torch.ones_like(edge_index[1], dtype=total.dtype))

@@ -11,7 +11,6 @@ from graphrerank.models.gatv2 import GATv2Block
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 
 PACKAGE = "torch_geometric.nn"
-FORWARD = ("edge_attr", "edge_weight")  # names of a convolution's inputs per edge
 
 
 class PyGReranker(GATv2Reranker):

@@ -46,12 +46,8 @@ def rank_by_graph(scores: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
 def pair_evidence(words: Tensor, edge_index: Tensor) -> Tensor:
     """Measure how much of the query the two ends of each edge j -> i cover together.
 
-    Args:
-        words: ``[N, W]``, the share of each word that a candidate holds.
-        edge_index: ``[2, E]``.
-
-    Returns:
-        ``[E, 2]``, columns as in ``PAIR_EVIDENCE``: what both cover beyond the better one, and beyond i.
+    ``words`` are ``[N, W]``, the share of each word that a candidate holds. Returns ``[E, 2]``, columns as in
+    ``PAIR_EVIDENCE``: what both cover beyond the better one, and beyond i.
 
     Example:
         >>> pair_evidence(torch.tensor([[0.5, 0.0], [0.0, 0.25]]), torch.tensor([[0, 1], [1, 0]]))
@@ -143,16 +139,17 @@ class ScoreFeatures(nn.Module):
         if self.num_edge_types == 0:
             return features
         assert edge_type is not None
+        copies = self.num_edge_types  # of the graph, one for each type
         of_types = self._from_edges(
-            scores.repeat_interleave(self.num_edge_types, dim=0),
-            words.repeat_interleave(self.num_edge_types, dim=0),
-            edge_index * self.num_edge_types + edge_type,  # a copy of the graph for each type
+            scores.repeat_interleave(copies, dim=0),
+            words.repeat_interleave(copies, dim=0),
+            edge_index * copies + edge_type,
             edge_weight,
             evidence,
-            graph.repeat_interleave(self.num_edge_types),
+            graph.repeat_interleave(copies),
             ptr.numel() - 1,
         )
-        return torch.cat([features, of_types.reshape(num_nodes, self.num_edge_types * of_types.shape[1])], dim=1)
+        return torch.cat([features, of_types.reshape(num_nodes, copies * of_types.shape[1])], dim=1)
 
     def _from_edges(
         self,
@@ -164,10 +161,7 @@ class ScoreFeatures(nn.Module):
         graph: Tensor,
         num_graphs: int,
     ) -> Tensor:
-        """Compute what depends on edges, from scaled scores ``[N, num_scores]`` and words ``[N, num_words]``.
-
-        ``evidence`` is that of :func:`pair_evidence`, not read without ``pairs``.
-        """
+        """Compute the columns that depend on edges; ``evidence`` is that of :func:`pair_evidence`."""
         num_nodes = scores.shape[0]
         gcs = graph_cohesive_smoothing(scores[:, 0], edge_index, edge_weight, self.restart_prob, self.num_steps)
         source, target = edge_index[0], edge_index[1]
