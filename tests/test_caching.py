@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from graphrerank import caching
-from graphrerank.caching import BlobStore, TensorStore, fill, hash_text, hash_texts, short_hash
-from graphrerank.files import load_tensors, save_tensors
+from graphrerank.caching import BlobStore, TensorStore, fill, hash_text, hash_texts
+from graphrerank.files import save_tensors
 
 ITEMS = ["ccc", "a", "bb", "a", "dddd"]
 KEYS = [hash_text(item) for item in ITEMS]
@@ -65,13 +65,6 @@ def test_missing_items_come_once_in_shards_by_length() -> None:
         assert [store.contents[key] for key in KEYS] == [b"\3", b"\1", b"\2", b"\1", b"\4"]
 
 
-def test_a_title_shows_no_bar_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    lengths = Lengths()
-    fill(BlobStore(None, "lengths"), KEYS, ITEMS, lengths.blobs, shard_size=3, label="lengths")
-    assert lengths.shards == [["ccc", "a", "bb"], ["dddd"]]
-    assert capsys.readouterr().err.strip() == ""
-
-
 @pytest.mark.parametrize("kind", ["blobs", "tensors"])
 def test_a_stopped_run_continues_from_its_shards(tmp_path: Path, kind: str) -> None:
     stopped, resumed, third = Lengths(stop_after=1), Lengths(), Lengths()
@@ -90,15 +83,6 @@ def test_one_store_finds_what_another_added(tmp_path: Path) -> None:
     fill(first, KEYS, ITEMS, late.tensors, shard_size=9)
     assert late.shards == []
     assert lengths_of(first) == lengths_of(second) == [3, 1, 2, 1, 4]
-
-
-def test_a_shard_is_named_by_its_keys_and_holds_them(tmp_path: Path) -> None:
-    fill(tensor_store(tmp_path), KEYS[:2], ITEMS[:2], Lengths().tensors, shard_size=9)
-    (file,) = tmp_path.iterdir()
-    assert file.name == f"{short_hash(KEYS[0] + KEYS[1])}.safetensors"
-    shard = load_tensors(file, ("keys", "lengths"))
-    assert [bytes(key) for key in shard["keys"].tolist()] == KEYS[:2]
-    assert shard["lengths"].tolist() == [3, 1]
 
 
 @pytest.mark.parametrize(

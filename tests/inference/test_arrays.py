@@ -32,11 +32,6 @@ def test_a_copy_is_returned() -> None:
     assert given.tolist() == [1.0, 2.0]
 
 
-def test_rows_of_tensors() -> None:
-    rows = [torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])]
-    assert to_floats("vectors", rows, (2, None)).tolist() == [[1.0, 2.0], [3.0, 4.0]]
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -132,14 +132,6 @@ def test_a_batch_equals_single_queries() -> None:
     torch.testing.assert_close(together.ranking.scores, alone.ranking.scores)
 
 
-def test_no_queries_and_a_budget_above_the_corpus() -> None:
-    built = pipeline(corpus(7), partial(HybridRetriever), "base", budget=20)
-    assert built.retrieve(queries().block(0, 0)).ranking.nodes.shape == (0, 20)
-    found = built.retrieve(queries())
-    assert found.ranking.nodes[:, :7].sort(1).values.tolist() == [list(range(7))] * 9
-    assert found.ranking.nodes[:, 7:].unique().tolist() == [-1]
-
-
 def test_vectors_of_another_encoder_are_refused(tmp_path: Path) -> None:
     name = full_checkpoint(tmp_path)
     for encoder, graph in ((None, corpus()), (Encoder(), corpus().without_edges())):
@@ -165,8 +157,3 @@ def test_nodes_that_vector_search_did_not_find_are_refused() -> None:
     steps = [VectorSearch, PageRank, partial(GraphRerank, scorer=CheckpointScorer)]
     with pytest.raises(ValueError, match="must have a vector search whose retriever returns features right before"):
         Pipeline(corpus(), steps=steps, budget=9).retrieve(queries())
-
-
-def test_an_unknown_checkpoint_is_refused_when_the_pipeline_is_built() -> None:
-    with pytest.raises(ValueError, match=r"`checkpoint` must be a run folder.*'nothing'"):
-        pipeline(corpus(), partial(HybridRetriever), "nothing")

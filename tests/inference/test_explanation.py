@@ -92,20 +92,6 @@ def test_it_can_be_stopped_between_steps(checkpoint: Checkpoint, monkeypatch: py
         Explainer(checkpoint).explain(given, check=stop_at_the_last)
 
 
-def test_words_are_matched_once_however_many_edges_are_left_out(
-    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[int] = []
-    matched_words = explanation.TextMatch.matched_words
-    monkeypatch.setattr(
-        explanation.TextMatch, "matched_words", lambda *given, **more: calls.append(1) or matched_words(*given, **more)
-    )
-    monkeypatch.setattr(explanation, "ROWS_AT_ONCE", 1)
-    given, _ = next(pair for pair in random_inputs(9) if len(pair[1]) > 3)
-    Explainer(checkpoint).explain(given)
-    assert calls == [1, 1]  # for the features, and for all edges that are left out
-
-
 def in_order_given(reranker: GraphReranker, given: RerankInput) -> torch.Tensor:
     ranking = reranker.rerank_batch([given])[0]
     scores = torch.empty(len(ranking))

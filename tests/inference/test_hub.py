@@ -189,12 +189,6 @@ def test_the_card_of_a_model_that_reads_vectors(make_checkpoint: Callable[..., C
     assert "## Files" not in card
 
 
-def test_the_card_of_a_model_that_reads_types_of_edges(make_checkpoint: Callable[..., Checkpoint]) -> None:
-    card = model_card(make_checkpoint(num_edge_types=5).reranker, HUB_ID, "other")
-    assert 'scores=scores, edges=[(0, 3)], edge_types=["citation"])' in card
-    assert "It reads no embedding" in card
-
-
 class Mirror(BaseHTTPRequestHandler):
     """The addresses of the hub that a download asks, for one model of one commit."""
 

@@ -43,11 +43,6 @@ def test_shared_entities_against_conceptual_edges() -> None:
     assert expected[1, 0] == 1.0
 
 
-def test_neighbouring_chunks() -> None:
-    given = RerankInput("q", PASSAGES, doc_ids=np.array(["a", "a", "b", "a"]), chunk_ids=np.array([1, 0, 0, 3]))
-    assert weights(given) == {(0, 1): 1.0, (1, 0): 1.0}
-
-
 def test_the_union_of_all_kinds() -> None:
     given = RerankInput(
         "q",
@@ -115,11 +110,6 @@ def test_against_the_edges_of_a_corpus(make_checkpoint) -> None:
     assert torch.equal(found.edge_index, edge_index)
     assert torch.equal(found.edge_attr, weight)
     assert torch.equal(found.edge_type, edge_type)
-
-
-def test_pairs_are_target_and_source() -> None:
-    edges, weight, _ = input_edges(RerankInput("q", PASSAGES, entities=[["x", "y"], ["x"], [], []]))
-    assert {tuple(pair): w for pair, w in zip(edges.tolist(), weight.tolist(), strict=True)} == {(0, 1): 1, (1, 0): 0.5}
 
 
 IDS = ["a", "b", "c", "d"]

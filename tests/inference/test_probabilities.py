@@ -69,14 +69,6 @@ def test_an_artifact_and_a_checkpoint_keep_the_calibration(make_checkpoint, tmp_
     assert served.perfect_recall == pytest.approx(complete[:2].tolist(), abs=1e-5)
 
 
-def test_a_confidence_that_the_artifact_lacks_is_refused(make_checkpoint, tmp_path: Path) -> None:
-    export_artifact(calibrated(make_checkpoint, LOGISTIC), tmp_path)
-    assert GraphReranker.from_pretrained(tmp_path).rerank("red book", PASSAGES).perfect_recall is None
-    request = RerankRequest(query="red book", documents=PASSAGES, return_confidence=True)
-    with pytest.raises(ValueError, match=r"`return_confidence` needs an artifact .*`list_confidence`"):
-        RerankEngine(load_artifact(tmp_path)).rerank({"a": request})
-
-
 @pytest.mark.parametrize("name", ["base", "base-1", "attack"])
 def test_a_shipped_model_was_calibrated_on_validation_splits_of_what_it_was_trained_on(name: str) -> None:
     manifest = load_checkpoint(PRETRAINED / name).reranker

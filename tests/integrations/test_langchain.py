@@ -45,7 +45,3 @@ def test_metadata_and_edges_reach_the_reranker(reranker):
         expected.probabilities.tolist()
     )
     assert "relevance_score" not in documents[0].metadata
-
-
-def test_nothing_found(reranker):
-    assert GraphRerankCompressor(reranker=reranker).compress_documents([], QUERY) == []

@@ -39,15 +39,6 @@ def test_in_a_query_engine(reranker):
     assert [node.score for node in found] == pytest.approx(expected.probabilities.tolist())
 
 
-def test_without_scores(reranker):
-    given = [NodeWithScore(node=node, score=0.5 if place else None) for place, node in enumerate(nodes())]
-    found = GraphRerankPostprocessor(reranker=reranker).postprocess_nodes(given, query_str=QUERY)
-    expected = reranker.rerank(QUERY, TEXTS, edges=[(1, 2)])
-    assert [node.text for node in found] == [TEXTS[place] for place in expected.ids]
-    assert [node.score for node in found] == pytest.approx(expected.probabilities.tolist())
-    assert given[0].score is None
-
-
 def test_consecutive_nodes_are_adjacent(reranker, monkeypatch):
     given, rerank_batch = [], GraphReranker.rerank_batch
     monkeypatch.setattr(

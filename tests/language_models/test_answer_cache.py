@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from graphrerank.language_models import answer_cache
-from graphrerank.language_models.answer_cache import AnswerCache, remembering
+from graphrerank.language_models.answer_cache import AnswerCache
 from graphrerank.language_models.client import LanguageModel
 
 
@@ -53,13 +53,6 @@ def test_another_model_or_message_is_asked(tmp_path: Path, change: str) -> None:
     assert other.asked == [question]
 
 
-def test_no_system_message_is_not_an_empty_one(tmp_path: Path) -> None:
-    model = Counting()
-    AnswerCache(model, tmp_path).ask(["a"], system=None, read=str)
-    AnswerCache(model, tmp_path).ask(["a"], system="", read=str)
-    assert model.asked == ["a", "a"]
-
-
 def test_interrupted_run_goes_on_from_its_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_cache, "SHARD_QUESTIONS", 2)
     questions = [f"question {i}" for i in range(7)]
@@ -97,12 +90,6 @@ def test_over_http_with_a_server_that_fails_in_the_middle(
     assert elsewhere.ask(["a"], system=None, read=str) == ["<a>"]
 
 
-def test_a_hotter_model_is_another_one() -> None:
-    assert (
-        LanguageModel("http://a/v1", "m").fingerprint != LanguageModel("http://a/v1", "m", temperature=0.7).fingerprint
-    )
-
-
 def test_nothing_asked_and_surrogates(tmp_path: Path) -> None:
     cache = AnswerCache(Counting(), tmp_path)
     assert cache.ask([], system=None, read=str) == []
@@ -115,8 +102,3 @@ def test_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
     cache.path.write_bytes(b"noise" * 99)
     with pytest.raises(ValueError, match=rf"{cache.path.name}: damaged cache .*; delete this file and run again"):
         cache.ask(["a"], system=None, read=str)
-
-
-def test_without_a_folder_nothing_is_kept() -> None:
-    model = Counting()
-    assert remembering(model, None) is model

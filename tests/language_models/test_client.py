@@ -44,10 +44,6 @@ def test_further_fields_of_a_request(endpoint: tuple[str, Any]) -> None:
         LanguageModel(url, "m", request={"model": "other"})
 
 
-def test_nothing_asked(endpoint: tuple[str, Any]) -> None:
-    assert LanguageModel(endpoint[0], "m").ask([], system=None, read=str) == []
-
-
 @pytest.mark.parametrize("trouble", [(429, ""), (503, ""), (200, {"choices": []}), (200, "nonsense")])
 def test_what_fails_is_asked_again(endpoint: tuple[str, Any], trouble: tuple[int, Any]) -> None:
     url, handler = endpoint
@@ -64,20 +60,6 @@ def test_pauses_grow_and_end(endpoint: tuple[str, Any], monkeypatch: pytest.Monk
     monkeypatch.setattr("graphrerank.language_models.client.time", clock)
     LanguageModel(url, "m", pause=10.0).ask(["a"], system=None, read=str)
     assert pauses == [10.0, 20.0, 40.0, MAX_WAIT]
-
-
-def test_what_the_reader_refuses_is_asked_again(endpoint: tuple[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"no usable answer in 3 tries for the text 'a'; last: ValueError"):
-        LanguageModel(endpoint[0], "m", pause=0.0, max_retries=2).ask(["a"], system=None, read=int)
-    assert len(endpoint[1].requests) == 3
-
-
-def test_a_refusal_is_final(endpoint: tuple[str, Any]) -> None:
-    url, handler = endpoint
-    handler.script = {"a": [(401, "")]}
-    with pytest.raises(ValueError, match="refused with status 401"):
-        LanguageModel(url, "m", pause=0.0).ask(["a"], system=None, read=str)
-    assert len(handler.requests) == 1
 
 
 @pytest.mark.parametrize(

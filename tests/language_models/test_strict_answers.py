@@ -65,14 +65,3 @@ def test_an_endpoint_that_stumbles_is_asked_again(endpoint: Any, trouble: Any, t
     handler.script = {"a": [trouble, say("2")]}
     model = AnswerCache(LanguageModel(url, "m", pause=0.0), tmp_path)
     assert ask_strictly(model, ["a"], system="s", parse=even, tries=1) == [2]
-
-
-def test_an_endpoint_that_fails_is_an_error(endpoint: Any) -> None:
-    endpoint[1].script = {"a": [(500, "")] * 9}
-    with pytest.raises(ValueError, match="no usable answer in 6 tries"):
-        ask_strictly(LanguageModel(endpoint[0], "m", pause=0.0), ["a"], system="s", parse=even)
-
-
-def test_tries_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="`tries` must be a positive integer, got 0"):
-        ask_strictly(LanguageModel("http://localhost/v1", "m"), [], system="s", parse=even, tries=0)

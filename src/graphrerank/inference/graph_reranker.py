@@ -4,7 +4,6 @@ A batch is one forward pass over the packed graphs of all its queries.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from graphrerank.models.manifest import RerankerManifest, write_manifest
 from graphrerank.text.languages import AUTO
 
 HYBRID_WEIGHTS = {"bm25_weight": 0.3, "dense_weight": 0.7}  # GraphER's, for models of retrievers that have none
-LARGEST_RAISED = 32 << 20  # glibc's limit: 4 MiB times the size of a long
 Check = Callable[[], None]
 
 
@@ -71,8 +69,6 @@ class GraphReranker:
         self.checkpoint = checkpoint
         self.source = str(checkpoint.path)
         self._model = checkpoint.model.to(self.device).eval()
-        if self.device.type == "cpu":
-            keep_freed_memory()
 
     def __repr__(self) -> str:
         words = [name for name in self.feature_names if name in WORD_FEATURES]
@@ -264,14 +260,3 @@ def _hybrid_weights(manifest: RerankerManifest) -> dict[str, float]:
                 f"{manifest.source}: the manifest's `retriever.arguments.{name}` must be a number, got {given!r}"
             )
     return {name: float(arguments[name]) for name in HYBRID_WEIGHTS}
-
-
-@cache
-def keep_freed_memory() -> None:
-    """Let glibc keep freed blocks of up to 32 MiB, once in a process, at most 64 MiB in all.
-
-    Mapping a large block again clears its pages, which takes longer than a layer's arithmetic. Freeing a mapped block
-    raises the threshold for mapping to its size (``man mallopt``, ``M_MMAP_THRESHOLD``), so one is mapped and freed
-    here. Other allocators, and thresholds that ``MALLOC_*`` variables set, do not change.
-    """
-    torch.empty(LARGEST_RAISED - (8 << 10), dtype=torch.uint8)  # less a page or two for the allocator

@@ -74,20 +74,6 @@ def test_nodes_are_those_of_attack_and_the_seed_names_the_data_set(real: Dataset
     assert load_attack_paths(split_seed=1).fingerprint != real.fingerprint
 
 
-@needs_package
-def test_splits_share_no_sentence_and_no_start(real: Dataset) -> None:
-    sentences = {
-        name: {
-            re.sub(r" (Which mitigations|Who uses|With which).*?\?$", "", real.query_texts[query])
-            for query in qrels.queries.tolist()
-        }
-        for name, qrels in real.splits.items()
-    }
-    assert list(sentences) == ["train", "val", "test"]
-    assert len(set().union(*sentences.values())) == sum(map(len, sentences.values()))
-    assert min(len(qrels.queries) for qrels in real.splits.values()) > 300
-
-
 QUESTION = PathQuestion("r1", "It hides.", ACTORS, (0, 1), 0, (2,), frozenset({frozenset({0, 2})}))
 OTHER = replace(QUESTION, id="r2", sentence="It beacons.", ends=(3, 1), start=3, steps=frozenset({frozenset({3, 2})}))
 
@@ -96,9 +82,6 @@ def test_relevant_are_the_answers_and_the_nodes_on_the_way() -> None:
     assert QUESTION.relevant == (0, 2)
     steps = frozenset({frozenset({0, 2}), frozenset({1, 2})})
     assert replace(QUESTION, question=SOFTWARE, steps=steps).relevant == (0, 1, 2)
-
-
-def test_questions_without_a_leak_pass() -> None:
     check_no_leak({"train": [QUESTION], "test": [OTHER]}, [(0, 2), (3, 2)], ["It.", "hides."])
 
 
@@ -159,11 +142,7 @@ def quote(nodes: list[dict[str, Any]], relations: list[dict[str, Any]]) -> None:
     nodes[0]["text"] = " ".join(r["text"] for r in relations[::2])
 
 
-def no_leak(nodes: list[dict[str, Any]], relations: list[dict[str, Any]]) -> None:
-    pass
-
-
-@pytest.mark.parametrize("leak", [no_leak, repeat_all, quote])
+@pytest.mark.parametrize("leak", [lambda nodes, relations: None, repeat_all, quote])
 def test_what_would_leak_is_left_out(leak: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A relation said a second time as one that is always an edge, and sentences that a document quotes."""
     monkeypatch.setattr(attack_paths, "read_attack", lambda path: small(leak))

@@ -106,10 +106,6 @@ def test_questions_with_a_common_document_are_together() -> None:
         divide_queries(texts, [["one"]] * len(texts))
 
 
-def test_texts_without_words_and_short_ones() -> None:
-    assert list(near_duplicates(["?", "!", "?", "", "a", "A."])) == [(0, 2), (4, 5)]
-
-
 def test_too_few_questions_are_refused() -> None:
     with pytest.raises(
         ValueError, match=r"got none in \['.*'\] of 2 questions .*'data\.splits=\{train: \"FILE\[:80%\]"

@@ -1,4 +1,3 @@
-import gzip
 import json
 from pathlib import Path
 
@@ -29,31 +28,17 @@ def test_names_and_triples_in_the_order_of_the_file(tmp_path: Path) -> None:
         ({"_id": "a", "entities": []}, "an `_id` of the corpus that did not come before, found 'a'"),
         ({"entities": []}, "an `_id` of the corpus"),
         ({"_id": "b"}, r'"entities": \[...\] of strings that are not blank, found None'),
-        ({"_id": "b", "entities": None}, r'"entities": \[...\] of strings'),
         ({"_id": "b", "entities": "Metz"}, r'"entities": \[...\] of strings'),
-        ({"_id": "b", "entities": [1]}, r'"entities": \[...\] of strings'),
         ({"_id": "b", "entities": [" "]}, r'"entities": \[...\] of strings'),
         ({"_id": "b", "entities": [], "triples": [["Metz", "is"]]}, r'"triples": \[\["head", "relation", "tail"\]'),
         ({"_id": "b", "entities": [], "triples": [["", "is", "a"]]}, r'"triples": \[\["head", "relation", "tail"\]'),
         ({"_id": "b", "entities": [], "triples": {"Metz": 1}}, r'"triples": \[\["head", "relation", "tail"\]'),
-        ({"_id": "b", "entities": [], "triples": None}, r'"triples": \[\["head", "relation", "tail"\]'),
     ],
 )
 def test_lines_of_another_form_are_refused_with_their_number(tmp_path: Path, line: object, needed: str) -> None:
     path = write(tmp_path, {"_id": "a", "entities": []}, line)
     with pytest.raises(ValueError, match=rf"entities\.jsonl, line 2: needed {needed}"):
         list(read_entities(path, ["a", "b"], need_names=True))
-
-
-def test_what_is_not_json_is_refused_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "entities.jsonl").write_text('{"_id": "b", "entities": []}\n{', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"entities\.jsonl, line 2: needed JSON"):
-        list(read_entities(tmp_path / "entities.jsonl", ["b"]))
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"nowhere\.jsonl: no such file"):
-        list(read_entities(tmp_path / "nowhere.jsonl", []))
 
 
 DOCUMENTS = [
@@ -86,21 +71,8 @@ def test_a_passage_without_a_line_says_nothing(tmp_path: Path) -> None:
     known = knowledge_write(tmp_path, {"_id": "a"})
     assert [told.entities for told in known.extract(["Metz. A city.", "Lothair II. He died in Piacenza."])] == [(), ()]
     assert known.extract([]) == []
-
-
-def test_fingerprint_changes_with_the_file(tmp_path: Path) -> None:
-    before = knowledge_write(tmp_path, {"_id": "a", "entities": ["Metz"]}).fingerprint
-    assert knowledge_write(tmp_path, {"_id": "a", "entities": ["Metz"]}).fingerprint == before
-    assert knowledge_write(tmp_path, {"_id": "a", "entities": ["Nancy"]}).fingerprint != before
-
-
-def test_a_corpus_of_another_form(tmp_path: Path) -> None:
-    known = knowledge_write(tmp_path, {"_id": "b", "entities": ["Metz"]})
-    content = (tmp_path / "corpus.jsonl").read_bytes()
-    (tmp_path / "corpus.jsonl").unlink()
-    (tmp_path / "corpus.jsonl.gz").write_bytes(gzip.compress(content))
-    assert known.fingerprint
-    assert [entity.name for entity in known.extract(["Metz. A city."])[0].entities] == ["Metz"]
+    before = known.fingerprint
+    assert knowledge_write(tmp_path, {"_id": "b"}).fingerprint != before
 
 
 def test_a_text_that_is_no_passage_is_refused(tmp_path: Path) -> None:
@@ -108,19 +80,7 @@ def test_a_text_that_is_no_passage_is_refused(tmp_path: Path) -> None:
         knowledge_write(tmp_path, {"_id": "a"}).extract(["Rome"])
 
 
-@pytest.mark.parametrize(
-    ("line", "needed"),
-    [
-        ({"_id": "z"}, "an `_id` of the corpus that did not come before"),
-        ({"_id": "a"}, "an `_id` of the corpus that did not come before"),
-        ({"entities": []}, "an `_id` of the corpus"),
-        ({"_id": "b", "entities": "Metz"}, r'"entities": \[...\] of strings'),
-        ({"_id": "b", "entities": [" "]}, r'"entities": \[...\] of strings'),
-        ({"_id": "b", "triples": [["Metz", "is"]]}, r'"triples": \[\["head", "relation", "tail"\], ...\]'),
-        ({"_id": "b", "triples": {"Metz": 1}}, r'"triples": \[\["head", "relation", "tail"\], ...\]'),
-    ],
-)
-def test_knowledge_lines_of_another_form_are_refused_with_their_number(tmp_path: Path, line: dict, needed: str) -> None:
-    known = knowledge_write(tmp_path, {"_id": "a"}, line)
-    with pytest.raises(ValueError, match=rf"entities\.jsonl, line 2: needed {needed}"):
+def test_a_line_of_another_form_is_refused_with_its_number(tmp_path: Path) -> None:
+    known = knowledge_write(tmp_path, {"_id": "a"}, {"_id": "a"})
+    with pytest.raises(ValueError, match=r"entities\.jsonl, line 2: needed an `_id` of the corpus that did not come"):
         known.extract(["Metz. A city."])

@@ -3,7 +3,6 @@ import json
 import math
 import random
 import warnings
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import torch
 
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.documents import Document, read_documents, read_queries, split_passage
-from graphrerank.data.readers.judgements import plan_splits
 from graphrerank.data.readers.records import parse_number
 from graphrerank.graphs.edge_types import EDGE_TYPES
 
@@ -125,16 +123,10 @@ def test_parquet_without_its_package_says_what_to_install(write_folder, monkeypa
         Dataset.from_folder(folder)
 
 
-def test_line_separators_of_unicode_are_text_not_lines(write_folder) -> None:
-    corpus = '{"_id": "a", "text": "one\u2028two\x85three"}\n'
+def test_line_separators_of_unicode_and_surrogate_pairs_are_text(write_folder) -> None:
+    corpus = '{"_id": "a", "text": "one\u2028two\x85 \\ud83d\\ude00 and \\\\ud800"}\n'
     dataset = Dataset.from_folder(write_folder(corpus=corpus, edges=None, train=HEADER + "q1\ta\t1\n", test=None))
-    assert list(dataset.graph.texts) == ["one\u2028two\x85three"]
-
-
-def test_whole_surrogate_pairs_are_characters(write_folder) -> None:
-    corpus = '{"_id": "a", "text": "\\ud83d\\ude00 and \\\\ud800"}\n'
-    dataset = Dataset.from_folder(write_folder(corpus=corpus, edges=None, train=HEADER + "q1\ta\t1\n", test=None))
-    assert list(dataset.graph.texts) == ["\U0001f600 and \\ud800"]
+    assert list(dataset.graph.texts) == ["one\u2028two\x85 \U0001f600 and \\ud800"]
 
 
 # --- splits, edges and filters ---------------------------------------------------------------------------------------
@@ -144,10 +136,6 @@ def test_named_splits_keep_only_their_queries(write_folder) -> None:
     dataset = Dataset.from_folder(write_folder(), splits=["test"])
     assert list(dataset.query_ids) == ["q2"]
     assert judged(dataset, "test") == {("q2", "c"): 2, ("q2", "d d"): 1}
-
-
-def test_unread_splits_may_be_broken(write_folder) -> None:
-    assert list(Dataset.from_folder(write_folder(train="nonsense\n"), splits={"dev": "test"}).splits) == ["dev"]
 
 
 def test_shares_of_a_split_part_its_queries_in_order(write_folder) -> None:
@@ -163,14 +151,6 @@ def test_shares_of_a_split_part_its_queries_in_order(write_folder) -> None:
         Dataset.from_folder(folder, splits={"train": "train", "val": "train[:50%]"})
 
 
-@pytest.mark.parametrize("parts", [2, 3, 7])
-def test_shares_cover_every_query_once(parts: int) -> None:
-    bounds = [round(100 * i / parts) for i in range(parts + 1)]
-    names = {str(i): f"t[{a}%:{b}%]" for i, (a, b) in enumerate(pairwise(bounds))}
-    plan = plan_splits(names, ["t"])
-    assert [(start, stop) for _, start, stop in plan.values()] == list(pairwise(bounds))
-
-
 @pytest.mark.parametrize(
     ("splits", "message"),
     [
@@ -178,7 +158,6 @@ def test_shares_cover_every_query_once(parts: int) -> None:
         (["dev"], r"`splits` must be of \['test', 'train'\] \(files of qrels\), got 'dev'"),
         ({"dev": "train[:x%]"}, r"got 'train\[:x%\]' for 'dev'"),
         ({"dev": "train[90%:90%]"}, r"`splits` must take a share between 0% and 100%"),
-        ({"dev": "train[:101%]"}, r"`splits` must take a share between 0% and 100%"),
         ({"dev": "train[80%:20%]"}, r"`splits` must take a share between 0% and 100%"),
     ],
 )
@@ -302,14 +281,11 @@ ANT = '{"_id": "a", "text": "A"}\n'
         ("corpus", ANT + '{"_id": "b", "text": \n', r"corpus\.jsonl, line 2: needed JSON \(.*\), found"),
         ("corpus", ANT + "[1]\n", r"corpus\.jsonl, line 2: needed a JSON object, found \[1\]"),
         ("corpus", "[" * 100_000 + "\n", r"corpus\.jsonl, line 1: needed JSON"),
-        ("corpus", '{"text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: a string, .* found None"),
         ("corpus", '{"_id": 3, "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: a string, .* found 3"),
-        ("corpus", '{"_id": "", "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: .* found ''"),
         ("corpus", '{"_id": " a", "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: .* found ' a'"),
         ("corpus", '{"_id": "a\\tb", "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: "),
         ("corpus", ANT + "\n" + ANT, r"corpus\.jsonl, line 3: needed each `_id` once, found 'a a second time'"),
         ("corpus", '{"_id": "a", "title": "A"}\n', r"corpus\.jsonl, line 1: needed a string as `text`, found None"),
-        ("corpus", '{"_id": "a", "text": 1}\n', r"corpus\.jsonl, line 1: needed a string as `text`, found 1"),
         ("corpus", '{"_id": "a", "title": [], "text": "A"}\n', r"line 1: needed a string as `title`, found \[\]"),
         (
             "corpus",
@@ -318,47 +294,31 @@ ANT = '{"_id": "a", "text": "A"}\n'
         ),
         ("corpus", '{"_id": "a", "text": "A", "metadata": []}\n', r"line 1: needed an object as `metadata`"),
         ("corpus", '{"_id": "a", "text": "A\\ud800"}\n', r"corpus\.jsonl, line 1: needed whole characters"),
-        ("corpus", '{"_id": "\\uDFFF", "text": "A"}\n', r"corpus\.jsonl, line 1: needed whole characters"),
         (
             "corpus",
             ANT.encode() + b'{"_id": "b", "text": "caf\xe9"}\n',
             r"corpus\.jsonl, line 2: needed UTF-8, found b'",
         ),
-        ("corpus", ANT.encode("utf-16"), r"corpus\.jsonl, line 1: needed UTF-8"),
         ("corpus", b'{"_id": "a", "text": "\xed\xa0\x80"}\n', r"corpus\.jsonl, line 1: needed UTF-8"),
         ("corpus", "", r"the corpus must hold a document, found none"),
         ("corpus", None, r"needed corpus\.jsonl \(or corpus\.jsonl\.gz, corpus\.parquet, .* found none of them"),
         ("queries", None, r"needed queries\.jsonl"),
-        ("queries", '{"_id": "q1"}\n', r"queries\.jsonl, line 1: needed a string as `text`, found None"),
         ("queries", '{"_id": "q1", "text": " "}\n', r"queries\.jsonl, line 1: needed a `text`"),
-        ("queries", '{"_id": "q1", "text": "?"}\n' * 2, r"queries\.jsonl, line 2: needed each `_id` once"),
-        ("train", "", r"train\.tsv: needed a score above 0 in at least one row, found none"),
-        ("train", HEADER, r"train\.tsv: needed a score above 0 in at least one row, found none"),
         ("train", HEADER + "q1\ta\t0\n", r"train\.tsv: needed a score above 0 in at least one row, found none"),
         ("train", "q1\ta\t1\n", r"train\.tsv, line 1: needed the header 'query-id corpus-id score'"),
         ("train", HEADER + "q1 a 1\n", r"train\.tsv, line 2: needed 3 tab-separated columns"),
-        ("train", HEADER + "q1\t0\ta\t1\n", r"train\.tsv, line 2: needed 3 tab-separated columns"),
         ("train", HEADER + "q9\ta\t1\n", r"train\.tsv, line 2: needed a query-id of the queries, found 'q9'"),
         ("train", HEADER + "q1\tz\t1\n", r"train\.tsv, line 2: needed a corpus-id of the corpus, found 'z'"),
-        ("train", HEADER + "q1\tz\t0\n", r"train\.tsv, line 2: needed a corpus-id of the corpus, found 'z'"),
         ("train", HEADER + "q1\ta\t-1\n", r"train\.tsv, line 2: needed a score of 0 or more, found '-1'"),
         ("train", HEADER + "q1\ta\tnan\n", r"train\.tsv, line 2: needed a score of 0 or more, found 'nan'"),
-        ("train", HEADER + "q1\ta\tinf\n", r"train\.tsv, line 2: needed a score of 0 or more, found 'inf'"),
-        ("train", HEADER + "q1\ta\t\n", r"train\.tsv, line 2: needed a score of 0 or more, found ''"),
         ("train", HEADER + "q1\ta\t1\nq1\ta\t0\n", r"train\.tsv, line 3: needed each query and document once"),
         ("train", HEADER + "q1\ta\t1\nq2\ta\t1\n", r"line 3: needed a query of no other split, .* test\.tsv .*line 2"),
-        ("train", HEADER + "q1\ta\t1\nq2\ta\t0\n", r"line 3: needed a query of no other split"),
         ("edges", "a\tb\n", r"edges\.tsv, line 1: needed columns source, target, type"),
         ("edges", "source\ttarget\ttype\na\tb\n", r"edges\.tsv, line 2: needed 3 tab-separated columns"),
-        ("edges", "a\tb\tx\na\tb\tx\t1\n", r"edges\.tsv, line 2: needed 3 tab-separated columns"),
         ("edges", "a\tb\tx\na\tz\tx\n", r"edges\.tsv, line 2: needed ids of documents in the corpus, found 'z'"),
-        ("edges", "z\tb\tx\n", r"edges\.tsv, line 1: needed ids of documents in the corpus, found 'z'"),
         ("edges", "b\tb\tx\n", r"edges\.tsv, line 1: needed two different documents, not a self-loop, found 'b'"),
         ("edges", "a\tb\tx\t0\n", r"edges\.tsv, line 1: needed a weight above 0, found '0'"),
-        ("edges", "a\tb\tx\t-2\n", r"edges\.tsv, line 1: needed a weight above 0, found '-2'"),
         ("edges", "a\tb\tx\tnan\n", r"edges\.tsv, line 1: needed a weight above 0, found 'nan'"),
-        ("edges", "a\tb\tx\tinf\n", r"edges\.tsv, line 1: needed a weight above 0, found 'inf'"),
-        ("edges", "a\tb\tx\t1e-60\n", r"edges\.tsv, line 1: needed a weight above 0, found '1e-60'"),
         ("edges", "a\tb\tx\t1e60\n", r"edges\.tsv, line 1: needed a weight above 0, found '1e60'"),
         (
             "edges",
@@ -372,22 +332,12 @@ def test_bad_content(write_folder, table: str, content: Any, message: str) -> No
         Dataset.from_folder(write_folder(**{table: content}))
 
 
-def test_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"nowhere: no such folder; it must hold corpus\.jsonl"):
-        Dataset.from_folder(tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize("cut", [4, 30])
-def test_cut_off_gzip(write_folder, cut: int) -> None:
+@pytest.mark.parametrize(
+    "content", [b"plain text", gzip.compress(b'{"_id": "q1", "text": "?"}\n' * 9)[:30]], ids=["plain", "cut"]
+)
+def test_damaged_gzip(write_folder, content: bytes) -> None:
     folder = write_folder(queries=None)
-    (folder / "queries.jsonl.gz").write_bytes(gzip.compress(b'{"_id": "q1", "text": "?"}\n' * 9)[:cut])
-    with pytest.raises(ValueError, match=r"queries\.jsonl\.gz: damaged gzip file"):
-        Dataset.from_folder(folder)
-
-
-def test_not_gzip_at_all(write_folder) -> None:
-    folder = write_folder(queries=None)
-    (folder / "queries.jsonl.gz").write_bytes(b"plain text")
+    (folder / "queries.jsonl.gz").write_bytes(content)
     with pytest.raises(ValueError, match=r"queries\.jsonl\.gz: damaged gzip file"):
         Dataset.from_folder(folder)
 
@@ -505,30 +455,6 @@ def test_any_broken_byte_is_an_error_of_ours_or_harmless(write_folder, tmp_path:
 
 REAL = ["2wikimultihopqa", "2wikimultihopqa_train", "bird", "hotpotqa", "ketrag_musique", "kevin_scott_podcast"]
 REAL += ["nfcorpus", "scifact", "spider"]
-
-
-def queries_and_rows(stats: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """Queries and judgements by split, in the several forms of ``dataset.json``."""
-    if "queries_with_qrels" in stats:
-        return {"test_silver": (stats["queries_with_qrels"], 295)}
-    if "qrels" in stats:
-        counts = {s: list(c.values()) if isinstance(c, dict) else c for s, c in stats["qrels"].items()}
-        return {split: (queries, rows) for split, (queries, rows) in counts.items()}
-    return {s: (c["queries"], c["qrels"]) for s, c in stats.items() if isinstance(c, dict) and "qrels" in c}
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_counts_of_real_data_are_those_of_dataset_json(datasets: Path, name: str) -> None:
-    folder = datasets / name
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is not there")
-    stats = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))["stats"]
-    dataset = Dataset.from_folder(folder)
-    assert dataset.name == name
-    assert dataset.graph.num_nodes == stats["docs"]
-    assert {s: (len(q.queries), len(q.query)) for s, q in dataset.splits.items()} == queries_and_rows(stats)
-    if "queries" in stats:
-        assert len(dataset.query_ids) == stats["queries"]
 
 
 @pytest.mark.parametrize(

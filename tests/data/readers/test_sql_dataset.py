@@ -47,11 +47,6 @@ def test_tables_questions_and_judgements(database: Path, questions: Path, prefix
     )
 
 
-def test_splits_are_those_of_a_folder(database: Path, questions: Path) -> None:
-    dataset = load_sql_dataset(str(database), path=questions, splits={"val": "test"}, name="shop")
-    assert (dataset.name, list(dataset.splits), list(dataset.query_ids)) == ("shop", ["val"], ["q1"])
-
-
 def test_errors(database: Path, questions: Path, tmp_path: Path) -> None:
     for url in ("postgresql://user:hunter2@127.0.0.1/x", "postgresql://user@127.0.0.1/x?password=hunter2"):
         with pytest.raises(ValueError, match="`url` must not hold a password") as caught:
@@ -125,12 +120,6 @@ def test_a_key_to_nowhere_is_left_out_with_a_warning(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="table 'a' refers to 'gone', which is not there"):
         graph = load_sql_schema(tmp_path / "a.db")
     assert graph.num_edges == 0
-
-
-def test_the_file_is_not_written(schema_database: Path) -> None:
-    before = schema_database.read_bytes(), sorted(schema_database.parent.iterdir())
-    load_sql_schema(schema_database)
-    assert (schema_database.read_bytes(), sorted(schema_database.parent.iterdir())) == before
 
 
 def test_schema_errors(tmp_path: Path, schema_database: Path) -> None:
