@@ -108,7 +108,7 @@ def test_errors() -> None:
     found = entity_incidence([["a"], ["a"]])
     with pytest.raises(ValueError, match="0 to 1 or be -1, got 2 in row 1"):
         conceptual_edges(found, torch.tensor([[0, 1], [2, 0]]))
-    with pytest.raises(ValueError, match="once per query, got 1 twice in row 0"):
+    with pytest.raises(ValueError, match="once per query, got 1 in row 0"):
         conceptual_edges(found, torch.tensor([[1, 0, 1]]))
     with pytest.raises(ValueError, match="`max_share`"):
         entity_incidence([], max_share=2.0)

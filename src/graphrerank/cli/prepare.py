@@ -14,8 +14,7 @@ from rich.text import Text
 
 from graphrerank.checks import UserError
 from graphrerank.cli.schema import check_settings
-from graphrerank.data.corpus_folder.compaction import compact_corpus
-from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
+from graphrerank.data.corpus_folder.growth import NewEdge, compact_corpus, grow_corpus
 from graphrerank.data.corpus_folder.opening import read_manifest
 from graphrerank.data.corpus_folder.preparation import check_own_folder, prepare_corpus
 from graphrerank.data.dataset import Dataset

@@ -18,10 +18,9 @@ Entry = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]  # tokens, stem
 
 
 class SharedWords:
-    """Reads texts by one table, and keeps what it read; it starts over when the table is full.
+    """Reads texts by one table, and keeps up to ``KEPT_BYTES`` of what it read; for use by many threads at once.
 
-    Texts are kept by their content up to ``KEPT_BYTES``, and are all dropped when they exceed it. For use by many
-    threads at once.
+    It starts over when the table is full.
     """
 
     def __init__(self, language: str = ENGLISH) -> None:
@@ -68,15 +67,10 @@ _SHARED = {ENGLISH: SharedWords()}
 def words_of(
     texts: Sequence[str], *, language: str = ENGLISH, check: Callable[[], None] = lambda: None
 ) -> tuple[TextWords, WordTable]:
-    """Split a request's texts into words, by a table that all requests in a language share.
-
-    Args:
-        texts: ``n`` texts, one at least; a separate table reads long ones.
-        language: Of the texts.
-        check: As of :meth:`WordTable.read`.
+    """Split a request's texts, one at least, by a table that all requests in a language share; long ones by another.
 
     Returns:
-        The words, and the table that numbered them.
+        The words, and the table that numbered them; ``check`` is as of :meth:`WordTable.read`.
     """
     if sum(map(len, texts)) <= PRIVATE_CHARS:
         shared = _SHARED.get(language) or _SHARED.setdefault(language, SharedWords(language))

@@ -7,6 +7,7 @@ r"""Texts as numbers: BM25's tokens and the stems of :mod:`graphrerank.text.stem
 """
 
 import re
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -34,23 +35,14 @@ _STOP_WORD, _NO_NUMBER = -1, -2
 
 @dataclass(frozen=True, eq=False)
 class TextWords:
-    """Words of ``n`` texts, by their numbers in a table.
-
-    Attributes:
-        num_texts: ``n``.
-        tokens: ``[L]``, BM25's tokens of all texts, one text after the other, repeats included.
-        text_of_token: ``[L]``.
-        stems: ``[S]``, likewise.
-        text_of_stem: ``[S]``.
-        in_lead: ``[S]`` bool, whether the word stands in its text's :func:`~graphrerank.text.stems.lead`.
-    """
+    """Words of texts, by their numbers in a table, one text after the other, repeats included."""
 
     num_texts: int
-    tokens: Integers
-    text_of_token: Integers
-    stems: Integers
-    text_of_stem: Integers
-    in_lead: npt.NDArray[np.bool_]
+    tokens: Integers  # `[L]`, of BM25
+    text_of_token: Integers  # `[L]`
+    stems: Integers  # `[S]`
+    text_of_stem: Integers  # `[S]`
+    in_lead: npt.NDArray[np.bool_]  # `[S]`, whether it stands in its text's `graphrerank.text.stems.lead`
 
 
 class WordTable:
@@ -99,17 +91,11 @@ class WordTable:
         """Whether the table has grown beyond what is kept between requests."""
         return len(self._runs) > FULL_RUNS or self._num_chars > FULL_CHARS
 
-    def read(self, texts: Sequence[str], *, check: Callable[[], None] | None = None) -> TextWords:
-        """Split texts into words.
-
-        Args:
-            texts: ``n`` texts.
-            check: Called between blocks of texts; may raise.
-        """
+    def read(self, texts: Sequence[str], *, check: Callable[[], None] = lambda: None) -> TextWords:
+        """Split texts into words; ``check``, which may raise, is called between blocks of texts."""
         parts = []
         for block in _blocks(texts):
-            if check is not None:
-                check()
+            check()
             with self._lock:
                 parts.append(self._read(block))
         return parts[0] if len(parts) == 1 else _joined(parts)
@@ -154,9 +140,8 @@ class WordTable:
                 (self._tokens, self._token_numbers, tokens_of),
                 (self._stems, self._stem_numbers, stems_of),
             ):
-                row = np.repeat(np.arange(len(runs)), [len(terms) for terms in terms_of])
-                entries = [numbered[term] for terms in terms_of for term in terms]
-                rows.append(row, np.array(entries, dtype=np.int64), len(runs))
+                entries = np.array([numbered[term] for terms in terms_of for term in terms], dtype=np.int64)
+                rows.append(np.repeat(np.arange(len(runs)), list(map(len, terms_of))), entries, len(runs))
             return
         found = _TOKEN.findall(_END.join(runs).lower())  # which lowers each run by itself
         tokens = np.fromiter(map(self._token_numbers.__getitem__, found), np.int64, len(found))
@@ -174,11 +159,7 @@ class WordTable:
 
 
 class _Numbers(dict[str, int]):
-    """Numbers words from 0 as they are looked up.
-
-    Args:
-        fixed: Words with other numbers.
-    """
+    """Numbers words from 0 as they are looked up; ``fixed`` ones have other numbers."""
 
     def __init__(self, fixed: Mapping[str, int]) -> None:
         super().__init__(fixed)
@@ -208,51 +189,24 @@ class _Runs(_Numbers):
 
 
 class _Rows:
-    """Rows of numbers, to which rows are added."""
+    """Rows of numbers, to which rows are added in time proportional to them on average."""
 
     def __init__(self) -> None:
-        self._start, self._count, self._entries = _Growing(), _Growing(), _Growing()
+        self._ends, self._entries = array("q", [0]), array("q", [0])  # of which the first ones are no row's
 
     def append(self, row: Integers, entries: Integers, num_rows: int) -> None:
-        """Add rows.
-
-        Args:
-            row: ``[P]``, ascending, from 0: the new row of each entry.
-            entries: ``[P]``.
-            num_rows: How many to add.
-        """
-        count = np.bincount(row, minlength=num_rows)
-        self._start.append(self._entries.size + np.cumsum(count) - count)
-        self._count.append(count)
-        self._entries.append(entries)
+        """Add ``num_rows`` rows with entries ``[P]``, of the new ``row [P]``, ascending, from 0."""
+        ends = len(self._entries) - 1 + np.cumsum(np.bincount(row, minlength=num_rows))
+        self._ends.frombytes(ends.tobytes())
+        self._entries.frombytes(entries.tobytes())
 
     def take(self, rows: Integers) -> tuple[Integers, Integers]:
-        """Return the entries of some rows, and for each the place of its row in ``rows``."""
-        count = self._count.array[rows]
+        """Return the place of the row of each entry in ``rows``, and the entries of these rows."""
+        all_ends, all_entries = (np.frombuffer(held, dtype=np.int64) for held in (self._ends, self._entries))
+        start, count = all_ends[rows], all_ends[rows + 1] - all_ends[rows]
         ends = np.cumsum(count)
         origin = np.repeat(np.arange(len(rows)), count)
-        offset = np.arange(len(origin)) + (self._start.array[rows] - ends + count)[origin]
-        return origin, self._entries.array[offset]
-
-
-class _Growing:
-    """An array of integers that grows at its end."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._held = np.empty(1024, dtype=np.int64)
-
-    @property
-    def array(self) -> Integers:
-        return self._held[: self.size]
-
-    def append(self, added: Integers) -> None:
-        """Add numbers, in time proportional to them on average."""
-        size = self.size + len(added)
-        if size > len(self._held):
-            self._held = np.concatenate([self.array, np.empty(2 * size - self.size, dtype=np.int64)])
-        self._held[self.size : size] = added
-        self.size = size
+        return origin, all_entries[np.arange(1, len(origin) + 1) + (start - ends + count)[origin]]
 
 
 def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -14,11 +14,6 @@ def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int], *, reach: 
     Source: GraphER, section 2.1 (contextual proximity). Chunks on the two sides of a missing number are joined only if
     ``reach`` spans the gap.
 
-    Args:
-        doc_ids: ``N`` ids, the document of each chunk.
-        chunk_ids: ``N`` numbers of the chunks within their documents.
-        reach: Largest difference, at least 1.
-
     Returns:
         ``[M, 2]`` int64, each pair once as (earlier, later) chunk, ascending.
 

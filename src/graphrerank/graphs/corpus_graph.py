@@ -13,8 +13,7 @@ from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_para
 from graphrerank.graphs.edge_types import ENTITY, OTHER
 from graphrerank.graphs.entity_incidence import EntityIncidence
 from graphrerank.graphs.mapped_pages import MappedPages
-from graphrerank.graphs.node_vectors import NodeVectors
-from graphrerank.graphs.passages import Passages
+from graphrerank.graphs.passages import NodeVectors, Passages
 from graphrerank.graphs.sparse_rows import row_slots
 
 BLOCK_VECTORS = 1 << 14  # checked at once

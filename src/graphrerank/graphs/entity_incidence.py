@@ -20,9 +20,7 @@ BLOCK_PAIRS = 1 << 22  # (candidate, candidate) pairs that share an entity, held
 
 @dataclass(frozen=True)
 class EntityIncidence:
-    """The entities of each passage, in compressed sparse rows.
-
-    Build one with :meth:`from_names`.
+    """The entities of each passage, in compressed sparse rows; :meth:`from_names` builds one.
 
     Attributes:
         names: ``M`` normalised names of the entities that two passages or more hold, ascending.
@@ -45,12 +43,9 @@ class EntityIncidence:
 
         Args:
             names: ``N`` collections of names; equal names are one entity.
-            max_share: An entity in more than this share of the passages (and in more than 10) says little and is
-                ignored, in (0, 1]. On the training questions of 2WikiMultihopQA and HotpotQA, smoothing over these
-                edges (GCS) gained the more the lower this was.
-
-        Raises:
-            ValueError: If ``max_share`` is out of range.
+            max_share: An entity in more than this share of the passages, in (0, 1], and in more than 10, is ignored. On
+                the training questions of 2WikiMultihopQA and HotpotQA, smoothing over these edges (GCS) gained the more
+                the lower this was.
 
         Example:
             >>> incidence = EntityIncidence.from_names([["metz"], ["metz", "rome"], []])
@@ -61,7 +56,7 @@ class EntityIncidence:
             raise ValueError(f"`max_share` must lie in (0, 1], got {max_share}")
         rows = [set(row) for row in names]
         frequency = Counter(name for row in rows for name in row)
-        limit = most_holders(len(rows), max_share)
+        limit = max(MIN_COMMON, max_share * len(rows))
         shared = sorted(name for name, count in frequency.items() if 1 < count <= limit)
         column_of = {name: i for i, name in enumerate(shared)}
         kept = [sorted(column_of[name] for name in row if name in column_of) for row in rows]
@@ -114,12 +109,7 @@ class EntityIncidence:
         return torch.zeros_like(nodes).index_add_(0, place, others)
 
     def partners(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """List the passages that share an entity with some passages, once per shared entity.
-
-        Entities that many passages hold were left out, so that the lists are short.
-
-        Args:
-            nodes: ``[P]`` int64 passage numbers.
+        """List the passages that share an entity with some passages ``[P]``, once per shared entity.
 
         Returns:
             For each partner the place of its passage in ``nodes``, and its number.
@@ -168,20 +158,13 @@ class EntityIncidence:
         return passage[torch.argsort(self.indices, stable=True)]
 
 
-def most_holders(num_passages: int, max_share: float) -> float:
-    """Return how many passages may hold an entity that is not too common."""
-    return max(MIN_COMMON, max_share * num_passages)
-
-
 def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     r"""Find the candidates that share entities, for all queries of a batch at once.
 
     .. math:: A_{ij} = |E_i \cap E_j| / |E_j|
 
-    Source: GraphER, section 2.1 (conceptual proximity); :math:`E` are the entities
-    that the incidence kept. Candidates are grouped by (query, entity), so that work grows with the number of pairs
-    that do share an entity; pairs are counted in blocks, so that memory besides the result is bounded by the blocks
-    and by one query's ``K * K`` counts.
+    Source: GraphER, section 2.1 (conceptual proximity); :math:`E` are the entities that the incidence kept. Work grows
+    with the number of pairs that share an entity; memory is bounded by blocks and by one query's ``K * K`` counts.
 
     Args:
         incidence: The entities of the corpus.
@@ -268,33 +251,25 @@ def _pair_cells(key: Tensor, target: Tensor, source: Tensor) -> Iterator[Tensor]
 
 
 def _check_nodes(incidence: EntityIncidence, nodes: Tensor) -> None:
-    out_of_range = (nodes < -1) | (nodes >= incidence.num_nodes)
-    if out_of_range.any():
-        row, column = out_of_range.nonzero()[0].tolist()
-        raise ValueError(
-            f"`nodes` must number passages 0 to {incidence.num_nodes - 1} or be -1, got {int(nodes[row, column])} "
-            f"in row {row}"
-        )
     ascending = torch.sort(nodes, dim=1).values
+    out_of_range = (ascending < -1) | (ascending >= incidence.num_nodes)
     repeated = (ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)
-    if repeated.any():
-        row, column = repeated.nonzero()[0].tolist()
-        raise ValueError(
-            f"`nodes` must hold a passage once per query, got {int(ascending[row, column])} twice in row {row}"
-        )
+    for bad, needed in (
+        (out_of_range, f"number passages 0 to {incidence.num_nodes - 1} or be -1"),
+        (repeated, "hold a passage once per query"),
+    ):
+        if bad.any():
+            row, column = bad.nonzero()[0].tolist()
+            raise ValueError(f"`nodes` must {needed}, got {int(ascending[row, column])} in row {row}")
 
 
 def entity_incidence(entities: Sequence[Iterable[str]], *, max_share: float = 0.001) -> EntityIncidence:
-    """Normalise names (:func:`~graphrerank.text.normalize_entity`), then number those of two passages or more.
-
-    ``max_share`` is that of :meth:`~graphrerank.graphs.EntityIncidence.from_names`.
+    """Number the normalised names of two passages or more, as :meth:`EntityIncidence.from_names`.
 
     Example:
         >>> incidence = entity_incidence([["Lothair II"], ["the Lothair II", "Metz"], []])
-        >>> incidence.names, incidence.indptr.tolist(), incidence.indices.tolist()
-        (['lothair ii'], [0, 1, 2, 2], [0, 0])
-        >>> incidence.sizes
-        tensor([1, 2, 0])
+        >>> incidence.names, incidence.sizes
+        (['lothair ii'], tensor([1, 2, 0]))
     """
     return EntityIncidence.from_names(normalized_names(entities), max_share=max_share)
 

@@ -15,16 +15,11 @@ RESIDENT = Path("/proc/self/statm")  # of Linux; its third number is pages of fi
 
 
 class MappedPages:
-    """Maps files to read them, and gives back what was read of them when that is much.
+    """Maps files, and gives their pages back when the process holds more than ``most_bytes`` that it can give back.
 
-    Whoever reads a few rows here and there has soon touched all pages of a large file, as the kernel maps some around
-    each. Pages that are given back stay in the kernel's cache while there is room, so that to read one again costs a
-    fault, not a read from disk. Where the kernel does not say how many there are, or cannot take them back (macOS,
-    Windows), nothing is given back.
-
-    Args:
-        most_bytes: Pages of files that the process may hold beyond those that it cannot give back: libraries, and
-            an index that FAISS has mapped.
+    A process that reads rows here and there soon holds all pages of a large file, as the kernel maps some around each.
+    Pages that are given back stay in the kernel's cache while there is room. Where the kernel does not say how many
+    there are, or cannot take them back (macOS, Windows), nothing is given back.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:

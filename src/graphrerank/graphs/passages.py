@@ -1,7 +1,8 @@
-"""The passages of a corpus by number: their ids and texts, and how their words are matched."""
+"""The passages of a corpus by number: their ids and texts, how their words are matched, and their vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -19,8 +20,8 @@ class Passages:
         title_lengths: ``[N]`` int32, characters of its title at the start of a text, on the CPU; None if unknown.
         language: Language in which words of texts and queries are matched (:mod:`~graphrerank.text.languages`).
         words: Index of the words of the texts; None if the texts have to be read for them.
-        removed: ``[N]`` bool, passages that were removed and keep their numbers: without text and edges, never ranked.
-            None if there are none.
+        removed: ``[N]`` bool, passages that were removed and keep their numbers: without edges, never ranked. None if
+            there are none.
     """
 
     ids: Sequence[str]
@@ -58,3 +59,23 @@ class Passages:
     def mask_removed(self, scores: Tensor) -> Tensor:
         """Return scores ``[B, N]`` of all passages with -inf for removed ones, which are then not ranked."""
         return scores if self.removed is None else scores.masked_fill(self.removed.to(scores.device), -torch.inf)
+
+
+@dataclass(frozen=True)
+class NodeVectors:
+    """One vector per node.
+
+    Attributes:
+        embedding: ``[N, d]`` float32, or float16 on disk. A node without a vector has zeros: its likeness to every
+            query is 0, and it is found by its words and its neighbours like any other.
+        index: File of an index of FAISS over the first of the vectors, whose suffix is its kind, ``.ivf`` or ``.hnsw``.
+        content: Hash of ids, texts and vectors (:func:`~graphrerank.graphs.content_hash.content_hash`), if known.
+    """
+
+    embedding: Tensor
+    index: Path | None = None
+    content: str | None = None
+
+    def to(self, device: str | torch.device) -> "NodeVectors":
+        """Return the same vectors on a device."""
+        return replace(self, embedding=self.embedding.to(device))

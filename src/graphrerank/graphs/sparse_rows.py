@@ -7,12 +7,7 @@ from torch import Tensor
 
 
 def row_entries(indptr: Tensor, indices: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """List what some rows hold, one after the other.
-
-    Args:
-        indptr: ``[N + 1]`` int64.
-        indices: ``[nnz]`` int64; row ``i`` holds ``indices[indptr[i]:indptr[i + 1]]``.
-        rows: ``[R]`` int64.
+    """List what some rows hold, ``indices[indptr[i]:indptr[i + 1]]``, one row ``[R]`` after the other.
 
     Returns:
         For each entry the place of its row in ``rows``, ``[P]``, and the entry, ``[P]``.
@@ -40,10 +35,7 @@ def row_slots(indptr: Tensor, rows: Tensor, row_stop: Tensor | None = None) -> t
 
 
 def positions_in_rows(row: Tensor) -> Tensor:
-    """Return the position of each entry within its row.
-
-    Args:
-        row: ``[P]`` int64, the row of each entry, ascending.
+    """Return the position of each entry within its row ``[P]``, ascending.
 
     Example:
         >>> positions_in_rows(torch.tensor([0, 0, 2, 2, 2]))
@@ -54,16 +46,7 @@ def positions_in_rows(row: Tensor) -> Tensor:
 
 
 def pad_rows(row: Tensor, entries: Tensor, num_rows: int, *, fill: float) -> Tensor:
-    """Arrange entries as the rows of a matrix, padded behind.
-
-    Args:
-        row: ``[P]`` int64, the row of each entry, ascending.
-        entries: ``[P]``.
-        num_rows: Number of rows.
-        fill: Value of the padding.
-
-    Returns:
-        ``[num_rows, width]``, as wide as the longest row.
+    """Arrange entries ``[P]`` by their rows ``[P]``, ascending, in a matrix as wide as the longest row.
 
     Example:
         >>> pad_rows(torch.tensor([0, 0, 2]), torch.tensor([7, 8, 9]), 3, fill=-1)

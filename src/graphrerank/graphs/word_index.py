@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,7 @@ Integers = npt.NDArray[np.signedinteger[Any]]
 
 
 class Vocabulary(Sequence[str]):
-    """``V`` different words by number.
-
-    Args:
-        words: The words.
-        num_sorted: How many of the first ascend by their bytes: they are found where they lie, the others in memory.
+    """``V`` different words by number: ``num_sorted`` that ascend by their bytes, and others, which a dict looks up.
 
     Example:
         >>> vocabulary = Vocabulary(PackedStrings.of(["b", "d", "a"]), 2)
@@ -30,8 +25,7 @@ class Vocabulary(Sequence[str]):
     def __init__(self, words: PackedStrings, num_sorted: int) -> None:
         self._words = words
         self._sorted = PackedStrings(words.offsets[: num_sorted + 1], words.content)
-        added = islice(range(len(words)), num_sorted, None)
-        self._added = {words[number]: number for number in added}
+        self._added = {words[number]: number for number in range(num_sorted, len(words))}
 
     def __len__(self) -> int:
         return len(self._words)
@@ -47,19 +41,12 @@ class Vocabulary(Sequence[str]):
 
 @dataclass(frozen=True, eq=False)
 class AddedTokens:
-    """The tokens of ``A`` texts that were added to a corpus, text by text.
+    """The tokens of ``A`` texts that were added to a corpus, text by text."""
 
-    Attributes:
-        first: Number of the first of these texts.
-        ptr: ``[A + 1]`` int64; text ``first + i`` holds ``tokens[ptr[i]:ptr[i + 1]]``.
-        tokens: ``[P]`` int32, numbers of tokens, each once in a text.
-        counts: ``[P]`` int32, how often the text holds it.
-    """
-
-    first: int
-    ptr: Integers
-    tokens: Integers
-    counts: Integers
+    first: int  # number of the first of these texts
+    ptr: Integers  # `[A + 1]` int64; text `first + i` holds `tokens[ptr[i]:ptr[i + 1]]`
+    tokens: Integers  # `[P]` int32, numbers of tokens, each once in a text
+    counts: Integers  # `[P]` int32, how often the text holds it
 
     def held(self, token: int) -> tuple[Integers, Integers]:
         """Return the texts that hold a token, ascending, and how often."""
@@ -76,27 +63,16 @@ class AddedTokens:
 
 @dataclass(frozen=True, eq=False)
 class Postings:
-    """Which of ``N`` texts hold each of ``V`` tokens of BM25, and how often.
+    """Which of ``N`` texts hold each of ``V`` tokens of BM25, and how often."""
 
-    Attributes:
-        words: ``V`` tokens.
-        ptr: ``[V' + 1]`` int64; of the first ``V'`` tokens each is held by ``texts[ptr[t]:ptr[t + 1]]``.
-        texts: ``[P]`` int32, ascending within a token.
-        counts: ``[P]`` int32, how often the text holds it.
-        lengths: ``[N]`` int32, tokens of each text, repeats included.
-        num_tokens: Sum of the lengths, without removed texts.
-        added: Further texts; None for none.
-        removed: ``[N]`` bool, texts that count no longer; None for none.
-    """
-
-    words: Vocabulary
-    ptr: Integers
-    texts: Integers
-    counts: Integers
-    lengths: Integers
-    num_tokens: int
-    added: AddedTokens | None = None
-    removed: npt.NDArray[np.bool_] | None = None
+    words: Vocabulary  # `V` tokens
+    ptr: Integers  # `[V' + 1]` int64; of the first `V'` tokens each is held by `texts[ptr[t]:ptr[t + 1]]`
+    texts: Integers  # `[P]` int32, ascending within a token
+    counts: Integers  # `[P]` int32, how often the text holds it
+    lengths: Integers  # `[N]` int32, tokens of each text, repeats included
+    num_tokens: int  # sum of the lengths, without removed texts
+    added: AddedTokens | None = None  # further texts
+    removed: npt.NDArray[np.bool_] | None = None  # `[N]`, texts that count no longer
 
     @cached_property
     def num_texts(self) -> int:
@@ -121,25 +97,15 @@ class Postings:
 
 @dataclass(frozen=True, eq=False)
 class TextStems:
-    """The different stems of each of ``N`` texts, of ``V`` in all.
+    """The different stems of each of ``N`` texts, of ``V`` in all."""
 
-    Attributes:
-        words: ``V`` stems.
-        ptr: ``[N + 1]`` int64; text ``i`` holds ``stems[ptr[i]:ptr[i + 1]]``.
-        stems: ``[P]`` int32, ascending within a text.
-        in_lead: ``[P]`` bool, whether the stem stands in the text's lead.
-        texts_with: ``[V]`` int64, number of texts that hold each stem, without removed ones.
-        order: ``[V]`` int32, the place of each stem among all, in the order in which texts first hold them.
-        num_texts: Number of texts, without removed ones.
-    """
-
-    words: Vocabulary
-    ptr: Integers
-    stems: Integers
-    in_lead: npt.NDArray[np.bool_]
-    texts_with: Integers
-    order: Integers
-    num_texts: int
+    words: Vocabulary  # `V` stems
+    ptr: Integers  # `[N + 1]` int64; text `i` holds `stems[ptr[i]:ptr[i + 1]]`
+    stems: Integers  # `[P]` int32, ascending within a text
+    in_lead: npt.NDArray[np.bool_]  # `[P]`, whether the stem stands in the text's lead
+    texts_with: Integers  # `[V]` int64, number of texts that hold each stem, without removed ones
+    order: Integers  # `[V]` int32, the place of each stem among all, in the order in which texts first hold them
+    num_texts: int  # without removed ones
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, WithJsonSchema, model_validator
 
-from graphrerank.data.corpus_folder.compaction import start_compaction
-from graphrerank.data.corpus_folder.growth import EdgeError, Growth, NewEdge, grow_corpus
+from graphrerank.data.corpus_folder.growth import EdgeError, Growth, NewEdge, grow_corpus, start_compaction
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
 from graphrerank.files import FolderInUseError

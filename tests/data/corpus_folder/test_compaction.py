@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from graphrerank.data.corpus_folder import growth
-from graphrerank.data.corpus_folder.compaction import compact_corpus, start_compaction
-from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
+from graphrerank.data.corpus_folder.growth import NewEdge, compact_corpus, grow_corpus, start_compaction
 from graphrerank.data.corpus_folder.opening import open_corpus, read_manifest
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset

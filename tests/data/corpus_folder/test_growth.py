@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.data.candidates import prepare
-from graphrerank.data.corpus_folder.compaction import compact_corpus
-from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
+from graphrerank.data.corpus_folder.growth import NewEdge, compact_corpus, grow_corpus
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset, Qrels

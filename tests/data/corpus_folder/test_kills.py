@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.data.corpus_folder.compaction import compact_corpus
-from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
+from graphrerank.data.corpus_folder.growth import NewEdge, compact_corpus, grow_corpus
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from tests.data.corpus_folder.conftest import MakeDataset

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.data.corpus_folder.compaction import compact_corpus
-from graphrerank.data.corpus_folder.growth import grow_corpus
+from graphrerank.data.corpus_folder.growth import compact_corpus, grow_corpus
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from tests.data.corpus_folder.conftest import MakeDataset

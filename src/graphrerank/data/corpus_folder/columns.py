@@ -30,21 +30,14 @@ END_BYTES = 1 << 16  # at a file's start and end, which are compared whenever th
 
 
 class Column(BaseModel):
-    """One file of numbers.
-
-    Attributes:
-        dtype: Byte order, kind and bytes.
-        shape: Of the array.
-        pieces: Bytes and SHA-256 of each piece of the file: what was written first, and what was appended.
-        ends: SHA-256 of its first and last 64 KiB.
-    """
+    """One file of numbers."""
 
     model_config = ConfigDict(frozen=True)
 
-    dtype: Literal["<i8", "<i4", "<f4", "<f2", "|u1", "|b1"]
+    dtype: Literal["<i8", "<i4", "<f4", "<f2", "|u1", "|b1"]  # byte order, kind and bytes
     shape: tuple[NonNegativeInt, ...] = Field(min_length=1)
-    pieces: tuple[tuple[NonNegativeInt, str], ...]
-    ends: str
+    pieces: tuple[tuple[NonNegativeInt, str], ...]  # bytes and SHA-256 of what was written first, and of what followed
+    ends: str  # SHA-256 of the first and last 64 KiB
 
     @model_validator(mode="after")
     def _pieces_make_the_whole(self) -> Self:
@@ -59,12 +52,7 @@ class Column(BaseModel):
 
 
 class ColumnWriter:
-    """Writes columns of a folder, and appends to them; they count when the manifest holds ``entries``.
-
-    Args:
-        folder: The columns' folder.
-        entries: Columns that are there, by name.
-    """
+    """Writes columns of a folder, and appends to them; they count when the manifest holds its ``entries``."""
 
     def __init__(self, folder: Path, entries: Mapping[str, Column]) -> None:
         self.folder = folder
@@ -84,10 +72,10 @@ class ColumnWriter:
         sha256 = write_chunks(self.folder / name, chunks())
         self._note(name, dtype, (count, *row_shape), sha256)
 
-    def write_tensor(self, name: str, dtype: str, tensor: Tensor) -> None:
-        """Write a tensor."""
+    def write_tensor(self, name: str, tensor: Tensor) -> None:
+        """Write a tensor, in its type."""
         blocks = (tensor[start : start + BLOCK_ROWS].cpu().numpy() for start in range(0, len(tensor), BLOCK_ROWS))
-        self.write(name, dtype, blocks, tuple(tensor.shape[1:]))
+        self.write(name, tensor[:0].cpu().numpy().dtype.str, blocks, tuple(tensor.shape[1:]))
 
     def write_strings(self, name: str, strings: PackedStrings) -> None:
         """Write the two columns of a list of strings."""
@@ -114,7 +102,7 @@ class ColumnWriter:
         size = column.num_bytes + len(content)
         while len(pieces) > 2 and pieces[-2][0] <= pieces[-1][0]:
             joined = pieces[-2][0] + pieces[-1][0]
-            pieces[-2:] = [(joined, _hash_range(path, size - joined, size))]
+            pieces[-2:] = [(joined, _hash(path, (size - joined, size)))]
         self._note(name, column.dtype, (column.shape[0] + len(rows), *column.shape[1:]), pieces)
 
     def append_strings(self, name: str, strings: PackedStrings) -> None:
@@ -125,12 +113,12 @@ class ColumnWriter:
     def _note(self, name: str, dtype: Any, shape: tuple[int, ...], hashed: str | list[tuple[int, str]]) -> None:
         size = int(np.dtype(dtype).itemsize * np.prod(shape, dtype=np.int64))
         pieces = [(size, hashed)] if isinstance(hashed, str) else hashed
-        ends = _hash_ends(self.folder / name, size)
+        ends = _hash(self.folder / name, *_ends(size))
         self.entries[name] = Column(dtype=dtype, shape=shape, pieces=tuple(pieces), ends=ends)
 
 
 class Columns:
-    """The columns of a manifest, mapped from disk.
+    """The columns of a manifest, mapped from disk; ``pages`` are those of columns that were mapped to be read.
 
     Args:
         folder: Their folder.
@@ -140,15 +128,10 @@ class Columns:
     Raises:
         ValueError: If the folder or a file is a symbolic link, or a file is missing, truncated, damaged or another
             corpus's; the message names it.
-
-    Attributes:
-        pages: The pages of those that were mapped to be read.
     """
 
     def __init__(self, folder: Path, entries: Mapping[str, Column], *, thorough: bool = False) -> None:
-        self.folder = folder
-        self.entries = entries
-        self.pages = MappedPages()
+        self.folder, self.entries, self.pages = folder, entries, MappedPages()
         if folder.exists() or folder.is_symlink():  # else each file is missing
             os.close(open_plain(folder, getattr(os, "O_DIRECTORY", 0)))
         for name, column in entries.items():
@@ -158,11 +141,7 @@ class Columns:
         return name in self.entries
 
     def array(self, name: str, dtype: str, row_shape: tuple[int, ...] = (), *, private: bool = False) -> Array:
-        """Map a column; a ``private`` one may be written to, which neither the file nor other processes see.
-
-        Raises:
-            ValueError: If it is missing or of another type or shape.
-        """
+        """Map a column of some type; a ``private`` one may be written to, which no other process sees."""
         column = self.entries.get(name)
         if column is None or column.dtype != dtype or column.shape[1:] != row_shape:
             raise ValueError(f"{self.folder}: needed a column {name!r} of type {dtype}, found {column}")
@@ -191,30 +170,29 @@ def _check_file(path: Path, column: Column, *, thorough: bool) -> None:
         raise ValueError(f"{path}: is missing; {remedy}") from None
     if size < column.num_bytes:
         raise ValueError(f"{path}: must have {column.num_bytes:,} bytes, has {size:,}; {remedy}")
-    if _hash_ends(path, column.num_bytes) != column.ends or (thorough and not _is_whole(path, column)):
+    stops = np.cumsum([size for size, _ in column.pieces]).tolist()
+    is_same = _hash(path, *_ends(column.num_bytes)) == column.ends and (
+        not thorough
+        or all(
+            _hash(path, (stop - size, stop)) == sha256
+            for stop, (size, sha256) in zip(stops, column.pieces, strict=True)
+        )
+    )
+    if not is_same:
         raise ValueError(f"{path}: is damaged or another corpus's (its hash is not the manifest's); {remedy}")
 
 
-def _is_whole(path: Path, column: Column) -> bool:
-    stops = np.cumsum([size for size, _ in column.pieces]).tolist()
-    return all(
-        _hash_range(path, stop - size, stop) == sha256
-        for stop, (size, sha256) in zip(stops, column.pieces, strict=True)
-    )
+def _ends(size: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    return (0, min(size, END_BYTES)), (max(0, size - END_BYTES), size)
 
 
-def _hash_ends(path: Path, size: int) -> str:
-    with os.fdopen(open_plain(path), "rb") as file:
-        start = file.read(min(size, END_BYTES))
-        file.seek(max(0, size - END_BYTES))
-        return hashlib.sha256(start + file.read(min(size, END_BYTES))).hexdigest()
-
-
-def _hash_range(path: Path, start: int, stop: int) -> str:
+def _hash(path: Path, *ranges: tuple[int, int]) -> str:
+    """Hash the bytes of a file from ``start`` to ``stop`` of each range, one after the other."""
     sha = hashlib.sha256()
     with os.fdopen(open_plain(path), "rb") as file:
-        file.seek(start)
-        while start < stop and (block := file.read(min(HASH_BYTES, stop - start))):
-            sha.update(block)
-            start += len(block)
+        for start, stop in ranges:
+            file.seek(start)
+            while start < stop and (block := file.read(min(HASH_BYTES, stop - start))):
+                sha.update(block)
+                start += len(block)
     return sha.hexdigest()

@@ -6,8 +6,12 @@ growth that is killed before has changed nothing; what it appended is overwritte
 """
 
 import json
+import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,22 +19,32 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from graphrerank.caching import hash_texts, short_hash
-from graphrerank.data.corpus_folder.columns import Array, ColumnWriter
-from graphrerank.data.corpus_folder.compaction import compact_corpus
-from graphrerank.data.corpus_folder.opening import MANIFEST, map_graph, read_columns, read_manifest
+from graphrerank.data.corpus_folder.columns import Array, Columns, ColumnWriter
+from graphrerank.data.corpus_folder.opening import (
+    MANIFEST,
+    VECTOR_INDEXES,
+    CorpusManifest,
+    map_graph,
+    open_corpus,
+    read_columns,
+    read_manifest,
+)
 from graphrerank.data.corpus_folder.parts import hash_strings, read_words
-from graphrerank.data.derived_edges import EXTRACTORS, FILE
+from graphrerank.data.corpus_folder.preparation import PARTS, StoredVectors, prepare_corpus
+from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.data.derived_edges import EXTRACTORS, FILE, DerivedEdges
 from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.files import sole_use, write_json
-from graphrerank.graphs import PackedStrings
+from graphrerank.graphs import CorpusGraph, PackedStrings
 from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_parallel
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.graphs.entity_incidence import normalized_names
+from graphrerank.graphs.passages import Passages
 from graphrerank.graphs.sparse_rows import row_slots
 
-ENTITIES = "stated.entities.content"  # a column of corpora that were prepared with entities
 COMPACT_SHARE, COMPACT_LEAST = 0.25, 1000  # of the prepared passages, and number, of changes that make it due
 BLOCK_EDGES = 1 << 20  # given a type at once, when the first edge with one is added
 Integers = npt.NDArray[np.int64]
@@ -99,16 +113,12 @@ def grow_corpus(
         title_lengths: ``n`` numbers of characters that are a text's title; None for no titles.
         compact: Whether to compact the folder at once where that is due: 1,000 passages, and a quarter of those that
             it was prepared with, came or went since. A service leaves it to another process
-            (:func:`~graphrerank.data.corpus_folder.compaction.start_compaction`).
-
-    Returns:
-        The numbers of passages.
+            (:func:`~graphrerank.data.corpus_folder.growth.start_compaction`).
 
     Raises:
         FolderInUseError: If another command writes to the folder.
         ValueError: If the folder is damaged, has symbolic links or is of an older version, an id or an edge does not
-            fit, or the encoder is not that of the corpus.
-        OSError: If the disk is full. The folder is then what it was before.
+            fit, or the encoder is not that of the corpus. In any error the folder is what it was before.
     """
     folder = Path(folder)
     read_manifest(folder, to_change=True)  # before a folder is made
@@ -118,27 +128,18 @@ def grow_corpus(
         for name, given in (("texts", texts), ("title_lengths", lengths), ("entities", entities)):
             if given is not None and len(given) != len(node_ids):
                 raise ValueError(f"`{name}` must have one entry per id ({len(node_ids)}), got {len(given)}")
-        removed = growth.take_removed(node_ids, remove, replace=replace, ignore_absent=ignore_absent)
-        new_edges = growth.resolve(node_ids, edges)
-        names = growth.names_of(node_ids, entities)
-        vectors = growth.encode(texts, encoder) if texts else None
-        if len(removed) or node_ids:
-            growth.append_texts(node_ids, texts, lengths, names, vectors)
-            growth.append_edges(len(node_ids), *new_edges, removed)
-            growth.commit(removed, [*node_ids, *texts, *map(repr, edges), *map(str, lengths), *names])
-        done = growth.summary(len(node_ids), len(removed))
+        removed = growth.take_removed(node_ids, remove, replaces=replace, ignore_absent=ignore_absent)
+        growth.append_texts(node_ids, texts, lengths, entities, encoder)
+        growth.append_edges(node_ids, edges, removed)
+        changes = [*node_ids, *texts, *map(repr, edges), *map(str, lengths), repr(entities)]
+        done = growth.commit(len(node_ids), removed, changes)
     if compact and done.needs_compaction:
         compact_corpus(folder)
     return done
 
 
 class _Growth:
-    """A corpus folder while it grows; nothing counts before :meth:`commit`.
-
-    Args:
-        folder: The corpus folder.
-        node_ids: Ids that are to be looked up.
-    """
+    """A corpus folder while it grows, with the numbers of some ids; nothing counts before :meth:`commit`."""
 
     def __init__(self, folder: Path, node_ids: set[str]) -> None:
         self._folder = folder
@@ -146,7 +147,7 @@ class _Growth:
         self._graph = map_graph(self._old, self._manifest)
         self._columns = ColumnWriter(self._old.folder, self._old.entries)
         self._num_tokens = self._manifest.num_tokens
-        if self._graph.entities is not None and ENTITIES not in self._old:
+        if self._graph.entities is not None and self._manifest.derived is None:
             raise ValueError(
                 f"{folder}: does not name the entities of each passage, and so cannot grow; prepare it again"
             )
@@ -163,7 +164,7 @@ class _Growth:
                 yield ids[number], number
 
     def take_removed(
-        self, node_ids: Sequence[str], remove: Sequence[str], *, replace: bool, ignore_absent: bool
+        self, node_ids: Sequence[str], remove: Sequence[str], *, replaces: bool, ignore_absent: bool
     ) -> Integers:
         """Return the numbers of passages that go, ascending: those to remove, and those that are replaced."""
         absent = [node_id for node_id in remove if node_id not in self._numbers]
@@ -173,54 +174,18 @@ class _Growth:
         for node_id, count in Counter(node_ids).items():
             if count > 1:
                 raise ValueError(f"`node_ids` must be unique, got {node_id!r} twice")
-            if node_id in self._numbers and node_id not in going and not replace:
+            if node_id in self._numbers and node_id not in going and not replaces:
                 raise ValueError(f"`node_ids` must be new, got {node_id!r}, which the corpus has; see `replace`")
         going |= {*node_ids} & self._numbers.keys()
         return np.array(sorted(self._numbers.pop(node_id) for node_id in going), dtype=np.int64)
-
-    def resolve(self, node_ids: Sequence[str], edges: Sequence[NewEdge]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the pairs of numbers of new edges ``[M, 2]``, weights ``[M]`` and types ``[M]``."""
-        first = self._graph.num_nodes
-        new = {node_id: first + place for place, node_id in enumerate(node_ids)}
-        numbers = self._numbers | new
-        for place, edge in enumerate(edges):
-            absent = [end for end in edge[:2] if end not in numbers]
-            if absent or not {*edge[:2]} & new.keys():
-                raise EdgeError(edge, place, f"{absent[0]!r} is of none" if absent else "neither is new")
-        pairs = torch.tensor([[numbers[end] for end in edge[:2]] for edge in edges], dtype=torch.int64).reshape(-1, 2)
-        weight = torch.tensor([edge.weight for edge in edges], dtype=torch.float32)
-        types = torch.tensor([edge.edge_type for edge in edges], dtype=torch.int64)
-        check_edges(first + len(new), pairs, weight, types)
-        return pairs, weight, types
-
-    def names_of(self, node_ids: Sequence[str], entities: Sequence[Iterable[str]] | None) -> list[str]:
-        """Write the names of each new passage's entities as JSON, null where the compaction extracts them."""
-        source = None if self._manifest.derived is None else self._manifest.derived.entity_source
-        if entities is not None:
-            return [json.dumps(sorted(names)) for names in normalized_names(entities)]
-        if node_ids and source not in (None, FILE, *EXTRACTORS):
-            raise ValueError(f"`entities` must be given, as those of {self._folder} are by {source}, got none")
-        return ["null"] * len(node_ids)
-
-    def encode(self, texts: Sequence[str], encoder: Encoder | None) -> Tensor | None:
-        """Return the vectors of new texts; None where the corpus has none."""
-        if (wanted := self._manifest.encoder) is None:
-            return None
-        if encoder is None or encoder.fingerprint != wanted.fingerprint:
-            got = "none" if encoder is None else f"{encoder.name} ({encoder.fingerprint[:12]})"
-            raise ValueError(
-                f"`encoder` must be the one that {self._folder} was prepared with, {wanted.name} "
-                f"({wanted.fingerprint[:12]}), got {got}"
-            )
-        return check_vectors(encoder.encode(texts), len(texts), encoder.name)
 
     def append_texts(
         self,
         node_ids: Sequence[str],
         texts: Sequence[str],
         title_lengths: Sequence[int],
-        names: Sequence[str],
-        vectors: Tensor | None,
+        entities: Sequence[Iterable[str]] | None,
+        encoder: Encoder | None,
     ) -> None:
         """Append ids, texts, their words and, where the corpus has them, titles, entities and vectors."""
         if not node_ids:
@@ -231,10 +196,20 @@ class _Growth:
         append("node_ids.hashes", hash_strings(node_ids))
         if "title_lengths" in self._old:
             append("title_lengths", np.array(title_lengths))
-        if ENTITIES in self._old:
-            columns.append_strings("stated.entities", PackedStrings.of(names))
-        if vectors is not None:
-            append("vectors", vectors.numpy())
+        if (rule := self._manifest.derived) is not None and rule.entity_source is not None:
+            if entities is None and rule.entity_source not in (FILE, *EXTRACTORS):
+                source = rule.entity_source
+                raise ValueError(f"`entities` must be given, as those of {self._folder} are by {source}, got none")
+            names = [None] * len(texts) if entities is None else map(sorted, normalized_names(entities))
+            columns.append_strings("stated.entities", PackedStrings.of(map(json.dumps, names)))
+        if (wanted := self._manifest.encoder) is not None:
+            if encoder is None or encoder.fingerprint != wanted.fingerprint:
+                got = "none" if encoder is None else f"{encoder.name} ({encoder.fingerprint[:12]})"
+                raise ValueError(
+                    f"`encoder` must be the one that {self._folder} was prepared with, {wanted.name} "
+                    f"({wanted.fingerprint[:12]}), got {got}"
+                )
+            append("vectors", check_vectors(encoder.encode(texts), len(texts), encoder.name).numpy())
         words = read_words(texts, self._graph.passages.language)
         self._num_tokens += int(words["token.lengths"].sum(dtype=np.int64))
         append("token.lengths", words["token.lengths"])
@@ -266,30 +241,43 @@ class _Growth:
             self._columns.append("stem.order", numbers[new])
         return numbers
 
-    def append_edges(self, num_new: int, pairs: Tensor, weight: Tensor, types: Tensor, removed: Integers) -> None:
+    def append_edges(self, node_ids: Sequence[str], new_edges: Sequence[NewEdge], removed: Integers) -> None:
         """Append the rows of new passages, and again those of old ones whose edges change."""
         graph, append, gone = self._graph, self._columns.append, torch.from_numpy(removed)
-        first, num_nodes = graph.num_nodes, graph.num_nodes + num_new
+        first, num_nodes = graph.num_nodes, graph.num_nodes + len(node_ids)
+        new = {node_id: first + place for place, node_id in enumerate(node_ids)}
+        numbers = self._numbers | new
+        for position, edge in enumerate(new_edges):
+            absent = [end for end in edge[:2] if end not in numbers]
+            if absent or not {*edge[:2]} & new.keys():
+                raise EdgeError(edge, position, f"{absent[0]!r} is of none" if absent else "neither is new")
+        ends = [[numbers[end] for end in edge[:2]] for edge in new_edges]
+        pairs = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2)
+        weight = torch.tensor([edge.weight for edge in new_edges], dtype=torch.float32)
+        types = torch.tensor([edge.edge_type for edge in new_edges], dtype=torch.int64)
+        check_edges(num_nodes, pairs, weight, types)
         _, slot = row_slots(graph.indptr, gone, graph.row_stop)
         touched = torch.unique(torch.cat([pairs.flatten(), graph.indices[slot]]))
         touched = touched[(touched < first) & ~torch.isin(touched, gone)]
         row, slot = row_slots(graph.indptr, touched, graph.row_stop)
+        kept = ~torch.isin(graph.indices[slot], gone)
+        row, slot = row[kept], slot[kept]
         place, old_weight, old_types = graph.types_of(slot)
-        old = torch.stack([touched[row], graph.indices[slot]], dim=1)[place]
-        kept = ~torch.isin(old[:, 1], gone)
         both = torch.cat([pairs, pairs.flip(1)])
-        edges = torch.cat([old[kept], both])
-        weights, kinds = torch.cat([old_weight[kept], weight, weight]), torch.cat([old_types[kept], types, types])
+        edges = torch.cat([torch.stack([touched[row], graph.indices[slot]], dim=1)[place], both])
+        weights, kinds = torch.cat([old_weight, weight, weight]), torch.cat([old_types, types, types])
         merged, largest = merge_parallel(edges, weights, num_nodes)
-        if graph.weight_by_type is None and bool((types != OTHER).any()):
-            self._write_types()
+        if graph.weight_by_type is None and bool((types != OTHER).any()):  # all edges have types from now on
+            before, after = OTHER, len(EDGE_TYPES) - 1 - OTHER
+            tables = (pad(old[:, None], (before, after)).numpy() for old in torch.split(graph.weight, BLOCK_EDGES))
+            self._columns.write("edges.weight_by_type", "<f4", tables, (len(EDGE_TYPES),))
         if "edges.weight_by_type" in self._columns.entries:
             append("edges.weight_by_type", lay_out_types(edges, weights, kinds, merged, num_nodes).numpy())
         end, node = self._columns.entries["edges.indices"].shape[0], merged[:, 0].contiguous()
         written = torch.cat([touched, torch.arange(first, num_nodes), gone])
         start, stop = (end + torch.searchsorted(node, written, right=right) for right in (False, True))
         append("edges.moved", torch.stack([written, start, stop], dim=1).numpy())
-        append("edges.indptr", np.zeros(num_new, dtype=np.int64))
+        append("edges.indptr", np.zeros(len(node_ids), dtype=np.int64))
         append("edges.indices", merged[:, 1].numpy())
         append("edges.weight", largest.numpy())
         if "stated.pairs" in self._old:
@@ -297,32 +285,114 @@ class _Growth:
                 append(f"stated.{name}", rows.numpy())
         append("removed", removed)
 
-    def _write_types(self) -> None:
-        """Write the column of types, which all edges have from now on: one pass over their weights."""
+    def commit(self, num_added: int, removed: Integers, changes: Sequence[str]) -> Growth:
+        """Write the manifest if anything has changed."""
+        old, entries = self._manifest, self._columns.entries
+        if num_added or len(removed):
+            lengths = self._old.array("token.lengths", "<i4")
+            changed = {
+                "fingerprint": short_hash(hash_texts([old.fingerprint, *map(str, removed.tolist()), *changes])),
+                "num_tokens": self._num_tokens - int(lengths[removed].sum(dtype=np.int64)),
+                "edge_counts": {},  # counted by source when it was prepared
+                "columns": entries,
+            }
+            write_json(self._folder / MANIFEST, old.model_copy(update=changed).model_dump())
+        count, gone = entries["token.lengths"].shape[0], entries["removed"].shape[0]
+        is_due = count - old.num_prepared + gone >= max(COMPACT_LEAST, COMPACT_SHARE * old.num_prepared)
+        return Growth(num_added, len(removed), count - gone, needs_compaction=is_due)
 
-        def tables() -> Iterator[Array]:
-            for weight in torch.split(self._graph.weight, BLOCK_EDGES):
-                table = weight.new_zeros(len(weight), len(EDGE_TYPES))
-                table[:, OTHER] = weight
-                yield table.numpy()
 
-        self._columns.write("edges.weight_by_type", "<f4", tables(), (len(EDGE_TYPES),))
+def compact_corpus(folder: str | Path) -> Path:
+    """Prepare a corpus folder again, if it has grown, from its own texts, vectors and explicit edges.
 
-    def commit(self, removed: Integers, changes: Sequence[str]) -> None:
-        """Write the manifest."""
-        lengths, manifest = self._old.array("token.lengths", "<i4"), self._manifest
-        changes = [manifest.fingerprint, *map(str, removed.tolist()), *changes]
-        manifest = manifest.changed(
-            fingerprint=short_hash(hash_texts(changes)),
-            num_tokens=self._num_tokens - int(lengths[removed].sum(dtype=np.int64)),
-            edge_counts={},  # counted by source when it was prepared
-            columns=self._columns.entries,
+    Edges that the preparation found in texts (mentions, shared entities, nearest neighbours) are found again, among old
+    and added passages, by the same settings; words and an index of vectors are made again. The folder then equals one
+    that was prepared with these passages, up to nearest neighbours of float16 vectors, which are those of the rounded
+    numbers. Passages are numbered anew if some were removed. Processes that have the folder open go on with what they
+    have. All files are compared with their hashes first. Until the end the folder is what it was; no passage is added
+    meanwhile.
+
+    Raises:
+        FolderInUseError: If another command writes to the folder.
+        ValueError: If the folder is damaged, or an older version wrote it.
+    """
+    folder = Path(folder)
+    read_manifest(folder, to_change=True)  # before a folder is made
+    with sole_use(folder):
+        manifest, columns = read_columns(folder, thorough=True, to_change=True)
+        if not manifest.has_grown():
+            return folder
+        dataset = open_corpus(folder)
+        removed = dataset.graph.passages.removed
+        kept = torch.arange(dataset.graph.num_nodes) if removed is None else torch.nonzero(~removed).flatten()
+        shutil.rmtree(folder / PARTS, ignore_errors=True)  # of a stopped preparation
+        encoder, vectors = None, "float16"
+        if (known := manifest.encoder) is not None:
+            encoder = StoredVectors(known.name, known.fingerprint, dataset.graph.encoded, kept)
+            vectors = str(dataset.graph.encoded.dtype).removeprefix("torch.")
+        return prepare_corpus(
+            _prepared_again(dataset, columns, manifest, kept),
+            folder,
+            encoder=encoder,
+            vectors=vectors,
+            index=next((kind for kind, name in VECTOR_INDEXES.items() if name in columns), None),
+            is_locked=True,
         )
-        write_json(self._folder / MANIFEST, manifest.model_dump())
 
-    def summary(self, num_added: int, num_removed: int) -> Growth:
-        """Count passages."""
-        count, gone = (self._columns.entries[name].shape[0] for name in ("token.lengths", "removed"))
-        changed = count - self._manifest.num_prepared + gone
-        is_due = changed >= max(COMPACT_LEAST, COMPACT_SHARE * self._manifest.num_prepared)
-        return Growth(num_added, num_removed, count - gone, needs_compaction=is_due)
+
+def start_compaction(folder: str | Path) -> "subprocess.Popen[bytes]":
+    """Compact a corpus folder in another process, which goes on when this one ends; its output is dropped."""
+    command = f"from {__name__} import compact_corpus; compact_corpus({str(folder)!r})"
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen([sys.executable, "-c", command], stdin=quiet, stdout=quiet, stderr=quiet)
+
+
+def _prepared_again(dataset: Dataset, columns: Columns, manifest: CorpusManifest, kept: Tensor) -> Dataset:
+    """Build the data set of the passages that are left, numbered anew, with its edges as a reader finds them."""
+    graph, places = dataset.graph.with_rows_in_order(), kept.numpy()
+    number = torch.full((graph.num_nodes,), -1)
+    number[kept] = torch.arange(len(kept))
+    lengths = graph.passages.title_lengths
+    passages = Passages(
+        columns.strings("node_ids").chosen(places),
+        columns.strings("texts").chosen(places),
+        None if lengths is None else lengths[kept],
+        graph.passages.language,
+    )
+    if "stated.pairs" in columns:
+        pairs = number[columns.tensor("stated.pairs", "<i8", (2,))]
+        left = (pairs >= 0).all(1)
+        weight, types = columns.tensor("stated.weight", "<f4")[left], columns.tensor("stated.type", "<i8")[left]
+        again = CorpusGraph.from_edges(
+            passages.ids, passages.texts, pairs[left], weight, edge_type=types, undirected=False
+        ).with_passages(title_lengths=passages.title_lengths, language=passages.language)
+    else:
+        indptr = torch.cat([torch.zeros(1, dtype=torch.int64), graph.degree[kept].cumsum(0)])
+        again = CorpusGraph(passages, indptr, number[graph.indices], graph.weight, graph.weight_by_type)
+    derived = None
+    if (rule := manifest.derived) is not None:
+        names = (
+            None if rule.entity_source is None else _entity_names(columns, rule.entity_source, passages.texts, places)
+        )
+        derived = DerivedEdges(again.typed_edges(), rule, names)
+        again = derived.join(passages)
+    return replace(
+        dataset,
+        graph=again,
+        splits={split: Qrels(qrels.query, number[qrels.node], qrels.gain) for split, qrels in dataset.splits.items()},
+        knn=manifest.knn,
+        knn_below=len(kept) if manifest.knn_below == manifest.num_prepared else manifest.knn_below,  # all, as before
+        encoded_by=None,
+        derived=derived,
+    )
+
+
+def _entity_names(columns: Columns, source: str, texts: Sequence[str], places: Integers) -> list[set[str]]:
+    """List the entities of some passages; those of added ones, whose names were not given, are extracted."""
+    held = [json.loads(names) for names in columns.strings("stated.entities").chosen(places)]
+    unknown = [place for place, names in enumerate(held) if names is None]
+    if unknown and source in EXTRACTORS:
+        extracted = EXTRACTORS[source]().extract([texts[place] for place in unknown])
+        for place, names in zip(unknown, normalized_names([of_text.names for of_text in extracted]), strict=True):
+            held[place] = names
+    return [set(names or ()) for names in held]

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +25,7 @@ from graphrerank.graphs import (
 )
 from graphrerank.graphs.content_hash import combined_hash
 from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.graphs.node_vectors import NodeVectors
-from graphrerank.graphs.passages import Passages
+from graphrerank.graphs.passages import NodeVectors, Passages
 from graphrerank.text.languages import ENGLISH, language_of
 from graphrerank.untrusted import read_json
 
@@ -45,32 +43,21 @@ class EncoderName(BaseModel):
 
 
 class CorpusManifest(BaseModel):
-    """What a corpus folder says of itself; it is written last, and makes the rows of its columns count.
-
-    Attributes:
-        fingerprint: Of the data set, with the type of its vectors and all changes since.
-        knn: Edges from each passage to its nearest neighbours that the preparation found; ``knn_below``: from those
-            with fewer others than this.
-        derived: How edges are found in the texts; None for not at all.
-        num_prepared: Passages that the folder was prepared with.
-        num_tokens: Tokens of BM25 in all passages but removed ones, repeats included.
-        num_stems: Stems of the prepared passages, in order; those of added passages follow.
-        columns_folder: The columns' folder.
-    """
+    """What a corpus folder says of itself; it is written last, and makes the rows of its columns count."""
 
     model_config = ConfigDict(frozen=True)
 
     format: int
     name: str
-    fingerprint: str
+    fingerprint: str  # of the data set, with the type of its vectors and all changes since
     encoder: EncoderName | None
-    knn: int = 0
-    knn_below: int | None = None
-    derived: EdgeRule | None = None
-    num_prepared: int = 0
+    knn: int = 0  # edges from each passage to its nearest neighbours that the preparation found
+    knn_below: int | None = None  # from those with fewer others than this; None: from all
+    derived: EdgeRule | None = None  # how edges are found in the texts; None: not at all
+    num_prepared: int = 0  # passages that the folder was prepared with
     language: str = ENGLISH
-    num_tokens: int
-    num_stems: int
+    num_tokens: int  # of BM25 in all passages but removed ones, repeats included
+    num_stems: int  # of the prepared passages, in order; those of added passages follow
     splits: Sequence[str]
     edge_counts: Mapping[str, int]
     answers: Mapping[str, Sequence[str]]
@@ -80,10 +67,6 @@ class CorpusManifest(BaseModel):
     def has_grown(self) -> bool:
         """Return whether passages were added or removed."""
         return self.columns["added.ptr"].shape != (1,) or self.columns["removed"].shape != (0,)
-
-    def changed(self, **changes: Any) -> Self:
-        """Return a manifest with other fields."""
-        return self.model_copy(update=changes)
 
 
 def is_corpus_folder(path: str | Path) -> bool:
@@ -130,11 +113,9 @@ def read_columns(folder: Path, *, thorough: bool = False, to_change: bool = Fals
 
 
 def read_manifest(folder: Path, *, to_change: bool = False) -> CorpusManifest:
-    """Read the manifest of a corpus folder.
+    """Read the manifest of a corpus folder; a ValueError names what is wrong with it.
 
-    Raises:
-        ValueError: If it is missing, damaged, a symbolic link or of another format; with ``to_change`` also of an older
-            version. The message names it.
+    One that an older version wrote is refused if the folder has grown, or is ``to_change``.
     """
     path = folder / MANIFEST
     try:
@@ -161,19 +142,17 @@ def read_manifest(folder: Path, *, to_change: bool = False) -> CorpusManifest:
 
 def map_graph(columns: Columns, manifest: CorpusManifest) -> CorpusGraph:
     """Map a corpus: what was prepared, and in memory of this process what was changed since, in so far as it moved."""
-    gone, node_ids = columns.array("removed", "<i8"), columns.strings("node_ids")
-    removed = np.zeros(len(node_ids), dtype=np.bool_) if len(gone) else None
-    if removed is not None:
-        removed[gone] = True
-    mask = None if removed is None else torch.from_numpy(removed)
-    tokens, stems = _tokens(columns, manifest.num_tokens, removed), _stems(columns, manifest.num_stems, gone)
+    gone, node_ids, removed = columns.array("removed", "<i8"), columns.strings("node_ids"), None
+    if len(gone):
+        removed = torch.zeros(len(node_ids), dtype=torch.bool)
+        removed[torch.from_numpy(gone.copy())] = True
     passages = Passages(
         node_ids,
         columns.strings("texts"),
         title_lengths=columns.tensor("title_lengths", "<i4") if "title_lengths" in columns else None,
         language=language_of(manifest.language).name,
-        words=WordIndex(tokens, stems),
-        removed=mask,
+        words=WordIndex(_tokens(columns, manifest.num_tokens, removed), _stems(columns, manifest.num_stems, gone)),
+        removed=removed,
     )
     indptr, row_stop = _rows_of_edges(columns)
     typed = "edges.weight_by_type"
@@ -184,7 +163,7 @@ def map_graph(columns: Columns, manifest: CorpusManifest) -> CorpusGraph:
         weight=columns.tensor("edges.weight", "<f4"),
         weight_by_type=columns.tensor(typed, "<f4", (len(EDGE_TYPES),)) if typed in columns else None,
         row_stop=row_stop,
-        entities=_entities(columns, len(node_ids), mask),
+        entities=_entities(columns, len(node_ids), removed),
         vectors=_vectors(columns) if "vectors" in columns else None,
         pages=columns.pages,
     )
@@ -234,7 +213,7 @@ def _entities(columns: Columns, num_nodes: int, removed: Tensor | None) -> Entit
     return incidence.resized(num_nodes, removed)
 
 
-def _tokens(columns: Columns, num_tokens: int, removed: npt.NDArray[np.bool_] | None) -> Postings:
+def _tokens(columns: Columns, num_tokens: int, removed: Tensor | None) -> Postings:
     postings = columns.array("token.postings", "<i4", (2,))
     ptr, added = columns.array("token.ptr", "<i8"), columns.array("added.ptr", "<i8")
     lengths = columns.array("token.lengths", "<i4")
@@ -250,7 +229,7 @@ def _tokens(columns: Columns, num_tokens: int, removed: npt.NDArray[np.bool_] | 
         lengths=lengths,
         num_tokens=num_tokens,
         added=more,
-        removed=removed,
+        removed=None if removed is None else removed.numpy(),
     )
 
 

@@ -5,7 +5,6 @@ From the parts come the columns: one pass over the parts for each, in bounded me
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.data.corpus_folder.columns import Array, ColumnWriter
@@ -38,20 +36,10 @@ Integers = npt.NDArray[np.int64]
 
 
 class PartWriter:
-    """Writes parts of a corpus, as the work of an engine.
-
-    Args:
-        folder: Folder of the parts.
-        encoder: Encodes the passages; None for no vectors.
-        dtype: Type of the vectors' numbers.
-        language: Of the passages' words.
-    """
+    """Writes parts of a corpus to a folder, as the work of an engine; with an encoder also vectors, of ``dtype``."""
 
     def __init__(self, folder: Path, *, encoder: Encoder | None, dtype: torch.dtype, language: str = ENGLISH) -> None:
-        self.folder = folder
-        self.encoder = encoder
-        self.dtype = dtype
-        self.language = language
+        self.folder, self.encoder, self.dtype, self.language = folder, encoder, dtype, language
 
     def path(self, number: int, node_ids: Sequence[str], texts: Sequence[str]) -> Path:
         """Name the part of some passages and its number among the parts."""
@@ -77,11 +65,7 @@ class PartWriter:
 
 
 class WrittenPart:
-    """A part on disk; each array is mapped for as long as it is held, so that few pages are resident.
-
-    Raises:
-        ValueError: If its file is damaged, naming it.
-    """
+    """A part on disk; each array is mapped for as long as it is held, so that few pages are resident."""
 
     def __init__(self, path: Path, *, has_vectors: bool) -> None:
         self._path = path
@@ -127,20 +111,6 @@ def write_parts(
     return [WrittenPart(path, has_vectors=writer.encoder is not None) for path in paths]
 
 
-class EncodedParts:
-    """An encoder that knows the texts of a corpus, in their order: its vectors lie in the parts."""
-
-    def __init__(self, encoder: Encoder, parts: Sequence[WrittenPart]) -> None:
-        self.name = encoder.name
-        self.fingerprint = encoder.fingerprint
-        self._parts = parts
-
-    def encode(self, texts: Sequence[str]) -> Tensor:
-        """Read the vectors of all texts, ``[N, d]`` float32."""
-        vectors = torch.cat([torch.from_numpy(part.array("vectors")) for part in self._parts]).float()
-        return check_vectors(vectors, len(texts), self.name)
-
-
 def read_words(texts: Sequence[str], language: str) -> dict[str, npt.NDArray[Any]]:
     """Read the words of ``n`` texts: arrays as in :class:`~graphrerank.graphs.WordIndex`, named by :data:`WORDS`.
 
@@ -184,133 +154,81 @@ def _columns(name: str, strings: PackedStrings) -> dict[str, npt.NDArray[Any]]:
 
 
 def hash_strings(strings: Sequence[str]) -> Integers:
-    """Hash strings to 64 bits: ``[n]`` int64.
-
-    Example:
-        >>> bool(hash_strings(["a", "b"])[0] == hash_strings(["a"])[0])
-        True
-    """
+    """Hash strings to 64 bits: ``[n]`` int64."""
     digests = (blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest() for string in strings)
     return np.frombuffer(b"".join(digests), dtype="<i8")
 
 
-class Assembly:
-    """The columns of a corpus from its parts.
-
-    Args:
-        parts: All parts, in order.
-    """
-
-    def __init__(self, parts: Sequence[WrittenPart]) -> None:
-        self._parts = parts
-        self._start = np.cumsum([0, *map(len, self._parts)])
-
-    def write(self, writer: ColumnWriter) -> None:
-        """Write the columns of ids, texts and words."""
-        write = writer.write
-        for name, kind in (("id", "node_ids"), ("text", "texts")):
-            write(f"{kind}.content", "|u1", self._each(f"{name}.content"))
-            write(f"{kind}.offsets", "<i8", self._running(f"{name}.offsets"))
-        for name, vocabulary in (("token.words", self._tokens), ("stem.words", self._stems)):
-            writer.write_strings(name, PackedStrings.of_encoded(vocabulary.words))
-        write("token.ptr", "<i8", [self._token_ptr])
-        write("token.postings", "<i4", self._postings(), (2,))
-        write("token.lengths", "<i4", self._each("token.lengths"))
-        write("stem.ptr", "<i8", self._running("stem.ptr"))
-        write("stem.stems", "<i4", self._text_stems())
-        write("stem.in_lead", "|b1", self._each("stem.in_lead"))
-        write("stem.texts_with", "<i8", [self._texts_with()])
-        write("stem.order", "<i4", [self._order_of_stems()])
-        write("node_ids.hashes", "<i8", (hash_strings(part.strings("id")) for part in self._parts))
-
-    def write_vectors(self, writer: ColumnWriter, dtype: str) -> None:
-        """Write the column of vectors."""
-        writer.write("vectors", dtype, self._each("vectors"), self._parts[0].array("vectors").shape[1:])
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of all texts, repeats included."""
-        return sum(int(part.array("token.lengths").sum(dtype=np.int64)) for part in self._parts)
-
-    def _each(self, name: str) -> Iterator[Array]:
-        return (part.array(name) for part in self._parts)
-
-    def _running(self, name: str) -> Iterator[Integers]:
-        """Join the parts' offsets."""
-        total = 0
-        yield np.zeros(1, dtype=np.int64)
-        for part in self._parts:
-            offsets = part.array(name)
-            yield offsets[1:] + total
-            total += int(offsets[-1])
-
-    @cached_property
-    def _tokens(self) -> "_Vocabulary":
-        return _Vocabulary(self._parts, "token.words")
-
-    @cached_property
-    def _stems(self) -> "_Vocabulary":
-        return _Vocabulary(self._parts, "stem.words")
-
-    @cached_property
-    def _token_ptr(self) -> Integers:
-        count = np.zeros(len(self._tokens.words), dtype=np.int64)
-        for part, rank in zip(self._parts, self._tokens.ranks, strict=True):
-            count[rank] += np.diff(part.array("token.ptr"))
-        return np.cumsum([0, *count])
-
-    def _postings(self) -> Iterator[Array]:
-        """Join the parts' postings token by token: (text, count), in blocks of tokens."""
-        ptr = self._token_ptr
-        limits = np.searchsorted(ptr, np.arange(0, ptr[-1] + BLOCK_POSTINGS, BLOCK_POSTINGS))
-        for start, stop in pairwise(np.unique(np.append(limits, len(ptr) - 1)).tolist()):
-            tokens, rows = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 2), dtype=np.int32)]
-            for part, rank, first in zip(self._parts, self._tokens.ranks, self._start, strict=False):
-                low, high = np.searchsorted(rank, (start, stop))
-                local = part.array("token.ptr")[low : high + 1]
-                held = slice(int(local[0]), int(local[-1]))
-                tokens.append(np.repeat(rank[low:high], np.diff(local)))
-                rows.append(np.stack([part.array("token.texts")[held] + first, part.array("token.counts")[held]], 1))
-            yield np.concatenate(rows)[np.argsort(np.concatenate(tokens), kind="stable")]
-
-    def _text_stems(self) -> Iterator[Integers]:
-        for part, rank in zip(self._parts, self._stems.ranks, strict=True):
-            yield rank[part.array("stem.stems")]
-
-    def _texts_with(self) -> Integers:
-        """Count the texts that hold each stem."""
-        count = np.zeros(len(self._stems.words), dtype=np.int64)
-        for stems in self._text_stems():
-            count += np.bincount(stems, minlength=len(count))
-        return count
-
-    def _order_of_stems(self) -> Integers:
-        """Number the stems by first appearance."""
-        number = np.full(len(self._stems.words), -1)
-        count = 0
-        for part, rank in zip(self._parts, self._stems.ranks, strict=True):
-            seen = rank[part.array("stem.seen")]
-            new = seen[number[seen] < 0]
-            number[new] = np.arange(count, count + len(new))
-            count += len(new)
-        return number
+def write_texts(writer: ColumnWriter, parts: Sequence[WrittenPart]) -> int:
+    """Write the columns of ids, texts and words from all parts, in order; return the number of tokens."""
+    write = writer.write
+    for name, kind in (("id", "node_ids"), ("text", "texts")):
+        write(f"{kind}.content", "|u1", _each(parts, f"{name}.content"))
+        write(f"{kind}.offsets", "<i8", _running(parts, f"{name}.offsets"))
+    write("node_ids.hashes", "<i8", (hash_strings(part.strings("id")) for part in parts))
+    words, ranks = _vocabulary(parts, "token.words")
+    writer.write_strings("token.words", PackedStrings.of_encoded(words))
+    count = np.zeros(len(words), dtype=np.int64)
+    for part, rank in zip(parts, ranks, strict=True):
+        count[rank] += np.diff(part.array("token.ptr"))
+    ptr = np.cumsum([0, *count])
+    write("token.ptr", "<i8", [ptr])
+    write("token.postings", "<i4", _postings(parts, ranks, ptr), (2,))
+    write("token.lengths", "<i4", _each(parts, "token.lengths"))
+    words, ranks = _vocabulary(parts, "stem.words")
+    writer.write_strings("stem.words", PackedStrings.of_encoded(words))
+    write("stem.ptr", "<i8", _running(parts, "stem.ptr"))
+    write("stem.stems", "<i4", (rank[part.array("stem.stems")] for part, rank in zip(parts, ranks, strict=True)))
+    write("stem.in_lead", "|b1", _each(parts, "stem.in_lead"))
+    texts_with, order, num_seen = np.zeros(len(words), dtype=np.int64), np.full(len(words), -1), 0
+    for part, rank in zip(parts, ranks, strict=True):
+        texts_with += np.bincount(rank[part.array("stem.stems")], minlength=len(words))
+        seen = rank[part.array("stem.seen")]
+        new = seen[order[seen] < 0]
+        order[new] = np.arange(num_seen, num_seen + len(new))
+        num_seen += len(new)
+    write("stem.texts_with", "<i8", [texts_with])
+    write("stem.order", "<i4", [order])
+    return sum(int(part.array("token.lengths").sum(dtype=np.int64)) for part in parts)
 
 
-class _Vocabulary:
-    """The words of all parts.
+def _each(parts: Sequence[WrittenPart], name: str) -> Iterator[Array]:
+    return (part.array(name) for part in parts)
 
-    Attributes:
-        words: Ascending by their bytes.
-        ranks: For each part the place in ``words`` of each of its words, ascending.
-    """
 
-    def __init__(self, parts: Sequence[WrittenPart], name: str) -> None:
-        found: set[bytes] = set()
-        for part in parts:
-            found.update(_encoded(part, name))
-        self.words = sorted(found)
-        place = {word: rank for rank, word in enumerate(self.words)}
-        self.ranks = [np.array([place[word] for word in _encoded(part, name)], dtype=np.int64) for part in parts]
+def _running(parts: Sequence[WrittenPart], name: str) -> Iterator[Integers]:
+    """Join the parts' offsets."""
+    total = 0
+    yield np.zeros(1, dtype=np.int64)
+    for part in parts:
+        offsets = part.array(name)
+        yield offsets[1:] + total
+        total += int(offsets[-1])
+
+
+def _postings(parts: Sequence[WrittenPart], ranks: Sequence[Integers], ptr: Integers) -> Iterator[Array]:
+    """Join the parts' postings token by token: (text, count), in blocks of tokens."""
+    starts = np.cumsum([0, *map(len, parts)])
+    limits = np.searchsorted(ptr, np.arange(0, ptr[-1] + BLOCK_POSTINGS, BLOCK_POSTINGS))
+    for start, stop in pairwise(np.unique(np.append(limits, len(ptr) - 1)).tolist()):
+        tokens, rows = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 2), dtype=np.int32)]
+        for part, rank, first in zip(parts, ranks, starts, strict=False):
+            low, high = np.searchsorted(rank, (start, stop))
+            local = part.array("token.ptr")[low : high + 1]
+            held = slice(int(local[0]), int(local[-1]))
+            tokens.append(np.repeat(rank[low:high], np.diff(local)))
+            rows.append(np.stack([part.array("token.texts")[held] + first, part.array("token.counts")[held]], 1))
+        yield np.concatenate(rows)[np.argsort(np.concatenate(tokens), kind="stable")]
+
+
+def _vocabulary(parts: Sequence[WrittenPart], name: str) -> tuple[list[bytes], list[Integers]]:
+    """Join the words of all parts, ascending by their bytes; return the place of each part's words too."""
+    found: set[bytes] = set()
+    for part in parts:
+        found.update(_encoded(part, name))
+    words = sorted(found)
+    place = {word: rank for rank, word in enumerate(words)}
+    return words, [np.array([place[word] for word in _encoded(part, name)], dtype=np.int64) for part in parts]
 
 
 def _encoded(part: WrittenPart, name: str) -> list[bytes]:

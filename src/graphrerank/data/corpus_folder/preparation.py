@@ -4,14 +4,11 @@ import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.checks import check_choice, check_counts
@@ -25,18 +22,19 @@ from graphrerank.data.corpus_folder.opening import (
     EncoderName,
     read_manifest,
 )
-from graphrerank.data.corpus_folder.parts import Assembly, EncodedParts, PartWriter, write_parts
+from graphrerank.data.corpus_folder.parts import PartWriter, write_parts, write_texts
 from graphrerank.data.dataset import Dataset
+from graphrerank.data.derived_edges import Edges
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.files import sole_use, write_json
-from graphrerank.graphs import CorpusGraph, PackedStrings
-from graphrerank.graphs.ivf_file import write_ivf_file
+from graphrerank.graphs import PackedStrings
 from graphrerank.graphs.vector_index import (
     BLOCK_VECTORS,
     TRAINED_VECTORS,
     fill_vector_index,
     new_vector_index,
+    write_ivf_file,
     write_vector_index,
 )
 
@@ -46,7 +44,6 @@ PARTS_OF_WORKER = 4  # at least, so that none waits long for another one at the 
 VECTOR_DTYPES = {"float16": "<f2", "float32": "<f4"}
 PARTS = "parts"
 COLUMNS = "columns-"
-NONE = np.zeros(0, dtype=np.int64)
 
 
 def prepare_corpus(
@@ -123,16 +120,18 @@ def prepare_corpus(
         )
         shutil.rmtree(target, ignore_errors=True)  # of a stopped preparation
         writer = ColumnWriter(target, {})
-        _write_stated(writer, dataset, finds_nearest=finds_nearest)
+        derived, stated = dataset.derived, None
+        if finds_nearest or (derived is not None and derived.rule.makes_edges):
+            stated = dataset.graph.typed_edges() if derived is None else derived.stated
         if encoder is not None and finds_nearest:
-            encoded = EncodedParts(encoder, parts)
-            dataset = with_vectors(dataset, encoded, Path(cache or folder / PARTS), engine=engine)
-        assembly = Assembly(parts)
-        assembly.write(writer)
-        _write_graph(writer, dataset.graph)
-        _write_queries(writer, dataset)
+            embedding = torch.cat([torch.from_numpy(part.array("vectors")) for part in parts])
+            known = StoredVectors(encoder.name, encoder.fingerprint, embedding)
+            dataset = with_vectors(dataset, known, Path(cache or folder / PARTS), engine=engine)
+        num_tokens = write_texts(writer, parts)
+        _write_graph(writer, dataset, stated)
         if encoder is not None:
-            assembly.write_vectors(writer, VECTOR_DTYPES[vectors])
+            dim = parts[0].array("vectors").shape[1:]
+            writer.write("vectors", VECTOR_DTYPES[vectors], (part.array("vectors") for part in parts), dim)
             if index is not None:
                 _write_vector_index(writer, index)
         manifest = CorpusManifest(
@@ -142,10 +141,10 @@ def prepare_corpus(
             encoder=None if encoder is None else EncoderName(name=encoder.name, fingerprint=encoder.fingerprint),
             knn=dataset.knn if finds_nearest else 0,
             knn_below=dataset.knn_below,
-            derived=None if dataset.derived is None else dataset.derived.rule,
+            derived=None if derived is None else derived.rule,
             num_prepared=len(passages),
             language=passages.language,
-            num_tokens=assembly.num_tokens,
+            num_tokens=num_tokens,
             num_stems=writer.entries["stem.order"].shape[0],
             splits=list(dataset.splits),
             edge_counts=dict(dataset.edge_counts),
@@ -158,6 +157,20 @@ def prepare_corpus(
             if old != target:
                 shutil.rmtree(old, ignore_errors=True)
         return folder
+
+
+class StoredVectors:
+    """An encoder that is asked for passages in their order, and has the vectors of ``nodes``, of all when None."""
+
+    def __init__(self, name: str, fingerprint: str, embedding: Tensor, nodes: Tensor | None = None) -> None:
+        self.name, self.fingerprint = name, fingerprint
+        self._embedding, self._nodes, self._start = embedding, nodes, 0
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        """Read the vectors of the passages that follow those of the call before."""
+        rows = slice(self._start, self._start + len(texts))
+        self._start = rows.stop
+        return self._embedding[rows if self._nodes is None else self._nodes[rows]]
 
 
 def _not_in_fingerprint(dataset: Dataset) -> list[str]:
@@ -179,74 +192,49 @@ def check_own_folder(folder: Path) -> None:
 
 def _write_vector_index(writer: ColumnWriter, kind: str) -> None:
     """Index the column of vectors."""
-    num_nodes, dim = writer.entries["vectors"].shape
-    columns = Columns(writer.folder, {"vectors": writer.entries["vectors"]})
+    entry = writer.entries["vectors"]
+    num_nodes, dim = entry.shape
+    embedding = Columns(writer.folder, {"vectors": entry}).tensor("vectors", entry.dtype, (dim,))
     path = writer.folder / VECTOR_INDEXES[kind]
     if kind == "ivf" and num_nodes:
         cells = max(1, min(int(num_nodes**0.5), num_nodes // TRAINED_VECTORS))
-        step = max(1, num_nodes // (TRAINED_VECTORS * cells))
-        blocks = partial(_blocks, writer.folder / "vectors", writer.entries["vectors"].dtype, dim)
-        starts = range(0, num_nodes, BLOCK_VECTORS)
-        sample = np.concatenate([block[-start % step :: step] for start, block in zip(starts, blocks(), strict=True)])
-        write_ivf_file(path, blocks, sample=sample, num_cells=cells)
+        sample = embedding[:: max(1, num_nodes // (TRAINED_VECTORS * cells))].float().contiguous().numpy()
+        blocks = torch.split(embedding, BLOCK_VECTORS)
+        write_ivf_file(path, (block.float().numpy() for block in blocks), sample=sample, num_cells=cells)
     else:
-        embedding = columns.tensor("vectors", writer.entries["vectors"].dtype, (dim,))
         index = new_vector_index(dim, kind, num_nodes, links=32, num_cells=None, half=embedding.dtype == torch.float16)
         fill_vector_index(index, embedding)
         write_vector_index(path, index)
     writer.note_file(path.name)
 
 
-def _blocks(path: Path, dtype: str, dim: int) -> Iterator[npt.NDArray[np.float32]]:
-    """Read a column of vectors block by block; what is read and not mapped counts no further."""
-    with path.open("rb") as file:
-        while (block := np.fromfile(file, dtype, count=BLOCK_VECTORS * dim)).size:
-            yield block.reshape(-1, dim).astype(np.float32)
+def _write_graph(writer: ColumnWriter, dataset: Dataset, stated: Edges | None) -> None:
+    """Write edges, titles, entities, queries and judgements, and empty columns for what will be added and removed.
 
-
-def _write_graph(writer: ColumnWriter, graph: CorpusGraph) -> None:
-    """Write edges, titles and entities, and empty columns for what will be added and removed."""
-    tensors: dict[str, tuple[str, Any]] = {
-        "edges.indptr": ("<i8", graph.indptr),
-        "edges.indices": ("<i8", graph.indices),
-        "edges.weight": ("<f4", graph.weight),
-    }
+    ``stated`` are the edges from which a compaction finds all others; None where there are no others.
+    """
+    graph, tensors = dataset.graph, dict[str, Tensor]()
+    strings = {"query_ids": dataset.query_ids, "query_texts": dataset.query_texts}
+    for name in ("indptr", "indices", "weight", "weight_by_type"):
+        if (tensor := getattr(graph, name)) is not None:
+            tensors[f"edges.{name}"] = tensor
     if graph.passages.title_lengths is not None:
-        tensors["title_lengths"] = ("<i4", graph.passages.title_lengths)
-    if graph.weight_by_type is not None:
-        tensors["edges.weight_by_type"] = ("<f4", graph.weight_by_type)
-    if (entities := graph.entities) is not None:
-        writer.write_strings("entities.names", PackedStrings.of(entities.names))
+        tensors["title_lengths"] = graph.passages.title_lengths.int()
+    if graph.entities is not None:
+        strings["entities.names"] = graph.entities.names
         for name in ("indptr", "indices", "sizes", "holder_ptr", "holders"):
-            tensors[f"entities.{name}"] = ("<i8", getattr(entities, name))
-    for name, (dtype, tensor) in tensors.items():
-        writer.write_tensor(name, dtype, tensor)
-    writer.write("added.ptr", "<i8", [np.zeros(1, dtype=np.int64)])  # of the tokens of each added passage
-    writer.write("added.tokens", "<i4", [NONE])
-    writer.write("added.counts", "<i4", [NONE])
-    writer.write("edges.moved", "<i8", [NONE.reshape(0, 3)], (3,))  # (node, start, stop) of rows that lie elsewhere
-    writer.write("removed", "<i8", [NONE])  # numbers of passages
-
-
-def _write_stated(writer: ColumnWriter, dataset: Dataset, *, finds_nearest: bool) -> None:
-    """Write what a compaction needs to find edges again: those that are not found, and the entities of passages."""
-    derived = dataset.derived
-    if derived is not None and derived.entity_names is not None:
-        names = (json.dumps(sorted(held)) for held in derived.entity_names)
-        writer.write_strings("stated.entities", PackedStrings.of(names))
-    if finds_nearest or (derived is not None and derived.rule.makes_edges):
-        edges = dataset.graph.typed_edges() if derived is None else derived.stated
-        for name, dtype, tensor in zip(("pairs", "weight", "type"), ("<i8", "<f4", "<i8"), edges, strict=True):
-            writer.write_tensor(f"stated.{name}", dtype, tensor)
-
-
-def _write_queries(writer: ColumnWriter, dataset: Dataset) -> None:
-    writer.write_strings("query_ids", PackedStrings.of(dataset.query_ids))
-    writer.write_strings("query_texts", PackedStrings.of(dataset.query_texts))
+            tensors[f"entities.{name}"] = getattr(graph.entities, name)
+    if dataset.derived is not None and dataset.derived.entity_names is not None:
+        strings["stated.entities"] = [json.dumps(sorted(names)) for names in dataset.derived.entity_names]
+    if stated is not None:
+        tensors |= {f"stated.{name}": tensor for name, tensor in zip(("pairs", "weight", "type"), stated, strict=True)}
     for number, qrels in enumerate(dataset.splits.values()):
-        for name, dtype, tensor in (
-            ("query", "<i8", qrels.query),
-            ("node", "<i8", qrels.node),
-            ("gain", "<f4", qrels.gain),
-        ):
-            writer.write_tensor(f"split{number}.{name}", dtype, tensor)
+        tensors |= {f"split{number}.{name}": getattr(qrels, name) for name in ("query", "node", "gain")}
+    tensors["added.ptr"] = torch.zeros(1, dtype=torch.int64)  # of the tokens of each added passage
+    tensors["added.tokens"] = tensors["added.counts"] = torch.zeros(0, dtype=torch.int32)
+    tensors["edges.moved"] = torch.zeros(0, 3, dtype=torch.int64)  # (node, start, stop) of rows that lie elsewhere
+    tensors["removed"] = torch.zeros(0, dtype=torch.int64)  # numbers of passages
+    for name, tensor in tensors.items():
+        writer.write_tensor(name, tensor)
+    for name, held in strings.items():
+        writer.write_strings(name, PackedStrings.of(held))

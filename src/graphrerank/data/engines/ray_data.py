@@ -28,10 +28,7 @@ OFFSETS, CONTENT = ".offsets", ".content"  # of a list of strings
 
 
 class RayEngine:
-    """Works on blocks by actors of a Ray cluster.
-
-    The work is broadcast once. A block lies in a file until its result was read; one whose worker dies goes to another
-    worker, and no other block is done again.
+    """Works on blocks by actors of a Ray cluster; a block whose worker dies goes to another worker, and no other one.
 
     Args:
         folder: Folder for blocks and results on their way, which all machines must see; the command's own folder too.

@@ -23,17 +23,14 @@ def nearest_neighbor_edges(
     Exact: time grows with the square of the corpus, memory linearly.
 
     Args:
-        vectors: ``[N, d]``, unit vectors for the cosine.
+        vectors: ``[N, d]``, finite; unit vectors for the cosine.
         k: Neighbours of each passage, at least 1.
         nodes: ``[S]`` int64, the passages to join; all when None.
         engine: Works on the blocks.
 
     Returns:
-        ``[M, 2]`` int64, each pair once with the smaller number first, ascending; ``[M]`` float32 dot products. Pairs
-        with a dot product of 0 or below are left out: an edge weight must be positive.
-
-    Raises:
-        ValueError: If ``vectors`` is not a finite matrix or ``k`` is below 1.
+        ``[M, 2]`` int64, each pair once with the smaller number first, ascending; ``[M]`` float32 dot products, of
+        which those of 0 or below are left out: an edge weight must be positive.
 
     Example:
         >>> nearest_neighbor_edges(torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.8, 0.6]]), k=1)

@@ -1,9 +1,7 @@
-"""Mention edges: the hyperlinks of a corpus without hyperlinks.
+"""Mention edges, the hyperlinks of a corpus without hyperlinks: one Aho-Corasick pass over the words of all texts.
 
-- Occurrences of a passage's name in another passage's text, by one Aho-Corasick pass over the words of all texts.
-- Words, not characters, are the automaton's letters, so that a match starts and ends at word boundaries; accents,
-  punctuation and HTML entities are folded first ("A. J. Mintu" finds "A J Mintu").
-- Uninformative names are dropped, by thresholds chosen on training questions (see ``find_mentions``).
+Words, not characters, are the automaton's letters, so that a match starts and ends at word boundaries; accents,
+punctuation and HTML entities are folded first ("A. J. Mintu" finds "A J Mintu").
 """
 
 import html
@@ -62,15 +60,12 @@ def find_mentions(titles: Sequence[str], texts: Sequence[str], *, engine: Engine
     longer ones adds edges and no coverage.
 
     Args:
-        titles: ``N`` titles; an empty one is never mentioned.
-        texts: ``N`` texts, without their titles.
+        titles: ``N`` titles, of which an empty one is never mentioned; ``texts`` are without them.
+        texts: ``N`` texts.
         engine: Works on blocks of texts; the names are broadcast once.
 
     Returns:
         ``[M, 2]`` int64, pairs of different passages (mentioning, mentioned), ascending.
-
-    Raises:
-        ValueError: If lengths differ.
 
     Example:
         >>> titles = ["Laila Majnu (1976 film)", "H. S. Rawail"]
@@ -111,34 +106,21 @@ def split_words(text: str) -> list[str]:
 
 
 def _names(titles: Sequence[str], texts: Sequence[str]) -> dict[Name, dict[int, Owner]]:
+    """Return the passages that bear each name most strongly."""
     tiers: list[dict[Name, dict[int, Owner]]] = [{} for _ in range(5)]
     for node, (title, text) in enumerate(zip(titles, texts, strict=True)):
-        for (tier, name), owner in names_of(title, text).items():
-            tiers[tier].setdefault(name, {})[node] = owner
-    names: dict[Name, dict[int, Owner]] = {}
-    for tier_names in tiers:
-        for name, bearers in tier_names.items():
-            names.setdefault(name, bearers)
-    return names
-
-
-def names_of(title: str, text: str) -> dict[tuple[int, Name], Owner]:
-    """List the names of a passage, each with its tier: 0 for the strongest; corpus folders store them.
-
-    Example:
-        >>> list(names_of("Laila Majnu (film)", "It is a film."))
-        [(0, ('laila', 'majnu', 'film')), (1, ('laila', 'majnu')), (4, ('laila', 'majnu', 'film'))]
-    """
-    names: dict[tuple[int, Name], Owner] = {}
-    for tier, words in _names_of(title, text):
-        name = tuple(word.lower() for word in words)
-        length = sum(map(len, name)) + len(name) - 1
-        if words and length >= MIN_CHARACTERS and any(char.isalpha() for word in name for char in word):
-            names.setdefault((tier, name), Owner(words[0][0].isupper(), words[-1][0].isupper()))
-    return names
+        for tier, words in _names_of(title, text):
+            name = tuple(word.lower() for word in words)
+            length = sum(map(len, name)) + len(name) - 1
+            if words and length >= MIN_CHARACTERS and any(char.isalpha() for word in name for char in word):
+                owner = Owner(words[0][0].isupper(), words[-1][0].isupper())
+                tiers[tier].setdefault(name, {}).setdefault(node, owner)
+    # of several tiers the strongest, which comes last
+    return {name: bearers for tier in reversed(tiers) for name, bearers in tier.items()}
 
 
 def _names_of(title: str, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the words of each name of a passage with its tier: 0 for the strongest."""
     title_words = split_words(title)
     yield 0, title_words
     yield 1, split_words(_DISAMBIGUATION.sub("", title))

@@ -18,9 +18,6 @@ def random_edges(joined: Tensor, count: int, *, num_nodes: int, seed: int = 0) -
     Returns:
         ``[count, 2]`` int64, each pair once as (smaller, larger).
 
-    Raises:
-        ValueError: If ``count`` is negative.
-
     Example:
         >>> random_edges(torch.tensor([[1, 0]]), 9, num_nodes=3).sort(dim=0).values
         tensor([[0, 2],
