@@ -11,7 +11,7 @@ import time
 import numpy as np
 import torch
 
-from graphrerank_papers.ket.chunk_graph import build_chunk_graph
+from graphrerank_papers.ket.chunks import build_chunk_graph
 
 
 def corpus(num_chunks: int, dim: int) -> tuple[list[list[str]], torch.Tensor]:

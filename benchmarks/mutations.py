@@ -68,13 +68,13 @@ MUTATIONS = (
         "((start + stop) // 2, stop, chunk)",
     ),
     Mutation(
-        "graphrerank_papers/ket/skeleton.py",
+        "graphrerank_papers/ket/index.py",
         "all sub-chunks count as the best",
         "if count == max(counts)]",
         "if count >= 0]",
     ),
     Mutation(
-        "graphrerank_papers/ket/keyword_graph.py",
+        "graphrerank_papers/ket/index.py",
         "keyword vectors are not normalised",
         "torch.nn.functional.normalize(torch.from_numpy(averaging @ vectors.numpy()), dim=1)",
         "torch.from_numpy(averaging @ vectors.numpy())",

@@ -10,7 +10,7 @@ from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.indexing.listed_passages import with_listed
+from graphrerank_papers.indexing import with_listed
 
 QueryPath = tuple[int, tuple[int, ...]]  # query and passages
 

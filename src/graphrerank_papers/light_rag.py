@@ -1,6 +1,7 @@
 """LightRAG: entities and relations like the query, and the passages that they come from."""
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
@@ -14,8 +15,8 @@ from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_json
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.indexing.knowledge_graph import build_knowledge_graph
-from graphrerank_papers.indexing.listed_passages import round_robin, with_listed
+from graphrerank_papers.indexing import with_listed
+from graphrerank_papers.knowledge.corpus_knowledge import build_knowledge_graph
 
 MODES = ("local", "global", "hybrid")
 ORDERS = ("graph", "similarity")
@@ -40,20 +41,12 @@ class LightRAGSearch:
     query to which nothing is similar keeps what was retrieved before.
 
     Args:
-        resources: Resources of the pipeline; its ``text_encoder`` encodes the index.
-        folder: Folder of indexes.
-        extractor: Extractor of entities and relations.
         description_tokens: Words of a description, at most.
-        mode: ``local``, ``global`` or ``hybrid``.
-        order: ``graph`` or ``similarity``.
         num_entities: Entities per query.
         num_relations: Relations per query.
         language_model: Language model that writes keywords; None for the query itself.
         prompt: Of the language model, with the place ``{question}``; None for the one that ships.
         cache: Folder of cached answers of the language model; None for no cache.
-
-    Raises:
-        ValueError: If a setting is out of range, or there is no encoder with a fingerprint.
     """
 
     def __init__(
@@ -88,7 +81,6 @@ class LightRAGSearch:
             encoder=self._encoder,
             description_tokens=description_tokens,
         )
-        print(self._graph.report(), flush=True)
         self._entities = self._graph.entity_vectors.to(resources.graph.device)
         self._relations = self._graph.relation_vectors.to(resources.graph.device)
 
@@ -105,7 +97,7 @@ class LightRAGSearch:
             if self.order == "similarity":
                 vectors = state.queries.encoded
                 lists = [[self._by_similarity(row, vectors[i]) for i, row in enumerate(rows)] for rows in lists]
-            listed = [round_robin(rows) for rows in zip(*lists, strict=True)]
+            listed = [_by_turns(rows) for rows in zip(*lists, strict=True)]
             return with_listed(state, listed, budget=self._resources.budget)
 
     def _levels(self, queries: Queries) -> tuple[Tensor, Tensor]:
@@ -141,6 +133,12 @@ class LightRAGSearch:
         embedding = self._resources.graph.encoded
         scores = embedding[passages] @ query.to(embedding)
         return [passages[position] for position in torch.argsort(scores, descending=True, stable=True).tolist()]
+
+
+def _by_turns(lists: Iterable[list[int]]) -> list[int]:
+    """Merge lists by taking the first of each, then the second and so on; repeated entries are dropped."""
+    turns = (entry for turn in zip_longest(*lists) for entry in turn)
+    return list(dict.fromkeys(entry for entry in turns if entry is not None))
 
 
 def nearest(queries: Tensor, vectors: Tensor, top_k: int) -> list[list[int]]:

@@ -8,8 +8,8 @@ from graphrerank.checks import check_counts, check_positive_share
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.indexing.knowledge_graph import build_knowledge_graph
-from graphrerank_papers.indexing.listed_passages import with_listed
+from graphrerank_papers.indexing import with_listed
+from graphrerank_papers.knowledge.corpus_knowledge import build_knowledge_graph
 from graphrerank_papers.light_rag import nearest
 
 WeightedPath = tuple[float, tuple[int, ...]]  # reliability, entities
@@ -31,19 +31,8 @@ class PathRAGSearch:
     writes; relations are followed in both directions; we rank passages, where PathRAG gives the texts of the paths to
     its reader, the most reliable last. A query to which no entity is similar keeps what was retrieved before.
 
-    Args:
-        resources: Resources of the pipeline; its ``text_encoder`` encodes the index.
-        folder: Folder of indexes.
-        extractor: Extractor of entities and relations.
-        description_tokens: Words of a description, at most.
-        num_entities: :math:`N`, entities per query.
-        num_paths: :math:`K`, paths per query.
-        decay: See :func:`flow_paths`.
-        threshold: See :func:`flow_paths`.
-        max_hops: See :func:`flow_paths`.
-
-    Raises:
-        ValueError: If a setting is out of range, or there is no encoder with a fingerprint.
+    ``num_entities`` is :math:`N` and ``num_paths`` :math:`K`, both per query; ``description_tokens`` are words of a
+    description, at most.
     """
 
     def __init__(
@@ -71,10 +60,9 @@ class PathRAGSearch:
             encoder=resources.index_encoder,
             description_tokens=description_tokens,
         )
-        print(self._graph.report(), flush=True)
         self._entities = self._graph.entity_vectors.to(resources.graph.device)
         self._between: dict[tuple[int, int], list[int]] = {}
-        for relation, (head, tail) in enumerate(self._graph.skeleton.ends.tolist()):
+        for relation, (head, tail) in enumerate(self._graph.merged.ends.tolist()):
             self._between.setdefault((min(head, tail), max(head, tail)), []).append(relation)
 
     def run(self, state: RetrievalState) -> RetrievalState:
@@ -123,15 +111,8 @@ def flow_paths(
     on. Source: "PathRAG", 2025, Eqs. (3) to (5). *Our reading:* the resource flows outwards, hop by hop: a node
     receives from the nodes one hop nearer to the start, which paths visit in that order.
 
-    Args:
-        neighbours: The neighbours of each node.
-        start: A node.
-        decay: :math:`\alpha` in (0, 1].
-        threshold: :math:`\theta` in (0, 1].
-        max_hops: Edges of a path, at most.
-
-    Returns:
-        ``(S(P), nodes of P)`` of each path of one edge or more from the start.
+    ``neighbours`` lists those of each node; ``decay`` is :math:`\alpha` and ``threshold`` :math:`\theta`, both in (0,
+    1]; a path has at most ``max_hops`` edges. Returns ``(S(P), nodes of P)`` of each path of one edge or more.
 
     Example:
         >>> flow_paths([[1, 2], [0, 2], [0, 1]], 0, decay=0.8)

@@ -1,6 +1,6 @@
 """RAPTOR: search in a tree of passages, summaries of clusters of them, summaries of clusters of those."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +18,8 @@ from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.text import WordTokenizer, count_tokens
 from graphrerank.text.sentences import split_sentences
-from graphrerank_papers.indexing.listed_passages import with_listed
-from graphrerank_papers.indexing.stages import Stages, encode_texts
-from graphrerank_papers.indexing.summaries import pick_sentences, write_summaries
+from graphrerank_papers.indexing import Stages, encode_texts, with_listed
+from graphrerank_papers.summaries import pick_sentences, write_summaries
 
 SEARCHES = ("collapsed", "tree")
 OPENING_SENTENCES = 2  # of a node's text that an extractive summary quotes: a title and the first sentence
@@ -63,11 +62,6 @@ class SummaryTree:
             below.append(sorted({leaf for group in leaves for leaf in group}))
         return below
 
-    def report(self) -> str:
-        """Return one line with the number of nodes by layer."""
-        layers = ", ".join(f"{count:,}" for count in self.layers) or "none"
-        return f"summary tree: {self.num_passages:,} passages; summaries by layer: {layers}"
-
 
 class RAPTORSearch:
     """Replace the retrieved passages by those found in the summary tree.
@@ -81,17 +75,11 @@ class RAPTORSearch:
     passages, where RAPTOR gives its reader the texts of all nodes that it selects.
 
     Args:
-        resources: Resources of the pipeline; its ``text_encoder`` encodes the summaries.
-        folder: Folder of indexes.
         search: ``collapsed`` or ``tree``.
         num_branches: Nodes followed on each layer of a tree search.
-        settings: Settings of the tree; None for the defaults.
         language_model: Language model that writes summaries; None to quote the passages.
         prompt: Of the language model (:func:`write_summaries`); None for the one that ships.
         cache: Folder of cached answers of the language model; None for no cache.
-
-    Raises:
-        ValueError: If a setting is out of range, or the corpus or its encoder lacks.
     """
 
     def __init__(
@@ -110,7 +98,6 @@ class RAPTORSearch:
         check_counts(num_branches=num_branches)
         self.search, self.num_branches = search, num_branches
         self._resources = resources
-        model = None if language_model is None else remembering(language_model, cache)
         graph = resources.graph
         self._tree = build_summary_tree(
             graph.all_texts,
@@ -118,10 +105,9 @@ class RAPTORSearch:
             folder=folder,
             encoder=resources.index_encoder,
             settings=settings or SummaryTreeSettings(),
-            language_model=model,
+            language_model=None if language_model is None else remembering(language_model, cache),
             prompt=prompt,
         )
-        print(self._tree.report(), flush=True)
         self._vectors = torch.cat([graph.encoded, self._tree.vectors.to(graph.encoded)])
 
     def run(self, state: RetrievalState) -> RetrievalState:
@@ -167,7 +153,7 @@ def build_summary_tree(
 
     Nodes of a layer are clustered, first all of them, then those of each cluster, and again those of a cluster whose
     texts are too long to be summarised at once; a node may be in several clusters. Each cluster is summarised, and its
-    summary is a node of the next layer, until a layer is small or not smaller.
+    summary is a node of the next layer, until a layer is small or not smaller. Prints the size of each layer.
 
     Source: Sarthi et al., "RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval", 2024, section 3:
     Gaussian mixtures with the number of clusters by BIC. *Where we differ:* principal components in place of UMAP;
@@ -175,63 +161,41 @@ def build_summary_tree(
     tokens at once, we 1,000 words, ten passages of its length of 100. Without a language model a summary quotes the
     openings of representative nodes (:func:`pick_sentences`); so does one that the language model fails to write.
 
-    Args:
-        passages: The texts.
-        vectors: Their vectors.
-        folder: Folder of indexes.
-        encoder: Encoder of the summaries; queries and passages need the same one.
-        settings: Settings of the tree.
-        language_model: Writes the summaries, best wrapped in an ``AnswerCache``; None to quote.
-        prompt: Of the language model (:func:`write_summaries`); None for the one that ships.
-
-    Raises:
-        ValueError: If a file of the folder is damaged.
+    Passages have vectors of the same ``encoder`` as summaries. ``language_model`` is best wrapped in an
+    ``AnswerCache``; ``prompt`` is its own (:func:`write_summaries`), None for the one that ships.
     """
-    prompt = prompt or shipped_prompt("summary")
+    prompt, words, limit = prompt or shipped_prompt("summary"), WordTokenizer(), settings.summary_tokens
 
-    def summarise(members: Sequence[Sequence[str]], rows: Sequence[Tensor]) -> list[str]:
-        limit = settings.summary_tokens
-        quoted = [quote(texts, own, limit) for texts, own in zip(members, rows, strict=True)]
-        if language_model is None:
-            return quoted
-        written = write_summaries(language_model, members, WordTokenizer(), limit=limit, prompt=prompt)
-        return [summary or quotation for summary, quotation in zip(written, quoted, strict=True)]
+    def grow() -> SummaryTree:
+        texts, rows = list(passages), vectors.float().cpu()
+        layer = list(range(len(texts)))
+        children: list[list[int]] = []
+        layers: list[int] = []
+        while len(layers) < settings.max_layers and len(layer) > settings.num_dims + 1:
+            of_layer, num_tokens = rows[layer], count_tokens(words, [texts[node] for node in layer])
+            clusters = cluster_nodes(of_layer, num_tokens, settings)
+            if len(clusters) >= len(layer):
+                break
+            groups = [[layer[position] for position in cluster] for cluster in clusters]
+            members = [[texts[child] for child in group] for group in groups]
+            summaries = [quote(each, of_layer[cluster], limit) for each, cluster in zip(members, clusters, strict=True)]
+            if language_model is not None:
+                written = write_summaries(language_model, members, words, limit=limit, prompt=prompt)
+                summaries = [text or quotation for text, quotation in zip(written, summaries, strict=True)]
+            layer = list(range(len(texts), len(texts) + len(groups)))
+            texts += summaries
+            children += groups
+            layers.append(len(groups))
+            rows = torch.cat([rows, encode_texts(encoder, summaries)])
+        return SummaryTree(len(passages), layers, texts[len(passages) :], children, rows[len(passages) :])
 
     stages = Stages(folder)
     writer = "extractive" if language_model is None else (language_model.fingerprint, prompt.fingerprint)
-    dependencies = (hash_texts(passages).hex(), encoder.fingerprint, settings, writer)
-    key = stages.key("summary_tree", *dependencies)
-    return stages.get(key, SummaryTree, lambda: _grow(passages, vectors, settings, encoder, summarise))
-
-
-def _grow(
-    passages: Sequence[str],
-    vectors: Tensor,
-    settings: SummaryTreeSettings,
-    encoder: IndexEncoder,
-    summarise: Callable[[Sequence[Sequence[str]], Sequence[Tensor]], list[str]],
-) -> SummaryTree:
-    """Add layers of summaries until one is small, not smaller, or the last that is allowed."""
-    texts, rows = list(passages), [vectors.float().cpu()]
-    layer = list(range(len(texts)))
-    children: list[list[int]] = []
-    layers: list[int] = []
-    while len(layers) < settings.max_layers and len(layer) > settings.num_dims + 1:
-        of_layer = torch.cat(rows)[layer]
-        num_tokens = count_tokens(WordTokenizer(), [texts[node] for node in layer])
-        clusters = cluster_nodes(of_layer, num_tokens, settings)
-        if len(clusters) >= len(layer):
-            break
-        first = len(texts)
-        groups = [[layer[position] for position in cluster] for cluster in clusters]
-        children += groups
-        members = [[texts[child] for child in group] for group in groups]
-        texts += summarise(members, [of_layer[cluster] for cluster in clusters])
-        rows.append(encode_texts(encoder, texts[first:]))
-        layers.append(len(groups))
-        layer = list(range(first, len(texts)))
-    summaries = torch.cat([rows[0][:0], *rows[1:]])
-    return SummaryTree(len(passages), layers, texts[len(passages) :], children, summaries)
+    key = stages.key("summary_tree", hash_texts(passages).hex(), encoder.fingerprint, settings, writer)
+    tree = stages.get(key, SummaryTree, grow)
+    sizes = ", ".join(f"{count:,}" for count in tree.layers) or "none"
+    print(f"summary tree: {tree.num_passages:,} passages; summaries by layer: {sizes}", flush=True)
+    return tree
 
 
 def cluster_nodes(vectors: Tensor, num_tokens: Sequence[int], settings: SummaryTreeSettings) -> list[list[int]]:

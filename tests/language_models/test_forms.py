@@ -21,10 +21,10 @@ from graphrerank_papers.answers.map_reduce_writer import parse_final_answer, par
 from graphrerank_papers.answers.prompted_writer import answer_in_form
 from graphrerank_papers.grapher.citations import read_numbers
 from graphrerank_papers.hipporag.fact_graph_search import _read
-from graphrerank_papers.indexing.summaries import parse_summary
 from graphrerank_papers.knowledge.language_model import parse_entities, parse_knowledge, parse_names, parse_relations
 from graphrerank_papers.light_rag import parse_levels
 from graphrerank_papers.retag.language_model import parse_keywords, parse_relevant, parse_topic, parse_topics
+from graphrerank_papers.summaries import parse_summary
 
 pytest.importorskip("llguidance", reason="llguidance is optional")
 

@@ -60,7 +60,6 @@ def test_a_tree_and_its_leaves_against_networkx(tmp_path: Path) -> None:
     assert tree.num_passages == 48
     assert sum(tree.layers) == len(tree.texts) == len(tree.children) == len(tree.vectors)
     assert len(tree.layers) >= 1
-    assert tree.report().startswith("summary tree: 48 passages; summaries by layer: ")
     graph = networkx.DiGraph([(48 + s, child) for s, children in enumerate(tree.children) for child in children])
     bounds = [0, 48]
     for count in tree.layers:

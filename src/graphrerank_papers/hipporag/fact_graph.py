@@ -14,24 +14,11 @@ from graphrerank.graphs import CorpusGraph, Ranking, top_k_by_node_order
 from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Resources
-from graphrerank_papers.hipporag.facts import Facts, merge_knowledge
-from graphrerank_papers.indexing.stages import Stages
+from graphrerank_papers.indexing import Stages
+from graphrerank_papers.knowledge.corpus_knowledge import CorpusKnowledge, merge_knowledge
 
+MIN_NAME_CHARACTERS = 3  # letters and digits of the name of an entity with synonyms
 MAX_COSINES = 1 << 23  # held at once by the search for synonyms: 32 MiB of float32
-
-
-@dataclass(frozen=True)
-class FactGraphSettings:
-    """Settings of a fact graph."""
-
-    synonymy_threshold: float = 0.8  # minimum cosine, in (0, 1], of two entities joined as synonyms
-    max_synonyms: int = 100  # maximum number of synonyms of an entity; 0: no synonymy edges
-    min_name_characters: int = 3  # minimum number of letters and digits in the name of an entity with synonyms
-
-    def __post_init__(self) -> None:
-        check_positive_share(synonymy_threshold=self.synonymy_threshold)
-        check_not_negative(max_synonyms=self.max_synonyms, min_name_characters=self.min_name_characters)
 
 
 @dataclass(frozen=True)
@@ -40,14 +27,14 @@ class FactGraph:
 
     graph: CorpusGraph  # undirected; `P` passages, then `E` entities with ids `entity:<normalised name>`
     num_passages: int  # `P`
-    facts: Facts  # entities and facts; entity `e` is node `P + e`
+    facts: CorpusKnowledge  # entities and facts; entity `e` is node `P + e`
     fact_vectors: Tensor  # `[F, d]` float32
     num_synonyms: int  # number of synonymy edges, each pair counted once
 
     @cached_property
     def num_holders(self) -> Tensor:
         """``[E]`` int64, number of passages that contain each entity."""
-        return torch.bincount(self.facts.occurrences[:, 1], minlength=len(self.facts.names))
+        return torch.bincount(self.facts.entity_links[:, 0], minlength=len(self.facts.names))
 
     def between_entities(self) -> CorpusGraph:
         """Return the graph of the ``E`` entities alone: relation and synonymy edges."""
@@ -58,16 +45,6 @@ class FactGraph:
         ids, texts = graph.node_ids[first:], graph.texts[first:]
         return CorpusGraph.from_edges(ids, texts, edges, graph.weight[kept])
 
-    def report(self) -> str:
-        """Return one line with the numbers of nodes, facts and edges."""
-        without_entity = self.num_passages - len(torch.unique(self.facts.occurrences[:, 0]))
-        return (
-            f"fact graph: {self.num_passages:,} passages ({without_entity:,} without an entity), "
-            f"{len(self.facts.names):,} entities, {len(self.facts.texts):,} facts; edges: "
-            f"{len(self.facts.occurrences):,} occurrence, {len(self.facts.related):,} relation, "
-            f"{self.num_synonyms:,} synonymy"
-        )
-
 
 def build_fact_graph(
     passages: Sequence[str],
@@ -75,81 +52,56 @@ def build_fact_graph(
     folder: str | Path,
     extractor: KnowledgeExtractor,
     encoder: IndexEncoder,
-    settings: FactGraphSettings | None = None,
+    synonymy_threshold: float = 0.8,
+    max_synonyms: int = 100,
     device: str | torch.device = "cpu",
 ) -> FactGraph:
-    """Build the index of a corpus stage by stage, reading finished stages from the folder (:class:`Stages`).
+    """Build the index of ``P`` passages, or read it from the folder (:class:`Stages`), and print its size.
 
     An occurrence edge has weight 1, a relation edge the number of statements that join its ends, a synonymy edge the
-    cosine. A pair that is both related and synonymous takes the larger weight.
+    cosine of two names, which have 3 letters and digits or more (:func:`synonym_edges`, on ``device``). A pair that is
+    both related and synonymous takes the larger weight. Queries need the same encoder.
 
     Source: "EA-GraphRAG", 2026, section 3.1, after HippoRAG 2, except that there the cosine of a pair of both kinds
     wins. When a corpus grows, an ``extractor`` and an ``encoder`` with a cache (``KnowledgeCache``, ``VectorCache``)
     process the new texts only.
 
-    Args:
-        passages: ``P`` texts.
-        folder: Folder of indexes.
-        extractor: Extractor of entities and relations.
-        encoder: Encoder of entities and facts; queries need the same one.
-        settings: Settings of the index; None for the defaults.
-        device: Device of the search for synonyms.
-
     Raises:
-        ValueError: If a model's output does not fit, or a file of the folder is damaged.
+        ValueError: If a setting is out of range, a model's output does not fit, or a file of the folder is damaged.
     """
-    stages, settings = Stages(folder), settings or FactGraphSettings()
+    check_positive_share(synonymy_threshold=synonymy_threshold)
+    check_not_negative(max_synonyms=max_synonyms)
+    stages, num_passages = Stages(folder), len(passages)
 
-    def extract() -> Facts:
-        knowledge = extractor.extract(passages)
-        if len(knowledge) != len(passages):
-            raise ValueError(f"`extractor` must return one entry per passage ({len(passages)}), got {len(knowledge)}")
-        return merge_knowledge(knowledge)
+    def merge() -> CorpusKnowledge:
+        return merge_knowledge(extractor.extract(passages), passages=range(num_passages))
 
-    facts_key = stages.key("facts", hash_texts(passages).hex(), extractor.fingerprint)
-    facts = stages.get(facts_key, Facts, extract)
+    facts_key = stages.key("corpus_knowledge", hash_texts(passages).hex(), extractor.fingerprint)
+    facts = stages.get(facts_key, CorpusKnowledge, merge)
 
     def find_synonyms() -> tuple[Tensor, Tensor]:
-        is_long = [sum(map(str.isalnum, name)) >= settings.min_name_characters for name in facts.names]
+        is_long = [sum(map(str.isalnum, name)) >= MIN_NAME_CHARACTERS for name in facts.names]
         entities = torch.tensor(is_long, dtype=torch.bool).nonzero().flatten()
         spellings = [facts.spellings[entity] for entity in entities.tolist()]
-        pairs, cosine = synonym_edges(
-            stages.encode(encoder, spellings).to(device),
-            threshold=settings.synonymy_threshold,
-            max_synonyms=settings.max_synonyms,
-        )
+        vectors = stages.encode(encoder, spellings).to(device)
+        pairs, cosine = synonym_edges(vectors, threshold=synonymy_threshold, max_synonyms=max_synonyms)
         return entities[pairs.cpu()], cosine.cpu()
 
-    key = stages.key("synonyms", facts_key, encoder.fingerprint, settings)
+    key = stages.key("synonyms", facts_key, encoder.fingerprint, synonymy_threshold, max_synonyms)
     pairs, cosine = stages.get(key, tuple[Tensor, Tensor], find_synonyms)
-    num_passages = len(passages)
-    to_entity = torch.tensor([0, num_passages])
-    edges = torch.cat([facts.occurrences + to_entity, facts.related + num_passages, pairs + num_passages])
-    weight = torch.cat([torch.ones(len(facts.occurrences)), facts.num_statements.float(), cosine.float()])
+    occurrences = facts.entity_links.flip(1) + torch.tensor([0, num_passages])
+    edges = torch.cat([occurrences, facts.related + num_passages, pairs + num_passages])
+    weight = torch.cat([torch.ones(len(occurrences)), facts.num_statements.float(), cosine.float()])
     ids = [*(f"passage:{passage}" for passage in range(num_passages)), *(f"entity:{name}" for name in facts.names)]
     graph = CorpusGraph.from_edges(ids, [*passages, *facts.spellings], edges, weight)
-    return FactGraph(graph, num_passages, facts, stages.encode(encoder, facts.texts), len(pairs))
-
-
-def read_fact_graph(
-    resources: Resources,
-    folder: str | Path,
-    extractor: KnowledgeExtractor,
-    *,
-    synonymy_threshold: float,
-    max_synonyms: int,
-) -> FactGraph:
-    """Build the index of a pipeline's corpus, or read it from the folder, and print its report."""
-    index = build_fact_graph(
-        resources.graph.all_texts,
-        folder=folder,
-        extractor=extractor,
-        encoder=resources.index_encoder,
-        settings=FactGraphSettings(synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms),
-        device=resources.graph.device,
+    without_entity = num_passages - len(torch.unique(facts.entity_links[:, 1]))
+    print(
+        f"fact graph: {num_passages:,} passages ({without_entity:,} without an entity), {len(facts.names):,} entities, "
+        f"{len(facts.facts):,} facts; edges: {len(occurrences):,} occurrence, {len(facts.related):,} relation, "
+        f"{len(pairs):,} synonymy",
+        flush=True,
     )
-    print(index.report(), flush=True)
-    return index
+    return FactGraph(graph, num_passages, facts, stages.encode(encoder, facts.facts), len(pairs))
 
 
 def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int = 100) -> tuple[Tensor, Tensor]:
@@ -158,20 +110,14 @@ def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int 
     Source: "EA-GraphRAG", 2026, section 3.1, :math:`\cos(M(n), M(v)) \geq \tau`; the defaults and the limit are
     HippoRAG 2's. The search is exact, in blocks of rows: quadratic in time, linear in memory.
 
-    Args:
-        vectors: ``[E, d]``; a zero vector has no synonyms.
-        threshold: :math:`\tau` in (0, 1].
-        max_synonyms: Maximum that an entity chooses, ties broken by index; either end may choose a pair.
-
-    Returns:
-        ``[M, 2]`` int64, unique pairs, the smaller index first, ascending; ``[M]`` float32 cosines.
+    ``vectors`` are ``[E, d]``; a zero vector has no synonyms. An entity chooses at most ``max_synonyms``, ties broken
+    by index; either end may choose a pair. Returns ``[M, 2]`` int64, unique pairs, the smaller index first, ascending,
+    and their ``[M]`` float32 cosines.
 
     Example:
         >>> synonym_edges(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 2.0]]), threshold=0.7)
         (tensor([[0, 1]]), tensor([0.8000]))
     """
-    check_positive_share(threshold=threshold)
-    check_not_negative(max_synonyms=max_synonyms)
     if vectors.dim() != 2 or not torch.isfinite(vectors).all():
         raise ValueError(f"`vectors` must be a finite [E, d] matrix, got {list(vectors.shape)}")
     unit = torch.nn.functional.normalize(vectors.float(), dim=1)

@@ -17,7 +17,7 @@ from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
 from graphrerank.operators.corpus_ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.hipporag.fact_graph import read_fact_graph, with_reached
+from graphrerank_papers.hipporag.fact_graph import build_fact_graph, with_reached
 
 COMBINATIONS = ("last", "mean", "sum")
 RERANKERS = ("none", "cross_encoder", "language_model")
@@ -46,14 +46,8 @@ class FactGraphSearch:
     The constructor builds the index, or reads it from its folder, and prints its report.
 
     Args:
-        resources: Resources of the pipeline; its ``text_encoder`` encodes the index.
-        folder: Folder of indexes.
-        extractor: Extractor of entities and relations.
-        synonymy_threshold: See :class:`FactGraphSettings`.
-        max_synonyms: See :class:`FactGraphSettings`.
         num_candidates: :math:`k`, number of facts retrieved by vector; at least ``num_facts``.
         rerank: Reranker of facts: ``none``, ``cross_encoder`` (the pipeline's) or ``language_model``.
-        language_model: Language model of ``rerank: language_model``.
         prompt: Of the language model, with the places ``{question}`` and ``{facts}``; None for the one that ships.
         cache: Folder of cached answers of the language model; None for no cache.
         num_facts: Number of facts that weigh entities.
@@ -92,23 +86,32 @@ class FactGraphSearch:
             raise ValueError(f"`num_candidates` must be at least `num_facts` ({num_facts}), got {num_candidates}")
         check_choice(COMBINATIONS, combination=combination)
         check_choice(PASSAGE_SEEDS, passage_seeds=passage_seeds)
+        check_choice(RERANKERS, rerank=rerank)
         check_not_negative(passage_weight=passage_weight)
-        self.num_candidates = num_candidates
-        self.num_facts = num_facts
-        self.combination = combination
-        self.num_seeds = num_seeds
-        self.passage_weight = passage_weight
-        self.passage_seeds = passage_seeds
+        prompt = prompt or shipped_prompt("ea_graphrag_facts")
+        prompt.fill(question="", facts="")
+        self.num_candidates, self.num_facts, self.num_seeds = num_candidates, num_facts, num_seeds
+        self.combination, self.passage_weight, self.passage_seeds = combination, passage_weight, passage_seeds
         self._resources = resources
-        self._rerank = _reranker(
-            rerank, resources, language_model, prompt or shipped_prompt("ea_graphrag_facts"), cache
-        )
+        self._rerank: FactReranker | None = None
+        if rerank == "cross_encoder":
+            self._rerank = partial(rerank_by_pairs, resources.cross_encoder)
+        elif rerank == "language_model":
+            if language_model is None:
+                raise ValueError("`language_model` must be given with `rerank: language_model`, got none")
+            self._rerank = partial(select_by_language_model, remembering(language_model, cache), prompt)
         device = resources.graph.device
-        index = read_fact_graph(
-            resources, folder, extractor, synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms
+        index = build_fact_graph(
+            resources.graph.all_texts,
+            folder=folder,
+            extractor=extractor,
+            encoder=resources.index_encoder,
+            synonymy_threshold=synonymy_threshold,
+            max_synonyms=max_synonyms,
+            device=device,
         )
         self._walk = CorpusPPR(index.graph.to(device), restart_prob=restart_prob)
-        self._fact_texts, self._fact_vectors = index.facts.texts, index.fact_vectors.to(device)
+        self._fact_texts, self._fact_vectors = index.facts.facts, index.fact_vectors.to(device)
         self._ends, self._num_holders = index.facts.ends.to(device), index.num_holders.to(device)
 
     def run(self, state: RetrievalState) -> RetrievalState:
@@ -157,20 +160,6 @@ class FactGraphSearch:
         scaled = torch.where(highest > lowest, (scores - lowest) / (highest - lowest), 1.0)
         weight = (self.passage_weight * scaled).masked_fill(~valid, -torch.inf)
         return torch.cat([nodes, passages], dim=1), torch.cat([entities.scores, weight], dim=1)
-
-
-def _reranker(
-    rerank: str, resources: Resources, language_model: ChatModel | None, prompt: Prompt, cache: str | Path | None
-) -> FactReranker | None:
-    check_choice(RERANKERS, rerank=rerank)
-    prompt.fill(question="", facts="")
-    if rerank == "cross_encoder":
-        return partial(rerank_by_pairs, resources.cross_encoder)
-    if rerank == "language_model":
-        if language_model is None:
-            raise ValueError("`language_model` must be given with `rerank: language_model`, got none")
-        return partial(select_by_language_model, remembering(language_model, cache), prompt)
-    return None
 
 
 def rerank_by_pairs(
@@ -226,25 +215,13 @@ def find_facts(queries: Tensor, facts: Tensor, *, top_k: int = 5) -> Ranking:
     Source: "EA-GraphRAG", 2026, Eq. (4) and TopK of Eq. (5). The paper does not say how similarities are normalised; we
     follow HippoRAG 2, where equal similarities become 1. Facts without positive similarity are not retrieved.
 
-    Args:
-        queries: ``[B, d]``.
-        facts: ``[F, d]``.
-        top_k: Facts per query, at least 1.
-
-    Returns:
-        ``[B, top_k]`` fact indices and :math:`\tilde s` in [0, 1], ties broken by index.
-
-    Raises:
-        ValueError: If shapes do not fit, or ``top_k`` is below 1.
+    ``queries`` are ``[B, d]``, ``facts`` ``[F, d]``. Returns ``[B, top_k]`` fact indices and :math:`\tilde s` in [0,
+    1], ties broken by index.
 
     Example:
         >>> find_facts(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.1], [0.9, 0.0], [0.1, 0.0]]), top_k=2).scores
         tensor([[1.0000, 0.5000]])
     """
-    if queries.dim() != 2 or facts.dim() != 2 or (len(facts) and queries.shape[1] != facts.shape[1]):
-        raise ValueError(
-            f"`queries` and `facts` must be [B, d] and [F, d], got {list(queries.shape)} and {list(facts.shape)}"
-        )
     if not len(facts):
         return Ranking(*top_k_by_node_order(queries.new_zeros(len(queries), 0), top_k))
     similarity = queries @ facts.T
@@ -275,16 +252,11 @@ def entity_seeds(
     Returns:
         ``[B, top_k]`` entity indices and weights, ties broken by index.
 
-    Raises:
-        ValueError: If ``top_k`` is below 1 or ``combination`` unknown.
-
     Example:
         >>> facts, ends = torch.tensor([[0, 1]]), torch.tensor([[0, 1], [1, 2]])
         >>> entity_seeds(facts, torch.tensor([[1.0, 0.5]]), ends, torch.tensor([4, 1, 1]), top_k=3)
         Ranking(nodes=tensor([[1, 2, 0]]), scores=tensor([[0.5000, 0.5000, 0.2500]]), features=None, base_nodes=None)
     """
-    check_choice(COMBINATIONS, combination=combination)
-    check_counts(top_k=top_k)
     num_entities = max(1, len(num_holders))
     row, column = torch.nonzero(facts >= 0, as_tuple=True)  # by row, then in the order of the facts
     entity = ends[facts[row, column]]  # [n, 2]

@@ -11,8 +11,8 @@ from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.operators.corpus_ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.hipporag.fact_graph import read_fact_graph, with_reached
-from graphrerank_papers.indexing.stages import Stages
+from graphrerank_papers.hipporag.fact_graph import build_fact_graph, with_reached
+from graphrerank_papers.indexing import Stages
 
 
 class HippoRAGSearch:
@@ -28,18 +28,8 @@ class HippoRAGSearch:
     without entities keeps what was retrieved before, as in the paper's code, and so does one whose entities reach no
     passage. Passages without mass are not ranked.
 
-    Args:
-        resources: Resources of the pipeline; its ``text_encoder`` encodes names.
-        folder: Folder of indexes; the index of facts is that of :class:`FactGraphSearch`.
-        extractor: Extractor of entities and relations.
-        query_extractor: Extractor of the queries' entities.
-        synonymy_threshold: See :class:`FactGraphSettings`.
-        max_synonyms: See :class:`FactGraphSettings`.
-        node_specificity: Whether seeds are weighted; else all weigh 1.
-        restart_prob: Probability in (0, 1] of returning to the seeds at each step; 1 - the paper's damping.
-
-    Raises:
-        ValueError: If a setting is out of range, or there is no encoder with a fingerprint.
+    ``node_specificity``: whether seeds are weighted; else all weigh 1. The index of facts is that of
+    :class:`FactGraphSearch`, whose other settings it shares.
     """
 
     def __init__(
@@ -58,12 +48,18 @@ class HippoRAGSearch:
         self._encoder = resources.index_encoder
         self._query_extractor = query_extractor
         device = resources.graph.device
-        index = read_fact_graph(
-            resources, folder, extractor, synonymy_threshold=synonymy_threshold, max_synonyms=max_synonyms
+        index = build_fact_graph(
+            resources.graph.all_texts,
+            folder=folder,
+            extractor=extractor,
+            encoder=self._encoder,
+            synonymy_threshold=synonymy_threshold,
+            max_synonyms=max_synonyms,
+            device=device,
         )
         self._names = Stages(folder).encode(self._encoder, index.facts.spellings).to(device)
         self._walk = CorpusPPR(index.between_entities().to(device), restart_prob=restart_prob)
-        self._occurrences = index.facts.occurrences.to(device)
+        self._occurrences = index.facts.entity_links.to(device)
         holders = index.num_holders.to(device)
         self._weight = 1 / holders.clamp(min=1).float() if node_specificity else torch.ones_like(holders).float()
 
@@ -76,7 +72,7 @@ class HippoRAGSearch:
                 torch.where(seeds >= 0, self._weight[seeds.clamp(min=0)], 0.0) if len(self._weight) else seeds * 0.0
             )
             mass = self._walk.score(seeds, weight).T
-            passage, entity = self._occurrences.unbind(1)
+            entity, passage = self._occurrences.unbind(1)
             scores = mass.new_zeros(self._resources.graph.num_nodes, len(seeds)).index_add_(0, passage, mass[entity]).T
             return with_reached(state, scores, budget=self._resources.budget)
 

@@ -1,33 +1,40 @@
 """``python evaluate.py experiment=ket_solutions``: KET-RAG's solutions, sweeps, rerankers behind it."""
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 import torch
+from scipy.optimize import minimize_scalar
+from scipy.special import zeta
+from torch import Tensor
 
+from graphrerank.checks import check_counts
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import read_documents, read_queries
 from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.evaluation.significance import bootstrap_interval
-from graphrerank.graphs import PairEncoder, Queries
+from graphrerank.graphs import CorpusGraph, EntityIncidence, PairEncoder, Queries, Ranking
+from graphrerank.graphs.edge_types import EDGE_TYPES, SIMILARITY
 from graphrerank.graphs.queries import query_encoder
+from graphrerank.graphs.sparse_rows import pad_rows
 from graphrerank.inference.graph_reranker import GraphReranker
+from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.metrics.coverage import coverage
 from graphrerank.parts import Parts
+from graphrerank.pipelines.state import RetrievalState
+from graphrerank.pipelines.step import Resources
+from graphrerank.pipelines.steps import GRanker
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage
-from graphrerank_papers.ket.degrees import count_degrees
-from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings
-from graphrerank_papers.ket.report import KETReport, Tokens
-from graphrerank_papers.ket.rerank import Order, by_granker, by_graph_reranker, chunk_corpus, pack_chunks
-from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval, find_solution
-from graphrerank_papers.ket.search import KETSearch
+from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETReport, KETSettings, Tokens
+from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval, KETSearch, find_solution, fits
 from graphrerank_papers.tables import write_tables
 
 RETRIEVED = ("context_tokens", "graph_share", "num_seeds")  # settings of the step that retrieve
@@ -36,7 +43,10 @@ GRAPH_ALONE = "knng_rag"  # whose index is the graph of nearest chunks and no mo
 SOLUTION = "ket_p"  # behind which rerankers are put
 BATCH = 16  # questions retrieved at once
 
+CENTRAL = 0.01  # share of the chunks whose share of the ends of edges is reported
+
 Row = dict[str, Any]  # of a table: settings and measures by name
+Order = Callable[[Queries, Ranking], Ranking]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,8 +250,8 @@ def index_costs(report: KETReport) -> Row:
     ``USD of index`` is of the tokens sent at the prices of the paper's models. Where no language model extracts, it
     counts ``model_tokens``, what one would read: each core chunk twice, without prompts (KET-RAG, section 5.3).
     """
-    extracted = Tokens() if report.num_prompts else Tokens(model_input=2 * report.core_tokens)
     model = report.sent.model_input + report.sent.model_output
+    extracted = Tokens() if model else Tokens(model_input=2 * report.core_tokens)
     return {
         "chunks": report.sub_chunks,
         "entities": report.entities,
@@ -251,3 +261,144 @@ def index_costs(report: KETReport) -> Row:
         "model_tokens": model or extracted.model_input,
         "USD of index": (report.sent + extracted).dollars,
     }
+
+
+def chunk_corpus(index: KETIndex) -> CorpusGraph:
+    """Return an index's chunks as a corpus with the edges of the chunk graph and the entities of the skeleton.
+
+    Chunks must not be halved, as the chunk graph joins whole ones.
+    """
+    if index.settings.num_splits:
+        raise ValueError(f"`index` must have whole chunks (`num_splits` 0), got {index.settings.num_splits}")
+    ids = [str(chunk) for chunk in range(len(index.sub_chunks))]
+    graph = CorpusGraph.from_edges(ids, index.sub_chunks.texts, index.chunk_graph.edges, edge_type=SIMILARITY)
+    graph = graph.with_embedding(index.sub_chunks.vectors)
+    if index.skeleton is None:
+        return graph
+    names: list[list[str]] = [[] for _ in ids]
+    for entity, chunk in index.skeleton.knowledge.entity_links.tolist():
+        names[chunk].append(index.skeleton.knowledge.names[entity])
+    return replace(graph, entities=EntityIncidence.from_names(names))
+
+
+def pack_chunks(index: KETIndex, ranking: Ranking, context_tokens: int) -> Contexts:
+    """Fill contexts of at most ``context_tokens`` with the first chunks of a ranking ``[B, C]`` that fit, in order."""
+    check_counts(context_tokens=context_tokens)
+    chunks = index.sub_chunks
+    query, column = torch.nonzero(ranking.nodes >= 0, as_tuple=True)
+    chunk = ranking.nodes[query, column]
+    limits = torch.full((len(ranking),), context_tokens, device=chunk.device)
+    fitting = fits(query, chunks.num_tokens.to(chunk.device)[chunk], limits)
+    query, chunk = query[fitting], chunk[fitting]
+    nodes = pad_rows(query, chunk, len(ranking), fill=-1)
+    passages = [tuple(chunks.texts[node] for node in row if node >= 0) for row in nodes.tolist()]
+    scores = ranking.scores[:, : nodes.shape[1]].masked_fill(nodes < 0, -torch.inf)
+    lengths = torch.zeros(len(ranking), dtype=torch.int64)
+    lengths.index_add_(0, query.cpu(), chunks.num_tokens[chunk.cpu()])
+    return Contexts(Ranking(nodes, scores), passages, lengths, {"text": nodes})
+
+
+def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker) -> Order:
+    """Order chunks by a trained graph reranker of BM25, cosine and the edges among them, which join similar ones."""
+    assert graph.embedding is not None
+    assert graph.entities is not None
+    vectors = graph.embedding
+    names, entities = graph.entities.names, graph.entities
+    neighbours = {
+        node: graph.indices[graph.indptr[node] : graph.indptr[node + 1]].tolist() for node in range(graph.num_nodes)
+    }
+
+    def order(queries: Queries, ranking: Ranking) -> Ranking:
+        inputs, rows = [], [[node for node in row if node >= 0] for row in ranking.nodes.tolist()]
+        for text, vector, row in zip(queries.texts, queries.encoded, rows, strict=True):
+            position = {node: index for index, node in enumerate(row)}
+            edges = [(position[a], position[b]) for a in row for b in neighbours[a] if a < b and b in position]
+            inputs.append(
+                RerankInput(
+                    text,
+                    [graph.texts[node] for node in row],
+                    edges=edges,
+                    edge_types=[EDGE_TYPES[SIMILARITY]] * len(edges),
+                    entities=[
+                        [names[e] for e in entities.indices[entities.indptr[node] : entities.indptr[node + 1]].tolist()]
+                        for node in row
+                    ],
+                    query_vector=vector,
+                    vectors=vectors[row],
+                )
+            )
+        nodes, scores = torch.full_like(ranking.nodes, -1), torch.full_like(ranking.scores, -torch.inf)
+        for query, (row, reranked) in enumerate(zip(rows, reranker.rerank_batch(inputs), strict=True)):
+            nodes[query, : len(row)] = torch.tensor(row)[reranked.indices]
+            scores[query, : len(row)] = reranked.scores
+        return Ranking(nodes, scores)
+
+    return order
+
+
+def by_granker(graph: CorpusGraph, encoder: PairEncoder, *, smoothing: float) -> Order:
+    """Order chunks by a cross-encoder's head on smoothed vectors; without smoothing, by the cross-encoder."""
+    resources = Resources(graph, budget=graph.num_nodes, retriever=_no_retriever, pair_encoder=encoder)
+    step = GRanker(resources, smoothing=smoothing)
+
+    def order(queries: Queries, ranking: Ranking) -> Ranking:
+        state = RetrievalState.start(queries, graph.device).with_ranking(ranking.nodes, ranking.scores)
+        return step.run(state).ranking
+
+    return order
+
+
+def _no_retriever(*args: Any, **kwargs: Any) -> Any:
+    raise AssertionError("chunks are ranked, not searched")
+
+
+def count_degrees(edges: Tensor, num_chunks: int) -> dict[str, Any]:
+    """Describe the degrees of chunks over undirected ``edges``, ``[E, 2]``.
+
+    Returns:
+        ``counts`` (chunks by degree, ascending), ``chunks``, the ``mean`` and ``greatest`` degree, ``central_share``
+        (share of the ends of edges at the 1% of the chunks with most), and the results of :func:`fit_power_law`.
+
+    Example:
+        >>> count_degrees(torch.tensor([[0, 1], [0, 2]]), 4)["counts"]
+        {0: 1, 1: 2, 2: 1}
+    """
+    degree = torch.bincount(edges.flatten(), minlength=num_chunks)
+    values, numbers = torch.unique(degree, return_counts=True)
+    counts = dict(zip(values.tolist(), numbers.tolist(), strict=True))
+    most = degree.sort(descending=True).values[: max(1, round(CENTRAL * num_chunks))]
+    exponent, gain = fit_power_law({degree: count for degree, count in counts.items() if degree})
+    return {
+        "chunks": num_chunks,
+        "mean": float(degree.double().mean()),
+        "greatest": max(counts, default=0),
+        "central_share": float(most.sum() / degree.sum()) if len(edges) else 0.0,
+        "exponent": exponent,
+        "power_law_gain": gain,
+        "counts": counts,
+    }
+
+
+def fit_power_law(counts: Mapping[int, int]) -> tuple[float, float]:
+    r"""Fit a power law to degrees above 0, and compare it with a geometric distribution, whose tail is exponential.
+
+    .. math:: p(k) = \frac{k^{-\gamma}}{\zeta(\gamma, k_{min})}, \qquad q(k) = (1 - r) r^{k - k_{min}}
+
+    both from the least degree :math:`k_{min}` on, by maximum likelihood. Source: Clauset et al., *Power-Law
+    Distributions in Empirical Data*, 2009, section 3.1. *Where we differ:* the least degree is not searched for.
+
+    Returns:
+        The exponent, and the log-likelihood of the power law minus that of the geometric distribution: negative where
+        the latter fits better. NaN where the degrees are all equal, or there is none.
+    """
+    if len(counts) < 2:
+        return torch.nan, torch.nan
+    least, number = min(counts), sum(counts.values())
+    logs = sum(count * math.log(degree) for degree, count in counts.items())
+    fit = minimize_scalar(
+        lambda exponent: number * math.log(zeta(exponent, least)) + exponent * logs, bounds=(1.01, 50), method="bounded"
+    )
+    beyond = sum(count * (degree - least) for degree, count in counts.items())
+    ratio = beyond / (beyond + number)
+    geometric = number * math.log(1 - ratio) + beyond * math.log(ratio)
+    return float(fit.x), -float(fit.fun) - geometric

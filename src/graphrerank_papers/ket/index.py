@@ -2,11 +2,13 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from graphrerank.caching import hash_texts
@@ -14,17 +16,16 @@ from graphrerank.checks import check_choice, check_counts, check_not_negative, c
 from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
-from graphrerank.text import Tokenizer, count_tokens
+from graphrerank.text import Tokenizer, count_tokens, normalize_entity, split_sentences
 from graphrerank.text.languages import detect_language
-from graphrerank_papers.indexing.stages import Stages, encode_texts
-from graphrerank_papers.ket.chunk_graph import SELECTIONS, ChunkGraph, build_chunk_graph, core_chunks
-from graphrerank_papers.ket.chunks import Chunks, TokenStream
-from graphrerank_papers.ket.keyword_graph import KeywordGraph, build_keyword_graph, keyword_sentences
-from graphrerank_papers.ket.report import KETReport, Tokens
-from graphrerank_papers.ket.skeleton import Skeleton, build_skeleton, rewire
+from graphrerank_papers.indexing import Stages, encode_texts
+from graphrerank_papers.ket.chunks import SELECTIONS, ChunkGraph, Chunks, TokenStream, build_chunk_graph, core_chunks
+from graphrerank_papers.knowledge.corpus_knowledge import CorpusKnowledge, merge_knowledge, pair_tensor
 from graphrerank_papers.knowledge.keywords import find_keywords
 
 LINE_END = "\n"  # follows every text of a context and is counted with it
+# US dollars per million tokens of GPT-4o-mini and of text-embedding-3-small, KET-RAG's models
+MODEL_INPUT_PRICE, MODEL_OUTPUT_PRICE, ENCODER_PRICE = 0.15, 0.60, 0.02
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,91 @@ class KETSettings:
 
 
 @dataclass(frozen=True)
-class Texts:
-    """Texts that can go into a context."""
+class KeywordGraph:
+    """Keywords, their vectors and their sub-chunks.
 
-    texts: Sequence[str]  # `n` strings
-    num_tokens: Tensor  # `[n]` int64, of each text with the line end that follows it
-    vectors: Tensor  # `[n, d]` float32
+    Keywords that occur in the same sentences have the same vector and sub-chunks and share a row. About half of a
+    corpus's words occur in a single sentence, so there are far fewer rows than keywords.
+    """
+
+    keywords: Sequence[str]  # `W` strings, in order of first occurrence
+    row: Tensor  # `[W]` int64, each keyword's row, in order of first occurrence
+    vectors: Tensor  # `[G, d]` float32, the normalised mean vector of the sentences that contain the keyword
+    indptr: Tensor  # `[G + 1]` int64; keywords of row `i` occur in the sub-chunks `indices[indptr[i]:indptr[i + 1]]`
+    indices: Tensor  # `[M]` int64 sub-chunk indices, ascending within a row
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges between keywords and sub-chunks."""
+        return int(self.indptr.diff()[self.row].sum())
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens sent to models and written by them."""
+
+    model_input: int = 0  # read by the language model
+    model_output: int = 0  # written by it
+    encoder: int = 0  # read by the encoder
+
+    def __add__(self, other: "Tokens") -> "Tokens":
+        return Tokens(
+            self.model_input + other.model_input,
+            self.model_output + other.model_output,
+            self.encoder + other.encoder,
+        )
+
+    @property
+    def dollars(self) -> float:
+        """The cost of the tokens in US dollars, at the prices of the paper's models.
+
+        Example:
+            >>> Tokens(model_input=2_000_000, encoder=1_000_000).dollars
+            0.32
+        """
+        language_model = self.model_input * MODEL_INPUT_PRICE + self.model_output * MODEL_OUTPUT_PRICE
+        return (language_model + self.encoder * ENCODER_PRICE) / 1e6
+
+
+@dataclass(frozen=True)
+class KETReport:
+    """Counts of nodes, edges and tokens."""
+
+    documents: int  # documents of the corpus
+    corpus_tokens: int  # tokens of all chunks
+    chunks: int
+    chunk_edges: int  # edges of the chunks' graph
+    core_chunks: int  # chunks whose knowledge was extracted
+    core_tokens: int  # tokens of the core chunks
+    sub_chunks: int
+    entities: int  # entities of the skeleton
+    relations: int  # relations of the skeleton
+    skeleton_edges: int  # links of entities and relations to sub-chunks
+    keywords: int
+    keyword_edges: int  # links of keywords to sub-chunks
+    sent: Tokens  # tokens that the models read and wrote, including those whose results were cached
+
+    def lines(self) -> list[str]:
+        """Return three lines of text: nodes, edges and tokens."""
+        return [
+            f"nodes: {self.documents:,} documents of {self.corpus_tokens:,} tokens, {self.chunks:,} chunks "
+            f"({self.core_chunks:,} core), {self.sub_chunks:,} sub-chunks, {self.entities:,} entities, "
+            f"{self.keywords:,} keywords",
+            f"edges: {self.chunk_edges:,} between chunks, {self.relations:,} relations, {self.skeleton_edges:,} from "
+            f"entities and relations to sub-chunks, {self.keyword_edges:,} from keywords to sub-chunks",
+            f"language model: {self.sent.model_input:,} tokens read, {self.sent.model_output:,} written; "
+            f"encoder: {self.sent.encoder:,} tokens read; together ${self.sent.dollars:.4f}",
+        ]
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """Knowledge of the core chunks."""
+
+    knowledge: CorpusKnowledge  # `E` entities and `R` relations, linked to sub-chunks
+    entity_tokens: Tensor  # `[E]` int64, lengths of the entities' texts
+    entity_vectors: Tensor  # `[E, d]` float32
+    relation_tokens: Tensor  # `[R]` int64, lengths of the relations' texts
 
 
 @dataclass(frozen=True)
@@ -77,15 +157,10 @@ class KETIndex:
 
     settings: KETSettings
     chunks: Chunks  # `n` chunks, as cut from the documents
-    chunk_texts: Texts  # their texts, lengths and vectors
     chunk_graph: ChunkGraph  # their neighbours
     core: Tensor  # indices of the core chunks, ascending
     sub_chunks: Chunks  # `m` sub-chunks; the chunks if nothing is halved
-    sub_chunk_texts: Texts  # their texts, lengths and vectors
-    # entities and relations of the core chunks, linked to sub-chunks; None without core chunks
-    skeleton: Skeleton | None
-    entity_texts: Texts | None  # `E` entities' texts, lengths and vectors; None without skeleton
-    relation_tokens: Tensor | None  # `[R]` int64, lengths of the relations' texts; None without skeleton
+    skeleton: Skeleton | None  # None without core chunks
     keyword_graph: KeywordGraph | None  # None if it was not built
     report: KETReport  # sizes and costs
 
@@ -128,73 +203,53 @@ class KETIndexBuilder:
         if settings.core_share > 0 and self._extractor is None:
             raise ValueError(f"`extractor` must be given for `core_share` {settings.core_share}, got none")
         corpus, stream = hash_texts(documents).hex(), cache(lambda: TokenStream(documents, self._tokenizer))
-        chunk_key, chunks, chunk_texts = self._cut(corpus, stream, settings, num_splits=0)
-        sent = Tokens(encoder=int(chunk_texts.num_tokens.sum()))
-        graph = self._graph(chunk_key, chunk_texts, settings.num_neighbours)
-        sub_key, sub_chunks, sub_chunk_texts = chunk_key, chunks, chunk_texts
+        chunk_key, chunks = self._cut(corpus, stream, settings, num_splits=0)
+        graph = self._graph(chunk_key, chunks, settings.num_neighbours)
+        sent = Tokens(encoder=int(chunks.num_tokens.sum()))
+        sub_key, sub_chunks = chunk_key, chunks
         if settings.num_splits:
-            sub_key, sub_chunks, sub_chunk_texts = self._cut(corpus, stream, settings, num_splits=settings.num_splits)
-            sent += Tokens(encoder=int(sub_chunk_texts.num_tokens.sum()))
+            sub_key, sub_chunks = self._cut(corpus, stream, settings, num_splits=settings.num_splits)
+            sent += Tokens(encoder=int(sub_chunks.num_tokens.sum()))
         core = torch.zeros(0, dtype=torch.int64)
-        prompts: tuple[str, ...] = ()
-        skeleton, entity_texts, relation_tokens, keyword_graph = None, None, None, None
+        skeleton, keyword_graph = None, None
         if settings.core_share > 0 and self._extractor is not None:
             core = core_chunks(graph, share=settings.core_share, selection=settings.core_selection, seed=settings.seed)
-            prompts = prompts_of(self._extractor)
-            skeleton, entity_texts, relation_tokens, asked = self._skeleton(
-                self._extractor, f"{chunk_key} {sub_key}", chunks, core, sub_chunks, settings.description_tokens
-            )
-            sent += asked
+            keys, limit = f"{chunk_key} {sub_key}", settings.description_tokens
+            skeleton, extracted = self._skeleton(self._extractor, keys, chunks, core, sub_chunks, limit)
+            sent += extracted
         if settings.has_keywords:
-            keyword_graph, read = self._keywords(sub_key, sub_chunk_texts.texts)
+            keyword_graph, read = self._keywords(sub_key, sub_chunks.texts)
             sent += Tokens(encoder=read)
-        described = (entity_texts.num_tokens, relation_tokens) if entity_texts and relation_tokens is not None else ()
+        knowledge = None if skeleton is None else skeleton.knowledge
         report = KETReport(
             documents=len(documents),
-            corpus_tokens=int(chunk_texts.num_tokens.sum()),
+            corpus_tokens=int(chunks.num_tokens.sum()),
             chunks=len(chunks),
             chunk_edges=len(graph.edges),
             core_chunks=len(core),
-            core_tokens=int(chunk_texts.num_tokens[core].sum()),
+            core_tokens=int(chunks.num_tokens[core].sum()),
             sub_chunks=len(sub_chunks),
-            entities=0 if skeleton is None else len(skeleton.entity_texts),
-            relations=0 if skeleton is None else len(skeleton.relation_texts),
-            skeleton_edges=0 if skeleton is None else len(skeleton.entity_links) + len(skeleton.relation_links),
-            description_tokens=sum(int(lengths.sum()) for lengths in described),
+            entities=0 if knowledge is None else len(knowledge.names),
+            relations=0 if knowledge is None else len(knowledge.facts),
+            skeleton_edges=0 if knowledge is None else len(knowledge.entity_links) + len(knowledge.relation_links),
             keywords=0 if keyword_graph is None else len(keyword_graph.keywords),
             keyword_edges=0 if keyword_graph is None else keyword_graph.num_edges,
-            prompt_tokens=sum(count_tokens(self._tokenizer, prompts)),
-            num_prompts=len(prompts),
             sent=sent,
         )
-        return KETIndex(
-            settings=settings,
-            chunks=chunks,
-            chunk_texts=chunk_texts,
-            chunk_graph=graph,
-            core=core,
-            sub_chunks=sub_chunks,
-            sub_chunk_texts=sub_chunk_texts,
-            skeleton=skeleton,
-            entity_texts=entity_texts,
-            relation_tokens=relation_tokens,
-            keyword_graph=keyword_graph,
-            report=report,
-        )
+        return KETIndex(settings, chunks, graph, core, sub_chunks, skeleton, keyword_graph, report)
 
     def _cut(
         self, corpus: str, stream: Callable[[], TokenStream], settings: KETSettings, *, num_splits: int
-    ) -> tuple[str, Chunks, Texts]:
-        def make() -> tuple[Chunks, Tensor, Tensor]:
+    ) -> tuple[str, Chunks]:
+        def make() -> Chunks:
             chunks = stream().cut(settings.chunk_tokens, join=settings.join, num_splits=num_splits)
-            return chunks, self._lengths(chunks.texts), self._encode(chunks.texts)
+            return replace(chunks, num_tokens=self._lengths(chunks.texts), vectors=self._encode(chunks.texts))
 
         models = (self._tokenizer.fingerprint, self._encoder.fingerprint)
-        key = self._stages.key("chunks", corpus, *models, settings.chunk_tokens, settings.join, num_splits)
-        chunks, num_tokens, vectors = self._stages.get(key, tuple[Chunks, Tensor, Tensor], make)
-        return key, chunks, Texts(chunks.texts, num_tokens, vectors)
+        key = self._stages.key("encoded_chunks", corpus, *models, settings.chunk_tokens, settings.join, num_splits)
+        return key, self._stages.get(key, Chunks, make)
 
-    def _graph(self, chunk_key: str, chunks: Texts, num_neighbours: int) -> ChunkGraph:
+    def _graph(self, chunk_key: str, chunks: Chunks, num_neighbours: int) -> ChunkGraph:
         def make() -> ChunkGraph:
             language = detect_language(chunks.texts)
             keywords = [find_keywords(text, language) for text in chunks.texts]
@@ -204,36 +259,32 @@ class KETIndexBuilder:
 
     def _skeleton(
         self, extractor: KnowledgeExtractor, keys: str, chunks: Chunks, core: Tensor, sub_chunks: Chunks, limit: int
-    ) -> tuple[Skeleton, Texts, Tensor, Tokens]:
+    ) -> tuple[Skeleton, Tokens]:
+        """Return the skeleton, and the tokens that its models read and wrote."""
         prompts = prompts_of(extractor)
 
-        def make() -> tuple[Skeleton, Tensor, Tensor, Tensor, Tokens]:
+        def make() -> tuple[Skeleton, Tokens]:
             core_texts = [chunks.texts[chunk] for chunk in core.tolist()]
-            knowledge = extractor.extract(core_texts)
-            skeleton = build_skeleton(knowledge, core.tolist(), self._tokenizer, description_tokens=limit)
-            skeleton = rewire(skeleton, sub_chunks)
-            entity_tokens, vectors = self._lengths(skeleton.entity_texts), self._encode(skeleton.entity_texts)
-            answers = [
-                " ".join(asdict(entry).values())
-                for chunk_knowledge in knowledge
-                for entries in (chunk_knowledge.entities, chunk_knowledge.relations)
-                for entry in entries
-            ]
+            extracted = extractor.extract(core_texts)
+            knowledge = merge_knowledge(
+                extracted, passages=core.tolist(), tokenizer=self._tokenizer, description_tokens=limit
+            )
+            entity_tokens, vectors = self._lengths(knowledge.entity_texts), self._encode(knowledge.entity_texts)
+            answers = [" ".join(asdict(entity).values()) for each in extracted for entity in each.entities]
+            answers += [" ".join(asdict(relation).values()) for each in extracted for relation in each.relations]
             prompt_tokens = sum(count_tokens(self._tokenizer, prompts))
-            asked = Tokens(
+            sent = Tokens(
                 len(prompts) * int(self._lengths(core_texts).sum()) + prompt_tokens * len(core_texts),
                 sum(count_tokens(self._tokenizer, answers)) if prompts else 0,
                 int(entity_tokens.sum()),
             )
-            return skeleton, entity_tokens, vectors, self._lengths(skeleton.relation_texts), asked
+            relation_tokens = self._lengths(knowledge.relation_texts)
+            return Skeleton(rewire(knowledge, sub_chunks), entity_tokens, vectors, relation_tokens), sent
 
         core_hash = hashlib.sha256(core.numpy().tobytes()).hexdigest()
         models = (self._encoder.fingerprint, extractor.fingerprint)
-        key = self._stages.key("skeleton", keys, core_hash, limit, prompts, *models)
-        skeleton, entity_tokens, vectors, relation_tokens, asked = self._stages.get(
-            key, tuple[Skeleton, Tensor, Tensor, Tensor, Tokens], make
-        )
-        return skeleton, Texts(skeleton.entity_texts, entity_tokens, vectors), relation_tokens, asked
+        key = self._stages.key("core_knowledge", keys, core_hash, limit, prompts, *models)
+        return self._stages.get(key, tuple[Skeleton, Tokens], make)
 
     def _keywords(self, sub_key: str, texts: Sequence[str]) -> tuple[KeywordGraph, int]:
         """Return the text-keyword graph, and how many tokens the encoder read for it."""
@@ -260,3 +311,84 @@ def prompts_of(extractor: KnowledgeExtractor) -> tuple[str, ...]:
     """Return the prompts that an extractor sends to a language model with each text."""
     inner = extractor.extractor if isinstance(extractor, KnowledgeCache) else extractor
     return tuple(getattr(inner, "prompts", ()))
+
+
+def rewire(knowledge: CorpusKnowledge, sub_chunks: Chunks) -> CorpusKnowledge:
+    """Link entities and relations to sub-chunks instead of the chunks that these were cut from.
+
+    Source: KET-RAG, section 5.1, "edges rewired accordingly". The paper does not say to which sub-chunks of a chunk: we
+    take those with the most of the names, which are the entity's, or those of the relation's two ends.
+    """
+    children: dict[int, list[int]] = {}
+    for sub_chunk, parent in enumerate(sub_chunks.parent.tolist()):
+        children.setdefault(parent, []).append(sub_chunk)
+    is_halved = any(len(sub_chunks_of) > 1 for sub_chunks_of in children.values())
+    texts = [f" {normalize_entity(text)} " for text in sub_chunks.texts] if is_halved else []
+
+    def best_sub_chunks(chunk: int, names: Sequence[str]) -> list[int]:
+        candidates = children[chunk]
+        if len(candidates) == 1:
+            return candidates
+        counts = [sum(f" {name} " in texts[candidate] for name in names) for candidate in candidates]
+        return [candidate for candidate, count in zip(candidates, counts, strict=True) if count == max(counts)]
+
+    names, ends = knowledge.names, knowledge.ends.tolist()
+    entity_links = [
+        (entity, sub_chunk)
+        for entity, chunk in knowledge.entity_links.tolist()
+        for sub_chunk in best_sub_chunks(chunk, [names[entity]])
+    ]
+    relation_links = [
+        (relation, sub_chunk)
+        for relation, chunk in knowledge.relation_links.tolist()
+        for sub_chunk in best_sub_chunks(chunk, [names[end] for end in ends[relation]])
+    ]
+    return replace(knowledge, entity_links=pair_tensor(entity_links), relation_links=pair_tensor(relation_links))
+
+
+def keyword_sentences(texts: Sequence[str]) -> tuple[list[str], list[int], list[list[str]]]:
+    """Split texts into sentences with a keyword; return them, and the text index and the keywords of each."""
+    sentences, text_indices, keywords = [], [], []
+    language = detect_language(texts)
+    for text_index, text in enumerate(texts):
+        for start, stop in split_sentences(text, language):
+            if sentence_keywords := find_keywords(text[start:stop], language):
+                sentences.append(text[start:stop])
+                text_indices.append(text_index)
+                keywords.append(sentence_keywords)
+    return sentences, text_indices, keywords
+
+
+def build_keyword_graph(texts: Sequence[str], encode: Callable[[Sequence[str]], Tensor]) -> KeywordGraph:
+    """Link each keyword to the sub-chunks that contain it, and average the vectors of its sentences.
+
+    Source: KET-RAG, Algorithm 3, lines 11 to 15, and section 5.1. Means are normalised, for retrieval by cosine.
+    ``encode`` encodes ``n`` sentences as ``[n, d]``.
+
+    Example:
+        >>> graph = build_keyword_graph(["Metz fell.", "Metz rose."], lambda texts: torch.eye(2))
+        >>> list(graph.keywords), graph.row.tolist(), graph.indices.tolist()
+        (['metz', 'fell', 'rose'], [0, 1, 2], [0, 1, 0, 1])
+        >>> graph.vectors[0]
+        tensor([0.7071, 0.7071])
+    """
+    sentences, text_indices, sentence_keywords = keyword_sentences(texts)
+    vectors = encode(sentences).float()
+    keyword_places: dict[str, list[int]] = {}
+    for sentence, keywords in enumerate(sentence_keywords):
+        for keyword in keywords:
+            keyword_places.setdefault(keyword, []).append(sentence)
+    row_of: dict[tuple[int, ...], int] = {}  # row of each set of sentences
+    row = [row_of.setdefault(tuple(places), len(row_of)) for places in keyword_places.values()]
+    sentence_ptr = np.cumsum([0, *map(len, row_of)])
+    row_sentences = np.asarray([sentence for places in row_of for sentence in places], dtype=np.int64)
+    shares = np.repeat(1 / np.maximum(np.diff(sentence_ptr), 1), np.diff(sentence_ptr)).astype(np.float32)
+    averaging = sparse.csr_matrix((shares, row_sentences, sentence_ptr), shape=(len(row_of), len(sentences)))
+    sub_chunks = [sorted({text_indices[sentence] for sentence in places}) for places in row_of]
+    return KeywordGraph(
+        keywords=list(keyword_places),
+        row=torch.tensor(row, dtype=torch.int64),
+        vectors=torch.nn.functional.normalize(torch.from_numpy(averaging @ vectors.numpy()), dim=1),
+        indptr=torch.from_numpy(np.cumsum([0, *map(len, sub_chunks)])),
+        indices=torch.tensor([chunk for chunks in sub_chunks for chunk in chunks], dtype=torch.int64),
+    )

@@ -1,19 +1,26 @@
-"""KET-RAG's retrieval and the seven solutions of its comparison, as shares of a context's tokens."""
+"""KET-RAG's retrieval: channels that fill a context, the solutions that combine them, and the pipeline's step."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from graphrerank.checks import check_choice, check_counts, check_share
 from graphrerank.graphs import Ranking
-from graphrerank.graphs.sparse_rows import pad_rows
-from graphrerank_papers.ket.channels import GraphChannel, KeywordChannel, TextChannel
-from graphrerank_papers.ket.index import KETIndex, KETSettings
+from graphrerank.graphs.sparse_rows import pad_rows, row_entries
+from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
+from graphrerank.pipelines.state import RetrievalState
+from graphrerank.pipelines.step import Resources
+from graphrerank.text import Tokenizer
+from graphrerank_papers.ket.chunks import ChunkGraph, Chunks
+from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings, KeywordGraph, Skeleton
 
 CHANNELS = ("graph", "keyword", "text", "neighbours")
+MARGIN = 16  # further nodes taken from a matrix product, which may round equal vectors differently
+FIRST_SEEDS = 128  # keyword rows considered at first; doubled until they suffice
 
 
 @dataclass(frozen=True)
@@ -93,10 +100,10 @@ class KETRetrieval(nn.Module):
         num_seeds: Number of seed entities.
 
     Raises:
-        ValueError: If an argument is out of range, or the index lacks what the solution needs.
+        ValueError: If a setting is out of range, or the index was built with others.
     """
 
-    chunk_vectors: Tensor  # [m, d] unit, of sub-chunks
+    chunk_vectors: Tensor  # [n, d] unit
 
     def __init__(
         self,
@@ -116,25 +123,24 @@ class KETRetrieval(nn.Module):
             raise ValueError(f"`index` must be built with {needed} for {solution}, got {index.settings}")
         first = context_tokens if len(chosen.channels) == 1 else math.floor(share * context_tokens + 1e-6)
         self.limits = dict(zip(chosen.channels, (first, context_tokens - first), strict=False))
-        chunks = index.sub_chunk_texts
+        chunks, skeleton = index.sub_chunks, index.skeleton
+        self._texts: dict[str, Sequence[str]] = dict.fromkeys(CHANNELS, chunks.texts)
+        self._lengths = dict.fromkeys(CHANNELS, chunks.num_tokens)
         self.channels = nn.ModuleDict()
         for channel in chosen.channels:
             if channel == "graph":
-                if index.skeleton is None or index.entity_texts is None or index.relation_tokens is None:
+                if skeleton is None:
                     continue  # `core_share` is 0: the skeleton's share of the context stays empty
-                graph = (index.skeleton, index.entity_texts, index.relation_tokens)
-                self.channels[channel] = GraphChannel(*graph, chunks, num_seeds=num_seeds)
+                self.channels[channel] = GraphChannel(skeleton, chunks, num_seeds=num_seeds)
+                knowledge = skeleton.knowledge
+                self._texts |= {"entities": knowledge.entity_texts, "relations": knowledge.relation_texts}
+                self._lengths |= {"entities": skeleton.entity_tokens, "relations": skeleton.relation_tokens}
             elif channel == "keyword":
                 assert index.keyword_graph is not None
                 self.channels[channel] = KeywordChannel(index.keyword_graph, chunks)
             else:
                 self.channels[channel] = TextChannel(chunks, index.chunk_graph if channel == "neighbours" else None)
-        self.register_buffer("chunk_vectors", nn.functional.normalize(chunks.vectors, dim=1), persistent=False)
-        self._texts: dict[str, Sequence[str]] = dict.fromkeys(CHANNELS, chunks.texts)
-        self._lengths = dict.fromkeys(CHANNELS, chunks.num_tokens)
-        if index.skeleton is not None and index.entity_texts is not None and index.relation_tokens is not None:
-            self._texts |= {"entities": index.skeleton.entity_texts, "relations": index.skeleton.relation_texts}
-            self._lengths |= {"entities": index.entity_texts.num_tokens, "relations": index.relation_tokens}
+        self.register_buffer("chunk_vectors", _unit(chunks.vectors), persistent=False)
 
     @torch.no_grad()
     def forward(self, queries: Tensor) -> Contexts:
@@ -163,8 +169,297 @@ class KETRetrieval(nn.Module):
             empty = queries.new_zeros(len(queries), 0)
             return Ranking(empty.long(), empty)
         query, chunk = torch.unique(pairs, dim=0).T
-        scores = (self.chunk_vectors[chunk] * nn.functional.normalize(queries, dim=1)[query]).sum(1)
-        order = torch.argsort(scores, descending=True, stable=True)
-        order = order[torch.argsort(query[order], stable=True)]
+        scores = _cosines(self.chunk_vectors, queries, query, chunk)
+        order = _order(query, -scores)
         nodes = pad_rows(query[order], chunk[order], len(queries), fill=-1)
         return Ranking(nodes, pad_rows(query[order], scores[order], len(queries), fill=-torch.inf))
+
+
+class KETSearch:
+    """Retrieve the documents whose chunks KET-RAG, or one of its baselines, puts into a context.
+
+    Documents are ranked by the best cosine of their chunks with the query. The entities and relations of the context
+    select chunks and are not ranked; :class:`KETRetrieval` returns whole contexts. The constructor builds the index, or
+    reads it from its folder, and prints its report.
+
+    ``index`` are the settings of the index but for those that the ``solution`` fixes; the others are those of
+    :class:`KETRetrieval`. Solutions without a knowledge graph need no ``extractor``.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        *,
+        folder: str | Path,
+        tokenizer: Tokenizer,
+        extractor: KnowledgeExtractor | None = None,
+        index: KETSettings,
+        solution: str = "ket_p",
+        context_tokens: int = 12_000,
+        graph_share: float | None = None,
+        num_seeds: int = 10,
+    ) -> None:
+        builder = KETIndexBuilder(folder, tokenizer=tokenizer, encoder=resources.index_encoder, extractor=extractor)
+        built = builder.build(resources.graph.all_texts, find_solution(solution).settings(index))
+        print(*built.report.lines(), sep="\n", flush=True)
+        device = resources.graph.device
+        self.retrieval = KETRetrieval(
+            built, solution=solution, context_tokens=context_tokens, graph_share=graph_share, num_seeds=num_seeds
+        ).to(device)
+        self._indptr, self._documents = built.sub_chunks.indptr.to(device), built.sub_chunks.documents.to(device)
+        self._resources = resources
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Replace the retrieved nodes by the documents of the retrieved chunks."""
+        with self._resources.clock("retrieve"):
+            chunks = self.retrieval(state.queries.encoded).ranking
+            row, column = torch.nonzero(chunks.nodes >= 0, as_tuple=True)
+            origin, document = row_entries(self._indptr, self._documents, chunks.nodes[row, column])
+            num_nodes, scores = max(1, self._resources.graph.num_nodes), chunks.scores[row, column][origin]
+            key, position = torch.unique(row[origin] * num_nodes + document, return_inverse=True)
+            best = torch.full(key.shape, -torch.inf, device=key.device).scatter_reduce_(0, position, scores, "amax")
+            nodes = pad_rows(key // num_nodes, key % num_nodes, len(chunks), fill=-1)
+            scores = pad_rows(key // num_nodes, best, len(chunks), fill=-torch.inf)
+            ranked = state.with_ranking(nodes, scores).ranked_by(scores).top(self._resources.budget)
+            return ranked.with_pool(ranked.nodes)
+
+
+class GraphChannel(nn.Module):
+    """KG-Retrieval: seed entities, their relations, and the chunks that contain most of both.
+
+    Half of the tokens go to entities and relations, half to chunks; of each kind the first ones that fit, in order:
+
+    - the ``num_seeds`` entities of least Euclidean distance to the query;
+    - relations of a seed, those between two seeds first;
+    - chunks by the number of these entities and relations that they contain.
+
+    Source: KET-RAG, Algorithm 2 with the sub-chunks of section 5.1. The paper does not say how ties are broken: we
+    order relations by their nearest seed, chunks by their cosine with the query, and both then by index.
+    """
+
+    entity_vectors: Tensor  # [E, d]
+    entity_tokens: Tensor  # [E]
+    relation_tokens: Tensor  # [R]
+    chunk_tokens: Tensor  # [n]
+    chunk_vectors: Tensor  # [n, d] unit
+    relation_ptr: Tensor  # [E + 1]
+    relation_at: Tensor  # [2 R] relations of each entity
+    holder_ptr: Tensor  # [E + R + 1]
+    holder: Tensor  # chunks of each entity, then of each relation
+
+    def __init__(self, skeleton: Skeleton, chunks: Chunks, *, num_seeds: int = 10) -> None:
+        super().__init__()
+        check_counts(num_seeds=num_seeds)
+        self.num_seeds = num_seeds
+        knowledge, num_entities = skeleton.knowledge, len(skeleton.entity_tokens)
+        num_relations = len(skeleton.relation_tokens)
+        relation = torch.arange(num_relations)
+        ends = torch.cat([torch.stack([end, relation], dim=1) for end in knowledge.ends.T])
+        holders = torch.cat([knowledge.entity_links, knowledge.relation_links + torch.tensor([num_entities, 0])])
+        relation_ptr, relation_at = _rows(ends, num_entities)
+        holder_ptr, holder = _rows(holders, num_entities + num_relations)
+        _register_buffers(
+            self,
+            chunks,
+            entity_vectors=skeleton.entity_vectors,
+            entity_tokens=skeleton.entity_tokens,
+            relation_tokens=skeleton.relation_tokens,
+            relation_ptr=relation_ptr,
+            relation_at=relation_at,
+            holder_ptr=holder_ptr,
+            holder=holder,
+        )
+
+    def forward(self, queries: Tensor, limit: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Fill ``limit`` tokens for each of ``B`` queries ``[B, d]``.
+
+        Returns entities, relations and chunks, each ``[P, 2]`` int64 (query, index), by query and then best first.
+        """
+        none = torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
+        if not len(self.entity_tokens) or not len(queries):
+            return none, none, none
+        remaining = torch.full((len(queries),), limit // 2, device=queries.device)
+        seeds = _nearest_by_distance(self.entity_vectors, queries, self.num_seeds)
+        query, rank = torch.nonzero(seeds >= 0, as_tuple=True)
+        entity = seeds[query, rank]
+        fitting = fits(query, self.entity_tokens[entity], remaining)
+        query, rank, entity = query[fitting], rank[fitting], entity[fitting]
+        entities = torch.stack([query, entity], dim=1)
+
+        after_entities = remaining.index_add(0, query, -self.entity_tokens[entity])
+        origin, relation = row_entries(self.relation_ptr, self.relation_at, entity)
+        num_relations = max(1, len(self.relation_tokens))
+        key, position, num_ends = torch.unique(
+            query[origin] * num_relations + relation, return_inverse=True, return_counts=True
+        )
+        nearest = torch.full_like(key, self.num_seeds).scatter_reduce_(0, position, rank[origin], "amin")
+        key = key[_order(key // num_relations, -num_ends, nearest)]
+        query, relation = key // num_relations, key % num_relations
+        fitting = fits(query, self.relation_tokens[relation], after_entities)
+        relations = torch.stack([query[fitting], relation[fitting]], dim=1)
+
+        query = torch.cat([entities[:, 0], relations[:, 0]])
+        element = torch.cat([entities[:, 1], relations[:, 1] + len(self.entity_tokens)])
+        origin, chunk = row_entries(self.holder_ptr, self.holder, element)
+        num_chunks = max(1, len(self.chunk_tokens))
+        key, count = torch.unique(query[origin] * num_chunks + chunk, return_counts=True)
+        query, chunk = key // num_chunks, key % num_chunks
+        order = _order(query, -count, -_cosines(self.chunk_vectors, queries, query, chunk))
+        return entities, relations, _fitting_pairs(query[order], chunk[order], self.chunk_tokens, remaining)
+
+
+class KeywordChannel(nn.Module):
+    """Algorithm 4, lines 2 to 4: the keywords nearest to the query select chunks.
+
+    Keywords are taken by their cosine with the query until the chunks that contain one of them have twice the requested
+    tokens; of these chunks the first ones by cosine that fit are kept.
+
+    Source: KET-RAG, Algorithm 4; ties are broken by index.
+    """
+
+    keyword_vectors: Tensor  # [G, d] unit
+    indptr: Tensor  # [G + 1]
+    indices: Tensor  # chunks of each row of keywords
+    chunk_tokens: Tensor  # [n]
+    chunk_vectors: Tensor  # [n, d] unit
+
+    def __init__(self, keyword_graph: KeywordGraph, chunks: Chunks) -> None:
+        super().__init__()
+        rows = {"indptr": keyword_graph.indptr, "indices": keyword_graph.indices}
+        _register_buffers(self, chunks, keyword_vectors=keyword_graph.vectors, **rows)
+
+    def forward(self, queries: Tensor, limit: int) -> Tensor:
+        """Select chunks to fill ``limit`` tokens of queries ``[B, d]``: ``[P, 2]`` int64, query and chunk, in order."""
+        num_rows = len(self.keyword_vectors)
+        if not num_rows or not len(queries) or limit < 1:
+            return torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
+        queries, count, is_enough = _unit(queries), min(FIRST_SEEDS, num_rows), False
+        while not is_enough:
+            query, chunk, is_enough = self._candidates(queries, count, 2 * limit)
+            is_enough = is_enough or count == num_rows
+            count = min(2 * count, num_rows)
+        order = _order(query, -_cosines(self.chunk_vectors, queries, query, chunk))
+        limits = torch.full((len(queries),), limit, device=queries.device)
+        return _fitting_pairs(query[order], chunk[order], self.chunk_tokens, limits)
+
+    def _candidates(self, queries: Tensor, count: int, num_tokens: int) -> tuple[Tensor, Tensor, bool]:
+        """Return the chunks of the ``count`` nearest keyword rows, and whether they reach ``num_tokens``."""
+        seeds = _nearest(self.keyword_vectors, queries, count)
+        origin, chunk = row_entries(self.indptr, self.indices, seeds.flatten())
+        num_chunks = len(self.chunk_tokens)
+        key, position = torch.unique(origin // count * num_chunks + chunk, return_inverse=True)
+        rank = torch.full_like(key, count).scatter_reduce_(0, position, origin % count, "amin")  # of its first keyword
+        query, chunk = key // num_chunks, key % num_chunks
+        tokens = torch.zeros(len(queries) * count, dtype=torch.int64, device=queries.device)
+        tokens.index_add_(0, query * count + rank, self.chunk_tokens[chunk])
+        is_short = tokens.view(-1, count).cumsum(1) < num_tokens  # after this keyword, more are needed
+        is_used = rank <= is_short.sum(1)[query]
+        return query[is_used], chunk[is_used], not bool(is_short[:, -1].any())
+
+
+class TextChannel(nn.Module):
+    """Text-RAG and KNNG-RAG: the chunks nearest to the query, each followed by its neighbours in KNNG-RAG.
+
+    Source: KET-RAG, section 6.1: Text-RAG retrieves "only the seed nodes" of the chunks' graph, KNNG-RAG also "their
+    neighbors". The paper does not give the order; we sort the neighbours of a seed by their cosine with the query.
+    """
+
+    chunk_tokens: Tensor  # [n]
+    chunk_vectors: Tensor  # [n, d] unit
+    indptr: Tensor  # [n + 1]
+    indices: Tensor  # neighbours of each chunk, without itself
+    shortest: Tensor  # [n] cumulative tokens of the chunks, shortest first
+
+    def __init__(self, chunks: Chunks, chunk_graph: ChunkGraph | None = None) -> None:
+        super().__init__()
+        edges = torch.zeros(0, 2, dtype=torch.int64) if chunk_graph is None else chunk_graph.edges
+        indptr, indices = _rows(torch.cat([edges, edges.flip(1)]), len(chunks))
+        shortest = chunks.num_tokens.sort().values.cumsum(0)
+        _register_buffers(self, chunks, indptr=indptr, indices=indices, shortest=shortest)
+
+    def forward(self, queries: Tensor, limit: int) -> Tensor:
+        """Select chunks to fill ``limit`` tokens of queries ``[B, d]``: ``[P, 2]`` int64, query and chunk, in order."""
+        max_chunks = int((self.shortest <= limit).sum())
+        if not max_chunks or not len(queries):
+            return torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
+        queries, num_chunks = _unit(queries), len(self.chunk_tokens)
+        seeds = _nearest(self.chunk_vectors, queries, max_chunks)
+        query, rank = torch.nonzero(seeds >= 0, as_tuple=True)
+        seed = seeds[query, rank]
+        origin, neighbour = row_entries(self.indptr, self.indices, seed)
+        is_neighbour = torch.cat([torch.zeros_like(seed), torch.ones_like(neighbour)])
+        query, rank = torch.cat([query, query[origin]]), torch.cat([rank, rank[origin]])
+        chunk = torch.cat([seed, neighbour])
+        order = _order(query, rank, is_neighbour, -_cosines(self.chunk_vectors, queries, query, chunk), chunk)
+        query, chunk = query[order], chunk[order]
+        first = _first(query * num_chunks + chunk)
+        limits = torch.full((len(queries),), limit, device=queries.device)
+        return _fitting_pairs(query[first], chunk[first], self.chunk_tokens, limits)
+
+
+def _register_buffers(module: nn.Module, chunks: Chunks, **buffers: Tensor) -> None:
+    buffers |= {"chunk_tokens": chunks.num_tokens, "chunk_vectors": _unit(chunks.vectors)}
+    for name, tensor in buffers.items():
+        module.register_buffer(name, tensor, persistent=False)
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(vectors.float(), dim=1)
+
+
+def _rows(pairs: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
+    """Sort pairs (row, entry) ``[P, 2]`` into compressed sparse rows, entries ascending."""
+    pairs = torch.unique(pairs, dim=0)
+    indptr = torch.zeros(num_rows + 1, dtype=torch.int64)
+    indptr[1:] = torch.bincount(pairs[:, 0], minlength=num_rows).cumsum(0)
+    return indptr, pairs[:, 1].contiguous()
+
+
+def _cosines(vectors: Tensor, queries: Tensor, query: Tensor, node: Tensor) -> Tensor:
+    """Return dot products pair by pair: unlike a matrix product, equal vectors give equal scores in any batch."""
+    return (vectors[node] * _unit(queries)[query]).sum(1)
+
+
+def _nearest(vectors: Tensor, queries: Tensor, count: int) -> Tensor:
+    """Return the ``count`` nodes of largest dot product, or all, ``[B, n]``; ties are broken by index."""
+    count = min(count, len(vectors))
+    candidates = torch.topk(queries @ vectors.T, min(count + MARGIN, len(vectors)), dim=1).indices.sort(dim=1).values
+    scores = (vectors[candidates] * queries.unsqueeze(1)).sum(2)
+    return candidates.gather(1, torch.argsort(scores, dim=1, descending=True, stable=True)[:, :count])
+
+
+def _nearest_by_distance(vectors: Tensor, queries: Tensor, count: int) -> Tensor:
+    """As :func:`_nearest`, by Euclidean distance."""
+    count = min(count, len(vectors))
+    near = 2 * queries @ vectors.T - vectors.square().sum(1)
+    candidates = torch.topk(near, min(count + MARGIN, len(vectors)), dim=1).indices.sort(dim=1).values
+    distance = (vectors[candidates] - queries.unsqueeze(1)).square().sum(2)
+    return candidates.gather(1, torch.argsort(distance, dim=1, stable=True)[:, :count])
+
+
+def _order(*keys: Tensor) -> Tensor:
+    """Return the stable ascending order of entries by the first key, then the second and so on."""
+    order = torch.arange(len(keys[0]), device=keys[0].device)
+    for key in reversed(keys):
+        order = order[torch.argsort(key[order], stable=True)]
+    return order
+
+
+def _first(keys: Tensor) -> Tensor:
+    """Return the positions at which a key occurs first, ascending."""
+    order = torch.argsort(keys, stable=True)
+    is_first = torch.ones_like(order, dtype=torch.bool)
+    is_first[1:] = keys[order][1:] != keys[order][:-1]
+    return order[is_first].sort().values
+
+
+def fits(query: Tensor, tokens: Tensor, limit: Tensor) -> Tensor:
+    """Return which entries, ordered by query, fit a query's limit together with those before them."""
+    total = tokens.cumsum(0)
+    begin = torch.searchsorted(query, query)
+    return total - total[begin] + tokens[begin] <= limit[query]
+
+
+def _fitting_pairs(query: Tensor, chunk: Tensor, chunk_tokens: Tensor, limit: Tensor) -> Tensor:
+    fitting = fits(query, chunk_tokens[chunk], limit)
+    return torch.stack([query[fitting], chunk[fitting]], dim=1)

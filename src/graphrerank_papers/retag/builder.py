@@ -13,7 +13,7 @@ from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.knowledge.passage_knowledge import Knowledge, KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.text import Tokenizer, count_tokens
-from graphrerank_papers.indexing.stages import Stages
+from graphrerank_papers.indexing import Stages
 from graphrerank_papers.retag.communities import Hierarchy, graft, hierarchical_leiden
 from graphrerank_papers.retag.entity_graph import EntityGraph, build_entity_graph, names_in
 from graphrerank_papers.retag.index import (

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.text import normalize_entity, split_sentences
-from graphrerank_papers.hipporag.facts import Facts, merge_knowledge
+from graphrerank_papers.knowledge.corpus_knowledge import CorpusKnowledge, merge_knowledge
 from graphrerank_papers.retag.index import Rows
 
 MAX_NAME_WORDS = 8  # of names searched for in a summary
@@ -84,7 +84,7 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
         raise ValueError(f"`knowledge` must have one entry per passage ({len(passages)}), got {len(knowledge)}")
     facts = merge_knowledge(knowledge)
     passage_entities: list[list[int]] = [[] for _ in passages]
-    for index, entity in facts.occurrences.tolist():
+    for entity, index in facts.entity_links.tolist():
         passage_entities[index].append(entity)
     sentences, passage, named = [], [], []
     for index, text in enumerate(passages):
@@ -136,7 +136,9 @@ def _most_similar(name: str, padded: Sequence[str]) -> list[int]:
     return [index for index, count in enumerate(shared) if count == most] if most else []
 
 
-def _edges(facts: Facts, named: Sequence[Sequence[int]]) -> tuple[list[tuple[int, int]], list[int], list[list[int]]]:
+def _edges(
+    facts: CorpusKnowledge, named: Sequence[Sequence[int]]
+) -> tuple[list[tuple[int, int]], list[int], list[list[int]]]:
     weight: Counter[tuple[int, int]] = Counter()
     together: dict[tuple[int, int], list[int]] = {}
     for sentence, entities in enumerate(named):

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphrerank.checks import check_counts, check_not_negative, check_positive, check_positive_share, check_share
 from graphrerank.files import atomic_folder
 from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank_papers.indexing.stages import load_record, save_record
+from graphrerank_papers.indexing import load_record, save_record
 from graphrerank_papers.retag.topics import Topics
 
 

@@ -12,13 +12,13 @@ from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.text import Tokenizer, count_tokens
-from graphrerank_papers.indexing.summaries import pick_sentences, write_summaries
-from graphrerank_papers.ket.skeleton import build_skeleton
+from graphrerank_papers.knowledge.corpus_knowledge import merge_knowledge
 from graphrerank_papers.retag.entity_graph import EntityGraph
 from graphrerank_papers.retag.index import ReTAGSettings
 from graphrerank_papers.retag.language_model import mine_topics, relate_to_topics
 from graphrerank_papers.retag.summaries import Material, join_texts
 from graphrerank_papers.retag.topics import Topics, cluster_entities, distinctive_words
+from graphrerank_papers.summaries import pick_sentences, write_summaries
 
 NAME_WORDS = 3  # in the name of a topic
 MAX_BATCHES = 16  # of ``context_tokens`` each, read by the language model to find topics
@@ -215,7 +215,7 @@ class GenerativeSteps:
         """Collect the extractor's descriptions of entities and relations."""
         passages = knowledge()
         limit = self._settings.description_tokens
-        skeleton = build_skeleton(passages, range(len(passages)), self._tokenizer, description_tokens=limit)
+        skeleton = merge_knowledge(passages, tokenizer=self._tokenizer, description_tokens=limit)
         edge_index = {pair: edge for edge, pair in enumerate(map(tuple, graph.edges.tolist()))}
         num_entities = len(graph.names)
         edges: list[list[int]] = [[] for _ in edge_index]

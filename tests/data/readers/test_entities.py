@@ -5,7 +5,7 @@ import pytest
 
 from graphrerank.data.readers.entities import FileKnowledge, PassageEntities, read_entities
 from graphrerank.knowledge.passage_knowledge import Entity, Relation
-from graphrerank_papers.hipporag.facts import merge_knowledge
+from graphrerank_papers.knowledge.corpus_knowledge import merge_knowledge
 
 
 def write(folder: Path, *lines: object) -> Path:
@@ -64,7 +64,7 @@ def test_entities_and_triples_of_passages(tmp_path: Path) -> None:
     assert king.entities == (Entity("Lothair II", "", ""), Entity("Piacenza", "", ""))
     assert king.relations == (Relation("Lothair II", "died in", "Piacenza", "Lothair II died in Piacenza."),)
     assert [entity.name for entity in city.entities] == ["Metz"]  # of the passage with the same text
-    assert merge_knowledge([king, city]).texts == ["Lothair II died in Piacenza"]
+    assert merge_knowledge([king, city]).facts == ["Lothair II died in Piacenza"]
 
 
 def test_a_passage_without_a_line_says_nothing(tmp_path: Path) -> None:

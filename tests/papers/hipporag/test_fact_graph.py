@@ -7,9 +7,9 @@ import torch
 
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
+from graphrerank_papers import indexing
 from graphrerank_papers.hipporag import fact_graph as module
-from graphrerank_papers.hipporag.fact_graph import FactGraph, FactGraphSettings, build_fact_graph, synonym_edges
-from graphrerank_papers.indexing import stages
+from graphrerank_papers.hipporag.fact_graph import FactGraph, build_fact_graph, synonym_edges
 
 Build = Callable[..., FactGraph]
 
@@ -17,11 +17,13 @@ Build = Callable[..., FactGraph]
 def same(one: FactGraph, two: FactGraph) -> None:
     for name in ("indptr", "indices", "weight"):
         assert torch.equal(getattr(one.graph, name), getattr(two.graph, name))
-    assert one.facts.texts == two.facts.texts
+    assert one.facts.facts == two.facts.facts
     assert torch.equal(one.fact_vectors, two.fact_vectors)
 
 
-def test_the_graph_by_hand(fact_graph: Build, fact_passages: tuple[str, ...]) -> None:
+def test_the_graph_by_hand(
+    fact_graph: Build, fact_passages: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     index = fact_graph(fact_passages, max_synonyms=0)
     graph, entity = index.graph, {name: 6 + number for number, name in enumerate(index.facts.names)}
     assert graph.num_nodes == 6 + 7
@@ -39,9 +41,9 @@ def test_the_graph_by_hand(fact_graph: Build, fact_passages: tuple[str, ...]) ->
         0: 1.0, 1: 1.0, 3: 1.0, entity["lothair ii"]: 1.0, entity["moselle"]: 1.0, entity["lotharingia"]: 1.0,
     }  # fmt: skip
     assert index.num_holders.tolist() == [2, 3, 1, 1, 1, 2, 1]
-    assert index.report() == (
+    assert capsys.readouterr().out == (
         "fact graph: 6 passages (1 without an entity), 7 entities, 5 facts; "
-        "edges: 11 occurrence, 5 relation, 0 synonymy"
+        "edges: 11 occurrence, 5 relation, 0 synonymy\n"
     )
 
 
@@ -65,10 +67,9 @@ def test_synonyms_are_joined(
 
 def test_short_names_have_no_synonyms(fact_graph: Build) -> None:
     passages = ["Ab|knows|Abc", "A.b.|knows|Abd"]  # "ab" both times
-    index = fact_graph(passages, synonymy_threshold=1e-6, min_name_characters=3)
+    index = fact_graph(passages, synonymy_threshold=1e-6)
     assert index.facts.names == ["ab", "abc", "abd"]
     assert index.num_synonyms <= 1
-    assert fact_graph(passages, synonymy_threshold=1e-6, min_name_characters=4).num_synonyms == 0
 
 
 def test_the_second_build_asks_nobody(
@@ -112,7 +113,7 @@ def test_a_build_that_was_stopped_goes_on(
     make_fact_passages: Callable[..., list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stages, "BLOCK_TEXTS", 10)
+    monkeypatch.setattr(indexing, "BLOCK_TEXTS", 10)
     passages = make_fact_passages()
     models = {"extractor": statement_extractor, "encoder": hash_encoder}
     whole = build_fact_graph(passages, folder=tmp_path / "whole", **models)
@@ -155,12 +156,11 @@ def test_no_entities(passages: list[str], fact_graph: Build) -> None:
     assert index.graph.num_nodes == len(passages)
     assert index.graph.num_edges == 0
     assert index.fact_vectors.shape == (0, 0)
-    assert index.report().startswith(f"fact graph: {len(passages)} passages ({len(passages)} without an entity), 0 ent")
 
 
 def test_a_damaged_file_is_named(fact_graph: Build, fact_passages: tuple[str, ...], tmp_path: Path) -> None:
     fact_graph(fact_passages)
-    (file,) = tmp_path.glob("facts-*.safetensors")
+    (file,) = tmp_path.glob("corpus_knowledge-*.safetensors")
     file.write_bytes(b"junk")
     with pytest.raises(ValueError, match=rf"{file.name}: damaged cache .*delete this file"):
         fact_graph(fact_passages)
@@ -181,12 +181,11 @@ def test_vectors_that_do_not_fit_are_refused(
     [
         ({"synonymy_threshold": 1.5}, r"`synonymy_threshold` must lie in \(0, 1\], got 1.5"),
         ({"max_synonyms": -1}, "`max_synonyms` must not be negative, got -1"),
-        ({"min_name_characters": -1}, "`min_name_characters` must not be negative, got -1"),
     ],
 )
-def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str, fact_graph: Build) -> None:
     with pytest.raises(ValueError, match=message):
-        FactGraphSettings(**settings)
+        fact_graph([], **settings)
 
 
 def vectors(num: int = 60, *, seed: int = 0) -> torch.Tensor:

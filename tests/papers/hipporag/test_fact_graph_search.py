@@ -90,12 +90,12 @@ def by_hand(
     ranked = sorted(range(len(similarity)), key=lambda fact: (-similarity[fact], fact))
     top = [fact for fact in ranked if similarity[fact] > 0][:num_candidates]
     if rerank == "cross_encoder":  # line 5
-        logit = {fact: sum(map(ord, text + built.facts.texts[fact])) % 17 for fact in top}
+        logit = {fact: sum(map(ord, text + built.facts.facts[fact])) % 17 for fact in top}
         top = sorted(top, key=lambda fact: -logit[fact])
     given: dict[int, list[float]] = {}
     for fact in top[:num_facts]:  # line 6
         for entity in built.facts.ends[fact].tolist():
-            holders = {passage for passage, held in built.facts.occurrences.tolist() if held == entity}
+            holders = {passage for held, passage in built.facts.entity_links.tolist() if held == entity}
             given.setdefault(entity, []).append(normalised[fact] / len(holders))
     mean = {entity: sum(own) / len(own) for entity, own in given.items()}
     weight = {entity: own[-1] for entity, own in given.items()} if combination == "last" else mean
@@ -344,16 +344,6 @@ def test_against_naive_loop(combination: str) -> None:
         assert {e: round(s, 5) for e, s in zip(found.nodes[row].tolist(), found.scores[row].tolist(), strict=True)
                 if e >= 0} == {e: round(weight[e], 5) for e in found.nodes[row, :number].tolist()}  # fmt: skip
         assert found.nodes[row, number:].tolist() == [-1] * (4 - number)
-
-
-def test_refused() -> None:
-    ends, holders, facts = torch.tensor([[0, 1]]), torch.tensor([1, 1]), torch.tensor([[0]])
-    with pytest.raises(ValueError, match=r"`combination` must be one of \['last', 'mean', 'sum'\], got 'max'"):
-        entity_seeds(facts, torch.ones(1, 1), ends, holders, combination="max")
-    with pytest.raises(ValueError, match="`top_k` must be a positive integer, got 0"):
-        entity_seeds(facts, torch.ones(1, 1), ends, holders, top_k=0)
-    with pytest.raises(ValueError, match=r"`queries` and `facts` must be \[B, d\] and \[F, d\], got \[1, 2\] and"):
-        find_facts(torch.ones(1, 2), torch.ones(3, 4))
 
 
 FACTS = [["Metz lies on Moselle", "Trier is old", "Lothair died in Metz"], [], ["Trier is old"]]

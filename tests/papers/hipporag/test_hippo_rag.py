@@ -56,7 +56,7 @@ def test_against_the_description_query_by_query(
             if cosine >= 0.7:
                 graph.add_edge(one, other, weight=max(cosine, graph.get_edge_data(one, other, {"weight": 0})["weight"]))
     holders: dict[int, set[int]] = {}
-    for passage, entity in index.facts.occurrences.tolist():
+    for entity, passage in index.facts.entity_links.tolist():
         holders.setdefault(entity, set()).add(passage)
     queries = hash_encoder.queries(["who knew Anna and Berta?", "Metz", "nobody", "Xaver or Ylva or Zita"])
     system = pipeline(passages, synonymy_threshold=0.7, **settings)

@@ -196,12 +196,14 @@ def test_algorithm_3(name: str, setup: Setup) -> None:
     assert index.core.tolist() == naive.core
     assert [" ".join(text.split()) for text in index.sub_chunks.texts] == naive.T_tau
     assert index.sub_chunks.parent.tolist() == naive.parent
-    assert list(index.skeleton.names) == list(naive.entities)
-    texts = [*index.skeleton.entity_texts, *index.skeleton.relation_texts]
+    assert list(index.skeleton.knowledge.names) == list(naive.entities)
+    texts = [*index.skeleton.knowledge.entity_texts, *index.skeleton.knowledge.relation_texts]
     assert texts == [naive.text[x] for x in [*naive.entities, *naive.relations]]
     things = list(naive.entities) + list(naive.relations)
-    links = [*index.skeleton.entity_links.tolist()]
-    links += [[relation + len(naive.entities), part] for relation, part in index.skeleton.relation_links.tolist()]
+    links = [*index.skeleton.knowledge.entity_links.tolist()]
+    links += [
+        [relation + len(naive.entities), part] for relation, part in index.skeleton.knowledge.relation_links.tolist()
+    ]
     assert {(things[thing], part) for thing, part in links} == naive.edges
     graph = index.keyword_graph
     assert list(graph.keywords) == naive.W
@@ -234,8 +236,8 @@ def listed(numbers: Tensor) -> list[int]:
 def test_algorithms_2_and_4(
     name: str, solution: str, context_tokens: int, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphrerank_papers.ket.channels.FIRST_SEEDS", 2)
-    monkeypatch.setattr("graphrerank_papers.ket.channels.MARGIN", 1)
+    monkeypatch.setattr("graphrerank_papers.ket.retrieval.FIRST_SEEDS", 2)
+    monkeypatch.setattr("graphrerank_papers.ket.retrieval.MARGIN", 1)
     naive, index = setup(solution, SETTINGS[name])
     retrieval = KETRetrieval(index, solution=solution, context_tokens=context_tokens, graph_share=0.6)
     found = retrieval(queries(7))

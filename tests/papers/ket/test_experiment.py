@@ -1,23 +1,39 @@
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import networkx as nx
 import pytest
 import torch
+from scipy import stats
 
 from graphrerank.graphs import Queries, Ranking
 from graphrerank.language_models.prompt import Prompt
 from graphrerank.language_models.reply import Reply
+from graphrerank.text import WordTokenizer, count_tokens
 from graphrerank_papers.answers.answer_counts import Price
 from graphrerank_papers.answers.packing import Context, Packing
 from graphrerank_papers.answers.prompted_writer import PromptedWriter
 from graphrerank_papers.answers.stage import AnswerStage
-from graphrerank_papers.ket.experiment import BATCH, index_costs, judge_contexts
-from graphrerank_papers.ket.report import KETReport, Tokens
-from graphrerank_papers.ket.retrieval import Contexts
+from graphrerank_papers.ket.experiment import (
+    BATCH,
+    chunk_corpus,
+    count_degrees,
+    fit_power_law,
+    index_costs,
+    judge_contexts,
+    pack_chunks,
+)
+from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETReport, KETSettings, Tokens
+from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval
 from tests.support.folders import write_dataset
 
+BuildIndex = Callable[..., KETIndex]
 CITIES = ["Metz", "Nancy", "Trier", "Verdun", "Cologne", "Reims", "Dijon", "Basel"]
 
 
@@ -158,11 +174,119 @@ def test_a_writer_reads_the_passages_one_by_one() -> None:
 def test_dollars_of_an_index_by_the_papers_prices() -> None:
     report = KETReport(
         documents=3, corpus_tokens=1_000_000, chunks=10, chunk_edges=9, core_chunks=8, core_tokens=800_000,
-        sub_chunks=10, entities=5, relations=4, skeleton_edges=9, description_tokens=90, keywords=6, keyword_edges=12,
-        prompt_tokens=0, num_prompts=0, sent=Tokens(encoder=3_000_000),
+        sub_chunks=10, entities=5, relations=4, skeleton_edges=9, keywords=6, keyword_edges=12,
+        sent=Tokens(encoder=3_000_000),
     )  # fmt: skip
     # read twice, 1.6 million tokens at 0.15 and 3 million of the encoder at 0.02
     assert index_costs(report)["USD of index"] == pytest.approx(1.6 * 0.15 + 3 * 0.02)
-    extracted = replace(report, num_prompts=2, sent=Tokens(2_000_000, 500_000, 3_000_000))  # by a language model
+    extracted = replace(report, sent=Tokens(2_000_000, 500_000, 3_000_000))  # by a language model
     assert index_costs(extracted)["USD of index"] == pytest.approx(2 * 0.15 + 0.5 * 0.6 + 3 * 0.02)
     assert index_costs(extracted)["model_tokens"] == 2_500_000
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_against_networkx(seed: int) -> None:
+    graph = nx.barabasi_albert_graph(300, 1, seed=seed)
+    found = count_degrees(torch.tensor(list(graph.edges)), 300)
+    histogram = nx.degree_histogram(graph)
+    assert found["counts"] == {degree: count for degree, count in enumerate(histogram) if count}
+    assert (found["chunks"], found["greatest"]) == (300, len(histogram) - 1)
+    assert found["mean"] == pytest.approx(2 * 299 / 300)
+    most = sorted(dict(graph.degree).values(), reverse=True)[:3]
+    assert found["central_share"] == pytest.approx(sum(most) / (2 * 299))
+
+
+def test_no_edges_and_no_chunks() -> None:
+    lonely = count_degrees(torch.zeros(0, 2, dtype=torch.int64), 2)
+    assert (lonely["counts"], lonely["mean"], lonely["central_share"]) == ({0: 2}, 0.0, 0.0)
+    assert math.isnan(count_degrees(torch.zeros(0, 2, dtype=torch.int64), 0)["mean"])
+
+
+def test_against_scipy_draws() -> None:
+    """Draws of both distributions: the exponent comes back, and the right one fits better."""
+    law = Counter((stats.zipf.rvs(2.5, size=40_000, random_state=0)).tolist())
+    exponent, gain = fit_power_law(law)
+    assert exponent == pytest.approx(2.5, abs=0.05)
+    assert gain > 1000
+    geometric = Counter(
+        (1 + stats.geom.rvs(0.4, size=4_000, random_state=0)).tolist()
+    )  # from 2 on, as nearest chunks have
+    exponent, gain = fit_power_law(geometric)
+    assert gain < -100
+    degrees = [degree for degree, count in geometric.items() for _ in range(count)]
+    powers = stats.zipfian(exponent, 10**7).logpmf(degrees) - math.log(stats.zipfian(exponent, 10**7).sf(1))
+    likeliest = stats.geom(1 / (sum(degrees) / len(degrees) - 1)).logpmf([degree - 1 for degree in degrees])
+    assert gain == pytest.approx(float(powers.sum() - likeliest.sum()), rel=1e-3)
+
+
+def test_equal_degrees_have_no_power_law() -> None:
+    assert all(math.isnan(number) for counts in ({}, {3: 10}) for number in fit_power_law(counts))
+
+
+@pytest.fixture
+def build_index(
+    tmp_path: Path, hash_encoder: Any, name_extractor: Any, make_documents: Callable[..., list[str]]
+) -> BuildIndex:
+    def build(**settings: Any) -> KETIndex:
+        builder = KETIndexBuilder(tmp_path, tokenizer=WordTokenizer(), encoder=hash_encoder, extractor=name_extractor)
+        return builder.build(make_documents(12), KETSettings(**{"chunk_tokens": 24, "num_splits": 0, **settings}))
+
+    return build
+
+
+def test_chunks_are_a_corpus_of_the_chunk_graph_and_the_skeletons_entities(build_index: BuildIndex) -> None:
+    index = build_index()
+    graph = chunk_corpus(index)
+    found = {
+        (node, int(other))
+        for node in range(graph.num_nodes)
+        for other in graph.indices[graph.indptr[node] : graph.indptr[node + 1]]
+    }
+    edges = [tuple(edge) for edge in index.chunk_graph.edges.tolist()]
+    assert found == {*edges, *((b, a) for a, b in edges)}
+    assert graph.texts == index.sub_chunks.texts
+    assert index.skeleton is not None
+    assert graph.entities is not None
+    chunks_of: dict[int, set[int]] = {}
+    for entity, chunk in index.skeleton.knowledge.entity_links.tolist():
+        chunks_of.setdefault(entity, set()).add(chunk)
+    shared = {pair for held in chunks_of.values() if 1 < len(held) <= 10 for pair in itertools.permutations(held, 2)}
+    place, partner = graph.entities.partners(torch.arange(graph.num_nodes))
+    assert set(zip(place.tolist(), partner.tolist(), strict=True)) == shared
+    assert shared
+
+
+def test_without_a_skeleton_there_are_no_entities(build_index: BuildIndex) -> None:
+    assert chunk_corpus(build_index(core_share=0.0)).entities is None
+
+
+def test_halved_chunks_are_refused(build_index: BuildIndex) -> None:
+    with pytest.raises(ValueError, match=r"`index` must have whole chunks \(`num_splits` 0\), got 1"):
+        chunk_corpus(build_index(num_splits=1))
+
+
+@pytest.mark.parametrize("context_tokens", [1, 30, 77, 10_000])
+def test_a_context_holds_the_first_chunks_that_fit(
+    context_tokens: int, build_index: BuildIndex, hash_encoder: Any
+) -> None:
+    index = build_index()
+    whole = KETRetrieval(index, context_tokens=200)(hash_encoder.encode(["one", "two", "three"])).ranking
+    ranking = Ranking(whole.nodes.flip(1), whole.scores.flip(1))  # padding first
+    found = pack_chunks(index, ranking, context_tokens)
+    for row, text in enumerate(found.texts):
+        expected: list[int] = []
+        for node in [node for node in ranking.nodes[row].tolist() if node >= 0]:
+            if int(index.sub_chunks.num_tokens[[*expected, node]].sum()) > context_tokens:
+                break
+            expected.append(node)
+        assert [node for node in found.ranking.nodes[row].tolist() if node >= 0] == expected
+        assert text == "".join(f"{index.sub_chunks.texts[node]}\n" for node in expected)
+        scores = dict(zip(ranking.nodes[row].tolist(), ranking.scores[row].tolist(), strict=True))
+        assert found.ranking.scores[row, : len(expected)].tolist() == [scores[node] for node in expected]
+    assert found.num_tokens.tolist() == count_tokens(WordTokenizer(), found.texts)
+
+
+def test_a_context_of_no_token_is_refused(build_index: BuildIndex) -> None:
+    nothing = Ranking(torch.zeros(1, 0, dtype=torch.int64), torch.zeros(1, 0))
+    with pytest.raises(ValueError, match="`context_tokens` must be a positive integer, got 0"):
+        pack_chunks(build_index(), nothing, 0)

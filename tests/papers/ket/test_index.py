@@ -10,11 +10,13 @@ import torch
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.files import save_tensors
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
+from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.text import WordTokenizer, count_tokens
-from graphrerank_papers.ket.index import KETIndexBuilder, KETSettings, prompts_of
-from graphrerank_papers.ket.report import Tokens
+from graphrerank_papers.ket.chunks import Chunks
+from graphrerank_papers.ket.index import KETIndexBuilder, KETSettings, Tokens, prompts_of, rewire
 from graphrerank_papers.ket.retrieval import KETRetrieval
+from graphrerank_papers.knowledge.corpus_knowledge import merge_knowledge
 from graphrerank_papers.knowledge.language_model import LanguageModelKnowledgeExtractor
 
 MakeDocuments = Callable[..., list[str]]
@@ -84,7 +86,7 @@ def test_goes_on_where_it_was_stopped(
     monkeypatch.setattr(name_extractor, "extract", stopping(name_extractor.extract))
     for name in ("save_tensors", "write_text"):
         monkeypatch.setattr(
-            f"graphrerank_papers.indexing.stages.{name}", stopping(getattr(sys.modules["graphrerank.files"], name))
+            f"graphrerank_papers.indexing.{name}", stopping(getattr(sys.modules["graphrerank.files"], name))
         )
     with pytest.raises(KeyboardInterrupt):
         build("broken")
@@ -121,21 +123,12 @@ def test_report_counts_what_was_sent(tmp_path: Path, hash_encoder: Any, name_ext
     assert report.keyword_edges == 6 * 10
     assert report.sent.encoder == sum(count_tokens(words, hash_encoder.asked))
     prompts = sum(count_tokens(words, name_extractor.prompts))
-    assert report.prompt_tokens == prompts
     assert report.sent.model_input == sum(2 * count + prompts for count in count_tokens(words, name_extractor.asked))
     told = name_extractor.extract(list(name_extractor.asked))
     written = [" ".join(vars(x).values()) for knowledge in told for x in (*knowledge.entities, *knowledge.relations)]
     assert report.sent.model_output == sum(count_tokens(words, written))
-    # the formulas of section 5.3, with 10 chunks of 8 tokens, 5 of them core
-    described = sum(count_tokens(words, [*index.skeleton.entity_texts, *index.skeleton.relation_texts]))  # type: ignore[union-attr]
-    read = (2 * 8 + prompts) * 5
-    assert report.predicted == Tokens(read, 0, 5 * 8 + described + 3 * 8 * 10)
-    assert read == report.sent.model_input
-    relations = int(index.relation_tokens.sum())  # type: ignore[union-attr]
-    twice = 5 * 8 + relations  # the core chunks again, and relations, which we do not encode
-    assert report.predicted.encoder == report.sent.encoder + twice
     lines = report.lines()
-    dollars = 0.15 * read + 0.60 * report.sent.model_output + 0.02 * report.sent.encoder
+    dollars = 0.15 * report.sent.model_input + 0.60 * report.sent.model_output + 0.02 * report.sent.encoder
     assert f"together ${dollars / 1e6:.4f}" in lines[2]
     assert "10 chunks (5 core), 20 sub-chunks, 15 entities, 42 keywords" in lines[0]
 
@@ -161,7 +154,7 @@ def test_without_a_language_model_nothing_is_asked(
     builder = KETIndexBuilder(tmp_path, tokenizer=WordTokenizer(), encoder=hash_encoder)
     index = builder.build(make_documents(3), replace(SETTINGS, core_share=0.0, has_keywords=False, num_splits=0))
     report = index.report
-    assert report.sent == Tokens(encoder=report.corpus_tokens) == report.predicted
+    assert report.sent == Tokens(encoder=report.corpus_tokens)
     assert (index.skeleton, index.keyword_graph, report.core_chunks, report.keywords) == (None, None, 0, 0)
     with pytest.raises(ValueError, match=r"`extractor` must be given for `core_share` 0.5, got none"):
         builder.build(make_documents(3), SETTINGS)
@@ -179,7 +172,7 @@ def test_small_corpora(documents: Sequence[str], builder: KETIndexBuilder) -> No
 def test_damaged_files(builder: KETIndexBuilder, make_documents: MakeDocuments, tmp_path: Path) -> None:
     documents = make_documents(6)
     builder.build(documents, SETTINGS)
-    texts = next(file for file in (tmp_path / "ket").glob("skeleton-*.json"))
+    texts = next(file for file in (tmp_path / "ket").glob("core_knowledge-*.json"))
     whole = texts.read_text()
     texts.write_text(whole[: len(whole) // 2])
     with pytest.raises(
@@ -190,7 +183,9 @@ def test_damaged_files(builder: KETIndexBuilder, make_documents: MakeDocuments, 
     builder.build(documents, SETTINGS)
     assert texts.read_text() == whole
     save_tensors(texts.with_suffix(".safetensors"), {"other": torch.zeros(1)})
-    with pytest.raises(ValueError, match=r"skeleton-.*safetensors: needed the tensors .* found \['other'\]; delete"):
+    with pytest.raises(
+        ValueError, match=r"core_knowledge-.*safetensors: needed the tensors .* found \['other'\]; delete"
+    ):
         builder.build(documents, SETTINGS)
 
 
@@ -216,3 +211,19 @@ def test_vectors_that_do_not_fit(builder: KETIndexBuilder, hash_encoder: Any, mo
         ValueError, match=r"`encoder` must return finite \[1, d\] vectors, got a tensor of shape \[1, 3\]"
     ):
         builder.build(["Metz."], SETTINGS)
+
+
+def test_links_go_to_the_sub_chunks_with_the_most_of_the_names() -> None:
+    entities = (Entity("Metz", "CITY", ""), Entity("Trier", "CITY", ""))
+    knowledge = Knowledge(entities, (Relation("Metz", "near", "Trier", "Metz lies near Trier."),))
+    merged = merge_knowledge([knowledge])
+    assert merged.entity_links.tolist() == [[0, 0], [1, 0]]
+    sub_chunks = Chunks(
+        ["Metz lies on the Moselle", "as Trier does", "Metz and Trier"],
+        torch.tensor([0, 1, 2, 3]),
+        torch.tensor([0, 0, 0]),
+        torch.tensor([0, 0, 0]),
+    )
+    halved = rewire(merged, sub_chunks)
+    assert halved.entity_links.tolist() == [[0, 0], [0, 2], [1, 1], [1, 2]]
+    assert halved.relation_links.tolist() == [[0, 2]]

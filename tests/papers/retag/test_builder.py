@@ -144,7 +144,7 @@ def test_goes_on_where_it_was_stopped(
 
         folder = tmp_path / f"broken{stops_at}"
         with monkeypatch.context() as patch:
-            patch.setattr("graphrerank_papers.indexing.stages.save_tensors", stopping)
+            patch.setattr("graphrerank_papers.indexing.save_tensors", stopping)
             with pytest.raises(KeyboardInterrupt):
                 build(ReTAGIndexBuilder(folder, **parts), passages)
         assert len(list(folder.glob("*.safetensors"))) == stops_at

@@ -9,7 +9,7 @@ from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.language_models.strict_answers import REFUSED
 from graphrerank.text import WordTokenizer
-from graphrerank_papers.indexing.summaries import FULL, SAME, parse_summary, pick_sentences, write_summaries
+from graphrerank_papers.summaries import FULL, SAME, parse_summary, pick_sentences, write_summaries
 
 pytest.importorskip("httpx", reason="httpx is optional")
 

@@ -1,9 +1,10 @@
-"""Stages of an index build, stored on disk under a hash of everything they depend on."""
+"""What several indexes share: stages stored under a hash of everything they depend on, and listed passages."""
 
 import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from graphrerank.caching import hash_texts
 from graphrerank.files import check_writable, load_tensors, save_tensors, write_text
 from graphrerank.graphs.queries import IndexEncoder
+from graphrerank.pipelines.state import RetrievalState
 
 FORMAT = 2  # increment when the content of a stage changes
 BLOCK_TEXTS = 4096  # encoded between two writes: an interruption loses at most this much work
@@ -45,12 +47,12 @@ class Stages:
 
     def encode(self, encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
         """Encode texts as ``[n, d]`` float32 (``[0, 0]`` without texts), in blocks stored by a hash of their texts."""
-        blocks = [texts[start : start + BLOCK_TEXTS] for start in range(0, len(texts), BLOCK_TEXTS)]
-        return torch.cat([self._encode_block(encoder, block) for block in blocks]) if blocks else torch.zeros(0, 0)
-
-    def _encode_block(self, encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
-        key = self.key("vectors", hash_texts(texts).hex(), encoder.fingerprint)
-        return self.get(key, Tensor, lambda: encode_texts(encoder, texts))
+        vectors = []
+        for start in range(0, len(texts), BLOCK_TEXTS):
+            block = texts[start : start + BLOCK_TEXTS]
+            key = self.key("vectors", hash_texts(block).hex(), encoder.fingerprint)
+            vectors.append(self.get(key, Tensor, partial(encode_texts, encoder, block)))
+        return torch.cat(vectors) if vectors else torch.zeros(0, 0)
 
 
 def encode_texts(encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
@@ -121,3 +123,19 @@ def _join(kind: Any, content: Any, name: str, tensors: dict[str, Tensor]) -> Any
     if arguments and is_dataclass(arguments[0]):
         return [_join(arguments[0], part, f"{name}.{index}", tensors) for index, part in enumerate(content)]
     return content
+
+
+def with_listed(state: RetrievalState, listed: Sequence[Sequence[int]], *, budget: int) -> RetrievalState:
+    """Replace the retrieved passages by those listed for each query, best first, up to ``budget``.
+
+    The score of a passage is the reciprocal of its rank. A query for which none is listed keeps its ranking.
+    """
+    device = state.nodes.device
+    kept = state.ranking.padded(max([state.nodes.shape[1], *(min(budget, len(row)) for row in listed)]))
+    nodes, scores = kept.nodes.clone(), kept.scores.clone()
+    for query, row in enumerate(listed):
+        if row := list(row)[:budget]:
+            nodes[query], scores[query] = -1, -torch.inf
+            nodes[query, : len(row)] = torch.tensor(row, device=device)
+            scores[query, : len(row)] = 1 / torch.arange(1, len(row) + 1, device=device, dtype=scores.dtype)
+    return state.with_ranking(nodes, scores)

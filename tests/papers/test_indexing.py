@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank_papers.indexing.stages import Stages, load_record, save_record
+from graphrerank.graphs import Queries
+from graphrerank.pipelines.state import RetrievalState
+from graphrerank_papers.indexing import Stages, load_record, save_record, with_listed
 from tests.support.encoders import HashEncoder
 
 
@@ -50,7 +52,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_texts_are_encoded_in_blocks_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphrerank_papers.indexing.stages.BLOCK_TEXTS", 2)
+    monkeypatch.setattr("graphrerank_papers.indexing.BLOCK_TEXTS", 2)
     encoder, texts = HashEncoder(), ["a", "b", "c"]
     vectors = Stages(tmp_path).encode(encoder, texts)
     assert torch.equal(vectors, encoder.encode(texts))
@@ -58,3 +60,12 @@ def test_texts_are_encoded_in_blocks_and_once(tmp_path: Path, monkeypatch: pytes
     assert torch.equal(Stages(tmp_path).encode(encoder, [*texts, "d"])[:3], vectors)
     assert encoder.asked == ["c", "d"]  # the block that is new
     assert Stages(tmp_path).encode(encoder, []).shape == (0, 0)
+
+
+def test_rows_are_replaced_cut_and_kept() -> None:
+    state = RetrievalState.start(Queries(["a", "b"], ["", ""]), torch.device("cpu"))
+    state = state.with_ranking(torch.tensor([[4, 5], [6, -1]]), torch.tensor([[0.9, 0.8], [0.7, -torch.inf]]))
+    found = with_listed(state, [[1, 2, 3, 0], []], budget=3)
+    assert found.nodes.tolist() == [[1, 2, 3], [6, -1, -1]]
+    torch.testing.assert_close(found.scores[0], torch.tensor([1.0, 1 / 2, 1 / 3]))
+    torch.testing.assert_close(found.scores[1], torch.tensor([0.7, -torch.inf, -torch.inf]))

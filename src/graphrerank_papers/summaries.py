@@ -27,14 +27,8 @@ def pick_sentences(vectors: Tensor, num_tokens: Sequence[int], *, limit: int, ce
     Source: Carbonell and Goldstein, "The Use of MMR", 1998, with the document's centroid instead of a query (Radev et
     al., "Centroid-based summarization of multiple documents", 2004).
 
-    Args:
-        vectors: ``[n, d]`` unit vectors of the sentences.
-        num_tokens: ``n`` lengths.
-        limit: Maximum number of tokens of the selection.
-        centrality: :math:`\lambda` in [0, 1].
-
-    Returns:
-        Indices of sentences in the order of selection; empty if none fits.
+    ``vectors`` are ``[n, d]`` unit vectors, ``num_tokens`` the sentences' lengths; ``limit`` bounds the sum of the
+    selected ones, and ``centrality`` is :math:`\lambda` in [0, 1]. The positions are in the order of selection.
 
     Example:
         >>> import torch

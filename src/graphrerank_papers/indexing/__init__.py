@@ -1,1 +1,0 @@
-"""Parts that several indexes share: stages on disk, encoding, the knowledge graph, summaries."""

@@ -1,0 +1,97 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
+from graphrerank_papers.knowledge.corpus_knowledge import build_knowledge_graph, merge_knowledge
+from tests.support.encoders import HashEncoder
+
+PASSAGES = ["Lothair died in Metz. Lothair ruled.", "Metz lies on Moselle. the Metz.", "nothing"]
+
+
+def test_by_hand(statement_extractor, fact_passages: tuple[str, ...]) -> None:
+    facts = merge_knowledge(statement_extractor.extract(fact_passages))
+    assert facts.names == ["lothair ii", "metz", "moselle", "nancy", "waldrada", "lotharingia", "trier"]
+    assert facts.spellings == ["Lothair II", "Metz", "Moselle", "Nancy", "Waldrada", "Lotharingia", "Trier"]
+    assert facts.facts == [
+        "Lothair II died in Metz",
+        "Metz lies on Moselle",
+        "Waldrada loved Lothair II",
+        "Lothair II ruled Lotharingia",
+        "the Metz is in Lotharingia",
+    ]
+    assert facts.ends.tolist() == [[0, 1], [1, 2], [4, 0], [0, 5], [1, 5]]
+    assert facts.entity_links.tolist() == [
+        [0, 0], [0, 2], [1, 0], [1, 1], [1, 3], [2, 1], [3, 1], [4, 2], [5, 2], [5, 3], [6, 5],
+    ]  # fmt: skip
+    assert facts.related.tolist() == [[0, 1], [0, 4], [0, 5], [1, 2], [1, 5]]
+    assert facts.num_statements.tolist() == [1] * 5
+
+
+def test_facts_that_are_stated_again_count() -> None:
+    a, b, again = Entity("A. One", "", ""), Entity("Two", "", ""), Entity("the TWO", "", "")
+    one = Knowledge((a, b), (Relation("A. One", "met", "Two", ""), Relation("Two", "saw", "A. One", "")))
+    two = Knowledge((a, again), (Relation("A. One", "Met", "the TWO", ""),))
+    facts = merge_knowledge([one, two])
+    assert facts.facts == ["A. One met Two", "Two saw A. One"]
+    assert facts.related.tolist() == [[0, 1]]
+    assert facts.num_statements.tolist() == [3]
+
+
+def test_names_that_are_equal_within_a_passage() -> None:
+    one, same, blank = Entity("Metz", "", ""), Entity("the Metz", "", ""), Entity("!", "", "")
+    said = (Relation("Metz", "is", "the Metz", ""), Relation("Metz", "is", "!", ""))
+    facts = merge_knowledge([Knowledge((one, same, blank), said)])
+    assert facts.names == ["metz"]
+    assert facts.facts == []  # of itself, and of what has no name
+    assert facts.entity_links.tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize("passages", [0, 3])
+def test_nothing_said(passages: int) -> None:
+    facts = merge_knowledge([Knowledge()] * passages)
+    assert facts.names == facts.facts == facts.entity_texts == []
+    assert facts.ends.shape == facts.entity_links.shape == facts.related.shape == (0, 2)
+
+
+def test_a_graph_by_hand(tmp_path: Path, name_extractor: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    encoder = HashEncoder()
+    graph = build_knowledge_graph(PASSAGES, folder=tmp_path, extractor=name_extractor, encoder=encoder)
+    assert graph.merged.names == ["lothair", "metz", "moselle"]
+    assert graph.merged.entity_texts[1] == "Metz (NAME): Lothair died in Metz. Metz lies on Moselle."
+    assert graph.merged.relation_texts == [
+        "Lothair | before | Metz: Lothair stands before Metz.",
+        "Metz | before | Moselle: Metz stands before Moselle.",
+    ]
+    assert graph.passages_of_entity == [[0], [0, 1], [1]]
+    assert graph.passages_of_relation == [[0], [1]]
+    assert graph.neighbours == [[1], [0, 2], [1]]
+    assert torch.equal(graph.entity_vectors, encoder.encode(graph.merged.entity_texts))
+    assert torch.equal(graph.relation_vectors, encoder.encode(graph.merged.relation_texts))
+    assert capsys.readouterr().out == "knowledge graph: 3 entities in 4 places, 2 relations in 2 places\n"
+
+
+def test_a_built_graph_is_read(tmp_path: Path, name_extractor: Any) -> None:
+    encoder = HashEncoder()
+    built = build_knowledge_graph(PASSAGES, folder=tmp_path, extractor=name_extractor, encoder=encoder)
+    num_asked, num_read = len(encoder.asked), len(name_extractor.asked)
+    again = build_knowledge_graph(PASSAGES, folder=tmp_path, extractor=name_extractor, encoder=encoder)
+    assert (len(encoder.asked), len(name_extractor.asked)) == (num_asked, num_read)
+    assert again.passages_of_entity == built.passages_of_entity
+    assert torch.equal(again.relation_vectors, built.relation_vectors)
+    models = {"extractor": name_extractor, "encoder": encoder}
+    shorter = build_knowledge_graph(PASSAGES, folder=tmp_path, **models, description_tokens=3)
+    assert shorter.merged.entity_texts[0] == "Lothair (NAME): Lothair died in"
+
+
+def test_no_passages(tmp_path: Path, name_extractor: Any) -> None:
+    graph = build_knowledge_graph([], folder=tmp_path, extractor=name_extractor, encoder=HashEncoder())
+    assert (graph.neighbours, graph.passages_of_relation, len(graph.entity_vectors)) == ([], [], 0)
+
+
+def test_a_setting_out_of_range_is_refused(tmp_path: Path, name_extractor: Any) -> None:
+    models = {"extractor": name_extractor, "encoder": HashEncoder()}
+    with pytest.raises(ValueError, match="`description_tokens` must be a positive integer, got 0"):
+        build_knowledge_graph(PASSAGES, folder=tmp_path, **models, description_tokens=0)
