@@ -19,17 +19,18 @@ from graphrerank.evaluation.diagnosis import (
     MinimumEffect,
     TypeDensity,
     chosen_queries,
-    diagnosis_tables,
     graph_shape,
     minimum_effect,
     pool_csv,
     verdict,
 )
-from graphrerank.evaluation.records import Counterfactual, EdgesOfType, PairedTest
+from graphrerank.evaluation.records import Counterfactual, DatasetResult, EdgesOfType, PairedTest, SystemResult
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Ranking
 from graphrerank.graphs.edge_types import REFERENCE, SIMILARITY
 
-SHAPE = GraphShape(10, (TypeDensity("reference", 12, 2.4, 0.9), TypeDensity("similarity", 5, 1.0, 0.5)), 0.1, 2, 0.7)
+SHAPE = GraphShape(
+    10, (TypeDensity("reference", 12, 2.4, 0.9), TypeDensity("similarity", 5, 1.0, 0.5, 0.85)), 0.1, 2, 0.7
+)
 
 
 def paired(difference: float, p: float, baseline: str = WITHOUT, half_width: float = 0.02) -> PairedTest:
@@ -44,26 +45,33 @@ def changed(edges: str, difference: float, p: float) -> Counterfactual:
     return Counterfactual(WITH, edges, "nDCG@10", 0.5, difference, (difference - 0.01, difference + 0.01), p, 0.8)
 
 
-def diagnosis(difference: float = 0.05, p: float = 0.001, **fields: Any) -> Diagnosis:
-    tests = [paired(0.1, 0.001, "retriever"), paired(difference, p, half_width=fields.pop("half_width", 0.02))]
-    given: dict[str, Any] = {
-        "base_ceiling": 0.8,
-        "ceiling": 0.8,
-        "counterfactuals": [changed("shuffled", 0.04, 0.001), changed("removed", 0.05, 0.001)],
-        "minimum": MinimumEffect(80, 0.2),
-        **fields,
-    }
-    return Diagnosis(
-        dataset="mine",
-        questions=given.pop("questions", "split test"),
-        measure="nDCG@10",
-        shape=SHAPE,
-        ceilings={"reference": 0.9, "similarity": 0.85},
-        means={"retriever": 0.4, WITHOUT: 0.45, WITH: 0.5},
-        tests=tests,
+def system(name: str, mean: float) -> SystemResult:
+    return SystemResult(name, "operator", name, {"nDCG@10": torch.tensor([mean], dtype=torch.float64)}, {})
+
+
+def diagnosis(difference: float = 0.05, p: float = 0.001, *, half_width: float = 0.02, **fields: Any) -> Diagnosis:
+    given = {"questions": "split test", "minimum": MinimumEffect(80, 0.2)}
+    given |= {name: fields.pop(name) for name in list(fields) if name in given}
+    means = {"retriever": 0.4, WITHOUT: 0.45, WITH: 0.5}
+    result = DatasetResult(
+        name="mine",
+        split="test",
+        fingerprint="f",
+        query_ids=["q"],
+        query_texts=["a question"],
+        num_relevant=[1],
+        systems={name: system(name, mean) for name, mean in means.items()},
+        tested=("nDCG@10",),
+        tests=[paired(0.1, 0.001, "retriever"), paired(difference, p, half_width=half_width)],
         edges_of_type=[EdgesOfType("reference", 3.0, 0.5, 0.6, 0.2, 0.02)],
-        **given,
+        **{
+            "base_ceiling": 0.8,
+            "ceiling": 0.8,
+            "counterfactuals": [changed("shuffled", 0.04, 0.001), changed("removed", 0.05, 0.001)],
+            **fields,
+        },
     )
+    return Diagnosis(result, shape=SHAPE, **given)
 
 
 def test_drafted_questions_say_little_of_the_graph() -> None:
@@ -123,17 +131,14 @@ def test_no_help_and_no_difference() -> None:
 
 def test_tables_lines_and_json() -> None:
     found = diagnosis(counterfactuals=[changed("shuffled", 0.04, 0.001), changed("without similarity", 0.02, 0.01)])
-    systems, types, other = diagnosis_tables(found)
-    assert [[cell.text for cell in row][:3] for row in systems.rows] == [
-        ["retriever", "40.00", "+10.00"],
-        [WITHOUT, "45.00", "+5.00"],
-        [WITH, "50.00", "-"],
+    tables = {table.title: [[str(cell) for cell in row] for row in table.rows] for table in found.tables()}
+    assert list(tables) == ["quality", "tests", "types of edges", "edges by type", "other edges"]
+    assert [row[:2] for row in tables["quality"]] == [["retriever", "40.00"], [WITHOUT, "45.00"], [WITH, "50.00"]]
+    assert tables["types of edges"] == [
+        ["reference", "12", "2.40", "90.00", "-"],
+        ["similarity", "5", "1.00", "50.00", "85.00"],
     ]
-    assert [[cell.text for cell in row] for row in types.rows] == [
-        ["reference", "12", "2.40", "90.00", "90.00", "60.00", "-"],
-        ["similarity", "5", "1.00", "50.00", "85.00", "-", "+2.00"],
-    ]
-    assert [row[1].text for row in other.rows] == ["shuffled"]
+    assert [row[1] for row in tables["other edges"]] == ["shuffled", "without similarity"]
     assert SHAPE.lines()[-1].endswith("connected parts: 2, 70.0% of the passages in the largest")
     assert "80.0% of the questions before" in found.lines()[0]
     content = json.loads(json.dumps(found.to_json()))

@@ -17,11 +17,7 @@ from graphrerank.models.manifest import RerankerManifest
 
 
 def diagnose(command: Command) -> Path:
-    """Measure whether the edges of a corpus help a reranker, by its judged questions; without any, write some to judge.
-
-    Raises:
-        ValueError: If the data set cannot be read, or the checkpoint is no graph reranker or reads a cross-encoder.
-    """
+    """Measure whether the edges of a corpus help a reranker, by judged questions; without any, write some to judge."""
     cfg = command.cfg
     source = str(cfg.checkpoint)
     checkpoint = load_primary(source)

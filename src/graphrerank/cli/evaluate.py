@@ -24,8 +24,7 @@ def run(cfg: DictConfig) -> Path | None:
 def evaluate(command: Command) -> Path:
     """Evaluate all systems that the command names on every data set; the last one is compared with the others.
 
-    With ``expect`` the metrics are compared with those of an earlier run; the command exits with status 1 where they
-    differ.
+    With ``expect`` the command exits with status 1 where its metrics differ from those of an earlier run.
     """
     cfg = command.cfg
     expected = None if cfg.expect is None else read_metrics(Path(cfg.expect))
@@ -70,11 +69,9 @@ def evaluate(command: Command) -> Path:
 
 
 def named_systems(command: Command) -> tuple[Any, bool]:
-    """Return the systems that a command names, as :func:`graphrerank.api.evaluate` takes them.
+    """Return one checkpoint alone, or a list of systems, or pipelines by name, as a command names them.
 
-    Returns:
-        One checkpoint alone, or a list, or pipelines by name; and whether they are those of ``pipeline`` and
-        ``pipelines``.
+    The second is whether they are those of ``pipeline`` and ``pipelines``.
     """
     cfg = command.cfg
     given = None if OmegaConf.is_missing(cfg, "checkpoint") else cfg.checkpoint

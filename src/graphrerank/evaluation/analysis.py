@@ -52,10 +52,7 @@ def query_differences(
 def break_down(
     scores: Mapping[str, Tensor], groups: Mapping[str, Mapping[str, Tensor]], *, measure: str
 ) -> list[Breakdown]:
-    """Average every system, ``[Q]`` with NaN = does not count, over each group of queries, ``[Q]`` bool.
-
-    The queries of a group are those that count for any system; a group without one is left out.
-    """
+    """Average every system, ``[Q]`` with NaN = does not count, over each group ``[Q]`` bool that holds a query."""
     counts = torch.stack([~row.isnan() for row in scores.values()]).any(0)
     return [
         Breakdown(by, group, number, measure, {name: float(row[inside].nanmean()) for name, row in scores.items()})
@@ -68,10 +65,7 @@ def break_down(
 def query_groups(
     num_relevant: Sequence[int], densities: Sequence[float], query_texts: Sequence[str]
 ) -> dict[str, dict[str, Tensor]]:
-    """Group queries by their number of relevant nodes, their :func:`mean_degree` (where known) and their length.
-
-    Returns ``[Q]`` bool by kind of group and name of the group; a kind with a single group is left out.
-    """
+    """Group queries, ``[Q]`` bool by kind and name of the group; a kind with a single group is left out."""
     groups = {
         "relevant nodes": relevant_groups(num_relevant),
         "graph density": quantile_groups(torch.tensor(densities).double(), unit="neighbours") if densities else {},
@@ -104,10 +98,7 @@ def quantile_groups(numbers: Tensor, *, unit: str) -> dict[str, Tensor]:
 
 
 def mean_degree(graph: CorpusGraph, nodes: Tensor) -> Tensor:
-    """Average each query's candidates' numbers of neighbours among the candidates.
-
-    ``nodes`` is ``[Q, K]``, padded with -1. Returns ``[Q]`` float64; 0 for a query without candidates.
-    """
+    """Average the numbers of neighbours among the candidates ``[Q, K]`` of each query: ``[Q]`` float64."""
     edges = []
     for part in torch.split(nodes.cpu(), BLOCK_QUERIES):
         edge_index, _, ptr, _ = candidate_edges(graph, part)
@@ -117,10 +108,7 @@ def mean_degree(graph: CorpusGraph, nodes: Tensor) -> Tensor:
 
 
 def edges_of_type(graph: CorpusGraph, nodes: Tensor, relevance: Tensor) -> list[EdgesOfType]:
-    """Describe the edges of each type between the candidates of all queries; types without any are left out.
-
-    ``nodes`` are ``[Q, K]``, padded with -1, ``relevance`` ``[Q, K]`` bool.
-    """
+    """Describe the edges of each type between the candidates ``[Q, K]``; ``relevance`` is ``[Q, K]`` bool."""
     counts = torch.zeros(len(EDGE_TYPES), 5, dtype=torch.int64)  # pairs; nodes; relevant ones; their ends, relevant
     valid = nodes.cpu() >= 0
     relevance = relevance.cpu() & valid
@@ -159,10 +147,7 @@ def num_words(texts: Sequence[str]) -> Tensor:
 
 
 def hub_bias(graph: CorpusGraph, ranking: Ranking, relevant: Tensor, *, system: str) -> HubBias | None:
-    """Correlate scores with degrees (``graph.num_neighbours``), and count hubs at the top.
-
-    ``ranking`` is ``[Q, K]``, ``relevant`` ``[Q, R]`` int64, padded with -1. None where all nodes have the same degree.
-    """
+    """Correlate scores ``[Q, K]`` with degrees, and count hubs at the top; None where all degrees are equal."""
     degree = graph.num_neighbours.double()
     if not degree.numel() or bool((degree == degree[0]).all()):
         return None
@@ -188,10 +173,7 @@ def hub_bias(graph: CorpusGraph, ranking: Ranking, relevant: Tensor, *, system: 
 
 
 def mean_spearman(a: Tensor, b: Tensor) -> float:
-    """Average Spearman's rank correlation over rows ``[Q, K]``, ties at their mean rank; NaN entries are left out.
-
-    In [-1, 1]; NaN where no row has two different numbers in both.
-    """
+    """Average Spearman's rank correlation over rows ``[Q, K]``; NaN entries and constant rows are left out."""
     ranks = [torch.from_numpy(rankdata(np.asarray(t), axis=1, nan_policy="omit")) for t in (a, b)]
     centred = [(rank - rank.nanmean(dim=1, keepdim=True)).nan_to_num(0.0) for rank in ranks]
     product = (centred[0] * centred[1]).sum(1)

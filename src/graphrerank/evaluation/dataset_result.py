@@ -33,8 +33,7 @@ TAKEN_OVER = ("name", "kind", "source", "config", "seed", "fingerprint", "routes
 def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequence[StageResult] = ()) -> DatasetResult:
     """Measure and compare systems; the last is the primary one.
 
-    Where nothing was reranked, a query's graph density is that of the primary system's list. ``stages`` are the results
-    of stages after ranking.
+    ``stages`` are the results of stages after ranking.
     """
     dataset, queries, systems, candidates = ranked.dataset, ranked.queries, ranked.systems, ranked.candidates
     qrels, graph = dataset.split(ranked.split), dataset.graph
@@ -228,10 +227,7 @@ def _compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: EvaluationPl
 def _compare_with_itself(
     ranked: RankedSystem, edges: str, values: Mapping[str, Tensor], changed: Mapping[str, Tensor], plan: EvaluationPlan
 ) -> Counterfactual:
-    """Compare a system with itself on another graph, in the first tested measure of rankings.
-
-    ``values`` and ``changed`` are ``[Q]`` of each measure, on the graph as it is and on the other one.
-    """
+    """Compare a system with itself on another graph, in the first tested measure of rankings."""
     measure = next((name for name in plan.tested if name in changed), next(iter(changed)))
     table = torch.stack([values[measure], changed[measure]]).unsqueeze(1)
     found = compare_pairs(table, [(0, 1)], resamples=plan.resamples, seed=plan.seed)

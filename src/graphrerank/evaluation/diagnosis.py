@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from math import ceil, sqrt
 from pathlib import Path
@@ -17,27 +17,21 @@ from graphrerank.caching import hash_texts
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.auto_splits import TRAIN, VAL
-from graphrerank.evaluation.counterfactual import EDGES, REMOVED, SHUFFLED, WITHOUT_TYPE, OtherEdges
+from graphrerank.evaluation.counterfactual import EDGES, SHUFFLED, WITHOUT_TYPE, OtherEdges
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
-from graphrerank.evaluation.records import RETRIEVER, Counterfactual, EdgesOfType, PairedTest, to_plain
+from graphrerank.evaluation.records import (
+    RETRIEVER,
+    Counterfactual,
+    DatasetResult,
+    EdgesOfType,
+    PairedTest,
+    to_plain,
+)
+from graphrerank.evaluation.report import markdown, quality_table
 from graphrerank.evaluation.reranking import check_encoder, rerank, reranking_systems
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem
-from graphrerank.evaluation.tables import (
-    NOTHING,
-    Cell,
-    Table,
-    build_table,
-    markdown_table,
-    number_cell,
-    p_cell,
-    p_text,
-    percent_cell,
-    points_cell,
-    print_table,
-    records_table,
-    system_cell,
-)
+from graphrerank.evaluation.tables import Table, column, p_text, points_cell, print_table, records_table
 from graphrerank.files import write_json, write_text
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.edge_types import EDGE_TYPES
@@ -96,10 +90,17 @@ def minimum_effect(system: Tensor, baseline: Tensor) -> MinimumEffect | None:
 class TypeDensity:
     """The edges of one type in a whole corpus."""
 
-    edges: str  # one of `EDGE_TYPES`
-    pairs: int  # that they join; by shared entities, once for each
-    mean_neighbours: float  # of a passage
-    share_joined: float  # share of the passages that have one
+    TITLE = "types of edges"
+    CAPTION = (
+        "Pairs and neighbours of a passage in the corpus, and passages that have one; ceiling: questions whose "
+        "relevant passages are all candidates after expansion along this type alone."
+    )
+
+    edges: str = field(metadata=column("type", "text"))  # one of `EDGE_TYPES`
+    pairs: int = field(metadata=column("pairs", ",d"))  # that they join; by shared entities, once for each
+    mean_neighbours: float = field(metadata=column("neighbours"))
+    share_joined: float = field(metadata=column("joined", "percent"))
+    ceiling: float | None = field(default=None, metadata=column("ceiling", "percent"))
 
 
 @dataclass(frozen=True)
@@ -171,29 +172,36 @@ def _component_sizes(graph: CorpusGraph) -> np.ndarray[Any, np.dtype[np.int64]]:
 class Diagnosis:
     """Measurements on one corpus and its judged questions."""
 
-    dataset: str  # name
+    result: DatasetResult  # of the systems; the last is the model with the graph
     questions: str  # which ones
-    measure: str  # that is tested
     shape: GraphShape
-    base_ceiling: float  # share of the questions whose relevant passages are all candidates, before expansion
-    ceiling: float  # the same after expansion along all edges
-    ceilings: Mapping[str, float]  # after expansion along the edges of one type alone, by type; empty if there is one
-    means: Mapping[str, float]  # of the measure, by system
-    tests: Sequence[PairedTest]  # of the model with the graph against every other row
-    counterfactuals: Sequence[Counterfactual]  # of the model with the graph: the same candidates, other edges
-    edges_of_type: Sequence[EdgesOfType]  # between the candidates
     minimum: MinimumEffect | None  # of the difference that the graph makes; None where it makes none anywhere
+
+    @property
+    def measure(self) -> str:
+        """The measure that is tested."""
+        return self.result.tested[0]
+
+    @property
+    def tests(self) -> list[PairedTest]:
+        """The model with the graph against every other system."""
+        return [test for test in self.result.tests if test.measure == self.measure]
 
     @property
     def benefit(self) -> PairedTest:
         """The model with the graph against the model without it."""
         return next(test for test in self.tests if test.baseline == WITHOUT)
 
-    @property
-    def left_out(self) -> dict[str, Counterfactual]:
-        """The ranking without each type of edges, by type."""
-        changes = self.counterfactuals
-        return {c.edges.removeprefix(WITHOUT_TYPE): c for c in changes if c.edges.startswith(WITHOUT_TYPE)}
+    def tables(self) -> list[Table]:
+        """Lay out what was measured."""
+        tables = [
+            quality_table(self.result),
+            records_table(PairedTest, self.tests),
+            records_table(TypeDensity, self.shape.types),
+            records_table(EdgesOfType, self.result.edges_of_type),
+            records_table(Counterfactual, self.result.counterfactuals),
+        ]
+        return [table for table in tables if table.rows]
 
     def lines(self) -> list[str]:
         """Describe what expansion finds, and the difference that this number of questions can show."""
@@ -204,17 +212,29 @@ class Diagnosis:
                 f"of {self.measure} between the two in four cases of five (level {LEVEL}); a smaller one less often"
             )
         ceiling = (
-            f"all that is relevant is among the candidates for {self.base_ceiling:.1%} of the questions before "
-            f"expansion along the edges, for {self.ceiling:.1%} after"
+            f"all that is relevant is among the candidates for {self.result.base_ceiling:.1%} of the questions before "
+            f"expansion along the edges, for {self.result.ceiling:.1%} after"
         )
         return [ceiling, effect]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, with the verdict."""
-        content: dict[str, Any] = to_plain(self)
-        minimum = None if self.minimum is None else {"effect": self.minimum.effect, **content["minimum"]}
-        judged = to_plain(verdict(self))
-        return {**content, "num_queries": self.benefit.num_queries, "minimum_effect": minimum, "verdict": judged}
+        result, minimum = self.result, self.minimum
+        return {
+            "dataset": result.name,
+            "questions": self.questions,
+            "num_queries": self.benefit.num_queries,
+            "measure": self.measure,
+            "shape": to_plain(self.shape),
+            "base_ceiling": result.base_ceiling,
+            "ceiling": result.ceiling,
+            "means": {name: system.means[self.measure] for name, system in result.systems.items()},
+            "tests": to_plain(self.tests),
+            "counterfactuals": to_plain(result.counterfactuals),
+            "edges_of_type": to_plain(result.edges_of_type),
+            "minimum_effect": None if minimum is None else {"effect": minimum.effect, **to_plain(minimum)},
+            "verdict": to_plain(verdict(self)),
+        }
 
 
 @dataclass(frozen=True)
@@ -230,10 +250,11 @@ def verdict(found: Diagnosis) -> GraphVerdict:
     """Decide by the paired randomisation tests at the level 0.05, and by the difference that the questions can show."""
     test, measure = found.benefit, found.measure
     amount = f"{measure} {points_cell(test.difference, test.interval)}, {p_text(test.p_randomization)}"
+    changes = {change.edges: change for change in found.result.counterfactuals}
     harmful = sorted(
-        (change.difference, name)
-        for name, change in found.left_out.items()
-        if change.difference < 0 and change.p_randomization < LEVEL
+        (change.difference, edges.removeprefix(WITHOUT_TYPE))
+        for edges, change in changes.items()
+        if edges.startswith(WITHOUT_TYPE) and change.difference < 0 and change.p_randomization < LEVEL
     )
     if found.questions == DRAFTED:
         return GraphVerdict(
@@ -250,7 +271,7 @@ def verdict(found: Diagnosis) -> GraphVerdict:
             step = f"Leave out the edges of type {harmful[0][1]} first, which cost most."
         return GraphVerdict("hurts", f"The graph hurts: {amount}.", step)
     if test.p_randomization < LEVEL:
-        shuffled = next((change for change in found.counterfactuals if change.edges == SHUFFLED), None)
+        shuffled = changes.get(SHUFFLED)
         if shuffled is not None and not (shuffled.difference > 0 and shuffled.p_randomization < LEVEL):
             return GraphVerdict(
                 "helps, as other edges do",
@@ -281,57 +302,17 @@ def verdict(found: Diagnosis) -> GraphVerdict:
 
 
 def _other_edges(found: Diagnosis) -> str:
-    if found.ceiling >= found.base_ceiling + NOTICEABLE:
+    before, after = found.result.base_ceiling or 0.0, found.result.ceiling or 0.0
+    if after >= before + NOTICEABLE:
         return (
-            f"Expansion finds more (all that is relevant among the candidates for {found.ceiling:.1%} of the "
-            f"questions, {found.base_ceiling:.1%} before), and the ranking does not use it: train on your own "
-            "questions (train.py data.splits=auto)."
+            f"Expansion finds more (all that is relevant among the candidates for {after:.1%} of the questions, "
+            f"{before:.1%} before), and the ranking does not use it: train on your own questions (train.py "
+            "data.splits=auto)."
         )
     return (
         "The edges do not lead to relevant passages that the search misses: try others (data.edges=auto, "
         "data.mentions, data.entities; docs/your_data.md), or search without any."
     )
-
-
-def diagnosis_tables(found: Diagnosis) -> list[Table]:
-    """Lay out what was measured: systems, types of edges, other edges."""
-    nothing = Cell(NOTHING)
-    ahead = {t.baseline: (points_cell(t.difference, t.interval), p_cell(t.p_randomization)) for t in found.tests}
-    systems = build_table(
-        "systems",
-        f"{found.measure} of {found.benefit.num_queries:,} questions ({found.questions}); what {WITH} is ahead, with "
-        "95% intervals of the paired bootstrap and p of the paired randomisation test.",
-        list(found.means),
-        {
-            "system": system_cell,
-            found.measure: lambda name: percent_cell(found.means[name]),
-            "ahead by": lambda name: ahead.get(name, (nothing, nothing))[0],
-            "p": lambda name: ahead.get(name, (nothing, nothing))[1],
-        },
-    )
-    reached = {entry.edges: entry.share_reached for entry in found.edges_of_type}
-    only = found.ceiling if len(found.shape.types) == 1 else None
-    left_out = found.left_out
-    types = build_table(
-        "types of edges",
-        "Neighbours of a passage in the corpus; ceiling: questions whose relevant passages are all candidates after "
-        f"expansion along this type alone ({found.base_ceiling:.1%} before, {found.ceiling:.1%} along "
-        "all); reached: relevant candidates with a relevant neighbour; worth: what leaving the type out costs.",
-        list(found.shape.types),
-        {
-            "type": lambda entry: Cell(entry.edges),
-            "pairs": lambda entry: number_cell(entry.pairs, ",d"),
-            "neighbours": lambda entry: number_cell(entry.mean_neighbours),
-            "joined": lambda entry: percent_cell(entry.share_joined),
-            "ceiling": lambda entry: percent_cell(found.ceilings.get(entry.edges, only)),
-            "reached": lambda entry: percent_cell(reached.get(entry.edges)),
-            "worth": lambda entry: (
-                points_cell(left_out[entry.edges].difference) if entry.edges in left_out else nothing
-            ),
-        },
-    )
-    changes = [change for change in found.counterfactuals if change.edges in (SHUFFLED, REMOVED)]
-    return [systems, types, records_table(Counterfactual, changes)]
 
 
 def diagnose(
@@ -387,28 +368,15 @@ def diagnose(
     ranked[-1] = replace(ranked[-1], on_other_edges=on_other_edges)
     plan = EvaluationPlan(measures, resamples=resamples, seed=seed)
     result = measure_systems(RankedDataset(dataset, ALL, queries, ranked, prepared.ranking.select(queries)), plan)
-    measure = plan.tested[0]
-    types, ceilings = dataset.graph.edge_types(), {}
-    for number in types if len(types) > 1 else ():
-        nodes = search(with_edges(prepared, number)).ranking.nodes[queries]
-        share = dataset.split(ALL).share_complete(queries, nodes, num_nodes=dataset.graph.num_nodes)
-        ceilings[EDGE_TYPES[number]] = share
-    assert result.ceiling is not None
-    assert result.base_ceiling is not None
-    found = Diagnosis(
-        dataset=dataset.name,
-        questions=questions,
-        measure=measure,
-        shape=graph_shape(dataset.graph),
-        base_ceiling=result.base_ceiling,
-        ceiling=result.ceiling,
-        ceilings=ceilings,
-        means={name: system.means[measure] for name, system in result.systems.items()},
-        tests=[test for test in result.tests if test.measure == measure],
-        counterfactuals=result.counterfactuals,
-        edges_of_type=result.edges_of_type,
-        minimum=minimum_effect(*(result.systems[name].values[measure] for name in (WITH, WITHOUT))),
-    )
+    shape, types = graph_shape(dataset.graph), []
+    for entry in shape.types:
+        ceiling = result.ceiling
+        if len(shape.types) > 1:
+            nodes = search(with_edges(prepared, EDGE_TYPES.index(entry.edges))).ranking.nodes[queries]
+            ceiling = dataset.split(ALL).share_complete(queries, nodes, num_nodes=dataset.graph.num_nodes)
+        types.append(replace(entry, ceiling=ceiling))
+    effect = minimum_effect(*(result.systems[name].values[plan.tested[0]] for name in (WITH, WITHOUT)))
+    found = Diagnosis(result, questions, replace(shape, types=tuple(types)), effect)
     _show(found, run_dir, command)
     return found
 
@@ -443,15 +411,13 @@ def with_edges(prepared: PreparedDataset, edge_type: int | None) -> Dataset:
 
 def _show(found: Diagnosis, run_dir: Path, command: str) -> None:
     """Print tables and verdict, and write them into the run folder."""
-    judged, tables = verdict(found), [table for table in diagnosis_tables(found) if table.rows]
-    for table in tables:
+    judged = verdict(found)
+    for table in found.tables():
         print_table(table, title=table.title)
     print("\n".join([*found.lines(), judged.sentence, f"next: {judged.next_step}"]))
-    sections = [f"# Does the graph of {found.dataset} help?", f"`{command}`", judged.sentence]
+    sections = [f"# Does the graph of {found.result.name} help?", f"`{command}`", judged.sentence]
     sections += [f"Next: {judged.next_step}", "\n".join(f"- {line}" for line in [*found.shape.lines(), *found.lines()])]
-    for table in tables:
-        rows = markdown_table(table.header, [[str(cell) for cell in row] for row in table.rows])
-        sections.append(f"## {table.title.capitalize()}\n\n{table.caption}\n\n{rows}")
+    sections += [f"## {table.title.capitalize()}\n\n{table.caption}\n\n{markdown(table)}" for table in found.tables()]
     write_text(run_dir / "diagnosis.md", "\n\n".join(sections) + "\n")
     write_json(run_dir / "diagnosis.json", found.to_json())
 

@@ -64,18 +64,8 @@ def rank_candidates(
 ) -> dict[str, list[RankedSystem]]:
     """Rerank the candidates with every model, and with each frozen row once per setting that the manifests give it.
 
-    Args:
-        prepared: The data set.
-        queries: ``[Q]`` int64, the order of the rankings' rows.
-        rerankers: Models, by label.
-        prepare: Returns a data set with the features and the cross-encoder that models were trained with.
-        device: Where models run.
-        scorers: Further frozen rows.
-        counterfactuals: Kinds of other edges to rerank with.
-        seed: Seed of shuffled edges.
-
-    Returns:
-        The rows of each label; under ``""`` the frozen ones.
+    ``prepare`` returns a data set with the features and the cross-encoder that models were trained with; ``queries``
+    are ``[Q]`` int64. Returns the rows of each label; under ``""`` the frozen ones.
     """
     search = retrieval_times(prepared, queries)
     same = dict.fromkeys(scorer.name for scorer in scorers)
@@ -140,16 +130,9 @@ def training_config(manifest: RerankerManifest) -> str | None:
 def run_pipelines(
     prepared: PreparedDataset, queries: Tensor, pipelines: Mapping[str, Pipeline], *, alone: int = 0
 ) -> list[RankedSystem]:
-    """Let every pipeline retrieve for some queries, many at once, and time it.
+    """Let every pipeline retrieve for queries ``[Q]`` int64, many at once, and time it.
 
-    Args:
-        prepared: The data set, encoded where a pipeline reads vectors; its candidate lists are not used.
-        queries: ``[Q]`` int64, the order of the rankings' rows.
-        pipelines: By name.
-        alone: Queries that are retrieved once more, one at a time, for ``Cost.ms``.
-
-    Raises:
-        ValueError: If a pipeline reads vectors that are not there.
+    ``alone`` of them are retrieved once more, one at a time, for ``Cost.ms``.
     """
     dataset = prepared.dataset
     batch = Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors).select(queries)

@@ -32,12 +32,7 @@ TESTED = ("nDCG@10", "PR@10", "CR@10")  # those of them that are measured, by de
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """Measures, comparisons and the confidence of their tests.
-
-    Raises:
-        ValueError: If a measure is unknown or named twice, one is tested that is not measured, or a setting is out of
-            range.
-    """
+    """Measures, comparisons and the confidence of their tests; a ValueError names what does not fit."""
 
     # names of measures, the tables' columns; each is kept under its one name (`R_cap@10` is `CR@10`)
     measures: Sequence[str]
@@ -79,9 +74,8 @@ def measure_ranking(
 ) -> dict[str, Tensor]:
     """Score each query in several measures: ``[Q]`` float64 by each measure's one name; NaN = the query does not count.
 
-    Those named ``stage`` are left out: a stage after ranking scores them. ``ranking`` is ``[Q, K]``, best first: ties
-    are broken already (:func:`break_ties`). A query without any ranked node scores 0 in all measures, as a relevant
-    node that is not ranked counts as missed. ``qrels`` judge each query.
+    Those named ``stage`` are left out. ``ranking`` is ``[Q, K]``, best first: ties are broken already
+    (:func:`break_ties`). A query without any ranked node scores 0, as a relevant node that is not ranked is missed.
     """
     kinds = parse_measures(measures, stage)
     nodes = ranking.nodes.cpu()
@@ -105,7 +99,6 @@ def measure_ranking(
 def parse_measures(names: Sequence[str], stage: Sequence[str] = ()) -> dict[str, str]:
     """Normalise the names of measures, and name the source of each: ``ours``, ``cut``, ``stage`` or ``ir_measures``.
 
-    ``cut`` are TR, MissTR and Coverage, each perhaps ``@K``; ``stage`` are those that a stage after ranking scores.
     Measures that read documents judged not relevant are refused: data sets keep the relevant ones alone.
     """
     kinds = {}
@@ -173,10 +166,7 @@ def _coverage(dataset: Dataset, queries: Tensor, nodes: Tensor) -> Tensor:
 
 
 def _by_ir_measures(measures: Sequence[str], relevance: Tensor, gains: Tensor, ranked: Tensor) -> dict[str, Tensor]:
-    """Let ``ir_measures`` score each query, on ranks in the place of scores, so that there are no ties.
-
-    Ids are made up: a ranked node has its rank as id, a relevant node that is not ranked another.
-    """
+    """Let ``ir_measures`` score each query, on ranks in the place of scores, so that there are no ties."""
     if not torch.equal(gains, gains.round()):
         raise ValueError(f"`measures` of ir_measures need whole numbers as judgements, got others for {list(measures)}")
     import ir_measures

@@ -121,10 +121,7 @@ def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
 
 
 def svg(picture: Picture) -> str:
-    """Draw a picture as an element of an HTML page, whose style sheet colours it.
-
-    The same picture gives the same text. Points show their numbers to a pointer.
-    """
+    """Draw a picture as an element of an HTML page, whose style sheet colours it; points show their numbers."""
     text = _render(picture, "svg").decode()
     box = re.search(r'viewBox="([^"]*)"', text)
     assert box is not None

@@ -28,16 +28,8 @@ def browse_queries(
 
     Queries are lists of id, text, number of relevant passages, score by each system (None = the query does not count),
     first passages of each system, the relevant ones of them, and edges with their types; passages are numbers of
-    ``passages``, each an id and the beginning of a text.
-
-    Args:
-        graph: The corpus.
-        rankings: ``[Q, K]`` of one or two systems, the primary one last.
-        scores: ``[Q]`` of each in ``measure``; NaN = the query does not count, and comes last.
-        relevant: ``[Q, R]`` relevant nodes, padded with -1.
-        measure: Name of the measure.
-        query_ids: ``Q`` ids.
-        query_texts: ``Q`` texts.
+    ``passages``, each an id and the beginning of a text. ``rankings`` are ``[Q, K]`` of one or two systems, the primary
+    one last, ``scores`` ``[Q]``, ``relevant`` ``[Q, R]``, padded with -1.
     """
     table = torch.stack([scores[name] for name in rankings])
     change = (table[-1] - table[0]).abs().nan_to_num(-1.0).tolist()

@@ -76,10 +76,7 @@ def combined_randomization(
 def across_datasets(
     datasets: Sequence[DatasetResult], *, permutations: int = 10_000, seed: int = 0
 ) -> list[Replication]:
-    """Count, for each comparison made on two data sets or more, on how many of them the system wins.
-
-    ``replicated`` names those of Holm's procedure: as many as ``num_replicated`` or fewer (Dror et al., section 5.2).
-    """
+    """Count, for each comparison made on two data sets or more, on how many of them the system wins."""
     tests: dict[tuple[str, str, str], list[tuple[DatasetResult, PairedTest]]] = {}
     for dataset in datasets:
         for test in dataset.tests:

@@ -63,12 +63,12 @@ def render_markdown(
     for dataset in datasets.values():
         parts += [f"## {title_of(dataset)}", _bullets([verdict.sentence for verdict in verdicts(dataset)])]
         for table in dataset_tables(dataset):
-            parts += [f"### {table.title.capitalize()}", table.caption, _markdown(table)]
+            parts += [f"### {table.title.capitalize()}", table.caption, markdown(table)]
             if table.title == "quality":
                 parts.append(_bullets(notes_of(dataset, ties)))
     if across:
         table = records_table(Replication, across)
-        parts += [f"## {table.title.capitalize()}", table.caption, _markdown(table)]
+        parts += [f"## {table.title.capitalize()}", table.caption, markdown(table)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -79,10 +79,7 @@ def render_html(
     command: str,
     settings: Mapping[str, Any],
 ) -> str:
-    """Write the same as one HTML page with plots, which forbids itself every request, and every script but its own.
-
-    ``settings`` are what the numbers depend on; ``ties`` is how ties are broken.
-    """
+    """Write the same as one HTML page with plots, which forbids itself every request, and every script but its own."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # imported when a page is written
     from markupsafe import Markup
 
@@ -140,10 +137,7 @@ def _browser_note(browser: Mapping[str, Any], num_queries: int) -> str:
 
 
 def print_result(dataset: DatasetResult, *, ties: str) -> None:
-    """Print the quality of all systems, the ceiling, ties, missing queries, the results of the tests, and stages.
-
-    Means over queries with several relevant nodes (``/multi``) are left to the reports.
-    """
+    """Print the quality of all systems, notes, tests and stages; ``/multi`` measures are left to the reports."""
     lines = [*notes_of(dataset, ties), *(verdict.line for verdict in verdicts(dataset))]
     shown = [measure for measure in dataset.measures if not measure.endswith("/multi")] or dataset.measures
     print_table(quality_table(dataset, shown), title=title_of(dataset), lines=lines)
@@ -225,7 +219,8 @@ def _bullets(sentences: Sequence[str]) -> str:
     return "\n".join(f"- {_escaped(sentence)}" for sentence in sentences)
 
 
-def _markdown(table: Table) -> str:
+def markdown(table: Table) -> str:
+    """Write a table in Markdown: notes in brackets, the highest in bold, long texts shortened."""
     rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
     return markdown_table([_escaped(name) for name in table.header], rows, text_columns=table.text_columns)
 

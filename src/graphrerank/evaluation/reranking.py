@@ -43,14 +43,9 @@ def run_reranker(
     search: Mapping[str, Sequence[float]] | None = None,
     other_edges: OtherEdges | None = None,
 ) -> RankedSystem:
-    """Rerank the candidates of some queries with a system, time it, and rerank them with other edges between them.
+    """Rerank the candidates of queries ``[Q]`` int64 with a system, time it, and rerank them with other edges.
 
-    Args:
-        prepared: The data set with its candidates.
-        queries: ``[Q]`` int64, the order of the ranking's rows.
-        system: The system.
-        search: What the candidates took (:func:`graphrerank.evaluation.cost.retrieval_times`); None: not counted.
-        other_edges: The other edges; None: none.
+    ``search`` is what the candidates took (:func:`graphrerank.evaluation.cost.retrieval_times`); None: not counted.
     """
     ranking, peak = with_peak_memory(partial(rerank, prepared, queries, system))
     times = _reranking_times(prepared, latency_sample(queries), system)
@@ -117,14 +112,7 @@ def reranking_systems(
     device: torch.device,
     scorers: Iterable[System] = (),
 ) -> list[System]:
-    """List the rows of a table of rerankers: the retriever, PPR, GCS, further scorers, the models.
-
-    Args:
-        models: Trained models by name.
-        restart_probs: Of the frozen operators, ``gcs`` and ``ppr``.
-        device: Where models run.
-        scorers: Further systems.
-    """
+    """List the rows of a table of rerankers: the retriever, PPR, GCS, further scorers, the models."""
     return [
         System(RETRIEVER, base_ranking, reads_graph=False),
         System("ppr", PPR(restart_prob=restart_probs["ppr"]).score),

@@ -82,8 +82,7 @@ def compare_pairs(
 def bootstrap_interval(values: Tensor, *, level: float = LEVEL, samples: int = RESAMPLES, seed: int = 0) -> Tensor:
     """Return the percentile bootstrap interval of a mean over queries.
 
-    Queries are drawn with replacement, as many as there are; the interval runs between the outer quantiles of the means
-    of these samples. It says how much the mean would vary with other queries, not with another seed of training.
+    It says how much the mean would vary with other queries, not with another seed of training.
 
     Source: Efron, "Bootstrap Methods: Another Look at the Jackknife", 1979 (percentile interval).
 
@@ -116,13 +115,11 @@ def randomization_tests(
 ) -> tuple[Tensor, Tensor]:
     r"""Test whether pairs of systems differ in their means over the same queries, in several measures at once.
 
-    Were two systems equal, each query's two numbers could be swapped. So the difference of means is compared with those
-    after random swaps; a swap flips the sign of a query's difference:
+    Were two systems equal, each query's two numbers could be swapped, which flips the sign of their difference:
 
     .. math:: p = \frac{1 + |\{s : |\bar d_s| \ge |\bar d|\}|}{1 + S}
 
-    The matrix product is over systems, not pairs: ``[permutations, Q] x [Q, S * M]``. All pairs share the flips: the
-    p-value of a pair does not depend on which others are tested with it.
+    All pairs share the flips: the p-value of a pair does not depend on which others are tested with it.
 
     Source: Smucker, Allan and Carterette, "A Comparison of Statistical Significance Tests for Information Retrieval
     Evaluation", 2007 (randomisation test); the ones added: Phipson and Smyth, "Permutation P-values Should Never Be
@@ -136,9 +133,6 @@ def randomization_tests(
 
     Returns:
         Two-sided p-values, and one-sided ones of first above second, ``[C, M]`` each; NaN where no query counts.
-
-    Raises:
-        ValueError: If shapes, indices or NaN do not fit.
     """
     if scores.dim() != 3:
         raise ValueError(f"`scores` must be [systems, measures, queries], got shape {tuple(scores.shape)}")
@@ -167,14 +161,9 @@ def randomization_tests(
 def paired_randomization(a: Tensor, b: Tensor, *, permutations: int = 10_000, seed: int = 0) -> Tensor:
     """Test whether two systems differ in their mean over the same queries, two-sided (:func:`randomization_tests`).
 
-    Queries on which no row differs are left out first: swapping equal numbers changes nothing, so that p does not
-    depend on how many such queries there are. ``a`` and ``b`` are ``[..., Q]``, rows share the swaps. Returns ``[...]``
-    float64 p-values in (0, 1]; 1 where no query differs, NaN where no query counts.
-
-    Example:
-        >>> a = torch.tensor([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
-        >>> bool(paired_randomization(a, torch.zeros(10)) < 0.005)  # exactly 2 / 1024
-        True
+    Queries on which no row differs are left out first: p does not depend on how many such queries there are. ``a`` and
+    ``b`` are ``[..., Q]``, rows share the swaps. Returns ``[...]`` float64 p-values in (0, 1]; 1 where no query
+    differs, NaN where no query counts.
     """
     if a.shape != b.shape:
         raise ValueError(f"`a` and `b` must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
@@ -203,11 +192,7 @@ def holm(p_values: Tensor) -> Tensor:
 
 
 def flipped_sums(rows: Tensor, *, permutations: int, seed: int) -> Iterator[Tensor]:
-    """Yield the sums of rows ``[R, Q]`` over queries after random flips of the queries' signs, ``[R, block]`` each.
-
-    One matrix product per block: with a bit per query and permutation that is set where the sign flips, the sum is
-    that of all less twice that of the flipped.
-    """
+    """Yield the sums of rows ``[R, Q]`` after random flips of the queries' signs, ``[R, block]`` each."""
     generator, num_queries = np.random.default_rng(seed), rows.shape[1]
     total = rows.sum(dim=1, keepdim=True)
     for size in _blocks(permutations, num_queries):  # whatever the rows: p depends on queries alone
@@ -217,10 +202,7 @@ def flipped_sums(rows: Tensor, *, permutations: int, seed: int) -> Iterator[Tens
 
 
 def complete_measures(scores: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the measures that count the same queries, ``[M']``, with their scores there, ``[S, M', q]`` float64.
-
-    ``scores`` is ``[S, M, Q]``, NaN at the same queries for all systems. Measures that count no query are left out.
-    """
+    """Yield the measures ``[M']`` that count the same queries, with their scores there, ``[S, M', q]`` float64."""
     if not scores.shape[-1]:
         return
     patterns, group = torch.unique(scores[0].isnan(), dim=0, return_inverse=True)
