@@ -3,19 +3,16 @@
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.resources import files
 from math import isnan
 from typing import Any
 
 from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.plots import drawn_plots
-from graphrerank.evaluation.query_browser import SHOWN
 from graphrerank.evaluation.records import (
     READING,
-    Breakdown,
     Counterfactual,
     DatasetResult,
     EdgesOfType,
@@ -30,9 +27,7 @@ from graphrerank.evaluation.records import (
 )
 from graphrerank.evaluation.tables import (
     Cell,
-    Columns,
     Table,
-    build_table,
     markdown_table,
     number_cell,
     p_text,
@@ -41,6 +36,7 @@ from graphrerank.evaluation.tables import (
     print_table,
     records_table,
     row_name,
+    rows_table,
     system_cell,
 )
 
@@ -109,31 +105,18 @@ def _section(dataset: DatasetResult, ties: str) -> Mapping[str, Any]:
     """Return the template's values for a data set."""
     from markupsafe import Markup
 
-    facts = {"queries": f"{len(dataset.query_ids):,}", "systems": len(dataset.systems)}
-    if dataset.candidates is not None:
-        facts["candidates"] = f"{dataset.candidates:,}"
     browser = dataset.browser
     if browser is not None:
         content = json.dumps({**browser, "systems": list(map(row_name, browser["systems"]))}, allow_nan=False)
+        browser = {**browser, "json": Markup(content.replace("<", "\\u003c"))}  # no tag begins or ends
     return {
         "dataset": dataset,
-        "browser": None if browser is None else Markup(content.replace("<", "\\u003c")),  # no tag begins or ends
-        "browser_note": "" if browser is None else _browser_note(browser, len(dataset.query_ids)),
-        "facts": {**facts, "data": dataset.fingerprint[:12]},
+        "browser": browser,
         "verdicts": verdicts(dataset),
         "tables": dataset_tables(dataset),
         "notes": notes_of(dataset, ties),
         "figures": [(Markup(svg), picture.caption) for picture, svg, _ in drawn_plots(dataset)],
     }
-
-
-def _browser_note(browser: Mapping[str, Any], num_queries: int) -> str:
-    """Describe which queries can be browsed, and what is shown of them."""
-    kept = len(browser["queries"])
-    which = "all queries" if kept == num_queries else f"{kept:,} of {num_queries:,} queries"
-    if len(browser["systems"]) > 1:
-        which += f", those on which the two systems differ most in {browser['measure']} first"
-    return f"The first {SHOWN} passages of a query, and the edges between them: {which}."
 
 
 def print_result(dataset: DatasetResult, *, ties: str) -> None:
@@ -259,87 +242,65 @@ def dataset_tables(dataset: DatasetResult) -> list[Table]:
 
 def quality_table(dataset: DatasetResult, measures: Sequence[str] = ()) -> Table:
     """A row per system: measures in percent with intervals, all or some, and milliseconds of all stages."""
-    systems = list(dataset.systems.values())
-    highest = {
-        measure: _highest([system.means[measure] for system in systems]) for measure in measures or dataset.measures
-    }
-
-    def mean(measure: str, system: SystemResult) -> Cell:
-        share = system.means[measure]
-        return percent_cell(share, system.intervals.get(measure), best=share == highest[measure])
-
-    columns: Columns[SystemResult] = {
-        "system": lambda system: system_cell(system.name),
-        **{measure: partial(mean, measure) for measure in highest},
-        **{f"{quantile} ms": partial(_milliseconds, TOTAL, quantile) for quantile in QUANTILES},
-    }
+    means = {name: system.means for name, system in dataset.systems.items()}
+    shown = measures or dataset.measures
+    highest = {measure: _highest(of_system[measure] for of_system in means.values()) for measure in shown}
+    rows = []
+    for name, system in dataset.systems.items():
+        row = {"system": system_cell(name)}
+        for measure in shown:
+            mean = means[name][measure]
+            row[measure] = percent_cell(mean, system.intervals.get(measure), best=mean == highest[measure])
+        ms = {} if system.cost is None else system.cost.ms.get(TOTAL, {})
+        rows.append({**row, **{f"{quantile} ms": number_cell(ms.get(quantile)) for quantile in QUANTILES}})
     caption = (
         "Measures in percent with 95% bootstrap intervals over queries; bold is the highest of a column. Median and "
         "95th percentile of the milliseconds per query."
     )
-    return build_table("quality", caption, systems, columns)
+    return rows_table("quality", caption, rows)
 
 
 def _cost_table(dataset: DatasetResult) -> Table:
     """A row per system that was timed: median and 95th percentile of each stage, pairs, words and memory."""
-    timed = [system for system in dataset.systems.values() if system.cost is not None]
-    costs = [system.cost for system in timed if system.cost is not None]
-    stages = list(dict.fromkeys(stage for cost in costs for stage in cost.ms if stage != TOTAL))
-    batched = any(cost.batch_ms for cost in costs)
-    columns: Columns[SystemResult] = {
-        "system": lambda system: system_cell(system.name),
-        **{
-            f"{stage} {quantile} ms": partial(_milliseconds, stage, quantile)
-            for stage in ([TOTAL, *stages] if len(stages) > 1 else [TOTAL])
-            for quantile in QUANTILES
-        },
-        **({"at once ms": _batch_ms, "reading at once ms": partial(_batch_ms, stage=READING)} if batched else {}),
-        "pairs read": partial(_cost, "encodings"),
-        "words in the top 10": partial(_cost, "tokens"),
-        "peak MiB": partial(_cost, "peak_memory_mib"),
-    }
+    costs = {name: system.cost for name, system in dataset.systems.items() if system.cost is not None}
+    stages = list(dict.fromkeys(stage for cost in costs.values() for stage in cost.ms if stage != TOTAL))
+    batched = any(cost.batch_ms for cost in costs.values())
+    rows = []
+    for name, cost in costs.items():
+        row = {"system": system_cell(name)}
+        for stage in [TOTAL, *stages] if len(stages) > 1 else [TOTAL]:
+            row |= {f"{stage} {q} ms": number_cell(cost.ms.get(stage, {}).get(q)) for q in QUANTILES}
+        if batched:
+            row["at once ms"] = number_cell(sum(cost.batch_ms.values()) if cost.batch_ms else None)
+            row["reading at once ms"] = number_cell(cost.batch_ms.get(READING))
+        row["pairs read"] = number_cell(cost.encodings, ",.0f")
+        row["words in the top 10"] = number_cell(cost.tokens, ",.0f")
+        rows.append({**row, "peak MiB": number_cell(cost.peak_memory_mib, ",.0f")})
     caption = (
         "Median and 95th percentile per query, one query at a time. Peak: memory of the whole process, data included, "
         "while the system ranked many queries at once."
     )
     if batched:
-        pair_ms = next((cost.pair_ms for cost in costs if cost.pair_ms), None)
+        pair_ms = next((cost.pair_ms for cost in costs.values() if cost.pair_ms), None)
         counted = "" if pair_ms is None else f", {pair_ms:.1f} ms a pair, also of pairs that come from the cache"
         caption += f" At once: mean per query, many queries at once; reading: by the cross-encoder{counted}."
-    return build_table("cost", caption, timed, columns)
+    return rows_table("cost", caption, rows)
 
 
 def _groups_table(dataset: DatasetResult) -> Table:
     """A row per group of queries, a column per system."""
-
-    def mean(system: str, group: Breakdown) -> Cell:
-        share = group.means.get(system)
-        return percent_cell(share, best=share == _highest(list(group.means.values())))
-
-    columns: Columns[Breakdown] = {
-        "queries by": lambda group: Cell(group.by),
-        "group": lambda group: Cell(group.group),
-        "measure": lambda group: Cell(group.measure),
-        "queries": lambda group: number_cell(group.num_queries, ",.0f"),
-        **{row_name(system): partial(mean, system) for system in dataset.systems},
-    }
+    rows = []
+    for group in dataset.breakdowns:
+        named = {"queries by": Cell(group.by), "group": Cell(group.group), "measure": Cell(group.measure)}
+        row = {**named, "queries": number_cell(group.num_queries, ",.0f")}
+        highest = _highest(group.means.values())
+        for system in dataset.systems:
+            share = group.means.get(system)
+            row[row_name(system)] = percent_cell(share, best=share == highest)
+        rows.append(row)
     caption = "Means over groups of queries, in percent; bold is the highest of a row."
-    return build_table("groups of queries", caption, dataset.breakdowns, columns, text_columns=3)
+    return rows_table("groups of queries", caption, rows, text_columns=3)
 
 
-def _milliseconds(stage: str, quantile: str, system: SystemResult) -> Cell:
-    return number_cell(None if system.cost is None else system.cost.ms.get(stage, {}).get(quantile))
-
-
-def _batch_ms(system: SystemResult, *, stage: str | None = None) -> Cell:
-    if system.cost is None or not system.cost.batch_ms:
-        return number_cell(None)
-    return number_cell(system.cost.batch_ms.get(stage) if stage else sum(system.cost.batch_ms.values()))
-
-
-def _cost(name: str, system: SystemResult) -> Cell:
-    return number_cell(None if system.cost is None else vars(system.cost)[name], ",.0f")
-
-
-def _highest(means: Sequence[float]) -> float | None:
+def _highest(means: Iterable[float]) -> float | None:
     return max((mean for mean in means if not isnan(mean)), default=None)

@@ -66,6 +66,12 @@ def build_table(
     return Table(title, list(columns), rows, caption, text_columns)
 
 
+def rows_table(title: str, caption: str, rows: Sequence[Mapping[str, Cell]], *, text_columns: int = 1) -> Table:
+    """Lay out rows of cells by the columns' names, the same in each."""
+    header = list(rows[0]) if rows else []
+    return Table(title, header, [list(row.values()) for row in rows], caption, text_columns)
+
+
 def column(header: str, form: str = ".2f", *, note: str | None = None) -> Mapping[str, str | None]:
     """Return the metadata of a record's field that :func:`records_table` shows.
 
