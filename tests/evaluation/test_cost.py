@@ -11,7 +11,6 @@ from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.evaluation.cost import (
-    Laps,
     peak_memory_mib,
     retrieval_times,
     stage_quantiles,
@@ -106,12 +105,3 @@ def test_timing_builds_no_second_retriever(tmp_path: Path, monkeypatch: pytest.M
     data = prepare(dataset, encoder=None, build_retriever=factory, cache=tmp_path, keep_retriever=True)
     assert list(retrieval_times(data, torch.tensor([0]))) == ["retrieve"]
     assert len(built) == 1
-
-
-def test_laps_of_a_stage_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([1.0, 2.0, 4.0, 8.0])
-    monkeypatch.setattr("graphrerank.evaluation.cost.time", SimpleNamespace(perf_counter=lambda: next(times)))
-    laps = Laps()
-    for stage in ("graph", "rerank", "graph"):
-        laps.lap(stage)
-    assert dict(laps.seconds) == {"graph": 1 + 4, "rerank": 2}

@@ -52,13 +52,13 @@ def query_differences(
 def break_down(
     scores: Mapping[str, Tensor], groups: Mapping[str, Mapping[str, Tensor]], *, measure: str
 ) -> list[Breakdown]:
-    """Average every system, ``[Q]`` with NaN = does not count, over each group ``[Q]`` bool that holds a query."""
+    """Average every system, ``[Q]`` with NaN = does not count, over each group, ``[Q]`` bool or ``[n]`` rows."""
     counts = torch.stack([~row.isnan() for row in scores.values()]).any(0)
     return [
         Breakdown(by, group, number, measure, {name: float(row[inside].nanmean()) for name, row in scores.items()})
         for by, parts in groups.items()
         for group, inside in parts.items()
-        if (number := int((inside & counts).sum()))
+        if (number := int(counts[inside].sum()))
     ]
 
 

@@ -3,7 +3,6 @@
 import resource
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -92,10 +91,10 @@ def retrieval_times(prepared: PreparedDataset, queries: Tensor) -> dict[str, lis
 
     def run(query: int) -> dict[str, float]:
         vector = None if vectors is None else vectors[query : query + 1]
-        single, laps = Queries([data.query_ids[query]], [data.query_texts[query]], vector), Laps()
+        single = Queries([data.query_ids[query]], [data.query_texts[query]], vector)
+        begin = time.perf_counter()
         retriever.retrieve(single)
-        laps.lap("retrieve")
-        return laps.seconds
+        return {"retrieve": time.perf_counter() - begin}
 
     return time_stages(latency_sample(queries), run, warm_up=WARM_UP)
 
@@ -117,17 +116,3 @@ def stage_quantiles(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str,
         for stage, row in {**times, TOTAL: total}.items()
         if row
     }
-
-
-class Laps:
-    """Seconds by stage of one query: each call of :meth:`lap` ends a stage."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)
-        self._since = time.perf_counter()
-
-    def lap(self, stage: str) -> None:
-        """Count the time since the last lap."""
-        now = time.perf_counter()
-        self.seconds[stage] += now - self._since
-        self._since = now

@@ -19,14 +19,13 @@ from graphrerank.evaluation.analysis import (
 )
 from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, measure_ranking, relevant_nodes, tied_share
 from graphrerank.evaluation.query_browser import browse_queries
-from graphrerank.evaluation.records import Breakdown, Counterfactual, DatasetResult, PairedTest, SystemResult
+from graphrerank.evaluation.records import Counterfactual, DatasetResult, PairedTest, SystemResult
 from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
 from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, StageResult
 from graphrerank.graphs import CorpusGraph, Ranking
 
 TOP = 10
-NUMBERS = ("difference", "effect_size", "share_changed", "p_randomization", "p_bootstrap", "p_greater", "p_holm")
 TAKEN_OVER = ("name", "kind", "source", "config", "seed", "fingerprint", "routes")  # by a result from what was ranked
 
 
@@ -174,32 +173,24 @@ def with_comparisons(result: DatasetResult, plan: EvaluationPlan) -> DatasetResu
             query_texts=result.query_texts,
             num_relevant=result.num_relevant,
         )
+    groups = {
+        by: {name: torch.tensor(rows, dtype=torch.int64) for name, rows in parts.items()}
+        for by, parts in result.groups.items()
+    }
+
+    def of_stage(measure: str) -> dict[str, Tensor]:
+        return {name: system.values[measure] for name, system in result.systems.items()}
+
     return replace(
         result,
         tests=_compare_last({name: system.values for name, system in result.systems.items()}, plan),
         query_differences=differences,
         breakdowns=[
             *break_down(scores, query_groups(result.num_relevant, result.densities, result.query_texts), measure=main),
-            *_by_groups_of_stages(result),
+            *(group for measure in result.grouped for group in break_down(of_stage(measure), groups, measure=measure)),
         ],
         seed_spreads=seed_spreads(list(result.systems.values()), plan.tested),
     )
-
-
-def _by_groups_of_stages(result: DatasetResult) -> list[Breakdown]:
-    """Average the measures of stages over the stages' groups."""
-    rows = torch.arange(len(result.query_ids))
-    groups = {
-        by: {name: torch.isin(rows, torch.tensor(inside, dtype=torch.int64)) for name, inside in parts.items()}
-        for by, parts in result.groups.items()
-    }
-    return [
-        entry
-        for measure in (result.grouped if groups else ())
-        for entry in break_down(
-            {name: system.values[measure] for name, system in result.systems.items()}, groups, measure=measure
-        )
-    ]
 
 
 def _compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: EvaluationPlan) -> list[PairedTest]:
@@ -210,15 +201,9 @@ def _compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: EvaluationPl
     table = torch.stack([torch.stack([values[name][measure] for measure in plan.tested]) for name in values])
     pairs = [(len(others), other) for other in range(len(others))]
     found = compare_pairs(table, pairs, resamples=plan.resamples, seed=plan.seed)
+    numbers = {name: table.tolist() for name, table in found.items()}
     return [
-        PairedTest(
-            system=last,
-            baseline=other,
-            measure=measure,
-            num_queries=int(found.num_queries[column]),
-            interval=tuple(found.interval[row, column].tolist()),
-            **{name: float(getattr(found, name)[row, column]) for name in NUMBERS},
-        )
+        PairedTest(last, other, measure, **{name: rows[row][column] for name, rows in numbers.items()})
         for row, other in enumerate(others)
         for column, measure in enumerate(plan.tested)
     ]
@@ -237,8 +222,8 @@ def _compare_with_itself(
         edges=edges,
         measure=measure,
         mean=float(changed[measure].nanmean()),
-        difference=float(found.difference),
-        interval=tuple(found.interval[0, 0].tolist()),
-        p_randomization=float(found.p_randomization),
+        difference=float(found["difference"]),
+        interval=tuple(found["interval"][0, 0].tolist()),
+        p_randomization=float(found["p_randomization"]),
         share_changed=float((top != other).any(dim=1).double().mean()),
     )

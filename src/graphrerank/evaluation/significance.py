@@ -1,7 +1,6 @@
 """Uncertainty of measured differences: bootstrap intervals, paired tests, Holm's correction."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,21 +14,6 @@ BLOCK_NUMBERS = 1 << 21  # random numbers drawn at once: 16 MiB
 TOLERANCE = 1e-9  # of a mean; sums of one set of numbers differ by rounding when their order does
 
 
-@dataclass(frozen=True, eq=False)
-class PairedStatistics:
-    """Comparisons of ``C`` pairs of systems in ``M`` measures, ``[C, M]`` float64 each; NaN where no query counts."""
-
-    num_queries: Tensor  # `[M]` int64, queries that count
-    difference: Tensor  # mean of first minus second
-    interval: Tensor  # `[C, M, 2]`, percentile bootstrap interval of `difference`
-    effect_size: Tensor  # `difference` over the standard deviation of the queries' differences; NaN where none differs
-    share_changed: Tensor  # share of the queries on which the two differ
-    p_randomization: Tensor  # two-sided, by sign flips
-    p_greater: Tensor  # one-sided, by the same sign flips: of a difference this large or larger
-    p_bootstrap: Tensor  # two-sided, by the same samples as `interval`
-    p_holm: Tensor  # `p_randomization` corrected for all pairs and measures together (Holm)
-
-
 def compare_pairs(
     scores: Tensor,
     pairs: Sequence[tuple[int, int]],
@@ -37,12 +21,17 @@ def compare_pairs(
     resamples: int = RESAMPLES,
     level: float = LEVEL,
     seed: int = 0,
-) -> PairedStatistics:
+) -> dict[str, Tensor]:
     r"""Compare pairs of systems in several measures over the same queries; arguments as :func:`randomization_tests`.
 
     Intervals and ``p_bootstrap`` are of ``B`` samples of the queries:
 
     .. math:: p = \frac{1 + |\{b : |\bar d_b - \bar d| \ge |\bar d|\}|}{1 + B}
+
+    Returns ``[C, M]`` float64 by name, NaN where no query counts: ``num_queries``, ``difference`` (mean of first minus
+    second) with its percentile bootstrap ``interval`` ``[C, M, 2]``, ``effect_size`` (over the standard deviation of
+    the queries' differences; NaN where none differs), ``share_changed`` (of the queries), ``p_randomization``,
+    ``p_greater`` (one-sided), ``p_bootstrap``, and ``p_holm``: the first, corrected for all pairs and measures.
 
     Source: Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 16.4 (samples moved to a mean of 0);
     for pairs, Sakai, "Evaluating Evaluation Metrics Based on the Bootstrap", 2006. *Where we differ:* Sakai divides by
@@ -66,17 +55,17 @@ def compare_pairs(
     mean = differences.nanmean(dim=2)
     count = (~differences.isnan()).sum(dim=2)
     spread = ((differences - mean.unsqueeze(2)).square().nansum(dim=2) / (count - 1)).sqrt()
-    return PairedStatistics(
-        num_queries=(~scores[0].isnan()).sum(dim=1),
-        difference=mean,
-        interval=intervals,
-        effect_size=torch.where(spread > TOLERANCE, mean / spread, torch.nan),
-        share_changed=(differences.nan_to_num(0.0).abs() > TOLERANCE).sum(dim=2) / count,
-        p_randomization=two_sided,
-        p_greater=greater,
-        p_bootstrap=p_bootstrap,
-        p_holm=holm(two_sided),
-    )
+    return {
+        "num_queries": count,
+        "difference": mean,
+        "interval": intervals,
+        "effect_size": torch.where(spread > TOLERANCE, mean / spread, torch.nan),
+        "share_changed": (differences.nan_to_num(0.0).abs() > TOLERANCE).sum(dim=2) / count,
+        "p_randomization": two_sided,
+        "p_bootstrap": p_bootstrap,
+        "p_greater": greater,
+        "p_holm": holm(two_sided),
+    }
 
 
 def bootstrap_interval(values: Tensor, *, level: float = LEVEL, samples: int = RESAMPLES, seed: int = 0) -> Tensor:

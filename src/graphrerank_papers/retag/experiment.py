@@ -232,7 +232,7 @@ class _Bench:
             )
         pairs = [(names.index(one), names.index(other)) for one, other in COMPARED]
         tests = compare_pairs(torch.stack([*recalls.values()]).unsqueeze(1), pairs, seed=job.seed)  # of [S, 1, Q]
-        columns = (tests.difference[:, 0], tests.interval[:, 0], tests.p_holm[:, 0])
+        columns = (tests[name][:, 0] for name in ("difference", "interval", "p_holm"))
         for (one, other), *measured in zip(COMPARED, *(column.tolist() for column in columns), strict=True):
             difference, interval, p_value = measured
             compared = {"difference": difference, "interval": interval, "p": p_value}
