@@ -1,88 +1,206 @@
 import math
+import pickle
+import random
+from collections.abc import Callable
 
+import ir_measures
 import pytest
 import torch
+from torch import Tensor
 
-from graphrerank.metrics import capped_recall, ndcg, perfect_recall, recall, reciprocal_rank
+from graphrerank.metrics import Measure, capped_recall, ndcg, parse_measure, perfect_recall, recall, reciprocal_rank
+
+Qrels = dict[str, dict[str, int]]
+Run = dict[str, dict[str, float]]
+
+DEPTH = 15
+
+
+def random_search(seed: int) -> tuple[Qrels, Run]:
+    """Judge and rank 40 queries; grades 0 to 3, distinct scores, relevant documents that were not retrieved."""
+    rng = random.Random(seed)
+    documents = [f"d{i}" for i in range(60)]
+    qrels: Qrels = {}
+    run: Run = {}
+    for query in (f"q{i}" for i in range(40)):
+        judged = rng.sample(documents, rng.randint(1, 20))
+        qrels[query] = {doc: rng.randint(0, 3) for doc in judged} | {judged[0]: rng.randint(1, 3)}
+        retrieved = rng.sample(documents, rng.randint(1, DEPTH))
+        run[query] = dict(zip(retrieved, rng.sample(range(1000), len(retrieved)), strict=True))
+    return qrels, run
+
+
+def as_tensors(qrels: Qrels, run: Run) -> tuple[Tensor, Tensor]:
+    ranked_relevance = torch.zeros(len(run), DEPTH)
+    gains = torch.zeros(len(run), 20)
+    for row, query in enumerate(run):
+        for rank, doc in enumerate(sorted(run[query], key=lambda doc: -run[query][doc])):
+            ranked_relevance[row, rank] = qrels[query].get(doc, 0)
+        positive = [gain for gain in qrels[query].values() if gain > 0]
+        gains[row, : len(positive)] = torch.tensor(positive)
+    return ranked_relevance, gains
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("name", "oracle", "oracle_depth"),
+    [
+        ("R@1", "R@1", None),
+        ("R@5", "R@5", None),
+        ("R@100", "R@100", None),
+        ("nDCG@1", "nDCG@1", None),
+        ("nDCG@5", "nDCG@5", None),
+        ("nDCG@100", "nDCG@100", None),
+        ("MRR", "RR", None),
+        ("MRR@3", "RR", 3),  # no cutoff in trec_eval: cut the run instead
+    ],
+)
+def test_against_ir_measures(name: str, oracle: str, oracle_depth: int | None, seed: int) -> None:
+    qrels, run = random_search(seed)
+    cut_run = {
+        query: dict(sorted(scores.items(), key=lambda item: -item[1])[:oracle_depth]) for query, scores in run.items()
+    }
+    expected = {m.query_id: m.value for m in ir_measures.iter_calc([ir_measures.parse_measure(oracle)], qrels, cut_run)}
+    measure = parse_measure(name)
+    actual = measure(*as_tensors(qrels, run))
+    assert actual.dtype == torch.float64
+    assert len(set(actual.tolist())) > 2  # the oracle has something to tell apart
+    assert actual.tolist() == pytest.approx([expected[query] for query in run])
+
+
+def naive_perfect_recall(relevant: set[str], top: list[str], top_k: int) -> float:
+    return float(relevant <= set(top))
+
+
+def naive_capped_recall(relevant: set[str], top: list[str], top_k: int) -> float:
+    return len(relevant & set(top)) / min(top_k, len(relevant))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("top_k", [1, 5, 10, 100])
+@pytest.mark.parametrize(("base", "naive"), [("PR", naive_perfect_recall), ("CR", naive_capped_recall)])
+def test_against_naive_loop(
+    base: str, naive: Callable[[set[str], list[str], int], float], top_k: int, seed: int
+) -> None:
+    qrels, run = random_search(seed)
+    expected, multi = [], []
+    for query, scores in run.items():
+        relevant = {doc for doc, gain in qrels[query].items() if gain > 0}
+        expected.append(naive(relevant, sorted(scores, key=lambda doc: -scores[doc])[:top_k], top_k))
+        multi.append(len(relevant) > 1)
+    arguments = as_tensors(qrels, run)
+    assert parse_measure(f"{base}@{top_k}")(*arguments).tolist() == pytest.approx(expected)
+
+    assert 0 < sum(multi) < len(multi)
+    multi_only = parse_measure(f"{base}@{top_k}/multi")
+    assert (~multi_only(*arguments).isnan()).tolist() == multi
+
+
+@pytest.mark.parametrize("name", ["PR@10", "PR@10/multi", "R@5", "CR@10", "nDCG@10", "nDCG@3/multi", "MRR", "MRR@10"])
+def test_name_survives_parsing_and_pickling(name: str) -> None:
+    assert parse_measure(name).name == name
+    assert pickle.loads(pickle.dumps(parse_measure(name))) == parse_measure(name)
+
+
+@pytest.mark.parametrize(("name", "canonical"), [("R_cap@10", "CR@10"), ("R_cap@5/multi", "CR@5/multi")])
+def test_capped_recall_has_one_name(name: str, canonical: str) -> None:
+    assert parse_measure(name) == parse_measure(canonical)
+    assert parse_measure(name).name == canonical
 
 
 @pytest.mark.parametrize(
-    ("ranked_relevance", "qrels", "top_k", "expected"),
+    "name",
+    ["", "PR", "R@0", "R@-1", "R@01", "nDCG", "ndcg@10", "P@10", "MAP", "MRR@", "PR@10/single", " PR@10", "R@5\n"],
+)
+def test_unknown_name_is_refused_with_the_known_forms(name: str) -> None:
+    with pytest.raises(ValueError, match=r"`name` must be PR@K, .*CR@K \(capped recall\).* got '"):
+        parse_measure(name)
+
+
+@pytest.mark.parametrize("name", ["PR@1/multi", "R@1/multi", "CR@1/multi", "nDCG@1/multi", "MRR/multi"])
+def test_multi_without_any_such_query_is_nan(name: str) -> None:
+    arguments = torch.tensor([[1, 0], [0, 1]]), torch.tensor([[1, 0], [1, 0]])
+    assert parse_measure(name)(*arguments).isnan().tolist() == [True, True]
+
+
+EVERY_BASE = pytest.mark.parametrize("name", ["PR@2", "R@2", "CR@2", "nDCG@2", "MRR", "MRR@2", "PR@2/multi"])
+
+
+@EVERY_BASE
+@pytest.mark.parametrize(
+    ("ranked_relevance", "qrels", "match"),
     [
-        ([0, 1], [1], 2, 1 / math.log2(3)),
-        ([0, 1], [1], 1, 0),
-        ([3, 2, 1], [1, 2, 3], 3, 1),
+        ([[1, 0], [0, 0], [0, 0]], [[1], [0], [0]], r"`qrels` must hold a positive gain .* row 1; leave"),
+        ([[1, 1], [0, 1]], [[1, 0], [1, 0]], r"`ranked_relevance` must not hold more .* in row 0; rank each"),
+        ([[1, 0]], [[1], [1]], r"`qrels` must have a row for each of 1 rankings, got 2"),
+        ([1, 0], [[1]], r"`ranked_relevance` must have two dimensions, .* got shape \(2,\)"),
+        ([[1, 0]], [1], r"`qrels` must have two dimensions, .* got shape \(1,\)"),
+    ],
+)
+def test_misfit_rankings_are_refused(name: str, ranked_relevance: list[int], qrels: list[int], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        parse_measure(name)(torch.tensor(ranked_relevance), torch.tensor(qrels))
+
+
+@EVERY_BASE
+def test_no_query_gives_no_score(name: str) -> None:
+    assert parse_measure(name)(torch.zeros(0, 3), torch.zeros(0, 1)).shape == (0,)
+
+
+@EVERY_BASE
+def test_depth_of_padding_does_not_matter(name: str) -> None:
+    ranked_relevance, qrels = torch.tensor([[0, 2, 1], [1, 0, 0]]), torch.tensor([[2, 1, 1], [1, 1, 0]])
+    padded = torch.nn.functional.pad(ranked_relevance, (0, 4)), torch.nn.functional.pad(qrels, (3, 1))
+    assert torch.equal(parse_measure(name)(*padded), parse_measure(name)(ranked_relevance, qrels))
+
+
+@pytest.mark.parametrize("top_k", [0, -3, True])
+@pytest.mark.parametrize("base", ["PR", "R", "CR", "nDCG", "MRR"])
+def test_cutoff_out_of_range_is_refused(base: str, top_k: int) -> None:
+    with pytest.raises(ValueError, match=f"`top_k` must be a positive integer, got {top_k}"):
+        Measure(base, top_k)(torch.tensor([[1]]), torch.tensor([[1]]))
+
+
+@pytest.mark.parametrize(
+    ("measure", "ranked_relevance", "qrels", "top_k", "expected"),
+    [
+        (ndcg, [0, 1], [1], 2, 1 / math.log2(3)),
+        (ndcg, [0, 1], [1], 1, 0),
+        (ndcg, [3, 2, 1], [1, 2, 3], 3, 1),
         # linear gain: (1 + 3 / log2(3)) / (3 + 1 / log2(3))
-        ([1, 3], [3, 1], 2, (1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3))),
+        (ndcg, [1, 3], [3, 1], 2, (1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3))),
         # the relevant document that was not retrieved is in the ideal ranking
-        ([1, 0, 0], [0, 2, 1], 3, 1 / (2 + 1 / math.log2(3))),
+        (ndcg, [1, 0, 0], [0, 2, 1], 3, 1 / (2 + 1 / math.log2(3))),
         # the ideal ranking too is cut at K
-        ([1, 1, 0], [1, 1, 1, 1], 2, 1),
-        ([], [1], 1, 0),
+        (ndcg, [1, 1, 0], [1, 1, 1, 1], 2, 1),
+        (ndcg, [], [1], 1, 0),
+        (reciprocal_rank, [0, 0, 2, 1], [2, 1], None, 1 / 3),
+        (reciprocal_rank, [0, 0, 2, 1], [2, 1], 3, 1 / 3),
+        (reciprocal_rank, [0, 0, 2, 1], [2, 1], 2, 0),
+        (reciprocal_rank, [1, 0, 0, 0], [1], 1, 1),
+        (reciprocal_rank, [0, 0, 0, 0], [1], None, 0),
+        (reciprocal_rank, [], [1], None, 0),
+        (recall, [1, 0, 1, 0], [1, 1], 2, 1 / 2),
+        (recall, [1, 0, 1, 0], [1, 1], 3, 1),
+        (recall, [1, 0, 1, 0], [1, 1, 1, 1], 3, 2 / 4),
+        (recall, [2, 0, 1, 0], [0, 2, 0, 1, 3], 99, 2 / 3),  # the gain does not matter, the padding neither
+        (recall, [], [1], 1, 0),
+        (capped_recall, [1, 0, 1, 0], [1, 1, 1, 1], 3, 2 / 3),
+        (capped_recall, [1, 1, 1, 0], [1, 1, 1], 2, 1),
+        (capped_recall, [2, 0, 1, 0], [0, 2, 0, 1, 3], 99, 2 / 3),
+        (capped_recall, [], [1], 1, 0),
+        (perfect_recall, [1, 0, 1, 0], [1, 1], 2, 0),
+        (perfect_recall, [1, 0, 1, 0], [1, 1], 3, 1),
+        (perfect_recall, [1, 0, 1, 0], [1, 1], 99, 1),
+        (perfect_recall, [1, 0, 3, 0], [0, 3, 0, 1], 3, 1),  # padding of qrels anywhere, graded gains
+        (perfect_recall, [1, 0, 1, 0], [1, 1, 1], 99, 0),  # one relevant document was never retrieved
+        (perfect_recall, [1, 1, 1, 0], [1, 1, 1], 2, 0),  # more relevant documents than ranks
+        (perfect_recall, [], [1], 1, 0),
     ],
 )
-def test_worked_by_hand(ranked_relevance: list[int], qrels: list[int], top_k: int, expected: float) -> None:
-    actual = ndcg(torch.tensor([ranked_relevance]), torch.tensor([qrels]), top_k=top_k)
-    assert actual.tolist() == pytest.approx([expected])
-    assert actual.dtype == torch.float64
-
-
-@pytest.mark.parametrize(
-    ("ranked_relevance", "qrels", "top_k", "expected"),
-    [
-        ([0, 0, 2, 1], [2, 1], None, 1 / 3),
-        ([0, 0, 2, 1], [2, 1], 3, 1 / 3),
-        ([0, 0, 2, 1], [2, 1], 2, 0),
-        ([1, 0, 0, 0], [1], 1, 1),
-        ([0, 0, 0, 0], [1], None, 0),
-        ([], [1], None, 0),
-    ],
-)
-def test_mrr_worked_by_hand(ranked_relevance: list[int], qrels: list[int], top_k: int | None, expected: float) -> None:
-    actual = reciprocal_rank(torch.tensor([ranked_relevance]), torch.tensor([qrels]), top_k=top_k)
-    assert actual.tolist() == pytest.approx([expected])
-    assert actual.dtype == torch.float64
-
-
-@pytest.mark.parametrize(
-    ("ranked_relevance", "qrels", "top_k", "expected", "expected_capped"),
-    [
-        ([1, 0, 1, 0], [1, 1], 2, 1 / 2, 1 / 2),
-        ([1, 0, 1, 0], [1, 1], 3, 1, 1),
-        ([1, 0, 1, 0], [1, 1, 1, 1], 3, 2 / 4, 2 / 3),
-        ([1, 1, 1, 0], [1, 1, 1], 2, 2 / 3, 1),
-        ([2, 0, 1, 0], [0, 2, 0, 1, 3], 99, 2 / 3, 2 / 3),  # the gain does not matter, the padding neither
-        ([0, 0, 0, 0], [1], 4, 0, 0),
-        ([], [1], 1, 0, 0),
-    ],
-)
-def test_recall_worked_by_hand(
-    ranked_relevance: list[int], qrels: list[int], top_k: int, expected: float, expected_capped: float
+def test_worked_by_hand(
+    measure: Callable[..., Tensor], ranked_relevance: list[int], qrels: list[int], top_k: int | None, expected: float
 ) -> None:
-    arguments = torch.tensor([ranked_relevance]), torch.tensor([qrels])
-    assert recall(*arguments, top_k=top_k).tolist() == pytest.approx([expected])
-    assert capped_recall(*arguments, top_k=top_k).tolist() == pytest.approx([expected_capped])
-    assert recall(*arguments, top_k=top_k).dtype == torch.float64
-    assert capped_recall(*arguments, top_k=top_k).dtype == torch.float64
-
-
-@pytest.mark.parametrize(
-    ("ranked_relevance", "qrels", "top_k", "expected"),
-    [
-        ([1, 0, 1, 0], [1, 1], 2, 0),
-        ([1, 0, 1, 0], [1, 1], 3, 1),
-        ([1, 0, 1, 0], [1, 1], 99, 1),
-        ([1, 0, 3, 0], [0, 3, 0, 1], 3, 1),  # padding of qrels anywhere, graded gains
-        ([1, 0, 1, 0], [1, 1, 1], 99, 0),  # one relevant document was never retrieved
-        ([1, 1, 1, 0], [1, 1, 1], 2, 0),  # more relevant documents than places
-        ([0, 0, 0, 0], [1], 4, 0),
-        ([1, 0, 0, 0], [1], 1, 1),
-        ([], [1], 1, 0),
-    ],
-)
-def test_perfect_recall_worked_by_hand(
-    ranked_relevance: list[int], qrels: list[int], top_k: int, expected: int
-) -> None:
-    actual = perfect_recall(torch.tensor([ranked_relevance]), torch.tensor([qrels]), top_k=top_k)
-    assert actual.tolist() == [expected]
+    actual = measure(torch.tensor([ranked_relevance]), torch.tensor([qrels]), top_k=top_k)
+    assert actual.tolist() == pytest.approx([expected])
     assert actual.dtype == torch.float64

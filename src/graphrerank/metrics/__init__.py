@@ -9,10 +9,16 @@ or ``top_k`` is below 1.
 The torchmetrics class is in :mod:`graphrerank.metrics.retrieval` alone: torchmetrics takes seconds to import.
 """
 
-from graphrerank.metrics.auc import area_under_roc
-from graphrerank.metrics.calibration import brier_score, expected_calibration_error, reliability_bins
-from graphrerank.metrics.measure import Measure, parse_measure
-from graphrerank.metrics.ranking import capped_recall, ndcg, perfect_recall, recall, reciprocal_rank
+from graphrerank.metrics.calibration import area_under_roc, brier_score, expected_calibration_error, reliability_bins
+from graphrerank.metrics.ranking import (
+    Measure,
+    capped_recall,
+    ndcg,
+    parse_measure,
+    perfect_recall,
+    recall,
+    reciprocal_rank,
+)
 from graphrerank.metrics.topological_recall import missed_topological_recall, path_uncertainty, topological_recall
 
 __all__ = [

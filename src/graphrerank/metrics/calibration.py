@@ -1,4 +1,4 @@
-"""How far probabilities are from frequencies."""
+"""Measures of probabilities: how far they are from frequencies, and how well they order."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from graphrerank.checks import check_counts
 
 @dataclass(frozen=True)
 class ReliabilityBins:
-    """Rows by their probability, in bins of [0, 1] of equal width: what a reliability plot shows."""
+    """Rows by their probability, in bins of [0, 1] of equal width, ``[num_bins]`` each; NaN in an empty bin."""
 
-    count: Tensor  # `[num_bins]` int64, rows in the bin
-    probability: Tensor  # `[num_bins]` float64, their mean probability; NaN in an empty bin
-    share: Tensor  # `[num_bins]` float64, the share of positives among them; NaN in an empty bin
+    count: Tensor  # int64, rows in the bin
+    probability: Tensor  # float64, their mean probability
+    share: Tensor  # float64, the share of positives among them
 
 
 def reliability_bins(probabilities: Tensor, labels: Tensor, *, num_bins: int = 10) -> ReliabilityBins:
@@ -77,3 +77,28 @@ def brier_score(probabilities: Tensor, labels: Tensor) -> float:
         0.125
     """
     return float((probabilities.double() - labels.double()).square().mean())
+
+
+def area_under_roc(scores: Tensor, labels: Tensor) -> float:
+    r"""Give the probability that a positive row scores above a negative one; a tie counts half.
+
+    .. math:: \mathrm{AUC} = \frac{1}{n_1 n_0} \sum_{i: y_i = 1} \sum_{j: y_j = 0} [s_i > s_j] + \tfrac12 [s_i = s_j]
+
+    Source: Hanley and McNeil, "The meaning and use of the area under a ROC curve", 1982.
+
+    Args:
+        scores: ``[n]``, in any unit.
+        labels: ``[n]``, 0 or 1.
+
+    Raises:
+        ValueError: If there are not rows of both classes.
+
+    Example:
+        >>> area_under_roc(torch.tensor([0.9, 0.4, 0.4, 0.1]), torch.tensor([1, 1, 0, 0]))
+        0.875
+    """
+    positive, negative = scores[labels == 1].double(), scores[labels == 0].double()
+    if len(positive) == 0 or len(negative) == 0:
+        raise ValueError(f"`labels` must hold both classes, got {len(positive)} ones and {len(negative)} zeros")
+    difference = positive.unsqueeze(1) - negative
+    return float(((difference > 0).double() + 0.5 * (difference == 0)).mean())

@@ -1,4 +1,8 @@
-"""Measures of rankings: nDCG, reciprocal rank, recall, capped and perfect recall."""
+"""Measures of rankings: nDCG, reciprocal rank, recall, capped and perfect recall; and their names."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,23 +19,16 @@ def check_rankings(ranked_relevance: Tensor, qrels: Tensor, top_k: int | None) -
     if len(ranked_relevance) != len(qrels):
         raise ValueError(f"`qrels` must have a row for each of {len(ranked_relevance)} rankings, got {len(qrels)}")
     num_relevant = (qrels > 0).sum(dim=1)
-    if (empty := _rows(num_relevant == 0)) is not None:
+    if (num_relevant == 0).any():
+        row = int((num_relevant == 0).nonzero()[0])
         raise ValueError(
-            f"`qrels` must hold a positive gain for every query, got none in rows {empty}; leave these queries out"
+            f"`qrels` must hold a positive gain for every query, got none in row {row}; leave such queries out"
         )
-    if (crowded := _rows((ranked_relevance > 0).sum(dim=1) > num_relevant)) is not None:
+    if (crowded := (ranked_relevance > 0).sum(dim=1) > num_relevant).any():
         raise ValueError(
-            f"`ranked_relevance` must not hold more relevant documents than `qrels`, got more in rows {crowded}; "
-            "rank each document once and take both from the same query"
+            f"`ranked_relevance` must not hold more relevant documents than `qrels`, got more in row "
+            f"{int(crowded.nonzero()[0])}; rank each document once and take both from the same query"
         )
-
-
-def _rows(bad: Tensor) -> str | None:
-    """Name the first ten rows where ``bad`` is True, or None where there is none."""
-    rows: list[int] = bad.nonzero().flatten().tolist()
-    if not rows:
-        return None
-    return str(rows) if len(rows) <= 10 else f"{rows[:10]} and {len(rows) - 10} more"
 
 
 def ndcg(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
@@ -140,3 +137,59 @@ def perfect_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Te
     check_rankings(ranked_relevance, qrels, top_k)
     num_found = (ranked_relevance[:, :top_k] > 0).sum(dim=1)
     return (num_found == (qrels > 0).sum(dim=1)).to(torch.float64)
+
+
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+    "PR": perfect_recall,
+    "R": recall,
+    "CR": capped_recall,
+    "nDCG": ndcg,
+    "MRR": reciprocal_rank,
+}
+_ALIASES = {"R_cap": "CR"}  # as others write it
+_NAME = re.compile(r"(?P<base>PR|R|CR|R_cap|nDCG|MRR)(@(?P<top_k>[1-9][0-9]*))?(?P<multi>/multi)?")
+_KNOWN_FORMS = (
+    "PR@K, R@K, R_cap@K or CR@K (capped recall), nDCG@K, MRR@K or MRR, K a positive integer, each also as NAME/multi"
+)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A ranking measure; calling it scores each query.
+
+    Example:
+        >>> parse_measure("PR@10/multi")
+        Measure(base='PR', top_k=10, multi=True)
+    """
+
+    base: str  # one of `PR`, `R`, `CR`, `nDCG`, `MRR`
+    top_k: int | None  # cutoff rank; None = as deep as the ranking goes (`MRR` only)
+    multi: bool = False  # count only queries with more than one relevant document
+
+    @property
+    def name(self) -> str:
+        """The measure's one name everywhere, such as ``PR@10/multi``."""
+        cutoff = "" if self.top_k is None else f"@{self.top_k}"
+        return f"{self.base}{cutoff}{'/multi' if self.multi else ''}"
+
+    def __call__(self, ranked_relevance: Tensor, qrels: Tensor) -> Tensor:
+        """Score each query, ``[num_queries]`` float64 in [0, 1]; NaN where ``/multi`` leaves it out."""
+        per_query = _FUNCTIONS[self.base](ranked_relevance, qrels, top_k=self.top_k)
+        return per_query.masked_fill((qrels > 0).sum(dim=1) < 2, torch.nan) if self.multi else per_query
+
+
+def parse_measure(name: str) -> Measure:
+    """Read a measure's name; a ValueError if it has none of the known forms.
+
+    These are ``PR@K``, ``R@K``, ``R_cap@K`` or ``CR@K`` (capped recall), ``nDCG@K``, ``MRR@K`` or ``MRR``, each also
+    with ``/multi`` (only queries with more than one relevant document count).
+
+    Example:
+        >>> parse_measure("nDCG@10").name, parse_measure("R_cap@10").name
+        ('nDCG@10', 'CR@10')
+    """
+    match = _NAME.fullmatch(name)
+    if match is None or (match["top_k"] is None and match["base"] != "MRR"):
+        raise ValueError(f"`name` must be {_KNOWN_FORMS}; got {name!r}")
+    base = _ALIASES.get(match["base"], match["base"])
+    return Measure(base, int(match["top_k"]) if match["top_k"] else None, match["multi"] is not None)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from graphrerank.metrics.measure import parse_measure
+from graphrerank.metrics.ranking import parse_measure
 
 
 class RankingMeasures(Metric):

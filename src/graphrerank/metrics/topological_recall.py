@@ -5,14 +5,12 @@ import math
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_choice
 from graphrerank.graphs import CorpusGraph
 
 BLOCK_CELLS = 1 << 22  # distances held at once, 32 MiB
-PATHS = ("hops", "uncertainty")
 
 
-def topological_recall(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor, *, path: str = "hops") -> Tensor:
+def topological_recall(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor) -> Tensor:
     r"""Average over the relevant nodes how near they are to the retrieved ones.
 
     .. math:: \mathrm{TR} = \frac{1}{|R|} \sum_{i \in R} \frac{1}{1 + u(i)}
@@ -26,7 +24,6 @@ def topological_recall(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor, 
         graph: The corpus, undirected.
         retrieved: ``[Q, K]`` int64 retrieved nodes of each query in any order, padded with -1.
         relevant: ``[Q, R]`` int64 relevant nodes of each query, each once, padded with -1; one at least.
-        path: As in :func:`path_uncertainty`.
 
     Returns:
         ``[Q]`` float64, in [0, 1].
@@ -36,63 +33,51 @@ def topological_recall(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor, 
         >>> topological_recall(graph, torch.tensor([[0, -1]]), torch.tensor([[0, 1, 2]]))  # 1, 1 / (1 + ln 2) and 0
         tensor([0.5302], dtype=torch.float64)
     """
-    return _credit(path_uncertainty(graph, retrieved, relevant, path=path), relevant)
+    return _credit(path_uncertainty(graph, retrieved, relevant), relevant)
 
 
-def missed_topological_recall(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor, *, path: str = "hops") -> Tensor:
+def missed_topological_recall(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor) -> Tensor:
     r"""Give the part of Topological Recall that comes from relevant nodes that were not retrieved: MissTR.
 
     .. math:: \mathrm{MissTR} = \frac{1}{|R|} \sum_{i \in R \setminus N} \frac{1}{1 + u(i)}
 
-    Source: FastInsight, Corollary 1.
-
-    Returns:
-        ``[Q]`` float64, in [0, 1]; 0 where all are found.
+    Source: FastInsight, Corollary 1. Arguments and result as of :func:`topological_recall`; 0 where all are found.
     """
-    uncertainty = path_uncertainty(graph, retrieved, relevant, path=path)
+    uncertainty = path_uncertainty(graph, retrieved, relevant)
     return _credit(uncertainty.masked_fill(uncertainty == 0, torch.inf), relevant)
 
 
-def path_uncertainty(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor, *, path: str = "hops") -> Tensor:
+def path_uncertainty(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor) -> Tensor:
     r"""Measure how far each relevant node is from the nearest retrieved one, in summed log degrees.
 
     .. math:: u(i) = \min_{j \in N} \sum_{k \in SP(j, i),\ k \neq i} \ln(1 + \deg k)
 
-    with :math:`N` the retrieved nodes and :math:`SP(j, i)` the nodes of the shortest path, both ends among them; the
-    degree is that of the whole graph. A retrieved node has :math:`u = 0`.
+    with :math:`N` the retrieved nodes and :math:`SP(j, i)` the nodes of the path of fewest edges, both ends among them;
+    the degree, ``graph.num_neighbours``, is that of the whole graph. A retrieved node has :math:`u = 0`.
 
-    Source: FastInsight, Definition 7. *Where we differ:* where several paths have the fewest hops, the paper does not
+    Source: FastInsight, Definition 7. *Where we differ:* where several paths have the fewest edges, the paper does not
     say which is meant; we take the one of least :math:`u`.
 
     All queries run at once, one search from each relevant node; a search ends where no longer path can be better, so
-    that it seldom leaves the neighbourhood of the retrieved nodes.
-
-    Args:
-        graph: The corpus, undirected; passages that share an entity are neighbours too. A node's degree is
-            ``graph.num_neighbours``.
-        retrieved: ``[Q, K]``, as in :func:`topological_recall`.
-        relevant: ``[Q, R]``, as in :func:`topological_recall`.
-        path: Which path from j to i is the shortest: ``hops``, the one of fewest edges, as the paper's words have it;
-            or ``uncertainty``, the one of least :math:`u`, however long, which leads around nodes of high degree.
+    that it seldom leaves the neighbourhood of the retrieved nodes. Arguments as of :func:`topological_recall`.
 
     Returns:
         ``[Q, R]`` float64; inf where no path leads to a retrieved node, and where padded.
 
     Raises:
-        ValueError: If a shape does not fit, a node is not in the graph, a query has no relevant node or one twice, or
-            ``path`` is unknown.
+        ValueError: If a shape does not fit, a node is not in the graph, or a query has no relevant node or one twice.
     """
-    _check(graph, retrieved, relevant, path)
+    _check(graph, retrieved, relevant)
     result = torch.full(relevant.shape, torch.inf, dtype=torch.float64, device=relevant.device)
     row, column = torch.nonzero(relevant >= 0, as_tuple=True)
     size = max(1, BLOCK_CELLS // max(1, graph.num_nodes))
     for part in torch.split(torch.arange(row.numel(), device=row.device), size):
         rows, columns = row[part], column[part]
-        result[rows, columns] = _search(graph, retrieved[rows], relevant[rows, columns], by_hops=path == "hops")
+        result[rows, columns] = _search(graph, retrieved[rows], relevant[rows, columns])
     return result
 
 
-def _search(graph: CorpusGraph, retrieved: Tensor, start: Tensor, *, by_hops: bool) -> Tensor:
+def _search(graph: CorpusGraph, retrieved: Tensor, start: Tensor) -> Tensor:
     """Search from some nodes, ``[S]``, to the nearest of the retrieved ones, ``[S, K]``; returns ``[S]``."""
     num_nodes, searches = graph.num_nodes, torch.arange(start.numel(), device=start.device)
     cost = torch.log1p(graph.num_neighbours.double())  # of passing through a node
@@ -106,16 +91,15 @@ def _search(graph: CorpusGraph, retrieved: Tensor, start: Tensor, *, by_hops: bo
     best[wanted[frontier]] = 0.0
     while frontier.numel():
         search = torch.div(frontier, num_nodes, rounding_mode="floor")
-        so_far = distance[frontier]
-        if by_hops:  # a search goes on as a whole: without some of its nodes, others would be reached by longer paths
-            so_far = torch.full_like(best, torch.inf).scatter_reduce_(0, search, so_far, "amin")[search]
-        frontier = frontier[so_far + math.log(2) < best[search]]  # a further node costs ln 2 or more
+        # a search goes on as a whole: without some of its nodes, others would be reached by longer paths
+        nearest = torch.full_like(best, torch.inf).scatter_reduce_(0, search, distance[frontier], "amin")
+        frontier = frontier[(nearest + math.log(2) < best)[search]]  # a further node costs ln 2 or more
         search = torch.div(frontier, num_nodes, rounding_mode="floor")
         origin, neighbour = graph.neighbours(frontier - search * num_nodes)
         cell = search[origin] * num_nodes + neighbour
         reached = distance[frontier][origin] + cost[neighbour]
-        better = torch.isinf(distance[cell]) if by_hops else reached < distance[cell]
-        cell, reached = cell[better], reached[better]
+        is_new = torch.isinf(distance[cell])
+        cell, reached = cell[is_new], reached[is_new]
         distance.scatter_reduce_(0, cell, reached, "amin")
         frontier = torch.unique(cell)
         ends = frontier[wanted[frontier]]
@@ -127,22 +111,17 @@ def _credit(uncertainty: Tensor, relevant: Tensor) -> Tensor:
     return (1 / (1 + uncertainty)).sum(1) / (relevant >= 0).sum(1)
 
 
-def _check(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor, path: str) -> None:
-    check_choice(PATHS, path=path)
+def _check(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor) -> None:
     for name, nodes in (("retrieved", retrieved), ("relevant", relevant)):
-        if nodes.ndim != 2:
-            raise ValueError(f"`{name}` must have two dimensions, one row a query, got shape {tuple(nodes.shape)}")
+        if nodes.ndim != 2 or len(nodes) != len(retrieved):
+            raise ValueError(f"`{name}` must be [{len(retrieved)}, ...], one row a query, got {list(nodes.shape)}")
         if nodes.numel() and not (int(nodes.min()) >= -1 and int(nodes.max()) < graph.num_nodes):
             raise ValueError(
                 f"`{name}` must number nodes 0 to {graph.num_nodes - 1} or be -1, got {int(nodes.min())} to "
                 f"{int(nodes.max())}"
             )
-    if len(retrieved) != len(relevant):
-        raise ValueError(f"`relevant` must have a row for each of {len(retrieved)} queries, got {len(relevant)}")
     ascending = torch.sort(relevant, dim=1).values
     repeated = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(1)
-    for bad, problem in ((~(relevant >= 0).any(1), "a node of every query, got none"), (repeated, "a node once, got")):
-        if bad.any():
-            row = int(bad.nonzero()[0])
-            listed = "" if problem.endswith("none") else f" {relevant[row].tolist()}"
-            raise ValueError(f"`relevant` must hold {problem}{listed} in row {row}")
+    if (bad := repeated | ~(relevant >= 0).any(1)).any():
+        row = int(bad.nonzero()[0])
+        raise ValueError(f"`relevant` must hold a node of every query, each once, got {relevant[row].tolist()}")
