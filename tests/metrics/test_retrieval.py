@@ -24,7 +24,9 @@ def test_batches_add_up_to_one_pass() -> None:
         "val/mrr@1",
     ]
     for name in NAMES:
-        assert actual[f"val/{name.lower()}"].item() == pytest.approx(float(parse_measure(name)(RANKED, QRELS).nanmean()))
+        assert actual[f"val/{name.lower()}"].item() == pytest.approx(
+            float(parse_measure(name)(RANKED, QRELS).nanmean())
+        )
     # by hand: queries 0 and 4 are perfect at 3; of the three with more than one relevant document only 4
     assert actual["val/pr@3"].item() == pytest.approx(2 / 5)
     assert actual["val/pr@3/multi"].item() == pytest.approx(1 / 3)

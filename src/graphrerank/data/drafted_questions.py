@@ -30,9 +30,7 @@ MAX_TITLE = 6  # words of a title that a question takes
 FREQUENT = 0.1  # a short word in a larger share of the passages is in no question
 SHORT = 6  # letters
 
-_LINK_TARGET = re.compile(
-    r"(?<=\])\([^()\s]*[/.#][^()\s]*\)"
-)  # of Markdown: a path or an address, which nobody asks for
+_LINK_TARGET = re.compile(r"(?<=\])\([^()\s]*[/.#][^()\s]*\)")  # of Markdown: a path or an address
 _WORD = re.compile(r"[^\W_]+")
 # of scripts without spaces, whose runs are whole clauses: pairs of characters, as they are matched
 _SHORT_WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\W_{UNSPACED}]+")
@@ -46,27 +44,15 @@ class Draft(NamedTuple):
 
 
 def draft_questions(graph: CorpusGraph, count: int, *, seed: int = 0) -> list[Draft]:
-    """Draft questions whose relevant passages are known, because their words were taken from these.
+    """Draft at most ``count`` questions whose relevant passages are known, because their words were taken from these.
 
     A question is a few words of one passage, or of two or three that edges join: then only passages that cover its
-    words *together* are relevant, which is what a reranker over a graph has to learn, and what it learns of any corpus.
-    Half of the latter name the first passage by its title and take one or two common words of the other, which no
-    retriever finds by them: it is found along the edge. Edges are drawn evenly from their types, so that no type is
-    what makes passages relevant.
+    words *together* are relevant, which is what a reranker over a graph has to learn. Half of the latter name the first
+    passage by its title and take one or two common words of the other, which no retriever finds by them: it is found
+    along the edge. Edges are drawn evenly from their types, so that no type is what makes passages relevant.
 
     Ours. A model trained on them, and on judged tables and single-hop questions, but on no multi-hop question, gains 13
     points of PR@10 on 2WikiMultihopQA (docs/left_out.md).
-
-    Args:
-        graph: The corpus.
-        count: Questions to draft; a few less where passages are too short to take words from.
-        seed: Seed of all draws.
-
-    Returns:
-        The drafts; empty if no passage has the words for a question.
-
-    Raises:
-        ValueError: If ``count`` is not positive.
     """
     check_counts(count=count)
     return list(_Drafter(graph, random.Random(seed)).questions(count))
@@ -104,7 +90,8 @@ class _Drafter:
         nodes = list(rng.choice(rng.choice(self.pairs_of_types)))
         without = set[str]()
         if rng.random() < SHARE_WITHOUT_SHARED:
-            without = set.intersection(*({word.lower() for word in self._words(node)} for node in nodes))
+            words = (self.word.findall(self.graph.texts[node]) for node in nodes)
+            without = set.intersection(*({word.lower() for word in found} for found in words))
         if rng.random() < SHARE_THIRD:
             further = [node for node in self.graph.neighbours(torch.tensor(nodes[1:]))[1].tolist() if node not in nodes]
             nodes += [rng.choice(further)] if further else []
@@ -112,8 +99,9 @@ class _Drafter:
             parts = [self._draw(node, rng.randint(2, 5), without) for node in nodes]
         else:
             named, *hinted = nodes
+            title = self._telling(self.word.findall(self.graph.passages.title(named)))
             hints = [self._draw(node, rng.randint(1, 2), without, common=True) for node in hinted]
-            parts = [[*self._draw(named, rng.randint(1, 3), without), *self._title(named)], *hints]
+            parts = [[*self._draw(named, rng.randint(1, 3), without), *title[:MAX_TITLE]], *hints]
         rng.shuffle(parts)
         if rng.random() < SHARE_SHUFFLED and all(parts):
             joined = [word for part in parts for word in part]
@@ -132,12 +120,6 @@ class _Drafter:
         keys = [rng.random() * (1 / weight if common else weight) for weight in rarity]
         kept = sorted(range(len(choice)), key=keys.__getitem__, reverse=True)[:count]
         return [choice[place] for place in sorted(kept)]
-
-    def _title(self, node: int) -> list[str]:
-        return self._telling(self.word.findall(self.graph.passages.title(node)))[:MAX_TITLE]
-
-    def _words(self, node: int) -> list[str]:
-        return self.word.findall(self.graph.texts[node])
 
     def _telling(self, words: Sequence[str]) -> list[str]:
         """Leave out single letters, and short words that many passages hold."""
@@ -171,11 +153,8 @@ def drafted_lines(drafts: Sequence[Draft], node_ids: Sequence[str], *, drafted_b
 def read_drafted(path: Path, node_number: Mapping[str, int]) -> list[Draft]:
     """Read ``{"text": "...", "relevant": ["d1", ...]}``, one a line; other keys are ignored.
 
-    A question that needs a document that is left out (a node number of -1) is left out, too.
-
-    Raises:
-        ValueError: If a line is not of that form, an id is not in the corpus, or no question is left; names file and
-            line.
+    A question that needs a document that is left out (a node number of -1) is left out, too. If a line is malformed, an
+    id is not in the corpus, or no question is left, a ValueError names file and line.
     """
     drafts = []
     for line, record in read_jsonl(path):

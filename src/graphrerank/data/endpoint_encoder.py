@@ -22,19 +22,18 @@ COUNTED = ("requests", "texts", "tokens", "retries", "cache_hits")
 
 
 class EndpointEncoder:
-    """Asks ``<base_url>/embeddings`` for vectors, several batches at a time.
+    """Request vectors from ``<base_url>/embeddings``, several batches at a time.
 
-    Commands wrap it in a ``VectorCache``, so that no text is paid for twice. A batch is repeated
-    as a question to a ``LanguageModel`` is, also if its answer has other vectors than
-    asked for.
+    Commands wrap it in a ``VectorCache``, so that no text is paid for twice. A batch is repeated as a request of a
+    ``LanguageModel`` is, also if its answer has other vectors than requested.
 
     Args:
-        base_url: Of the endpoint, up to and including its version, such as ``http://localhost:8000/v1``.
-        model: Its name there.
+        base_url: URL up to and including the version, such as ``http://localhost:8000/v1``.
+        model: Name of the model there.
         name: Short name for the manifest; the last part of ``model`` when None.
         dimensions: Length of the vectors, for models that shorten theirs; the model's own when None.
-        prompt: Put before every passage.
-        query_prompt: Put before every query in its place; as ``prompt`` when None.
+        prompt: Prefix of every passage.
+        query_prompt: Prefix of every query in its place; as ``prompt`` when None.
         api_key_variable: Environment variable of the key; no key is sent if it is not set.
         batch_size: Texts in a request.
         concurrency: Requests at once.
@@ -43,8 +42,8 @@ class EndpointEncoder:
         pause: Seconds before the second attempt; doubled before each further one.
 
     Attributes:
-        counts: Of queries and passages: ``requests`` that were answered, ``texts`` in them, ``tokens`` as the endpoint
-            counts them (0 where it does not), ``retries``, and ``cache_hits``, texts that a cache around it held.
+        counts: ``requests`` that were answered, ``texts`` in them, ``tokens`` as the endpoint counts them (0 where it
+            does not), ``retries``, and ``cache_hits``, texts that a cache around it held.
 
     Raises:
         ValueError: If a setting is out of range, or the URL holds a password.

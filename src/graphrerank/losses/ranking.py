@@ -6,27 +6,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphrerank.checks import check_counts, check_positive
+from graphrerank.checks import check_counts, check_not_negative, check_positive
 
 
 def blank_padding(scores: Tensor, relevance: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Check a batch, and set padded slots to 0: NaN or infinity in them must not reach the loss or its gradient.
 
     Half precision is raised to float32: sums over a few hundred candidates do not fit into bfloat16.
-
-    Example:
-        >>> blank_padding(torch.tensor([[2.0, torch.nan]]), torch.tensor([[1, 1]]), torch.tensor([[True, False]]))
-        (tensor([[2., 0.]]), tensor([[1., 0.]]))
     """
-    if scores.ndim != 2:
-        raise ValueError(f"`scores` must have shape [num_queries, num_candidates], got {tuple(scores.shape)}")
-    if not scores.is_floating_point():
-        raise ValueError(f"`scores` must be floating point, got {scores.dtype}")
+    if scores.ndim != 2 or not scores.is_floating_point():
+        raise ValueError(
+            f"`scores` must be floating point [num_queries, num_candidates], got {scores.dtype} {list(scores.shape)}"
+        )
     for name, tensor in (("relevance", relevance), ("mask", mask)):
         if tensor.shape != scores.shape:
-            raise ValueError(
-                f"`{name}` must have the shape of `scores`, {tuple(scores.shape)}, got {tuple(tensor.shape)}"
-            )
+            raise ValueError(f"`{name}` must be {list(scores.shape)}, as `scores`, got {list(tensor.shape)}")
     if mask.dtype != torch.bool:
         raise ValueError(f"`mask` must be boolean (True = a real candidate), got {mask.dtype}; use `mask.bool()`")
     dtype = torch.promote_types(scores.dtype, torch.float32)
@@ -34,12 +28,7 @@ def blank_padding(scores: Tensor, relevance: Tensor, mask: Tensor) -> tuple[Tens
 
 
 def mean_over_queries(per_query: Tensor, relevance: Tensor) -> Tensor:
-    """Average a per-query loss over the queries that have a relevant candidate.
-
-    Example:
-        >>> mean_over_queries(torch.tensor([3.0, 5.0]), torch.tensor([[0.0, 1.0], [0.0, 0.0]]))
-        tensor(3.)
-    """
+    """Average a per-query loss over the queries that have a relevant candidate."""
     counted = (relevance > 0).any(dim=1)  # [num_queries]
     return torch.where(counted, per_query, 0.0).sum() / counted.sum().clamp(min=1)
 
@@ -51,15 +40,12 @@ def binary_cross_entropy(scores: Tensor, relevance: Tensor, mask: Tensor) -> Ten
         \ell = \frac{1}{n} \sum_i -[y_i > 0] \log \sigma(s_i) - [y_i = 0] \log (1 - \sigma(s_i))
 
     The mean is over the ``n`` candidates of a query and then over queries, so that a long list does not outweigh a
-    short one. Any gain above 0 counts as 1. Queries without a relevant candidate are left out, as in the ranking
-    losses: such a query says nothing about order, and would only push every score down.
-
-    Unlike the ranking losses it is not blind to a constant added to all scores: the scores become log-odds.
+    short one. Any gain above 0 counts as 1. Unlike the ranking losses it is not blind to a constant added to all
+    scores: the scores become log-odds.
 
     Arguments, result and errors as of all :mod:`~graphrerank.losses`; in nats.
 
     Example:
-        >>> import torch
         >>> scores = torch.tensor([[0.0, 0.0, 9.0]])
         >>> mask = torch.tensor([[True, True, False]])
         >>> binary_cross_entropy(scores, torch.tensor([[1, 0, 0]]), mask)  # log 2
@@ -156,9 +142,8 @@ def smooth_perfect_recall(
     ``temperature * loss`` tends to the hinge ``max(0, -min(m))`` as the temperature falls.
 
     Source: ours, for the PR@K of "GraphER: An Efficient Graph-Based Enrichment and Reranking Method for
-    Retrieval-Augmented Generation". The rival is irrelevant by choice. "The K-th best of all other candidates" tells
-    the same top K from the rest, but may name a relevant one: then two relevant candidates just below rank K are each
-    the other's rival, their gradients cancel, and neither rises.
+    Retrieval-Augmented Generation". The rival is irrelevant by choice: were it "the K-th best of all others", two
+    relevant candidates just below rank K would be each other's rival, and their gradients would cancel.
 
     A list of at most K candidates leaves ``t`` without a rival: margins are infinite and the loss is 0. With more than
     K relevant candidates PR@K is out of reach; ``t`` is then the best irrelevant one, so that the top K fills up with
@@ -229,13 +214,13 @@ def lambda_loss(
         tensor(0.6993)
     """
     check_positive(sigma=sigma)
-    if not (math.isfinite(mu) and mu >= 0):
-        raise ValueError(f"`mu` must be a finite number of at least 0, got {mu}")
+    check_not_negative(mu=mu)
     check_counts(top_k=top_k)
     scores, relevance = blank_padding(scores, relevance, mask)
     cutoff = scores.shape[1] if top_k is None else top_k
 
-    rank = _rank(scores.detach(), mask)
+    order = scores.detach().masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    rank = order.argsort(dim=1).to(scores.dtype) + 1  # padding last
     kept = rank <= cutoff
     discount = torch.where(kept, _discount(rank), 0.0)
     rho = (discount[:, :, None] - discount[:, None, :]).abs()  # [num_queries, i, j], as all that follows
@@ -243,7 +228,10 @@ def lambda_loss(
     distance = (rank[:, :, None] - rank[:, None, :]).abs().clamp(min=1)
     delta = _discount(distance) - _discount(distance + 1)
 
-    gain = relevance / _max_dcg(relevance, cutoff)[:, None]
+    ideal = relevance.sort(dim=1, descending=True).values[:, :cutoff]
+    ideal_rank = torch.arange(1, ideal.shape[1] + 1, dtype=ideal.dtype, device=ideal.device)
+    max_dcg = (ideal * _discount(ideal_rank)).sum(dim=1, keepdim=True)
+    gain = relevance / torch.where(max_dcg > 0, max_dcg, 1.0)
     preferred = (relevance[:, :, None] > relevance[:, None, :]) & mask[:, None, :]
     preferred &= kept[:, :, None] | kept[:, None, :]
     weight = torch.where(preferred, (rho + mu * delta) * (gain[:, :, None] - gain[:, None, :]), 0.0)
@@ -251,20 +239,6 @@ def lambda_loss(
     return mean_over_queries((weight * per_pair).sum(dim=(1, 2)), relevance)
 
 
-def _rank(scores: Tensor, mask: Tensor) -> Tensor:
-    """Give each candidate its rank from 1, padding last; of the dtype of ``scores``."""
-    order = scores.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
-    return order.argsort(dim=1).to(scores.dtype) + 1
-
-
 def _discount(rank: Tensor) -> Tensor:
     """Give ``1 / D`` of a rank counted from 1."""
     return 1.0 / torch.log2(1.0 + rank)
-
-
-def _max_dcg(relevance: Tensor, top_k: int) -> Tensor:
-    """Give each query its best DCG at ``top_k``, ``[num_queries]``; 1 where nothing is relevant."""
-    ideal = relevance.sort(dim=1, descending=True).values[:, :top_k]
-    rank = torch.arange(1, ideal.shape[1] + 1, dtype=ideal.dtype, device=ideal.device)
-    max_dcg = (ideal * _discount(rank)).sum(dim=1)
-    return torch.where(max_dcg > 0, max_dcg, 1.0)

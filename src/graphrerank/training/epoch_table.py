@@ -1,7 +1,6 @@
 """The progress of a training: a bar within each epoch, and a table with a row per epoch."""
 
 import shutil
-import textwrap
 import time
 from contextlib import ExitStack
 from typing import Any
@@ -10,15 +9,11 @@ import lightning as L
 
 from graphrerank.progress import advance, progress_bar
 
-GAP = "  "
-NARROWEST = 40  # columns of a terminal below which text is not folded
-
 
 class EpochTable(L.Callback):
     """Print a row of the numbers that are logged for a progress bar after each epoch, under one header.
 
-    Where a row is wider than the terminal (``COLUMNS``, or 80), each epoch is a paragraph of names and numbers, of
-    which none is cut.
+    Where a row is wider than the terminal (``COLUMNS``, or 80), each number stands behind its name.
     """
 
     def __init__(self) -> None:
@@ -45,18 +40,12 @@ class EpochTable(L.Callback):
             return
         row = {"epoch": str(trainer.current_epoch + 1), **_shown(trainer.progress_bar_metrics)}
         row["seconds"] = f"{time.perf_counter() - self._begin:.1f}"
-        names = list(row)
-        width = shutil.get_terminal_size().columns
-        line = GAP.join(f"{number:>{len(name)}}" for name, number in row.items())
-        if len(line) > max(width, NARROWEST):
-            pairs = ", ".join(f"{name} {number}" for name, number in row.items()).replace(" ", "\N{NO-BREAK SPACE}")
-            folded = textwrap.wrap(
-                pairs.replace(",\N{NO-BREAK SPACE}", ", "), width, subsequent_indent=GAP, break_long_words=False
-            )
-            line = "\n".join(folded).replace("\N{NO-BREAK SPACE}", " ")
-        elif names != self._header:
-            print(GAP.join(names))
-        self._header = names
+        line = "  ".join(f"{number:>{len(name)}}" for name, number in row.items())
+        if len(line) > shutil.get_terminal_size().columns:
+            line = ", ".join(f"{name} {number}" for name, number in row.items())
+        elif list(row) != self._header:
+            print("  ".join(row))
+        self._header = list(row)
         print(line, flush=True)
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
@@ -65,17 +54,12 @@ class EpochTable(L.Callback):
 
 
 def _shown(metrics: Any) -> dict[str, str]:
-    """Write the numbers of an epoch: those of single steps are left out, and ``_epoch`` with them.
+    """Write the numbers of an epoch, training before validation and losses first; those of single steps are left out.
 
     Example:
         >>> _shown({"train/loss_step": 2.0, "train/loss_epoch": 1.23456, "val/ndcg@10": 0.5})
         {'train/loss': '1.2346', 'val/ndcg@10': '0.5000'}
     """
-    names = {name: name.removesuffix("_epoch") for name in metrics if not name.endswith("_step") and name != "v_num"}
-    return {shown: f"{float(metrics[name]):.4f}" for name, shown in sorted(names.items(), key=_order)}
-
-
-def _order(names: tuple[str, str]) -> tuple[bool, bool, str]:
-    """Put training before validation, and losses before measures."""
-    name = names[1]
-    return not name.startswith("train/"), not name.endswith("loss"), name
+    names = {name.removesuffix("_epoch"): name for name in metrics if not name.endswith("_step") and name != "v_num"}
+    order = sorted(names, key=lambda name: (not name.startswith("train/"), not name.endswith("loss"), name))
+    return {name: f"{float(metrics[names[name]]):.4f}" for name in order}

@@ -27,8 +27,7 @@ class RerankerModule(L.LightningModule):
     to rounding, training and measures are those of one process. Only dropout differs between processes.
 
     It works in any ``lightning.Trainer``, with any data module that serves
-    :class:`~graphrerank.graphs.CandidateGraphs`, such as
-    :class:`~graphrerank.data.datamodule.CandidateDataModule`.
+    :class:`~graphrerank.graphs.CandidateGraphs`, such as :class:`~graphrerank.data.datamodule.CandidateDataModule`.
 
     Args:
         model: Maps what its ``inputs`` name to scores ``[N]``.
@@ -121,7 +120,11 @@ class RerankerModule(L.LightningModule):
         """Build AdamW and its schedule."""
         groups: list[dict[str, Any]] = []
         for part, rate in {"": self.learning_rate, **self.learning_rates}.items():
-            parameters = [p for name, p in self.model.named_parameters() if self._part(name) == part]
+            parameters = [
+                parameter
+                for name, parameter in self.model.named_parameters()
+                if part == (first if (first := name.split(".")[0]) in self.learning_rates else "")
+            ]
             if parameters:
                 matrices, others = [p for p in parameters if p.dim() > 1], [p for p in parameters if p.dim() <= 1]
                 groups.append({"params": matrices, "lr": rate, "weight_decay": self.weight_decay})
@@ -130,11 +133,6 @@ class RerankerModule(L.LightningModule):
         total = int(self.trainer.estimated_stepping_batches)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, total))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-    def _part(self, parameter_name: str) -> str:
-        """Name the part with a learning rate of its own that a parameter belongs to, or none."""
-        part = parameter_name.split(".")[0]
-        return part if part in self.learning_rates else ""
 
     def _rate(self, step: int, total: int) -> float:
         if step < self.warmup_steps:

@@ -1,0 +1,405 @@
+"""Losses against naive loops and numbers worked by hand, and what holds for every loss."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.losses import (
+    binary_cross_entropy,
+    lambda_loss,
+    listwise_softmax_cross_entropy,
+    ranknet,
+    smooth_perfect_recall,
+)
+from graphrerank.metrics import ndcg, perfect_recall
+
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+LOSSES: dict[str, Loss] = {
+    "binary_cross_entropy": binary_cross_entropy,
+    "lambda_loss": lambda_loss,
+    "lambda_loss@2": partial(lambda_loss, top_k=2),
+    "listwise": partial(listwise_softmax_cross_entropy, temperature=0.7),
+    "ranknet": ranknet,
+    "smooth_perfect_recall@1": partial(smooth_perfect_recall, top_k=1),
+    "smooth_perfect_recall@3": partial(smooth_perfect_recall, top_k=3, temperature=0.5),
+    "smooth_perfect_recall@99": partial(smooth_perfect_recall, top_k=99),
+}
+every_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
+every_seed = pytest.mark.parametrize("seed", range(5))
+L3 = math.log(3)
+
+
+def ragged_batch(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Make a float64 batch with distinct scores, lists of 1 to 9 candidates and gains of 0 to 2; row 0 has no gain."""
+    generator = torch.Generator().manual_seed(seed)
+    num_queries, width = 6, 9
+    scores = 2 * torch.randn(num_queries, width, generator=generator, dtype=torch.float64)
+    relevance = (torch.rand(num_queries, width, generator=generator) * 4 - 2).ceil().clamp(min=0).double()
+    relevance[0] = 0
+    lengths = torch.randint(1, width + 1, (num_queries, 1), generator=generator)
+    lengths[1] = width
+    order = torch.rand(num_queries, width, generator=generator).argsort(dim=1)
+    return scores, relevance, order < lengths  # padding lies anywhere, not only at the end
+
+
+def naive_bce(scores: list[float], gains: list[float]) -> float:
+    p = [1 / (1 + math.exp(-score)) for score in scores]
+    return sum(-math.log(q if gain > 0 else 1 - q) for q, gain in zip(p, gains, strict=True)) / len(p)
+
+
+def naive_listwise(scores: list[float], gains: list[float], *, temperature: float = 1.0) -> float:
+    exps = [math.exp(score / temperature) for score in scores]
+    return -sum(g / sum(gains) * math.log(e / sum(exps)) for g, e in zip(gains, exps, strict=True))
+
+
+def naive_ranknet(scores: list[float], gains: list[float], *, sigma: float = 1.0) -> float:
+    candidates = list(zip(scores, gains, strict=True))
+    pairs = [
+        math.log(1 + math.exp(-sigma * (better - worse)))
+        for better, gain in candidates
+        for worse, other_gain in candidates
+        if gain > other_gain
+    ]
+    return sum(pairs) / len(pairs) if pairs else 0.0
+
+
+def naive_lambda(
+    scores: list[float], gains: list[float], *, sigma: float = 1.0, mu: float = 10.0, top_k: int | None = None
+) -> float:
+    cutoff = len(scores) if top_k is None else top_k
+    rank = {i: r for r, i in enumerate(sorted(range(len(scores)), key=lambda i: -scores[i]), start=1)}
+    max_dcg = sum(g / math.log2(1 + r) for r, g in enumerate(sorted(gains, reverse=True)[:cutoff], start=1))
+    total = 0.0
+    for i, gain in enumerate(gains):
+        for j, other in enumerate(gains):
+            if gain <= other or min(rank[i], rank[j]) > cutoff:
+                continue
+            discount_i, discount_j = (1 / math.log2(1 + rank[x]) if rank[x] <= cutoff else 0.0 for x in (i, j))
+            distance = abs(rank[i] - rank[j])
+            delta = 1 / math.log2(1 + distance) - 1 / math.log2(2 + distance)
+            weight = (abs(discount_i - discount_j) + mu * delta) * (gain - other) / max_dcg
+            total += weight * math.log2(1 + math.exp(-sigma * (scores[i] - scores[j])))
+    return total
+
+
+def naive_perfect(scores: list[float], gains: list[float], *, top_k: int, temperature: float) -> float:
+    relevant = [s for s, g in zip(scores, gains, strict=True) if g > 0]
+    irrelevant = sorted((s for s, g in zip(scores, gains, strict=True) if g == 0), reverse=True)
+    position = max(top_k - len(relevant), 0)  # how many irrelevant candidates the top K has room for
+    if position >= len(irrelevant):
+        return 0.0
+    margins = [s - irrelevant[position] for s in relevant]
+    softmin = -temperature * math.log(sum(math.exp(-m / temperature) for m in margins))
+    return math.log(1 + math.exp(-softmin / temperature))
+
+
+NAIVE = [
+    (binary_cross_entropy, naive_bce, {}),
+    *((listwise_softmax_cross_entropy, naive_listwise, {"temperature": t}) for t in (0.5, 1.0, 3.0)),
+    *((ranknet, naive_ranknet, {"sigma": sigma}) for sigma in (0.5, 2.0)),
+    *(
+        (lambda_loss, naive_lambda, {"sigma": sigma, "mu": mu, "top_k": top_k})
+        for (sigma, mu), top_k in product([(1.0, 10.0), (0.5, 0.0), (2.0, 1.0)], [None, 1, 3, 50])
+    ),
+    *(
+        (smooth_perfect_recall, naive_perfect, {"top_k": top_k, "temperature": t})
+        for top_k, t in product([1, 2, 3, 5, 9, 50], [0.3, 1.0])
+    ),
+]
+
+
+@every_seed
+@pytest.mark.parametrize(("loss", "naive", "settings"), NAIVE)
+def test_against_naive_loop(loss: Loss, naive: Callable[..., float], settings: dict[str, float], seed: int) -> None:
+    scores, relevance, mask = ragged_batch(seed)
+    losses = [
+        naive(s[m].tolist(), y[m].tolist(), **settings)
+        for s, y, m in zip(scores, relevance, mask, strict=True)
+        if (y[m] > 0).any()
+    ]
+    assert loss(scores, relevance, mask, **settings).item() == pytest.approx(sum(losses) / len(losses))
+
+
+FIVE = [4.0, 3.0, 2.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("loss", "scores", "relevance", "settings", "expected"),
+    [
+        # sigmoid(log 3) = 3/4, sigmoid(0) = 1/2
+        (binary_cross_entropy, [L3, 0.0], [1, 0], {}, (math.log(4 / 3) + math.log(2)) / 2),
+        (binary_cross_entropy, [L3, 0.0, L3], [0, 2, 1], {}, (math.log(4) + math.log(2) + math.log(4 / 3)) / 3),
+        # softmax of (log 3, 0) = (3/4, 1/4)
+        (listwise_softmax_cross_entropy, [L3, 0.0], [1, 0], {}, math.log(4 / 3)),
+        # target (3/4, 1/4)
+        (listwise_softmax_cross_entropy, [L3, 0.0], [3, 1], {}, 0.75 * math.log(4 / 3) + 0.25 * math.log(4)),
+        # at temperature 1/2: softmax of (log 9, 0) = (9/10, 1/10)
+        (listwise_softmax_cross_entropy, [L3, 0.0], [1, 0], {"temperature": 0.5}, math.log(10 / 9)),
+        # all relevant and level: the entropy of the target
+        (listwise_softmax_cross_entropy, [1.0, 1.0, 1.0], [1, 1, 1], {}, L3),
+        # gains 2 > 1 > 0: differences log 3, log 3 and 2 log 3, so log 4/3, log 4/3, log 10/9
+        (ranknet, [2 * L3, L3, 0.0], [2, 1, 0], {}, (2 * math.log(4 / 3) + math.log(10 / 9)) / 3),
+        (ranknet, [1.0, 2.0, 3.0], [1, 1, 1], {}, 0.0),  # no pair
+        # Ranks 3, 1, 2 and maxDCG 1; 1/D of ranks 1, 2, 3: 1, 0.63093, 0.5. Pair (0, 1): rho 0.5, distance 2, delta
+        # 0.63093 - 0.5 = 0.13093, s -2. Pair (0, 2): rho 0.13093, distance 1, delta 1 - 0.63093 = 0.36907, s -1.
+        (
+            lambda_loss, [0.0, 2.0, 1.0], [1, 0, 0], {},
+            (0.5 + 10 * 0.13093) * math.log2(1 + math.exp(2)) + (0.13093 + 10 * 0.36907) * math.log2(1 + math.e),
+        ),
+        # One relevant: the rival is the K-th of the others.
+        (smooth_perfect_recall, FIVE, [1, 0, 0, 0, 0], {"top_k": 1}, math.log(1 + math.exp(-1))),  # 4 against 3
+        (smooth_perfect_recall, FIVE, [1, 0, 0, 0, 0], {"top_k": 2}, math.log(1 + math.exp(-2))),  # 4 against 2
+        (smooth_perfect_recall, FIVE, [0, 0, 1, 0, 0], {"top_k": 2, "temperature": 0.5}, math.log(1 + math.exp(2))),
+        # Two relevant, K = 2: no room for an irrelevant one; 4 and 2 against 3.
+        (smooth_perfect_recall, FIVE, [1, 0, 1, 0, 0], {"top_k": 2}, math.log(1 + math.exp(-1) + math.exp(1))),
+        # K = 3: room for one; 4 and 2 against 1.
+        (smooth_perfect_recall, FIVE, [1, 0, 1, 0, 0], {"top_k": 3}, math.log(1 + math.exp(-3) + math.exp(-1))),
+        # Three relevant, K = 2: as many as fit; against the best irrelevant, 4.
+        (
+            smooth_perfect_recall, FIVE, [0, 1, 1, 1, 0], {"top_k": 2},
+            math.log(1 + math.exp(1) + math.exp(2) + math.exp(3)),
+        ),
+        # Nothing can be pushed out.
+        (smooth_perfect_recall, FIVE, [0, 0, 0, 0, 1], {"top_k": 5}, 0.0),
+        (smooth_perfect_recall, FIVE, [1, 1, 1, 1, 1], {"top_k": 2}, 0.0),
+    ],
+)  # fmt: skip
+def test_worked_by_hand(
+    loss: Loss, scores: list[float], relevance: list[int], settings: dict[str, float], expected: float
+) -> None:
+    actual = loss(torch.tensor([scores]), torch.tensor([relevance]), torch.ones(1, len(scores)).bool(), **settings)
+    assert actual.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_lambdarank_weight_is_the_ndcg_lost_by_a_swap() -> None:
+    # One pair, level scores, mu = 0: the loss is rho * |G_i - G_j| * log2(2), that is, what the swap does to nDCG@K.
+    for top_k in (1, 2):
+        scores, relevance = torch.tensor([[1e-6, 0.0]], dtype=torch.float64), torch.tensor([[2, 1]])
+        actual = lambda_loss(scores, relevance, torch.ones(1, 2, dtype=torch.bool), mu=0.0, top_k=top_k)
+        lost = ndcg(relevance, relevance, top_k=top_k) - ndcg(relevance.flip(1), relevance, top_k=top_k)
+        assert actual.item() == pytest.approx(lost.item(), rel=1e-5)
+
+
+def test_top_k_ignores_order_far_below() -> None:
+    scores = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0]]).requires_grad_()
+    relevance, mask = torch.tensor([[1, 0, 0, 0, 1]]), torch.ones(1, 5, dtype=torch.bool)
+    (gradient,) = torch.autograd.grad(lambda_loss(scores, relevance, mask, top_k=2), scores)
+    # Candidate 4 (rank 5) is compared with candidate 1 (rank 2), but not with 2 and 3 (ranks 3 and 4).
+    without_1 = torch.tensor([[True, False, True, True, True]])
+    only_4_relevant = torch.tensor([[0, 0, 0, 0, 1]])
+    assert gradient[0, 4] < 0
+    assert gradient[0, 1] > 0
+    # Take away the relevant candidate on top: all pairs of 4 with 2, 3 lie below rank 1.
+    below = lambda_loss(scores, only_4_relevant, without_1, top_k=1)
+    (gradient,) = torch.autograd.grad(below, scores)
+    assert gradient[0, 2] == 0
+    assert gradient[0, 3] == 0
+    assert gradient[0, 0] > 0
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 3, 4, 5])
+def test_against_perfect_recall_on_every_ranking_of_five(top_k: int) -> None:
+    # As the temperature falls, the loss of a query tends to 0 where PR@K = 1 and grows without bound where PR@K = 0.
+    rankings = torch.tensor([y for y in product([0, 1], repeat=5) if 0 < sum(y) <= top_k])  # gains in rank order
+    expected = perfect_recall(rankings, rankings, top_k=top_k)
+    scores = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0]])
+    for relevance, pr in zip(rankings, expected, strict=True):
+        loss = smooth_perfect_recall(
+            scores, relevance[None], torch.ones(1, 5, dtype=torch.bool), top_k=top_k, temperature=0.02
+        )
+        assert (loss < 1e-6) == (pr == 1)
+        assert loss / math.log(2) >= 1 - pr
+
+
+def test_zero_loss_for_short_list_beside_a_long_one() -> None:
+    # Row 0 has two candidates for K = 2, row 1 has three: only row 1 has a rival, and both count in the mean.
+    scores = torch.tensor([[0.0, 1.0, 9.0], [0.0, 1.0, 2.0]]).requires_grad_()
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    loss = smooth_perfect_recall(scores, torch.tensor([[1, 0, 0], [1, 0, 0]]), mask, top_k=2)
+    assert loss.item() == pytest.approx(math.log(1 + math.e) / 2)
+    (gradient,) = torch.autograd.grad(loss, scores)
+    assert torch.equal(gradient[0], torch.zeros(3))
+    assert gradient[1].tolist() == pytest.approx([-0.5 / (1 + math.exp(-1)), 0.5 / (1 + math.exp(-1)), 0.0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("top_k", [1, 2, 4])
+def test_never_pushes_a_relevant_candidate_down(seed: int, top_k: int) -> None:
+    scores, relevance, mask = ragged_batch(seed)
+    scores.requires_grad_()
+    (gradient,) = torch.autograd.grad(smooth_perfect_recall(scores, relevance, mask, top_k=top_k), scores)
+    assert gradient.any()
+    assert (gradient[relevance > 0] <= 0).all()
+    assert (gradient[relevance == 0] >= 0).all()
+
+
+@pytest.mark.parametrize("start", [[1.0, 0.0, 0.0, -1.0], [0.0, 0.0, 0.0, 0.0]])
+def test_level_relevant_candidates_climb_together(start: list[float]) -> None:
+    # With "the K-th best of the others" as rival, candidates 1 and 2 would be each other's rival: no gradient at all.
+    scores = torch.tensor([start])
+    relevance, mask = torch.tensor([[0, 1, 1, 0]]), torch.ones(1, 4, dtype=torch.bool)
+    for _ in range(20):
+        scores.requires_grad_()
+        (gradient,) = torch.autograd.grad(smooth_perfect_recall(scores, relevance, mask, top_k=2), scores)
+        scores = (scores - 0.5 * gradient).detach()
+    assert scores[0, 1:3].min() > scores[0, [0, 3]].max() + 1
+
+
+def loss_and_gradient(loss: Loss, scores: Tensor, relevance: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    scores = scores.clone().requires_grad_()
+    total = loss(scores, relevance, mask)
+    (gradient,) = torch.autograd.grad(total, scores)
+    return total.detach(), gradient
+
+
+@every_seed
+@pytest.mark.parametrize("garbage", [0.0, 1e30, torch.nan, torch.inf, -torch.inf])
+@every_loss
+def test_padding_has_no_effect(loss: Loss, garbage: float, seed: int) -> None:
+    scores, relevance, mask = ragged_batch(seed)
+    expected, expected_gradient = loss_and_gradient(loss, scores, relevance, mask)
+    actual, gradient = loss_and_gradient(
+        loss, scores.masked_fill(~mask, garbage), relevance.masked_fill(~mask, garbage), mask
+    )
+    assert torch.equal(actual, expected)
+    assert torch.equal(gradient, expected_gradient)
+    assert torch.equal(gradient[~mask], torch.zeros_like(gradient[~mask]))
+    assert gradient.isfinite().all()
+
+
+@every_seed
+@every_loss
+def test_batch_equals_mean_of_single_queries_without_padding(loss: Loss, seed: int) -> None:
+    scores, relevance, mask = ragged_batch(seed)
+    singles = [
+        loss(s[m][None], y[m][None], torch.ones(1, int(m.sum()), dtype=torch.bool))
+        for s, y, m in zip(scores, relevance, mask, strict=True)
+        if (y[m] > 0).any()
+    ]
+    assert 0 < len(singles) < len(scores)
+    torch.testing.assert_close(loss(scores, relevance, mask), torch.stack(singles).mean())
+
+
+@every_seed
+@every_loss
+def test_permuting_candidates_permutes_the_gradient(loss: Loss, seed: int) -> None:
+    scores, relevance, mask = ragged_batch(seed)
+    order = torch.randperm(scores.shape[1], generator=torch.Generator().manual_seed(seed))
+    expected, expected_gradient = loss_and_gradient(loss, scores, relevance, mask)
+    actual, gradient = loss_and_gradient(loss, scores[:, order], relevance[:, order], mask[:, order])
+    torch.testing.assert_close(actual, expected)
+    torch.testing.assert_close(gradient, expected_gradient[:, order])
+
+
+@every_seed
+@every_loss
+def test_only_bce_sees_a_constant_added_to_all_scores(loss: Loss, seed: int) -> None:
+    scores, relevance, mask = ragged_batch(seed)
+    expected, shifted = loss(scores, relevance, mask), loss(scores + 3.0, relevance, mask)
+    if loss is binary_cross_entropy:
+        assert (shifted - expected).abs() > 0.1
+    else:
+        torch.testing.assert_close(shifted, expected)
+
+
+@every_seed
+@every_loss
+def test_gradient_against_finite_differences(loss: Loss, seed: int) -> None:
+    scores, relevance, mask = ragged_batch(seed)
+    assert torch.autograd.gradcheck(lambda s: loss(s, relevance, mask), scores.requires_grad_())
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@every_loss
+def test_no_relevant_candidate_gives_zero_that_backpropagates(loss: Loss) -> None:
+    relevance = torch.tensor([[0.0, 0.0, 5.0], [0.0, 5.0, 5.0], [5.0, 5.0, 5.0]])  # gains only in the padding
+    mask = torch.tensor([[True, True, False], [True, False, False], [False, False, False]])
+    with torch.autograd.detect_anomaly():  # no NaN on the way either
+        total, gradient = loss_and_gradient(loss, torch.randn(3, 3), relevance, mask)
+    assert total == 0
+    assert torch.equal(gradient, torch.zeros(3, 3))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0, 0)])
+@every_loss
+def test_empty_batch_gives_zero_that_backpropagates(loss: Loss, shape: tuple[int, int]) -> None:
+    total, gradient = loss_and_gradient(loss, torch.zeros(shape), torch.zeros(shape), torch.ones(shape).bool())
+    assert total == 0
+    assert gradient.shape == shape
+
+
+@every_loss
+def test_extreme_scores_stay_finite(loss: Loss) -> None:
+    scores = torch.tensor([[-1e4, 1e4, 0.0, 1.0, 2.0], [1e4, -1e4, 0.0, 1.0, 2.0]])
+    total, gradient = loss_and_gradient(
+        loss, scores, torch.tensor([[1.0, 0, 0, 0, 0]] * 2), torch.ones(2, 5, dtype=torch.bool)
+    )
+    assert total.isfinite()
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.bool])
+@every_loss
+def test_relevance_of_any_dtype(loss: Loss, dtype: torch.dtype) -> None:
+    scores, relevance, mask = ragged_batch(0)
+    binary = (relevance > 0).double()
+    torch.testing.assert_close(loss(scores, binary.to(dtype), mask), loss(scores, binary, mask))
+
+
+@every_loss
+def test_half_precision_is_summed_in_float32(loss: Loss) -> None:
+    scores, relevance, mask = ragged_batch(0)
+    half = scores.to(torch.bfloat16)
+    total, gradient = loss_and_gradient(loss, half, relevance, mask)
+    torch.testing.assert_close(total, loss(half.float(), relevance, mask))
+    assert total.dtype == torch.float32
+    assert gradient.dtype == torch.bfloat16
+
+
+@every_loss
+def test_gradient_step_lowers_the_loss(loss: Loss) -> None:
+    scores, relevance, mask = ragged_batch(1)
+    before, gradient = loss_and_gradient(loss, scores, relevance, mask)
+    after = loss(scores - 1e-3 * gradient, relevance, mask)
+    assert after < before or not gradient.any()
+
+
+@pytest.mark.parametrize(
+    ("scores", "relevance", "mask", "match"),
+    [
+        (torch.zeros(3), torch.zeros(3), torch.ones(3).bool(), r"`scores` must be .* got torch.float32 \[3\]"),
+        (torch.zeros(1, 3).long(), torch.zeros(1, 3), torch.ones(1, 3).bool(), r"`scores` must be floating .*int64"),
+        (torch.zeros(1, 3), torch.zeros(1, 2), torch.ones(1, 3).bool(), r"`relevance` .*\[1, 3\].* got \[1, 2\]"),
+        (torch.zeros(1, 3), torch.zeros(1, 3), torch.ones(2, 3).bool(), r"`mask` .*\[1, 3\].* got \[2, 3\]"),
+        (torch.zeros(1, 3), torch.zeros(1, 3), torch.ones(1, 3), r"`mask` must be boolean .* got torch.float32"),
+    ],
+)
+@every_loss
+def test_misfit_tensors_are_refused(loss: Loss, scores: Tensor, relevance: Tensor, mask: Tensor, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        loss(scores, relevance, mask)
+
+
+@pytest.mark.parametrize(
+    ("loss", "match"),
+    [
+        (partial(listwise_softmax_cross_entropy, temperature=0.0), "`temperature` must be .* above 0, got 0.0"),
+        (partial(smooth_perfect_recall, temperature=-1.0), "`temperature` must be .* above 0, got -1.0"),
+        (partial(smooth_perfect_recall, temperature=torch.nan), "`temperature` must be .* above 0, got nan"),
+        (partial(smooth_perfect_recall, top_k=0), "`top_k` must be a positive integer, got 0"),
+        (partial(smooth_perfect_recall, top_k=True), "`top_k` must be a positive integer, got True"),
+        (partial(lambda_loss, top_k=-1), "`top_k` must be a positive integer, got -1"),
+        (partial(lambda_loss, sigma=0.0), "`sigma` must be .* above 0, got 0.0"),
+        (partial(lambda_loss, mu=-0.5), "`mu` must not be negative, got -0.5"),
+        (partial(ranknet, sigma=torch.inf), "`sigma` must be .* above 0, got inf"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(loss: Loss, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        loss(torch.zeros(1, 2), torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool))
