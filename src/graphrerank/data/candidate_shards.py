@@ -71,20 +71,10 @@ def write_shards(
     settings: str = "",
     shard_size: int = SHARD_QUERIES,
 ) -> CandidateShards:
-    """Rank the queries of a split, shard by shard; those that were written before are not ranked again.
+    """Rank the queries of a split, ``shard_size`` at once; shards that were written before are not ranked again.
 
-    Args:
-        dataset: The data set, encoded if there is an encoder.
-        split: The split.
-        encoder: Encodes queries; None if nothing reads vectors.
-        build_retriever: As of :func:`~graphrerank.data.candidates.prepare`.
-        with_features: Adds the features that a model reads to the candidates of some queries.
-        folder: Folder for the shards.
-        settings: What ``with_features`` does, for the shards' names.
-        shard_size: Queries that are ranked at once.
-
-    Raises:
-        ValueError: If a shard is damaged, naming it, or no query has a relevant candidate.
+    The data set is encoded if there is an encoder; ``with_features`` adds the features that a model reads, as
+    ``settings`` say, which name the shards. A ValueError if a shard is damaged, or no query has a relevant candidate.
     """
     retriever, decisive = keyed_retriever(dataset, encoder, build_retriever)
     key = short_hash(hash_texts([str(FORMAT), *decisive, settings, split, str(shard_size)]))

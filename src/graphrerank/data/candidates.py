@@ -42,15 +42,13 @@ PAIR_QUERIES = 1024  # queries whose pairs' vectors are held together
 class PreparedDataset:
     """A data set with a base ranking for every query, and with encoded texts if there is an encoder."""
 
-    dataset: Dataset  # the data set; its graph has an embedding if there is an encoder
+    dataset: Dataset  # its graph has an embedding if there is an encoder
     query_vectors: Tensor | None  # `[Q, d]`, or None without an encoder
     ranking: Ranking  # `[Q, K]` candidates, with `features [Q, K, F]`
     feature_names: tuple[str, ...]  # names of the `F` columns; the first is the base ranking's score
-    encoder_name: str | None = None  # name of the encoder, or None
-    encoder_fingerprint: str | None = None  # changes whenever the vectors would; None without an encoder
-    # encodes queries with their candidates; wrap it in a `PairCache` to keep the vectors. None if no model reads
-    # pairs
-    pair_encoder: PairEncoder | None = None
+    encoder_name: str | None = None
+    encoder_fingerprint: str | None = None  # changes whenever the vectors would
+    pair_encoder: PairEncoder | None = None  # encodes queries with candidates; None if no model reads pairs
     retriever: Retriever | None = field(default=None, repr=False)  # that ranked the candidates; None: not kept
 
     @property
@@ -61,17 +59,11 @@ class PreparedDataset:
     def graphs(
         self, queries: Tensor, *, split: str | None = None, inputs: ModelInputs = SCORES, edges: bool = True
     ) -> CandidateGraphs:
-        """Build the candidate graphs of some queries, all at once.
+        """Build the candidate graphs of queries ``[B]`` int64, all at once.
 
-        Args:
-            queries: ``[B]`` int64 query numbers.
-            split: The split whose judgements to attach as ``relevance``; None attaches none.
-            inputs: The inputs of a model, which are attached.
-            edges: Whether to look up the edges among the candidates.
-
-        Raises:
-            ValueError: If the model reads vectors and nothing was encoded, or pairs and there is no ``pair_encoder``;
-                or there is no such split.
+        The judgements of a ``split`` are attached as ``relevance``, and the ``inputs`` of a model. A ValueError if the
+        model reads vectors and nothing was encoded, or pairs and there is no ``pair_encoder``; or there is no such
+        split.
         """
         vectors = None if self.query_vectors is None else self.query_vectors[queries]
         return self.graphs_of(queries, self.ranking.select(queries), vectors, split=split, inputs=inputs, edges=edges)
@@ -139,10 +131,9 @@ class PreparedDataset:
         return tensors
 
     def with_features(self, names: Sequence[str], *, text_match: TextMatch | None = None) -> "PreparedDataset":
-        """Return the data with the features that a model was trained on, in its order; as :func:`feature_columns`.
+        """Return the data with the features that a model was trained on, in its order (:func:`feature_columns`).
 
-        Those of ``TEXT_MATCH_FEATURES`` are computed from the texts and the candidate graphs, by ``text_match`` if the
-        corpus's words were read before (:class:`TextMatch`).
+        Matches are computed from the texts and the candidate graphs, by ``text_match`` if words were read before.
         """
         assert self.ranking.features is not None
 
@@ -315,19 +306,10 @@ def _check_candidates(path: Path, tensors: dict[str, Tensor], num_queries: int, 
 def with_cross_encoder(
     prepared: PreparedDataset, pair_encoder: PairEncoder, queries: Tensor, *, top_k: int
 ) -> PreparedDataset:
-    """Let a cross-encoder read the first candidates of some queries, and add its scores as features.
+    """Let a cross-encoder read the first ``top_k`` candidates of some queries, ``[Q']``, and add its scores.
 
-    Args:
-        prepared: The data set with its candidates; its ``pair_encoder`` is not used.
-        pair_encoder: Reads the pairs; wrap it in a ``PairCache`` so that none is read twice.
-        queries: ``[Q']`` int64 numbers of queries; of all others the new features are 0.
-        top_k: Candidates of a query to read, the first ones of its base ranking.
-
-    Returns:
-        The data set with ``CROSS_ENCODER_FEATURES`` behind its features (:func:`cross_encoder_columns`).
-
-    Raises:
-        ValueError: If ``top_k`` is not positive.
+    ``CROSS_ENCODER_FEATURES`` stand behind the other features (:func:`cross_encoder_columns`), 0 for all other queries.
+    Wrap the encoder in a ``PairCache`` so that no pair is read twice.
     """
     check_counts(top_k=top_k)
     ranking = prepared.ranking

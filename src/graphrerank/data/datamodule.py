@@ -33,26 +33,23 @@ class CandidateDataModule(L.LightningDataModule):
     one, also within an epoch. Training queries without a relevant candidate teach nothing and are left out; validation
     keeps all.
 
-    Several data sets are mixed, each batch from one of them. An epoch has as many batches as they have together,
-    divided by ``shares``: a data set whose share exceeds its size is seen several times in an epoch, one with a smaller
-    share in part.
-
-    Shards are read in random order, as many at once as ``buffer`` queries are; their queries are shuffled together.
-    Each data set has a share of the buffer as large as that of its queries, and its batches come in the order of its
-    shards. With a buffer for all queries batches are those of candidates in memory.
-
     Args:
-        prepared: A data set with its candidates, or several by name, with the same scores per candidate.
+        prepared: A data set with its candidates, or several by name, with the same scores per candidate; each batch is
+            from one of them.
         batch_size: Queries of a batch.
         seed: Seed of order and augmentation.
         inputs: The inputs of a model.
         train_split: Split to train on.
         val_split: Split to validate on.
-        shares: Share of the batches by data set, relative to each other; None for the number of training queries.
+        shares: Share of the batches by data set, relative to each other; None for the number of training queries. An
+            epoch has as many batches as the data sets have together: one whose share exceeds its size is seen several
+            times, one with a smaller share in part.
         augmentation: Changes training batches; None leaves them as they are.
         validated: Names of the data sets to validate on, in order; None for all.
-        shards: Candidates of training queries on disk, by data set; empty where they are in memory.
-        buffer: Training queries of shards to hold in memory; at least one shard of each data set is.
+        shards: Candidates of training queries on disk, by data set; empty where they are in memory. Shards are read in
+            random order, as many at once as ``buffer`` queries are; their queries are shuffled together.
+        buffer: Training queries of shards to hold in memory, at least one shard of each data set. With a buffer for all
+            queries batches are those of candidates in memory.
 
     Raises:
         ValueError: If a size is not positive, a share is missing, not positive or of an unknown data set, the data
@@ -149,11 +146,9 @@ class CandidateDataModule(L.LightningDataModule):
 
 
 class ShardOrder:
-    """Draws an order of the items in shards: some shards at random, their items shuffled together, then the next.
+    """Draws an order of the items in shards of some sizes: shards at random, their items shuffled together.
 
-    Args:
-        sizes: Items of each shard.
-        buffer: Items held at once; at least one shard is. None for all.
+    ``buffer`` items are held at once, at least those of one shard; all if None.
     """
 
     def __init__(self, sizes: Sequence[int], *, buffer: int | None = None) -> None:

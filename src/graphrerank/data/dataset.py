@@ -89,14 +89,11 @@ class Dataset:
     query_texts: Sequence[str]  # `Q` strings
     splits: Mapping[str, Qrels]  # judgements by split name; a query belongs to one split at most
     knn: int = 0  # edges to add from each node to its nearest neighbours, once the graph is encoded; 0 for none
-    # nodes that have fewer neighbours than this get these edges, if the graph is encoded at all; None: every node does
-    knn_below: int | None = None
-    # pairs of nodes joined by each type of edge, if the reader counted them; a pair joined in several ways counts in
-    # each
-    edge_counts: Mapping[str, int] = field(default_factory=dict)
-    # right answers by query id, of queries whose metadata name them; empty where they say that there is none.
-    # Labels: no retriever reads them
-    answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    knn_below: int | None = None  # nodes with fewer neighbours get these edges; None: every node does
+    edge_counts: Mapping[str, int] = field(default_factory=dict)  # pairs of nodes by type of edge, if counted
+    answers: Mapping[str, Sequence[str]] = field(
+        default_factory=dict
+    )  # right answers by query id; no retriever reads them
     encoded_by: str | None = None  # fingerprint of the encoder of vectors that came with the graph
     derived: DerivedEdges | None = None  # the graph's edges by origin, where some follow from its passages
     drafted: bool = False  # whether questions of train and val were made from its passages or edges
@@ -113,13 +110,8 @@ class Dataset:
         check_not_negative(knn=self.knn)
         owner = torch.full((len(self.query_ids),), -1)
         for index, (split, qrels) in enumerate(self.splits.items()):
-            if not qrels.query.numel():
-                raise ValueError(
-                    f"`splits` must each hold a judgement, got none in {split!r} of data set {self.name!r}"
-                )
             self._check_judgements(split, qrels)
-            taken = owner[qrels.query]
-            if ((taken >= 0) & (taken != index)).any():
+            if ((owner[qrels.query] >= 0) & (owner[qrels.query] != index)).any():
                 raise ValueError(f"`splits` must not share queries, got a query of {split!r} in another split as well")
             owner[qrels.query] = index
         object.__setattr__(self, "fingerprint", known_fingerprint or self._digest())
@@ -274,10 +266,7 @@ class Dataset:
         return Qrels(*(torch.cat([getattr(part, key) for part in parts]) for key in ("query", "node", "gain")))
 
     def with_graph(self, graph: CorpusGraph, **edge_counts: int) -> "Dataset":
-        """Return the same data with a graph derived from this one, encoded or with ``knn`` edges.
-
-        The fingerprint stays, as it covers all that the graph is derived from. ``edge_counts`` are added.
-        """
+        """Return the same data, of the same fingerprint, with a graph derived from this one; add ``edge_counts``."""
         counts = {**self.edge_counts, **edge_counts}
         return replace(self, graph=graph, edge_counts=counts, known_fingerprint=self.fingerprint)
 
@@ -301,13 +290,7 @@ class Dataset:
         )
 
     def with_drafts(self, drafts: Sequence[Draft]) -> "Dataset":
-        """Replace the queries of ``train`` and ``val`` by drafted questions, of which the last tenth is ``val``.
-
-        Queries of other splits stay; the data set is marked as ``drafted``.
-
-        Raises:
-            ValueError: If there is no draft: no passage has the words for a question.
-        """
+        """Replace the queries of ``train`` and ``val`` by drafted questions, of which the last tenth is ``val``."""
         if not drafts:
             raise ValueError(f"data set {self.name!r} must have passages with words to draft questions from, got none")
         judged = [qrels.query for split, qrels in self.splits.items() if split not in (TRAIN, VAL)]
@@ -329,10 +312,7 @@ class Dataset:
         )
 
     def summary(self, *, encoded: bool = True) -> str:
-        """Describe the data set in one line: nodes, edges (by type, if counted), and queries per split.
-
-        ``encoded`` is whether there is an encoder, without which nodes have no nearest neighbours.
-        """
+        """Describe nodes, edges, and queries per split in one line; ``encoded`` is whether there is an encoder."""
         queries = ", ".join(f"{name} {len(qrels.queries):,}" for name, qrels in self.splits.items())
         types = [f"{name} {count:,}" for name, count in self.edge_counts.items()]
         edges = f"{self.graph.num_edges // 2:,} edges" + (f" ({', '.join(types)})" if types else "")
@@ -359,6 +339,8 @@ class Dataset:
 
     def _check_judgements(self, split: str, qrels: Qrels) -> None:
         num_queries, num_nodes = len(self.query_ids), self.graph.num_nodes
+        if not qrels.query.numel():
+            raise ValueError(f"`splits` must each hold a judgement, got none in {split!r} of data set {self.name!r}")
         for bad, needed in (
             ((qrels.query < 0) | (qrels.query >= num_queries), f"judge queries 0 to {num_queries - 1}"),
             ((qrels.node < 0) | (qrels.node >= num_nodes), f"judge nodes 0 to {num_nodes - 1}"),

@@ -43,12 +43,10 @@ class SentenceTransformerEncoder:
         batch_size: Texts per forward pass.
         max_length: Tokens per text; longer texts are cut. The model's own limit when None.
         prompt: Prefix of every input, as some models need: ``"passage: "`` for E5.
-        query_prompt: Prefix of queries in its place: ``"query: "`` for E5, an instruction for Qwen3-Embedding and bge
-            (``conf/encoder`` has them). None: as ``prompt``.
+        query_prompt: Prefix of queries in its place, such as ``"query: "``. None: as ``prompt``.
         device: Torch device; sentence-transformers chooses when None.
         revision: Commit of a hub model.
-        dtype: Number format of the model: ``float32``, or ``bfloat16`` or ``float16`` where they are faster. Vectors
-            are returned, and normalised, in float32.
+        dtype: Number format of the model: ``float32``, ``bfloat16`` or ``float16``; vectors are float32.
 
     Raises:
         ValueError: If ``dtype`` is unknown.
@@ -99,10 +97,7 @@ class SentenceTransformerEncoder:
         return twin
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors; moves the progress bar that is shown, if any.
-
-        Batches hold texts of like lengths, the longest first.
-        """
+        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors, the longest first; moves the progress bar, if any."""
         model, prompted = self._loaded, [self.prompt + text for text in texts]
         order = sorted(range(len(prompted)), key=lambda place: -len(prompted[place]))
         parts: list[Tensor] = []
@@ -140,13 +135,7 @@ def silence_loading() -> None:
 
 
 def packaged_model(package: str, *, folder: str, sha256: str) -> str:
-    """Return the path of a model folder inside an installed package; its ``model.safetensors`` must have this SHA-256.
-
-    ``package`` is the import name, ``folder`` the model's folder inside it.
-
-    Raises:
-        ValueError: If the package or its weights are missing, or the weights have another hash.
-    """
+    """Return the path of a model's folder inside an installed package, ``model.safetensors`` of this SHA-256 in it."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         distribution = package.replace("_", "-")

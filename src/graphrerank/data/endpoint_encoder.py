@@ -95,12 +95,7 @@ class EndpointEncoder:
         return twin
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors.
-
-        Raises:
-            ValueError: If the endpoint refuses, gives no usable answer within the attempts, or gives vectors of
-                several lengths.
-        """
+        """Encode ``n`` texts as ``[n, d]`` float32 unit vectors; a ValueError without a usable answer."""
         if not texts:
             return torch.zeros(0, 0)
         httpx = optional("httpx", "an encoder's endpoint")

@@ -51,21 +51,14 @@ def read_run(
     ``query-id Q0 doc-id rank score tag``, separated by blanks or tabs; ids may hold single blanks, a query's only where
     the second column is ``Q0``.
 
-    Args:
-        path: The file.
-        query_ids: ``Q`` ids of the data set's queries.
-        node_ids: ``N`` ids of the corpus.
-        top_k: Candidates to keep per query, at least 1.
-        ignore_unknown_queries: Whether queries that are not in the data set are ignored; an error otherwise.
-
     Returns:
         ``[Q, top_k]`` with features ``[Q, top_k, F]``, the first of which is the run's score; a query without
         candidates is all padding.
 
     Raises:
-        ValueError: Naming file and line, if a line is malformed, an id is unknown, a document is listed twice for a
-            query, a score or feature is not a finite number, or the features' names differ; or if no query of the data
-            set has a candidate.
+        ValueError: Naming file and line, if a line is malformed, a document is unknown or listed twice for a query, a
+            query is unknown and not to be ignored, a score or feature is not a finite number, or the features' names
+            differ; or if no query of the data set has a candidate.
     """
     check_counts(top_k=top_k)
     path = Path(path)
@@ -181,12 +174,7 @@ class RunRetriever:
         return hash_files([self.path])
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Look up the candidates of each of ``B`` queries by its id; texts and vectors are not read.
-
-        Returns:
-            ``[B, top_k]`` nodes and the run's scores, with ``features [B, top_k, F]`` as in ``feature_names``. A query
-            without candidates is all padding, and a warning names it.
-        """
+        """Look up the candidates of each query by its id: ``[B, top_k]``; a warning names queries without any."""
         ranking = read_run(
             self.path,
             query_ids=queries.ids,

@@ -132,12 +132,7 @@ class MemoryVectorCache:
     When it is full, the least recently used text makes room. A repeated text has the vector of its first time; an
     encoder alone may differ in the last digits, as it pads texts to the length of their batch. Thread-safe.
 
-    Args:
-        encoder: Encodes new texts, each once in a call.
-        max_bytes: Limit of the memory for vectors and hashes; texts themselves are not kept.
-
-    Raises:
-        ValueError: If ``max_bytes`` is not positive.
+    ``max_bytes`` limits the memory for vectors and hashes; texts themselves are not kept.
     """
 
     def __init__(self, encoder: Encoder, *, max_bytes: int = 1 << 28) -> None:
@@ -160,11 +155,7 @@ class MemoryVectorCache:
         return self if encoder is self.encoder else MemoryVectorCache(encoder, max_bytes=self.max_bytes)
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Return ``[n, d]`` float32 unit vectors.
-
-        Raises:
-            ValueError: If the encoder's vectors are not finite, or of another shape.
-        """
+        """Return ``[n, d]`` float32 unit vectors; a ValueError if the encoder's are not finite."""
         if not texts:
             return torch.zeros(0, 0)
         keys = [hash_text(text) for text in texts]

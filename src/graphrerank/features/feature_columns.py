@@ -10,18 +10,11 @@ from graphrerank.graphs.retriever import OPTIONAL_FEATURES
 
 
 def cross_encoder_columns(scores: Tensor, read: Tensor) -> Tensor:
-    """Turn a cross-encoder's scores of some candidates into columns of any scale's scores alike.
+    """Turn a cross-encoder's scores ``[..., K]``, of candidates that it has ``read``, into ``CROSS_ENCODER_FEATURES``.
 
     Of a candidate that was read: its score, min-max scaled among those read; 1 / its rank among them, ties by place;
     and 0. Of the others of the list: 0, 0 and 1. Where nothing was read, all is 0, as where a model's columns are
-    hidden.
-
-    Args:
-        scores: ``[..., K]``, of any scale; not looked at where nothing was read.
-        read: ``[..., K]`` bool, which candidates the cross-encoder has read.
-
-    Returns:
-        ``[..., K, 3]`` float32 in [0, 1], columns as in ``CROSS_ENCODER_FEATURES``.
+    hidden. Returns ``[..., K, 3]`` float32 in [0, 1].
 
     Example:
         >>> cross_encoder_columns(torch.tensor([-9.0, 3.0, -3.0, 0.0]), torch.tensor([True, True, True, False]))
@@ -44,15 +37,11 @@ def cross_encoder_columns(scores: Tensor, read: Tensor) -> Tensor:
 def feature_columns(
     names: Sequence[str], given_names: Sequence[str], features: Tensor, *, match: Callable[[bool], Tensor]
 ) -> Tensor:
-    """Pick, compute or leave out each of the ``F'`` scores that a model reads, of ``[..., F]`` that a retriever gives.
+    """Pick or compute each of the ``F'`` scores that a model reads, of ``[..., F]`` that a retriever gives.
 
     ``TEXT_MATCH_FEATURES`` that the retriever does not give are columns of ``match(with_words)``.
-    ``OPTIONAL_FEATURES`` that it does not give are 0 for all candidates: for features of a walk this means that the
-    base ranking gave all candidates, for BM25 and cosine that they are unknown. Models scale features within each list,
-    where a constant carries no information.
-
-    Raises:
-        ValueError: If the retriever does not give one of the other names.
+    ``OPTIONAL_FEATURES`` that it does not give are 0 for all candidates: models scale features within each list, where
+    a constant carries no information. A ValueError names others that it does not give.
     """
     computed = [name for name in TEXT_MATCH_FEATURES if name in names and name not in given_names]
     known = (*given_names, *computed)

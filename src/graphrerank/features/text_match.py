@@ -36,25 +36,15 @@ Queries = Sequence[str] | TextWords
 
 @dataclass(frozen=True, eq=False)
 class MatchedWords:
-    """Which of its query's ``T`` words each of ``M`` candidates holds.
+    """Which of its query's ``T`` words each of ``M`` candidates holds."""
 
-    Attributes:
-        bits: ``[M, W]``, of 64 words each.
-        lead_bits: ``[M, W]``, likewise of each candidate's lead.
-        known: ``[B, T]`` float32, each word's weight; 0 where no passage holds it.
-        total: ``[B, 1]`` float32, the weight of all words of the query.
-        share: ``[B, T]`` float32, each word's share of it.
-        graph: ``[M]`` int64, the query of each candidate.
-        check: Called between blocks; may raise.
-    """
-
-    bits: Bits
-    lead_bits: Bits
-    known: Tensor
-    total: Tensor
-    share: Tensor
-    graph: Tensor
-    check: Check
+    bits: Bits  # `[M, W]`, of 64 words each
+    lead_bits: Bits  # `[M, W]`, likewise of each candidate's lead
+    known: Tensor  # `[B, T]` float32, each word's weight; 0 where no passage holds it
+    total: Tensor  # `[B, 1]` float32, the weight of all words of the query
+    share: Tensor  # `[B, T]` float32, each word's share of it
+    graph: Tensor  # `[M]` int64, the query of each candidate
+    check: Check  # called between blocks; may raise
 
     def sums(self, bits: Bits, graph: Tensor, weight: Tensor) -> Tensor:
         """Sum the weights ``[B, T]`` of the words that rows ``[R, W]`` of the queries ``[R]`` hold: ``[R]``."""
@@ -121,11 +111,8 @@ class TextMatch:
 
     All lie in [0, 1]. Neighbours are those among the candidates; without any, the third equals the first.
 
-    Args:
-        texts: The corpus, ``N`` texts, or their stems; or the candidates of one query without a corpus, which may have
-            been read.
-        table: Numbers the words, and has read ``texts`` if they were read; a new table if None.
-        language: Of texts that no ``table`` reads.
+    ``texts`` are the corpus, ``N`` texts or their stems; or the candidates of one query without a corpus. ``table``
+    numbers the words, and has read ``texts`` if they were read; ``language`` is that of texts that no table reads.
     """
 
     def __init__(
@@ -162,15 +149,11 @@ class TextMatch:
         with_words: bool = False,
         check: Check = lambda: None,
     ) -> Tensor:
-        """Measure the candidates of a batch of queries.
+        """Measure the candidates of ``B`` queries: their texts, or the words of them that the table read.
 
-        Args:
-            query_texts: ``B`` texts, or the words of them that the table read.
-            nodes: ``[M]`` int64 numbers of texts, the candidates of all queries, packed.
-            edge_index: ``[2, E]`` int64 edges among them, in packed numbering.
-            ptr: ``[B + 1]`` boundaries of the queries in ``nodes``.
-            with_words: Whether single words follow.
-            check: Called between blocks of the work; may raise.
+        ``nodes [M]`` are the numbers of all candidates' texts, packed, ``edge_index [2, E]`` the edges among them in
+        packed numbering, ``ptr [B + 1]`` the boundaries of the queries. ``check`` is called between blocks of the work,
+        and may raise.
 
         Returns:
             ``[M, 3]`` float32 in [0, 1], columns as in ``MATCH_FEATURES``, with words ``[M, 27]`` as in

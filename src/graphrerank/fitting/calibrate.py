@@ -32,11 +32,10 @@ Probabilities = tuple[Tensor, Tensor | None]  # that candidates are relevant and
 
 
 def calibrate_system(method: str, parts: Mapping[str, PreparedDataset], split: str, system: System) -> dict[str, Any]:
-    """Fit the probabilities of relevance of a system's scores, on a split of all data sets together, and of its lists.
+    """Fit the probabilities of a system's scores and lists on a split of all data sets together.
 
-    ``method`` is ``logistic`` or ``isotonic``. Returns the manifest's ``calibration`` and ``list_confidence``, with
-    what they were fitted on and how well they fit there, on all data sets and on each. The latter is left out, with a
-    line that says so, where the lists do not allow it (``fit_list_confidence``).
+    Returns the manifest's ``calibration`` and ``list_confidence``, with what they were fitted on and how well they fit
+    there. The latter is left out, with a line that says so, where the lists do not allow it.
     """
     lists = {name: labelled_lists(part, split, system) for name, part in parts.items()}
     calibration, confidence = fit_probabilities(lists, calibration_method(method), name=system.name)
@@ -62,16 +61,7 @@ def calibrate_checkpoint(
     their ids, are fitted, and the others evaluate the fit; if None all are fitted, and each fifth is evaluated with the
     fit of the other four.
 
-    Args:
-        parts: Builds the parts.
-        checkpoint: The checkpoint.
-        folder: Folder to write.
-        method: ``logistic`` or ``isotonic``.
-        data: A corpus; None for the data sets of the training.
-        retriever: Source of the candidates; None: as in training.
-        encoder: Of texts; None: as in training.
-        val_split: The corpus's validation split.
-        num_queries: Judged questions to fit on.
+    Source of the candidates and encoder of texts are those of the training where they are None.
 
     Raises:
         ValueError: If a data set is not that of the training, before anything is encoded; or a corpus has too few

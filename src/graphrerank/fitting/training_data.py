@@ -24,35 +24,21 @@ FROM_START = "start"  # the calibration of the checkpoint that a training starts
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Settings of a training beyond its parts.
+    """Settings of a training beyond its parts."""
 
-    Attributes:
-        seed: Seed of weights, order, augmentation and dropout.
-        batch_size: Queries of a batch.
-        train_split: Split to train on.
-        val_split: Split to validate and calibrate on.
-        buffer: Training queries in memory, whose candidates are read from shards on disk; None for all in memory.
-        shares: Share of the batches by data set, relative to each other; None for the number of training queries.
-        augmentation: Arguments of :class:`~graphrerank.data.augmentation.CandidateAugmentation`; empty for none.
-        cross_encoder_queries: Training queries, and half as many of validation, whose candidates a cross-encoder reads:
-            a number for each data set, or by name, where others have none; None for all.
-        start: A finished checkpoint whose weights the training begins with: a run folder, a ``.ckpt``, an artifact, a
-            shipped name; None for new weights.
-        train_only: Parts of the model whose weights change, by the first word of their names; None for all.
-        calibration: ``logistic``, ``isotonic``, ``start`` for the calibration of ``start``, or None.
-    """
-
-    seed: int = 1
-    batch_size: int = 32
+    seed: int = 1  # of weights, order, augmentation and dropout
+    batch_size: int = 32  # queries
     train_split: str = "train"
-    val_split: str = "val"
-    buffer: int | None = None
-    shares: Mapping[str, float] | None = None
-    augmentation: Mapping[str, float] = field(default_factory=dict)
+    val_split: str = "val"  # to validate and calibrate on
+    buffer: int | None = None  # training queries in memory, read from shards on disk; None for all in memory
+    shares: Mapping[str, float] | None = None  # of the batches by data set; None for the number of training queries
+    augmentation: Mapping[str, float] = field(default_factory=dict)  # arguments of `CandidateAugmentation`
+    # training queries, and half as many of validation, whose candidates a cross-encoder reads: a number for each data
+    # set, or by name, where others have none; None for all
     cross_encoder_queries: int | Mapping[str, int] | None = None
-    start: str | None = None
-    train_only: Sequence[str] | None = None
-    calibration: str | None = "logistic"
+    start: str | None = None  # a finished checkpoint whose weights the training begins with
+    train_only: Sequence[str] | None = None  # parts of the model whose weights change, by the first word of their names
+    calibration: str | None = "logistic"  # or `isotonic`, `start` for that of `start`, or None
 
     def __post_init__(self) -> None:
         if self.calibration == FROM_START and self.start is None:
@@ -63,23 +49,14 @@ class FitSettings:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Prepared data sets, and the parts that prepared them, as a manifest names them.
+    """Prepared data sets by name, and the parts that prepared them, as a manifest names them."""
 
-    Attributes:
-        prepared: Data sets by name, all with the same features; the first one is the table's.
-        data: Each data set's part, by name.
-        retriever: The candidates' source.
-        encoder: The texts' encoder; None where nothing is encoded.
-        pair_encoder: The cross-encoder; None where no pair is read.
-        shards: Candidates of training queries on disk, by data set; empty where they are in memory.
-    """
-
-    prepared: Mapping[str, PreparedDataset]
+    prepared: Mapping[str, PreparedDataset]  # all with the same features; the first one is the table's
     data: Mapping[str, Part]
     retriever: Part
-    encoder: Part | None = None
-    pair_encoder: Part | None = None
-    shards: Mapping[str, CandidateShards] = field(default_factory=dict)
+    encoder: Part | None = None  # None where nothing is encoded
+    pair_encoder: Part | None = None  # None where no pair is read
+    shards: Mapping[str, CandidateShards] = field(default_factory=dict)  # of training queries, if not in memory
 
     @property
     def first(self) -> PreparedDataset:
@@ -121,19 +98,9 @@ def prepare_training(
 ) -> TrainingData:
     """Load and encode data sets, with the candidates and features of a training.
 
-    Args:
-        parts: Builds them.
-        data: Data sets by name; the first one is the table's.
-        models: The models to train, which decide what is encoded.
-        retriever: The candidates' source.
-        encoder: The texts' encoder, or None.
-        pair_encoder: The cross-encoder, or None.
-        features: Settings of ``conf/features``.
-        settings: Splits, buffer, and the queries that the cross-encoder reads.
-        table_split: Split of the first data set that will be evaluated; None for none.
-
-    Raises:
-        ValueError: If a split or an encoder is missing, or settings exclude each other.
+    The ``models`` to train decide what is encoded, ``features`` are settings of ``conf/features``, and ``table_split``
+    is that of the first data set that will be evaluated. A ValueError if a split or an encoder is missing, or settings
+    exclude each other.
     """
     limit, top_k = settings.cross_encoder_queries, features.get("cross_encoder_top_k")
     if isinstance(limit, Mapping) and (unknown := set(limit) - set(data)):

@@ -18,15 +18,10 @@ class ReliabilityBins:
 
 
 def reliability_bins(probabilities: Tensor, labels: Tensor, *, num_bins: int = 10) -> ReliabilityBins:
-    """Sort rows into bins of equal width by their probability.
+    """Sort rows with probabilities ``[n]`` of class 1 and labels ``[n]``, 0 or 1, into bins of equal width.
 
-    Args:
-        probabilities: ``[n]`` in [0, 1], of class 1.
-        labels: ``[n]``, 0 or 1.
-        num_bins: Bins of [0, 1]; a probability on a border is in the upper one, 1 in the last.
-
-    Raises:
-        ValueError: If there is no row, a probability is outside [0, 1], or ``num_bins`` is not positive.
+    A probability on a border is in the upper bin, 1 in the last. A ValueError if there is no row, a probability is
+    outside [0, 1], or ``num_bins`` is not positive.
 
     Example:
         >>> bins = reliability_bins(torch.tensor([0.1, 0.9, 0.7]), torch.tensor([0, 1, 0]), num_bins=2)
@@ -84,14 +79,8 @@ def area_under_roc(scores: Tensor, labels: Tensor) -> float:
 
     .. math:: \mathrm{AUC} = \frac{1}{n_1 n_0} \sum_{i: y_i = 1} \sum_{j: y_j = 0} [s_i > s_j] + \tfrac12 [s_i = s_j]
 
-    Source: Hanley and McNeil, "The meaning and use of the area under a ROC curve", 1982.
-
-    Args:
-        scores: ``[n]``, in any unit.
-        labels: ``[n]``, 0 or 1.
-
-    Raises:
-        ValueError: If there are not rows of both classes.
+    Source: Hanley and McNeil, "The meaning and use of the area under a ROC curve", 1982. Scores and labels, 0 or 1, are
+    ``[n]``; a ValueError if there are not rows of both classes.
 
     Example:
         >>> area_under_roc(torch.tensor([0.9, 0.4, 0.4, 0.1]), torch.tensor([1, 1, 0, 0]))

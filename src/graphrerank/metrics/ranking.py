@@ -54,7 +54,6 @@ def ndcg(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
 
 
 def _dcg(gain: Tensor) -> Tensor:
-    """Sum gains in rank order under the logarithmic discount, ``[num_queries]``."""
     rank = torch.arange(1, gain.shape[1] + 1, dtype=torch.float64, device=gain.device)
     return (gain.to(torch.float64).clamp(min=0) / torch.log2(1 + rank)).sum(dim=1)
 
@@ -75,7 +74,7 @@ def reciprocal_rank(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int | Non
     check_rankings(ranked_relevance, qrels, top_k)
     relevant = (ranked_relevance[:, :top_k] > 0).to(torch.float64)
     rank = torch.arange(1, relevant.shape[1] + 1, dtype=torch.float64, device=relevant.device)
-    # One rank of nothing in front, so that a ranking of depth 0 has a best reciprocal rank: 0.
+    # a rank of nothing in front, so that a ranking of depth 0 has a best reciprocal rank, 0
     return torch.nn.functional.pad(relevant / rank, (1, 0)).amax(dim=1)
 
 
@@ -93,7 +92,7 @@ def recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
         tensor([0.5000], dtype=torch.float64)
     """
     check_rankings(ranked_relevance, qrels, top_k)
-    return _num_found(ranked_relevance, top_k) / (qrels > 0).sum(dim=1)
+    return (ranked_relevance[:, :top_k] > 0).sum(dim=1).double() / (qrels > 0).sum(dim=1)
 
 
 def capped_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
@@ -111,12 +110,7 @@ def capped_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Ten
         tensor([1.], dtype=torch.float64)
     """
     check_rankings(ranked_relevance, qrels, top_k)
-    return _num_found(ranked_relevance, top_k) / (qrels > 0).sum(dim=1).clamp(max=top_k)
-
-
-def _num_found(ranked_relevance: Tensor, top_k: int) -> Tensor:
-    """Count the relevant documents in the top K, ``[num_queries]``, float64."""
-    return (ranked_relevance[:, :top_k] > 0).sum(dim=1).to(torch.float64)
+    return (ranked_relevance[:, :top_k] > 0).sum(dim=1).double() / (qrels > 0).sum(dim=1).clamp(max=top_k)
 
 
 def perfect_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
@@ -148,9 +142,6 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
 }
 _ALIASES = {"R_cap": "CR"}  # as others write it
 _NAME = re.compile(r"(?P<base>PR|R|CR|R_cap|nDCG|MRR)(@(?P<top_k>[1-9][0-9]*))?(?P<multi>/multi)?")
-_KNOWN_FORMS = (
-    "PR@K, R@K, R_cap@K or CR@K (capped recall), nDCG@K, MRR@K or MRR, K a positive integer, each also as NAME/multi"
-)
 
 
 @dataclass(frozen=True)
@@ -190,6 +181,7 @@ def parse_measure(name: str) -> Measure:
     """
     match = _NAME.fullmatch(name)
     if match is None or (match["top_k"] is None and match["base"] != "MRR"):
-        raise ValueError(f"`name` must be {_KNOWN_FORMS}; got {name!r}")
+        known = "PR@K, R@K, R_cap@K or CR@K (capped recall), nDCG@K, MRR@K or MRR, K above 0, each also as NAME/multi"
+        raise ValueError(f"`name` must be {known}; got {name!r}")
     base = _ALIASES.get(match["base"], match["base"])
     return Measure(base, int(match["top_k"]) if match["top_k"] else None, match["multi"] is not None)

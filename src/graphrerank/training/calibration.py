@@ -29,12 +29,7 @@ def fit_logistic(scores: Tensor, labels: Tensor) -> LogisticCalibration:
     Source: Platt, "Probabilistic Outputs for Support Vector Machines", 1999, section 2.2. *Where we differ:* a slope
     below 0 becomes 0, and with it each probability the mean target.
 
-    Args:
-        scores: ``[n]``, finite.
-        labels: ``[n]``, 1 where relevant, else 0.
-
-    Raises:
-        ValueError: If there is no pair, a score is not finite, or a label is neither 0 nor 1.
+    Scores ``[n]`` are finite, labels ``[n]`` 1 where relevant, else 0; anything else is a ValueError.
 
     Example:
         >>> fit = fit_logistic(torch.tensor([3.0, 1.0, 2.0, 0.0] * 50), torch.tensor([1, 0, 1, 0] * 50))
@@ -72,13 +67,7 @@ def fit_isotonic(scores: Tensor, labels: Tensor) -> IsotonicCalibration:
     Pools adjacent violators; each pool becomes one knot, or two where it spans several scores.
 
     Source: Zadrozny and Elkan, "Transforming Classifier Scores into Accurate Multiclass Probability Estimates", 2002.
-
-    Args:
-        scores: ``[n]``, finite.
-        labels: ``[n]``, 1 where relevant, else 0.
-
-    Raises:
-        ValueError: As :func:`fit_logistic`.
+    Arguments and errors as of :func:`fit_logistic`.
 
     Example:
         >>> fit_isotonic(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0, 1, 0, 1]))
@@ -113,15 +102,10 @@ def calibration_method(name: str) -> Callable[[Tensor, Tensor], Calibration]:
 def fit_list_confidence(lists: Mapping[str, tuple[Tensor, Tensor]], ranks: Sequence[int] = RANKS) -> ListConfidence:
     """Fit the probability that a list's top is complete, on lists of several data sets, each of which counts the same.
 
-    Of several, those that :func:`teach_confidence` leaves out do not count.
-
-    Args:
-        lists: By data set: ``[Q, K]`` probabilities of relevance, best first, 0 where padded; and ``[Q, K]`` bool,
-            whether all relevant passages of the query are among the first 1, 2, ..., K.
-        ranks: Ranks to judge the lists at; those beyond a list's end are left out.
-
-    Raises:
-        ValueError: If no list that is left is complete at any of the ranks, or all are at all of them.
+    ``lists`` are, by data set, ``[Q, K]`` probabilities of relevance, best first, 0 where padded; and ``[Q, K]`` bool,
+    whether all relevant passages of the query are among the first 1, 2, ..., K. They are judged at ``ranks`` within
+    their length. Of several data sets those that :func:`teach_confidence` leaves out do not count. A ValueError if no
+    list is complete at any of the ranks, or all are at all of them.
     """
     from sklearn.linear_model import LogisticRegression
 

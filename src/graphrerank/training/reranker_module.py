@@ -32,9 +32,9 @@ class RerankerModule(L.LightningModule):
     Args:
         model: Maps what its ``inputs`` name to scores ``[N]``.
         loss: Maps padded scores, relevance and mask, each ``[B, K]``, to a scalar.
-        measures: What to log on the validation split, such as ``PR@10`` (as ``val/pr@10``).
-        val_names: Names of the data sets that validation runs over, in the order of its loaders, where there are
-            several: each measure is logged per data set (as ``val/<name>/pr@10``) and as their mean.
+        measures: Measures to log on the validation split, such as ``PR@10`` (as ``val/pr@10``).
+        val_names: Names of the data sets of validation's loaders, where there are several: each measure is logged per
+            data set (as ``val/<name>/pr@10``) and as their mean.
         learning_rate: Peak learning rate.
         learning_rates: Peak learning rates of parts of the model that have another one, by the part's name.
         weight_decay: AdamW's decay of matrices; biases, norms and scalars are not decayed.
