@@ -74,12 +74,10 @@ class CorpusPPR(nn.Module):
 
     @torch.no_grad()
     def expand(self, seeds: Ranking, *, top_k: int) -> Ranking:
-        """Rank the nodes that each query's seeds reach.
+        """Rank the nodes that each query's seeds ``[B, S]`` reach.
 
-        Args:
-            seeds: ``[B, S]``; scores are relative shares of the restart, and those not positive count as 0. A query
-                without a positive score restarts at all its seeds uniformly.
-            top_k: Nodes to keep per query, at least 1.
+        Scores of seeds are relative shares of the restart, and those not positive count as 0. A query without a
+        positive score restarts at all its seeds uniformly.
 
         Returns:
             ``[B, top_k]``, ties broken by node index; the scores of all nodes, not only of these, sum to 1.

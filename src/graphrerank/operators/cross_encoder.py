@@ -178,9 +178,8 @@ class CrossEncoder:
             them. The head, and all vectors returned, are float32.
 
     Raises:
-        ValueError: If ``max_length`` or ``batch_size`` is not positive, or ``dtype`` is unknown. At loading: if the
-            model is not found, its head is none of :data:`HEADS`, is untrained or has several logits, or it accepts
-            fewer tokens.
+        ValueError: At loading: if the model is not found, its head is none of :data:`HEADS`, is untrained or has
+            several logits, or it accepts fewer tokens.
     """
 
     def __init__(
@@ -233,11 +232,7 @@ class CrossEncoder:
 
     @torch.no_grad()
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
-        """Encode ``M`` pairs of a query and a passage, in batches of similar length.
-
-        Returns:
-            ``[M, hidden_size]`` float32, on the CPU, in the order of the pairs.
-        """
+        """Encode ``M`` pairs of a query and a passage: ``[M, hidden_size]`` float32, on the CPU."""
         vectors = torch.empty(len(passages), self.hidden_size)
         for pairs, states, mask in self._states(self._loaded.body, query_texts, passages):
             vectors[pairs] = _pool(states, mask, mean=self._loaded.mean_pooling).cpu()
@@ -268,12 +263,9 @@ class CrossEncoder:
         return torch.cat([torch.zeros(0, self.hidden_size), *token_states]), ptr
 
     def save_trained(self, folder: Path, layers: EncoderLayers, head: ClassificationHead) -> None:
-        """Write a complete transformers folder: this model with other last layers and another head, as float32.
+        """Write a transformers folder, replacing an existing one: this model with trained layers and head, as float32.
 
-        Args:
-            folder: Target folder; an existing one is replaced.
-            layers: Layers from :meth:`last_layers`, after training.
-            head: A head like :attr:`classification_head`; biases that the model's own lacks must be 0.
+        Biases that the model's own head lacks must be 0.
         """
         tokenizer, model = self._from_pretrained()
         model = model.float()

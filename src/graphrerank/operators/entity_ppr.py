@@ -29,13 +29,6 @@ class EntityPPR:
     language model; the walk has ``num_steps`` steps; entities of the question itself are no seeds. On the training
     questions of 2WikiMultihopQA these cost: the base ranking has found their passages already.
 
-    Args:
-        incidence: The entities of the corpus.
-        num_seeds: Passages at the top of a ranking whose entities are seeds, at least 1.
-        entities_per_seed: Seeds from each of them, at least 1.
-        restart_prob: Probability ``c`` in (0, 1] of returning to the seeds at each step.
-        num_steps: Steps, at least 1.
-
     Example:
         >>> incidence = EntityIncidence.from_names([["metz"], ["metz", "rome"], ["rome"], ["oslo"]])
         >>> seeds = Ranking(torch.tensor([[0]]), torch.tensor([[1.0]]))
@@ -47,9 +40,9 @@ class EntityPPR:
         self,
         incidence: EntityIncidence,
         *,
-        num_seeds: int = 30,
+        num_seeds: int = 30,  # passages at the top of a ranking whose entities are seeds
         entities_per_seed: int = 5,
-        restart_prob: float = 0.5,
+        restart_prob: float = 0.5,  # probability in (0, 1] of returning to the seeds at each step
         num_steps: int = 4,
     ) -> None:
         check_counts(num_seeds=num_seeds, entities_per_seed=entities_per_seed, num_steps=num_steps)
@@ -74,10 +67,8 @@ class EntityPPR:
     def expand(self, seeds: Ranking, *, top_k: int, exclude: Tensor | None = None) -> Ranking:
         """Rank the passages that mass reaches.
 
-        Args:
-            seeds: ``[B, S]`` passages, best first, padded with -1 behind; their scores are not read.
-            top_k: Passages to keep per query, at least 1.
-            exclude: ``[B, M]`` int64 passages that must not be returned, padded with -1.
+        ``seeds`` are ``[B, S]`` passages, best first, padded with -1 behind; their scores are not read. Passages of
+        ``exclude [B, M]`` int64, padded with -1, are not returned.
 
         Returns:
             ``[B, top_k]``, ties broken by passage number, padded with -1 where mass reaches fewer; the scores of all

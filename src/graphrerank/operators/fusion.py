@@ -33,9 +33,6 @@ def weighted_rank_fusion(
     Returns:
         ``[B, top_k]``; a node whose rankings all have weight 0 comes last, with a score of 0.
 
-    Raises:
-        ValueError: If there is no ranking, shapes do not fit, a weight is negative, or a number is out of range.
-
     Example:
         >>> dense = Ranking(torch.tensor([[7, 8]]), torch.tensor([[0.9, 0.8]]))
         >>> graph = Ranking(torch.tensor([[8, 9]]), torch.tensor([[0.3, 0.1]]))
@@ -44,8 +41,8 @@ def weighted_rank_fusion(
     """
     if not rankings:
         raise ValueError("`rankings` must contain a ranking, got none")
-    if any(len(ranking) != len(weights) for ranking in rankings) or weights.shape[1:] != (len(rankings),):
-        lengths = [len(ranking) for ranking in rankings]
+    lengths = [len(ranking) for ranking in rankings]
+    if {*lengths} != {len(weights)} or weights.shape[1:] != (len(rankings),):
         raise ValueError(
             f"`weights` must be [B, {len(rankings)}] for rankings of B queries, got {list(weights.shape)} for rankings "
             f"of {lengths} queries"

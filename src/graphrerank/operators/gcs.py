@@ -62,11 +62,7 @@ def graph_cohesive_smoothing(
 
 
 class GCS(nn.Module):
-    """Score candidate graphs by Graph Cohesive Smoothing of their base scores.
-
-    Args:
-        restart_prob: Share in (0, 1] of a node's own score in each step.
-    """
+    """Score candidate graphs by Graph Cohesive Smoothing of their base scores."""
 
     def __init__(self, *, restart_prob: float = 0.5) -> None:
         super().__init__()
@@ -75,6 +71,5 @@ class GCS(nn.Module):
 
     def score(self, graphs: CandidateGraphs) -> Tensor:
         """Score the candidates: ``[N]``."""
-        return graph_cohesive_smoothing(
-            graphs.x[:, 0], graphs.edge_index, graphs.edge_attr, self.restart_prob, self.num_steps
-        )
+        scores, edges, weight = graphs.x[:, 0], graphs.edge_index, graphs.edge_attr
+        return graph_cohesive_smoothing(scores, edges, weight, self.restart_prob, self.num_steps)

@@ -17,13 +17,10 @@ def neighbour_context(vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Te
 
     Args:
         vectors: ``[N, h]`` one vector per retrieved node, ``H``.
-        edge_index: ``[2, E]`` unique corpus edges among the retrieved nodes, in any order; along the edge ``j -> i``
-            node j's vector flows to node i. :math:`A_{ij}` is 1 for an edge, whatever its weight.
+        edge_index: ``[2, E]`` unique corpus edges among the retrieved nodes, in any order; :math:`A_{ij}` is 1 for the
+            edge ``j -> i``, whatever its weight.
         degree: ``[N]`` number of neighbours of each node in the whole corpus graph. 0 counts as 1: in a directed graph
             a neighbour may have none.
-
-    Returns:
-        ``[N, h]``.
 
     Example:
         >>> edges = torch.tensor([[1, 2], [0, 0]])
@@ -47,20 +44,8 @@ def smooth_vectors(vectors: Tensor, edge_index: Tensor, degree: Tensor, smoothin
     .. math:: H' = (1 - \alpha) H + \alpha P H
 
     Source: FastInsight, Algorithm 2 (GRanker), line 6. Its line 7 is the cross-encoder's own head on the result:
-    ``encoder.head(smooth_vectors(...))``. A node without a retrieved neighbour keeps its vector to the last bit.
-    Scriptable; a packed batch of graphs is one call.
-
-    Args:
-        vectors: ``[N, h]``, as in :func:`neighbour_context`.
-        edge_index: ``[2, E]``, as in :func:`neighbour_context`.
-        degree: ``[N]``, as in :func:`neighbour_context`.
-        smoothing: The paper's :math:`\alpha`, in [0, 1]; 0 keeps the vectors.
-
-    Returns:
-        ``[N, h]``.
-
-    Raises:
-        ValueError: If ``smoothing`` is outside [0, 1].
+    ``encoder.head(smooth_vectors(...))``. Arguments are those of :func:`neighbour_context`, and the paper's
+    :math:`\alpha` in [0, 1]; 0, like no retrieved neighbour, keeps the vectors to the last bit. Scriptable.
 
     Example:
         >>> edges = torch.tensor([[1, 2], [0, 0]])

@@ -60,11 +60,7 @@ def personalized_pagerank(
 
 
 class PPR(nn.Module):
-    """Score candidate graphs by personalized PageRank from their base scores; negative scores count as 0.
-
-    Args:
-        restart_prob: Probability in (0, 1] of returning to the seeds at each step.
-    """
+    """Score candidate graphs by personalized PageRank from their base scores; negative scores count as 0."""
 
     def __init__(self, *, restart_prob: float = 0.5) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 import hashlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,77 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.caching import TensorStore, fill, hash_text, short_hash
+from graphrerank.caching import short_hash
 from graphrerank.checks import check_counts
 from graphrerank.extras import optional
-from graphrerank.files import hash_files
+from graphrerank.files import check_writable, hash_files, load_tensors, save_tensors
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
-from graphrerank.graphs.sparse_rows import row_slots, sparse_matrix
+from graphrerank.graphs.sparse_rows import sparse_matrix
 
-SHARD_TEXTS = 4096  # texts encoded between two writes: at most this much work is lost on a stop
-TENSORS = ("indptr", "indices", "weights", "num_columns")
-
-
-class SparseVectorCache:
-    """Sparse vectors of one encoder, in a folder for it alone; ``encode`` returns ``[n, V]`` for ``n`` texts.
-
-    Each ``<folder>/*.safetensors`` holds the SHA-256 of its texts and their vectors in compressed sparse rows. New
-    texts go to new files, so that adding documents to a corpus encodes only those.
-    """
-
-    def __init__(self, folder: Path, encode: Callable[[Sequence[str]], Tensor]) -> None:
-        self._store = TensorStore(folder, TENSORS, _check)
-        self._encode = encode
-
-    def encode(self, texts: Sequence[str]) -> Tensor:
-        """Return ``[n, V]`` float32 in compressed sparse rows of one text or more, from disk if cached."""
-        keys = [hash_text(text) for text in texts]
-        fill(self._store, keys, texts, self._encode_shard, shard_size=SHARD_TEXTS, length=len)
-        return _gather(self._store.shards, *self._store.rows(keys))
-
-    def _encode_shard(self, texts: list[str]) -> dict[str, Tensor]:
-        matrix = _compressed(self._encode(texts).float())
-        compressed = (matrix.crow_indices(), matrix.col_indices(), matrix.values(), torch.tensor(matrix.shape[1]))
-        shard = dict(zip(TENSORS, compressed, strict=True))
-        _check(shard, len(texts), "the sparse encoder's vectors")
-        return shard
-
-
-def _gather(shards: Sequence[Mapping[str, Tensor]], shard: Tensor, row: Tensor) -> Tensor:
-    """Put rows of shards, ``[n]`` each, under each other."""
-    width = {int(table["num_columns"]) for table in shards}
-    if len(width) > 1:
-        raise ValueError(f"needed sparse vectors of one width, the cache holds some of {sorted(width)}: delete it")
-    first = torch.tensor([0, *(len(table["indptr"]) - 1 for table in shards)]).cumsum(0)
-    entries = torch.tensor([0, *(len(table["indices"]) for table in shards)]).cumsum(0).tolist()
-    ends = [table["indptr"][1:] + before for table, before in zip(shards, entries, strict=False)]
-    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), *ends])
-    rows = first[shard] + row
-    _, slot = row_slots(indptr, rows)
-    length = indptr[rows + 1] - indptr[rows]
-    starts = torch.cat([length.new_zeros(1), length.cumsum(0)])
-    indices, weights = (torch.cat([table[name] for table in shards])[slot] for name in ("indices", "weights"))
-    return sparse_matrix(starts, indices, weights, width.pop())
-
-
-def _compressed(matrix: Tensor) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
-        return matrix.to_sparse_csr()
-
-
-def _check(shard: Mapping[str, Tensor], count: int, source: str) -> None:
-    indptr, indices, weights, num_columns = (shard[name] for name in TENSORS)
-    fits = indptr.shape == (count + 1,) and weights.dim() == 1 and indices.shape == weights.shape
-    fits = fits and num_columns.dim() == 0 and int(indptr[0]) == 0 and int(indptr[-1]) == len(indices)
-    fits = fits and bool((indptr.diff() >= 0).all())
-    in_range = not indices.numel() or (int(indices.min()) >= 0 and int(indices.max()) < int(num_columns))
-    if not fits or not in_range or not bool(torch.isfinite(weights).all()):
-        shapes = {name: list(shard[name].shape) for name in TENSORS}
-        raise ValueError(f"{source}: needed {count} finite sparse rows, got tensors of shapes {shapes}")
-
-
+TENSORS = ("indptr", "indices", "weights", "num_columns")  # of a matrix in compressed sparse rows
 BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32
 BLOCK_TEXTS = 1024  # encoded between two transfers to the CPU
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt"}  # weights, settings and vocabularies
@@ -107,7 +45,7 @@ class SpladeRetriever:
     max_length: int | None = None  # tokens per text, which is truncated; None for the model's own limit
     device: str | None = None  # None for sentence-transformers' choice
     revision: str | None = None  # commit of a hub model
-    cache: str | Path | None = None  # folder of document vectors (`SparseVectorCache`)
+    cache: str | Path | None = None  # folder of files with the vectors of a corpus; None: not kept
     feature_names: tuple[str, ...] = field(default=(BASE_SCORE,), init=False)
 
     def __post_init__(self, graph: CorpusGraph) -> None:
@@ -146,12 +84,25 @@ class SpladeRetriever:
     @cached_property
     def _corpus(self) -> Tensor:
         """``[N, V]`` in compressed sparse rows."""
-        if self.cache is not None:
-            identity = repr((self.fingerprint or f"{self.model}@{self.revision}", self.max_length))
-            folder = Path(self.cache) / short_hash(identity)
-            cache = SparseVectorCache(folder, lambda texts: self._encode(self._encoder.encode_document, texts))
-            return cache.encode(self._texts)
-        return _compressed(self._encode(self._encoder.encode_document, self._texts))
+        if self.cache is None or not self._texts:
+            return self._encode_corpus()
+        texts = hashlib.sha256("\0".join(self._texts).encode("utf-8", "surrogatepass")).hexdigest()
+        identity = repr((self.fingerprint or f"{self.model}@{self.revision}", self.max_length, texts))
+        file = Path(self.cache) / f"{short_hash(identity)}.safetensors"
+        if not file.is_file():
+            check_writable(file.parent)
+            matrix = self._encode_corpus()
+            rows = (matrix.crow_indices(), matrix.col_indices(), matrix.values(), torch.tensor(matrix.shape[1]))
+            save_tensors(file, dict(zip(TENSORS, rows, strict=True)))
+        tensors = load_tensors(file, TENSORS)
+        indptr, indices, weights = tensors["indptr"], tensors["indices"], tensors["weights"]
+        return sparse_matrix(indptr, indices, weights, int(tensors["num_columns"]))
+
+    def _encode_corpus(self) -> Tensor:
+        encoded = self._encode(self._encoder.encode_document, self._texts)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
+            return encoded.to_sparse_csr()
 
     def _encode(self, encode: Any, texts: Sequence[str]) -> Tensor:
         blocks = [

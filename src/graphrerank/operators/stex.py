@@ -75,9 +75,6 @@ def semantic_topological_expansion(
     Returns:
         ``[B, top_k]``; only nodes within ``hops`` of a seed, so that a row may be mostly padding.
 
-    Raises:
-        ValueError: If an argument is out of range, shapes do not fit, or required vectors are missing.
-
     Example:
         >>> graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 2], [1, 2], [1, 3]]))
         >>> graph = graph.with_embedding(torch.tensor([[0.0], [0.0], [0.25], [1.0]]))

@@ -14,10 +14,9 @@ class GraphScorer(Protocol):
     """A trained graph reranker over one corpus."""
 
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
-        """Build the model's input for ``B`` queries and their candidates.
+        """Build the model's input, ``B`` graphs, from rankings ``[B, K]`` with features in named columns.
 
-        ``ranking`` is ``[B, K]``, with ``features [B, K, F]`` in ``F`` named columns. Returns ``B`` graphs, whose ``N``
-        nodes are the candidates in the order of the ranking.
+        The ``N`` nodes are the candidates in the order of the ranking.
         """
 
     def score(self, graphs: CandidateGraphs) -> Tensor:
@@ -30,13 +29,9 @@ GraphScorerFactory = Callable[..., GraphScorer]  # of a CorpusGraph and `text_en
 class GraphRerank:
     """Rank the result of a vector search by a trained model of its scores and the edges among its nodes.
 
-    Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search).
-
-    Args:
-        scorer: Builds the model for the corpus, such as ``graphrerank.inference.checkpoint_scorer.CheckpointScorer``.
-
-    Raises:
-        ValueError: If the model cannot be built. In :meth:`run`: if the previous step is no vector search.
+    Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search). ``scorer`` builds the model for
+    the corpus, such as ``graphrerank.inference.checkpoint_scorer.CheckpointScorer``. The step before must be a vector
+    search.
     """
 
     def __init__(self, resources: Resources, *, scorer: GraphScorerFactory) -> None:
@@ -53,11 +48,7 @@ class GraphRerank:
             return state.ranked_by(scores)
 
     def candidate_graphs(self, state: RetrievalState) -> CandidateGraphs:
-        """Build what the model reads of a vector search's result, nodes in the order of the state.
-
-        Raises:
-            ValueError: If the nodes have no features.
-        """
+        """Build the model's input from a vector search's result, nodes in the order of the state."""
         if state.features is None:
             raise ValueError(
                 "`steps` must have a vector search whose retriever returns features right before a graph reranker, "

@@ -47,8 +47,7 @@ class Pipeline:
         batch_queries: Queries per batch.
 
     Raises:
-        ValueError: If there is no step, a number is below 1, a step cannot be built, or ``head`` was trained on
-            another cross-encoder.
+        ValueError: If there is no step, a step cannot be built, or ``head`` was trained on another cross-encoder.
     """
 
     def __init__(
@@ -63,8 +62,6 @@ class Pipeline:
         head: GraphHead | None = None,
         batch_queries: int = 32,
     ) -> None:
-        if not steps:
-            raise ValueError("`steps` must contain a step, got []")
         check_counts(budget=budget, batch_queries=batch_queries)
         if head is not None and pair_encoder is not None and head.encoder_fingerprint != pair_encoder.fingerprint:
             raise ValueError(
@@ -74,7 +71,7 @@ class Pipeline:
         self.budget = budget
         self.batch_queries = batch_queries
         self._resources = Resources(graph, budget, retriever, pair_encoder, text_encoder, head)
-        self._steps = [build(self._resources) for build in steps]
+        self._steps = self._resources.build(steps)
 
     @property
     def last_step(self) -> Step:

@@ -42,10 +42,6 @@ class Router:
         rank_offset: :math:`k` of Eq. (8), positive.
         fusion_depth: :math:`K` of lines 14 to 18: passages of each path that are fused, and of the fused ranking; 5 in
             the paper. None for the budget.
-
-    Raises:
-        ValueError: If a path has no step, a step cannot be built, ``rank_offset`` is not positive, or the adapter's
-            thresholds are not ascending.
     """
 
     def __init__(
@@ -59,17 +55,14 @@ class Router:
         fusion_depth: int | None = None,
     ) -> None:
         check_counts(fusion_depth=fusion_depth)
-        for name, steps in (("dense", dense), ("graph", graph)):
-            if not steps:
-                raise ValueError(f"`{name}` must contain a step, got none")
         check_positive(rank_offset=rank_offset)
         if not adapter.low < adapter.high:
             raise ValueError(f"`adapter` must have `low` below `high`, got {adapter.low} and {adapter.high}")
         self.rank_offset, self.fusion_depth = rank_offset, fusion_depth
         self._resources = resources
         self._adapter = adapter
-        self._dense = [build(resources) for build in dense]
-        self._graph = [build(resources) for build in graph]
+        self._dense = resources.build(dense, "dense")
+        self._graph = resources.build(graph, "graph")
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Score the queries, retrieve path by path, and restore the order of the queries."""
@@ -100,7 +93,7 @@ class Router:
         with self._resources.clock("fuse"):
             budget = self._resources.budget
             depth = budget if self.fusion_depth is None else min(self.fusion_depth, budget)
-            first, second = (_first(end.ranking, depth) for end in (dense, graph))
+            first, second = dense.top(depth).ranking, graph.top(depth).ranking
             fused = fuse_paths(first, second, complexity, top_k=depth, rank_offset=self.rank_offset)
         return fused, dense.num_encodings + graph.num_encodings
 
@@ -109,10 +102,6 @@ class Router:
         for step in steps:
             state = step.run(state)
         return state.top(self._resources.budget)
-
-
-def _first(ranking: Ranking, depth: int) -> Ranking:
-    return Ranking(ranking.nodes[:, :depth], ranking.scores[:, :depth])
 
 
 def fuse_paths(

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -67,6 +67,12 @@ class Resources:
                 f"`text_encoder` must be given for an index, with a fingerprint (encoder=...), got {self.text_encoder}"
             )
         return self.text_encoder
+
+    def build(self, steps: Sequence["StepFactory"], name: str = "steps") -> list["Step"]:
+        """Build steps that share these resources; a ValueError with their ``name`` if there is none."""
+        if not steps:
+            raise ValueError(f"`{name}` must contain a step, got none")
+        return [build(self) for build in steps]
 
     def remaining(self, state: RetrievalState) -> Tensor:
         """Return ``[B]`` int64: how many nodes each query may still retrieve from the budget and the corpus."""

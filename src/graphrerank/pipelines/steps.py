@@ -43,11 +43,7 @@ class GRanker:
     Source: FastInsight, Algorithm 2. *Where we differ:* its line 1 encodes all retrieved nodes each time; we keep the
     vectors, so that each pair is encoded once.
 
-    Args:
-        smoothing: Weight in [0, 1] of the neighbours' vectors; 0 ranks as :class:`Rerank`.
-
-    Raises:
-        ValueError: If there is no cross-encoder, or ``smoothing`` is out of range.
+    ``smoothing`` is the weight in [0, 1] of the neighbours' vectors; 0 ranks as :class:`Rerank`.
     """
 
     def __init__(self, resources: Resources, *, smoothing: float = 0.2) -> None:
@@ -82,9 +78,6 @@ class PageRank:
     Source: HippoRAG 2, its search over passages, without nodes of phrases and facts; FastInsight, section 4.1.1, adapts
     it to corpus graphs so. *Where we differ:* HippoRAG 2 scales the scores of all passages to [0, 1] and seeds them
     all; scaled so, the few retrieved ones have nearly equal weights, and the best ones are drowned.
-
-    Args:
-        restart_prob: Probability in (0, 1] of returning to the seeds at each step.
     """
 
     def __init__(self, resources: Resources, *, restart_prob: float = 0.5) -> None:
@@ -109,9 +102,6 @@ class STeX:
     Args:
         batch: Maximum number of nodes to add per query, within the budget.
         structure_weight: Weight of the structural score relative to the similarity's weight of 1, not negative.
-
-    Raises:
-        ValueError: If an argument is out of range, or the corpus has no embedding.
     """
 
     def __init__(self, resources: Resources, *, batch: int = 10, structure_weight: float = 1.0) -> None:
@@ -149,9 +139,6 @@ class AlternateFrontier:
 
     Source: MacAvaney et al., *Adaptive Re-Ranking with a Corpus Graph*, 2022, Algorithm 1; FastInsight, section 4.1.1
     (budget 100, batch 10). *Where we differ:* the rest of the vector search is not appended to the scored nodes.
-
-    Args:
-        batch: Maximum number of nodes to add per query, within the budget.
     """
 
     def __init__(self, resources: Resources, *, batch: int = 10) -> None:
@@ -190,19 +177,11 @@ class UntilBudget:
     """Repeat steps until every query has retrieved the budget or the corpus, or no step adds a node.
 
     Source: FastInsight, Algorithm 1, line 3.
-
-    Args:
-        steps: Build the steps, in order.
-
-    Raises:
-        ValueError: If there is no step, or one cannot be built.
     """
 
     def __init__(self, resources: Resources, *, steps: Sequence[StepFactory]) -> None:
-        if not steps:
-            raise ValueError("`steps` must contain a step, got []")
         self._resources = resources
-        self._steps = [build(resources) for build in steps]
+        self._steps = resources.build(steps)
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Repeat the steps."""

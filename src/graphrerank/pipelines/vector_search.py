@@ -14,9 +14,6 @@ class VectorSearch:
     Args:
         top_k: Number of nodes to retrieve, at most the budget; None for the budget.
         retriever: Builds the retriever, whose depth is the budget; None for the pipeline's.
-
-    Raises:
-        ValueError: If ``top_k`` is below 1, or the retriever cannot be built.
     """
 
     def __init__(
