@@ -14,7 +14,7 @@ from graphrerank.graphs import (
     conceptual_edges,
 )
 from graphrerank.graphs.edge_types import ENTITY
-from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS, token_states
+from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS
 
 NUM_NODES = 30
 
@@ -91,14 +91,6 @@ def test_padding_may_lie_anywhere() -> None:
     packed, spread = torch.tensor([[4, 9, 2, 7, -1, -1]]), torch.tensor([[-1, 4, 9, -1, 2, 7]])
     for expected, found in zip(candidate_edges(corpus, packed)[:3], candidate_edges(corpus, spread)[:3], strict=True):
         assert torch.equal(found, expected)
-
-
-def test_relabelling_candidates_relabels_edges() -> None:
-    corpus, nodes = random_corpus(3), random_candidates(3)[:1]
-    order = torch.randperm(nodes.shape[1], generator=torch.Generator().manual_seed(0))
-    edge_index, weight, _ = candidate_edges(corpus, nodes)[:3]
-    permuted_index, permuted_weight, _ = candidate_edges(corpus, nodes[:, order])[:3]
-    assert as_set(order[permuted_index], permuted_weight) == as_set(edge_index, weight)
 
 
 @pytest.mark.parametrize(
@@ -278,14 +270,6 @@ def test_model_inputs_of_a_model_of_pairs() -> None:
     moved = graphs.to(torch.device("meta"))
     assert moved.inputs["pair_vectors"].is_meta
     assert moved.inputs["degree"].is_meta
-
-
-def test_model_inputs_of_a_model_with_layers() -> None:
-    states, token_ptr = torch.ones(9, 4), torch.tensor([0, 4, 6, 9])
-    inputs = {"token_states": states, "token_ptr": token_ptr, "degree": torch.tensor([1, 0, 2])}
-    graphs = replace(packed([2, 1]), inputs=inputs)
-    found = graphs.model_inputs(token_states(1))
-    assert all(a is b for a, b in zip(found, (states, token_ptr, graphs.edge_index, inputs["degree"]), strict=True))
 
 
 def test_a_batch_without_what_a_model_reads_is_refused() -> None:

@@ -88,19 +88,6 @@ def test_an_edge_of_no_known_type_is_refused() -> None:
         CorpusGraph.from_edges(ids(2), [""] * 2, torch.tensor([[0, 1]]), edge_type=5)
 
 
-def test_weights_are_one_by_default() -> None:
-    graph = CorpusGraph.from_edges(ids(2), ["", ""], torch.tensor([[0, 1]]))
-    assert graph.weight.tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize("num_nodes", [0, 1, 3])
-def test_graph_without_edges(num_nodes: int) -> None:
-    graph = CorpusGraph.from_edges(ids(num_nodes), [""] * num_nodes, torch.zeros(0, 2, dtype=torch.int64))
-    assert graph.indptr.tolist() == [0] * (num_nodes + 1)
-    assert graph.num_edges == 0
-    assert graph.num_nodes == num_nodes
-
-
 def test_without_edges_keeps_the_passages() -> None:
     graph = CorpusGraph.from_edges(ids(3), ["a", "b", "c"], torch.tensor([[0, 1], [1, 2]]))
     bare = graph.without_edges()

@@ -102,14 +102,6 @@ def test_each_type_keeps_its_degrees() -> None:
         assert not torch.equal(before[type_before == number], after[type_after == number])
 
 
-def test_one_type_is_shuffled_as_edges_without_types() -> None:
-    edges = torch.tensor(list(nx.gnm_random_graph(40, 90, seed=3).edges))
-    nodes = [f"n{i}" for i in range(40)], ["text"] * 40
-    typed, plain = (shuffled_graph(CorpusGraph.from_edges(*nodes, edges, edge_type=number)) for number in (0, 4))
-    assert torch.equal(typed.indices, plain.indices)
-    assert typed.typed_edges()[2].unique().tolist() == [0]
-
-
 def test_entities_are_not_shuffled() -> None:
     graph = CorpusGraph.from_edges(["a", "b"], ["", ""], torch.tensor([[0, 1]]))
     entities = EntityIncidence.from_names([["x"], ["x"]], max_share=1.0)

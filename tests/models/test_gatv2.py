@@ -102,19 +102,6 @@ def test_scripted_equals_eager(edge_dim: int, num_nodes: int, num_edges: int) ->
             assert torch.equal(scripted(x, *edges), expected)
 
 
-@pytest.mark.parametrize("gradients", [True, False])
-def test_stack_of_five_against_pyg(gradients: bool) -> None:
-    stack = [layer_and_pyg(16, 4, heads=4) for _ in range(5)]
-    x, edge_index, edge_attr = random_graph(50, 150, channels=16)
-    with torch.set_grad_enabled(gradients):
-        edges = attention_edges(edge_index, edge_attr, 50)  # once for all five
-        ours = theirs = x
-        for layer, peer in stack:
-            ours, theirs = layer(ours, *edges).relu(), pyg_forward(peer, theirs, edge_index, edge_attr).relu()
-    assert torch.equal(ours, theirs)
-    assert ours.abs().sum() > 0
-
-
 def test_inputs_are_left_as_they_were() -> None:
     layer, _ = layer_and_pyg(IN_CHANNELS, OUT_CHANNELS, heads=4, edge_dim=1)
     x, edge_index, edge_attr = random_graph(20, 50, edge_dim=1)

@@ -132,13 +132,6 @@ def test_only_message_passing_reads_edges_beyond_the_score_features(
     assert torch.equal(score(model, bare), with_edges) == (not message_passing)
 
 
-def test_ablation_has_the_same_depth_and_width() -> None:
-    attention, linear = reranker(), reranker(message_passing=False)
-    assert len(attention.blocks) == len(linear.blocks)
-    assert attention.lin_in.weight.shape == linear.lin_in.weight.shape
-    assert not any(isinstance(module, GATv2Layer) for module in linear.modules())
-
-
 def test_edge_weights_are_read_by_attention_only_where_asked(random_batch: MakeBatch) -> None:
     graphs = random_batch()
     for edge_features in (False, True):
@@ -312,15 +305,6 @@ def test_the_mlp_reads_no_pair(random_batch: MakeBatch) -> None:
     assert torch.equal(score(model, graphs), score(model, graphs.select_edges(torch.arange(3))))
 
 
-def test_attention_reads_what_pairs_cover(random_batch: MakeBatch) -> None:
-    graphs = with_words(random_batch())
-    model = reranker(**(WORDS | {"pair_head": False}))
-    with torch.no_grad():
-        model.lin_in.weight[:, 3:] = 0  # no features of words
-        less = replace(graphs, x=torch.cat([graphs.x[:, :3], graphs.x[:, 3:] / 2], dim=1))
-        assert not torch.equal(score(model, less), score(model, graphs))
-
-
 def test_without_pair_evidence_only_features_read_words(random_batch: MakeBatch) -> None:
     graphs, without = with_words(random_batch()), {"pair_evidence": False}
     model = reranker(**(WORDS | without))
@@ -336,22 +320,6 @@ def test_without_pair_evidence_only_features_read_words(random_batch: MakeBatch)
     less = replace(graphs, x=torch.cat([graphs.x[:, :3], graphs.x[:, 3:] / 2], dim=1))
     model.score_features.forward = lambda *_: features  # type: ignore[method-assign]
     assert torch.equal(score(model, less), score(model, graphs))
-
-
-@every_mode
-def test_gradient_reaches_the_weights_of_types(features: str, random_batch: MakeBatch) -> None:
-    model = reranker(features, num_edge_types=5, dropout=0.0)
-    (score(model.train(), typed(random_batch(sizes=(30, 40)))) ** 2).sum().backward()
-    gradients = [block.layer.lin_edge.weight.grad for block in model.blocks]
-    assert all(gradient.shape[1] == 5 and gradient.any(0).all() for gradient in gradients)
-
-
-@every_mode
-def test_feature_names_say_what_is_read(features: str) -> None:
-    names = reranker(features).feature_names(["base", "bm25", "dense"])
-    assert len(set(names)) == len(names)
-    assert ("query_vector" in names) == (features != "scores")
-    assert "gcs" in names
 
 
 @pytest.mark.parametrize(

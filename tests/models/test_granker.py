@@ -109,14 +109,6 @@ def test_smoothing_is_learned_where_neighbours_know() -> None:
     assert 0.4 < model.smoothing_logit.sigmoid() < 1
 
 
-def test_dropout_is_of_training_alone() -> None:
-    model = from_head(encoder_head(), dropout=0.5)
-    arguments = batch()
-    assert not torch.equal(model(*arguments), model(*arguments))
-    model.eval()
-    assert torch.equal(model(*arguments), model(*arguments))
-
-
 @pytest.mark.parametrize("learn", [True, False])
 @pytest.mark.parametrize(("activation", "norm_eps"), [("tanh", None), ("silu", 1e-5)])
 def test_scripted_equals_eager(learn: bool, activation: str, norm_eps: float | None) -> None:
@@ -127,16 +119,6 @@ def test_scripted_equals_eager(learn: bool, activation: str, norm_eps: float | N
             for _ in range(2):
                 arguments = batch(num_nodes, num_edges)
                 torch.testing.assert_close(scripted(*arguments), model(*arguments), atol=1e-6, rtol=0)
-
-
-def test_relabelling_nodes_permutes_scores() -> None:
-    model = from_head(encoder_head()).eval().double()
-    vectors, edges, degree = batch()
-    order = torch.randperm(12, generator=torch.Generator().manual_seed(2))
-    place = torch.argsort(order)
-    torch.testing.assert_close(
-        model(vectors[order].double(), place[edges], degree[order]), model(vectors.double(), edges, degree)[order]
-    )
 
 
 def test_checkpoint_of_a_head(tmp_path: Path) -> None:

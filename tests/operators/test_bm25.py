@@ -52,23 +52,9 @@ def test_against_naive_lucene_formula(k1: float, b: float) -> None:
     assert (expected > 0).sum() > 8
 
 
-def test_batch_equals_single_queries() -> None:
-    index = BM25(TEXTS)
-    assert torch.equal(index.score_all(QUERIES), torch.cat([index.score_all([query]) for query in QUERIES]))
-
-
 @pytest.mark.parametrize("texts", [[], ["", ""], ["the of", "and"]], ids=["no texts", "empty", "stop words"])
 def test_corpus_without_words_scores_zero(texts: list[str]) -> None:
     assert BM25(texts).score_all(QUERIES).tolist() == [[0.0] * len(texts)] * len(QUERIES)
-
-
-def test_no_queries() -> None:
-    assert BM25(TEXTS).score_all([]).shape == (0, len(TEXTS))
-
-
-def test_unknown_words_add_nothing() -> None:
-    index = BM25(TEXTS)
-    assert torch.equal(index.score_all(["brown zebra"]), index.score_all(["brown"]))
 
 
 def corpus(texts: list[str] = TEXTS) -> CorpusGraph:

@@ -1,4 +1,3 @@
-import igraph
 import networkx as nx
 import pytest
 import torch
@@ -52,19 +51,6 @@ def test_against_networkx(restart_prob: float, undirected: bool) -> None:
         )
         torch.testing.assert_close(found[row], torch.tensor(list(expected.values())), atol=1e-5, rtol=0)
     torch.testing.assert_close(found.sum(1), torch.ones(5))
-
-
-def test_against_igraph() -> None:
-    graph, seeds = corpus(num_edges=120), random_seeds()
-    row = torch.repeat_interleave(torch.arange(40), graph.degree)
-    once = row < graph.indices
-    edges = torch.stack([row[once], graph.indices[once]], dim=1).tolist()
-    peer = igraph.Graph(n=40, edges=edges)
-    found = CorpusPPR(graph, restart_prob=0.3).expand(Ranking(seeds.nodes[1:], seeds.scores[1:]), top_k=10)
-    for nodes, scores, ranked in zip(seeds.nodes[1:], seeds.scores[1:], found.nodes, strict=True):
-        reset = torch.zeros(40, dtype=torch.float64).index_add_(0, nodes.clamp(min=0), scores.double()).tolist()
-        expected = peer.personalized_pagerank(damping=0.7, reset=reset, weights=graph.weight[once].tolist())
-        assert ranked.tolist() == sorted(range(40), key=lambda node: (-expected[node], node))[:10]
 
 
 @pytest.mark.parametrize("edges", [0, 30])
@@ -129,13 +115,6 @@ def test_without_seeds_and_without_queries() -> None:
     nothing = Ranking(torch.full((2, 3), -1), torch.full((2, 3), -torch.inf))
     assert operator.expand(nothing, top_k=4).nodes.tolist() == [[-1] * 4] * 2
     assert operator.expand(Ranking(nothing.nodes[:0], nothing.scores[:0]), top_k=4).nodes.shape == (0, 4)
-
-
-def test_a_graph_without_edges_ranks_the_seeds() -> None:
-    seeds = Ranking(torch.tensor([[7, 3, 5]]), torch.tensor([[0.5, 0.25, 0.25]]))
-    found = CorpusPPR(corpus(num_edges=0)).expand(seeds, top_k=5)
-    assert found.nodes.tolist() == [[7, 3, 5, -1, -1]]
-    torch.testing.assert_close(found.scores[0, :3], torch.tensor([0.5, 0.25, 0.25]))
 
 
 def test_state_moves_with_the_module() -> None:

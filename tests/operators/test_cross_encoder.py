@@ -124,21 +124,6 @@ def test_half_precision_is_close_and_given_out_as_float32(tmp_path: Path) -> Non
         CrossEncoder(folder, dtype="int8")
 
 
-def test_the_head_scripts(tmp_path: Path) -> None:
-    for kind in ("bert", "modernbert-mean"):
-        encoder = CrossEncoder(build(kind, tmp_path / kind), max_length=36, device="cpu")
-        vectors = encoder.encode(QUERIES, PASSAGES)
-        assert torch.equal(torch.jit.script(encoder.classification_head)(vectors), encoder.head(vectors))
-
-
-def test_batches_do_not_change_vectors_or_order(tmp_path: Path) -> None:
-    folder = build("bert", tmp_path)
-    one = CrossEncoder(folder, max_length=36, batch_size=1).encode(QUERIES, PASSAGES)
-    torch.testing.assert_close(
-        CrossEncoder(folder, max_length=36, batch_size=3).encode(QUERIES, PASSAGES), one, atol=1e-6, rtol=0
-    )
-
-
 def test_no_pairs(tmp_path: Path) -> None:
     encoder = CrossEncoder(build("bert", tmp_path), max_length=36)
     assert encoder.encode([], []).shape == (0, 16)
@@ -289,22 +274,6 @@ def test_dropout_is_of_training_alone_and_the_same_when_computed_again(tmp_path:
     layers(*inputs).sum().backward()
     again = [parameter.grad for parameter in layers.parameters() if parameter.grad is not None]
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-
-
-def test_pairs_do_not_change_each_other(tmp_path: Path) -> None:
-    encoder = reader("modernbert-cls", tmp_path)
-    layers, (token_states, token_ptr) = encoder.last_layers(2).eval(), states(encoder, 2)
-    together = layers(token_states, token_ptr)
-    for pair in range(len(QUERIES)):
-        own = token_states[token_ptr[pair] : token_ptr[pair + 1]]
-        torch.testing.assert_close(layers(own, torch.tensor([0, len(own)]))[0], together[pair], atol=1e-5, rtol=0)
-
-
-def test_no_pairs_of_states(tmp_path: Path) -> None:
-    encoder = reader("bert", tmp_path)
-    token_states, token_ptr = encoder.encode_states([], [], without_last=1)
-    assert (token_states.shape, token_ptr.tolist()) == ((0, 16), [0])
-    assert encoder.last_layers(1)(token_states, token_ptr).shape == (0, 16)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -72,14 +72,6 @@ def test_against_networkx(seed: int) -> None:
     torch.testing.assert_close(operator.score(seeds)[0], expected, atol=1e-5, rtol=0)
 
 
-def test_common_entities_seed_little_and_rare_ones_carry() -> None:
-    """The hub joins passage 0 with twenty others, the rare entity with the last one alone."""
-    incidence = EntityIncidence.from_names([["hub", "rare"], *[["hub"]] * 20, ["rare"]], max_share=1.0)
-    found = EntityPPR(incidence).expand(ranking([[0]]), top_k=2, exclude=torch.tensor([[0]]))
-    assert found.nodes[0, 0] == 21
-    assert found.scores[0, 0] > 5 * found.scores[0, 1]
-
-
 def test_what_is_excluded_or_not_reached_is_padding() -> None:
     operator = EntityPPR(EntityIncidence.from_names(NAMES))
     found = operator.expand(ranking([[2], [5]]), top_k=6, exclude=torch.tensor([[2, 0], [-1, -1]]))

@@ -14,7 +14,6 @@ from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking
 from graphrerank.graphs.edge_types import ADJACENCY, EDGE_TYPES, ENTITY, OTHER, REFERENCE, SIMILARITY
 from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.operators import expand, hybrid
-from graphrerank.operators.bm25 import BM25
 from graphrerank.operators.entity_ppr import corpus_entities
 from graphrerank.operators.expand import Expander, ExpandRetriever, HybridExpandRetriever, share_places
 from graphrerank.operators.hybrid import HybridRetriever
@@ -158,32 +157,6 @@ def test_no_edges_is_the_plain_hybrid_ranking(hops: int) -> None:
     assert (found.features[..., 3:] == 0).all()
 
 
-@pytest.mark.parametrize("hops", [1, 2])
-def test_new_nodes_are_neighbours_and_base_order_stays(hops: int) -> None:
-    graph = corpus(200, 300, seed=4)
-    found = HybridExpandRetriever(graph, top_k=60, base_k=20, num_seeds=10, hops=hops).retrieve(queries())
-    plain = HybridRetriever(graph, top_k=60).retrieve(queries())
-    assert found.features is not None
-    assert torch.equal(found.nodes[:, :20], plain.nodes[:, :20])
-    assert found.base_nodes is not None
-    assert torch.equal(found.base_nodes, plain.nodes)
-    for row, steps, before in zip(found.nodes, found.features[..., 3], plain.nodes, strict=True):
-        near = {n for seed in before[:10].tolist() for n in neighbours(graph, seed)}
-        far = {n for node in near for n in neighbours(graph, node)}
-        for node, step in zip(row.tolist(), steps.tolist(), strict=True):
-            assert node in {0: set(before.tolist()), 1: near, 2: far}[step]
-        assert len(set(row.tolist())) == 60
-
-
-def test_small_corpus_is_padded() -> None:
-    found = HybridExpandRetriever(corpus(5, 6), top_k=9, base_k=3, num_seeds=2).retrieve(queries())
-    assert found.features is not None
-    assert sorted(found.nodes[0, :5].tolist()) == [0, 1, 2, 3, 4]
-    assert (found.nodes[:, 5:] == -1).all()
-    assert (found.scores[:, 5:] == -torch.inf).all()
-    assert (found.features[:, 5:] == 0).all()
-
-
 def test_ties_break_by_node_number() -> None:
     graph = CorpusGraph.from_edges(list("abcdef"), ["fox"] * 6, torch.tensor([[0, 5], [0, 4], [0, 3]]))
     graph = graph.with_embedding(torch.eye(1, 3).expand(6, 3).contiguous())
@@ -285,21 +258,6 @@ def test_against_the_hybrid_one_on_the_whole_ranking(seed: int, hops: int) -> No
     found = retriever.retrieve(queries())
     assert torch.equal(found.nodes, expected.nodes)
     torch.testing.assert_close(features_of(found), features_of(expected))
-
-
-def test_text_scores_against_bm25_and_dot_products() -> None:
-    graph, asked = corpus(), queries()
-    found = ExpandRetriever(graph, base=partial(Fixed, nodes=tuple(range(5, 17))), top_k=12, base_k=6, num_seeds=4)
-    ranking = found.retrieve(asked)
-    bm25 = BM25(graph.texts).score_all(asked.texts)
-    assert graph.embedding is not None
-    dense = asked.encoded @ graph.embedding.T
-    for row in range(len(asked)):
-        nodes = ranking.nodes[row]
-        torch.testing.assert_close(
-            features_of(ranking)[row, :, 2], (bm25[row] / bm25[row].max().clamp(min=1e-30))[nodes]
-        )
-        torch.testing.assert_close(features_of(ranking)[row, :, 3], dense[row, nodes])
 
 
 def test_a_query_without_candidates_and_no_queries() -> None:

@@ -41,13 +41,6 @@ def test_against_naive_loop() -> None:
         torch.testing.assert_close(fused.scores[row, : len(best)], torch.tensor([scores[node] for node in best]))
 
 
-def test_weight_on_one_ranking_keeps_its_order() -> None:
-    dense, graph = ranking([5, 2, 9], [1, -1, -1]), ranking([2, 7, 5], [-1, -1, -1])
-    fused = weighted_rank_fusion([dense, graph], torch.tensor([[1.0, 0.0], [0.0, 1.0]]), top_k=4)
-    assert fused.nodes.tolist() == [[5, 2, 9, 7], [1, -1, -1, -1]]
-    assert fused.scores[0, 3] == 0.0  # ranked by what weighs nothing alone
-
-
 def test_ties_go_by_node() -> None:
     fused = weighted_rank_fusion([ranking([4, 8]), ranking([3, 9])], torch.tensor([[0.5, 0.5]]), top_k=4)
     assert fused.nodes.tolist() == [[3, 4, 8, 9]]

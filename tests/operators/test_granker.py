@@ -93,13 +93,6 @@ def test_a_neighbour_without_edges_of_its_own() -> None:
     assert smooth(graph, torch.tensor([[0, 1]]), vectors, 0.5).tolist() == [[2.0], [3.0]]
 
 
-def test_gradients_flow_to_neighbours() -> None:
-    vectors = torch.ones(3, 2, requires_grad=True)
-    smooth_vectors(vectors, torch.tensor([[1], [0]]), torch.tensor([1, 1, 0]), 0.25)[0].sum().backward()
-    assert vectors.grad is not None
-    assert vectors.grad.tolist() == [[0.75, 0.75], [0.25, 0.25], [0.0, 0.0]]
-
-
 def test_scripted_equals_eager() -> None:
     graph, _ = random_corpus(7, num_edges=90)
     scripted = torch.jit.script(smooth_vectors)

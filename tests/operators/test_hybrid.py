@@ -55,13 +55,6 @@ def test_more_candidates_than_nodes_are_padding() -> None:
     assert sorted(found.nodes[0, :3].tolist()) == [0, 1, 2]
 
 
-def test_query_without_known_word_ranks_by_cosine() -> None:
-    graph, asked = corpus(), queries()
-    hybrid_ranking = HybridRetriever(graph, top_k=40).retrieve(asked.block(6, 7))
-    dense_ranking = HybridRetriever(graph, top_k=40, bm25_weight=0.0).retrieve(asked.block(6, 7))
-    assert torch.equal(hybrid_ranking.nodes, dense_ranking.nodes)
-
-
 def test_no_queries() -> None:
     found = HybridRetriever(corpus(), top_k=4).retrieve(Queries([], [], torch.zeros(0, 5)))
     assert found.features is not None

@@ -207,15 +207,3 @@ def test_no_queries(name: str, build: Build) -> None:
     found = pipeline.retrieve(queries([]))
     assert found.ranking.nodes.shape == (0, pipeline.budget)
     assert found.num_encodings.shape == (0,)
-
-
-@pytest.mark.parametrize("budget", [1, 9, 10, 27, 39, 100])
-@pytest.mark.parametrize("system", READERS)
-def test_exactly_the_budget_is_read(system: str, budget: int, build: Build, pair_encoder: Any) -> None:
-    graph = corpus(60, num_edges=70)  # 8 nodes without an edge; the batch is 10
-    found = build(system, graph, f"pipeline.budget={budget}").retrieve(queries(["fox", "dog", ""]))
-    assert found.num_encodings.tolist() == [min(budget, 60)] * 3
-    assert len(pair_encoder.pairs) == len(set(pair_encoder.pairs)) == 3 * min(budget, 60)
-    read = {(text, graph.texts[node]) for text, row in zip(["fox", "dog", ""], found.ranking.nodes, strict=True)
-            for node in row.tolist() if node >= 0}  # fmt: skip
-    assert read == set(pair_encoder.pairs)

@@ -15,6 +15,7 @@ from graphrerank.pipelines.step import Resources
 from graphrerank.pipelines.steps import AlternateFrontier, GRanker, PageRank, Rerank, STeX, UntilBudget
 from graphrerank.pipelines.vector_search import VectorSearch
 from graphrerank_papers.g_retriever import SteinerTree
+from tests.operators.test_stex import algorithm_3
 
 Encode = Callable[[int], Tensor]  # a node's pair vector
 Head = Callable[[Tensor], Tensor]
@@ -45,21 +46,11 @@ def granker(
 
 def stex(v_q: Tensor, vectors: Tensor, edges: set[tuple[int, int]], n_ret: list[int], beta: float) -> list[int]:
     """Algorithm 3; ties by node number."""
-    near: dict[int, set[int]] = {}
+    near: list[set[int]] = [set() for _ in vectors]
     for a, b in edges:
-        near.setdefault(a, set()).add(b)
-    scores = {}
-    r_max = len(n_ret)
-    for n in {n_j for n_i in n_ret for n_j in near.get(n_i, ())} - set(n_ret):
-        adjacent = [v for v in n_ret if v in near[n]]
-        structure = 0.0
-        if r_max > 1:
-            structure = 1 - n_ret.index(adjacent[0]) / (r_max - 1)
-        c_max = min(len(near[n]), r_max)
-        if c_max > 1:
-            structure += (len(adjacent) - 1) / (c_max - 1)
-        scores[n] = float((v_q * vectors[n]).sum()) + beta * structure
-    return sorted(scores, key=lambda n: (-round(scores[n], 6), n))
+        near[a].add(b)
+    facts = algorithm_3(v_q, vectors, near, n_ret, beta, set())
+    return sorted(facts, key=lambda n: (-round(facts[n]["scores"], 6), n))
 
 
 def ranked(scores: dict[int, float]) -> list[int]:
@@ -237,14 +228,6 @@ def test_a_batch_equals_single_queries(system: str, make_corpus: Any, make_queri
     alone = one_by_one.retrieve(queries)
     assert torch.equal(together.ranking.nodes, alone.ranking.nodes)
     torch.testing.assert_close(together.ranking.scores, alone.ranking.scores)
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_no_queries(system: str, make_corpus: Any, make_queries: Any, pair_encoder: Any) -> None:
-    steps = SYSTEMS[system]()
-    found = Pipeline(make_corpus(), steps=steps, budget=25, pair_encoder=pair_encoder).retrieve(make_queries(0))
-    assert found.ranking.nodes.shape == (0, 25)
-    assert pair_encoder.pairs == []
 
 
 class Shallow:

@@ -125,17 +125,6 @@ def test_a_step_after_the_router_goes_on_with_its_ranking(
     assert torch.equal(after.routes, plain.routes)
 
 
-def test_no_query(make_corpus: Callable, make_queries: Callable) -> None:
-    found = Pipeline(make_corpus(), steps=[router(Spread())], budget=BUDGET).retrieve(make_queries(0))
-    assert found.ranking.nodes.shape == (0, BUDGET)
-    assert found.routes is not None
-    assert len(found.routes) == 0
-
-
-def test_without_a_router_there_are_no_routes(make_corpus: Callable, make_queries: Callable) -> None:
-    assert Pipeline(make_corpus(), steps=[VectorSearch]).retrieve(make_queries()).routes is None
-
-
 class Reversed(Spread):
     low, high = 0.8, 0.2
 
