@@ -10,7 +10,7 @@ from hydra.errors import InstantiationException
 
 from graphrerank.checks import UserError, check_counts
 from graphrerank.cli.errors import is_users, message_of, terminating
-from graphrerank.cli.hydra_jobs import run_hydra
+from graphrerank.cli.hydra_jobs import read_arguments, run_hydra
 from tests.support import CONF
 from tests.support.commands import RunCommand
 
@@ -130,3 +130,15 @@ def test_what_hydra_could_not_build_is_told_by_its_cause() -> None:
     error = InstantiationException("Error in call to target")
     error.__cause__ = ValueError("`path` must be a folder")
     assert message_of(error) == "`path` must be a folder"
+
+
+def test_settings_of_pipelines_are_added() -> None:
+    given = ["datasets=a,b", "-m", "settings.fastinsight.budget=5"]
+    assert read_arguments(given) == ["datasets=a,b", "-m", "+settings.fastinsight.budget=5"]
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:hunter2@host/db", "postgresql://me@host/db?password=hunter2"])
+def test_a_password_is_refused_before_hydra_writes_it(url: str) -> None:
+    with pytest.raises(ValueError, match=r"`data\.url` must not hold a password") as caught:
+        read_arguments(["data=sql_schema", f"+data.url={url}"])
+    assert "hunter2" not in str(caught.value)

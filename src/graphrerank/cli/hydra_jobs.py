@@ -11,10 +11,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from graphrerank.cli import schema
-from graphrerank.cli.arguments import read_arguments
 from graphrerank.cli.errors import INTERRUPTED, TERMINATED, report_error, terminating
 from graphrerank.extensions import check_settings
+from graphrerank.passwords import check_no_password
 
+OPEN = ("service.", "settings.")  # mappings to which keys are added
 FULL_ERROR = "HYDRA_FULL_ERROR"  # set by the user: every error with its traceback
 
 
@@ -63,3 +64,15 @@ def _stopping(task: Callable[[DictConfig], object]) -> Callable[[DictConfig], No
             raise _StoppedError from error
 
     return run
+
+
+def read_arguments(arguments: Sequence[str]) -> list[str]:
+    """Write settings of pipelines as Hydra adds them; URLs with a password, which Hydra would log, are refused.
+
+    Example:
+        >>> read_arguments(["settings.fastinsight.budget=50"])
+        ['+settings.fastinsight.budget=50']
+    """
+    for argument in arguments:
+        check_no_password(**{argument.lstrip("+~").partition("=")[0]: argument})
+    return [f"+{argument}" if argument.startswith(OPEN) else argument for argument in arguments]
