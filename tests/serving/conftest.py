@@ -11,8 +11,7 @@ from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.manifest import parse_manifest
 from graphrerank.serving.artifact import Artifact, load_artifact
-from graphrerank.serving.dispatcher import Dispatcher
-from graphrerank.serving.engine import answer_all
+from graphrerank.serving.batches import Batcher
 from graphrerank.serving.export import export_artifact
 from graphrerank.serving.http_guard import HttpGuard
 from graphrerank.serving.limits import Limits
@@ -75,24 +74,13 @@ def artifact(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: Callable
     return load_artifact(export_artifact(make_checkpoint(edge_features=True), folder))
 
 
-class InlineDispatcher(Dispatcher):
-    """Answers in the place of workers."""
-
-    def __init__(self, engine: RerankEngine, limits: Limits) -> None:
-        super().__init__(limits, batch_requests=1, batch_candidates=1)
-        self.engine = engine
-
-    async def ask(self, kind: str, job: Any, uid: str, **_: Any) -> Any:
-        return answer_all(self.engine, {uid: job})[uid]
-
-
 @pytest.fixture(scope="session")
 def make_app(artifact: Artifact, encoder: HashEncoder) -> Callable[..., FastAPI]:
     def make(limits: Limits | None = None, *, api_key: str | None = None) -> FastAPI:
         """The service's routes with an engine in the same process."""
         limits = limits or Limits()
-        app = FastAPI()
-        add_routes(app, [RERANK, TEI], InlineDispatcher(RerankEngine(artifact, encoder, limits=limits), limits), limits)
+        app, batcher = FastAPI(), Batcher({"rerank": RerankEngine(artifact, encoder, limits=limits)}, limits)
+        add_routes(app, [RERANK, TEI], batcher, limits)
         app.add_middleware(HttpGuard, limits=limits, api_key=api_key)
         return app
 

@@ -10,7 +10,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 
 from graphrerank.cli import schema
-from graphrerank.cli.arguments import read_arguments
+from graphrerank.cli.hydra_jobs import read_arguments
 from graphrerank.serving.metrics import Metrics
 from tests.support import ROOT
 

@@ -47,7 +47,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path, run_command):
             assert best(service, "zebra") == ("z", added.json()["meta"]["index"])
         removed = ask(service, "DELETE", "/documents", {"ids": ["p1", "unknown"]})
         assert removed.json()["removed"] == 1
-        for process in [psutil.Process(service.process.pid), *service.workers(), *service.processes("HTTP")]:
+        for process in [psutil.Process(service.process.pid), *service.workers()]:
             process.kill()
     with running(tmp_path, *plan) as service:
         assert best(service, "zebra") == ("z", removed.json()["meta"]["index"])

@@ -36,8 +36,8 @@ def service(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory):
-    """Two workers and two HTTP processes behind a key from the environment."""
-    settings = ("artifact=attack", "encoder=none", "workers=2", "http_processes=2")
+    """Two workers behind a key from the environment."""
+    settings = ("artifact=attack", "encoder=none", "workers=2")
     with running(tmp_path_factory.mktemp("locked"), *settings, environment={"GRAPHRERANK_API_KEY": "k"}) as service:
         yield service
 
@@ -85,9 +85,9 @@ def test_what_it_tells_of_itself(service):
     assert info["server"]["limits"]["documents"] == 1000
     assert httpx.get(f"{service.url}/health").json() == {"status": "ok"}
     text = httpx.get(f"{service.url}/metrics").text
-    for stage in ("queue", "rerank", "total"):  # of workers and of the HTTP process
+    for stage in ("queue", "rerank", "total"):
         assert float(re.search(rf'stage_seconds_count{{stage="{stage}"}} (\S+)', text).group(1)) > 0
-    assert httpx.get(f"{service.url}/docs").status_code == 200
+    assert httpx.get(f"{service.url}/openapi.json").status_code == 200
 
 
 def test_no_other_page_may_call(service):
@@ -118,34 +118,32 @@ def test_a_body_of_200_mb(service):
 def test_a_slow_client_holds_up_nobody(service):
     host, port = service.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as slow:
-        slow.sendall(b"POST /v2/rerank HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{")
+        slow.sendall(b"POST /v2/rerank HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{")
         assert httpx.post(f"{service.url}/v2/rerank", json=BODY, timeout=60).status_code == 200
         slow.settimeout(60)
         assert slow.recv(1000).startswith(b"HTTP/1.1 408")  # after `body_seconds`
 
 
-def test_a_killed_worker(service):
-    """Requests that it held are answered by the next one; the service is ready again."""
-    (worker,) = service.workers()
-    worker.suspend()  # so that it holds them for sure
-    with httpx.Client(base_url=service.url, timeout=120) as client, ThreadPoolExecutor(4) as pool:
-        waiting = [pool.submit(client.post, "/v2/rerank", json=BODY) for _ in range(4)]
-        time.sleep(1)
-        worker.kill()
-        statuses = [future.result().status_code for future in waiting]
-    assert set(statuses) <= {200, 504}
-    service.wait_until_ready()
-    assert httpx.post(f"{service.url}/v2/rerank", json=BODY, timeout=60).status_code == 200
-    assert service.workers()[0].pid != worker.pid
+def test_a_killed_worker_is_replaced(locked):
+    """The other one answers meanwhile."""
+    victim = locked.workers()[0]
+    victim.kill()
+    victim.wait(10)
+    for _ in range(20):
+        assert httpx.post(f"{locked.url}/v2/rerank", json=BODY, headers=KEY, timeout=60).status_code == 200
+    deadline = time.monotonic() + 120
+    while len(locked.workers()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert victim.pid not in {worker.pid for worker in locked.workers()}
 
 
 def test_the_key_comes_from_the_environment(locked):
-    """And a service of two workers and two HTTP processes is one."""
+    """And the metrics of both workers are one."""
     assert httpx.post(f"{locked.url}/v2/rerank", json=BODY).status_code == 401
     for _ in range(6):
         assert httpx.post(f"{locked.url}/v2/rerank", json=BODY, headers=KEY, timeout=60).status_code == 200
     text = httpx.get(f"{locked.url}/metrics", headers=KEY).text
-    assert float(re.search(r'stage_seconds_count{stage="queue"} (\S+)', text).group(1)) == 6
+    assert float(re.search(r'stage_seconds_count{stage="queue"} (\S+)', text).group(1)) >= 6
     assert len(locked.workers()) == 2
 
 
@@ -158,34 +156,6 @@ def terminate_under_load(service, call, answered, *, count):
         time.sleep(0.05)
     os.kill(service.process.pid, signal.SIGTERM)
     return threads
-
-
-def test_sigterm_resets_no_connection_that_is_kept(locked):
-    """Each client learns from an answer that its connection is closed, and finds nobody then. It ends the service.
-
-    Or it finds the other HTTP process, which a moment later closes the new connection in the same way. One that is made
-    in the moment when the port closes may be reset.
-    """
-    ends, answered = [], []
-    clients = [httpx.Client(base_url=locked.url, headers=KEY, timeout=60) for _ in range(6)]
-    for client in clients:
-        client.get("/health")  # so that all are connected
-
-    def call():
-        client, told = clients.pop(), None
-        try:
-            while True:
-                told = client.post("/v2/rerank", json=BODY).headers.get("connection")
-                answered.append(told)
-        except (httpx.NetworkError, httpx.RemoteProtocolError) as error:  # no timeout
-            ends.append((told, type(error)))
-            client.close()
-
-    for thread in terminate_under_load(locked, call, answered, count=60):
-        thread.join()
-    assert [told for told, _ in ends] == ["close"] * 6
-    assert [kind for _, kind in ends].count(httpx.ConnectError) >= 5
-    assert locked.process.wait(timeout=120) == 0
 
 
 def test_sigterm_under_load_loses_nothing(service):

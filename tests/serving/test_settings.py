@@ -18,7 +18,6 @@ OWN = ("127.0.0.1", "127.0.0.2", "::1", "localhost")
     [
         ({"host": "example.org"}, "`host` must be one of"),
         ({"workers": 0}, "`workers` must be a positive integer, got 0"),
-        ({"http_processes": 1.5}, "`http_processes` must be a positive integer, got 1.5"),
     ],
 )
 def test_settings_that_do_not_fit(setting: dict[str, object], message: str) -> None:

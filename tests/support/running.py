@@ -36,13 +36,9 @@ class Service:
     output: Path
 
     def workers(self) -> list[psutil.Process]:
-        """Return the processes that rank."""
-        return self.processes("worker")
-
-    def processes(self, name: str) -> list[psutil.Process]:
-        """Return the processes whose name starts with a text: ``worker`` or ``HTTP``."""
-        children = psutil.Process(self.process.pid).children(recursive=True)
-        return [child for child in children if child.name().startswith(name)]
+        """Return the processes that answer requests."""
+        children = psutil.Process(self.process.pid).children()
+        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
 
     def wait_until_ready(self) -> None:
         """Wait for ``GET /ready``."""

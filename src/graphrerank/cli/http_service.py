@@ -117,13 +117,11 @@ def serve_http(cfg: DictConfig) -> Path:
             engines["documents"] = _documents_factory(cfg)
             routes += [ADD_DOCUMENTS, REMOVE_DOCUMENTS]
     address = f"http://{cfg.host}:{cfg.port}"
-    print(f"POST {address}{(SEARCH if cfg.index is not None else routes[0]).paths[-1]}, documented at {address}/docs")
+    first = SEARCH if cfg.index is not None else routes[0]
+    print(f"POST {address}{first.paths[-1]}, described by {address}/openapi.json")
     if settings.page is not None:
         print(f"page: {address}/")
     print(artifact.folder, flush=True)
-    forked = not settings.device.startswith("cuda")
-    if forked and (encodes or cfg.index is not None) and Command(cfg).choice("encoder") != NONE:
-        _import_encoders()
     run(Service(engines, routes, replace(settings, encodes=encodes), model_info(artifact.manifest)))
     return artifact.folder
 
@@ -149,14 +147,6 @@ def model_info(manifest: Manifest) -> dict[str, Any]:
     """Return what ``GET /info`` says of the model: its manifest, whether it reads types of edges, and their names."""
     names = {name: [name, *MEANINGS.get(name, "").split()] for name in EDGE_TYPES}
     return {**manifest.content, "edge_types": {"are_read": manifest.inputs.reads_edge_types, "names": names}}
-
-
-def _import_encoders() -> None:
-    """Import what encoders need before workers are forked: one that replaces another is ready 3.5 seconds sooner."""
-    import sentence_transformers  # noqa: F401
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()  # logs are JSON
 
 
 def load_corpus(
@@ -227,8 +217,14 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
     for name, kind in get_type_hints(Limits).items():
         check_type(cfg.limits[name], kind, f"limits.{name}")
     names = (
-        *("host", "port", "workers", "http_processes", "batch_requests", "batch_candidates"),
-        *("num_threads", "api_key", "shutdown_seconds"),
+        "host",
+        "port",
+        "workers",
+        "batch_requests",
+        "batch_candidates",
+        "num_threads",
+        "api_key",
+        "shutdown_seconds",
     )
     return ServiceSettings(
         **{name: cfg[name] for name in names},

@@ -1,7 +1,7 @@
-"""Middleware before the routes: key, origin, admission, the size of a body and the time to send it, and the log.
+"""Middleware before the routes: key, origin, admission, the size of a body, and the log.
 
-It is plain ASGI, as it needs no parsed request. It reads the whole body, so that neither a long nor a slow one reaches
-a worker.
+It is plain ASGI, as it needs no parsed request. It reads the whole body, so that no engine waits for one. Slow clients,
+connections and TLS are a proxy's (docs/serving.md).
 """
 
 import asyncio
@@ -22,7 +22,8 @@ from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import metrics
 
 OPEN_ROUTES = ("/health", "/ready")  # without a key, which load balancers do not have
-PIECE = 65_536  # bytes of an answer that are handed to the connection at once
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
+HEADER_BYTES = 16_384  # of a request
 
 
 class HttpGuard:
@@ -34,8 +35,9 @@ class HttpGuard:
         api_key: Key required in ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``; None for none.
         open_paths: Paths that need no key.
         origins: Web pages that may call, besides those of this service on a local name.
+        local_only: Whether requests must be for a local name or an address, as where only this machine is served: a
+            web page whose name is made to resolve to this machine has another.
         admit: Returns a refusal if a further request would wait too long.
-        is_ending: Returns whether the service ends, so that connections are to be closed.
     """
 
     def __init__(
@@ -46,16 +48,16 @@ class HttpGuard:
         api_key: str | None = None,
         open_paths: Sequence[str] = OPEN_ROUTES,
         origins: Sequence[str] = (),
+        local_only: bool = False,
         admit: Callable[[], Refusal | None] = lambda: None,
-        is_ending: Callable[[], bool] = lambda: False,
     ) -> None:
         self._app = app
         self._limits = limits
         self._api_key = api_key or None  # an empty variable of the environment is none
         self._open_paths = frozenset(open_paths)
         self._origins = frozenset(origins)
+        self._local_only = local_only
         self._admit = admit
-        self._is_ending = is_ending
         self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,9 +74,7 @@ class HttpGuard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", state["uid"].encode())]
-                if self._is_ending():
-                    message["headers"].append((b"connection", b"close"))
-            await _send_in_pieces(send, message)
+            await send(message)
 
         try:
             await self._forward(scope, receive, answer)
@@ -86,55 +86,63 @@ class HttpGuard:
             metrics().stage_seconds.labels("total").observe(seconds)
             if status >= 400:
                 metrics().errors.labels(route, status).inc()
-            fields = {"id": state["uid"], "method": _method(scope), "route": route, "status": status}
+            method = scope["method"] if scope["method"] in METHODS else "?"
+            fields = {"id": state["uid"], "method": method, "route": route, "status": status}
             log("request", **fields, seconds=round(seconds, 6), **state.get("counts", {}))
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers, uid = Headers(scope=scope), scope["state"]["uid"]
+        headers = Headers(scope=scope)
         refusal = self._refusal(scope, headers)
-        body = _Body(self._limits.body_bytes if refusal is None else 0)
+        chunks: list[bytes] = []
         try:
-            if not (headers.get("expect") and (refusal or self._is_too_long(headers))):
-                fault = await self._read(body, receive, headers)
-                refusal = refusal or fault
-            elif refusal is None:
-                refusal = self._too_long()
-            if refusal is None:
-                await self._app(scope, _replay(body.take(), receive), send)
-            else:
-                await _respond(send, refusal, uid)
-        finally:
-            self._held_bytes -= body.held
-
-    async def _read(self, body: "_Body", receive: Receive, headers: Headers) -> Refusal | None:
-        """Read a body to its end, as many clients read the answer only then."""
-        try:
-            async with asyncio.timeout(self._limits.body_seconds):
-                async for count in body.read(receive):
-                    self._held_bytes += count
-                    if self._held_bytes > self._limits.held_bytes:
-                        self._held_bytes -= body.drop()
-                        body.is_refused = True
+            if not headers.get("expect") or refusal is None:  # a client that asks first sends nothing after a refusal
+                async with asyncio.timeout(self._limits.body_seconds):
+                    refusal = await self._read(receive, chunks, refusal)
         except TimeoutError:
-            if self._is_too_long(headers):
-                return self._too_long()
-            return Refusal(408, f"body: must arrive within {self._limits.body_seconds:g} seconds")
-        if body.is_refused:
-            return Refusal(503, "too many bytes are being received; try again later", retry_after=1)
-        return self._too_long() if body.is_too_long else None
+            refusal = Refusal(408, f"body: must arrive within {self._limits.body_seconds:g} seconds")
+        held = sum(map(len, chunks))
+        try:
+            if refusal is None:
+                await self._app(scope, _replay(b"".join(chunks), receive), send)
+            else:
+                await _respond(send, refusal, scope["state"]["uid"])
+        finally:
+            self._held_bytes -= held
 
-    def _is_too_long(self, headers: Headers) -> bool:
-        return int(headers.get("content-length", "0")) > self._limits.body_bytes
-
-    def _too_long(self) -> Refusal:
-        return Refusal(413, f"body: must have at most {self._limits.body_bytes} bytes")
+    async def _read(self, receive: Receive, chunks: list[bytes], refusal: Refusal | None) -> Refusal | None:
+        """Read a body to its end, as many clients read the answer only then; of a refused one nothing is kept."""
+        size, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self._held_bytes -= sum(map(len, chunks))
+                raise ClientGoneError
+            chunk, more = message.get("body", b""), message.get("more_body", False)
+            size += len(chunk)
+            if refusal is None and size > self._limits.body_bytes:
+                refusal = Refusal(413, f"body: must have at most {self._limits.body_bytes} bytes")
+            elif refusal is None and self._held_bytes + len(chunk) > self._limits.held_bytes:
+                refusal = Refusal(503, "too many bytes are being received; try again later", retry_after=1)
+            if refusal is None:
+                chunks.append(chunk)
+                self._held_bytes += len(chunk)
+            else:
+                self._held_bytes -= sum(map(len, chunks))
+                chunks.clear()
+        return refusal
 
     def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         """Check everything that is known before the body."""
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
+            return Refusal(431, f"headers: must have at most {HEADER_BYTES} bytes")
         if not self._is_authorized(scope["path"], headers):
             return Refusal(401, "the key is missing or wrong: Authorization: Bearer KEY")
+        if self._local_only and not _is_local_name(_host(f"//{headers.get('host', '')}")):
+            return Refusal(403, "the request is for another host; this service is for this machine alone")
         if not self._may_call(headers):
             return Refusal(403, "this web page may not call; `cors_origins` names those that may")
+        if int(headers.get("content-length", "0")) > self._limits.body_bytes:
+            return Refusal(413, f"body: must have at most {self._limits.body_bytes} bytes")
         return self._admit() if scope["method"] in ("POST", "DELETE") else None
 
     def _is_authorized(self, path: str, headers: Headers) -> bool:
@@ -149,59 +157,19 @@ class HttpGuard:
         origin = headers.get("origin")
         if origin is None or origin in self._origins or "*" in self._origins:
             return True
-        address = urlsplit(origin).netloc
-        return address == headers.get("host") and _is_local_name(urlsplit(origin).hostname or "")
+        return origin.partition("//")[2] == headers.get("host") and _is_local_name(_host(origin))
 
 
 class ClientGoneError(Exception):
     """The client closed the connection before its request was complete."""
 
 
-class _Body:
-    """A body as it arrives, kept up to a number of bytes.
-
-    Attributes:
-        held: Bytes that were counted as held.
-        is_too_long: Whether it has more bytes than may be kept.
-        is_refused: Whether too many bytes were held to keep it.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._chunks: list[bytes] = []
-        self._size = 0
-        self.held = 0
-        self.is_too_long = False
-        self.is_refused = False
-
-    async def read(self, receive: Receive) -> Any:
-        """Read to the end; yield the number of further bytes kept, for each chunk."""
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGoneError
-            chunk = message.get("body", b"")
-            self._size += len(chunk)
-            if self._size > self._most:
-                self.is_too_long = True
-                yield -self.drop()
-            elif chunk:
-                self._chunks.append(chunk)
-                self.held += len(chunk)
-                yield len(chunk)
-            if not message.get("more_body", False):
-                return
-
-    def drop(self) -> int:
-        """Keep nothing from now on; return the number of bytes that were held."""
-        held, self.held, self._most = self.held, 0, 0
-        self._chunks.clear()
-        return held
-
-    def take(self) -> bytes:
-        """Return the whole body, once."""
-        chunks, self._chunks = self._chunks, []
-        return b"".join(chunks)
+def _host(url: str) -> str:
+    """Return the name of an address; an empty one where it is none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _is_local_name(name: str) -> bool:
@@ -211,13 +179,9 @@ def _is_local_name(name: str) -> bool:
         return False
 
 
-def _method(scope: Scope) -> str:
-    return scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH") else "?"
-
-
 def _replay(body: bytes, receive: Receive) -> Receive:
     """Return a receiver that yields a body that was already read, then what follows it."""
-    unread: list[bytes] = [body]
+    unread = [body]
 
     async def replay() -> Message:
         if unread:
@@ -227,22 +191,11 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-async def _send_in_pieces(send: Send, message: Message) -> None:
-    """Send a long body in pieces, each when the client has received most of those before."""
-    body = message.get("body", b"")
-    if len(body) <= PIECE:
-        await send(message)
-        return
-    for start in range(0, len(body), PIECE):
-        more = message.get("more_body", False) or start + PIECE < len(body)
-        await send({"type": "http.response.body", "body": body[start : start + PIECE], "more_body": more})
-
-
 async def _respond(send: Send, refusal: Refusal, uid: str) -> None:
     answer = refusal.answer(uid)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer.body)).encode())]
     headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
-    if refusal.status in (408, 413):
+    if refusal.status in (408, 413, 431):
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

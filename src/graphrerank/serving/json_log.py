@@ -68,9 +68,17 @@ def log_config(level: str = "INFO") -> dict[str, Any]:
         "disable_existing_loggers": False,
         "formatters": {"json": {"()": JsonFormatter}},
         "handlers": {
-            "json": {"class": "logging.StreamHandler", "formatter": "json", "stream": sys.stderr, "level": level}
+            "json": {
+                "class": "logging.StreamHandler",
+                "formatter": "json",
+                "stream": "ext://sys.stderr",
+                "level": level,
+            }
         },
-        "loggers": dict.fromkeys((LOGGER, "uvicorn", "uvicorn.error", "fastapi"), logger),
+        "loggers": {
+            **dict.fromkeys((LOGGER, "uvicorn", "uvicorn.error", "fastapi"), logger),
+            "uvicorn.access": {"handlers": [], "propagate": False},  # each request is logged with its id
+        },
         "root": {"handlers": ["json"], "level": "WARNING"},
     }
 

@@ -1,4 +1,4 @@
-"""Limits of requests and connections, in size, number and time."""
+"""Limits of requests, in size, number and time."""
 
 from dataclasses import dataclass, fields
 from typing import Annotated, Self
@@ -12,7 +12,7 @@ Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=Tru
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a service; those of connections, bodies and waiting requests hold for each HTTP process.
+    """Limits of a service; those of bodies and waiting requests hold for each process.
 
     Attributes:
         body_bytes: Bytes of a request's body.
@@ -27,12 +27,9 @@ class Limits:
         explained_edges: Edges of a request with ``explain``, each of which is removed once.
         work_seconds: Estimated time to rank a request without encoding it, see :mod:`~graphrerank.serving.work`.
         request_seconds: Time from a request's arrival to its answer.
-        queue_seconds: Estimated wait for a worker from which on requests are refused.
+        queue_seconds: Estimated wait for an engine from which on requests are refused.
         body_seconds: Time for a client to send a request's body.
-        header_seconds: Time for a client to send a request's headers.
-        answer_seconds: Time for a client to receive an answer.
         waiting: Unanswered requests.
-        connections: Open connections.
         held_bytes: Bytes of all bodies that are not answered yet.
 
     Raises:
@@ -53,10 +50,7 @@ class Limits:
     request_seconds: float = 30.0
     queue_seconds: float = 10.0
     body_seconds: float = 10.0
-    header_seconds: float = 10.0
-    answer_seconds: float = 30.0
     waiting: int = 1000
-    connections: int = 1000
     held_bytes: int = 134_217_728
 
     def __post_init__(self) -> None:
@@ -117,5 +111,5 @@ class QueryRequest(BaseModel):
         return query_seconds(self.query)
 
     def to_job(self) -> Self:
-        """Return the request: a worker needs all of it."""
+        """Return the request: the engine needs all of it."""
         return self

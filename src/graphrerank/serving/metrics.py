@@ -27,12 +27,12 @@ class Metrics:
         )  # fmt: skip
         self.batch_requests = Histogram("batch_requests", "Requests per batch.", buckets=REQUESTS, **shared)
         self.errors = Counter("errors", "Error responses.", ["route", "status"], **shared)
-        self.restarts = Counter("worker_starts", "Starts of workers.", **shared)
+        self.restarts = Counter("worker_starts", "Starts of processes.", **shared)
         self.slowness = Gauge(
-            "slowness", "Seconds of a worker per estimated second of work.", multiprocess_mode="livemax", **shared
+            "slowness", "Seconds of an engine per estimated second of work.", multiprocess_mode="livemax", **shared
         )
         self.queue_length = Gauge(
-            "queue_length", "Requests waiting for a worker.", multiprocess_mode="livesum", **shared
+            "queue_length", "Requests waiting for an engine.", multiprocess_mode="livesum", **shared
         )
 
     def render(self) -> bytes:
@@ -53,12 +53,15 @@ def metrics() -> Metrics:
     return Metrics()
 
 
-def forget_process(pid: int) -> None:
-    """Remove the gauges of a process that died."""
+def forget_dead_processes(folder: Path) -> None:
+    """Remove the gauges of processes that died."""
     from prometheus_client.multiprocess import mark_process_dead
 
-    if os.environ.get(FOLDER):
-        mark_process_dead(pid)  # type: ignore[no-untyped-call]
+    for pid in {int(file.stem.rpartition("_")[2]) for file in folder.glob("gauge_live*_*.db")}:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]
 
 
 def count_together(folder: Path) -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
-from graphrerank.serving.dispatcher import Dispatcher
+from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Answer, Refusal
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import metrics
@@ -28,7 +28,8 @@ ERRORS = {
     413: "The body is too long.",
     422: "A field is invalid, or the request is too much work; the message says which limit.",
     429: "The wait would be too long.",
-    503: "Workers died with the request, or the service ends.",
+    431: "The headers are too long.",
+    503: "Too many bytes of bodies.",
     504: "The request timed out.",
     507: "The disk is full.",
 }
@@ -77,14 +78,14 @@ class Route:
     method: str = "POST"
 
 
-def add_routes(app: FastAPI, routes: list[Route], dispatcher: Dispatcher, limits: Limits) -> None:
+def add_routes(app: FastAPI, routes: list[Route], batcher: Batcher, limits: Limits) -> None:
     """Add the engines' routes, ``GET /health`` and ``GET /metrics``."""
     reading = asyncio.Lock()
     for route in routes:
         for path in route.paths:
             app.add_api_route(
                 path,
-                _endpoint(route, path, dispatcher, limits, reading),
+                _endpoint(route, path, batcher, limits, reading),
                 methods=[route.method],
                 summary=route.summary,
                 description=route.request.__doc__,
@@ -104,7 +105,7 @@ def add_routes(app: FastAPI, routes: list[Route], dispatcher: Dispatcher, limits
         answer = Refusal(error.status_code, str(error.detail)).answer(request.state.uid)
         return Response(answer.body, answer.status, headers=error.headers, media_type="application/json")
 
-    @app.get("/health", summary="Whether the HTTP process runs; see /ready for the workers.")
+    @app.get("/health", summary="Whether the process runs; see /ready for its engines.")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
@@ -114,10 +115,10 @@ def add_routes(app: FastAPI, routes: list[Route], dispatcher: Dispatcher, limits
 
 
 def _endpoint(
-    route: Route, path: str, dispatcher: Dispatcher, limits: Limits, reading: asyncio.Lock
+    route: Route, path: str, batcher: Batcher, limits: Limits, reading: asyncio.Lock
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        answer = await _answer(route, path, dispatcher, limits, reading, request)
+        answer = await _answer(route, path, batcher, limits, reading, request)
         return Response(answer.body, answer.status, headers=dict(answer.headers), media_type="application/json")
 
     endpoint.__name__ = route.kind
@@ -125,7 +126,7 @@ def _endpoint(
 
 
 async def _answer(
-    route: Route, path: str, dispatcher: Dispatcher, limits: Limits, reading: asyncio.Lock, request: Request
+    route: Route, path: str, batcher: Batcher, limits: Limits, reading: asyncio.Lock, request: Request
 ) -> Answer:
     uid, content = request.state.uid, await request.body()
     begin = time.perf_counter()
@@ -142,7 +143,7 @@ async def _answer(
         del content
     request.state.counts = {"documents": job.num_documents}
     read = time.perf_counter()
-    result = await dispatcher.ask(route.kind, job, uid, arrival=request.state.arrival, gone=request.receive)
+    result = await batcher.ask(route.kind, job, uid, arrival=request.state.arrival, receive=request.receive)
     if isinstance(result, Refusal):
         return result.answer(uid)
     ranked = time.perf_counter()

@@ -32,11 +32,10 @@ class ServiceSettings:
     Attributes:
         host: Address: this machine only, or ``0.0.0.0`` or ``::`` for all networks.
         port: Port.
-        workers: Number of processes with models.
-        http_processes: Number of processes that read and check requests.
+        workers: Number of processes, each of which reads requests and ranks.
         batch_requests: Maximum number of requests in a batch; 1 for no batching.
         batch_candidates: Number of documents at which a batch is full.
-        num_threads: Torch threads of each worker.
+        num_threads: Torch threads of each process.
         device: ``cpu`` or ``cuda``.
         api_key: Key that clients must send; None or empty for none.
         cors_origins: Origins of web pages that may call; none by default.
@@ -52,7 +51,6 @@ class ServiceSettings:
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
-    http_processes: int = 1
     batch_requests: int = 32
     batch_candidates: int = 4096
     num_threads: int = 1
@@ -66,8 +64,13 @@ class ServiceSettings:
 
     def __post_init__(self) -> None:
         check_choice(HOSTS, host=self.host)
-        counts = ("workers", "http_processes", "batch_requests", "batch_candidates", "num_threads")
+        counts = ("workers", "batch_requests", "batch_candidates", "num_threads")
         check_counts(**{name: getattr(self, name) for name in counts})
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine is served."""
+        return _is_loopback(self.host)
 
 
 def check_exposure(host: str, api_key: str | None, *, allow_no_key: bool = False) -> None:

@@ -22,13 +22,13 @@ from graphrerank.pipelines.graph_rerank import GraphRerank
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.vector_search import VectorSearch
 from graphrerank.serving.artifact import load_artifact
-from graphrerank.serving.dispatcher import Dispatcher
-from graphrerank.serving.engine import Engine, answer_all
-from graphrerank.serving.http_process import create_app
+from graphrerank.serving.batches import Batcher
+from graphrerank.serving.engine import Engine
 from graphrerank.serving.inspect_engine import InspectEngine
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine
+from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import PageSettings, ServiceSettings
 from tests.support import ROOT
 from tests.support.encoders import HashEncoder
@@ -41,17 +41,6 @@ TEXTS = [
     *(f"Passage {number}. A director was buried {number} times." for number in range(48)),
 ]
 BASE = ROOT / "src" / "graphrerank" / "pretrained" / "base"
-
-
-class InlineDispatcher(Dispatcher):
-    """Answers in the place of workers."""
-
-    def __init__(self, engines: dict[str, Engine[Any]]) -> None:
-        super().__init__(Limits(), batch_requests=1, batch_candidates=1)
-        self.engines = engines
-
-    async def ask(self, kind: str, job: Any, uid: str, **_: Any) -> Any:
-        return answer_all(self.engines[kind], {uid: job})[uid]
 
 
 def make_corpus(_: Path) -> SearchableCorpus:
@@ -84,9 +73,8 @@ def serving(engines: dict[str, Engine[Any]]) -> Callable[..., Any]:
     def serve(*, searches: bool = True, **settings: Any) -> Iterator[str]:
         page = PageSettings("<b>base</b>", searches=searches, questions=[QUESTION] if searches else [])
         routes = [RERANK, SEARCH, INSPECT] if searches else [RERANK]
-        app = create_app(
-            routes, InlineDispatcher(engines), ServiceSettings(page=page, **settings), info={"name": "<b>base</b>"}
-        )
+        batcher = Batcher(engines, Limits())
+        app = create_app(routes, batcher, ServiceSettings(page=page, **settings), info={"name": "<b>base</b>"})
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))

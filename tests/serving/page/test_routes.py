@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from graphrerank.cli.http_service import RERANK
-from graphrerank.serving.dispatcher import Dispatcher
-from graphrerank.serving.http_process import create_app
+from graphrerank.serving.batches import Batcher
 from graphrerank.serving.page.routes import FILES, PAGE_PATHS
+from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import PageSettings, ServiceSettings
 
 with warnings.catch_warnings():
@@ -27,8 +27,8 @@ PAGE = PageSettings("base", searches=True, questions=["why?"])
 
 def make_client(*, page: PageSettings | None = PAGE, **settings: object) -> TestClient:
     chosen = ServiceSettings(page=page, **settings)  # type: ignore[arg-type]
-    dispatcher = Dispatcher(chosen.limits, batch_requests=1, batch_candidates=1)
-    return TestClient(create_app([RERANK], dispatcher, chosen, info={"name": "a model"}))
+    app = create_app([RERANK], Batcher({}, chosen.limits), chosen, info={"name": "a model"})
+    return TestClient(app, base_url="http://localhost")
 
 
 @pytest.mark.parametrize("path", PAGE_PATHS)

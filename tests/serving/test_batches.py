@@ -1,0 +1,201 @@
+"""Requests that wait for engines, and their results."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from graphrerank.serving.batches import Batcher
+from graphrerank.serving.engine import Refusal
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.server import load_engines
+from tests.support import ROOT
+
+
+@dataclass
+class Job:
+    """A job of so many documents and seconds."""
+
+    num_documents: int = 1
+    seconds: float = 0.001
+    num_chars: int = 0
+    is_bad: bool = False
+
+
+class Recorder:
+    """An engine that records its batches, and waits until it may answer."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+
+    def answer(self, jobs: Any, check: Any) -> dict[str, str]:
+        self.batches.append(list(jobs))
+        assert self.may_answer.wait(20)
+        check()
+        if any(job.is_bad for job in jobs.values()):
+            raise ValueError("`field` is bad")
+        return {uid: f"result of {uid}" for uid in jobs}
+
+    def warm_up(self) -> None:
+        self.batches.append(["warm"])
+
+
+def play(*requests: tuple[str, Job], engines: dict[str, Recorder], hold: bool = False, **settings: Any) -> list[Any]:
+    """Ask for all requests together; with ``hold`` the engines answer only when all others are done."""
+    batching = {key: settings.pop(key) for key in ("batch_requests", "batch_candidates", "encodes") if key in settings}
+    arrival, receive = settings.pop("arrival", None), settings.pop("receive", None)
+
+    async def ask_all() -> list[Any]:
+        batcher = Batcher(engines, Limits(**settings), **batching)
+        tasks = [
+            asyncio.create_task(batcher.ask(kind, job, f"r{index}", arrival=arrival, receive=receive))
+            for index, (kind, job) in enumerate(requests)
+        ]
+        if hold:
+            await asyncio.wait(tasks, timeout=0.4)
+            for engine in engines.values():
+                engine.may_answer.set()
+        return await asyncio.gather(*tasks)
+
+    if hold:
+        for engine in engines.values():
+            engine.may_answer.clear()
+    return asyncio.run(ask_all())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [([1] * 6, [4, 2]), ([60, 30, 20, 1], [3, 1]), ([500, 1, 1], [1, 2]), ([1], [1])],
+)
+def test_a_batch_takes_what_waits_up_to_its_limits(sizes: list[int], expected: list[int]) -> None:
+    engine = Recorder()
+    requests = [("a", Job(size)) for size in sizes]
+    results = play(*requests, engines={"a": engine}, batch_requests=4, batch_candidates=100)
+    assert [len(batch) for batch in engine.batches] == expected
+    assert results == [f"result of r{index}" for index in range(len(sizes))]
+
+
+def test_a_batch_is_of_one_kind_and_the_longest_waiting_comes_first() -> None:
+    one, other = Recorder(), Recorder()
+    play(*((kind, Job()) for kind in "abaab"), engines={"a": one, "b": other}, batch_requests=4)
+    assert (one.batches, other.batches) == ([["r0", "r2", "r3"]], [["r1", "r4"]])
+
+
+def test_a_batch_is_no_longer_than_its_limit_in_seconds() -> None:
+    """So that a request with many texts to encode does not expire with its batch."""
+    engine = Recorder()
+    play(*[("a", Job(num_chars=10_000))] * 4, engines={"a": engine}, encodes=True)
+    assert engine.batches == [["r0", "r1"], ["r2", "r3"]]
+
+
+def test_searches_do_not_wait_for_documents_that_are_added() -> None:
+    writing, reading = Recorder(), Recorder()
+    writing.may_answer.clear()
+
+    async def ask() -> None:
+        batcher = Batcher({"documents": writing, "search": reading}, Limits())
+        slow = asyncio.create_task(batcher.ask("documents", Job(), "w"))
+        assert await batcher.ask("search", Job(), "r") == "result of r"
+        assert not slow.done()
+        writing.may_answer.set()
+        assert await slow == "result of w"
+
+    asyncio.run(ask())
+
+
+def test_one_bad_job_does_not_harm_its_batch() -> None:
+    engine = Recorder()
+    results = play(("a", Job()), ("a", Job(is_bad=True)), ("a", Job()), engines={"a": engine})
+    assert results == ["result of r0", Refusal(422, "`field` is bad"), "result of r2"]
+    assert engine.batches == [["r0", "r1", "r2"], ["r0"], ["r1"], ["r2"]]
+
+
+def test_expired_requests_are_answered_and_not_computed() -> None:
+    engine = Recorder()
+    late = play(("a", Job()), engines={"a": engine}, request_seconds=1.0, arrival=time.monotonic() - 2)
+    assert (late[0].status, engine.batches) == (504, [])  # its body came slowly
+    results = play(*[("a", Job())] * 3, engines={"a": engine}, hold=True, request_seconds=0.1, batch_requests=1)
+    assert [result.status for result in results] == [504] * 3
+    assert engine.batches == [["r0"]]
+
+
+def test_long_work_stops_when_nobody_waits_any_longer() -> None:
+    engine, stopped = Recorder(), []
+
+    def answer(jobs: Any, check: Any) -> Any:
+        time.sleep(0.2)
+        try:
+            check()
+        except TimeoutError:
+            stopped.extend(jobs)
+            raise
+
+    engine.answer = answer  # type: ignore[method-assign]
+    (result,) = play(("a", Job()), engines={"a": engine}, request_seconds=0.1)
+    assert (result.status, stopped) == (504, ["r0"])
+
+
+def test_requests_whose_client_is_gone_are_not_computed() -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    engine = Recorder()
+    first, second = play(*[("a", Job())] * 2, engines={"a": engine}, hold=True, batch_requests=1, receive=receive)
+    assert (first.status, second.status) == (499, 499)
+    assert engine.batches == [["r0"]]
+
+
+def test_requests_are_refused_when_the_wait_would_be_too_long() -> None:
+    engine, limits = Recorder(), Limits(queue_seconds=3.0, waiting=5)
+
+    async def ask() -> None:
+        batcher = Batcher({"a": engine}, limits, batch_requests=1)
+        engine.may_answer.clear()
+        tasks = [asyncio.create_task(batcher.ask("a", Job(seconds=1.0), f"r{index}")) for index in range(10)]
+        await asyncio.sleep(0.1)
+        refusals = [task.result() for task in tasks if task.done()]
+        assert len(refusals) == 6  # the fifth would wait for four seconds
+        assert {refusal.status for refusal in refusals} == {429}
+        assert all(refusal.retry_after >= 1 for refusal in refusals)
+        more = asyncio.create_task(batcher.ask("documents", Job(), "more"))
+        await asyncio.sleep(0)
+        assert batcher.refusal() == Refusal(429, "too many requests: 5 are waiting", retry_after=1)
+        more.cancel()
+        engine.may_answer.set()
+        await asyncio.gather(*(task for task in tasks if not task.done()))
+        assert batcher.slowness < 1  # it is faster than estimated
+
+    asyncio.run(ask())
+
+
+@pytest.mark.slow
+def test_a_process_whose_engine_does_not_come_back_ends() -> None:
+    """uvicorn starts another."""
+    program = """
+import asyncio
+from graphrerank.serving.batches import Batcher
+from graphrerank.serving.limits import Limits
+from tests.serving.test_batches import Job, Recorder
+
+async def ask():
+    engine = Recorder()
+    engine.may_answer.clear()
+    await Batcher({"a": engine}, Limits(request_seconds=0.1)).ask("a", Job(), "r")
+    await asyncio.sleep(60)
+
+asyncio.run(ask())
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60, cwd=ROOT).returncode == -9
+
+
+def test_engines_are_warm() -> None:
+    engine = Recorder()
+    assert load_engines({"a": lambda device: engine}, device="cpu", num_threads=1) == {"a": engine}
+    assert engine.batches == [["warm"]]
