@@ -1,9 +1,9 @@
 """python benchmarks/serve_chaos.py  # faults under load for five minutes: losses, and the time to mend them.
 
 Four clients rerank and search over connections that they keep; each says of every request how it ended. Every ten
-seconds one fault: a worker or an HTTP process is killed or stopped, the supervisor is stopped, the corpus is replaced,
-or the disk with the log is filled. `down` is the time until a new connection is answered again, `whole` that until
-all processes are back. Needs root on Linux, for the small disk.
+seconds one fault: a worker is killed or stopped, the supervisor is stopped, the corpus is replaced, or the disk with the
+log is filled. `down` is the time until a new connection is answered again, `whole` that until all processes are back.
+Needs root on Linux, for the small disk.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Service:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        settings = [f"port={self.port}", "artifact=base", "workers=2", "http_processes=2"]
+        settings = [f"port={self.port}", "artifact=base", "workers=2"]
         settings += [f"index={self.index}", f"paths.cache={folder / 'cache'}"]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1"}
         with (self.disk / "log.jsonl").open("wb") as log:
@@ -64,10 +64,14 @@ class Service:
         return self.ask("GET", "/ready") == 200
 
     def is_whole(self) -> bool:
-        """Return whether all processes are there and run, and each HTTP process has all workers."""
+        """Return whether both workers are there, run and answer."""
+        running = [worker for worker in self.workers() if worker.status() not in ("stopped", "zombie")]
+        return len(running) == 2 and all(self.is_ready() for _ in range(8))
+
+    def workers(self) -> list[psutil.Process]:
+        """Return the processes that answer requests."""
         children = psutil.Process(self.process.pid).children()
-        running = [child.name() for child in children if child.status() not in ("stopped", "zombie")]
-        return len(running) == 4 and all(self.is_ready() for _ in range(8))
+        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
 
     def ask(self, method: str, path: str, body: str | None = None) -> int:
         """Return the status of one request over a new connection; 0 without an answer.
@@ -86,10 +90,9 @@ class Service:
         finally:
             connection.close()
 
-    def strike(self, name: str, signum: int) -> None:
-        """Send a signal to a random process whose name starts with a text, until it is seen to have worked."""
-        children = psutil.Process(self.process.pid).children()
-        victim = random.choice([child for child in children if child.name().startswith(name)])
+    def strike(self, signum: int) -> None:
+        """Send a signal to a random worker, until it is seen to have worked."""
+        victim = random.choice(self.workers())
         victim.send_signal(signum)
         if signum == signal.SIGKILL:
             with contextlib.suppress(psutil.NoSuchProcess):  # it is gone, and its parent knows
@@ -99,10 +102,8 @@ class Service:
     def faults(self) -> dict[str, Callable[[], None]]:
         """Return all faults, by name."""
         return {
-            "kill -9 a worker": lambda: self.strike("worker", signal.SIGKILL),
-            "kill -9 an HTTP process": lambda: self.strike("HTTP", signal.SIGKILL),
-            "SIGSTOP a worker": lambda: self.strike("worker", signal.SIGSTOP),
-            "SIGSTOP an HTTP process": lambda: self.strike("HTTP", signal.SIGSTOP),
+            "kill -9 a worker": lambda: self.strike(signal.SIGKILL),
+            "SIGSTOP a worker": lambda: self.strike(signal.SIGSTOP),
             "SIGSTOP the supervisor for 5 s": self.stop_supervisor,
             "the corpus is replaced": self.replace_corpus,
             "the disk is full": self.fill_disk,

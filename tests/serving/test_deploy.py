@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+import shutil
+import subprocess
 import tomllib
 
 import pytest
@@ -11,6 +13,7 @@ from hydra import compose, initialize_config_dir
 
 from graphrerank.cli import schema
 from graphrerank.cli.hydra_jobs import read_arguments
+from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import Metrics
 from tests.support import ROOT
 
@@ -60,6 +63,20 @@ def test_each_image_installs_one_faiss():
     of_all = re.findall(r"\w+", extras["all"][0])
     assert cpu in of_all
     assert gpu not in of_all
+
+
+def test_the_proxy_is_in_front_of_the_service():
+    """Its limits are those of the service; only the proxy and Prometheus have ports of the machine."""
+    caddyfile = (ROOT / "deploy" / "Caddyfile").read_text(encoding="utf-8")
+    (upstream,) = re.findall(r"reverse_proxy (\S+):8000", caddyfile)
+    assert upstream in COMPOSE["services"]
+    assert [name for name, service in COMPOSE["services"].items() if "ports" in service] == ["proxy", "prometheus"]
+    assert Limits().body_bytes == 8 << 20
+    assert "max_size 8MiB" in caddyfile
+    assert "max_header_size 16KB" in caddyfile
+    if (caddy := shutil.which("caddy")) is None:
+        pytest.skip("caddy is not installed")
+    subprocess.run([caddy, "validate", "--config", str(ROOT / "deploy" / "Caddyfile")], check=True)
 
 
 def test_prometheus_is_told_where_to_look():

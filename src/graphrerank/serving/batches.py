@@ -139,8 +139,8 @@ class Batcher:
         if lane.running or not (batch := self._next_batch(lane)):
             return
         lane.running = batch
-        loop = asyncio.get_running_loop()
-        lane.overrun = loop.call_at(loop.time() + batch[-1].deadline - time.monotonic() + GRACE_SECONDS, _end_process)
+        loop, rest = asyncio.get_running_loop(), max(waiting.deadline for waiting in batch) - time.monotonic()
+        lane.overrun = loop.call_at(loop.time() + rest + GRACE_SECONDS, _end_process)
         done = loop.run_in_executor(lane.thread, self._work, batch)
         done.add_done_callback(lambda done: self._finish(lane, *done.result()))
         metrics().queue_length.set(len(self._reading.waiting))
