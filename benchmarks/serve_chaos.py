@@ -1,9 +1,9 @@
 """python benchmarks/serve_chaos.py  # faults under load for five minutes: losses, and the time to mend them.
 
 Four clients rerank and search over connections that they keep; each says of every request how it ended. Every ten
-seconds one fault: a worker is killed or stopped, the supervisor is stopped, the corpus is replaced, or the disk with the
-log is filled. `down` is the time until a new connection is answered again, `whole` that until all processes are back.
-Needs root on Linux, for the small disk.
+seconds one fault: a worker is killed or stopped, the supervisor is stopped, the corpus is replaced, or the disk
+with the log is filled. `down` is the time until a new connection is answered again, `whole` that until all
+processes are back. Needs root on Linux, for the small disk.
 """
 
 import argparse

@@ -161,7 +161,7 @@ def load_corpus(
     device: str,
     language: str = AUTO,
 ) -> SearchableCorpus:
-    """Index a data set folder, or map a corpus folder, for a pipeline, in a worker.
+    """Index a data set folder, or map a corpus folder, for a pipeline.
 
     Args:
         folder: The data set's.
@@ -198,7 +198,7 @@ def load_corpus(
 
 @lru_cache(maxsize=2)
 def shared_encoder(settings: str) -> Encoder:
-    """Build the encoder of some settings, in YAML; once in each worker, whichever engines ask."""
+    """Build the encoder of some settings, in YAML; once in each process, whichever engines ask."""
     encoder: Encoder = instantiate(OmegaConf.create(settings))
     return encoder
 
@@ -300,7 +300,7 @@ def _compared(command: Command, own: DictConfig, artifact: str) -> dict[str, Dic
 
 @lru_cache(maxsize=1)
 def _shared_search_engine(load: Callable[[Path], SearchableCorpus], folder: Path) -> SearchEngine:
-    """Load the corpus, once in each worker, whichever engines search it."""
+    """Load the corpus, once in each process, whichever engines search it."""
     return SearchEngine(load, folder)
 
 

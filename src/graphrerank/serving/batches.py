@@ -233,5 +233,5 @@ async def _left(receive: Callable[[], Awaitable[MutableMapping[str, Any]]]) -> N
 
 def _end_process() -> None:
     """End a process whose engine does not come back."""
-    log("worker overran, it is replaced", level=logging.ERROR, pid=os.getpid())
+    log("engine overran, the process is replaced", level=logging.ERROR, pid=os.getpid())
     os.kill(os.getpid(), signal.SIGKILL)

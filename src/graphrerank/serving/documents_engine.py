@@ -140,7 +140,7 @@ class AddDocuments(BaseModel):
         return growth_seconds(self.num_documents, self.num_chars, len(self.edges))
 
     def to_job(self) -> Self:
-        """Return the request: a worker needs all of it."""
+        """Return the request: the engine needs all of it."""
         return self
 
 
@@ -177,7 +177,7 @@ class RemoveDocuments(BaseModel):
         return growth_seconds(len(self.ids), 0, 0)
 
     def to_job(self) -> Self:
-        """Return the request: a worker needs all of it."""
+        """Return the request: the engine needs all of it."""
         return self
 
 

@@ -1,4 +1,4 @@
-"""Engines, which answer batches of requests in a worker."""
+"""Engines, which answer batches of requests."""
 
 import json
 import logging

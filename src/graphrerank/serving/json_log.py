@@ -34,7 +34,7 @@ class JsonFormatter(logging.Formatter):
 class LossyStream(io.TextIOBase):
     """A stream that drops what cannot be written, as where the disk of the log is full.
 
-    Libraries write to standard error when they load a model; a worker must not end because of it.
+    Libraries write to standard error when they load a model; a process must not end because of it.
     """
 
     def __init__(self, stream: TextIO) -> None:

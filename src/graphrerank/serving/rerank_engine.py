@@ -201,7 +201,7 @@ def load_rerank_engine(
     vector_cache_bytes: int = 1 << 28,
     language: str = AUTO,
 ) -> RerankEngine:
-    """Load an artifact in a worker.
+    """Load an artifact.
 
     Args:
         folder: Folder of the artifact.

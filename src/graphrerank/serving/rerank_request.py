@@ -181,7 +181,7 @@ def _edges(given: Any, info: ValidationInfo) -> EdgeArrays | None:
 
 @dataclass(frozen=True)
 class RerankJob:
-    """The part of a request that a worker needs.
+    """The part of a request that the engine needs.
 
     Attributes:
         candidates: Query, texts, scores and edges.
@@ -288,7 +288,7 @@ class RerankRequest(BaseModel):
         return texts if most is None else _first_words(texts, most)
 
     def to_job(self) -> RerankJob:
-        """Return the part of the request that a worker needs.
+        """Return the part of the request that the engine needs.
 
         Raises:
             ValueError: If arguments do not fit together.

@@ -85,7 +85,7 @@ class RerankResponse(BaseModel):
 
 @dataclass(frozen=True)
 class RankedDocuments:
-    """The result of a worker.
+    """The result of the engine.
 
     Attributes:
         model: Name of the model.
@@ -124,7 +124,7 @@ def rerank_response(request: RerankRequest, ranked: RankedDocuments, uid: str, v
 
     Args:
         request: The request.
-        ranked: The worker's result.
+        ranked: The engine's result.
         uid: Id of the request.
         version: Version of Cohere's wire format.
     """
@@ -184,7 +184,7 @@ class TeiRequest(BaseModel):
         return len(self.texts)
 
     def to_job(self) -> RerankJob:
-        """Return the part of the request that a worker needs."""
+        """Return the part of the request that the engine needs."""
         return RerankRequest.model_construct(query=self.query, documents=list(self.texts)).to_job()
 
 
