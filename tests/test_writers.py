@@ -24,7 +24,6 @@ ELSEWHERE = {  # file -> why it writes by itself
     "operators/cross_encoder.py": "within atomic_folder",
     "serving/formats/aot.py": "export_artifact hands out a path within atomic_folder",
     "serving/formats/onnx.py": "export_artifact hands out a path within atomic_folder",
-    "serving/supervisor.py": "the name of a process, no file",
     "serving/formats/torchscript.py": "export_artifact hands out a path within atomic_folder",
     "training/atomic_checkpoints.py": "within atomic_path",
 }

@@ -99,7 +99,7 @@ class HttpGuard:
                 async with asyncio.timeout(self._limits.body_seconds):
                     refusal = await self._read(receive, chunks, refusal)
         except TimeoutError:
-            refusal = Refusal(408, f"body: must arrive within {self._limits.body_seconds:g} seconds")
+            refusal = refusal or Refusal(408, f"body: must arrive within {self._limits.body_seconds:g} seconds")
         held = sum(map(len, chunks))
         try:
             if refusal is None:

@@ -22,6 +22,7 @@ from fastapi import FastAPI, Response
 from starlette.middleware.cors import CORSMiddleware
 from uvicorn.supervisors import Multiprocess
 
+from graphrerank.files import write_text
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Engine, EngineFactory
 from graphrerank.serving.http_guard import OPEN_ROUTES, HttpGuard
@@ -113,7 +114,7 @@ def process_app(service: Service, folder: Path, supervisor: int) -> FastAPI:
         try:
             engines.update(load_engines(service.factories, device=settings.device, num_threads=settings.num_threads))
         except ValueError as error:
-            (folder / FAILURE).write_text(str(error), encoding="utf-8")
+            write_text(folder / FAILURE, str(error))
             raise
         metrics().restarts.inc()
         watch = asyncio.create_task(_end_with(supervisor))
