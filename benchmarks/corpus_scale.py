@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from running_service import running_service, serve_command
 
-from graphrerank.data.corpus_folder.growth import NewEdge, grow_corpus
+from graphrerank.data.corpus_folder.growth import NewEdge, compact_corpus, grow_corpus
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset, Qrels
@@ -179,7 +179,7 @@ def prepare(source: Path, folder: Path, size: int, index: str | None) -> dict[st
 
 
 def grow(source: Path, folder: Path, size: int) -> dict[str, float]:
-    """Add passages to a corpus folder, open it, and remove them again."""
+    """Add passages to a corpus folder, open it, remove them again, and compact it."""
     texts = Recombined(read_sentences(source), NUM_ADDED, seed=2)[:]
     ids = [f"added{number}" for number in range(NUM_ADDED)]
     neighbours = np.random.default_rng(3).integers(size, size=(NUM_ADDED, NUM_EDGES)).tolist()
@@ -189,7 +189,8 @@ def grow(source: Path, folder: Path, size: int) -> dict[str, float]:
         ("add", partial(grow_corpus, folder, ids, texts, edges=edges, encoder=HashingEncoder())),
         ("open", partial(open_corpus, folder)),
         ("add_one", partial(grow_corpus, folder, ["one"], texts[:1], encoder=HashingEncoder())),
-        ("remove", partial(grow_corpus, folder, remove=[*ids, "one"])),
+        ("remove", partial(grow_corpus, folder, remove=[*ids, "one"], compact=False)),
+        ("compact", partial(compact_corpus, folder)),
     ):
         start, cpu = time.perf_counter(), time.process_time()
         change()
@@ -198,7 +199,7 @@ def grow(source: Path, folder: Path, size: int) -> dict[str, float]:
 
 
 def grow_ivf(source: Path, folder: Path, size: int) -> dict[str, float]:
-    """Hold an index to which a tenth of the passages was added, in ten changes, against one of all of them."""
+    """Hold an index next to a tenth of the passages, added in ten changes, against one of all of them."""
     made, grown = make_dataset(source, size), folder.with_name(f"{folder.name}-grown")
     graph, first = made.graph, size - size // 10
     edgeless = torch.zeros(0, dtype=torch.int64)
@@ -220,59 +221,6 @@ def grow_ivf(source: Path, folder: Path, size: int) -> dict[str, float]:
         same = [torch.isin(*pair) for pair in zip(exact, found, strict=True)]
         times[f"{name}_recall"] = float(torch.stack(same).float().mean())
     return times
-
-
-def write_titled(source: Path, folder: Path, size: int, *, first: int, count: int) -> None:
-    """Write passages ``first`` to ``first + count`` of a corpus of ``size`` with titles, as a data set folder.
-
-    Titles are two words of real ones. A passage has a sentence that names itself, two real ones, and one that names
-    another passage.
-    """
-    rng = np.random.default_rng(4)
-    words = sorted({word for document in read_documents(source) for word in re.findall(r"[A-Z][a-z]+", document.title)})
-    places = rng.choice(len(words) ** 2, size=size, replace=False)
-    titles = [f"{words[place // len(words)]} {words[place % len(words)]}" for place in places.tolist()]
-    sentences = [re.sub(r"[A-Z]\w+", "it", sentence) for sentence in read_sentences(source)]  # else few names are rare
-    texts, others = Recombined(sentences, size, seed=5), rng.integers(size, size=size)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "corpus.jsonl").open("w") as file:
-        for node in range(first, first + count):
-            text = f"{titles[node]} is one. {texts[node]} It is near {titles[int(others[node])]}."
-            file.write(json.dumps({"_id": f"p{node}", "title": titles[node], "text": text}) + "\n")
-
-
-def prepare_titled(source: Path, folder: Path, size: int) -> dict[str, float]:
-    """Write a corpus folder whose edges are found in its texts."""
-    written = folder.with_name(f"{folder.name}-titled")
-    write_titled(source, written, size + NUM_ADDED, first=0, count=size)
-    start, cpu = time.perf_counter(), time.process_time()
-    dataset = Dataset.from_folder(written, edges="auto", keep_derived=True)
-    read, read_cpu = time.perf_counter() - start, time.process_time() - cpu
-    prepare_corpus(dataset, written / "corpus", encoder=HashingEncoder())
-    return {
-        "read_seconds": read, "read_cpu": read_cpu,
-        "seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - cpu,
-        "edges": dataset.graph.num_edges / 2, **memory(),
-    }  # fmt: skip
-
-
-def grow_titled(source: Path, folder: Path, size: int) -> dict[str, float]:
-    """Add passages whose mentions and entities are found, one more, and remove all of them."""
-    written = folder.with_name(f"{folder.name}-titled")
-    write_titled(source, written / "more", size + NUM_ADDED, first=size, count=NUM_ADDED)
-    documents, corpus = list(read_documents(written / "more")), written / "corpus"
-    before = open_corpus(corpus).graph.num_edges
-    times = {}
-    for step, some in (("add", documents[1:]), ("add_one", documents[:1]), ("remove", documents)):
-        ids, texts, lengths = zip(*((doc.doc_id, doc.passage, len(doc.title)) for doc in some), strict=True)
-        start, cpu = time.perf_counter(), time.process_time()
-        if step == "remove":
-            grow_corpus(corpus, remove=ids)
-        else:
-            grow_corpus(corpus, ids, texts, title_lengths=lengths, encoder=HashingEncoder())
-        times |= {f"{step}_seconds": time.perf_counter() - start, f"{step}_cpu": time.process_time() - cpu}
-        times[f"{step}_edges"] = open_corpus(corpus).graph.num_edges / 2 - before / 2
-    return {**times, **memory()}
 
 
 def make_pipeline(graph: CorpusGraph, system: str) -> Pipeline:
@@ -411,8 +359,6 @@ def main() -> None:
             found = evaluate(folder)
         elif args.step == "serve":
             found = serve(folder)
-        elif args.step in ("titled", "grow_titled"):
-            found = (prepare_titled if args.step == "titled" else grow_titled)(args.source, folder, args.sizes[0])
         elif args.step == "grow_ivf":
             found = grow_ivf(args.source, folder, args.sizes[0])
         elif args.step == "grow":
@@ -424,7 +370,7 @@ def main() -> None:
     for size in args.sizes:
         steps = ["prepare", "prepare_ivf", *args.systems, "evaluate", "serve"]
         if size <= COMPARED:
-            steps += ["compare", "titled", "grow_titled", "grow_ivf"]
+            steps += ["compare", "grow_ivf"]
         steps.append("grow")
         for step in steps:
             command = [sys.executable, __file__, str(args.source), "--folder", str(args.folder), "--sizes", str(size)]

@@ -20,21 +20,13 @@ BLOCK_PAIRS = 1 << 22  # (candidate, candidate) pairs that share an entity, held
 
 @dataclass(frozen=True)
 class EntityIncidence:
-    """The entities of each passage, in compressed sparse rows; :meth:`from_names` builds one.
+    """The entities of each of ``N`` passages, in compressed sparse rows; :meth:`from_names` builds one."""
 
-    Attributes:
-        names: ``M`` normalised names of the entities that two passages or more hold, ascending.
-        indptr: ``[N + 1]`` int64; passage ``i`` holds the entities ``indices[indptr[i]:indptr[i + 1]]``.
-        indices: ``[nnz]`` int64 numbers of entities, ascending within a row, no repeats.
-        sizes: ``[N]`` int64, entities of each passage, those that no other passage holds among them: ``|E_j|``.
-        transposed: ``[M + 1]`` and ``[nnz]`` int64: entity ``e`` is held by the passages
-            ``transposed[1][transposed[0][e]:transposed[0][e + 1]]``, ascending. Computed at the first need when None.
-    """
-
-    names: Sequence[str]
-    indptr: Tensor
-    indices: Tensor
-    sizes: Tensor
+    names: Sequence[str]  # `M` normalised names of the entities that two passages or more hold, ascending
+    indptr: Tensor  # `[N + 1]` int64; passage `i` holds the entities `indices[indptr[i]:indptr[i + 1]]`
+    indices: Tensor  # `[nnz]` int64 numbers of entities, ascending within a row, no repeats
+    sizes: Tensor  # `[N]` int64, entities of each passage, those that no other passage holds among them: `|E_j|`
+    # `holder_ptr [M + 1]` and `holders [nnz]` int64; computed at the first need when None
     transposed: tuple[Tensor, Tensor] | None = None
 
     @classmethod
@@ -73,13 +65,8 @@ class EntityIncidence:
 
     def to(self, device: str | torch.device) -> "EntityIncidence":
         """Return the same incidence with everything but the names on a device."""
-        return replace(
-            self,
-            indptr=self.indptr.to(device),
-            indices=self.indices.to(device),
-            sizes=self.sizes.to(device),
-            transposed=None if self.transposed is None else (self.holder_ptr.to(device), self.holders.to(device)),
-        )
+        moved = {name: getattr(self, name).to(device) for name in ("indptr", "indices", "sizes")}
+        return replace(self, **moved, transposed=(self.holder_ptr.to(device), self.holders.to(device)))
 
     def resized(self, num_nodes: int, removed: Tensor | None) -> "EntityIncidence":
         """Return the incidence of ``num_nodes`` passages: those that follow hold nothing, nor do ``removed [N]``."""

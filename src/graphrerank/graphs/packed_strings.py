@@ -1,19 +1,14 @@
 """Strings concatenated in one array of bytes, which may lie on disk; each is decoded on access."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 
 class PackedStrings(Sequence[str]):
-    """``N`` strings in UTF-8, a lone surrogate included.
-
-    Args:
-        offsets: ``[N + 1]`` int64; string ``i`` is ``content[offsets[i]:offsets[i + 1]]``.
-        content: uint8.
-        stops: ``[N]`` int64, where each string ends; where the next begins when None.
+    """``N`` strings in UTF-8, a lone surrogate included: ``content[offsets[i]:offsets[i + 1]]``, or to ``stops[i]``.
 
     Example:
         >>> strings = PackedStrings.of(["b", "", "c\u00e9"])
@@ -49,10 +44,6 @@ class PackedStrings(Sequence[str]):
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
@@ -61,13 +52,7 @@ class PackedStrings(Sequence[str]):
         return self._encoded(index % len(self)).decode("utf-8", "surrogatepass")
 
     def rank(self, string: str) -> int:
-        """Return the place of a string among these, which ascend by their bytes; -1 if it is none of them.
-
-        Example:
-            >>> strings = PackedStrings.of(["a", "b", "d"])
-            >>> strings.rank("b"), strings.rank("c")
-            (1, -1)
-        """
+        """Return the place of a string among these, which ascend by their bytes; -1 if it is none of them."""
         wanted = string.encode("utf-8", "surrogatepass")
         low, high = 0, len(self)
         while low < high:

@@ -40,11 +40,7 @@ class Passages:
 
     @property
     def whole(self) -> Sequence[str]:
-        """The texts, for an index of all of them.
-
-        Raises:
-            ValueError: If passages were removed, whose numbers are still there.
-        """
+        """The texts, for an index of all of them; a ValueError if some were removed, whose numbers are still there."""
         if self.removed is not None:
             raise ValueError(
                 f"`graph` must not have removed passages where all texts are indexed, got {int(self.removed.sum())}: "

@@ -2,15 +2,33 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.graphs import CorpusGraph, EntityIncidence, RetrieverFactory
+from graphrerank.graphs.model_inputs import ModelInputs
+from graphrerank.operators.bm25 import BM25Retriever
+from graphrerank.operators.dense import DenseRetriever
+from graphrerank.operators.expand import ExpandRetriever, HybridExpandRetriever
+from graphrerank.operators.hybrid import HybridRetriever
 
 WORDS = [f"word{number}" for number in range(60)] + ["the", "of", "Rivers", "river", "\u03a3\u03bf\u03c6\u03af\u03b1"]
 MakeDataset = Callable[..., Dataset]
+RETRIEVERS: dict[str, RetrieverFactory] = {
+    "bm25": partial(BM25Retriever, top_k=20),
+    "bm25 with other settings": partial(BM25Retriever, top_k=20, k1=0.9, b=0.4),
+    "dense": partial(DenseRetriever, top_k=20),
+    "hybrid": partial(HybridRetriever, top_k=20),
+    "hybrid of proposals": partial(HybridRetriever, top_k=20, proposals=40),
+    "hybrid_expand": partial(HybridExpandRetriever, top_k=20, base_k=8, num_seeds=4, hops=2),
+    "expand": partial(ExpandRetriever, base=partial(BM25Retriever), top_k=20, base_k=8, num_seeds=4),
+}
+INPUTS = ModelInputs(
+    ("base_features", "query_vectors", "node_vectors", "edge_index", "edge_weight", "edge_type", "ptr")
+)
 
 
 @pytest.fixture

@@ -16,25 +16,11 @@ from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.files import sole_use
-from graphrerank.graphs import CorpusGraph, Queries, RetrieverFactory
-from graphrerank.graphs.model_inputs import ModelInputs
+from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
-from graphrerank.operators.expand import HybridExpandRetriever
-from graphrerank.operators.hybrid import HybridRetriever
-from tests.data.corpus_folder.conftest import MakeDataset
+from tests.data.corpus_folder.conftest import INPUTS, RETRIEVERS, MakeDataset
 from tests.support.encoders import HashEncoder
-
-RETRIEVERS: dict[str, RetrieverFactory] = {
-    "bm25": partial(BM25Retriever, top_k=20),
-    "dense": partial(DenseRetriever, top_k=20),
-    "hybrid": partial(HybridRetriever, top_k=20),
-    "hybrid of proposals": partial(HybridRetriever, top_k=20, proposals=40),
-    "hybrid_expand": partial(HybridExpandRetriever, top_k=20, base_k=8, num_seeds=4, hops=2),
-}
-INPUTS = ModelInputs(
-    ("base_features", "query_vectors", "node_vectors", "edge_index", "edge_weight", "edge_type", "ptr")
-)
 
 
 def encoder() -> HashEncoder:
@@ -96,8 +82,8 @@ def assert_same(found: Dataset, rebuilt: Dataset, cache: Path, *, exact: bool = 
             for place, data in enumerate((found, rebuilt))
         )
         assert torch.equal(number[here.ranking.nodes], there.ranking.nodes), name
-        close(here.ranking.scores, there.ranking.scores, exact=name == "bm25")
-        close(here.ranking.features, there.ranking.features, exact=name == "bm25")
+        close(here.ranking.scores, there.ranking.scores, exact=name.startswith("bm25"))
+        close(here.ranking.features, there.ranking.features, exact=name.startswith("bm25"))
     names = ("base_score", *TEXT_MATCH_FEATURES)
     one, other = (
         data.with_features(names).graphs(torch.arange(12), split=None, inputs=INPUTS) for data in (here, there)
@@ -278,23 +264,3 @@ def test_preparation_of_the_first_passages_undoes_growth(make_dataset: MakeDatas
     (folder / "corpus.json").write_text('{"format": 1}')  # of an older version
     prepare_corpus(dataset, folder)
     assert open_corpus(folder, thorough=True).graph.num_nodes == 40
-
-
-def test_titles_are_those_of_the_passages(tmp_path: Path, make_dataset: MakeDataset) -> None:
-    dataset = make_dataset(entities=False)
-    count = dataset.graph.num_nodes
-    titled = dataset.graph.with_passages(title_lengths=torch.arange(count, dtype=torch.int32) % 3)
-    folder = prepare_corpus(dataclasses.replace(dataset, graph=titled), tmp_path / "corpus")
-    grow_corpus(folder, ["new", "other"], ["Zebra. It runs", "A lion"], title_lengths=[5, 0], remove=["d1"])
-    grow_corpus(folder, ["last"], ["A bear"])
-    expected = [*(number % 3 for number in range(count)), 5, 0, 0]
-    lengths = open_corpus(folder).graph.passages.title_lengths
-    assert lengths is not None
-    assert lengths.tolist() == expected
-    compact_corpus(folder)
-    lengths = open_corpus(folder).graph.passages.title_lengths
-    assert lengths is not None
-    assert lengths.tolist() == [length for node, length in enumerate(expected) if node != 1]
-    bare = prepare_corpus(dataset, tmp_path / "bare")
-    grow_corpus(bare, ["new"], ["Zebra. It runs"], title_lengths=[5])
-    assert open_corpus(bare).graph.passages.title_lengths is None

@@ -12,25 +12,13 @@ from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES, TextMatch
-from graphrerank.graphs import Queries, RetrieverFactory
+from graphrerank.graphs import Queries
 from graphrerank.graphs.mapped_pages import RESIDENT, MappedPages
-from graphrerank.graphs.model_inputs import ModelInputs
 from graphrerank.operators import bm25, expand, hybrid
-from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
-from graphrerank.operators.expand import ExpandRetriever, HybridExpandRetriever
-from graphrerank.operators.hybrid import HybridRetriever
-from tests.data.corpus_folder.conftest import MakeDataset
+from graphrerank.operators.expand import HybridExpandRetriever
+from tests.data.corpus_folder.conftest import INPUTS, RETRIEVERS, MakeDataset
 from tests.support.encoders import HashEncoder
-
-RETRIEVERS: dict[str, RetrieverFactory] = {
-    "bm25": partial(BM25Retriever, top_k=20),
-    "bm25 with other settings": partial(BM25Retriever, top_k=20, k1=0.9, b=0.4),
-    "dense": partial(DenseRetriever, top_k=20),
-    "hybrid": partial(HybridRetriever, top_k=20),
-    "hybrid_expand": partial(HybridExpandRetriever, top_k=20, base_k=8, num_seeds=4, hops=2),
-    "expand": partial(ExpandRetriever, base=partial(BM25Retriever), top_k=20, base_k=8, num_seeds=4),
-}
 
 
 def mapped(dataset: Dataset, folder: Path, **settings: object) -> Dataset:
@@ -120,21 +108,20 @@ def test_candidate_graphs_and_features_are_those_in_memory(make_dataset: MakeDat
     encoder = HashEncoder(dim=16)
     dataset = make_dataset()
     opened = mapped(dataset, tmp_path / "corpus", encoder=encoder, vectors="float32")
-    inputs = ModelInputs(("base_features", "query_vectors", "node_vectors", "edge_index", "edge_weight", "ptr"))
     queries = torch.arange(12)
     graphs = []
     for data in (dataset, opened):
         build = RETRIEVERS["hybrid_expand"]
         prepared = prepare(data, encoder=encoder, build_retriever=build, cache=tmp_path / "candidates")
         prepared = prepared.with_features(("base_score", *TEXT_MATCH_FEATURES))
-        graphs.append(prepared.graphs(queries, split=None, inputs=inputs))
+        graphs.append(prepared.graphs(queries, split=None, inputs=INPUTS))
     here, there = graphs
     for name in ("x", "edge_index", "edge_attr", "ptr", "nodes"):
         assert torch.equal(getattr(there, name), getattr(here, name))
     assert torch.equal(there.inputs["node_vectors"], here.inputs["node_vectors"])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_matched_words_are_those_of_the_texts_to_the_last_bit(
     make_dataset: MakeDataset, tmp_path: Path, seed: int
 ) -> None:

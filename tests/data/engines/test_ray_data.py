@@ -138,7 +138,7 @@ def test_all_work_can_be_pickled_and_gives_the_same_in_any_blocks(
 def test_documents_are_read_by_workers_as_here(
     engine: RayEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two files a block; also where work is pickled, and a file that is not of its format is left out and named."""
+    """Two files a block; also where work is pickled."""
     monkeypatch.setattr(index_folder, "BLOCK_FILES", 2)
     source = tmp_path / "docs"
     source.mkdir()
@@ -151,10 +151,6 @@ def test_documents_are_read_by_workers_as_here(
         assert (made.documents, made.chunks, made.links) == (7, 21, 7)
         for file in ("corpus.jsonl", "edges.tsv"):
             assert (tmp_path / name / file).read_bytes() == (tmp_path / "local" / file).read_bytes()
-    (source / "bad.json").write_text("{")
-    made = index_folder.index_folder(source, tmp_path / "bad", max_words=20, engine=engine)
-    assert made.unread == {"not JSON": ["bad.json"]}
-    assert (tmp_path / "bad" / "corpus.jsonl").read_bytes() == (tmp_path / "local" / "corpus.jsonl").read_bytes()
 
 
 def test_an_error_keeps_its_words(tmp_path: Path) -> None:

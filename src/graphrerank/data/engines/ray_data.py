@@ -55,9 +55,7 @@ class RayEngine:
     def map(self, work: Work, blocks: Iterable[Block]) -> Iterator[Block]:
         """Apply work to each block and yield the results in the blocks' order.
 
-        Raises:
-            ValueError: If Ray Data is not installed or no cluster is reached; if the work on a block raises one; or if
-                a block's workers died.
+        A ValueError says that Ray Data is not installed, no cluster is reached, the work raised it, or workers died.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="blocks-", dir=self.folder) as name:
