@@ -1,45 +1,55 @@
-"""Train the complexity adapter on a few labelled rows, and calibrate it."""
+"""Fit the complexity adapter to a few labelled questions: its weights, temperature and thresholds; compare it."""
 
 import copy
 import math
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.feature_selection import mutual_info_classif
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate, learning_curve
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from graphrerank.checks import check_counts, check_not_negative, check_positive
+from graphrerank.checks import check_counts, check_positive
+from graphrerank.evaluation.tables import markdown_table
+from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, ROUTES, choose_routes, route_shares
 from graphrerank.metrics import area_under_roc, expected_calibration_error
 
 HELD_OUT = 0.2  # share of the training rows that decides when to stop
+BATCH_SIZE = 32
+SMOOTHING = 0.1  # of labels: `y` becomes `(1 - SMOOTHING) y + SMOOTHING / 2`
+WEIGHT_DECAY = 0.01  # of matrices
 MAX_TEMPERATURE = 20.0  # its inverse is the smallest: rows all right, or worse than chance, have no optimum
 HALVINGS = 50  # of log T between the bounds
+TIE_PRICE = 1e-9  # added to the price of time: of equal objectives the faster one
+MEASURES = {"AUC": "roc_auc", "accuracy": "accuracy", "log loss": "neg_log_loss"}
+
+BuildAdapter = Callable[..., Any]  # of `num_features`, `num_selected` and `dropout`: a `ComplexityAdapter`
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Rows of features with a label each; derived values are computed once.
+    """Rows of features with a label each.
 
     Raises:
-        ValueError: If a shape does not fit, a number is not finite, or a class has no row.
+        ValueError: If a class has no row.
     """
 
     features: Tensor  # `[n, F]` raw, finite
     labels: Tensor  # `[n]`, 0 or 1, both of them
-    seed: int = 0  # of splits and of `relevance`
+    seed: int = 0  # of the split and of the estimate of mutual information
 
     def __post_init__(self) -> None:
-        if self.features.ndim != 2 or self.labels.shape != self.features.shape[:1]:
-            raise ValueError(
-                "`features` must have shape [n, F] and `labels` [n], "
-                f"got {tuple(self.features.shape)} and {tuple(self.labels.shape)}"
-            )
-        if not bool(self.features.isfinite().all()):
-            row = int((~self.features.isfinite()).any(dim=1).nonzero()[0])
-            raise ValueError(f"`features` must be finite, got NaN or infinity in row {row}")
         if (classes := set(self.labels.tolist())) != {0, 1}:
             raise ValueError(
                 f"`labels` must hold both classes, 0 and 1, got {sorted(classes)} in {len(self.labels)} rows; "
@@ -47,41 +57,23 @@ class LabelledRows:
             )
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.labels)
 
     def take(self, index: Tensor) -> "LabelledRows":
         """Return some of the rows, ``index`` ``[m]`` int64."""
         return LabelledRows(self.features[index], self.labels[index], self.seed)
 
-    @cached_property
-    def relevance(self) -> Tensor:
-        """Mutual information of each feature with the label, ``[F]`` float64 in nats, not negative.
+    def top_features(self, top_k: int) -> Tensor:
+        """Return the columns with the highest mutual information with the label, ``[min(top_k, F)]`` int64, ascending.
 
-        scikit-learn's estimate, from nearest neighbours (Ross, 2014).
+        Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2.5, with scikit-learn's estimate from
+        nearest neighbours (Ross, 2014). In a small set it is 0 for many features: of these, the first are taken.
         """
         shared = mutual_info_classif(self.features.numpy(), self.labels.numpy(), random_state=self.seed)
-        return torch.from_numpy(shared)
+        return torch.from_numpy(shared).argsort(descending=True, stable=True)[:top_k].sort().values
 
-    def top_features(self, top_k: int) -> Tensor:
-        """Return the columns that share most information with the label, ``[min(top_k, F)]`` int64, ascending.
-
-        Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2.5. Many features of a small set share
-        nothing (0): of those the first come first.
-        """
-        check_counts(top_k=top_k)
-        return self.relevance.argsort(descending=True, stable=True)[:top_k].sort().values
-
-    def z_scores(self, selected: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and deviation of columns, ``[k]`` float32 each; the deviation of a constant column is 1."""
-        columns = self.features[:, selected].double()
-        mean, std = columns.mean(dim=0), columns.std(dim=0, correction=0)
-        std[std < 1e-6 * (1 + mean.abs())] = 1.0
-        return mean.float(), std.float()
-
-    @cached_property
     def early_stopping_split(self) -> tuple["LabelledRows", "LabelledRows"]:
-        """Rows to train on and rows for early stopping, stratified by class.
+        """Return rows to train on and rows for early stopping, stratified by class.
 
         Raises:
             ValueError: If a class has fewer than two rows.
@@ -97,105 +89,61 @@ class LabelledRows:
         return self.take((~held).nonzero().squeeze(1)), self.take(held.nonzero().squeeze(1))
 
 
-class BuildAdapter(Protocol):
-    """Makes an untrained adapter: a module with ``logits(features)`` and ``standardize(selected, mean, std)``."""
-
-    def __call__(self, *, num_features: int, num_selected: int, dropout: float) -> Any:
-        """Build it, with weights drawn from torch's global generator."""
-
-
 @dataclass(frozen=True)
 class AdapterSettings:
-    """How an adapter is trained. The paper gives none of these numbers but ``num_selected``."""
+    """Settings of the training; the paper gives none of these numbers but ``num_selected``."""
 
     num_selected: int = 85  # features to keep, by mutual information; all where there are fewer
     dropout: float = 0.3  # of the model
-    smoothing: float = 0.1  # label smoothing in [0, 1): a label `y` becomes `(1 - smoothing) y + smoothing / 2`
-    # whether both classes weigh the same in the loss. The paper says nothing of imbalance; unbalanced, s(q) stays a
-    # probability among queries like those trained on
-    balanced: bool = False
     learning_rate: float = 1e-3  # of AdamW at the start; a cosine takes it to 0 over `max_epochs`
-    weight_decay: float = 0.01  # AdamW's decay of matrices
-    batch_size: int = 32  # rows in a step; all where there are fewer
     max_epochs: int = 60  # epochs at most
     patience: int = 10  # epochs without a lower validation loss until training stops
     seed: int = 0  # of weights, dropout and the order of rows
 
     def __post_init__(self) -> None:
-        check_counts(num_selected=self.num_selected, batch_size=self.batch_size)
-        check_counts(max_epochs=self.max_epochs, patience=self.patience)
+        check_counts(num_selected=self.num_selected, max_epochs=self.max_epochs, patience=self.patience)
         check_positive(learning_rate=self.learning_rate)
-        check_not_negative(weight_decay=self.weight_decay)
-        if not 0 <= self.smoothing < 1:
-            raise ValueError(f"`smoothing` must lie in [0, 1), got {self.smoothing}")
 
 
-@dataclass(frozen=True)
-class FittedAdapter:
-    """A trained adapter."""
-
-    model: Any  # in evaluation mode, with the weights of the epoch with the lowest validation loss; not yet calibrated
-    history: list[dict[str, float]]  # per epoch `train/loss`, `val/loss` and `val/auc`
-    best_epoch: int  # the epoch whose weights these are, from 1
-
-
-def smoothed_cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float, class_weight: Tensor) -> Tensor:
-    r"""Cross-entropy of logits ``[n]`` with smoothed labels, the rows weighed by class, in nats.
-
-    .. math:: \ell = \frac{\sum_i w_{y_i} \mathrm{BCE}(\sigma(z_i), (1 - \epsilon) y_i + \epsilon / 2)}{\sum_i w_{y_i}}
-    """
-    target = (1 - smoothing) * labels.to(logits.dtype) + smoothing / 2
-    weight = class_weight[labels.long()]
-    return (weight * F.binary_cross_entropy_with_logits(logits, target, reduction="none")).sum() / weight.sum()
+def smoothed_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean cross-entropy of logits ``[n]`` with smoothed labels ``[n]``, in nats."""
+    target = (1 - SMOOTHING) * labels.to(logits.dtype) + SMOOTHING / 2
+    return F.binary_cross_entropy_with_logits(logits, target, reduction="none").mean()
 
 
 def fit_adapter(
     build: BuildAdapter, train: LabelledRows, validation: LabelledRows, settings: AdapterSettings
-) -> FittedAdapter:
-    """Choose features and z-scores on the training rows, and train until the validation loss falls no more.
+) -> tuple[Any, list[dict[str, float]]]:
+    """Choose features and z-scores on the training rows, and train until the validation loss stops falling.
 
     Source: EA-GraphRAG, section 3.3: binary cross-entropy with label smoothing, AdamW, a cosine. *Our choices:* early
-    stopping, and all numbers of :class:`AdapterSettings`. The same rows and settings give the same weights; torch's
-    global generator is left as it was. A step takes a few hundred microseconds on a CPU.
+    stopping, and all numbers. The same rows and settings give the same weights; torch's global generator is left alone.
 
-    Args:
-        build: Makes the model.
-        train: Rows to train on, which alone decide features and z-scores.
-        validation: Rows to stop by.
-        settings: How to train.
-
-    Raises:
-        ValueError: If training and validation rows have different numbers of features.
+    Returns:
+        The model in evaluation mode with the weights of the epoch with the lowest validation loss, not calibrated; and
+        ``train/loss``, ``val/loss`` and ``val/auc`` of each epoch.
     """
-    num_features = train.features.shape[1]
-    if validation.features.shape[1] != num_features:
-        raise ValueError(
-            f"`validation` must have the features of `train`, {num_features}, got {validation.features.shape[1]}"
-        )
     selected = train.top_features(settings.num_selected)
-    counts = train.labels.long().bincount().float()
-    class_weight = len(train) / (2 * counts) if settings.balanced else torch.ones(2)
-    num_batches = -(-len(train) // settings.batch_size)
+    columns = train.features[:, selected].double()
+    mean, std = columns.mean(dim=0), columns.std(dim=0, correction=0)
+    std[std < 1e-6 * (1 + mean.abs())] = 1.0  # a constant column
+    num_batches = -(-len(train) // BATCH_SIZE)
     order = torch.Generator().manual_seed(settings.seed)
     history: list[dict[str, float]] = []
     best_epoch, best_state = 0, {}
-
-    def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
-        return smoothed_cross_entropy(logits, labels, smoothing=settings.smoothing, class_weight=class_weight)
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        model = build(num_features=num_features, num_selected=len(selected), dropout=settings.dropout)
-        model.standardize(selected, *train.z_scores(selected))
+        model = build(num_features=train.features.shape[1], num_selected=len(selected), dropout=settings.dropout)
+        model.standardize(selected, mean.float(), std.float())
         groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if p.dim() > 1]}]
         groups.append({"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0})
-        optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+        optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=WEIGHT_DECAY)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.max_epochs * num_batches)
         for epoch in range(1, settings.max_epochs + 1):
             model.train()
             total = 0.0
             for rows in torch.randperm(len(train), generator=order).tensor_split(num_batches):
-                loss = loss_of(model.logits(train.features[rows]), train.labels[rows])
+                loss = smoothed_cross_entropy(model.logits(train.features[rows]), train.labels[rows])
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
@@ -204,25 +152,15 @@ def fit_adapter(
             model.eval()
             with torch.no_grad():
                 logits = model.logits(validation.features)
-            losses = {"train/loss": total / len(train), "val/loss": float(loss_of(logits, validation.labels))}
-            history.append({**losses, "val/auc": area_under_roc(logits, validation.labels)})
-            if best_epoch == 0 or losses["val/loss"] < history[best_epoch - 1]["val/loss"]:
+            held_loss = float(smoothed_cross_entropy(logits, validation.labels))
+            if best_epoch == 0 or held_loss < history[best_epoch - 1]["val/loss"]:
                 best_epoch, best_state = epoch, copy.deepcopy(model.state_dict())
+            auc = area_under_roc(logits, validation.labels)
+            history.append({"train/loss": total / len(train), "val/loss": held_loss, "val/auc": auc})
             if epoch - best_epoch >= settings.patience:
                 break
     model.load_state_dict(best_state)
-    return FittedAdapter(model, history, best_epoch)
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Effect of a calibration on the rows that it was fitted on."""
-
-    temperature: float  # the logit is divided by it
-    nll_before: float  # mean negative log-likelihood without it, in nats
-    nll_after: float  # with it
-    ece_before: float  # expected calibration error without it, ten bins
-    ece_after: float  # with it; not always lower, since the likelihood is what is fitted
+    return model, history
 
 
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
@@ -233,8 +171,6 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     Source: Guo et al., "On Calibration of Modern Neural Networks", 2017, section 4.2. The loss is convex in
     :math:`1 / T`, so that halving on its slope finds the optimum.
     """
-    if len(logits) == 0 or not bool(logits.isfinite().all()):
-        raise ValueError(f"`logits` must be one or more finite numbers, got {logits.tolist()[:10]}")
     z, y = logits.detach().double(), labels.double()
     low, high = -math.log(MAX_TEMPERATURE), math.log(MAX_TEMPERATURE)
     for _ in range(HALVINGS):
@@ -245,16 +181,217 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 
 
 @torch.inference_mode()
-def calibrate(model: Any, validation: LabelledRows) -> Calibration:
-    """Fit the temperature of an adapter on validation rows and set it in the model.
+def calibrate(model: Any, validation: LabelledRows) -> dict[str, float]:
+    """Fit the temperature of an adapter on rows that its weights were not trained on, and set it in the model.
 
-    Args:
-        model: In evaluation mode, with ``logits(features)`` and a buffer ``temperature``.
-        validation: Rows that the weights were not trained on.
+    Returns:
+        The ``temperature``, and before and after it the mean negative log-likelihood ``nll`` in nats and the expected
+        calibration error ``ece`` of ten bins, which is not always lower, as the likelihood is fitted.
     """
     logits, labels = model.logits(validation.features).double(), validation.labels.double()
     temperature = fit_temperature(logits, labels)
     model.temperature.fill_(temperature)
-    nll = [float(F.binary_cross_entropy_with_logits(logits / t, labels)) for t in (1.0, temperature)]
-    ece = [expected_calibration_error(torch.sigmoid(logits / t), labels) for t in (1.0, temperature)]
-    return Calibration(temperature, nll[0], nll[1], ece[0], ece[1])
+    found = {"temperature": temperature}
+    for when, divisor in (("before", 1.0), ("after", temperature)):
+        found[f"nll_{when}"] = float(F.binary_cross_entropy_with_logits(logits / divisor, labels))
+        found[f"ece_{when}"] = expected_calibration_error(torch.sigmoid(logits / divisor), labels)
+    return found
+
+
+@dataclass(frozen=True)
+class ThresholdChoice:
+    """Thresholds and their result on the queries that they were chosen on."""
+
+    low: float  # queries with s(q) up to it go to dense retrieval; -1: none does
+    high: float  # queries with s(q) from it on go to graph retrieval; 2: none does. Above `low`
+    price: float  # accuracy that a second per query must bring
+    objective: float  # mean accuracy minus `price` times mean seconds
+    accuracy: float  # mean correctness
+    seconds: float  # mean per query
+    shares: dict[str, float]  # of queries per path
+    alone: dict[str, float]  # the objective of each path for all queries
+
+
+def choose_thresholds(
+    scores: Tensor, correct: Tensor, seconds: Tensor, *, price: float, fuse: bool = True
+) -> ThresholdChoice:
+    r"""Choose the thresholds of the highest mean accuracy minus price times seconds.
+
+    .. math:: J(\tau_L, \tau_H) = \frac{1}{n} \sum_q c_{q, r(q)} - \lambda t_{r(q)}
+
+    Source: EA-GraphRAG, section 3.3, "a composite objective of validation accuracy and expected latency", which the
+    paper does not write out. Between two neighbouring scores all thresholds route alike, so that one candidate stands
+    for them: ``low`` at a third of the gap and ``high`` at two thirds, so that ``low`` stays below ``high`` where
+    nothing is fused. :math:`J` is a sum of a part of ``low`` and a part of ``high``: prefix sums and a running maximum
+    find the best of all pairs.
+
+    Args:
+        scores: ``[n]``, s(q) in [0, 1] of validation queries: all kinds, not the disagreements alone.
+        correct: ``[n, 3]``, how right each of :data:`ROUTES` was, in [0, 1].
+        seconds: ``[n, 3]``, of each of :data:`ROUTES` per query.
+        price: Accuracy per second, not negative: with 0.01 a second must bring a hundredth.
+        fuse: Whether fusion may be chosen; without it ``low`` and ``high`` lie between the same two scores.
+
+    Raises:
+        ValueError: If the price is out of range.
+    """
+    if not 0 <= price < float("inf"):
+        raise ValueError(f"`price` must be finite and not negative, got {price}")
+    correct, seconds = correct.double(), seconds.double()
+    order = scores.double().argsort(stable=True)
+    distinct, group = torch.unique_consecutive(scores.double()[order], return_inverse=True)
+    gap = distinct.diff()
+    lows = torch.cat([distinct.new_tensor([-1.0]), distinct[:-1] + gap / 3, distinct.new_tensor([1.0])])
+    highs = torch.cat([distinct.new_tensor([0.0]), distinct[:-1] + 2 * gap / 3, distinct.new_tensor([2.0])])
+    worth = correct[order] - (price + TIE_PRICE) * seconds[order]
+
+    def prefix(gain: Tensor) -> Tensor:
+        """Sum the gains below each of the ``m + 1`` cuts between ``m`` distinct scores."""
+        return gain.new_zeros(len(lows)).index_add_(0, group + 1, gain / len(scores)).cumsum(0)
+
+    low_part = prefix(worth[:, DENSE] - worth[:, FUSION])
+    high_part = worth[:, GRAPH].sum() / len(scores) + prefix(worth[:, FUSION] - worth[:, GRAPH])
+    if fuse:
+        best_below, best_index = low_part.cummax(0)
+        high_at = int((best_below + high_part).argmax())
+        low_at = int(best_index[high_at])
+    else:
+        low_at = high_at = int((low_part + high_part).argmax())
+    low, high = float(lows[low_at]), float(highs[high_at])
+    path = choose_routes(scores, low, high)
+    accuracy, time = (float(each.gather(1, path.unsqueeze(1)).mean()) for each in (correct, seconds))
+    return ThresholdChoice(
+        low=low,
+        high=high,
+        price=price,
+        objective=accuracy - price * time,
+        accuracy=accuracy,
+        seconds=time,
+        shares=route_shares(path),
+        alone=dict(zip(ROUTES, (correct - price * seconds).mean(dim=0).tolist(), strict=True)),
+    )
+
+
+class TopFeatures(TransformerMixin, BaseEstimator):
+    """Keeps the columns of :meth:`LabelledRows.top_features`."""
+
+    def __init__(self, num_selected: int = 85, seed: int = 0) -> None:
+        self.num_selected, self.seed = num_selected, seed
+
+    def fit(self, features: np.ndarray, labels: np.ndarray) -> "TopFeatures":
+        """Choose the columns of ``[n, F]`` by ``[n]`` labels."""
+        self.columns_ = _rows(features, labels, self.seed).top_features(self.num_selected).numpy()
+        return self
+
+    def transform(self, features: np.ndarray) -> np.ndarray:
+        """Return the chosen columns."""
+        return features[:, self.columns_]
+
+
+class AdapterClassifier(ClassifierMixin, BaseEstimator):
+    """The adapter, trained and calibrated with a fifth of the rows kept back for both."""
+
+    def __init__(self, build: BuildAdapter, num_selected: int = 85, dropout: float = 0.3, seed: int = 0) -> None:
+        self.build, self.num_selected, self.dropout, self.seed = build, num_selected, dropout, seed
+
+    def fit(self, features: np.ndarray, labels: np.ndarray) -> "AdapterClassifier":
+        """Train on ``[n, F]`` raw features and ``[n]`` labels."""
+        train, held = _rows(features, labels, self.seed).early_stopping_split()
+        settings = AdapterSettings(num_selected=self.num_selected, dropout=self.dropout, seed=self.seed)
+        self.model_, _ = fit_adapter(self.build, train, held, settings)
+        calibrate(self.model_, held)
+        self.classes_ = np.array([0, 1])
+        return self
+
+    @torch.inference_mode()
+    def predict_proba(self, features: np.ndarray) -> np.ndarray:
+        """Return the probabilities of both classes, ``[n, 2]``."""
+        scores = self.model_(torch.from_numpy(features)).double().numpy()
+        return np.stack([1 - scores, scores], axis=1)
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        """Return the likelier classes, ``[n]``."""
+        return (self.predict_proba(features)[:, 1] >= 0.5).astype(np.int64)
+
+
+def classifiers(build: BuildAdapter, *, top_k: int = 85, seed: int = 0) -> dict[str, tuple[Any, dict[str, Any]]]:
+    """Return the classifiers to compare, each with its grid, from the most to the least restrained settings.
+
+    ``top_k`` is the paper's number of features; a fifth of it is tried, too.
+    """
+    widths = [max(1, top_k // 5), top_k]
+    logistic = make_pipeline(TopFeatures(seed=seed), StandardScaler(), LogisticRegression(max_iter=2000))
+    boosting = make_pipeline(
+        TopFeatures(seed=seed), GradientBoostingClassifier(n_estimators=100, subsample=0.8, random_state=seed)
+    )
+    return {
+        "majority class": (DummyClassifier(strategy="prior"), {}),
+        "logistic regression": (
+            logistic,
+            {"topfeatures__num_selected": widths, "logisticregression__C": [0.01, 0.1, 1.0]},
+        ),
+        "gradient boosting": (
+            boosting,
+            {"topfeatures__num_selected": widths, "gradientboostingclassifier__max_depth": [1, 3]},
+        ),
+        "MLP adapter": (AdapterClassifier(build, seed=seed), {"num_selected": widths, "dropout": [0.5, 0.3]}),
+    }
+
+
+def compare_classifiers(
+    rows: LabelledRows,
+    compared: dict[str, tuple[Any, dict[str, Any]]],
+    *,
+    num_folds: int = 5,
+    num_inner_folds: int = 3,
+    shares: Sequence[float] = (0.2, 0.4, 0.6, 0.8, 1.0),
+) -> str:
+    """Compare classifiers (each an estimator and its grid, by name) by nested cross-validation: two tables in Markdown.
+
+    For each outer fold the other rows choose the setting, by the mean AUC of their inner folds, and then train; the
+    fold is only scored. Features, z-scores, early stopping and temperature are of the training rows at each level. The
+    learning curve trains on ``shares`` of the rows with the setting that most folds chose.
+
+    Source: Stone, "Cross-validatory choice and assessment of statistical predictions", 1974; Varma and Simon, "Bias in
+    error estimation when using cross-validation for model selection", 2006.
+
+    Raises:
+        ValueError: If the rarer class has fewer rows than there are folds.
+    """
+    rarer = int(rows.labels.long().bincount().min())
+    if not 2 <= num_folds <= rarer:
+        raise ValueError(f"`num_folds` must lie in 2 to the rows of the rarer class, {rarer}, got {num_folds}")
+    features, labels = rows.features.numpy(), rows.labels.numpy()
+    outer, inner = (StratifiedKFold(n, shuffle=True, random_state=rows.seed) for n in (num_folds, num_inner_folds))
+    measured, curves = [], []
+    for name, (estimator, grid) in compared.items():
+        search = GridSearchCV(estimator, grid, scoring="roc_auc", cv=inner)
+        folds = cross_validate(search, features, labels, cv=outer, scoring=MEASURES, return_estimator=True)
+        chosen = Counter(tuple(fold.best_params_.items()) for fold in folds["estimator"])
+        settings = (f"{count}x {_shown(setting)}" for setting, count in chosen.most_common())
+        measured.append([name, *(_text(np.abs(folds[f"test_{measure}"])) for measure in MEASURES), "; ".join(settings)])
+        best = search.estimator.set_params(**dict(chosen.most_common(1)[0][0]))
+        sizes, _, scores = learning_curve(
+            best, features, labels, cv=outer, train_sizes=list(shares), scoring="roc_auc", shuffle=True,
+            random_state=rows.seed,
+        )  # fmt: skip
+        curves.append([name, *map(_text, scores)])
+    return "\n\n".join(
+        [
+            markdown_table(["classifier", *MEASURES, "settings chosen"], measured),
+            markdown_table(["AUC after training on rows", *map(str, sizes)], curves),
+        ]
+    )
+
+
+def _rows(features: np.ndarray, labels: np.ndarray, seed: int) -> LabelledRows:
+    return LabelledRows(torch.from_numpy(features), torch.from_numpy(labels), seed)
+
+
+def _shown(setting: tuple[tuple[str, Any], ...]) -> str:
+    return ", ".join(f"{key.rpartition('__')[2]}={value}" for key, value in setting) or "-"
+
+
+def _text(numbers: np.ndarray) -> str:
+    """Show the mean over folds and the deviation between them (no estimate of the mean's error)."""
+    return f"{numbers.mean():.3f} ± {numbers.std():.3f}"

@@ -22,8 +22,7 @@ class AdapterScorer:
         checkpoint: A run folder, a ``.ckpt`` file or an artifact's folder; or what is loaded already.
         low: Up to this score a query takes the dense path; the checkpoint's when None.
         high: From this score on it takes the graph path; the checkpoint's when None.
-        stanza_folder: Where Stanza's model lies, for a checkpoint that was trained with ``syntax: stanza``; see
-            :class:`~graphrerank_papers.ea_graphrag.syntax.syntax_features.SyntaxFeatures`.
+        stanza_folder: Folder of Stanza's model, for a checkpoint that was trained with ``syntax: stanza``.
         cache: Folder that keeps the syntax of queries; nothing is kept when None.
 
     Raises:
@@ -66,10 +65,7 @@ class AdapterScorer:
     def score(self, texts: Sequence[str]) -> Tensor:
         """Score queries: s(q), ``[B]`` in [0, 1], on the CPU.
 
-        Warns where the features come from other versions of libraries or models than the adapter was trained with.
-
-        Raises:
-            ValueError: If a library or model for the syntax is not there.
+        Warns if the features come from other versions of libraries or models than in training.
         """
         if self.syntax.fingerprint != self._trained_with:
             warnings.warn(

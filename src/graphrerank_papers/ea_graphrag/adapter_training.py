@@ -19,9 +19,16 @@ from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions
 from graphrerank.models.manifest import write_manifest
 from graphrerank.models.registry import model_name
 from graphrerank.parts import Parts
-from graphrerank_papers.ea_graphrag.adapter_fit import AdapterSettings, LabelledRows, calibrate, fit_adapter
-from graphrerank_papers.ea_graphrag.adapter_thresholds import ThresholdChoice, choose_thresholds
-from graphrerank_papers.ea_graphrag.adapter_validation import classifiers, compare_classifiers
+from graphrerank_papers.ea_graphrag.adapter_fit import (
+    AdapterSettings,
+    LabelledRows,
+    ThresholdChoice,
+    calibrate,
+    choose_thresholds,
+    classifiers,
+    compare_classifiers,
+    fit_adapter,
+)
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
 from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
@@ -148,29 +155,30 @@ class AdapterTraining:
 
     def _train(self, folder: Path, sets: Sequence[Judged], train: LabelledRows, held: LabelledRows) -> dict[str, Any]:
         """Train, calibrate, choose thresholds, write the weights, and return the manifest's record of it."""
-        fitted = fit_adapter(self.model, *train.early_stopping_split, self.settings)
-        calibration = calibrate(fitted.model, held)
+        model, history = fit_adapter(self.model, *train.early_stopping_split(), self.settings)
+        calibration = calibrate(model, held)
         with torch.inference_mode():
-            validation_auc = area_under_roc(fitted.model(held.features), held.labels)
-        choice, without_fusion = self._thresholds(sets, fitted.model)
-        write_json(folder / "history.json", {"epochs": fitted.history})
+            validation_auc = area_under_roc(model(held.features), held.labels)
+        choice, without_fusion = self._thresholds(sets, model)
+        losses = [epoch["val/loss"] for epoch in history]
+        write_json(folder / "history.json", {"epochs": history})
         best = folder / "checkpoints" / "best.ckpt"
         best.parent.mkdir(parents=True, exist_ok=True)
-        state = {f"{MODULE_PREFIX}{name}": tensor for name, tensor in fitted.model.state_dict().items()}
+        state = {f"{MODULE_PREFIX}{name}": tensor for name, tensor in model.state_dict().items()}
         with atomic_path(best) as temporary:
             torch.save({"state_dict": state}, temporary)
         arguments = self.model.keywords | {
             "num_features": train.features.shape[1],
-            "num_selected": len(fitted.model.selected),
+            "num_selected": len(model.selected),
             "dropout": self.settings.dropout,
         }
         return {
             "name": self.name,
-            "model": {"name": model_name(type(fitted.model)), "arguments": arguments},
-            "features": fitted.model.feature_names(FEATURES),
+            "model": {"name": model_name(type(model)), "arguments": arguments},
+            "features": model.feature_names(FEATURES),
             "right": self.right,
-            "best_epoch": fitted.best_epoch,
-            "calibration": asdict(calibration),
+            "best_epoch": 1 + losses.index(min(losses)),
+            "calibration": calibration,
             "thresholds": asdict(choice),
             "without_fusion": {
                 name: getattr(without_fusion, name) for name in ("low", "high", "objective", "accuracy")
@@ -183,9 +191,7 @@ class AdapterTraining:
 
     def _thresholds(self, sets: Sequence[Judged], model: ComplexityAdapter) -> tuple[ThresholdChoice, ThresholdChoice]:
         """Choose on all validation questions, with fusion and without."""
-        scores: list[Tensor] = []
-        correct: list[Tensor] = []
-        seconds: list[Tensor] = []
+        parts: list[tuple[Tensor, Tensor, Tensor]] = []  # scores, correctness and seconds of a data set
         for judged in sets:
             with torch.inference_mode():
                 predicted = model(judged.features)
@@ -193,11 +199,11 @@ class AdapterTraining:
             fused = judged.paths.fused(predicted)
             fuse_seconds = (time.perf_counter() - begin) / len(judged.paths)
             right = judged.paths.is_right(fused.nodes, self.right, answers=self.answers)
-            correct.append(torch.cat([judged.right, right.unsqueeze(1)], dim=1)[judged.held])
-            scores.append(predicted[judged.held])
-            seconds.append(judged.paths.path_seconds(fuse_seconds).expand(int(judged.held.sum()), -1))
-        measured = torch.cat(scores), torch.cat(correct).double(), torch.cat(seconds)
-        both = [choose_thresholds(*measured, price=self.price, fuse=fuse, seed=self.seed) for fuse in (True, False)]
+            correct = torch.cat([judged.right, right.unsqueeze(1)], dim=1)
+            seconds = judged.paths.path_seconds(fuse_seconds).expand(len(judged.paths), -1)
+            parts.append((predicted[judged.held], correct[judged.held], seconds[judged.held]))
+        scores, correct, seconds = map(torch.cat, zip(*parts, strict=True))
+        both = [choose_thresholds(scores, correct, seconds, price=self.price, fuse=fuse) for fuse in (True, False)]
         return both[0], both[1]
 
 
@@ -246,9 +252,7 @@ def adapter_text(manifest: Mapping[str, Any], num_train: int, num_held: int) -> 
         "log loss before and after it": f"{calibration['nll_before']:.3f} and {calibration['nll_after']:.3f}",
         "calibration error": f"{calibration['ece_before']:.3f} and {calibration['ece_after']:.3f}",
     }
-    for name in ("low", "high"):
-        first, last = choice[f"{name}_interval"]
-        rows[f"threshold `{name}`, 95% bootstrap interval"] = f"{choice[name]:.3f} ({first:.3f} to {last:.3f})"
+    rows |= {f"threshold `{name}`": f"{choice[name]:.3f}" for name in ("low", "high")}
     routed = [choice["accuracy"], choice["seconds"], choice["objective"]]
     rows[f"routed: right, seconds, right - {choice['price']:g} x seconds"] = ", ".join(f"{n:.3f}" for n in routed)
     for route in ROUTES:

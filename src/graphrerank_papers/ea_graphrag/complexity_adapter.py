@@ -175,28 +175,7 @@ class ComplexityAdapter(nn.Module):
 
     @torch.jit.unused
     def standardize(self, selected: Tensor, mean: Tensor, std: Tensor) -> None:
-        """Set which features are read, and their z-scores.
-
-        Args:
-            selected: ``[num_selected]`` int64, distinct columns of the raw features.
-            mean: ``[num_selected]``, of the training rows.
-            std: ``[num_selected]``, positive.
-
-        Raises:
-            ValueError: If a shape does not fit, a column is not there or named twice, or a deviation is not positive.
-        """
-        for name, given, own in (
-            ("selected", selected, self.selected),
-            ("mean", mean, self.mean),
-            ("std", std, self.std),
-        ):
-            if given.shape != own.shape:
-                raise ValueError(f"`{name}` must have shape {tuple(own.shape)}, got {tuple(given.shape)}")
-        columns = selected.tolist()
-        if len(set(columns)) < len(columns) or min(columns) < 0 or max(columns) >= self.num_features:
-            raise ValueError(f"`selected` must be distinct columns below {self.num_features}, got {columns}")
-        if not bool((std > 0).all()):
-            raise ValueError(f"`std` must be positive, got {float(std.min())}")
+        """Set the columns that are read, their means and their positive deviations, ``[num_selected]`` each."""
         self.selected.copy_(selected)
         self.mean.copy_(mean)
         self.std.copy_(std)
@@ -219,10 +198,7 @@ class ComplexityAdapter(nn.Module):
         return logits
 
     def forward(self, features: Tensor) -> Tensor:
-        """Score queries.
-
-        Args:
-            features: ``[n, num_features]``, raw, finite, in the order that the model was trained with.
+        """Score queries by raw, finite features ``[n, num_features]`` in the order of the training.
 
         Returns:
             ``[n]``, s(q) in [0, 1]: the probability that graph retrieval is right where one of both paths is.

@@ -1,4 +1,10 @@
-"""Routers that learn from questions instead of their syntax: nearest prototypes, and a fine-tuned text classifier."""
+"""Routers that learn from questions instead of their syntax: nearest prototypes, and a fine-tuned text classifier.
+
+They take the place of a complexity adapter in "EA-GraphRAG", 2026, Algorithm 1, line 2. Their file of questions is
+``disagreements.jsonl``, which ``train.py experiment=complexity_adapter`` writes: a line of JSON for each question that
+exactly one path answers, with its ``text``, the path that is ``right`` (``dense`` or ``graph``) and, if given, its
+``part`` (``training`` or ``validation``).
+"""
 
 import json
 from collections.abc import Sequence
@@ -7,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphrerank.checks import check_counts, check_positive
@@ -16,23 +23,19 @@ from graphrerank.graphs.routes import DENSE, GRAPH, ROUTES
 
 TRAINING, VALIDATION = "training", "validation"  # parts of the questions
 BATCH_TEXTS = 64  # scored at once
+MAX_LENGTH = 64  # tokens of a question; longer ones are cut
 KINDS = {".safetensors", ".bin", ".json", ".txt", ".model"}  # files that determine a model's outputs
 
 
 class PrototypeScorer:
-    r"""Score how much queries need the graph by their nearest prototypes, in place of a complexity adapter.
+    r"""Score how much queries need the graph by the most similar questions of each path.
 
     .. math:: s(q) = \sigma\bigl((\bar c_{\mathrm{graph}}(q) - \bar c_{\mathrm{dense}}(q)) / t\bigr)
 
-    with :math:`\bar c` the mean cosine of the query with the ``num_nearest`` nearest questions of a path.
-
-    Source: semantic routing by examples, ours for the paths of "EA-GraphRAG", 2026, Algorithm 1, line 2. The questions
-    are those of ``disagreements.jsonl``, which ``train.py experiment=complexity_adapter`` writes: each was answered by
-    exactly one path. Only those for training are prototypes.
+    with :math:`\bar c` the mean cosine of the query with the ``num_nearest`` nearest training questions of a path.
 
     Args:
-        questions: A file with a line of JSON for each question: its ``text``, the path that is ``right`` (``dense`` or
-            ``graph``) and, if given, its ``part`` (``training`` or ``validation``).
+        questions: File of questions.
         encoder: Encoder of questions.
         low: Up to this score a query takes the dense path.
         high: From this score on it takes the graph path.
@@ -75,19 +78,16 @@ class PrototypeScorer:
 
 
 class TextClassifierScorer:
-    r"""Score how much queries need the graph by a classifier of their texts, in place of a complexity adapter.
+    r"""Score how much queries need the graph by a classifier of their texts.
 
     .. math:: s(q) = \sigma(w^\top h_{\mathrm{CLS}}(q) + b)
 
-    All weights of the encoder are trained by binary cross-entropy, with AdamW and a rate that falls linearly. The epoch
-    with the lowest loss on the questions for validation is kept, or the last where there are none. The classifier is
-    trained at its first use, a minute or two on a CPU core; its weights lie in the cache, under a hash of the
-    questions, the model and the settings.
-
-    Source: the semantic alternative to the adapter of "EA-GraphRAG", 2026; the training is ours.
+    All weights of the encoder are trained by binary cross-entropy, with AdamW and a rate that falls linearly; the epoch
+    with the lowest loss on the validation questions is kept, or the last where there are none. This happens at the
+    first use, a minute or two on a CPU core; the weights are cached by a hash of questions, model and settings.
 
     Args:
-        questions: As of :class:`PrototypeScorer`; those for validation choose the epoch.
+        questions: File of questions.
         model: Folder of an encoder of transformers.
         cache: Folder that keeps trained weights.
         low: Up to this score a query takes the dense path.
@@ -95,7 +95,6 @@ class TextClassifierScorer:
         max_epochs: Passes over the questions.
         learning_rate: At the beginning; it falls to 0.
         batch_size: Questions of a step.
-        max_length: Tokens of a question; longer ones are cut.
         seed: Of the head's weights, of dropout, and of the order of the questions.
 
     Raises:
@@ -113,29 +112,27 @@ class TextClassifierScorer:
         max_epochs: int = 4,
         learning_rate: float = 5e-5,
         batch_size: int = 16,
-        max_length: int = 64,
         seed: int = 0,
     ) -> None:
         _check_thresholds(low, high)
-        check_counts(max_epochs=max_epochs, batch_size=batch_size, max_length=max_length)
+        check_counts(max_epochs=max_epochs, batch_size=batch_size)
         check_positive(learning_rate=learning_rate)
         self.low, self.high = low, high
         self._questions, self._model, self._cache = Path(questions), str(model), Path(cache)
-        self.max_epochs, self.learning_rate, self.batch_size = max_epochs, learning_rate, batch_size
-        self.max_length, self.seed = max_length, seed
+        self.max_epochs, self.learning_rate, self.batch_size, self.seed = max_epochs, learning_rate, batch_size, seed
         self._training = read_questions(self._questions, TRAINING)
         self._validation = read_questions(self._questions, VALIDATION)
 
     @property
     def fingerprint(self) -> str:
         """Changes whenever the trained weights would."""
-        settings = (self.max_epochs, self.learning_rate, self.batch_size, self.max_length, self.seed)
-        return hash_json([hash_files([self._questions]), hash_model(self._model, None, KINDS), list(settings)])
+        settings = [self.max_epochs, self.learning_rate, self.batch_size, MAX_LENGTH, self.seed]
+        return hash_json([hash_files([self._questions]), hash_model(self._model, None, KINDS), settings])
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str]) -> Tensor:
         """Score queries: s(q), ``[B]`` in [0, 1], on the CPU."""
-        return torch.sigmoid(self._all_logits(self._trained, texts)) if texts else torch.zeros(0)
+        return torch.sigmoid(self._logits(self._trained, texts)) if texts else torch.zeros(0)
 
     @cached_property
     def _trained(self) -> nn.Module:
@@ -172,7 +169,7 @@ class TextClassifierScorer:
             classifier.train()
             for rows in torch.randperm(len(texts)).split(self.batch_size):  # type: ignore[no-untyped-call]
                 logits = self._logits(classifier, [texts[row] for row in rows.tolist()])
-                loss = nn.functional.binary_cross_entropy_with_logits(logits, labels[rows])
+                loss = F.binary_cross_entropy_with_logits(logits, labels[rows])
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 nn.utils.clip_grad_norm_(classifier.parameters(), 1.0)
@@ -188,19 +185,20 @@ class TextClassifierScorer:
         texts, labels = _labelled(self._validation)
         if not texts:
             return float("inf")
-        logits = self._all_logits(classifier.eval(), texts)
-        return float(nn.functional.binary_cross_entropy_with_logits(logits, labels))
-
-    def _all_logits(self, classifier: nn.Module, texts: Sequence[str]) -> Tensor:
-        starts = range(0, len(texts), BATCH_TEXTS)
-        return torch.cat([self._logits(classifier, texts[start : start + BATCH_TEXTS]) for start in starts])
+        return float(F.binary_cross_entropy_with_logits(self._logits(classifier.eval(), texts), labels))
 
     def _logits(self, classifier: nn.Module, texts: Sequence[str]) -> Tensor:
-        batch = self._tokenizer(
-            list(texts), padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
-        )
-        logits: Tensor = classifier(**batch).logits
-        return logits[:, 0]
+        logits = []
+        for start in range(0, len(texts), BATCH_TEXTS):
+            batch = self._tokenizer(
+                list(texts[start : start + BATCH_TEXTS]),
+                padding=True,
+                truncation=True,
+                max_length=MAX_LENGTH,
+                return_tensors="pt",
+            )
+            logits.append(classifier(**batch).logits[:, 0])
+        return torch.cat(logits)
 
 
 def read_questions(path: Path, part: str) -> list[list[str]]:
@@ -216,13 +214,14 @@ def read_questions(path: Path, part: str) -> list[list[str]]:
     for number, line in enumerate(lines, 1):
         try:
             entry = json.loads(line)
-            text, right, of_part = entry["text"], entry["right"], entry.get("part", TRAINING)
+            text, path_number = str(entry["text"]), ROUTES[:2].index(entry["right"])
+            of_part = entry.get("part", TRAINING)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{path}:{number}: needed an object with `text` and `right`, got {line[:80]!r}") from error
-        if not isinstance(text, str) or right not in ROUTES[:2]:
-            raise ValueError(f"{path}:{number}: needed a text, and `right` of {list(ROUTES[:2])}, got {line[:80]!r}")
+            raise ValueError(
+                f"{path}:{number}: needed an object with `text`, and `right` of {list(ROUTES[:2])}, got {line[:80]!r}"
+            ) from error
         if of_part == part:
-            texts[ROUTES.index(right)].append(text)
+            texts[path_number].append(text)
     for name, found in zip(ROUTES, texts, strict=False):
         if not found and part == TRAINING:
             raise ValueError(f"{path}: needed a question for training that the path {name!r} gets right, got none")

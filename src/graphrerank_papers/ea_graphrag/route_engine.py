@@ -17,47 +17,27 @@ from graphrerank_papers.ea_graphrag.adapter_scorer import AdapterScorer
 
 
 class RouteRequest(QueryRequest):
-    """Body of ``POST /route``.
-
-    Attributes:
-        query: The query, not blank.
-    """
+    """Body of ``POST /route``: a query, not blank."""
 
 
 class Thresholds(BaseModel):
-    """Thresholds of the paths.
-
-    Attributes:
-        low: Up to this score a query takes the dense path.
-        high: From this score on it takes the graph path; in between the fusion of both.
-    """
+    """Up to ``low`` a query takes the dense path, from ``high`` on the graph path, in between the fusion of both."""
 
     low: float
     high: float
 
 
 class RouteResponse(BaseModel):
-    """Response of ``POST /route``.
+    """Response of ``POST /route``."""
 
-    Attributes:
-        id: Id of the request, as in the logs.
-        score: s(q) in [0, 1]: how much the query needs the graph.
-        route: ``dense``, ``graph`` or ``fusion``.
-        thresholds: The adapter's thresholds.
-    """
-
-    id: str
-    score: float
-    route: str
-    thresholds: Thresholds
+    id: str  # of the request, as in the logs
+    score: float  # s(q) in [0, 1]: how much the query needs the graph
+    route: str  # `dense`, `graph` or `fusion`
+    thresholds: Thresholds  # of the adapter
 
 
 class RouteEngine:
-    """Scores the queries of many requests at once.
-
-    Args:
-        scorer: The adapter.
-    """
+    """Scores the queries of many requests at once."""
 
     def __init__(self, scorer: AdapterScorer) -> None:
         self._scorer = scorer
@@ -80,11 +60,7 @@ class RouteEngine:
 
 
 def load_route_engine(folder: Path, format_name: str | None, stanza_folder: str | None, device: str) -> RouteEngine:
-    """Load an adapter's artifact in a worker; ``device`` is not used: the adapter is small.
-
-    Raises:
-        ValueError: As :func:`load_artifact` and :class:`AdapterScorer`.
-    """
+    """Load an adapter's artifact in a worker; ``device`` is not used: the adapter is small."""
     artifact = load_artifact(folder, format_name)
     checkpoint = Checkpoint(artifact.module, artifact.manifest, artifact.folder)
     return RouteEngine(AdapterScorer(checkpoint=checkpoint, stanza_folder=stanza_folder))
@@ -93,12 +69,9 @@ def load_route_engine(folder: Path, format_name: str | None, stanza_folder: str 
 def serve_routes(
     folder: Path, format_name: str | None, *, stanza_folder: str | None = None
 ) -> tuple[list[Route], dict[str, EngineFactory]]:
-    """Return the route and the engine of an adapter's artifact, as the group ``graphrerank.services`` asks for.
+    """Return the route and the engine of an adapter's artifact: an entry point of ``graphrerank.services``.
 
-    Args:
-        folder: The artifact's folder.
-        format_name: One of its formats; see :func:`load_artifact`.
-        stanza_folder: Folder of Stanza's model, for an adapter trained with it.
+    ``stanza_folder`` is the folder of Stanza's model, for an adapter trained with it.
     """
     route = Route(("/route",), "route", RouteRequest, RouteResponse, "Return how much a query needs the graph.")
     return [route], {"route": partial(load_route_engine, folder, format_name, stanza_folder)}

@@ -1,34 +1,59 @@
-"""``python evaluate.py experiment=ea_benchmark``: routing of questions half of one hop and half of several."""
+"""``python evaluate.py experiment=ea_benchmark``: routing of questions half of one hop and half of several.
+
+Routing is compared with one path for all questions, with random routes, and with the best routes.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphrerank.checks import check_counts
+from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
+from graphrerank.evaluation.tables import markdown_table, p_text
 from graphrerank.files import write_json, write_text
+from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, ROUTES, choose_routes
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.parts import Parts
 from graphrerank_papers.ea_graphrag.adapter_scorer import AdapterScorer
 from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
-from graphrerank_papers.ea_graphrag.routing import Choices, compare_routing, join_choices, routing_table, weigh_choices
-from graphrerank_papers.ea_graphrag.two_paths import PathRunner, TwoPaths, path_settings, question_key
+from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES, PathRunner, TwoPaths, path_settings, question_key
 from graphrerank_papers.hashed_order import hashed_order
 
-HALVES = ("single_hop", "multi_hop")
+JUDGED = "PR@5"  # what the oracle chooses by, and the tests compare
+FULL = "full"
 
 
 @dataclass(frozen=True, eq=False)
-class TestSet:
-    """The questions of one data set of the benchmark."""
+class Choices:
+    """The outcome of each path on each of ``n`` questions."""
 
-    half: str  # `single_hop` or `multi_hop`
-    paths: TwoPaths  # the rankings of both paths for all its questions
-    choices: Choices  # what each path gives
-    kept: Tensor  # `[q]` int64, the questions that are in the benchmark
+    # `[n, 3]` float64 of each measure, a column per path in the order of `ROUTES`; NaN = does not count
+    values: Mapping[str, Tensor]
+    seconds: Tensor  # `[n, 3]` float64 on each path
+    scores: Tensor  # `[n]`, s(q)
+    route_seconds: float  # to read a question's syntax and score it
+
+    def take(self, rows: Sequence[int]) -> "Choices":
+        """Return some of the questions."""
+        index = torch.tensor(rows, dtype=torch.int64)
+        values = {measure: per_question[index] for measure, per_question in self.values.items()}
+        return Choices(values, self.seconds[index], self.scores[index], self.route_seconds)
+
+
+def join_choices(parts: Sequence[Choices]) -> Choices:
+    """Put the questions of several data sets together; scoring takes as long as on average."""
+    total = sum(len(part.scores) for part in parts)
+    return Choices(
+        {measure: torch.cat([part.values[measure] for part in parts]) for measure in ROUTED_MEASURES},
+        torch.cat([part.seconds for part in parts]),
+        torch.cat([part.scores for part in parts]),
+        sum(part.route_seconds * len(part.scores) for part in parts) / total,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,33 +77,33 @@ class RoutingBenchmark:
         manifest = load_primary(self.checkpoint).manifest
         if not isinstance(manifest, AdapterManifest) or manifest.without_fusion is None:
             raise ValueError(f"{self.checkpoint}: needed a trained complexity adapter, got a {manifest.model.name}")
-        merged = {**self.single_hop, **self.multi_hop} if self.merged else None
+        entries = {**self.single_hop, **self.multi_hop}
         names = {"dense": self.dense, "graph": self.graph}
-        runner = PathRunner(parts, names, encoder=self.encoder, merged=merged)
+        runner = PathRunner(parts, names, encoder=self.encoder, merged=entries if self.merged else None)
         _check_paths(runner, manifest)
         scorer = AdapterScorer(checkpoint=self.checkpoint, stanza_folder=self.stanza_folder)
-        sets = {
-            name: _read(runner, scorer, half, name, entry, seed=self.seed)
-            for half in HALVES
-            for name, entry in getattr(self, half).items()
+        sets = {name: runner.read(name, entry, seed=self.seed) for name, entry in entries.items()}
+        choices = {name: weigh_choices(paths, scorer) for name, paths in sets.items()}
+        new = _new_rows(sets, {key for keys in manifest.questions.values() for key in keys})
+        rows = _halved(sets, new, [list(self.single_hop), list(self.multi_hop)], seed=self.seed)
+        kept = {name: choices[name].take(rows[name]) for name in sets if rows[name]}
+        thresholds = {
+            "thresholds": (scorer.low, scorer.high),
+            "without_fusion": (manifest.without_fusion.low, manifest.without_fusion.high),
         }
-        sets = _only_new(sets, manifest.questions)
-        known = {name: len(test_set.paths) - len(test_set.kept) for name, test_set in sets.items()}
-        sets = _halved(sets, seed=self.seed)
-        low, high = manifest.without_fusion.low, manifest.without_fusion.high
 
-        def compare(choices: Choices) -> dict[str, Any]:
-            thresholds = (scorer.low, scorer.high)
-            return compare_routing(
-                choices, thresholds=thresholds, without_fusion=(low, high), draws=self.draws, seed=self.seed
-            )
+        def compare(part: Choices) -> dict[str, Any]:
+            return compare_routing(part, **thresholds, draws=self.draws, seed=self.seed)
 
-        kept = {name: test_set.choices.take(test_set.kept) for name, test_set in sets.items()}
         content = {
             "mix": compare(join_choices(list(kept.values()))),
-            "sets": {name: compare(choices) for name, choices in kept.items()},
-            "left_out_as_known": known,
-            "thresholds": {"low": scorer.low, "high": scorer.high, "without_fusion": [low, high]},
+            "sets": {name: compare(part) for name, part in kept.items()},
+            "left_out_as_known": {name: len(paths) - len(new[name]) for name, paths in sets.items()},
+            "thresholds": {
+                "low": scorer.low,
+                "high": scorer.high,
+                "without_fusion": list(thresholds["without_fusion"]),
+            },
         }
         write_json(run_dir / "metrics.json", content)
         write_text(run_dir / "report.md", report := _report(content, merged=self.merged))
@@ -98,61 +123,157 @@ def _check_paths(runner: PathRunner, manifest: AdapterManifest) -> None:
             )
 
 
-def _read(
-    runner: PathRunner, scorer: AdapterScorer, half: str, name: str, entry: Mapping[str, Any], *, seed: int
-) -> TestSet:
-    paths = runner.read(name, entry, seed=seed)
+def weigh_choices(paths: TwoPaths, scorer: AdapterScorer) -> Choices:
+    """Score the questions of a data set, and measure the outcome of each path on each."""
     scorer.score(paths.texts[:1])  # loads the models
     begin = time.perf_counter()
     scores = scorer.score(paths.texts)
     middle = time.perf_counter()
     fused = paths.fused(scores)
-    fuse_seconds, route_seconds = time.perf_counter() - middle, middle - begin
-    choices = weigh_choices(
-        paths,
-        scores,
-        fused_nodes=fused.nodes,
-        fuse_seconds=fuse_seconds / len(paths),
-        route_seconds=route_seconds / len(paths),
-    )
-    return TestSet(half, paths, choices, torch.arange(len(paths)))
+    fuse_seconds = (time.perf_counter() - middle) / len(paths)
+    measured = [paths.measure(nodes) for nodes in (paths.dense.nodes, paths.graph.nodes, fused.nodes)]
+    values = {measure: torch.stack([of_path[measure] for of_path in measured], dim=1) for measure in ROUTED_MEASURES}
+    seconds = paths.path_seconds(fuse_seconds).expand(len(paths), -1)
+    return Choices(values, seconds, scores, (middle - begin) / len(paths))
 
 
-def _only_new(sets: Mapping[str, TestSet], trained: Mapping[str, Sequence[str]]) -> dict[str, TestSet]:
+def _new_rows(sets: Mapping[str, TwoPaths], known: set[str]) -> dict[str, list[int]]:
     """Leave out repeated questions, and those that the adapter was trained or validated on, under whatever id."""
-    known = {key for keys in trained.values() for key in keys}
-    new = {}
-    for name, test_set in sets.items():
-        kept = []
-        for row, text in enumerate(test_set.paths.texts):
+    new: dict[str, list[int]] = {name: [] for name in sets}
+    for name, paths in sets.items():
+        for row, text in enumerate(paths.texts):
             if (key := question_key(text)) not in known:
                 known.add(key)
-                kept.append(row)
-        if not kept:
+                new[name].append(row)
+        if not new[name]:
             raise ValueError(
                 f"`job` must name data sets with questions that the adapter was not trained on, got {name}"
             )
-        new[name] = replace(test_set, kept=torch.tensor(kept))
     return new
 
 
-def _halved(sets: Mapping[str, TestSet], *, seed: int) -> dict[str, TestSet]:
+def _halved(
+    sets: Mapping[str, TwoPaths], rows: Mapping[str, Sequence[int]], halves: Sequence[Sequence[str]], *, seed: int
+) -> dict[str, list[int]]:
     """Leave out questions of the larger half, by a hash of their ids, until both are equal."""
-    rows = {
-        half: [
-            (name, row) for name, test_set in sets.items() if test_set.half == half for row in test_set.kept.tolist()
-        ]
-        for half in HALVES
-    }
-    size = min(len(listed) for listed in rows.values())
+    listed = [[(name, row) for name in names for row in rows[name]] for names in halves]
     kept: dict[str, list[int]] = {name: [] for name in sets}
-    for listed in rows.values():
-        order = hashed_order([f"{name} {sets[name].paths.query_ids[row]}" for name, row in listed], seed)
-        for name, row in (listed[position] for position in order[:size]):
+    for half in listed:
+        order = hashed_order([f"{name} {sets[name].query_ids[row]}" for name, row in half], seed)
+        for name, row in (half[position] for position in order[: min(map(len, listed))]):
             kept[name].append(row)
-    return {
-        name: replace(test_set, kept=torch.tensor(sorted(kept[name]))) for name, test_set in sets.items() if kept[name]
+    return {name: sorted(chosen) for name, chosen in kept.items()}
+
+
+def compare_routing(
+    choices: Choices,
+    *,
+    thresholds: tuple[float, float],
+    without_fusion: tuple[float, float],
+    draws: int = 1000,
+    seed: int = 0,
+) -> dict[str, Any]:
+    r"""Compare ways to choose the path of each question.
+
+    ``dense``, ``graph`` and ``fusion`` send all questions one way; ``random`` deals the routes of ``full`` among the
+    questions at random, averaged over draws; ``no fusion`` and ``full`` use the adapter's scores and the two
+    ``thresholds``, low and high (``no fusion``: a score between ``without_fusion`` goes where it is nearer); ``oracle``
+    knows which path is right (PR@5), and of several takes the fastest. Only the adapter's rows pay for the scoring.
+
+    The share of draws is the permutation test of whether the routes depend on the questions:
+
+    .. math:: p = \frac{1 + |\{d : \bar v_d \ge \bar v\}|}{1 + D}
+
+    Returns:
+        As JSON: ``rows`` by way, each with its means, their 95% ``interval``, ``ms`` per question and ``routes``, the
+        share of each; ``p_random`` and ``p_paths``, of paired randomisation tests of ``full`` against ``random``,
+        ``dense`` and ``graph``; ``p_draws``; ``regret``, by which the oracle is ahead of ``full``; ``questions``.
+    """
+    num_questions = len(choices.scores)
+    check_counts(draws=draws)
+    routes = choose_routes(choices.scores, *thresholds)
+    low, high = without_fusion
+    binary = torch.where(choices.scores.double() >= (low + high) / 2, GRAPH, DENSE)
+    cheapness = 1e-6 * choices.seconds / choices.seconds.max().clamp(min=1e-30)
+    best = (choices.values[JUDGED] - cheapness).argmax(1)
+    rates, drawn = _random_rates(choices, routes, draws, seed)
+    ways = {  # share of each route for each question, and whether the adapter's scores are needed
+        "dense": (_one_route(torch.full_like(routes, DENSE)), False),
+        "graph": (_one_route(torch.full_like(routes, GRAPH)), False),
+        "fusion": (_one_route(torch.full_like(routes, FUSION)), True),
+        "random": (rates, False),
+        "no fusion": (_one_route(binary), True),
+        FULL: (_one_route(routes), True),
+        "oracle": (_one_route(best), False),
     }
+    values = {  # [n] of each measure, by way
+        way: {key: torch.where(shares > 0, per_path * shares, 0).sum(1) for key, per_path in choices.values.items()}
+        for way, (shares, _) in ways.items()
+    }
+    rows = {
+        way: {
+            **_means(values[way]),
+            "ms": 1000 * (float((choices.seconds * shares).sum(1).mean()) + scored * choices.route_seconds),
+            "routes": dict(zip(ROUTES, shares.mean(0).tolist(), strict=True)),
+        }
+        for way, (shares, scored) in ways.items()
+    }
+    full = values[FULL][JUDGED]
+    as_good = int((drawn >= full.mean() - 1e-9).sum())
+    p_values = {way: float(paired_randomization(full, values[way][JUDGED])) for way in ("random", "dense", "graph")}
+    return {
+        "questions": num_questions,
+        "rows": rows,
+        "p_random": p_values.pop("random"),
+        "p_draws": (1 + as_good) / (1 + draws),
+        "p_paths": p_values,
+        "regret": float(values["oracle"][JUDGED].mean() - full.mean()),
+    }
+
+
+def routing_table(result: Mapping[str, Any]) -> str:
+    """Lay :func:`compare_routing` out in Markdown: measures and routes in percent, milliseconds per question."""
+    header = ["paths", *ROUTED_MEASURES, "ms", *ROUTES]
+    lines = [
+        [
+            way,
+            *(f"{100 * row[measure]:.1f}" if measure in row else "" for measure in ROUTED_MEASURES),
+            f"{row['ms']:.1f}",
+            *(f"{100 * row['routes'][route]:.0f}" for route in ROUTES),
+        ]
+        for way, row in result["rows"].items()
+    ]
+    against = ", ".join(f"{name} {p_text(p)}" for name, p in result["p_paths"].items())
+    notes = (
+        f"Full against random routing at the same rates in {JUDGED}: {p_text(result['p_random'])} (paired over "
+        f"questions), {p_text(result['p_draws'])} (share of draws as good); against {against}. "
+        f"Regret against the oracle: {100 * result['regret']:.1f} points."
+    )
+    return f"{markdown_table(header, lines)}\n\n{notes}"
+
+
+def _one_route(routes: Tensor) -> Tensor:
+    return torch.nn.functional.one_hot(routes, len(ROUTES)).double()
+
+
+def _means(values: Mapping[str, Tensor]) -> dict[str, Any]:
+    counted = {measure: scores for measure, scores in values.items() if not bool(scores.isnan().all())}
+    return {
+        **{measure: float(scores.nanmean()) for measure, scores in counted.items()},
+        "interval": {measure: bootstrap_interval(scores).tolist() for measure, scores in counted.items()},
+    }
+
+
+def _random_rates(choices: Choices, routes: Tensor, draws: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Deal the routes among the questions: how often each takes each, ``[n, 3]``, and ``[draws]`` means of JUDGED."""
+    generator = torch.Generator().manual_seed(seed)
+    times = torch.zeros(choices.seconds.shape, dtype=torch.float64)
+    ones, means = torch.ones(len(routes), 1, dtype=torch.float64), []
+    for _ in range(draws):
+        dealt = routes[torch.randperm(len(routes), generator=generator)].unsqueeze(1)
+        times.scatter_add_(1, dealt, ones)
+        means.append(choices.values[JUDGED].gather(1, dealt).mean())
+    return times / draws, torch.stack(means)
 
 
 def _report(content: Mapping[str, Any], *, merged: bool) -> str:

@@ -108,16 +108,12 @@ class TwoPaths:
         return relevance, self.qrels.gains(self.queries)
 
     def _holds_answer(self, nodes: Tensor, top_k: int) -> Tensor:
+        tops = passages_of(self.passages, nodes[:, :top_k].tolist())
         holds = [
-            coverage("\n".join(self._top(row, top_k)), self.answers[query_id])
-            if query_id in self.answers
-            else torch.nan
-            for query_id, row in zip(self.query_ids, nodes.tolist(), strict=True)
+            coverage("\n".join(top), self.answers[query_id]) if query_id in self.answers else torch.nan
+            for query_id, top in zip(self.query_ids, tops, strict=True)
         ]
         return torch.tensor(holds, dtype=torch.float64)
-
-    def _top(self, row: Sequence[int], top_k: int) -> list[str]:
-        return [self.passages[node] for node in row[:top_k] if node >= 0]
 
 
 def parse_rule(rule: str) -> tuple[str, int]:
@@ -163,10 +159,12 @@ class PathRunner:
                 relevant passages that a question may have.
             seed: Decides which questions the share is.
         """
-        prepared, build = self.prepare(data_of(name, entry))
+        prepared, build = self._prepare(str(entry.get("data") or name))
         if self._merged is not None:
             entry = {**entry, "splits": [f"{name}{SEPARATOR}{split}" for split in entry["splits"]]}
-        queries = pick_queries(prepared, entry, seed=seed)
+        splits = [prepared.dataset.split(str(split)) for split in entry["splits"]]
+        qrels = Qrels(*(torch.cat([getattr(part, name) for part in splits]) for name in ("query", "node", "gain")))
+        queries = _pick_queries(prepared, qrels, entry, seed=seed)
         dataset = prepared.dataset
         ids, texts = ([strings[n] for n in queries.tolist()] for strings in (dataset.query_ids, dataset.query_texts))
         vectors = None if prepared.query_vectors is None else prepared.query_vectors[queries]
@@ -183,7 +181,7 @@ class PathRunner:
             query_ids=ids,
             texts=texts,
             queries=queries,
-            qrels=_judgements(prepared, entry),
+            qrels=qrels,
             passages=dataset.graph.texts,
             answers=dataset.answers,
             dense=Ranking(kept["dense_nodes"], kept["dense_scores"]),
@@ -191,13 +189,15 @@ class PathRunner:
             seconds=(dense_seconds, graph_seconds),
         )
 
-    def prepare(self, name: str) -> tuple[PreparedDataset, PipelineFactory]:
+    def _prepare(self, name: str) -> tuple[PreparedDataset, PipelineFactory]:
         """Load and encode a data set, or all of them as one, and return a factory of pipelines over its corpus."""
         if self._prepared is not None:
             return self._prepared
         data: Any = name
         if self._merged is not None:
-            sets = {key: self._parts.settings("data", data_of(key, entry)) for key, entry in self._merged.items()}
+            sets = {
+                key: self._parts.settings("data", str(entry.get("data") or key)) for key, entry in self._merged.items()
+            }
             data = self._parts.settings("data", MERGED, datasets=sets)
         prepared = self._parts.prepare(data, retriever="dense", encoder=self._encoder)
         factory = self._parts.pipeline_factory(prepared, retriever="dense", encoder=self._encoder)
@@ -205,8 +205,8 @@ class PathRunner:
             self._prepared = prepared, factory
         return prepared, factory
 
-    def _retrieve(self, prepared: PreparedDataset, build: PipelineFactory, queries: Queries) -> dict[str, torch.Tensor]:
-        tensors: dict[str, torch.Tensor] = {}
+    def _retrieve(self, prepared: PreparedDataset, build: PipelineFactory, queries: Queries) -> dict[str, Tensor]:
+        tensors: dict[str, Tensor] = {}
         seconds = []
         for path, described in self.pipelines.items():
             pipeline = build(described)
@@ -219,20 +219,13 @@ class PathRunner:
         return tensors | {"seconds": torch.tensor(seconds, dtype=torch.float64)}
 
 
-def data_of(name: str, entry: Mapping[str, Any]) -> str:
-    """Return the data set of an entry: a name of ``conf/data``, or a folder's path."""
-    return str(entry.get("data") or name)
-
-
-def pick_queries(prepared: PreparedDataset, entry: Mapping[str, Any], *, seed: int) -> torch.Tensor:
+def _pick_queries(prepared: PreparedDataset, qrels: Qrels, entry: Mapping[str, Any], *, seed: int) -> Tensor:
     """Choose the questions of an entry (:meth:`PathRunner.read`): ``[Q]`` int64, ascending.
 
     A share is the first of the questions in the order of a hash of seed and id, so that a larger one holds a smaller.
     """
-    share, most = entry.get("share"), entry.get("max_relevant")
-    share = 1.0 if share is None else float(share)
+    share, most = float(entry.get("share", 1.0)), entry.get("max_relevant")
     check_positive_share(share=share)
-    qrels = _judgements(prepared, entry)
     queries = qrels.queries
     if most is not None:
         queries = queries[(qrels.gains(queries) > 0).sum(1) <= int(most)]
@@ -241,16 +234,6 @@ def pick_queries(prepared: PreparedDataset, entry: Mapping[str, Any], *, seed: i
     if not len(chosen):
         raise ValueError(f"data set {prepared.dataset.name!r} must have questions for {dict(entry)}, found none")
     return chosen
-
-
-def _judgements(prepared: PreparedDataset, entry: Mapping[str, Any]) -> Qrels:
-    """Put the judgements of an entry's splits together."""
-    parts = [prepared.dataset.split(str(name)) for name in entry["splits"]]
-    return Qrels(
-        torch.cat([part.query for part in parts]),
-        torch.cat([part.node for part in parts]),
-        torch.cat([part.gain for part in parts]),
-    )
 
 
 def question_key(text: str) -> str:

@@ -2,18 +2,29 @@ import math
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
 from sklearn.feature_selection import mutual_info_classif
 from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
+from graphrerank.graphs.routes import choose_routes
 from graphrerank.metrics import area_under_roc
 from graphrerank_papers.ea_graphrag.adapter_fit import (
+    SMOOTHING,
+    AdapterClassifier,
     AdapterSettings,
     LabelledRows,
+    ThresholdChoice,
     calibrate,
+    choose_thresholds,
+    classifiers,
+    compare_classifiers,
     fit_adapter,
     fit_temperature,
     smoothed_cross_entropy,
@@ -34,38 +45,35 @@ def planted(num_rows: int, seed: int = 0, *, noise: float = 0.5) -> LabelledRows
 
 
 def test_a_planted_signal_is_learned() -> None:
-    fitted = fit_adapter(BUILD, planted(240), planted(60, 1), AdapterSettings(**SETTINGS | {"max_epochs": 30}))
+    model, _ = fit_adapter(BUILD, planted(240), planted(60, 1), AdapterSettings(**SETTINGS | {"max_epochs": 30}))
     held_out = planted(400, 2)
     with torch.inference_mode():
-        scores = fitted.model(held_out.features)
+        scores = model(held_out.features)
     assert area_under_roc(scores, held_out.labels) > 0.93
-    assert {1, 6} <= set(fitted.model.selected.tolist())
-    assert not fitted.model.training
-    assert len(fitted.model.selected) == 6
+    assert {1, 6} <= set(model.selected.tolist())
+    assert not model.training
+    assert len(model.selected) == 6
 
 
 def test_same_rows_and_settings_give_the_same_weights() -> None:
     def weights(**arguments: Any) -> dict[str, Tensor]:
         torch.manual_seed(len(arguments) + int(torch.randint(1000, ())))  # what was drawn before must not matter
         settings = AdapterSettings(**SETTINGS | {"max_epochs": 3} | arguments)
-        return dict(fit_adapter(BUILD, planted(60), planted(30, 1), settings).model.state_dict())
+        before = torch.get_rng_state()
+        model, _ = fit_adapter(BUILD, planted(60), planted(30, 1), settings)
+        assert torch.equal(before, torch.get_rng_state())
+        return dict(model.state_dict())
 
     first, second, other = weights(), weights(), weights(seed=1)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not torch.equal(first["lin_out.weight"], other["lin_out.weight"])
 
 
-def test_the_global_generator_is_left_alone() -> None:
-    before = torch.get_rng_state()
-    fit_adapter(BUILD, planted(40), planted(20, 1), AdapterSettings(**SETTINGS | {"max_epochs": 1}))
-    assert torch.equal(before, torch.get_rng_state())
-
-
 def test_features_and_z_scores_are_of_the_training_rows_alone() -> None:
     train, settings = planted(60), AdapterSettings(**SETTINGS | {"max_epochs": 1})
     validation = planted(30, 1)
     other = LabelledRows(1000 * validation.features, 1 - validation.labels)
-    one, two = (fit_adapter(BUILD, train, held, settings).model for held in (validation, other))
+    one, two = (fit_adapter(BUILD, train, held, settings)[0] for held in (validation, other))
     for name in ("selected", "mean", "std"):
         assert torch.equal(getattr(one, name), getattr(two, name))
     columns = train.features[:, one.selected].double()
@@ -77,14 +85,13 @@ def test_stops_early_and_keeps_the_best_epoch() -> None:
     train = planted(60)
     noise = LabelledRows(train.features, train.labels[torch.randperm(60, generator=torch.Generator().manual_seed(0))])
     settings = AdapterSettings(**SETTINGS | {"max_epochs": 60, "patience": 3, "dropout": 0.0})
-    fitted = fit_adapter(BUILD, noise, planted(40, 1), settings)
-    losses = [row["val/loss"] for row in fitted.history]
-    assert len(losses) == fitted.best_epoch + 3 < 60
-    assert fitted.best_epoch == losses.index(min(losses)) + 1
+    model, history = fit_adapter(BUILD, noise, planted(40, 1), settings)
+    losses = [row["val/loss"] for row in history]
+    assert len(losses) == losses.index(min(losses)) + 1 + 3 < 60
     held = planted(40, 1)
-    logits = fitted.model.logits(held.features)
-    loss = smoothed_cross_entropy(logits, held.labels, smoothing=settings.smoothing, class_weight=torch.ones(2))
-    assert loss.item() == pytest.approx(min(losses), abs=1e-5)
+    assert smoothed_cross_entropy(model.logits(held.features), held.labels).item() == pytest.approx(
+        min(losses), abs=1e-5
+    )
 
 
 def test_the_rate_falls_as_a_cosine_and_biases_do_not_decay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,39 +104,21 @@ def test_the_rate_falls_as_a_cosine_and_biases_do_not_decay(monkeypatch: pytest.
             super().step(*arguments)
 
     monkeypatch.setattr(torch.optim, "AdamW", Recorded)
-    settings = AdapterSettings(**SETTINGS | {"batch_size": 20, "learning_rate": 0.01, "max_epochs": 4})
-    fitted = fit_adapter(BUILD, planted(60), planted(30, 1), settings)
-    assert len(rates) == 3 * len(fitted.history) == 12
+    settings = AdapterSettings(**SETTINGS | {"learning_rate": 0.01, "max_epochs": 4})
+    model, history = fit_adapter(BUILD, planted(90), planted(30, 1), settings)
+    assert len(rates) == 3 * len(history) == 12
     assert rates == pytest.approx([0.005 * (1 + math.cos(math.pi * step / 12)) for step in range(12)], abs=1e-9)
     assert [group["weight_decay"] for group in groups] == [0.01, 0.0]
     assert all(p.dim() > 1 for p in groups[0]["params"])
-    assert sum(len(group["params"]) for group in groups) == len(list(fitted.model.parameters()))
+    assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_loss_against_sklearn(smoothing: float) -> None:
+def test_loss_against_sklearn() -> None:
     generator = torch.Generator().manual_seed(0)
     logits, labels = 3 * torch.randn(20, generator=generator).double(), torch.randint(0, 2, (20,), generator=generator)
-    weight = torch.tensor([0.5, 2.0]).double()
-    p, rows = torch.sigmoid(logits), weight[labels]
-    kept = log_loss(labels.numpy(), p.numpy(), sample_weight=rows.numpy())
-    flipped = log_loss(1 - labels.numpy(), p.numpy(), sample_weight=rows.numpy())
-    expected = (1 - smoothing / 2) * kept + smoothing / 2 * flipped
-    assert float(smoothed_cross_entropy(logits, labels, smoothing=smoothing, class_weight=weight)) == pytest.approx(
-        expected
-    )
-
-
-def test_balanced_classes_move_the_scores_of_a_rare_class_up() -> None:
-    made = planted(300)
-    keep = (made.labels == 0) | (torch.arange(300) % 6 == 0)
-    rare, held = made.take(keep.nonzero().squeeze(1)), planted(60, 1)
-    plain, balanced = (
-        fit_adapter(BUILD, rare, held, AdapterSettings(**SETTINGS | {"balanced": balanced})).model
-        for balanced in (False, True)
-    )
-    with torch.inference_mode():
-        assert float(balanced(held.features).mean()) > float(plain(held.features).mean()) + 0.05
+    p = torch.sigmoid(logits).numpy()
+    expected = (1 - SMOOTHING / 2) * log_loss(labels, p) + SMOOTHING / 2 * log_loss(1 - labels, p)
+    assert float(smoothed_cross_entropy(logits, labels)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -137,19 +126,11 @@ def test_balanced_classes_move_the_scores_of_a_rare_class_up() -> None:
     [
         ({"learning_rate": 0}, "`learning_rate` must be a finite number above 0, got 0"),
         ({"patience": 0}, "`patience` must be a positive integer, got 0"),
-        ({"smoothing": 1.0}, r"`smoothing` must lie in \[0, 1\), got 1.0"),
-        ({"weight_decay": -1.0}, r"`weight_decay` must not be negative, got -1.0"),
     ],
 )
 def test_settings_are_checked(odd: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         AdapterSettings(**odd)
-
-
-def test_rows_of_different_features_are_refused() -> None:
-    narrow = LabelledRows(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]))
-    with pytest.raises(ValueError, match="`validation` must have the features of `train`, 10, got 3"):
-        fit_adapter(BUILD, planted(20), narrow, AdapterSettings())
 
 
 def rows(num_rows: int = 60, num_features: int = 6, *, share: float = 0.3, seed: int = 0) -> LabelledRows:
@@ -173,44 +154,22 @@ def test_selection_against_sklearn() -> None:
     assert LabelledRows(made.features, made.labels).top_features(85).tolist() == list(range(12))  # 85 of 12
 
 
-def test_z_scores_by_hand() -> None:
-    features = torch.tensor([[1.0, 7.0, 0.0], [3.0, 7.0, 1e6], [5.0, 7.0, 0.0], [7.0, 7.0, 1e6]])
-    mean, std = LabelledRows(features, torch.tensor([0, 1, 0, 1])).z_scores(torch.tensor([0, 1, 2]))
-    torch.testing.assert_close(mean, torch.tensor([4.0, 7.0, 5e5]))
-    torch.testing.assert_close(std, torch.tensor([5.0**0.5, 1.0, 5e5]))  # a constant column is left as it is
-
-
 def test_rows_to_stop_by_are_a_fifth_of_each_class() -> None:
     made = rows()
-    train, held = made.early_stopping_split
+    train, held = made.early_stopping_split()
     assert (len(train), len(held)) == (48, 12)
     assert int(held.labels.sum()) == 4
     joined = torch.cat([train.features, held.features])
     assert sorted(joined[:, 0].tolist()) == sorted(made.features[:, 0].tolist())
 
 
-@pytest.mark.parametrize("label", [0, 1])
-def test_one_class_alone_is_refused(label: int) -> None:
-    with pytest.raises(ValueError, match=rf"`labels` must hold both classes, 0 and 1, got \[{label}\] in 4 rows"):
-        LabelledRows(torch.zeros(4, 2), torch.full((4,), label))
-
-
-def test_rows_are_checked() -> None:
-    labels = torch.tensor([0, 1, 2])
-    with pytest.raises(ValueError, match=r"both classes, 0 and 1, got \[0, 1, 2\]"):
-        LabelledRows(torch.zeros(3, 2), labels)
-    with pytest.raises(ValueError, match=r"`features` must have shape \[n, F\] and `labels` \[n\], got \(4, 2\) and"):
-        LabelledRows(torch.zeros(4, 2), labels)
-    with pytest.raises(ValueError, match="`features` must be finite, got NaN or infinity in row 1"):
-        LabelledRows(torch.tensor([[0.0], [torch.nan]]), torch.tensor([0, 1]))
-
-
-def test_too_few_rows_for_a_split_are_refused() -> None:
-    few = LabelledRows(torch.randn(6, 2), torch.tensor([0, 0, 0, 0, 0, 1]))
-    with pytest.raises(ValueError, match="two rows of each class, got 1 of the rarer one"):
-        _ = few.early_stopping_split
-    with pytest.raises(ValueError, match="`top_k` must be a positive integer, got 0"):
-        few.top_features(0)
+@pytest.mark.parametrize(
+    ("labels", "match"),
+    [([1, 1, 1, 1], r"must hold both classes, 0 and 1, got \[1\] in 4 rows"), ([0, 0, 0, 1], "got 1 of the rarer one")],
+)
+def test_too_few_rows_of_a_class_are_refused(labels: list[int], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        LabelledRows(torch.zeros(4, 2), torch.tensor(labels)).early_stopping_split()
 
 
 def overconfident(num_rows: int = 400, *, times: float = 3.0, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -230,7 +189,7 @@ def test_a_planted_temperature_is_found(times: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_against_a_grid(seed: int) -> None:
+def test_the_temperature_against_a_grid(seed: int) -> None:
     logits, labels = overconfident(30, seed=seed)
     grid = torch.logspace(-1.2, 1.2, 2001, dtype=torch.float64).tolist()
     best = min(nll(logits, labels, temperature) for temperature in grid)
@@ -243,13 +202,6 @@ def test_rows_that_are_all_right_or_all_wrong_stop_at_a_bound(sign: int, bound: 
     assert fit_temperature(sign * (2.0 * labels - 1), labels) == pytest.approx(bound)
 
 
-def test_logits_that_are_not_finite_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"`logits` must be one or more finite numbers, got .*inf"):
-        fit_temperature(torch.tensor([torch.inf, 0.0]), torch.tensor([1, 0]))
-    with pytest.raises(ValueError, match="`logits` must be one or more"):
-        fit_temperature(torch.tensor([]), torch.tensor([]))
-
-
 def test_the_models_temperature_is_set_and_lowers_the_loss() -> None:
     logits, labels = overconfident()
     model: Any = ComplexityAdapter(num_features=1, num_selected=1, hidden_channels=[2])
@@ -259,9 +211,179 @@ def test_the_models_temperature_is_set_and_lowers_the_loss() -> None:
     found = calibrate(model, rows)
     assert torch.equal(model(rows.features), torch.sigmoid(logits / model.temperature))
     assert not torch.equal(model(rows.features), before)
-    assert float(model.temperature) == pytest.approx(found.temperature)
-    assert found.temperature > 2
-    assert found.nll_before == pytest.approx(nll(logits, labels, 1))
-    assert found.nll_after == pytest.approx(nll(logits, labels, found.temperature))
-    assert found.nll_after < found.nll_before - 0.1
-    assert found.ece_after < found.ece_before
+    assert float(model.temperature) == pytest.approx(found["temperature"])
+    assert found["temperature"] > 2
+    assert found["nll_before"] == pytest.approx(nll(logits, labels, 1))
+    assert found["nll_after"] == pytest.approx(nll(logits, labels, found["temperature"]))
+    assert found["nll_after"] < found["nll_before"] - 0.1
+    assert found["ece_after"] < found["ece_before"]
+
+
+SECONDS = (0.1, 3.0, 3.2)
+
+
+def choose(scores: Tensor, correct: Tensor, seconds: tuple[float, ...], **settings: Any) -> ThresholdChoice:
+    return choose_thresholds(scores, correct, torch.tensor([seconds] * len(scores), dtype=torch.float64), **settings)
+
+
+def queries(seed: int, num_queries: int = 14, levels: int = 9) -> tuple[Tensor, Tensor]:
+    """Scores with ties, and paths that are right more or less often along them."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, levels + 1, (num_queries,), generator=generator) / levels
+    likely = torch.stack([1 - scores, scores, torch.full_like(scores, 0.7)], dim=1)
+    return scores, (torch.rand(num_queries, 3, generator=generator) < likely).double()
+
+
+def objective(scores: Tensor, correct: Tensor, low: float, high: float, price: float) -> float:
+    total = 0.0
+    for score, right in zip(scores.tolist(), correct.tolist(), strict=True):
+        path = 0 if score <= low else 1 if score >= high else 2
+        total += right[path] - price * SECONDS[path]
+    return total / len(scores)
+
+
+def brute_force(scores: Tensor, correct: Tensor, price: float) -> float:
+    """The best of all pairs of thresholds on a fine grid, in loops."""
+    grid = [-0.5, *(k / 90 for k in range(91)), 1.5]
+    pairs = [(low, high) for low in grid for high in grid if low < high]
+    return max(objective(scores, correct, low, high, price) for low, high in pairs)
+
+
+@pytest.mark.parametrize("price", [0.0, 0.02, 0.3])
+@pytest.mark.parametrize("seed", range(4))
+def test_against_brute_force(seed: int, price: float) -> None:
+    scores, correct = queries(seed)
+    choice = choose(scores, correct, SECONDS, price=price)
+    assert choice.low < choice.high
+    assert choice.objective == pytest.approx(brute_force(scores, correct, price))
+    assert choice.objective == pytest.approx(objective(scores, correct, choice.low, choice.high, price))
+    assert choice.objective == pytest.approx(choice.accuracy - price * choice.seconds)
+    assert choice.objective >= max(choice.alone.values()) - 1e-9  # each path alone is among the choices
+    assert sum(choice.shares.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_fusion_against_brute_force(seed: int) -> None:
+    scores, correct = queries(seed)
+    choice = choose(scores, correct, SECONDS, price=0.02, fuse=False)
+    cuts = [(k / 90, k / 90 + 1e-9) for k in range(-1, 92)]
+    assert choice.shares["fusion"] == 0
+    assert choice.objective == pytest.approx(max(objective(scores, correct, low, high, 0.02) for low, high in cuts))
+
+
+def test_seconds_are_of_each_query() -> None:
+    scores = torch.tensor([0.9, 0.1, 0.5])
+    seconds = torch.tensor([[9.0, 1.0, 9.0], [1.0, 9.0, 9.0], [9.0, 9.0, 1.0]])
+    choice = choose_thresholds(scores, torch.ones(3, 3), seconds, price=0.1)
+    assert choice.seconds == 1
+    assert choose_routes(scores, choice.low, choice.high).tolist() == [1, 0, 2]
+
+
+def test_a_price_out_of_range_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"`price` must be finite and not negative, got -0\.1"):
+        choose(*queries(0), SECONDS, price=-0.1)
+
+
+@pytest.mark.parametrize(
+    ("right", "seconds", "path"),
+    [([1, 0, 0], SECONDS, 0), ([0, 1, 0], SECONDS, 1), ([0, 0, 1], SECONDS, 2), ([1, 1, 1], (2.0, 1.0, 3.0), 1)],
+)
+def test_one_path_for_all_holds_for_any_later_score(
+    right: list[int], seconds: tuple[float, float, float], path: int
+) -> None:
+    choice = choose(torch.tensor([0.4, 0.5, 0.6]), torch.tensor([right] * 3).double(), seconds, price=0.0)
+    assert choice.accuracy == 1
+    assert choose_routes(torch.tensor([0.0, 0.3, 0.5, 0.7, 1.0]), choice.low, choice.high).tolist() == [path] * 5
+
+
+def test_scores_a_rounding_apart_are_parted() -> None:
+    scores = torch.tensor([0.5, 0.5 + 2**-24])
+    assert scores[0] < scores[1]
+    choice = choose(scores, torch.eye(3)[:2].double(), SECONDS, price=0.0)
+    assert choice.accuracy == 1
+    assert choice.shares == {"dense": 0.5, "graph": 0.5, "fusion": 0.0}
+
+
+SMALL = partial(ComplexityAdapter, hidden_channels=[16, 16])
+
+
+def noise(num_rows: int, num_features: int, seed: int = 0, *, signal: float = 0.0) -> LabelledRows:
+    """Features that know nothing of the labels but, times ``signal``, the first one."""
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(num_rows, num_features, generator=generator)
+    labels = (torch.randn(num_rows, generator=generator) + signal * features[:, 0] > 0.3).long()
+    return LabelledRows(features, labels)
+
+
+def cells(table: str, name: str) -> list[str]:
+    line = next(line for line in table.splitlines() if line.startswith(f"| {name} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")][1:]
+
+
+def test_features_chosen_within_the_folds_know_nothing_of_noise() -> None:
+    """With 200 features chosen on all rows, the AUC of pure noise is far above one half."""
+    rows = noise(60, 200)
+    compared = {name: entry for name, entry in classifiers(SMALL, top_k=10).items() if name == "logistic regression"}
+    auc = float(cells(compare_classifiers(rows, compared, shares=[1.0]), "logistic regression")[0].split()[0])
+    assert auc < 0.65
+    leaked = np.abs(np.corrcoef(rows.features.T, rows.labels)[-1, :-1]).argsort()[-10:].copy()
+    narrow = LabelledRows(rows.features[:, leaked], rows.labels)
+    auc = float(cells(compare_classifiers(narrow, compared, shares=[1.0]), "logistic regression")[0].split()[0])
+    assert auc > 0.7
+
+
+def test_nested_cross_validation_against_loops() -> None:
+    rows = noise(90, 6, signal=1.5)
+    model, grid = classifiers(SMALL, top_k=5)["logistic regression"]
+    x, y = rows.features.numpy(), rows.labels.numpy()
+    settings = [
+        {"topfeatures__num_selected": k, "logisticregression__C": c}
+        for c in grid["logisticregression__C"]
+        for k in grid["topfeatures__num_selected"]
+    ]
+
+    def auc(setting: dict[str, float], train: np.ndarray, test: np.ndarray) -> float:
+        fitted = clone(model).set_params(**setting).fit(x[train], y[train])
+        return area_under_roc(torch.from_numpy(fitted.predict_proba(x[test])[:, 1]), rows.labels[test])
+
+    found = []
+    for train, test in StratifiedKFold(3, shuffle=True, random_state=0).split(x, y):
+        inner = list(StratifiedKFold(2, shuffle=True, random_state=0).split(x[train], y[train]))
+        means = [sum(auc(setting, train[a], train[b]) for a, b in inner) for setting in settings]
+        found.append(auc(settings[means.index(max(means))], train, test))
+    compared = {"logistic": (model, grid)}
+    table = compare_classifiers(rows, compared, num_folds=3, num_inner_folds=2, shares=[1.0])
+    assert cells(table, "logistic")[0] == f"{np.mean(found):.3f} ± {np.std(found):.3f}"
+
+
+def test_the_adapter_is_trained_and_calibrated_on_its_rows_alone() -> None:
+    rows = noise(80, 6, signal=2.0)
+    train, held = rows.early_stopping_split()
+    expected, _ = fit_adapter(SMALL, train, held, AdapterSettings(num_selected=4, dropout=0.2))
+    calibrate(expected, held)
+    found = AdapterClassifier(SMALL, num_selected=4, dropout=0.2).fit(rows.features.numpy(), rows.labels.numpy())
+    with torch.inference_mode():
+        scores = expected(rows.features)
+    both = found.predict_proba(rows.features.numpy())
+    torch.testing.assert_close(torch.from_numpy(both[:, 1]).float(), scores)
+    assert both.sum(1) == pytest.approx(1)
+    assert (found.predict(rows.features.numpy()) == (scores >= 0.5).numpy()).all()
+
+
+def test_all_classifiers_are_compared() -> None:
+    rows = noise(60, 5, signal=2.0)
+    table = compare_classifiers(rows, classifiers(SMALL, top_k=4), num_folds=2, num_inner_folds=2, shares=[0.5, 1.0])
+    first, second = table.split("\n\n")
+    for part in (first, second):
+        names = [line.split("|")[1].strip() for line in part.splitlines()[2:]]
+        assert names == ["majority class", "logistic regression", "gradient boosting", "MLP adapter"]
+    assert cells(first, "majority class")[0] == "0.500 ± 0.000"
+    assert cells(first, "majority class")[-1] == "2x -"
+    assert second.startswith("| AUC after training on rows | 15 | 30 |")
+    assert float(cells(first, "logistic regression")[0].split()[0]) > 0.75
+
+
+def test_fewer_rows_of_a_class_than_folds_are_refused() -> None:
+    few = LabelledRows(torch.randn(20, 3), (torch.arange(20) < 4).long())
+    with pytest.raises(ValueError, match="`num_folds` must lie in 2 to the rows of the rarer class, 4, got 5"):
+        compare_classifiers(few, {"a": (DummyClassifier(), {})})

@@ -114,23 +114,6 @@ def test_arguments_are_checked(arguments: dict[str, Any], match: str) -> None:
         ComplexityAdapter(**(ARGUMENTS | arguments))
 
 
-@pytest.mark.parametrize(
-    ("position", "odd", "match"),
-    [
-        (0, torch.tensor([1, 3, 4, 9]), r"`selected` must be distinct columns below 9, got \[1, 3, 4, 9\]"),
-        (0, torch.tensor([1, 3, 3, 8]), "`selected` must be distinct"),
-        (0, torch.tensor([1, 3]), r"`selected` must have shape \(4,\), got \(2,\)"),
-        (1, torch.zeros(3), r"`mean` must have shape \(4,\), got \(3,\)"),
-        (2, torch.tensor([1.0, 0.0, 1.0, 1.0]), "`std` must be positive, got 0.0"),
-    ],
-)
-def test_standardize_checks(position: int, odd: Tensor, match: str) -> None:
-    arguments = [COLUMNS, torch.zeros(4), torch.ones(4)]
-    arguments[position] = odd
-    with pytest.raises(ValueError, match=match):
-        adapter().standardize(*arguments)
-
-
 def test_a_wrong_width_is_refused() -> None:
     with pytest.raises(ValueError, match=r"`features` must have shape \[n, 9\], got \[2, 10\]"):
         adapter()(torch.zeros(2, 10))
