@@ -13,7 +13,7 @@ import igraph
 import torch
 
 from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.operators.corpus_ppr import CorpusPPR
+from graphrerank.operators.ppr import CorpusPPR
 
 
 def large_graph(num_nodes: int, num_edges: int, generator: torch.Generator) -> tuple[CorpusGraph, torch.Tensor]:

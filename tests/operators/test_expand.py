@@ -14,9 +14,9 @@ from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking
 from graphrerank.graphs.edge_types import ADJACENCY, EDGE_TYPES, ENTITY, OTHER, REFERENCE, SIMILARITY
 from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.operators import expand, hybrid
-from graphrerank.operators.entity_ppr import corpus_entities
 from graphrerank.operators.expand import Expander, ExpandRetriever, HybridExpandRetriever, share_places
 from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.ppr import corpus_entities
 from tests.operators.corpora import assert_equal, corpus, queries
 from tests.support import CONF
 

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 
 import networkx as nx
@@ -5,12 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs import CandidateGraphs, CorpusGraph, EntityIncidence, Ranking, candidate_edges
+from graphrerank.operators import ppr
 from graphrerank.operators.gcs import num_smoothing_steps
-from graphrerank.operators.ppr import PPR, personalized_pagerank
+from graphrerank.operators.ppr import PPR, CorpusPPR, EntityPPR, personalized_pagerank
 
 MakeGraphs = Callable[..., CandidateGraphs]
 RESTARTS = [0.15, 0.5, 0.8]
+NAMES = [["rome", "nero"], ["rome", "metz"], ["metz"], ["nero", "oslo"], ["oslo", "rome"], []]
 
 
 def ours(graphs: CandidateGraphs, restart_prob: float, seeds: Tensor | None = None) -> Tensor:
@@ -117,3 +120,233 @@ def test_negative_seed_is_refused(random_graphs: MakeGraphs) -> None:
 def test_restart_prob_out_of_range_is_refused(restart_prob: float) -> None:
     with pytest.raises(ValueError, match=r"`restart_prob` must lie in \(0, 1\], got"):
         PPR(restart_prob=restart_prob)
+
+
+def corpus(seed: int = 0, *, num_nodes: int = 40, num_edges: int = 70, undirected: bool = True) -> CorpusGraph:
+    """A random weighted graph whose last four nodes are isolated."""
+    generator = torch.Generator().manual_seed(seed)
+    edges = torch.randint(0, num_nodes - 4, (num_edges, 2), generator=generator)
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    weight = torch.rand(len(edges), generator=generator) + 0.1
+    ids = [str(i) for i in range(num_nodes)]
+    return CorpusGraph.from_edges(ids, ids, edges, weight, undirected=undirected)
+
+
+def random_seeds(num_queries: int = 5, *, num_nodes: int = 40, seed: int = 1) -> Ranking:
+    generator = torch.Generator().manual_seed(seed)
+    nodes = torch.stack([torch.randperm(num_nodes, generator=generator)[:6] for _ in range(num_queries)])
+    scores = torch.rand(nodes.shape, generator=generator).sort(dim=1, descending=True).values
+    nodes[0, 3:], scores[0, 3:] = -1, -torch.inf
+    return Ranking(nodes, scores)
+
+
+def as_networkx(graph: CorpusGraph) -> nx.DiGraph:
+    row = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree)
+    directed = nx.DiGraph()
+    directed.add_nodes_from(range(graph.num_nodes))
+    directed.add_weighted_edges_from(zip(graph.indices.tolist(), row.tolist(), graph.weight.tolist(), strict=True))
+    return directed
+
+
+@pytest.mark.parametrize("restart_prob", [0.15, 0.5, 0.9])
+@pytest.mark.parametrize("undirected", [True, False])
+def test_corpus_against_networkx(restart_prob: float, undirected: bool) -> None:
+    graph, seeds = corpus(undirected=undirected), random_seeds()
+    found = CorpusPPR(graph, restart_prob=restart_prob).score(seeds.nodes, seeds.scores)
+    for row, (nodes, scores) in enumerate(zip(seeds.nodes.tolist(), seeds.scores.tolist(), strict=True)):
+        personal = {node: score for node, score in zip(nodes, scores, strict=True) if node >= 0}
+        expected = nx.pagerank(
+            as_networkx(graph),
+            alpha=1 - restart_prob,
+            personalization=personal,
+            dangling=personal,
+            tol=1e-12,
+            max_iter=999,
+        )
+        torch.testing.assert_close(found[row], torch.tensor(list(expected.values())), atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.sum(1), torch.ones(5))
+
+
+@pytest.mark.parametrize("edges", [0, 30])
+def test_corpus_shared_entities_against_candidate_graphs(edges: int) -> None:
+    names = [[f"e{(node * 7 + k) % 13}" for k in range(node % 4)] for node in range(30)]
+    graph = corpus(num_nodes=30, num_edges=0).with_entities(EntityIncidence.from_names(names, max_share=1.0))
+    if edges:  # between passages that share nothing, where both kinds of edges would add up
+        shared, _, _, _ = candidate_edges(graph, torch.arange(30)[None])
+        pairs = [(a, b) for a in range(30) for b in range(a) if [a, b] not in shared.T.tolist()][::9]
+        graph = graph.with_edges(torch.tensor(pairs), torch.full((len(pairs),), 0.5))
+    edge_index, weight, ptr, _ = candidate_edges(graph, torch.arange(30)[None])
+    seed = torch.zeros(30)
+    seed[[2, 5, 11]] = torch.tensor([0.5, 0.3, 0.2])
+    expected = personalized_pagerank(seed, edge_index, weight, ptr, restart_prob=0.4, num_steps=60)
+    found = CorpusPPR(graph, restart_prob=0.4).score(torch.tensor([[2, 5, 11]]), torch.tensor([[5.0, 3.0, 2.0]]))
+    torch.testing.assert_close(found[0], expected, atol=1e-6, rtol=0)
+    assert (expected > 0).sum() > 10
+
+
+@pytest.mark.parametrize("restart_prob", [0.05, 0.3])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-6])
+def test_corpus_the_residual_is_within_the_tolerance(
+    restart_prob: float, tolerance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ppr, "TOLERANCE", tolerance)
+    graph, seeds = corpus(num_edges=40), random_seeds()
+    found = CorpusPPR(graph, restart_prob=restart_prob).score(seeds.nodes, seeds.scores).double()
+    row = torch.repeat_interleave(torch.arange(40), graph.degree)
+    A = torch.zeros(40, 40, dtype=torch.float64)
+    A[row, graph.indices] = graph.weight.double()
+    P = A / A.sum(0).clamp(min=1e-30)
+    weight = seeds.scores.double().clamp(min=0)
+    reset = torch.zeros(5, 40, dtype=torch.float64).scatter_add_(1, seeds.nodes.clamp(min=0), weight)
+    reset = reset / reset.sum(1, keepdim=True)
+    lost = (found * (A.sum(0) == 0)).sum(1, keepdim=True)
+    following = restart_prob * reset + (1 - restart_prob) * (found @ P.T + lost * reset)
+    residual = (following - found).abs().sum(1).max()
+    assert residual <= tolerance * 1.1 + 1e-7
+    assert residual > tolerance / 1000  # it stopped when it could
+
+
+def test_corpus_blocks_of_queries_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator, seeds = CorpusPPR(corpus()), random_seeds()
+    whole = operator.expand(seeds, top_k=12)
+    monkeypatch.setattr(ppr, "BLOCK_SCORES", 81)
+    parts = operator.expand(seeds, top_k=12)
+    assert torch.equal(parts.nodes, whole.nodes)
+    torch.testing.assert_close(parts.scores, whole.scores)
+
+
+def test_corpus_by_hand() -> None:
+    graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1]]))
+    found = CorpusPPR(graph, restart_prob=0.5)
+    seeds = Ranking(torch.tensor([[0, 2], [3, -1]]), torch.tensor([[0.3, 0.1], [-1.0, -torch.inf]]))
+    ranked = found.expand(seeds, top_k=3)
+    # restarts 3/4 at a, 1/4 at c; c has no edge and gives its mass back: c = 1/2 (1/4) + 1/2 (c / 4) = 1/7
+    # b = a / 2 and a = 1/2 (3/4) + 1/2 (b + 3/4 c), so that a = 4/7
+    assert ranked.nodes.tolist() == [[0, 1, 2], [3, -1, -1]]
+    torch.testing.assert_close(ranked.scores[0], torch.tensor([4 / 7, 2 / 7, 1 / 7]), atol=1e-5, rtol=0)
+    assert ranked.scores[1].tolist() == [1.0, -torch.inf, -torch.inf]
+
+
+def test_corpus_without_seeds_and_without_queries() -> None:
+    operator = CorpusPPR(corpus())
+    nothing = Ranking(torch.full((2, 3), -1), torch.full((2, 3), -torch.inf))
+    assert operator.expand(nothing, top_k=4).nodes.tolist() == [[-1] * 4] * 2
+    assert operator.expand(Ranking(nothing.nodes[:0], nothing.scores[:0]), top_k=4).nodes.shape == (0, 4)
+
+
+def test_corpus_state_moves_with_the_module() -> None:
+    assert {buffer.device.type for buffer in CorpusPPR(corpus()).to("meta").buffers()} == {"meta"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"restart_prob": 0.0}, r"`restart_prob` must lie in \(0, 1\], got 0.0"),
+        ({"restart_prob": 1.5}, r"`restart_prob` must lie in \(0, 1\], got 1.5"),
+    ],
+)
+def test_corpus_arguments_out_of_range_are_refused(arguments: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CorpusPPR(corpus(), **arguments)
+
+
+def ranking(rows: list[list[int]]) -> Ranking:
+    nodes = torch.tensor(rows)
+    return Ranking(nodes, torch.where(nodes >= 0, 1.0, -torch.inf))
+
+
+def random_incidence(seed: int, num_nodes: int = 60, num_entities: int = 40) -> EntityIncidence:
+    generator = torch.Generator().manual_seed(seed)
+    held = torch.rand(num_nodes, num_entities, generator=generator) < 0.1
+    names = [[f"e{number}" for number in row.nonzero().flatten().tolist()] for row in held]
+    return EntityIncidence.from_names(names, max_share=1.0)
+
+
+def specificity(incidence: EntityIncidence, name: str) -> float:
+    return math.log1p(incidence.num_nodes / int(incidence.num_holders[list(incidence.names).index(name)]))
+
+
+def test_entities_seeds_by_hand() -> None:
+    """Without a walk the mass is the seeds' own: each entity's share, split among its passages."""
+    operator = EntityPPR(EntityIncidence.from_names(NAMES), entities_per_seed=1, restart_prob=1.0)
+    found = operator.score(torch.tensor([[1, 0]]))
+    # of 1 metz (two passages) rather than rome (three), with weight 1; of 0 nero, with 1/2
+    torch.testing.assert_close(found, torch.tensor([[0.25, 0.5, 0.5, 0.25, 0.0, 0.0]]) / 1.5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_entities_against_networkx(seed: int) -> None:
+    """A step of ours is two of a walk on the graph of passages and entities: from entity to entity."""
+    incidence = random_incidence(seed)
+    operator = EntityPPR(incidence, restart_prob=0.4, num_steps=60)
+    seeds = torch.tensor([[3, 9, 20]])
+    graph = nx.DiGraph()
+    seed_weight: dict[str, float] = {}
+    for passage in range(incidence.num_nodes):
+        entities = incidence.indices[incidence.indptr[passage] : incidence.indptr[passage + 1]].tolist()
+        for entity in entities:
+            name = incidence.names[entity]
+            graph.add_edge(name, passage, weight=1.0)
+            graph.add_edge(passage, name, weight=specificity(incidence, name))
+    for rank, passage in enumerate(seeds[0].tolist(), start=1):
+        entities = [
+            incidence.names[e] for e in incidence.indices[incidence.indptr[passage] : incidence.indptr[passage + 1]]
+        ]
+        best = sorted(entities, key=lambda name: -specificity(incidence, name))[:5]
+        total = sum(specificity(incidence, name) for name in best)
+        for name in best:
+            seed_weight[name] = seed_weight.get(name, 0) + specificity(incidence, name) / total / rank
+    walk = nx.DiGraph()  # of entities: two steps of the graph above are one
+    for source in incidence.names:
+        for passage in graph.successors(source):
+            out = sum(edge["weight"] for edge in graph[passage].values())
+            for target, edge in graph[passage].items():
+                share = edge["weight"] / out / graph.out_degree(source)
+                before = walk[source][target]["weight"] if walk.has_edge(source, target) else 0.0
+                walk.add_edge(source, target, weight=before + share)
+    mass = nx.pagerank(walk, alpha=0.6, personalization=seed_weight, tol=1e-12, max_iter=500)
+    expected = torch.zeros(incidence.num_nodes)
+    for name, share in mass.items():
+        for passage in graph.successors(name):
+            expected[passage] += share / graph.out_degree(name)
+    torch.testing.assert_close(operator.score(seeds)[0], expected, atol=1e-5, rtol=0)
+
+
+def test_entities_what_is_excluded_or_not_reached_is_padding() -> None:
+    operator = EntityPPR(EntityIncidence.from_names(NAMES))
+    found = operator.expand(ranking([[2], [5]]), top_k=6, exclude=torch.tensor([[2, 0], [-1, -1]]))
+    assert sorted(found.nodes[0].tolist()) == [-1, -1, -1, 1, 3, 4]
+    assert found.nodes[1].tolist() == [-1] * 6  # it has no entity
+    assert found.scores[1].tolist() == [-torch.inf] * 6
+
+
+def test_entities_a_batch_equals_its_rows_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = EntityPPR(random_incidence(7))
+    generator = torch.Generator().manual_seed(0)
+    seeds = ranking([torch.randperm(60, generator=generator)[:8].tolist() for _ in range(5)])
+    whole = operator.expand(seeds, top_k=20)
+    monkeypatch.setattr("graphrerank.operators.ppr.BLOCK_SCORES", 1)
+    parts = operator.expand(seeds, top_k=20)
+    torch.testing.assert_close(parts.scores, whole.scores)
+    assert torch.equal(parts.nodes, whole.nodes)
+
+
+def test_entities_no_queries_and_no_entities() -> None:
+    operator = EntityPPR(EntityIncidence.from_names(NAMES))
+    assert operator.expand(Ranking(torch.zeros(0, 3).long(), torch.zeros(0, 3)), top_k=4).nodes.shape == (0, 4)
+    bare = EntityPPR(EntityIncidence.from_names([[], []]))
+    assert bare.expand(ranking([[0]]), top_k=2).nodes.tolist() == [[-1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_seeds": 0}, "`num_seeds` must be a positive integer, got 0"),
+        ({"entities_per_seed": 0}, "`entities_per_seed` must be a positive integer, got 0"),
+        ({"num_steps": 0}, "`num_steps` must be a positive integer, got 0"),
+        ({"restart_prob": 0.0}, "`restart_prob` must lie in"),
+    ],
+)
+def test_entities_arguments_out_of_range_are_refused(arguments: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        EntityPPR(EntityIncidence.from_names(NAMES), **arguments)  # type: ignore[arg-type]

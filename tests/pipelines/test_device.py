@@ -197,7 +197,7 @@ def test_page_rank_of_a_moved_graph_is_built_on_the_cpu_and_moved(
     entities: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The made-up device has no sparse matrices; so only the move is looked at."""
-    from graphrerank.operators.corpus_ppr import CorpusPPR
+    from graphrerank.operators.ppr import CorpusPPR
 
     moves: list[Any] = []
     monkeypatch.setattr(CorpusPPR, "to", lambda self, device: moves.append(device))

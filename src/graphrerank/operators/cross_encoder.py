@@ -3,12 +3,12 @@
 import copy
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -17,7 +17,7 @@ from graphrerank.extras import optional
 from graphrerank.files import atomic_folder, hash_model
 from graphrerank.graphs import DTYPES
 
-ACTIVATIONS = ("tanh", "gelu", "relu", "silu")
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "gelu": nn.GELU, "relu": nn.ReLU, "silu": nn.SiLU}
 HEADS = {  # class of transformers -> its layers before and after the activation
     "BertForSequenceClassification": ("bert.pooler.dense", "classifier"),
     "RobertaForSequenceClassification": ("classifier.dense", "classifier.out_proj"),
@@ -53,21 +53,13 @@ class ClassificationHead(nn.Module):
         self.activation = activation
         self.norm_eps = norm_eps
         self.dense = nn.Linear(hidden_size, hidden_size)
+        self.activate = ACTIVATIONS[activation]()
         self.norm = nn.Identity() if norm_eps is None else nn.LayerNorm(hidden_size, eps=norm_eps)
         self.out = nn.Linear(hidden_size, 1)
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Score vectors ``[..., hidden_size]``: ``[...]`` logits."""
-        hidden = self.dense(vectors)
-        if self.activation == "tanh":
-            hidden = hidden.tanh()
-        elif self.activation == "gelu":
-            hidden = F.gelu(hidden)
-        elif self.activation == "relu":
-            hidden = F.relu(hidden)
-        else:
-            hidden = F.silu(hidden)
-        scores: Tensor = self.out(self.norm(hidden)).squeeze(-1)
+        scores: Tensor = self.out(self.norm(self.activate(self.dense(vectors)))).squeeze(-1)
         return scores
 
 
@@ -109,17 +101,16 @@ class EncoderLayers(nn.Module):
 
     def start_from(self, body: nn.Module) -> None:
         """Copy the weights of a whole encoder's last layers."""
-        for ours, theirs in zip(
-            _last_parts(self.body, self.num_layers), _last_parts(body, self.num_layers), strict=True
-        ):
+        for ours, theirs in self._pairs(body):
             ours.load_state_dict(theirs.state_dict())
 
     def copy_to(self, body: nn.Module) -> None:
         """Overwrite the weights of a whole encoder's last layers."""
-        for ours, theirs in zip(
-            _last_parts(self.body, self.num_layers), _last_parts(body, self.num_layers), strict=True
-        ):
+        for ours, theirs in self._pairs(body):
             theirs.load_state_dict(ours.state_dict())
+
+    def _pairs(self, body: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
+        return zip(_last_parts(self.body, self.num_layers), _last_parts(body, self.num_layers), strict=True)
 
     def forward(self, token_states: Tensor, token_ptr: Tensor) -> Tensor:
         """Encode ``N`` pairs, in batches of similar length, as ``[N, h]``; ``token_ptr`` bounds each pair's states."""
@@ -162,44 +153,31 @@ def _pool(states: Tensor, mask: Tensor, *, mean: bool) -> Tensor:
     return (states * weight).sum(1) / weight.sum(1)
 
 
+@dataclass(eq=False)
 class CrossEncoder:
     """A sequence classifier with one logit, loaded at its first use.
 
     The vector of a pair is the input of the classifier's head: the state of the first token (for ModernBERT possibly
     the mean over the tokens), before BERT's pooler. ``head(encode(...))`` equals the model's own logits.
 
-    Args:
-        model: A local folder, or a model id of the Hugging Face hub.
-        max_length: Maximum number of tokens of a pair; of a longer pair the longer text is truncated.
-        batch_size: Maximum number of pairs per forward pass; pairs of similar length share one.
-        device: Torch device; None for CUDA if there is one.
-        revision: Commit of a hub model.
-        dtype: Precision of the model's body: ``float32``, or ``bfloat16`` or ``float16`` if the hardware is faster with
-            them. The head, and all vectors returned, are float32.
-
     Raises:
         ValueError: At loading: if the model is not found, its head is none of :data:`HEADS`, is untrained or has
             several logits, or it accepts fewer tokens.
     """
 
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        max_length: int = 512,
-        batch_size: int = 32,
-        device: str | torch.device | None = None,
-        revision: str | None = None,
-        dtype: str = "float32",
-    ) -> None:
-        check_choice(DTYPES, dtype=dtype)
-        check_counts(max_length=max_length, batch_size=batch_size)
-        self.model = str(model)
-        self.max_length = max_length
-        self.batch_size = batch_size
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.revision = revision
-        self.dtype = dtype
+    model: str | Path  # a local folder, or a model id of the Hugging Face hub
+    _: KW_ONLY
+    max_length: int = 512  # tokens of a pair; of a longer pair the longer text is truncated
+    batch_size: int = 32  # pairs per forward pass at most; pairs of similar length share one
+    device: str | torch.device | None = None  # None for CUDA if there is one
+    revision: str | None = None  # commit of a hub model
+    dtype: str = "float32"  # of the body, or `bfloat16` or `float16`; the head and all returned vectors are float32
+
+    def __post_init__(self) -> None:
+        check_choice(DTYPES, dtype=self.dtype)
+        check_counts(max_length=self.max_length, batch_size=self.batch_size)
+        self.model = str(self.model)
+        self._device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     @property
     def hidden_size(self) -> int:
@@ -209,7 +187,7 @@ class CrossEncoder:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the weights and settings that determine vectors and scores; of id and revision for a hub model."""
-        weights = hash_model(self.model, self.revision, FINGERPRINTED)
+        weights = hash_model(str(self.model), self.revision, FINGERPRINTED)
         dtype = () if self.dtype == "float32" else (self.dtype,)
         return hashlib.sha256(repr(("cross-encoder", weights, self.max_length, *dtype)).encode()).hexdigest()
 
@@ -241,7 +219,7 @@ class CrossEncoder:
     @torch.no_grad()
     def head(self, vectors: Tensor) -> Tensor:
         """Score vectors ``[..., hidden_size]``: logits ``[...]``, on the vectors' device."""
-        logits: Tensor = self._loaded.head(vectors.to(self.device))
+        logits: Tensor = self._loaded.head(vectors.to(self._device))
         return logits.to(vectors.device)
 
     @torch.no_grad()
@@ -296,19 +274,19 @@ class CrossEncoder:
                 truncation="longest_first",
                 max_length=self.max_length,
                 return_tensors="pt",
-            ).to(self.device)
+            ).to(self._device)
             yield pairs, body(**tokens).last_hidden_state.float(), tokens["attention_mask"]
 
     @cached_property
     def _loaded(self) -> "_Loaded":
         tokenizer, model = self._from_pretrained()
-        head = _classification_head(model, self.model)
+        head = _classification_head(model, str(self.model))
         limit = min(int(tokenizer.model_max_length), _num_positions(model.config))
         if self.max_length > limit:
             raise ValueError(f"`max_length` must be at most the {limit} tokens of {self.model}, got {self.max_length}")
         mean_pooling = getattr(model.config, "classifier_pooling", "cls") == "mean"
-        body = model.base_model.to(self.device, getattr(torch, self.dtype)).eval()
-        return _Loaded(tokenizer, body, head.to(self.device), mean_pooling)
+        body = model.base_model.to(self._device, getattr(torch, self.dtype)).eval()
+        return _Loaded(tokenizer, body, head.to(self._device), mean_pooling)
 
     def _from_pretrained(self) -> tuple[Any, Any]:
         library = optional("transformers", "a cross-encoder")  # heavy: only when it is used

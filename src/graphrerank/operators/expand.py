@@ -14,8 +14,8 @@ from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_numbers
 from graphrerank.graphs.ranking import is_listed
 from graphrerank.graphs.retriever import EXPANSION_FEATURES, TEXT_FEATURES, is_lookup, needs_vectors
 from graphrerank.operators.bm25 import BLOCK_SCORES, LexicalIndex, lexical_index, lexical_scores
-from graphrerank.operators.entity_ppr import EntityPPR, corpus_entities
 from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.operators.ppr import EntityPPR, corpus_entities
 from graphrerank.operators.stex import Expansion, semantic_topological_expansion
 
 

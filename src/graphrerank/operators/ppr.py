@@ -1,11 +1,20 @@
-"""Personalized PageRank on candidate graphs, seeded by the base scores."""
+"""Personalized PageRank: on candidate graphs, over a corpus graph, and over passages and their entities."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
+from graphrerank.checks import check_counts, check_positive_share
+from graphrerank.graphs import CandidateGraphs, CorpusGraph, EntityIncidence, Ranking, top_k_by_node_order
 from graphrerank.graphs.algebra import column_normalize, graph_index, propagate, scatter_sum
-from graphrerank.graphs.candidate_graphs import CandidateGraphs
-from graphrerank.operators.gcs import num_smoothing_steps
+from graphrerank.graphs.sparse_rows import positions_in_rows, row_entries, sparse_matrix
+from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
+from graphrerank.operators.gcs import TOLERANCE, num_smoothing_steps
+from graphrerank.text import normalize_entity
+
+BLOCK_SCORES = 1 << 24  # scores held at once: 64 MiB of float32 per vector
+MAX_SHARE = 0.01  # of the passages: entities that are spelled in more of them (and in more than 10) are not read
 
 
 def personalized_pagerank(
@@ -77,3 +86,227 @@ class PPR(nn.Module):
             restart_prob=self.restart_prob,
             num_steps=self.num_steps,
         )
+
+
+class CorpusPPR(nn.Module):
+    r"""Spread seed mass over the corpus until convergence, and rank the nodes that it reaches.
+
+    .. math:: p^{(t+1)} = c\,r + (1 - c)\,(P p^{(t)} + m^{(t)} r), \qquad p^{(0)} = r
+
+    with :math:`P` column-normalised and :math:`m` the mass at nodes without an edge, which returns to the seeds. The
+    iteration ends once each query's residual in the L1 norm is at most :math:`\epsilon` = ``TOLERANCE``; the distance
+    to the fixed point is then at most :math:`\epsilon / c`.
+
+    Source: Page et al., *The PageRank Citation Ranking*, 1999; HippoRAG 2, which walks over passages and entities, and
+    FastInsight, Example 2. ``restart_prob`` is 1 - ``damping`` of igraph. Passages that share entities are joined with
+    the weight of conceptual edges, in addition to any edge between them, without listing these edges: the mass goes to
+    the entities and back. All state is in buffers.
+
+    ``restart_prob`` is the probability :math:`c` in (0, 1] of returning to the seeds at each step.
+
+    Example:
+        >>> graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.tensor([[0, 1]]))
+        >>> seeds = Ranking(torch.tensor([[0]]), torch.tensor([[1.0]]))
+        >>> CorpusPPR(graph, restart_prob=0.5).expand(seeds, top_k=3)
+        Ranking(nodes=tensor([[ 0,  1, -1]]), scores=tensor([[0.6667, 0.3333,   -inf]]), features=None, base_nodes=None)
+    """
+
+    dangling: Tensor  # [N] bool
+    transition: Tensor  # [N, N] sparse, P without entities
+    to_entities: Tensor  # [M, N] sparse, 1 where a passage contains an entity
+    from_entities: Tensor  # [N, M] sparse, its transpose
+    entity_share: Tensor  # [N], share of a passage's mass that goes to each of an entity's other passages
+    num_shared: Tensor  # [N], number of entities that a passage shares
+
+    def __init__(self, graph: CorpusGraph, *, restart_prob: float = 0.5) -> None:
+        super().__init__()
+        check_positive_share(restart_prob=restart_prob)
+        self.restart_prob = restart_prob
+        device, graph = graph.device, graph.to("cpu").with_rows_in_order()
+        num_nodes, entities = graph.num_nodes, graph.entities
+        total = torch.zeros(num_nodes).index_add_(0, graph.indices, graph.weight)
+        if entities is not None:
+            total = total + entities.num_partners / entities.sizes.clamp(min=1)
+        share = torch.where(total > 0, 1 / total, 0.0)
+        self.register_buffer("dangling", total == 0, persistent=False)
+        values = graph.weight * share[graph.indices]
+        self.register_buffer(
+            "transition", sparse_matrix(graph.indptr, graph.indices, values, num_nodes), persistent=False
+        )
+        self.has_entities = entities is not None and entities.num_entities > 0
+        if entities is not None and self.has_entities:
+            ones = torch.ones(len(entities.indices))
+            to_entities = sparse_matrix(entities.holder_ptr, entities.holders, ones, num_nodes)
+            from_entities = sparse_matrix(entities.indptr, entities.indices, ones, entities.num_entities)
+            self.register_buffer("to_entities", to_entities, persistent=False)
+            self.register_buffer("from_entities", from_entities, persistent=False)
+            self.register_buffer("entity_share", share / entities.sizes.clamp(min=1), persistent=False)
+            self.register_buffer("num_shared", entities.indptr.diff().float(), persistent=False)
+        self.to(device)
+
+    @torch.no_grad()
+    def expand(self, seeds: Ranking, *, top_k: int) -> Ranking:
+        """Rank the nodes that each query's seeds ``[B, S]`` reach.
+
+        Scores of seeds are relative shares of the restart, and those not positive count as 0. A query without a
+        positive score restarts at all its seeds uniformly.
+
+        Returns:
+            ``[B, top_k]``, ties broken by node index; the scores of all nodes, not only of these, sum to 1.
+        """
+
+        def mass_of(rows: slice) -> Tensor:
+            return self.score(seeds.nodes[rows], seeds.scores[rows])
+
+        return _rank_by_mass(mass_of, len(seeds), len(self.dangling), top_k)
+
+    @torch.no_grad()
+    def score(self, nodes: Tensor, weight: Tensor) -> Tensor:
+        """Return the mass of every node, ``[B, N]``.
+
+        ``nodes`` are ``[B, S]`` int64 seeds, padded with -1, unique per row; ``weight`` ``[B, S]``, as the scores in
+        :meth:`expand`.
+        """
+        valid = nodes >= 0
+        weight = weight.masked_fill(~valid, 0.0).clamp(min=0)
+        weight = torch.where((weight.sum(1, keepdim=True) > 0), weight, valid.to(weight))
+        row, column = torch.nonzero(valid, as_tuple=True)
+        seed, share = nodes[row, column], (weight / weight.sum(1, keepdim=True).clamp(min=1e-30))[row, column]
+        mass = torch.zeros(len(self.dangling), len(nodes), device=nodes.device)  # [N, B]: a step reads whole rows
+        mass[seed, row] = share
+        dangling = self.dangling.nonzero().flatten()
+        for _ in range(num_smoothing_steps(self.restart_prob, TOLERANCE / 2)):
+            lost = mass[dangling].sum(0)
+            following = self._spread(mass).mul_(1 - self.restart_prob)
+            following[seed, row] += share * (self.restart_prob + (1 - self.restart_prob) * lost[row])
+            change = mass.sub_(following).abs_().sum(0)
+            mass = following
+            if not len(nodes) or float(change.max()) * (1 - self.restart_prob) <= TOLERANCE:
+                break
+        return mass.T.contiguous()
+
+    def _spread(self, mass: Tensor) -> Tensor:
+        spread: Tensor = self.transition @ mass
+        if self.has_entities:
+            offered = mass * self.entity_share.unsqueeze(1)
+            spread += self.from_entities @ (self.to_entities @ offered)
+            spread -= self.num_shared.unsqueeze(1) * offered  # nothing returns to the passage itself
+        return spread
+
+
+class EntityPPR:
+    r"""Rank passages by the mass that reaches them from the most specific entities of a ranking's top.
+
+    .. math::
+        r_e \propto \sum_{i : e \in E_i^m} \frac{1}{\mathrm{rank}_i} \frac{s_e}{\sum_{e' \in E_i^m} s_{e'}}, \qquad
+        x^{(t+1)} = c\,r + (1 - c)\,Q\,P\,x^{(t)}, \qquad p = P\,x^{(T)}
+
+    with :math:`s_e = \ln(1 + N / n_e)` the specificity of an entity that :math:`n_e` of :math:`N` passages hold and
+    :math:`E_i^m` the ``entities_per_seed`` most specific ones of seed :math:`i`; an entity gives each of its passages
+    the same share (:math:`P`), a passage gives its entities shares in proportion to :math:`s_e` (:math:`Q`), so that
+    hubs receive and pass on little. Entities that too many passages hold are not in the incidence at all.
+
+    Source: HippoRAG 2, which walks over passages and entities from those of the question's facts. *Where we differ:* no
+    language model; the walk has ``num_steps`` steps; entities of the question itself are no seeds. On the training
+    questions of 2WikiMultihopQA these cost: the base ranking has found their passages already.
+
+    Example:
+        >>> incidence = EntityIncidence.from_names([["metz"], ["metz", "rome"], ["rome"], ["oslo"]])
+        >>> seeds = Ranking(torch.tensor([[0]]), torch.tensor([[1.0]]))
+        >>> EntityPPR(incidence).expand(seeds, top_k=4).nodes
+        tensor([[ 1,  0,  2, -1]])
+    """
+
+    def __init__(
+        self,
+        incidence: EntityIncidence,
+        *,
+        num_seeds: int = 30,  # passages at the top of a ranking whose entities are seeds
+        entities_per_seed: int = 5,
+        restart_prob: float = 0.5,  # probability in (0, 1] of returning to the seeds at each step
+        num_steps: int = 4,
+    ) -> None:
+        check_counts(num_seeds=num_seeds, entities_per_seed=entities_per_seed, num_steps=num_steps)
+        check_positive_share(restart_prob=restart_prob)
+        self.num_seeds, self.entities_per_seed = num_seeds, entities_per_seed
+        self.restart_prob, self.num_steps = restart_prob, num_steps
+        self._incidence = incidence
+        num_holders, num_nodes = incidence.num_holders, incidence.num_nodes
+        self._specificity = torch.log1p(num_nodes / num_holders)
+        passage = torch.repeat_interleave(torch.arange(num_nodes, device=num_holders.device), incidence.indptr.diff())
+        share = self._specificity[incidence.indices]
+        total = torch.zeros(num_nodes, device=num_holders.device).index_add_(0, passage, share)
+        to_passage, to_entity = 1 / num_holders, self._specificity.repeat_interleave(num_holders)
+        self._to_passages = sparse_matrix(
+            incidence.indptr, incidence.indices, to_passage[incidence.indices], incidence.num_entities
+        )
+        self._to_entities = sparse_matrix(
+            incidence.holder_ptr, incidence.holders, to_entity / total[incidence.holders], num_nodes
+        )
+
+    @torch.no_grad()
+    def expand(self, seeds: Ranking, *, top_k: int, exclude: Tensor | None = None) -> Ranking:
+        """Rank the passages that mass reaches.
+
+        ``seeds`` are ``[B, S]`` passages, best first, padded with -1 behind; their scores are not read. Passages of
+        ``exclude [B, M]`` int64, padded with -1, are not returned.
+
+        Returns:
+            ``[B, top_k]``, ties broken by passage number, padded with -1 where mass reaches fewer; the scores of all
+            passages sum to 1 if there are seeds.
+        """
+
+        def mass_of(rows: slice) -> Tensor:
+            mass = self.score(seeds.nodes[rows])
+            if exclude is None:
+                return mass
+            forbidden = torch.where(exclude[rows] >= 0, exclude[rows], mass.shape[1])
+            return torch.cat([mass, mass[:, :1]], dim=1).scatter_(1, forbidden, 0.0)[:, :-1]
+
+        width = max(self._incidence.num_nodes, self._incidence.num_entities)
+        return _rank_by_mass(mass_of, len(seeds), width, top_k)
+
+    @torch.no_grad()
+    def score(self, nodes: Tensor) -> Tensor:
+        """Return the mass of every passage, ``[B, N]``, for seeds ``nodes [B, S]``."""
+        seed = self._seed(nodes)
+        mass = seed
+        for _ in range(self.num_steps):
+            mass = self.restart_prob * seed + (1 - self.restart_prob) * (self._to_entities @ (self._to_passages @ mass))
+        reached: Tensor = self._to_passages @ mass
+        return reached.T.contiguous()
+
+    def _seed(self, nodes: Tensor) -> Tensor:
+        """Return the shares of the restart, ``[M, B]``."""
+        top = nodes[:, : self.num_seeds]
+        row, column = torch.nonzero(top >= 0, as_tuple=True)
+        place, entity = row_entries(self._incidence.indptr, self._incidence.indices, top[row, column])
+        order = torch.argsort(self._incidence.num_holders[entity], stable=True)
+        order = order[torch.argsort(place[order], stable=True)]
+        order = order[positions_in_rows(place[order]) < self.entities_per_seed]
+        place, entity = place[order], entity[order]
+        specificity = self._specificity[entity]
+        total = torch.zeros(len(row), device=top.device).index_add_(0, place, specificity)
+        weight = specificity / total[place] / (column[place] + 1)
+        seed = torch.zeros(self._incidence.num_entities, len(nodes), device=top.device)
+        seed.index_put_((entity, row[place]), weight, accumulate=True)
+        return seed / seed.sum(0).clamp(min=1e-30)
+
+
+def corpus_entities(graph: CorpusGraph) -> EntityIncidence:
+    """Return a corpus's entities; those that its texts show by their spelling if it has none."""
+    if graph.entities is not None:
+        return graph.entities
+    found = PatternEntityExtractor().extract(graph.all_texts)
+    names = [{normalize_entity(name) for name in knowledge.names} - {""} for knowledge in found]
+    return EntityIncidence.from_names(names, max_share=MAX_SHARE).to(graph.device)
+
+
+def _rank_by_mass(mass_of: Callable[[slice], Tensor], num_queries: int, width: int, top_k: int) -> Ranking:
+    """Rank the nodes that have mass, for blocks of queries that fit into memory."""
+    size = max(1, BLOCK_SCORES // max(1, width))
+    rankings = []
+    for start in range(0, max(1, num_queries), size):
+        mass = mass_of(slice(start, start + size))
+        rankings.append(Ranking(*top_k_by_node_order(mass.masked_fill(mass == 0, -torch.inf), top_k)))
+    return Ranking.concatenate(rankings)

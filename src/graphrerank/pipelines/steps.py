@@ -8,8 +8,8 @@ from torch import Tensor
 from graphrerank.checks import check_counts, check_not_negative, check_share
 from graphrerank.graphs import Ranking, candidate_edges
 from graphrerank.graphs.sparse_rows import pad_rows, positions_in_rows
-from graphrerank.operators.corpus_ppr import CorpusPPR
 from graphrerank.operators.granker import smooth_vectors
+from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.operators.stex import semantic_topological_expansion
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources, StepFactory

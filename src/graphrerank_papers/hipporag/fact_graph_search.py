@@ -14,7 +14,7 @@ from graphrerank.graphs.sparse_rows import pad_rows, positions_in_rows
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
-from graphrerank.operators.corpus_ppr import CorpusPPR
+from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank_papers.hipporag.fact_graph import build_fact_graph, with_reached

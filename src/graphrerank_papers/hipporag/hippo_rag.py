@@ -8,7 +8,7 @@ from torch import Tensor
 from graphrerank.graphs import top_k_by_node_order
 from graphrerank.graphs.sparse_rows import pad_rows
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
-from graphrerank.operators.corpus_ppr import CorpusPPR
+from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank_papers.hipporag.fact_graph import build_fact_graph, with_reached

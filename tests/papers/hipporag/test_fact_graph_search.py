@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.language_models.prompt import shipped_prompt
-from graphrerank.operators.corpus_ppr import CorpusPPR
+from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.vector_search import VectorSearch
 from graphrerank_papers.hipporag.fact_graph import FactGraph
