@@ -6,7 +6,7 @@ import torch
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.evaluation.query_browser import browse_queries
+from graphrerank.evaluation.analysis import browse_queries
 from graphrerank.evaluation.records import (
     Breakdown,
     Cost,
@@ -139,7 +139,7 @@ def study() -> EvaluationResult:
     datasets = {"attack": make_dataset("attack", seed=1, texts=texts), "scifact": make_dataset("scifact", seed=50)}
     datasets["attack"] = replace(datasets["attack"], browser=make_browser(datasets["attack"]))
     across = [
-        Replication(key, "gatv2", "PR@10", tuple(datasets), 0.05, 2, 2, tuple(datasets), 0.1, 0.001)
+        Replication(key, "gatv2", "PR@10", tuple(datasets), 0.05, 2, tuple(datasets), 0.1, 0.001)
         for key in list(SKILL)[:-1]
     ]
     settings = {"permutations": 10_000, "level": 0.05, "seed": 0, "ties": "own"}

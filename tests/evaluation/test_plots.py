@@ -159,11 +159,7 @@ def test_names_are_text_in_svg_and_colours_are_the_pages(dataset: DatasetResult)
         references = {a["xlink:href"] for _, a in page.elements if "xlink:href" in a}
         references |= set(re.findall(r"url\((#[^)]*)\)", text))
         assert references == {f"#{name}" for name in ids}
-    means = Elements(svg(pictures[0])).texts
-    low, high = systems[HOSTILE].intervals["PR@10"]
-    mean = systems[HOSTILE].means["PR@10"]
-    assert f"{HOSTILE}: {100 * mean:.2f} ({100 * low:.1f} to {100 * high:.1f})" in means
-    assert "".join(means).replace(" ", "").count(HOSTILE.replace(" ", "")) == 3  # hints of two marks, and the name
+    assert "".join(Elements(svg(pictures[0])).texts).replace(" ", "").count(HOSTILE.replace(" ", "")) == 1
 
 
 def test_the_same_picture_gives_the_same_svg(dataset: DatasetResult) -> None:

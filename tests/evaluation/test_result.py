@@ -64,7 +64,7 @@ def result() -> EvaluationResult:
         reliability=(Reliability("b", "logistic", 9, 0.1, 0.01, 0.05, (9, 0), (0.1, NAN), (0.2, NAN)),),
         list_reliability=(ListReliability("b", "PR@5", 2, 1.0, 0.9, 0.1, 0.01, NAN),),
     )
-    across = (Replication("a", "b", "nDCG@10", ("toy", "two"), 0.05, 1, 2, ("toy",), 0.1, 0.01),)
+    across = (Replication("a", "b", "nDCG@10", ("toy", "two"), 0.05, 1, ("toy",), 0.1, 0.01),)
     return EvaluationResult("python evaluate.py", {"toy": dataset}, across, {"seed": 0})
 
 

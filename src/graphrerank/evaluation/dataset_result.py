@@ -9,6 +9,7 @@ from torch import Tensor
 
 from graphrerank.evaluation.analysis import (
     break_down,
+    browse_queries,
     edges_of_type,
     hub_bias,
     mean_degree,
@@ -18,7 +19,6 @@ from graphrerank.evaluation.analysis import (
     seed_spreads,
 )
 from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, measure_ranking, relevant_nodes, tied_share
-from graphrerank.evaluation.query_browser import browse_queries
 from graphrerank.evaluation.records import Counterfactual, DatasetResult, PairedTest, SystemResult
 from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
 from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs

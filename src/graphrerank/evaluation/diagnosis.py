@@ -17,7 +17,6 @@ from graphrerank.caching import hash_texts
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.auto_splits import TRAIN, VAL
-from graphrerank.evaluation.counterfactual import EDGES, SHUFFLED, WITHOUT_TYPE, OtherEdges
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
 from graphrerank.evaluation.records import (
@@ -29,7 +28,15 @@ from graphrerank.evaluation.records import (
     to_plain,
 )
 from graphrerank.evaluation.report import markdown, quality_table
-from graphrerank.evaluation.reranking import check_encoder, rerank, reranking_systems
+from graphrerank.evaluation.reranking import (
+    EDGES,
+    SHUFFLED,
+    WITHOUT_TYPE,
+    OtherEdges,
+    check_encoder,
+    rerank,
+    reranking_systems,
+)
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem
 from graphrerank.evaluation.tables import Table, column, p_text, points_cell, print_table, records_table
 from graphrerank.files import write_json, write_text

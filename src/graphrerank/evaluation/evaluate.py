@@ -19,9 +19,15 @@ from graphrerank.evaluation.cost import (
     time_stages,
     with_peak_memory,
 )
-from graphrerank.evaluation.counterfactual import EDGES, OtherEdges
 from graphrerank.evaluation.records import READING, RETRIEVER, Cost
-from graphrerank.evaluation.reranking import check_encoder, reranking_systems, run_reranker, with_frozen
+from graphrerank.evaluation.reranking import (
+    EDGES,
+    OtherEdges,
+    check_encoder,
+    reranking_systems,
+    run_reranker,
+    with_frozen,
+)
 from graphrerank.evaluation.systems import RankedSystem, System
 from graphrerank.files import hash_files, hash_json
 from graphrerank.graphs import CorpusGraph, PairEncoder, Queries

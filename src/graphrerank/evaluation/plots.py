@@ -27,7 +27,6 @@ TITLE, NAME = 70, 22  # characters of a line of a title and of a system's name
 CELL = 5.0  # percent: scores of queries that lie nearer to each other than this are one point
 KEPT = 16  # data sets whose pictures are kept: a run writes its report again after each of its data sets
 FASTEST = 1e-3  # milliseconds: the least that a logarithmic axis shows
-HINT = "hint: "  # begins the id of a group whose text a pointer shows
 OFFSETS = [(8 * side, up) for up in (10, -10, 0, 22, -22, 34, -34) for side in (1, -1)]  # of labels, in points
 STYLE = {
     "font.size": 12,
@@ -121,13 +120,13 @@ def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
 
 
 def svg(picture: Picture) -> str:
-    """Draw a picture as an element of an HTML page, whose style sheet colours it; points show their numbers."""
+    """Draw a picture as an element of an HTML page, whose style sheet colours it."""
     text = _render(picture, "svg").decode()
     box = re.search(r'viewBox="([^"]*)"', text)
     assert box is not None
     body = text[text.index(">", box.start()) + 1 :]
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<defs>\s*</defs>", "", body, flags=re.DOTALL)
-    body = re.sub(rf'<g id="({HINT})?([^"]*)"', lambda g: f"<g><title>{g[2]}</title" if g[1] else "<g", body)
+    body = re.sub(r'<g id="[^"]*"', "<g", body)
     body = re.sub("|".join(VARIABLES), lambda color: f"var(--{VARIABLES[color[0]]})", body)
     body = re.sub(r' transform="rotate\(-0 [^"]*"|; font-family: [^;"]*', "", body)
     body = re.sub(r"\s*\n\s*", " ", body)
@@ -136,10 +135,9 @@ def svg(picture: Picture) -> str:
 
 def _draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = False) -> None:
     """Draw a row per system: its name, a point with its interval in percent, and the number; ``zero`` marks 0."""
-    for y, (name, cell, interval, color) in enumerate(rows):
-        hint = f"{HINT}{name}: {cell}"
-        axes.plot([100 * end for end in interval], [y, y], color=SOFT, gid=hint)
-        _point(axes, 100 * (cell.value or 0.0), y, color, hint=hint)
+    for y, (_, cell, interval, color) in enumerate(rows):
+        axes.plot([100 * end for end in interval], [y, y], color=SOFT)
+        _point(axes, 100 * (cell.value or 0.0), y, color)
         right: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         axes.annotate(cell.text, (1, y), xytext=(8, 0), va="center", annotation_clip=False, **right)
     axes.set_yticks(range(len(rows)), [fill(name, NAME) for name, *_ in rows], color=INK)
@@ -158,8 +156,7 @@ def _draw_gains(axes: "Axes", *, scores: Sequence[Tensor], labels: tuple[str, st
     axes.plot([0, 100], [0, 100], ls="--", color=SOFT, lw=1)
     for (x, y), count in zip(cells.tolist(), counts.tolist(), strict=True):
         color = ACCENT if y > x else WARM if y < x else INK
-        hint = f"{HINT}{count:,} {'query' if count == 1 else 'queries'}: {x:.0f} and {y:.0f}"
-        _point(axes, x, y, color, hint=hint, size=3.5 + 14 * (count / int(counts.max())) ** 0.5)
+        _point(axes, x, y, color, size=3.5 + 14 * (count / int(counts.max())) ** 0.5)
     gains, losses = int((scores[1] > scores[0]).sum()), int((scores[1] < scores[0]).sum())
     axes.text(2, 97, f"{gains:,} gain", color=ACCENT, va="top", zorder=4)
     axes.text(98, 3, f"{losses:,} lose", color=WARM, ha="right", zorder=4)
@@ -194,14 +191,10 @@ def _draw_pareto(axes: "Axes", *, dataset: DatasetResult, timed: dict[str, tuple
         assert system.cost is not None
         slow, interval = system.cost.ms[TOTAL]["p95"], system.intervals[measure]
         x, y = max(FASTEST, ms), 100 * mean
-        hint = (
-            f"{HINT}{row_name(name)}: {measure} {percent_cell(mean, interval)}, median {ms:.2f} ms, 95th percentile "
-            f"{slow:.2f} ms" + ("; dominated" if dominated else "")
-        )
-        axes.plot([x, max(x, slow)], [y, y], color=SOFT, lw=1, zorder=1, gid=hint)
+        axes.plot([x, max(x, slow)], [y, y], color=SOFT, lw=1, zorder=1)
         if not isnan(interval[0]):
-            axes.plot([x, x], [100 * end for end in interval], color=SOFT, lw=1, zorder=1, gid=hint)
-        _point(axes, x, y, ACCENT if name == dataset.primary else INK, hollow=dominated, hint=hint)
+            axes.plot([x, x], [100 * end for end in interval], color=SOFT, lw=1, zorder=1)
+        _point(axes, x, y, ACCENT if name == dataset.primary else INK, hollow=dominated)
         places.append((x, y, row_name(name)))
         front += [] if dominated else [(x, y)]
     axes.step(*zip(*sorted(front), strict=True), where="post", color=ACCENT, alpha=0.5, zorder=2)
@@ -224,18 +217,17 @@ def _draw_reliability(axes: "Axes", *, entry: Reliability) -> None:
     bins = [entries for entries in zip(entry.counts, entry.probabilities, entry.shares, strict=True) if entries[0]]
     axes.plot([p for _, p, _ in bins], [share for *_, share in bins], color=ACCENT, alpha=0.6)
     for count, probability, share in bins:
-        hint = f"{HINT}{count:,} candidates given {probability:.3f} on average: {share:.3f} are relevant"
         ends = binomtest(round(share * count), count).proportion_ci(method="wilson")
-        axes.plot([probability] * 2, [ends.low, ends.high], color=SOFT, gid=hint)
-        _point(axes, probability, share, ACCENT, hint=hint)
+        axes.plot([probability] * 2, [ends.low, ends.high], color=SOFT)
+        _point(axes, probability, share, ACCENT)
     axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="probability given; numbers: candidates in the bin")
     axes.set_ylabel("share relevant, with 95% intervals")
     _label(axes, [(probability, share, f"{count:,}") for count, probability, share in bins])
 
 
-def _point(axes: "Axes", x: float, y: float, color: str, *, hint: str, hollow: bool = False, size: float = 8) -> None:
+def _point(axes: "Axes", x: float, y: float, color: str, *, hollow: bool = False, size: float = 8) -> None:
     inside, edge = (PAPER, color) if hollow else (color, PAPER)
-    axes.plot([x], [y], marker="o", ms=size, ls="", color=inside, markeredgecolor=edge, zorder=3, gid=hint)
+    axes.plot([x], [y], marker="o", ms=size, ls="", color=inside, markeredgecolor=edge, zorder=3)
 
 
 def _label(axes: "Axes", places: Sequence[tuple[float, float, str]]) -> None:

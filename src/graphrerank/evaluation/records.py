@@ -96,7 +96,7 @@ class QueryDifference:
 
     TITLE = "queries"
     CAPTION = "Against the best of the others: the queries that gain most, then those that lose most; in percent."
-    ALSO = (("difference", "difference", "points"),)
+    ALSO = (("difference", lambda entry: entry.difference, "points"),)
 
     query_id: str = field(metadata=column("query", "text"))
     query_text: str = field(metadata=column("text", "prose"))
@@ -210,7 +210,7 @@ class Reliability:
         "Scores as probabilities of relevance, over all candidates of all queries: expected calibration error in ten "
         "bins, and the Brier score. The last column is the Brier score of the share of relevant candidates alone."
     )
-    ALSO = (("Brier of the share alone", "brier_of_share", ".4f"),)
+    ALSO = (("Brier of the share alone", lambda entry: entry.share_relevant * (1 - entry.share_relevant), ".4f"),)
 
     system: str = field(metadata=column("system", "system"))
     method: str = field(metadata=column("calibration", "text"))  # `logistic` or `isotonic`
@@ -222,11 +222,6 @@ class Reliability:
     probabilities: tuple[float, ...]  # their mean probability; NaN in an empty bin
     shares: tuple[float, ...]  # share of them that are relevant; NaN in an empty bin
 
-    @property
-    def brier_of_share(self) -> float:
-        """Brier score of predicting the share of relevant candidates for each."""
-        return self.share_relevant * (1 - self.share_relevant)
-
 
 @dataclass(frozen=True)
 class ListReliability:
@@ -237,7 +232,7 @@ class ListReliability:
         "How likely all relevant passages of a query are in the top of its list, as predicted from the list's "
         "probabilities, and how often they are. Relevant passages that are no candidates count as missed."
     )
-    ALSO = (("Brier of the share alone", "brier_of_share", ".4f"),)
+    ALSO = (("Brier of the share alone", lambda entry: entry.share_complete * (1 - entry.share_complete), ".4f"),)
 
     system: str = field(metadata=column("system", "system"))
     measure: str = field(metadata=column("measure", "text"))  # what is predicted to be 1, such as `PR@5`
@@ -249,11 +244,6 @@ class ListReliability:
     # area under the ROC curve; NaN where all queries or none are complete
     auc: float = field(metadata=column("AUC", ".3f"))
 
-    @property
-    def brier_of_share(self) -> float:
-        """Brier score of predicting the share of complete lists for each."""
-        return self.share_complete * (1 - self.share_complete)
-
 
 @dataclass(frozen=True)
 class Replication:
@@ -262,7 +252,7 @@ class Replication:
     TITLE = "over all data sets"
     CAPTION = (
         "Wins: the win holds on at least this many data sets, with a chance of 5% to count too many (partial "
-        "conjunction; by Bonferroni, then by Fisher for independent data sets); named are those of Holm's procedure. "
+        "conjunction by Bonferroni); named are those of Holm's procedure. "
         "Difference: mean over data sets. p combined: by sign flips of all queries, each data set with the same "
         "weight; it speaks of other queries, not of other data sets."
     )
@@ -273,7 +263,6 @@ class Replication:
     datasets: tuple[str, ...] = field(metadata=column("data sets", ".0f"))
     level: float
     num_replicated: int = field(metadata=column("wins", ".0f", note="replicated"))
-    num_replicated_fisher: int = field(metadata=column("wins, independent", ".0f"))
     replicated: tuple[str, ...]
     difference: float = field(metadata=column("difference", "points"))
     p_combined: float = field(metadata=column("p combined", "p"))
@@ -308,8 +297,7 @@ class SystemResult:
 
     TITLE = "systems"
     CAPTION = (
-        "Queries that a system ranked nothing for count as zero, and the first of them are named. Tied: percent of the "
-        "queries with a tie in the top 10."
+        "Queries that a system ranked nothing for count as zero. Tied: percent of the queries with a tie in the top 10."
     )
 
     name: str = field(metadata=column("system", "system"))  # key in reports
@@ -320,7 +308,7 @@ class SystemResult:
     intervals: Mapping[str, tuple[float, float]]  # 95% bootstrap interval of a mean over queries, of every measure
     cost: Cost | None = None  # None for a run file
     # ids of the queries that it ranked nothing for; they count as zero
-    missing: Sequence[str] = field(default=(), metadata=column("queries missing", ",.0f", note="some_missing"))
+    missing: Sequence[str] = field(default=(), metadata=column("queries missing", ",.0f"))
     # share of the queries where a tie of scores straddles rank 10 or lies above it
     tied_share: float | None = field(default=None, metadata=column("tied", "percent"))
     config: str | None = None  # hash of what it was trained with except for the seed; None where not trained
@@ -330,11 +318,6 @@ class SystemResult:
     ranking: Ranking | None = field(default=None, metadata=NOT_IN_FILES)
     routes: Mapping[str, float] = field(default_factory=dict)  # share of the queries on each path of a router
     extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
-
-    @property
-    def some_missing(self) -> Sequence[str]:
-        """The first of the missing queries."""
-        return self.missing[:5]
 
     @property
     def means(self) -> dict[str, float]:

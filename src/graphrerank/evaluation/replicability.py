@@ -3,51 +3,32 @@
 from collections.abc import Sequence
 
 import torch
-from scipy.stats import chi2
 from torch import Tensor
 
-from graphrerank.checks import check_choice
 from graphrerank.evaluation.records import DatasetResult, PairedTest, Replication
 from graphrerank.evaluation.significance import TOLERANCE, flipped_sums, holm
 
 LEVEL = 0.05
-METHODS = ("bonferroni", "fisher")
 
 
-def partial_conjunction(p_values: Sequence[float], *, method: str = "bonferroni") -> list[float]:
-    r"""Test for each u whether an effect is there on at least u of n data sets.
+def count_replicated(p_values: Sequence[float], *, level: float = LEVEL) -> int:
+    r"""Count the data sets on which an effect replicates, by partial conjunction.
 
-    .. math::
+    .. math:: p^{u/n} = (n - u + 1)\, p_{(u)}
 
-        p^{u/n}_\mathrm{Bonferroni} = (n - u + 1)\, p_{(u)} \qquad
-        p^{u/n}_\mathrm{Fisher} = P\Bigl(\chi^2_{2(n-u+1)} \ge -2 \sum_{i=u}^{n} \ln p_{(i)}\Bigr)
-
-    Bonferroni's holds however the data sets depend on each other, Fisher's where they are independent. ``p_values`` are
-    one-sided, one per data set, in (0, 1].
+    tests whether an effect is there on at least u of n data sets, however they depend on each other (Bonferroni). The
+    count is the largest u with all hypotheses up to it rejected; the chance that it is too large is at most ``level``.
 
     Source: Benjamini and Heller, "Screening for Partial Conjunction Hypotheses", 2008; Dror, Baumer, Bogomolov and
-    Reichart, "Replicability Analysis for Natural Language Processing", 2017, Eq. (4) and (5).
+    Reichart, "Replicability Analysis for Natural Language Processing", 2017, Eq. (2) and (4).
 
     Example:
-        >>> [round(p, 3) for p in partial_conjunction([0.2, 0.001, 0.01])]
-        [0.003, 0.02, 0.2]
+        >>> count_replicated([0.2, 0.001, 0.01])  # one-sided, one per data set: 0.003, 0.02 and 0.2
+        2
     """
-    check_choice(METHODS, method=method)
     ordered = torch.tensor(sorted(p_values), dtype=torch.float64)
     left = torch.arange(len(ordered), 0, -1, dtype=torch.float64)  # n - u + 1
-    if method == "bonferroni":
-        return [float(p) for p in (left * ordered).clamp(max=1)]
-    statistic = -2 * ordered.log().flip(0).cumsum(0).flip(0)
-    return [float(p) for p in chi2.sf(statistic.numpy(), 2 * left.numpy())]
-
-
-def count_replicated(p_values: Sequence[float], *, level: float = LEVEL, method: str = "bonferroni") -> int:
-    """Count the data sets on which an effect replicates: the largest u with all hypotheses up to it rejected.
-
-    The chance that the count is too large is at most ``level``. Source: Dror et al., 2017, Eq. (2) and section 4.
-    """
-    tested = torch.tensor(partial_conjunction(p_values, method=method), dtype=torch.float64)
-    return int((tested.cummax(0).values <= level).sum())
+    return int(((left * ordered).cummax(0).values <= level).sum())
 
 
 def combined_randomization(
@@ -98,7 +79,6 @@ def across_datasets(
                 datasets=names,
                 level=LEVEL,
                 num_replicated=count_replicated(p_values),
-                num_replicated_fisher=count_replicated(p_values, method="fisher"),
                 replicated=tuple(
                     name
                     for name, p in zip(names, holm(torch.tensor(p_values, dtype=torch.float64)).tolist(), strict=True)

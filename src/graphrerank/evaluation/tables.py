@@ -82,19 +82,18 @@ def column(header: str, form: str = ".2f", *, note: str | None = None) -> Mappin
 
 
 def records_table(kind: Any, records: Sequence[Any]) -> Table:
-    """Lay out a row per record of one class: the fields with a :func:`column`, then the properties of ``ALSO``."""
-    shown = [
-        (entry.metadata["header"], entry.name, entry.metadata["form"], entry.metadata["note"])
-        for entry in fields(kind)
-        if "header" in entry.metadata
-    ]
-    shown += [(header, name, form, None) for header, name, form in getattr(kind, "ALSO", ())]
+    """Lay out a row per record of one class: the fields with a :func:`column`, then the functions of ``ALSO``."""
+    shown = [(entry.name, entry.metadata) for entry in fields(kind) if "header" in entry.metadata]
+    also = getattr(kind, "ALSO", ())
     rows = [
-        [_cell(getattr(record, name), form, getattr(record, note) if note else None) for _, name, form, note in shown]
+        [
+            *(_cell(getattr(record, name), to["form"], getattr(record, to["note"] or "", None)) for name, to in shown),
+            *(_cell(value(record), form, None) for _, value, form in also),
+        ]
         for record in records
     ]
-    texts = sum(form in TEXTS for _, _, form, _ in shown)
-    return Table(kind.TITLE, [header for header, *_ in shown], rows, kind.CAPTION, texts)
+    header = [*(to["header"] for _, to in shown), *(header for header, *_ in also)]
+    return Table(kind.TITLE, header, rows, kind.CAPTION, sum(to["form"] in TEXTS for _, to in shown))
 
 
 def _cell(value: Any, form: str, note: Any) -> Cell:
