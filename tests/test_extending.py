@@ -17,7 +17,8 @@ from tests.support import ROOT
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-FILES = {block.split("\n")[0][2:]: block.partition("\n")[2] for language, block in BLOCKS if block.startswith("# ")}
+PARTS = [part for _, block in BLOCKS for part in re.split(r"\n(?=# my_rerankers/)", block) if part.startswith("# ")]
+FILES = {part.split("\n")[0][2:]: part.partition("\n")[2] for part in PARTS}
 LINES = "".join(block for language, block in BLOCKS if not language).replace("\\\n", " ").splitlines()
 COMMANDS = [shlex.split(line) for line in LINES]
 EXAMPLE = next(block for language, block in BLOCKS if language == "python" and not block.startswith("# "))
@@ -79,15 +80,15 @@ def trained(python: Run, package: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_each_part_has_a_section_with_a_file_and_its_settings() -> None:
+    settings = {name: content for name, content in FILES.items() if name.endswith(".yaml")}
+    targets = dict(re.findall(r"_target_: my_rerankers\.(\w+)\.(\w+)", "".join(settings.values())))
     for title in SECTIONS:
         section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
-        module, settings = (re.search(rf"^# (my_rerankers/\S+\.{end})$", section, re.M) for end in ("py", "yaml"))
+        module = re.search(r"^# my_rerankers/(\w+)\.py$", section, re.M)
         assert module is not None, title
-        assert settings is not None, title
-        targets = re.findall(r"_target_: my_rerankers\.(\w+)\.(\w+)", section)
-        assert all(f" {name}(" in FILES[f"my_rerankers/{file}.py"].replace(":", "(") for file, name in targets), title
-        assert Path(module[1]).stem in dict(targets), title
-        assert OmegaConf.create(FILES[settings[1]])
+        assert f" {targets[module[1]]}(" in section.replace(":", "("), title
+    assert len(settings) == len(SECTIONS)
+    assert all(OmegaConf.create(content) for content in settings.values())
 
 
 @pytest.mark.slow  # processes that load all of torch
