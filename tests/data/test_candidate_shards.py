@@ -73,7 +73,7 @@ def test_a_buffer_for_all_gives_the_batches_of_memory(prepared: PreparedDataset,
     for epoch in range(2):
         loaders = (streamed.train_dataloader(), memory.train_dataloader())
         for loader in loaders:
-            loader.sampler.set_epoch(epoch)  # type: ignore[attr-defined]
+            loader.sampler.set_epoch(epoch)
         for one, other in zip(*loaders, strict=True):
             assert_equal(one, other)
     for one, other in zip(streamed.val_dataloader(), memory.val_dataloader(), strict=True):
@@ -99,11 +99,11 @@ def test_a_small_buffer_serves_each_query_once_and_holds_few_shards(
     orders = []
     for epoch in range(2):
         loader = data.train_dataloader()
-        loader.sampler.set_epoch(epoch)  # type: ignore[attr-defined]
+        loader.sampler.set_epoch(epoch)
         batches = list(loader)
         assert [batch.num_graphs for batch in batches] == [batch.num_graphs for batch in whole.train_dataloader()]
-        orders.append(list(chain.from_iterable(batch.query_index.tolist() for batch in batches)))  # type: ignore[union-attr]
-    expected = sorted(chain.from_iterable(batch.query_index.tolist() for batch in whole.train_dataloader()))  # type: ignore[union-attr]
+        orders.append(list(chain.from_iterable(batch.query_index.tolist() for batch in batches)))
+    expected = sorted(chain.from_iterable(batch.query_index.tolist() for batch in whole.train_dataloader()))
     assert sorted(orders[0]) == sorted(orders[1]) == expected
     assert orders[0] != orders[1]
     assert max(held) == max(1, buffer // 5)
@@ -133,10 +133,10 @@ def test_processes_share_each_batch(
     prepared: PreparedDataset, shards: CandidateShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = CandidateDataModule(prepared, shards={"": shards}, buffer=10, batch_size=4, seed=1)
-    whole = [batch.query_index.tolist() for batch in data.train_dataloader()]  # type: ignore[union-attr]
+    whole = [batch.query_index.tolist() for batch in data.train_dataloader()]
     for rank in range(5):
         monkeypatch.setattr(datamodule, "process_share", lambda rank=rank: slice(rank, None, 5))
-        served = [batch.query_index.tolist() for batch in data.train_dataloader()]  # type: ignore[union-attr]
+        served = [batch.query_index.tolist() for batch in data.train_dataloader()]
         assert served == [queries[rank::5] for queries in whole]
 
 
@@ -153,7 +153,6 @@ class Noting(L.LightningModule):
     def training_step(self, batch: CandidateGraphs, _: int) -> torch.Tensor:
         if self.global_step == self.stop_at:
             raise RuntimeError("power cut")
-        assert batch.query_index is not None
         self.seen.append(batch.query_index.tolist())
         return (self.weight * batch.x.sum()).sum()
 
@@ -239,7 +238,7 @@ def test_a_buffer_for_all_gives_the_mixed_batches_of_memory(
     for epoch in range(2):
         loaders = (streamed.train_dataloader(), memory.train_dataloader())
         for loader in loaders:
-            loader.sampler.set_epoch(epoch)  # type: ignore[attr-defined]
+            loader.sampler.set_epoch(epoch)
         for one, other in zip(*loaders, strict=True):
             assert_equal(one, other)
     assert len(list(streamed.val_dataloader())) == 2
@@ -253,7 +252,7 @@ def test_mixed_sets_share_a_small_buffer(mixed: dict[str, Any], buffer: int, mon
     monkeypatch.setattr(candidate_shards, "load_tensors", lambda *args: reads.append(args[0]) or read(*args))
     data = CandidateDataModule(**mixed, buffer=buffer, batch_size=4, seed=1)
     loader = data.train_dataloader()
-    loader.sampler.set_epoch(1)  # type: ignore[attr-defined]
+    loader.sampler.set_epoch(1)
     drawn = list(loader.sampler)
     sizes = [list(of.sizes) for of in mixed["shards"].values()]
     assert len(drawn) == len(loader) == 12

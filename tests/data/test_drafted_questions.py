@@ -92,11 +92,6 @@ def test_other_splits_stay(dataset: Dataset) -> None:
     assert num_val == (num_val + len(drafted.split("train").queries)) // 10
 
 
-def test_a_corpus_without_questions(dataset: Dataset) -> None:
-    bare = dataclasses.replace(dataset, query_ids=[], query_texts=[], splits={}, known_fingerprint=None)
-    assert relevant(drafted_dataset(bare)) == relevant(drafted_dataset(dataset))
-
-
 def test_that_none_was_judged_is_said_where_a_test_is_asked_for(dataset: Dataset) -> None:
     bare = dataclasses.replace(dataset, query_ids=[], query_texts=[], splits={}, known_fingerprint=None)
     with pytest.raises(ValueError, match=r"no question was judged: add qrels/test.tsv, or test_split=val"):

@@ -9,7 +9,6 @@ import torch
 from graphrerank.data import encoder
 from graphrerank.data.encoder import SentenceTransformerEncoder, check_vectors, packaged_model
 from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache
-from graphrerank.files import hash_files
 from graphrerank.graphs.queries import query_encoder
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -64,11 +63,6 @@ def test_fingerprint_names_weights_and_settings_without_loading_a_model() -> Non
     assert not any("_loaded" in vars(e) for e in made)
 
 
-def test_name_is_the_last_part_of_the_model() -> None:
-    assert SentenceTransformerEncoder("intfloat/e5-small").name == "e5-small"
-    assert SentenceTransformerEncoder("intfloat/e5-small", name="e5").name == "e5"
-
-
 def test_fingerprint_changes_with_a_local_model(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"one")
     (tmp_path / "config.json").write_text("{}")
@@ -106,15 +100,6 @@ def test_packaged_model_is_found_and_checked(tmp_path: Path, monkeypatch: pytest
         packaged_model("fake_model", folder="model", sha256=sha256)
     with pytest.raises(ValueError, match=r"encoder needs the package `other-model`.*pip install other-model"):
         packaged_model("other_model", folder="model", sha256=sha256)
-
-
-def test_hash_files_against_hashlib(tmp_path: Path) -> None:
-    files = [tmp_path / "a", tmp_path / "b"]
-    for file in files:
-        file.write_bytes(file.name.encode() * (1 << 20))
-    assert hash_files(files[:1]) == hashlib.sha256(files[0].read_bytes()).hexdigest()
-    both = b"".join(file.name.encode() + file.read_bytes() for file in files)
-    assert hash_files(files) == hashlib.sha256(both).hexdigest()
 
 
 @pytest.mark.parametrize("vectors", [torch.zeros(3), torch.zeros(2, 4), torch.full((3, 4), torch.nan)])

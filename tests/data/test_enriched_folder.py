@@ -18,7 +18,6 @@ from graphrerank.data.candidates import prepare, with_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.data.readers import folder as folder_reader
-from graphrerank.data.readers.named import load_named
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.knowledge.passage_knowledge import Knowledge
@@ -65,7 +64,6 @@ def pairs_of(dataset: Dataset) -> set[tuple[str, str]]:
 
 
 def shared_of(dataset: Dataset) -> set[tuple[str, str]]:
-    assert dataset.graph.entities is not None
     origin, partner = dataset.graph.entities.partners(torch.arange(dataset.graph.num_nodes))
     ids = dataset.graph.node_ids
     return {(ids[i], ids[j]) for i, j in zip(origin.tolist(), partner.tolist(), strict=True) if i < j}
@@ -121,15 +119,24 @@ def test_share_of_passages_that_an_entity_may_be_in(write_folder: Any, tmp_path:
     assert len(shared_of(Dataset.from_folder(folder, entities=Capitals(), max_entity_share=0.9))) == 1 + 12 * 11 // 2
 
 
-@pytest.mark.parametrize("source", ["spcay", {"base_url": "http://x", "model": "m"}])
-def test_unknown_sources_of_entities_are_refused(write_folder: Any, tmp_path: Path, source: Any) -> None:
-    with pytest.raises(ValueError, match=r"`entities` must be null, spelling, spacy, file or an extractor .* got"):
-        Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks"), entities=source)
-
-
-def test_entities_file_that_is_not_there(write_folder: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"entities\.jsonl: no such file"):
-        Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks"), entities="file")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"entities": "spcay"}, "`entities` must be null, spelling, spacy, file or an extractor .* got"),
+        (
+            {"entities": {"base_url": "http://x"}},
+            "`entities` must be null, spelling, spacy, file or an extractor .* got",
+        ),
+        ({"entities": "file"}, r"entities\.jsonl: no such file"),
+        ({"edges": "edges.tsv"}, "`edges` must be a list of files in .*, null, or 'auto', got 'edges.tsv'"),
+        ({"random_edges": -1}, "`random_edges` must not be negative, got -1"),
+    ],
+)
+def test_unknown_sources_of_edges_are_refused(
+    write_folder: Any, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks"), **settings)
 
 
 def test_spacy_finds_the_entities_and_keeps_them(write_folder: Any, tmp_path: Path) -> None:
@@ -152,7 +159,6 @@ def test_candidate_graphs_hold_the_union_of_all_types(write_folder: Any, tmp_pat
     build = partial(HybridRetriever, top_k=5)
     prepared = prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
     graphs = prepared.graphs(torch.tensor([0]))
-    assert graphs.nodes is not None
     ids = [prepared.dataset.graph.node_ids[node] for node in graphs.nodes.tolist()]
     found = {
         (ids[source], ids[target]): weight
@@ -262,12 +268,6 @@ def test_an_extractor_by_configuration(composed: Any, write_folder: Any, tmp_pat
         instantiate(data)
 
 
-def test_named_data_sets_take_the_settings(write_folder: Any, tmp_path: Path) -> None:
-    write_chunks(write_folder, tmp_path / "bird")
-    dataset = load_named("bird", datasets=tmp_path, adjacency=True, entities=Capitals(), knn=2)
-    assert (len(pairs_of(dataset)), len(shared_of(dataset)), dataset.knn) == (3, 2, 2)
-
-
 def types_of(dataset: Dataset) -> dict[tuple[str, str], list[str]]:
     edges, _, types = dataset.graph.typed_edges()
     ids, found = dataset.graph.node_ids, dict[tuple[str, str], list[str]]()
@@ -330,13 +330,6 @@ def test_random_edges_come_beside_those_that_there_are(write_folder: Any, tmp_pa
     free = len(CHUNKS) * (len(CHUNKS) - 1) // 2 - len(found)
     assert list(added.values()) == [["other"]] * min(len(CHUNKS), free)
     assert noisy.edge_counts == {**plain.edge_counts, "random": len(added)}
-    with pytest.raises(ValueError, match=r"`random_edges` must not be negative, got -1"):
-        Dataset.from_folder(folder, random_edges=-1)
-
-
-def test_a_name_of_no_list_of_files_is_refused(write_folder: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`edges` must be a list of files in .*, null, or 'auto', got 'edges.tsv'"):
-        Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks"), edges="edges.tsv")
 
 
 @pytest.mark.parametrize("larger", [False, True])

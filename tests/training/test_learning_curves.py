@@ -21,7 +21,7 @@ def test_every_epoch_is_kept_and_drawn(tmp_path: Path) -> None:
     curves = LearningCurves(tmp_path / "curves.png", panels=PANELS)  # "val/loss" is never logged
     sizes = []
     for number in range(3):
-        curves.on_train_epoch_end(epoch(number), None)  # type: ignore[arg-type]
+        curves.on_train_epoch_end(epoch(number), None)
         content = (tmp_path / "curves.png").read_bytes()
         assert content.startswith(PNG)
         sizes.append(content)
@@ -35,15 +35,15 @@ def test_history_travels_in_the_checkpoint(tmp_path: Path) -> None:
     broken = LearningCurves(tmp_path / "b.png", panels=PANELS)
     resumed = LearningCurves(tmp_path / "b.png", panels=PANELS)
     for number in range(4):
-        unbroken.on_train_epoch_end(epoch(number), None)  # type: ignore[arg-type]
+        unbroken.on_train_epoch_end(epoch(number), None)
         if number == 2:
             resumed.load_state_dict(broken.state_dict())
-        (broken if number < 2 else resumed).on_train_epoch_end(epoch(number), None)  # type: ignore[arg-type]
+        (broken if number < 2 else resumed).on_train_epoch_end(epoch(number), None)
     assert resumed.history == unbroken.history
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_fast_dev_run_draws_nothing(tmp_path: Path) -> None:
     curves = LearningCurves(tmp_path / "curves.png", panels=PANELS)
-    curves.on_train_epoch_end(epoch(0, fast_dev_run=True), None)  # type: ignore[arg-type]
+    curves.on_train_epoch_end(epoch(0, fast_dev_run=True), None)
     assert list(tmp_path.iterdir()) == []

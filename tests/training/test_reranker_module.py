@@ -132,7 +132,7 @@ def test_resumed_run_equals_unbroken_run_bit_for_bit(
     resumed, resumed_trainer, data = run("broken")
     torch.manual_seed(99)  # another process starts from other randomness
     recorder = Recorder()
-    resumed_trainer.callbacks.append(recorder)  # type: ignore[attr-defined]
+    resumed_trainer.callbacks.append(recorder)
     resumed_trainer.fit(resumed, data, ckpt_path=tmp_path / "broken" / "last.ckpt")
 
     assert len(recorder.losses) == 2 * STEPS_PER_EPOCH  # epochs 2 and 3 alone
@@ -168,7 +168,7 @@ def test_no_batch_of_an_accumulated_step_draws_the_same_numbers(
     seen: list[int] = []
     own = module(seed=3)
     forward = own.training_step
-    own.training_step = lambda *batch: (seen.append(torch.initial_seed()), forward(*batch))[1]  # type: ignore[method-assign]
+    own.training_step = lambda *batch: (seen.append(torch.initial_seed()), forward(*batch))[1]
     fitted = trainer(tmp_path, max_epochs=1, accumulate_grad_batches=accumulated)
     fitted.fit(own, CandidateDataModule(toy, batch_size=BATCH_SIZE, seed=3))
     assert len(set(seen)) == len(seen) == STEPS_PER_EPOCH
@@ -226,7 +226,6 @@ def test_validation_against_naive_loop(toy: PreparedDataset, tmp_path: Path) -> 
         graphs = toy.graphs(query[None], split="val")
         with torch.no_grad():
             scores = made(graphs).tolist()
-        assert graphs.nodes is not None
         nodes = graphs.nodes.tolist()
         ranked = [nodes[i] for i in sorted(range(len(nodes)), key=lambda i: (-scores[i], nodes[i]))]
         relevant = set(qrels.node[qrels.query == query].tolist())

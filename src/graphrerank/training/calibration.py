@@ -70,8 +70,8 @@ def fit_isotonic(scores: Tensor, labels: Tensor) -> IsotonicCalibration:
     Arguments and errors as of :func:`fit_logistic`.
 
     Example:
-        >>> fit_isotonic(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0, 1, 0, 1]))
-        IsotonicCalibration(knots=(1.0, 2.0, 3.0, 4.0), shares=(0.0, 0.5, 0.5, 1.0))
+        >>> fit_isotonic(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0, 1, 0, 1])).shares
+        (0.0, 0.5, 0.5, 1.0)
     """
     from scipy.optimize import isotonic_regression
 
