@@ -117,6 +117,20 @@ def write_vector_index(path: Path, index: Any) -> None:
         faiss.write_index(index, str(temporary))
 
 
+def write_stored_index(path: Path, embedding: Tensor) -> None:
+    """Index vectors ``[N, d]``, which may be mapped, in a file whose suffix is the kind."""
+    kind, (num_nodes, dim) = path.suffix[1:], embedding.shape
+    if kind == "ivf" and num_nodes:
+        cells = max(1, min(int(num_nodes**0.5), num_nodes // TRAINED_VECTORS))
+        sample = embedding[:: max(1, num_nodes // (TRAINED_VECTORS * cells))].float().contiguous().numpy()
+        blocks = (block.float().numpy() for block in torch.split(embedding, BLOCK_VECTORS))
+        write_ivf_file(path, blocks, sample=sample, num_cells=cells)
+        return
+    index = new_vector_index(dim, kind, num_nodes, links=32, num_cells=None, half=embedding.dtype == torch.float16)
+    fill_vector_index(index, embedding)
+    write_vector_index(path, index)
+
+
 def map_vector_index(path: Path) -> Any:
     """Open a FAISS index, whose vectors stay on disk if it is an IVF index."""
     import faiss

@@ -90,8 +90,7 @@ class ColumnWriter:
     def append(self, name: str, rows: Array) -> None:
         """Append rows to a column.
 
-        Pieces that are not longer than what follows are joined, so that their number grows with the logarithm of what
-        was appended, and so does the number of times that a byte is hashed again; the first piece stays.
+        Pieces that are not longer than what follows are joined, so that their number grows with its logarithm.
         """
         if not len(rows):
             return
@@ -118,16 +117,10 @@ class ColumnWriter:
 
 
 class Columns:
-    """The columns of a manifest, mapped from disk; ``pages`` are those of columns that were mapped to be read.
+    """The columns of a manifest, mapped from disk; ``pages`` are those that were mapped to be read.
 
-    Args:
-        folder: Their folder.
-        entries: What the manifest says of each, by name.
-        thorough: Whether to read all files and compare their hashes, not only sizes and ends.
-
-    Raises:
-        ValueError: If the folder or a file is a symbolic link, or a file is missing, truncated, damaged or another
-            corpus's; the message names it.
+    Sizes and ends of files are compared with the entries, with ``thorough`` all hashes. A ValueError names what is
+    missing, truncated, damaged, another corpus's or a symbolic link.
     """
 
     def __init__(self, folder: Path, entries: Mapping[str, Column], *, thorough: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Passages that are added to a corpus folder and removed from it, at the cost of what is added.
+"""Passages that are added to a corpus folder and removed from it, at the cost of what is added; and its compaction.
 
 Columns are appended to: rows that are there stay as they are, so that processes that mapped them go on. A row of edges
 that changes is written again, behind all others. The manifest, which says how many rows count, is written last. A
@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -94,10 +94,9 @@ def grow_corpus(
     """Remove passages from a corpus folder and add others to it, all or nothing.
 
     Whoever opens the folder afterwards finds the added passages by their words, by their vectors and along ``edges``,
-    with the scores that a preparation with these passages gives; removed ones are gone. Edges that the preparation
-    finds in texts (mentions, shared entities, nearest neighbours) join added passages only after
-    :func:`compact_corpus`, which prepares the folder again. Time grows with what is added and the edges of its
-    neighbours. Passages that were there keep their numbers until then.
+    with the scores that a preparation with these passages gives. Edges that the preparation finds in texts (mentions,
+    shared entities, nearest neighbours) join them only after :func:`compact_corpus`; until then passages keep their
+    numbers. Time grows with what is added and the edges of its neighbours.
 
     Args:
         folder: A corpus folder.
@@ -112,8 +111,7 @@ def grow_corpus(
         encoder: Encodes the texts; needed if the corpus has vectors.
         title_lengths: ``n`` numbers of characters that are a text's title; None for no titles.
         compact: Whether to compact the folder at once where that is due: 1,000 passages, and a quarter of those that
-            it was prepared with, came or went since. A service leaves it to another process
-            (:func:`~graphrerank.data.corpus_folder.growth.start_compaction`).
+            it was prepared with, came or went since. A service leaves it to :func:`start_compaction`.
 
     Raises:
         FolderInUseError: If another command writes to the folder.
@@ -131,8 +129,7 @@ def grow_corpus(
         removed = growth.take_removed(node_ids, remove, replaces=replace, ignore_absent=ignore_absent)
         growth.append_texts(node_ids, texts, lengths, entities, encoder)
         growth.append_edges(node_ids, edges, removed)
-        changes = [*node_ids, *texts, *map(repr, edges), *map(str, lengths), repr(entities)]
-        done = growth.commit(len(node_ids), removed, changes)
+        done = growth.commit(len(node_ids), removed)
     if compact and done.needs_compaction:
         compact_corpus(folder)
     return done
@@ -151,17 +148,13 @@ class _Growth:
             raise ValueError(
                 f"{folder}: does not name the entities of each passage, and so cannot grow; prepare it again"
             )
-        self._numbers = dict(self._look_up(node_ids))  # of those that the corpus has
-
-    def _look_up(self, node_ids: set[str]) -> Iterator[tuple[str, int]]:
-        """Find the numbers of ids, in one pass over the hashes of all."""
-        hashes = self._old.array("node_ids.hashes", "<i8")
-        ids, removed = self._graph.node_ids, self._graph.passages.removed
-        ascending = np.sort(hash_strings(list(node_ids)))
-        place = np.searchsorted(ascending, hashes).clip(max=len(ascending) - 1)
-        for number in np.flatnonzero(ascending[place] == hashes).tolist() if node_ids else ():
-            if (removed is None or not removed[number]) and ids[number] in node_ids:
-                yield ids[number], number
+        passages = self._graph.passages
+        found = np.flatnonzero(np.isin(self._old.array("node_ids.hashes", "<i8"), hash_strings(list(node_ids))))
+        self._numbers = {  # of those that the corpus has; one pass over the hashes of all
+            passages.ids[number]: number
+            for number in found.tolist()
+            if passages.ids[number] in node_ids and (passages.removed is None or not passages.removed[number])
+        }
 
     def take_removed(
         self, node_ids: Sequence[str], remove: Sequence[str], *, replaces: bool, ignore_absent: bool
@@ -285,13 +278,13 @@ class _Growth:
                 append(f"stated.{name}", rows.numpy())
         append("removed", removed)
 
-    def commit(self, num_added: int, removed: Integers, changes: Sequence[str]) -> Growth:
+    def commit(self, num_added: int, removed: Integers) -> Growth:
         """Write the manifest if anything has changed."""
         old, entries = self._manifest, self._columns.entries
         if num_added or len(removed):
             lengths = self._old.array("token.lengths", "<i4")
             changed = {
-                "fingerprint": short_hash(hash_texts([old.fingerprint, *map(str, removed.tolist()), *changes])),
+                "fingerprint": short_hash(hash_texts([old.fingerprint, *(repr(of.pieces) for of in entries.values())])),
                 "num_tokens": self._num_tokens - int(lengths[removed].sum(dtype=np.int64)),
                 "edge_counts": {},  # counted by source when it was prepared
                 "columns": entries,
@@ -305,16 +298,10 @@ class _Growth:
 def compact_corpus(folder: str | Path) -> Path:
     """Prepare a corpus folder again, if it has grown, from its own texts, vectors and explicit edges.
 
-    Edges that the preparation found in texts (mentions, shared entities, nearest neighbours) are found again, among old
-    and added passages, by the same settings; words and an index of vectors are made again. The folder then equals one
-    that was prepared with these passages, up to nearest neighbours of float16 vectors, which are those of the rounded
-    numbers. Passages are numbered anew if some were removed. Processes that have the folder open go on with what they
-    have. All files are compared with their hashes first. Until the end the folder is what it was; no passage is added
-    meanwhile.
-
-    Raises:
-        FolderInUseError: If another command writes to the folder.
-        ValueError: If the folder is damaged, or an older version wrote it.
+    Edges in texts are found again by the settings of the preparation; words and an index of vectors are made again. The
+    folder then equals one that was prepared with these passages, but for nearest neighbours of float16 vectors, which
+    are those of the rounded numbers. Processes that have the folder open go on with what they have; until the end it is
+    what it was, and takes no passages. Errors are those of :func:`grow_corpus`; all hashes are compared first.
     """
     folder = Path(folder)
     read_manifest(folder, to_change=True)  # before a folder is made

@@ -29,14 +29,7 @@ from graphrerank.data.encoder import Encoder
 from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.files import sole_use, write_json
 from graphrerank.graphs import PackedStrings
-from graphrerank.graphs.vector_index import (
-    BLOCK_VECTORS,
-    TRAINED_VECTORS,
-    fill_vector_index,
-    new_vector_index,
-    write_ivf_file,
-    write_vector_index,
-)
+from graphrerank.graphs.vector_index import write_stored_index
 
 PART_TEXTS = 1 << 15  # passages of a part: at most this much work is lost on a stop
 SMALLEST_PART = 1 << 8  # that several workers share a small corpus for
@@ -66,24 +59,19 @@ def prepare_corpus(
 
     Args:
         dataset: The data set; of its graph, texts and ids may be any sequences.
-        folder: A folder that is new, or holds a corpus folder or one in preparation.
+        folder: One that is new, or holds a corpus folder or one in preparation.
         encoder: Encodes the passages; None for a corpus without vectors.
         vectors: ``float16``, or ``float32`` for twice the room and the very numbers of the encoder.
-        index: ``ivf`` (of 8 bits a number, written part by part) or ``hnsw`` (built in memory) for an index of
-            FAISS too, which a ``DenseRetriever`` of this kind then maps; needs vectors.
+        index: ``ivf`` (8 bits a number) or ``hnsw`` (built in memory): an index of FAISS for a ``DenseRetriever``.
         part_size: Passages of a part, at most: of a small corpus several workers of the engine take smaller ones.
         cache: Folder for edges to nearest neighbours (``knn``), which need an encoder.
         engine: Writes the parts and finds the nearest neighbours; its workers must see ``folder``.
         progress: Called with the number of passages of each finished part.
         is_locked: Whether the caller has the sole use of the folder already.
 
-    Returns:
-        The folder.
-
     Raises:
         FolderInUseError: If another command writes to the folder.
-        ValueError: If it holds something else or a symbolic link, a written part is damaged, or ``knn`` edges lack an
-            encoder.
+        ValueError: If it holds something else or a symbolic link, a part is damaged, or ``knn`` edges lack an encoder.
     """
     folder = Path(folder)
     check_choice(tuple(VECTOR_DTYPES), vectors=vectors)
@@ -130,10 +118,12 @@ def prepare_corpus(
         num_tokens = write_texts(writer, parts)
         _write_graph(writer, dataset, stated)
         if encoder is not None:
-            dim = parts[0].array("vectors").shape[1:]
-            writer.write("vectors", VECTOR_DTYPES[vectors], (part.array("vectors") for part in parts), dim)
+            dim, dtype_name = parts[0].array("vectors").shape[1:], VECTOR_DTYPES[vectors]
+            writer.write("vectors", dtype_name, (part.array("vectors") for part in parts), dim)
             if index is not None:
-                _write_vector_index(writer, index)
+                embedding = Columns(target, {"vectors": writer.entries["vectors"]}).tensor("vectors", dtype_name, dim)
+                write_stored_index(target / VECTOR_INDEXES[index], embedding)
+                writer.note_file(VECTOR_INDEXES[index])
         manifest = CorpusManifest(
             format=FORMAT,
             name=dataset.name,
@@ -188,24 +178,6 @@ def check_own_folder(folder: Path) -> None:
         if not is_own or path.is_symlink():
             kind = "the symbolic link " if path.is_symlink() else ""
             raise ValueError(f"{folder}: must be a new folder or a corpus folder, found {kind}{path.name!r} in it")
-
-
-def _write_vector_index(writer: ColumnWriter, kind: str) -> None:
-    """Index the column of vectors."""
-    entry = writer.entries["vectors"]
-    num_nodes, dim = entry.shape
-    embedding = Columns(writer.folder, {"vectors": entry}).tensor("vectors", entry.dtype, (dim,))
-    path = writer.folder / VECTOR_INDEXES[kind]
-    if kind == "ivf" and num_nodes:
-        cells = max(1, min(int(num_nodes**0.5), num_nodes // TRAINED_VECTORS))
-        sample = embedding[:: max(1, num_nodes // (TRAINED_VECTORS * cells))].float().contiguous().numpy()
-        blocks = torch.split(embedding, BLOCK_VECTORS)
-        write_ivf_file(path, (block.float().numpy() for block in blocks), sample=sample, num_cells=cells)
-    else:
-        index = new_vector_index(dim, kind, num_nodes, links=32, num_cells=None, half=embedding.dtype == torch.float16)
-        fill_vector_index(index, embedding)
-        write_vector_index(path, index)
-    writer.note_file(path.name)
 
 
 def _write_graph(writer: ColumnWriter, dataset: Dataset, stated: Edges | None) -> None:
