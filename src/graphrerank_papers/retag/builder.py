@@ -1,8 +1,9 @@
 """Building ReTAG's index, and adding passages to it: topics, communities of every graph, and their summaries."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from graphrerank.caching import hash_texts
 from graphrerank.graphs.queries import IndexEncoder
-from graphrerank.knowledge.passage_knowledge import Knowledge, KnowledgeExtractor
+from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.text import Tokenizer, count_tokens
 from graphrerank_papers.indexing import Stages
@@ -25,11 +26,24 @@ from graphrerank_papers.retag.index import (
     Sentences,
     Subgraph,
 )
-from graphrerank_papers.retag.steps import Corpus, ExtractiveSteps, GenerativeSteps, LanguageSteps, ReTAGPrompts
-from graphrerank_papers.retag.summaries import Material, Relations, join_texts, summarise_communities
+from graphrerank_papers.retag.language_model import ReTAGPrompts
+from graphrerank_papers.retag.steps import Corpus, ExtractiveSteps, GenerativeSteps, Material
 from graphrerank_papers.retag.topics import Topics, covering_threshold
 
 TITLE_NAMES = 3  # entities in the title of a community
+
+Steps = ExtractiveSteps | GenerativeSteps
+
+
+@dataclass(frozen=True)
+class GraphSummaries:
+    """Summaries of the communities of one graph."""
+
+    texts: Sequence[str]  # `n` summaries
+    sentences: Sequence[Sequence[int]]  # sentences of the corpus that each consists of; empty by a language model
+    sources: Sequence[Sequence[int]]  # passages of each, ascending
+    vectors: Tensor  # `[n, d]`
+    skipped: int  # answers of a language model that remained unusable
 
 
 class ReTAGIndexBuilder:
@@ -39,14 +53,8 @@ class ReTAGIndexBuilder:
     not again for each topic. An interrupted build resumes (:class:`Stages`).
 
     Without ``model``, topics are clusters of entities, and summaries consist of sentences of the corpus. A language
-    model finds the topics, decides what is relevant to them and writes the summaries.
-
-    Args:
-        encoder: Encoder of sentences; queries need the same one.
-        extractor: Extractor of entities and relations, best wrapped in a ``KnowledgeCache``.
-        model: Language model, best wrapped in an ``AnswerCache``; None for extractive topics and summaries.
-        tries: Number of attempts to get a usable answer from it.
-        prompts: Its prompts; None for those that ship.
+    model, best wrapped in an ``AnswerCache``, finds the topics, decides what is relevant to them and writes the
+    summaries. Queries need the same ``encoder``; the ``extractor`` is best wrapped in a ``KnowledgeCache``.
     """
 
     def __init__(
@@ -57,7 +65,6 @@ class ReTAGIndexBuilder:
         encoder: IndexEncoder,
         extractor: KnowledgeExtractor,
         model: ChatModel | None = None,
-        tries: int = 3,
         prompts: ReTAGPrompts | None = None,
     ) -> None:
         self._stages = Stages(folder)
@@ -65,8 +72,7 @@ class ReTAGIndexBuilder:
         self._encoder = encoder
         self._extractor = extractor
         self._model = model
-        self._tries = tries
-        self._prompts = prompts
+        self._prompts = prompts or ReTAGPrompts()
 
     def build(self, ids: Sequence[str], passages: Sequence[str], settings: ReTAGSettings | None = None) -> ReTAGIndex:
         """Build the index of a corpus, or read it.
@@ -77,7 +83,37 @@ class ReTAGIndexBuilder:
             ValueError: If there is not one unique id per passage, a model's output does not fit, or a file of the
                 folder is damaged.
         """
-        return self._stages_of(ids, passages, settings or ReTAGSettings()).build()
+        settings = settings or ReTAGSettings()
+        steps = self._steps(settings)
+        graph_key, corpus = self._corpus(ids, passages, settings, steps)
+        models = (steps.fingerprint, self._encoder.fingerprint, self._tokenizer.fingerprint)
+        depends = (settings.num_topics, settings.coverage, settings.num_terms, settings.seed, settings.context_tokens)
+        key = self._stages.key("topics", graph_key, settings.description_tokens, *depends, *models)
+        topics, entities, relations, skipped = self._stages.get(
+            key, tuple[Topics, Tensor, Tensor, int], lambda: _find_topics(corpus, steps, settings)
+        )
+        graphs = _subgraphs(corpus.graph, entities, relations)
+        divided = (settings.resolution, settings.max_community, settings.min_component, settings.seed)
+        limits = (settings.context_tokens, settings.summary_tokens, settings.centrality, settings.description_tokens)
+        hierarchies, summaries = [], []
+        for index, graph in enumerate(graphs):
+            community_key = self._stages.key("communities", key if index else graph_key, index, *divided)
+            hierarchy = self._stages.get(
+                community_key,
+                Hierarchy,
+                lambda graph=graph: hierarchical_leiden(graph.edges, graph.weight, settings),  # type: ignore[misc]
+            )
+            summary_key = self._stages.key("community_summaries", community_key, *limits, *models)
+            summarised = self._stages.get(
+                summary_key,
+                GraphSummaries,
+                lambda graph=graph, hierarchy=hierarchy: _summarise(  # type: ignore[misc]
+                    graph, hierarchy, corpus, steps, settings
+                ),
+            )
+            hierarchies.append(hierarchy)
+            summaries.append(summarised)
+        return self._assemble(ids, passages, settings, corpus, topics, graphs, hierarchies, summaries, skipped)
 
     def update(self, index: ReTAGIndex, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
         """Add passages to an index: topics stay, and communities grow with their graphs.
@@ -92,190 +128,148 @@ class ReTAGIndexBuilder:
         Raises:
             ValueError: If the passages do not begin with the index's; or as :meth:`build`.
         """
-        known = list(index.passage_ids)
+        known, settings = list(index.passage_ids), index.settings
         if list(ids[: len(known)]) != known:
             raise ValueError(f"`ids` must begin with the {len(known)} ids of the index, got others")
-        return self._stages_of(ids, passages, index.settings).build(index)
-
-    def _stages_of(self, ids: Sequence[str], passages: Sequence[str], settings: ReTAGSettings) -> "_Build":
-        num_unique = len(set(ids))
-        if not len(passages) == len(ids) == num_unique:
-            raise ValueError(f"`ids` must be {len(passages)} unique ids, got {len(ids)}, {num_unique} of them unique")
-        stages, encoder, tokenizer = self._stages, self._encoder, self._tokenizer
-        steps: LanguageSteps = ExtractiveSteps(tokenizer, settings)
-        if self._model is not None:
-            steps = GenerativeSteps(
-                self._model,
-                tokenizer,
-                lambda texts: stages.encode(encoder, texts),
-                settings,
-                tries=self._tries,
-                prompts=self._prompts,
-            )
-        return _Build(stages, tokenizer, encoder, self._extractor, steps, ids, passages, settings)
-
-
-@dataclass
-class _Build:
-    """The stages of one index."""
-
-    stages: Stages  # storage
-    tokenizer: Tokenizer  # tokenizer that measures texts
-    encoder: IndexEncoder  # encoder of sentences
-    extractor: KnowledgeExtractor  # extractor of entities and relations
-    steps: LanguageSteps
-    ids: Sequence[str]  # `P` ids of the passages
-    passages: Sequence[str]  # `P` texts
-    settings: ReTAGSettings  # settings of the index
-
-    def __post_init__(self) -> None:
-        self._graph_key = self.stages.key("entity_graph", hash_texts(self.passages).hex(), self.extractor.fingerprint)
-        self._num_skipped = 0
-
-    def build(self, previous: ReTAGIndex | None = None) -> ReTAGIndex:
-        """Compute the missing stages and assemble the index, with topics and communities of a previous one if given."""
-        if previous is None:
-            key, topics, entities, relations = self._topics()
-        else:
-            key, topics, entities, relations = "", previous.topics, *self._grown_topics(previous)
-        graphs, summarised = [], []
-        for graph_index, selected in enumerate([(None, None), *zip(entities.T, relations.T, strict=True)]):
-            graph, related = _subgraph(self._graph, *selected)
-            graphs.append(graph)
-            if previous is None:
-                summarised.append(self._summaries(key if graph_index else self._graph_key, graph_index, graph, related))
-            else:
-                hierarchy = graft(_hierarchy_of(previous, graph_index), graph.edges, graph.weight, self.settings)
-                summarised.append(self._summarise(related, hierarchy))
-        if previous is not None:
-            self._num_skipped = self.steps.num_skipped
-        return self._assemble(topics, graphs, summarised)
-
-    def _grown_topics(self, previous: ReTAGIndex) -> tuple[Tensor, Tensor]:
-        """Return the entities ``[E, T]`` and relations ``[m, T]`` of each topic: those of before, and relevant ones."""
-        graph, known = self._graph, list(previous.entities)
-        if list(graph.names[: len(known)]) != known:
+        steps = self._steps(settings)
+        _, corpus = self._corpus(ids, passages, settings, steps)
+        names, known = corpus.graph.names, list(index.entities)
+        if list(names[: len(known)]) != known:
             raise ValueError(
                 f"`passages` must begin with those of the index, got others: its {len(known)} entities differ"
             )
-        entities = self.steps.relevant_entities(self._corpus, previous.topics)
-        size = len(graph.names)
-        key = graph.edges[:, 0] * size + graph.edges[:, 1]  # ascending, as the edges are
-        for topic, subgraph in enumerate(previous.graphs[1:]):
+        entities = steps.relevant_entities(corpus, index.topics)
+        for topic, subgraph in enumerate(index.graphs[1:]):
             entities[subgraph.nodes, topic] = True
-        relations = self.steps.relevant_relations(self._corpus, previous.topics, entities)
-        for topic, subgraph in enumerate(previous.graphs[1:]):
-            relations[torch.searchsorted(key, subgraph.edges[:, 0] * size + subgraph.edges[:, 1]), topic] = True
-        return entities, relations
+        relations = steps.relevant_relations(corpus, index.topics, entities)
+        edges = corpus.graph.edges[:, 0] * len(names) + corpus.graph.edges[:, 1]  # ascending
+        for topic, subgraph in enumerate(index.graphs[1:]):
+            old = subgraph.edges[:, 0] * len(names) + subgraph.edges[:, 1]
+            relations[torch.searchsorted(edges, old), topic] = True
+        skipped = steps.num_skipped
+        graphs = _subgraphs(corpus.graph, entities, relations)
+        hierarchies = [
+            graft(_hierarchy_of(index, number), graph.edges, graph.weight, settings)
+            for number, graph in enumerate(graphs)
+        ]
+        summaries = [
+            _summarise(graph, hierarchy, corpus, steps, settings)
+            for graph, hierarchy in zip(graphs, hierarchies, strict=True)
+        ]
+        return self._assemble(ids, passages, settings, corpus, index.topics, graphs, hierarchies, summaries, skipped)
 
-    @cached_property
-    def _knowledge(self) -> list[Knowledge]:
-        return self.extractor.extract(self.passages)
-
-    @cached_property
-    def _graph(self) -> EntityGraph:
-        return self.stages.get(self._graph_key, EntityGraph, lambda: build_entity_graph(self._knowledge, self.passages))
-
-    @cached_property
-    def _corpus(self) -> Corpus:
-        vectors = self.stages.encode(self.encoder, self._graph.sentences)
-        return Corpus(self._graph, self._material, vectors, self._graph.entity_vectors(vectors))
-
-    @cached_property
-    def _material(self) -> Material:
-        models = (self.steps.fingerprint, self.tokenizer.fingerprint)
-        key = self.stages.key("material", self._graph_key, *models, self.settings.description_tokens)
-        return self.stages.get(key, Material, lambda: self.steps.material(lambda: self._knowledge, self._graph))
-
-    def _topics(self) -> tuple[str, Topics, Tensor, Tensor]:
-        """Return the key, the topics, and the entities ``[E, T]`` and relations ``[m, T]`` of each topic."""
-        settings, steps = self.settings, self.steps
-
-        def make() -> tuple[Topics, Tensor, Tensor, int]:
-            corpus, skipped_before = self._corpus, steps.num_skipped
-            has_vector = corpus.entity_vectors.abs().sum(dim=1) > 0
-            vectors = corpus.entity_vectors[has_vector]
-            centre = vectors.mean(dim=0) if len(vectors) else vectors.new_zeros(vectors.shape[1])
-            topics = steps.find_topics(corpus, centre)
-            similarity = topics.similarity(corpus.sentence_vectors)
-            entity_similarity = corpus.graph.entity_scores(similarity)[has_vector]
-            topics = replace(
-                topics,
-                entity_threshold=covering_threshold(entity_similarity, coverage=settings.coverage),
-                threshold=covering_threshold(similarity, coverage=settings.coverage),
-            )
-            entities = steps.relevant_entities(corpus, topics)
-            relations = steps.relevant_relations(corpus, topics, entities)
-            return topics, entities, relations, steps.num_skipped - skipped_before
-
-        depends = (settings.num_topics, settings.coverage, settings.num_terms, settings.seed, settings.context_tokens)
-        key = self.stages.key("topics", self._graph_key, settings.description_tokens, *depends, *self._fingerprints)
-        topics, entities, relations, skipped = self.stages.get(key, tuple[Topics, Tensor, Tensor, int], make)
-        self._num_skipped += skipped
-        return key, topics, entities, relations
-
-    @property
-    def _fingerprints(self) -> tuple[str, str, str]:
-        return self.steps.fingerprint, self.encoder.fingerprint, self.tokenizer.fingerprint
-
-    def _summaries(self, key: str, graph_index: int, graph: Subgraph, relations: Relations) -> "SummarisedGraph":
-        """Find the communities of a graph, whose ``key`` is that of the stage that selected it, and summarise them."""
-        settings, first = self.settings, len(self._material.texts)
-        depends = (settings.resolution, settings.max_community, settings.min_component, settings.seed)
-        key = self.stages.key("communities", key, graph_index, *depends)
-        hierarchy = self.stages.get(key, Hierarchy, lambda: hierarchical_leiden(graph.edges, graph.weight, settings))
-
-        def make() -> tuple[Material, Sequence[Sequence[int]], Tensor, int]:
-            skipped_before = self.steps.num_skipped
-            entry = self._summarise(relations, hierarchy)
-            return entry.material.after(first), entry.summaries, entry.vectors, self.steps.num_skipped - skipped_before
-
-        limits = (settings.context_tokens, settings.summary_tokens, settings.centrality, settings.description_tokens)
-        key = self.stages.key("summaries", key, *limits, *self._fingerprints)
-        written, summaries, vectors, skipped = self.stages.get(
-            key, tuple[Material, Sequence[Sequence[int]], Tensor, int], make
+    def _steps(self, settings: ReTAGSettings) -> Steps:
+        if self._model is None:
+            return ExtractiveSteps(self._tokenizer, settings)
+        stages, encoder = self._stages, self._encoder
+        return GenerativeSteps(
+            self._model, self._prompts, self._tokenizer, lambda texts: stages.encode(encoder, texts), settings
         )
-        self._num_skipped += skipped
-        return SummarisedGraph(relations, hierarchy, self._material + written, summaries, vectors)
 
-    def _summarise(self, relations: Relations, hierarchy: Hierarchy) -> "SummarisedGraph":
-        material = self._material.copy()
-        summaries = summarise_communities(
-            hierarchy,
-            relations,
-            material,
-            lambda contexts, texts: self.steps.summarise(contexts, texts, self._corpus),
-            context_tokens=self.settings.context_tokens,
-        )
-        vectors = self.steps.vectors(summaries, material, self._corpus)
-        return SummarisedGraph(relations, hierarchy, material, summaries, vectors)
+    def _corpus(
+        self, ids: Sequence[str], passages: Sequence[str], settings: ReTAGSettings, steps: Steps
+    ) -> tuple[str, Corpus]:
+        """Return the key of the entities' graph, and the corpus."""
+        num_unique = len(set(ids))
+        if not len(passages) == len(ids) == num_unique:
+            raise ValueError(f"`ids` must be {len(passages)} unique ids, got {len(ids)}, {num_unique} of them unique")
+        stages, knowledge = self._stages, cache(lambda: self._extractor.extract(passages))
+        graph_key = stages.key("entity_graph", hash_texts(passages).hex(), self._extractor.fingerprint)
+        graph = stages.get(graph_key, EntityGraph, lambda: build_entity_graph(knowledge(), passages))
+        models = (steps.fingerprint, self._tokenizer.fingerprint)
+        key = stages.key("material", graph_key, *models, settings.description_tokens)
+        material = stages.get(key, Material, lambda: steps.material(knowledge, graph))
+        vectors = stages.encode(self._encoder, graph.sentences)
+        entity_vectors = graph.entity_vectors(vectors)
+        named = entity_vectors[entity_vectors.abs().sum(dim=1) > 0]
+        centre = named.mean(dim=0) if len(named) else named.new_zeros(named.shape[1])
+        return graph_key, Corpus(graph, material, vectors, entity_vectors, centre)
 
     def _assemble(
-        self, topics: Topics, graphs: Sequence[Subgraph], summarised: Sequence["SummarisedGraph"]
+        self,
+        ids: Sequence[str],
+        passages: Sequence[str],
+        settings: ReTAGSettings,
+        corpus: Corpus,
+        topics: Topics,
+        graphs: Sequence[Subgraph],
+        hierarchies: Sequence[Hierarchy],
+        summaries: Sequence[GraphSummaries],
+        skipped: int,
     ) -> ReTAGIndex:
-        texts = [[join_texts(entry.material, summary) for summary in entry.summaries] for entry in summarised]
-        num_tokens = [count_tokens(self.tokenizer, summaries) for summaries in texts]
-        communities, sentences = _assemble(self._graph, summarised, num_tokens, is_extractive=self.steps.is_extractive)
-        general = summarised[0].hierarchy
-        num_placed = sum(len(nodes) for nodes, level in zip(general.members, general.level, strict=True) if level == 0)
+        """Number the communities of all graphs, the general one first, and collect the sentences that they quote."""
+        graph, is_extractive = corpus.graph, self._model is None
+        quoted = sorted({sentence for each in summaries for row in each.sentences for sentence in row})
+        sentence_index = {sentence: index for index, sentence in enumerate(quoted)}
+        entity_index = {name: entity for entity, name in enumerate(graph.normalized)}
+        sentence_entities = graph.named.tolist()
+        titles: list[str] = []
+        mentioned: list[list[int]] = []
+        parents: list[int] = []
+        for subgraph, hierarchy, each in zip(graphs, hierarchies, summaries, strict=True):
+            first = len(titles)
+            parents += [parent if parent < 0 else first + parent for parent in hierarchy.parent]
+            degree = torch.bincount(subgraph.edges.flatten(), minlength=len(graph.names)).tolist()
+            for entities, text, sentences in zip(hierarchy.members, each.texts, each.sentences, strict=True):
+                prominent = sorted(entities, key=lambda entity: (-degree[entity], entity))[:TITLE_NAMES]
+                titles.append(", ".join(graph.names[entity] for entity in prominent))
+                in_sentences = {entity for sentence in sentences for entity in sentence_entities[sentence]}
+                mentioned.append(sorted(in_sentences if is_extractive else names_in(text, entity_index)))
+        texts = [text for each in summaries for text in each.texts]
+        sizes = torch.tensor([len(hierarchy) for hierarchy in hierarchies])
+        communities = Communities(
+            graph=torch.repeat_interleave(torch.arange(len(graphs)), sizes),
+            level=torch.tensor([level for hierarchy in hierarchies for level in hierarchy.level], dtype=torch.int64),
+            parent=torch.tensor(parents, dtype=torch.int64),
+            members=Rows.of(members for hierarchy in hierarchies for members in hierarchy.members),
+            titles=titles,
+            texts=texts,
+            num_tokens=torch.tensor(count_tokens(self._tokenizer, texts), dtype=torch.int64),
+            vectors=torch.cat([each.vectors for each in summaries]),
+            sentences=Rows.of([sentence_index[s] for s in row] for each in summaries for row in each.sentences),
+            sources=Rows.of(sources for each in summaries for sources in each.sources),
+            named=Rows.of(mentioned),
+        )
+        lengths = [corpus.material.num_tokens[sentence] for sentence in quoted]
+        quotations = Sentences(
+            texts=[graph.sentences[sentence] for sentence in quoted],
+            passage=graph.passage[torch.tensor(quoted, dtype=torch.int64)],
+            num_tokens=torch.tensor(lengths, dtype=torch.int64),
+        )
+        general = hierarchies[0]
+        placed = [len(nodes) for nodes, level in zip(general.members, general.level, strict=True) if level == 0]
         report = ReTAGReport(
-            passages=len(self.passages),
-            corpus_tokens=sum(count_tokens(self.tokenizer, self.passages)),
-            entities=len(self._graph.names),
-            relations=len(self._graph.edges),
-            unrelated=len(self._graph.names) - num_placed,
-            skipped=self._num_skipped,
+            passages=len(passages),
+            corpus_tokens=sum(count_tokens(self._tokenizer, passages)),
+            entities=len(graph.names),
+            relations=len(graph.edges),
+            unrelated=len(graph.names) - sum(placed),
+            skipped=skipped + sum(each.skipped for each in summaries),
         )
-        return ReTAGIndex(
-            settings=self.settings,
-            passage_ids=list(self.ids),
-            entities=self._graph.names,
-            topics=topics,
-            graphs=graphs,
-            communities=communities,
-            sentences=sentences,
-            report=report,
-        )
+        return ReTAGIndex(settings, list(ids), graph.names, topics, graphs, communities, quotations, report)
+
+
+def _find_topics(corpus: Corpus, steps: Steps, settings: ReTAGSettings) -> tuple[Topics, Tensor, Tensor, int]:
+    """Return topics, their entities ``[E, T]`` and relations ``[m, T]``, and how many answers were skipped."""
+    topics = steps.find_topics(corpus)
+    similarity = topics.similarity(corpus.sentence_vectors)
+    entity_similarity = corpus.graph.entity_scores(similarity)[corpus.entity_vectors.abs().sum(dim=1) > 0]
+    topics = replace(
+        topics,
+        entity_threshold=covering_threshold(entity_similarity, coverage=settings.coverage),
+        threshold=covering_threshold(similarity, coverage=settings.coverage),
+    )
+    entities = steps.relevant_entities(corpus, topics)
+    return topics, entities, steps.relevant_relations(corpus, topics, entities), steps.num_skipped
+
+
+def _subgraphs(graph: EntityGraph, entities: Tensor, relations: Tensor) -> list[Subgraph]:
+    """Return the general graph, and that of each topic, by its entities ``[E, T]`` and relations ``[m, T]`` bool."""
+    general = Subgraph(torch.arange(len(graph.names)), graph.edges, graph.weight)
+    return [general] + [
+        Subgraph(nodes.nonzero().flatten(), graph.edges[related], graph.weight[related])
+        for nodes, related in zip(entities.T, relations.T, strict=True)
+    ]
 
 
 def _hierarchy_of(index: ReTAGIndex, graph: int) -> Hierarchy:
@@ -290,87 +284,125 @@ def _hierarchy_of(index: ReTAGIndex, graph: int) -> Hierarchy:
     )
 
 
-@dataclass(frozen=True)
-class SummarisedGraph:
-    """The communities of one graph with their summaries."""
+def _summarise(
+    graph: Subgraph, hierarchy: Hierarchy, corpus: Corpus, steps: Steps, settings: ReTAGSettings
+) -> GraphSummaries:
+    before, material, all_edges = steps.num_skipped, corpus.material.copy(), corpus.graph.edges
+    size = len(corpus.graph.names)
+    keys = all_edges[:, 0] * size + all_edges[:, 1]  # ascending
+    positions = torch.searchsorted(keys, graph.edges[:, 0] * size + graph.edges[:, 1]).tolist()
+    summaries = summarise_communities(
+        hierarchy,
+        [(head, tail) for head, tail in graph.edges.tolist()],
+        [material.edges[position] for position in positions],
+        material,
+        lambda contexts: steps.summarise(contexts, material, corpus),
+        context_tokens=settings.context_tokens,
+    )
+    return GraphSummaries(
+        texts=[material.join(summary) for summary in summaries],
+        sentences=[summary if steps.is_extractive else [] for summary in summaries],
+        sources=[sorted({passage for text in summary for passage in material.sources[text]}) for summary in summaries],
+        vectors=steps.vectors(summaries, material, corpus),
+        skipped=steps.num_skipped - before,
+    )
 
-    relations: Relations  # the graph's related pairs
-    hierarchy: Hierarchy  # its communities
-    material: Material  # texts that were summarised, followed by those that a language model wrote
-    summaries: Sequence[Sequence[int]]  # text indices of each community's summary
-    vectors: Tensor  # `[n, d]` of the summaries
 
-
-def _subgraph(
-    graph: EntityGraph, entities: Tensor | None = None, related: Tensor | None = None
-) -> tuple[Subgraph, Relations]:
-    """Select the entities ``[E]`` bool and relations ``[m]`` bool of a topic; all of them by default."""
-    nodes, positions = torch.arange(len(graph.names)), torch.arange(len(graph.edges))
-    if entities is not None and related is not None:
-        nodes, positions = nodes[entities], positions[related]
-    edges = graph.edges[positions]
-    relations = Relations.of([(head, tail) for head, tail in edges.tolist()], positions.tolist())
-    return Subgraph(nodes, edges, graph.weight[positions]), relations
-
-
-def _assemble(
-    graph: EntityGraph,
-    summarised: Sequence[SummarisedGraph],
-    num_tokens: Sequence[Sequence[int]],
+def summarise_communities(
+    hierarchy: Hierarchy,
+    ends: Sequence[tuple[int, int]],
+    edge_texts: Sequence[Sequence[int]],
+    material: Material,
+    summarise: Callable[[Sequence[Sequence[int]]], list[list[int]]],
     *,
-    is_extractive: bool,
-) -> tuple[Communities, Sentences]:
-    """Number the communities of all graphs, the general one first, and collect the sentences that they quote.
+    context_tokens: int,
+) -> list[list[int]]:
+    """Summarise every community, from the finest level up: text indices of each community's summary.
 
-    ``num_tokens`` are the lengths of the summaries of each graph. Extractive summaries consist of the corpus's
-    sentences, which come first in every material.
+    The context of a summary is the community's texts, the prominent first, truncated to ``context_tokens``. If they are
+    too long and the community was split, summaries of its children first replace the longest of the children's texts.
+    ``ends`` are the related pairs of the graph, ``edge_texts`` the texts about each. ``summarise`` summarises each of
+    ``n`` lists of texts by some of them, or by a text that it adds to the material.
+
+    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
     """
-    quoted = (
-        sorted({text for entry in summarised for summary in entry.summaries for text in summary})
-        if is_extractive
-        else []
-    )
-    sentence_index = {text: index for index, text in enumerate(quoted)}
-    entity_index = {} if is_extractive else {name: entity for entity, name in enumerate(graph.normalized)}
-    sentence_entities = graph.named.tolist()
-    titles: list[str] = []
-    texts: list[str] = []
-    sentences, sources, mentioned, members, parents = [], [], [], [], []
-    for entry in summarised:
-        first = len(texts)
-        parents += [parent if parent < 0 else first + parent for parent in entry.hierarchy.parent]
-        members += list(entry.hierarchy.members)
-        degree = entry.relations.degree
-        for entities, summary in zip(entry.hierarchy.members, entry.summaries, strict=True):
-            prominent = sorted(entities, key=lambda entity: (-degree[entity], entity))[:TITLE_NAMES]
-            titles.append(", ".join(graph.names[entity] for entity in prominent))
-            texts.append(join_texts(entry.material, summary))
-            sources.append(sorted({passage for text in summary for passage in entry.material.sources[text]}))
-            if is_extractive:
-                sentences.append([sentence_index[text] for text in summary])
-                mentioned.append(sorted({entity for text in summary for entity in sentence_entities[text]}))
-            else:
-                sentences.append([])
-                mentioned.append(sorted(names_in(texts[-1], entity_index)))
-    sizes = torch.tensor([len(entry.hierarchy) for entry in summarised])
-    communities = Communities(
-        graph=torch.repeat_interleave(torch.arange(len(summarised)), sizes),
-        level=torch.tensor([level for entry in summarised for level in entry.hierarchy.level], dtype=torch.int64),
-        parent=torch.tensor(parents, dtype=torch.int64),
-        members=Rows.of(members),
-        titles=titles,
-        texts=texts,
-        num_tokens=torch.tensor([count for counts in num_tokens for count in counts], dtype=torch.int64),
-        vectors=torch.cat([entry.vectors for entry in summarised]),
-        sentences=Rows.of(sentences),
-        sources=Rows.of(sources),
-        named=Rows.of(mentioned),
-    )
-    quotations = Sentences(
-        texts=[graph.sentences[sentence] for sentence in quoted],
-        passage=graph.passage[torch.tensor(quoted, dtype=torch.int64)],
-        num_tokens=torch.tensor(
-            [summarised[0].material.num_tokens[sentence] for sentence in quoted], dtype=torch.int64
-        ),
-    )
-    return communities, quotations
+    degree = Counter(node for pair in ends for node in pair)
+    elements = element_texts(hierarchy, ends, edge_texts, material.nodes)
+    prominence = [sum(degree[node] for node in members) for members in hierarchy.members]
+    children_of = hierarchy.children
+    summaries: dict[int, list[int]] = {}
+    for level in reversed(range(max(hierarchy.level, default=-1) + 1)):
+        of_level = [community for community in range(len(hierarchy)) if hierarchy.level[community] == level]
+        contexts = []
+        for community in of_level:
+            texts, children = elements[community], children_of[community]
+            if children and sum(material.num_tokens[text] for text in texts) > context_tokens:
+                children = sorted(children, key=lambda child: (-prominence[child], child))
+                texts = parent_context(
+                    [elements[child] for child in children],
+                    [summaries[child] for child in children],
+                    material.num_tokens,
+                    limit=context_tokens,
+                )
+            contexts.append(material.first(texts, context_tokens))
+        summaries.update(zip(of_level, summarise(contexts), strict=True))
+    return [summaries[community] for community in range(len(hierarchy))]
+
+
+def element_texts(
+    hierarchy: Hierarchy,
+    ends: Sequence[tuple[int, int]],
+    edge_texts: Sequence[Sequence[int]],
+    node_texts: Sequence[Sequence[int]],
+) -> list[list[int]]:
+    """List the texts about each community's relations, then about its entities, the prominent ones first, each once.
+
+    A relation's prominence is the sum of its ends' degrees; ties are broken by index.
+
+    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4). *Where we differ:* there an edge's two nodes are
+    described before it; we put relations first, since nodes share them.
+    """
+    degree = Counter(node for pair in ends for node in pair)
+    ranked_edges = sorted(range(len(ends)), key=lambda edge: (-sum(degree[node] for node in ends[edge]), edge))
+    elements: list[dict[int, None]] = [{} for _ in hierarchy.members]
+    for community_of in hierarchy.by_level:
+        for edge in ranked_edges:
+            head, tail = ends[edge]
+            community = community_of.get(head)
+            if community is not None and community == community_of.get(tail):
+                elements[community].update(dict.fromkeys(edge_texts[edge]))
+    for texts, members in zip(elements, hierarchy.members, strict=True):
+        for node in sorted(members, key=lambda node: (-degree[node], node)):
+            texts.update(dict.fromkeys(node_texts[node]))
+    return [list(texts) for texts in elements]
+
+
+def parent_context(
+    elements: Sequence[Sequence[int]], summaries: Sequence[Sequence[int]], num_tokens: Sequence[int], *, limit: int
+) -> list[int]:
+    """Replace children's texts by their summaries, the longest first, until everything fits ``limit`` tokens.
+
+    ``elements`` are the text indices of each child, the most prominent child first. Returns unique text indices, child
+    by child; too long only if even the summaries are.
+
+    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
+
+    Example:
+        >>> parent_context([[0, 1], [2, 3]], [[1], [3]], [4, 2, 6, 1], limit=8)
+        [0, 1, 3]
+    """
+    lengths = [sum(num_tokens[text] for text in texts) for texts in elements]
+    chosen = list(elements)
+    uses = Counter(text for texts in elements for text in texts)
+    total = sum(num_tokens[text] for text in uses)
+    for child in sorted(range(len(elements)), key=lambda child: (-lengths[child], child)):
+        if total <= limit:
+            break
+        for text in elements[child]:
+            uses[text] -= 1
+            total -= num_tokens[text] * (uses[text] == 0)
+        for text in summaries[child]:
+            total += num_tokens[text] * (uses[text] == 0)
+            uses[text] += 1
+        chosen[child] = summaries[child]
+    return list(dict.fromkeys(text for texts in chosen for text in texts))

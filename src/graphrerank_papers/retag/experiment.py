@@ -1,7 +1,7 @@
 """``python evaluate.py experiment=retag_podcast``: ReTAG's retrieval of summaries and its answers."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,10 @@ from graphrerank.data.readers.documents import Document, read_documents, read_qu
 from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs
 from graphrerank.files import write_json_lines
-from graphrerank.graphs import PairEncoder, Queries
+from graphrerank.graphs import PairEncoder, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+from graphrerank.metrics import parse_measure
 from graphrerank.parts import Parts
 from graphrerank.text.tokenizer import count_tokens
 from graphrerank_papers.answers.map_reduce_writer import CitedReply
@@ -26,15 +27,7 @@ from graphrerank_papers.answers.stage import AnswerStage, SystemAnswers
 from graphrerank_papers.answers.win_rates import win_rates
 from graphrerank_papers.hashed_order import hashed_order
 from graphrerank_papers.retag.index import ReTAGIndex
-from graphrerank_papers.retag.keywords import SummarySentences
-from graphrerank_papers.retag.measures import (
-    measure_reading,
-    most_relevant,
-    read_by_pairs,
-    summary_recall,
-    time_retrieval,
-)
-from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, ReTAGSearchSettings
+from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, ReTAGSearchSettings, SummarySentences
 from graphrerank_papers.retag.search import ReTAGSearch, ReTAGSetup
 from graphrerank_papers.tables import write_tables
 
@@ -45,6 +38,8 @@ SCOPES = {"general graph": False, "topics": True}  # whether questions are route
 KEYWORDS = ("num_keywords", "num_sentences", "num_terms")  # settings of the step that expand a question
 BM25, EXPANDED, DENSE, HYBRID = "BM25", "BM25 + expansion", "dense", "hybrid"
 HYBRID_EXPANDED, RERANKED = "hybrid + expansion", "hybrid + graph reranker"
+NAMES = (BM25, EXPANDED, DENSE, HYBRID, HYBRID_EXPANDED, RERANKED)
+TIMED_QUERIES = 64  # one at a time, after one that loads what there is to load
 COMPARED = ((EXPANDED, BM25), (DENSE, BM25), (HYBRID, BM25), (HYBRID_EXPANDED, HYBRID), (RERANKED, HYBRID))
 
 Row = dict[str, Any]  # of a table
@@ -207,9 +202,8 @@ class _Bench:
         best: dict[str, Choice] = {}
         recalls: dict[str, Tensor] = {}
         plain = self._search(top_p=job.top_p, use_topics=SCOPES[scope], bm25_weight=1.0, dense_weight=0.0)
-        names = (BM25, EXPANDED, DENSE, HYBRID, HYBRID_EXPANDED, RERANKED)
-        place: Row = {"level": level, "scope": scope}
-        for name, choices in zip(names, job.choices(plain, self._step["num_terms"], best), strict=True):
+        where: Row = {"level": level, "scope": scope}
+        for name, choices in zip(NAMES, job.choices(plain, self._step["num_terms"], best), strict=True):
             tried = [
                 float(self._measure(choice, level, relevant, first)[0].nanmean()) if len(choices) > 1 else 0.0
                 for choice in choices
@@ -219,7 +213,7 @@ class _Bench:
             yield (
                 "retrieval",
                 {
-                    **place,
+                    **where,
                     "retrieval": name,
                     "recall": float(recalls[name].nanmean()),
                     "interval": bootstrap_interval(recalls[name]).tolist(),
@@ -230,13 +224,12 @@ class _Bench:
                     "judged on": len(second),
                 },
             )
-        pairs = [(names.index(one), names.index(other)) for one, other in COMPARED]
+        pairs = [(NAMES.index(one), NAMES.index(other)) for one, other in COMPARED]
         tests = compare_pairs(torch.stack([*recalls.values()]).unsqueeze(1), pairs, seed=job.seed)  # of [S, 1, Q]
-        columns = (tests[name][:, 0] for name in ("difference", "interval", "p_holm"))
-        for (one, other), *measured in zip(COMPARED, *(column.tolist() for column in columns), strict=True):
-            difference, interval, p_value = measured
-            compared = {"difference": difference, "interval": interval, "p": p_value}
-            yield "comparisons", {**place, "retrieval": one, "against": other, **compared}
+        for index, (one, other) in enumerate(COMPARED):
+            columns = {"difference": "difference", "interval": "interval", "p": "p_holm"}
+            compared = {name: tests[key][index, 0].tolist() for name, key in columns.items()}
+            yield "comparisons", {**where, "retrieval": one, "against": other, **compared}
 
     def _split_questions(self) -> tuple[Tensor, Tensor]:
         """Split the questions by a hash of their ids: to choose settings on, and to judge these on."""
@@ -267,8 +260,8 @@ class _Bench:
         retrieval = self._retrieval(Choice(search), level)
         candidates = retrieval.retrieve(self._queries).candidates.cpu()
         encoder = PairCache(self._job.pair_encoder, self._parts.cache / "pairs")
-        texts, advance = retrieval.summaries.graph.texts, _progress(f"level {level}, {scope}")
-        scores = read_by_pairs(encoder, self._queries.texts, texts, candidates, advance=advance)
+        print(f"level {level}, {scope}: {int(candidates.sum()):,} pairs to read", flush=True)
+        scores = read_by_pairs(encoder, self._queries.texts, retrieval.summaries.graph.texts, candidates)
         return most_relevant(scores, self._job.top_p), float(candidates.sum(1).double().mean())
 
     def _answers(self, stage: AnswerStage) -> Iterator[tuple[str, Row]]:
@@ -359,12 +352,77 @@ def count_answers(answers: SystemAnswers) -> Row:
     }
 
 
-def _progress(scope: str) -> Callable[[int, int], None]:
-    begin, printed = time.perf_counter(), [0]
+def read_by_pairs(encoder: PairEncoder, query_texts: Sequence[str], texts: Sequence[str], candidates: Tensor) -> Tensor:
+    """Score each question's candidates, ``[Q, N]`` bool, by a cross-encoder: ``[Q, N]`` float32, -inf for others."""
+    scores = torch.full(candidates.shape, -torch.inf)
+    for row, question in enumerate(query_texts):
+        nodes = candidates[row].nonzero().flatten().tolist()
+        if nodes:
+            vectors = encoder.encode([question] * len(nodes), [texts[node] for node in nodes])
+            scores[row, nodes] = encoder.head(vectors).cpu().float()
+    return scores
 
-    def advance(done: int, total: int) -> None:
-        if (tenth := 10 * done // max(1, total)) > printed[0]:
-            printed[0] = tenth
-            print(f"{scope}: {done:,} of {total:,} pairs read, {time.perf_counter() - begin:.0f} s", flush=True)
 
-    return advance
+def most_relevant(scores: Tensor, count: int) -> Tensor:
+    """Take the ``count`` best summaries of each question, what a full read would select: ``[Q, N]`` bool.
+
+    ``scores`` is ``[Q, N]``, -inf for what is no candidate. Ties go by index; fewer are taken of fewer candidates.
+    """
+    nodes, _ = top_k_by_node_order(scores, count)
+    relevant = torch.zeros(scores.shape[0], scores.shape[1] + 1, dtype=torch.bool)
+    return relevant.scatter(1, nodes.masked_fill(nodes < 0, scores.shape[1]), True)[:, :-1]
+
+
+def summary_recall(ranking: Ranking, relevant: Tensor, *, top_k: int) -> Tensor:
+    """Share of the ``relevant`` summaries (``[Q, N]`` bool) in the top K: ``[Q]`` float64; NaN where there is none."""
+    has_any = relevant.any(1)
+    recall = torch.full((len(relevant),), torch.nan, dtype=torch.float64)
+    if bool(has_any.any()):
+        nodes, held = ranking.nodes[has_any], relevant[has_any]
+        ranked = held.gather(1, nodes.clamp(min=0)).masked_fill(nodes < 0, False)
+        gains = held.float().sort(dim=1, descending=True).values
+        recall[has_any] = parse_measure(f"R@{top_k}")(ranked.float(), gains)
+    return recall
+
+
+def time_retrieval(retrieval: ReTAGRetrieval, queries: Queries) -> dict[str, float]:
+    """Time questions one at a time, without encoding them; NaN without questions.
+
+    Returns:
+        Milliseconds: the median and the 95th percentile by the clock, ``p50 ms`` and ``p95 ms``, and the median of the
+        processor's time, ``CPU ms``, which other jobs on the machine do not change.
+    """
+    names = ("p50 ms", "p95 ms", "CPU ms")
+    if not len(queries):
+        return dict.fromkeys(names, torch.nan)
+    retrieval.retrieve(queries.block(0, 1))
+    clock, processor = [], []
+    for query in range(min(TIMED_QUERIES, len(queries))):
+        begin = time.perf_counter(), time.process_time()
+        retrieval.retrieve(queries.block(query, query + 1))
+        clock.append(time.perf_counter() - begin[0])
+        processor.append(time.process_time() - begin[1])
+    seconds = torch.tensor([clock, processor], dtype=torch.float64)
+    (median, cpu), (high, _) = (1000 * seconds).quantile(torch.tensor([0.5, 0.95]).double(), dim=1).tolist()
+    return dict(zip(names, (median, high, cpu), strict=True))
+
+
+def measure_reading(retrieval: ReTAGRetrieval, queries: Queries) -> dict[str, Any]:
+    """Count what a retrieval selects per question, and time it.
+
+    Returns:
+        Means of ``summaries`` and their ``tokens``; shares of the questions searched in ``no topic``, ``one topic`` and
+        ``more``; and :func:`time_retrieval`.
+    """
+    retrieved = retrieval.retrieve(queries)
+    nodes, topics = retrieved.ranking.nodes.cpu(), retrieved.graphs[:, 1:].sum(1)
+    tokens = retrieval.summaries.num_tokens[nodes.clamp(min=0)].masked_fill(nodes < 0, 0).sum(1)
+    counts = {
+        "summaries": (nodes >= 0).sum(1),
+        "tokens": tokens,
+        "no topic": topics == 0,
+        "one topic": topics == 1,
+        "more": topics > 1,
+    }
+    means = {name: float(count.double().mean()) for name, count in counts.items()}
+    return means | time_retrieval(retrieval, queries)

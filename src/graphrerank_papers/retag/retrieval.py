@@ -1,22 +1,33 @@
 """ReTAG's retrieval: topics, keywords and summaries of a question, among the summaries of one level."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
+from itertools import islice, zip_longest
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.graphs import Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs.queries import TextEncoder
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
+from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.operators.bm25 import BLOCK_SCORES, BM25
 from graphrerank.pipelines.graph_rerank import GraphScorer
+from graphrerank.text import split_sentences
+from graphrerank.text.languages import detect_language
+from graphrerank_papers.knowledge.keywords import find_keywords
 from graphrerank_papers.retag.index import ReTAGIndex
-from graphrerank_papers.retag.keywords import KeywordFinder
-from graphrerank_papers.retag.topics import TopicClassifier, route_to_topics, topics_to_graphs
+from graphrerank_papers.retag.language_model import ReTAGPrompts, generate_keywords
+from graphrerank_papers.retag.topics import Topics, route_to_topics, topics_to_graphs
 
 FEATURES = (BASE_SCORE, *TEXT_FEATURES)
+NO_TOPIC = "the whole collection"
+
+TopicClassifier = Callable[[Sequence[str]], Sequence[int | None]]  # the topic of each question, or None
 
 
 @dataclass(frozen=True)
@@ -25,21 +36,129 @@ class ReTAGSearchSettings:
 
     top_p: int | None = 10  # number of summaries per question; None for all, as in GraphRAG
     use_topics: bool = True  # whether questions are routed to topics; if not, all are searched in the general graph
-    threshold: float | None = None  # see `route_to_topics`
-    max_topics: int | None = None  # see `route_to_topics`
     bm25_weight: float = 1.0  # weight of BM25, divided by the question's maximum over its candidates
     dense_weight: float = 0.0  # weight of the cosine of question and summary
     keyword_weight: float = 1.0  # weight of a keyword in BM25, relative to a word of the question
     rerank_depth: int = 100  # number of first summaries that a graph reranker, if any, ranks; at least `top_p`
 
     def __post_init__(self) -> None:
-        check_counts(top_p=self.top_p, max_topics=self.max_topics, rerank_depth=self.rerank_depth)
+        check_counts(top_p=self.top_p, rerank_depth=self.rerank_depth)
         if min(self.bm25_weight, self.dense_weight) < 0 or self.bm25_weight + self.dense_weight == 0:
             raise ValueError(
                 f"`bm25_weight` and `dense_weight` must not be negative nor both 0, got {self.bm25_weight} and "
                 f"{self.dense_weight}"
             )
         check_not_negative(keyword_weight=self.keyword_weight)
+
+
+class SummarySentences:
+    """The sentences of an index's summaries with their vectors and weighted words.
+
+    Attributes:
+        vectors: ``[S, d]`` unit vectors, on the CPU.
+        keywords: ``W`` words.
+        weights: ``[S, W]`` sparse; the BM25 inverse document frequency of each word of a sentence, over all sentences.
+        language: Of the sentences.
+    """
+
+    def __init__(self, index: ReTAGIndex, encoder: TextEncoder) -> None:
+        texts = list(index.sentences.texts)
+        if not texts:  # a language model wrote the summaries
+            split = (text[start:stop] for text in index.communities.texts for start, stop in split_sentences(text))
+            texts = list(dict.fromkeys(split))
+        column: dict[str, int] = {}
+        self.language = detect_language(texts)
+        rows = [[column.setdefault(word, len(column)) for word in find_keywords(text, self.language)] for text in texts]
+        indices = np.asarray([word for row in rows for word in row], dtype=np.int64)
+        num_texts = np.bincount(indices, minlength=len(column))
+        idf = np.log1p((len(texts) - num_texts + 0.5) / (num_texts + 0.5))
+        entries = (idf[indices], indices, np.cumsum([0, *map(len, rows)]))
+        self.keywords = list(column)
+        self.weights = sparse.csr_matrix(entries, shape=(len(texts), len(column)))
+        self.vectors = encoder.encode(texts).cpu() if texts else torch.zeros(0, 0)
+
+
+@dataclass(eq=False)
+class ExtractiveKeywords:
+    r"""Keywords from the terms of a question's topics and from the sentences nearest to it, without a language model.
+
+    Terms of the topics come first, those of several topics alternating, then words by
+
+    .. math:: w(t) = \mathrm{idf}(t) \sum_{s \ni t} \max(0, \cos(q, s))
+
+    over the nearest sentences :math:`s` of the summaries. Words of the question itself are left out.
+
+    Source: ReTAG, section 3.3, asks a language model (:class:`GeneratedKeywords`). The weight is that of pseudo-
+    relevance feedback, Lavrenko and Croft, "Relevance-Based Language Models", 2001, with sentences as documents and
+    cosines as probabilities.
+    """
+
+    sentences: SummarySentences
+    topics: Topics
+    _: KW_ONLY
+    num_keywords: int = 10  # maximum of a question
+    num_sentences: int = 20  # nearest ones
+    num_terms: int = 2  # maximum of terms of topics among the keywords
+
+    def __post_init__(self) -> None:
+        check_counts(num_keywords=self.num_keywords, num_sentences=self.num_sentences)
+        check_not_negative(num_terms=self.num_terms)
+
+    def find(self, queries: Queries, graphs: Tensor) -> list[list[str]]:
+        """Return the keywords of ``B`` queries, searched in graphs ``[B, 1 + T]`` bool; none for a blank one."""
+        weights = self._weights(queries.encoded.cpu())
+        keywords = []
+        for row, (text, inside) in enumerate(zip(queries.texts, graphs[:, 1:].tolist(), strict=True)):
+            known = set(find_keywords(text, self.sentences.language))
+            topic_terms = [terms for terms, is_inside in zip(self.topics.terms, inside, strict=True) if is_inside]
+            by_turns = (term for turn in zip_longest(*topic_terms) for term in turn)
+            terms = islice((term for term in by_turns if term is not None and term not in known), self.num_terms)
+            begin, end = weights.indptr[row : row + 2]
+            words, weight = weights.indices[begin:end], weights.data[begin:end]
+            ranked = (self.sentences.keywords[word] for word in words[np.lexsort((words, -weight))])
+            unique = dict.fromkeys([*terms, *(word for word in ranked if word not in known)])
+            keywords.append(list(unique)[: self.num_keywords] if text.strip() else [])
+        return keywords
+
+    def _weights(self, vectors: Tensor) -> sparse.csr_matrix:
+        """Return the weights of the words of the nearest sentences, ``[B, W]``."""
+        table = self.sentences.vectors
+        if not len(table):
+            return sparse.csr_matrix((len(vectors), 0))
+        nodes, cosines = top_k_by_node_order(vectors @ table.T, min(self.num_sentences, len(table)))
+        indptr = np.arange(0, nodes.numel() + 1, nodes.shape[1])
+        entries = (cosines.clamp(min=0).flatten().numpy(), nodes.flatten().numpy(), indptr)
+        near = sparse.csr_matrix(entries, shape=(len(vectors), len(table)))
+        near.eliminate_zeros()  # dissimilar sentences contribute no keyword
+        return near @ self.sentences.weights
+
+
+@dataclass(eq=False)
+class GeneratedKeywords:
+    """Keywords by a language model that knows a short description of the collection and the question's topics."""
+
+    model: ChatModel  # best wrapped in an `AnswerCache`
+    topics: Topics
+    _: KW_ONLY
+    description: str
+    num_keywords: int = 15  # maximum of a question
+    prompts: ReTAGPrompts = field(default_factory=ReTAGPrompts)
+
+    def find(self, queries: Queries, graphs: Tensor) -> list[list[str]]:
+        """Return the keywords of ``B`` queries; none for a blank one, or without a usable answer."""
+        described = [
+            f"{topic} ({', '.join(terms)})" for topic, terms in zip(self.topics.names, self.topics.terms, strict=True)
+        ]
+        scopes = [
+            "; ".join(text for text, is_inside in zip(described, inside, strict=True) if is_inside) or NO_TOPIC
+            for inside in graphs[:, 1:].tolist()
+        ]
+        descriptions = [f"{self.description} Searched in: {scope}" for scope in scopes]
+        prompt, limit = self.prompts.keywords, self.num_keywords
+        return generate_keywords(self.model, prompt, queries.texts, descriptions, num_keywords=limit)
+
+
+KeywordFinder = ExtractiveKeywords | GeneratedKeywords
 
 
 @dataclass(frozen=True)
@@ -191,9 +310,7 @@ class ReTAGRetrieval:
         if self._classifier is not None and settings.use_topics:
             graphs = topics_to_graphs(self._classifier(queries.texts), is_open)
         else:
-            graphs = route_to_topics(
-                self.summaries.topics, vectors, is_open, threshold=settings.threshold, max_topics=settings.max_topics
-            )
+            graphs = route_to_topics(self.summaries.topics, vectors, is_open)
         has_text = torch.tensor([bool(text.strip()) for text in queries.texts], dtype=torch.bool, device=graphs.device)
         return graphs & has_text.unsqueeze(1)
 

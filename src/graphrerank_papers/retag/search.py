@@ -20,11 +20,17 @@ from graphrerank.pipelines.step import Resources
 from graphrerank.text import Tokenizer
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
-from graphrerank_papers.retag.keywords import ExtractiveKeywords, GeneratedKeywords, KeywordFinder, SummarySentences
-from graphrerank_papers.retag.language_model import classify_questions
-from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, ReTAGSearchSettings
-from graphrerank_papers.retag.steps import ReTAGPrompts
-from graphrerank_papers.retag.topics import TopicClassifier
+from graphrerank_papers.retag.language_model import ReTAGPrompts, classify_questions
+from graphrerank_papers.retag.retrieval import (
+    ExtractiveKeywords,
+    GeneratedKeywords,
+    KeywordFinder,
+    LevelSummaries,
+    ReTAGRetrieval,
+    ReTAGSearchSettings,
+    SummarySentences,
+    TopicClassifier,
+)
 
 LANGUAGES = ("extractive", "llm")
 ROUTINGS = ("similarity", "language_model")
@@ -32,11 +38,7 @@ ROUTINGS = ("similarity", "language_model")
 
 @dataclass(frozen=True)
 class ReTAGSetup:
-    """Settings from which ReTAG's index and keyword finder are built.
-
-    Raises:
-        ValueError: If ``language`` is unknown, or ``llm`` without a language model.
-    """
+    """Settings from which ReTAG's index and keyword finder are built."""
 
     folder: str | Path  # folder of indexes
     tokenizer: Tokenizer  # tokenizer that measures texts
@@ -54,10 +56,8 @@ class ReTAGSetup:
     def __post_init__(self) -> None:
         check_choice(LANGUAGES, language=self.language)
         check_choice(ROUTINGS, routing=self.routing)
-        if self.routing == "language_model" and self.language_model is None:
-            raise ValueError("`language_model` must be given for routing=language_model, got none")
-        if self.language == "llm" and self.language_model is None:
-            raise ValueError("`language_model` must be given for language=llm, got none")
+        if self.language_model is None and (self.language == "llm" or self.routing == "language_model"):
+            raise ValueError("`language_model` must be given for language=llm and for routing=language_model, got none")
 
     def build_index(self, encoder: IndexEncoder, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
         """Build the index of ``P`` passages with ids, or read it; questions need the same encoder."""
@@ -87,7 +87,7 @@ class ReTAGSetup:
                 index.topics,
                 description=self.description,
                 num_keywords=num_keywords,
-                prompt=self.prompts.keywords,
+                prompts=self.prompts,
             )
         return ExtractiveKeywords(
             sentences, index.topics, num_keywords=num_keywords, num_sentences=num_sentences, num_terms=num_terms
@@ -97,8 +97,8 @@ class ReTAGSetup:
         """Return what chooses the topic of questions; None for similarity."""
         if self.routing == "similarity" or self.language_model is None:
             return None
-        model, names = remembering(self.language_model, self.cache), list(index.topics.names)
-        return partial(classify_questions, model, topics=names, prompt=self.prompts.classification)
+        model = remembering(self.language_model, self.cache)
+        return partial(classify_questions, model, self.prompts.classification, list(index.topics.names))
 
     @property
     def _model(self) -> ChatModel | None:
@@ -118,15 +118,9 @@ class ReTAGSearch:
         setup: Settings from which index and keyword finder are built.
         search: Settings of the retrieval of summaries.
         level: Level of the communities; 0 for the coarsest.
-        num_keywords: Maximum number of keywords of a question; 0: no expansion.
-        num_sentences: See :class:`ExtractiveKeywords`.
-        num_terms: See :class:`ExtractiveKeywords`.
-        scorer: Builds a trained graph reranker of the summaries, such as ``CheckpointScorer``;
-            None for none.
-
-    Raises:
-        ValueError: If a setting is out of range, there is no encoder of texts with a fingerprint, or the corpus was not
-            encoded.
+        num_keywords: Maximum number of keywords of a question; 0: no expansion. For ``num_sentences`` and
+            ``num_terms`` see :class:`ExtractiveKeywords`.
+        scorer: Builds a trained graph reranker of the summaries, such as ``CheckpointScorer``; None for none.
     """
 
     def __init__(
@@ -145,13 +139,8 @@ class ReTAGSearch:
         self._embedding = graph.encoded
         index = setup.build_index(encoder, graph.node_ids, graph.all_texts)
         summaries = LevelSummaries(index, level, device=graph.device)
-        finder = setup.keyword_finder(
-            index,
-            SummarySentences(index, encoder),
-            num_keywords=num_keywords,
-            num_sentences=num_sentences,
-            num_terms=num_terms,
-        )
+        numbers = {"num_keywords": num_keywords, "num_sentences": num_sentences, "num_terms": num_terms}
+        finder = setup.keyword_finder(index, SummarySentences(index, encoder), **numbers)
         graph_scorer = None if scorer is None else scorer(summaries.graph, text_encoder=encoder)
         self.retrieval = ReTAGRetrieval(
             summaries, search, keywords=finder, scorer=graph_scorer, classifier=setup.topic_classifier(index)

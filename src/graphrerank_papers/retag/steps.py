@@ -1,71 +1,69 @@
-"""The language steps of ReTAG: extractive ones, and those by a language model."""
+"""The language steps of a build of ReTAG: extractive ones, and those by a language model."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.language_models.answer_cache import ChatModel
-from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.text import Tokenizer, count_tokens
 from graphrerank_papers.knowledge.corpus_knowledge import merge_knowledge
 from graphrerank_papers.retag.entity_graph import EntityGraph
 from graphrerank_papers.retag.index import ReTAGSettings
-from graphrerank_papers.retag.language_model import mine_topics, relate_to_topics
-from graphrerank_papers.retag.summaries import Material, join_texts
+from graphrerank_papers.retag.language_model import ReTAGPrompts, mine_topics, relate_to_topics
 from graphrerank_papers.retag.topics import Topics, cluster_entities, distinctive_words
 from graphrerank_papers.summaries import pick_sentences, write_summaries
 
 NAME_WORDS = 3  # in the name of a topic
 MAX_BATCHES = 16  # of ``context_tokens`` each, read by the language model to find topics
 
-Encode = Callable[[Sequence[str]], Tensor]
+
+@dataclass(frozen=True)
+class Material:
+    """Texts that describe entities and relations, followed by summaries that a language model wrote."""
+
+    texts: list[str]  # `n` texts
+    num_tokens: list[int]
+    sources: list[list[int]]  # passages of each, ascending
+    nodes: Sequence[Sequence[int]]  # indices of the texts about each of `E` entities
+    edges: Sequence[Sequence[int]]  # indices of the texts about each of `m` related pairs
+
+    def copy(self) -> "Material":
+        """Copy the lists to which :meth:`add` appends."""
+        return Material([*self.texts], [*self.num_tokens], [*self.sources], self.nodes, self.edges)
+
+    def add(self, text: str, num_tokens: int, sources: Iterable[int]) -> int:
+        """Append a text and return its index."""
+        self.texts.append(text)
+        self.num_tokens.append(num_tokens)
+        self.sources.append(sorted(set(sources)))
+        return len(self.texts) - 1
+
+    def first(self, texts: Sequence[int], limit: int) -> list[int]:
+        """Select texts greedily in order, skipping those that exceed the rest of ``limit`` tokens."""
+        selected = []
+        for text in texts:
+            if self.num_tokens[text] <= limit:
+                selected.append(text)
+                limit -= self.num_tokens[text]
+        return selected
+
+    def join(self, texts: Sequence[int]) -> str:
+        """Join texts by spaces."""
+        return " ".join(self.texts[text] for text in texts)
 
 
 @dataclass(frozen=True)
 class Corpus:
     """A corpus before topics are found."""
 
-    graph: EntityGraph  # entities, sentences and relations
+    graph: EntityGraph
     material: Material  # texts that summaries are made from
     sentence_vectors: Tensor  # `[S, d]`
     entity_vectors: Tensor  # `[E, d]`
-
-
-class LanguageSteps(Protocol):
-    """An implementation of the language steps."""
-
-    is_extractive: bool  # whether summaries consist of sentences of the corpus, which are then the material's texts
-
-    @property
-    def fingerprint(self) -> str:
-        """A string that changes whenever the results would."""
-
-    @property
-    def num_skipped(self) -> int:
-        """Number of answers that remained unusable, over all calls."""
-
-    def material(self, knowledge: Callable[[], Sequence[Knowledge]], graph: EntityGraph) -> Material:
-        """Collect the texts that summaries are made from."""
-
-    def find_topics(self, corpus: Corpus, centre: Tensor) -> Topics:
-        """Find the topics of a corpus with the centre ``[d]``; thresholds are set later."""
-
-    def relevant_entities(self, corpus: Corpus, topics: Topics) -> Tensor:
-        """Return which entities belong to which topics, ``[E, T]`` bool."""
-
-    def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor) -> Tensor:
-        """Return which relations belong to which topics, ``[m, T]`` bool, given the latter's entities ``[E, T]``."""
-
-    def summarise(self, contexts: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> list[list[int]]:
-        """Summarise each of ``n`` lists of texts by some of them, or by a text that is added to the material."""
-
-    def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
-        """Return ``[n, d]`` unit vectors of summaries, zeros for empty ones."""
+    centre: Tensor  # `[d]`, the mean of the entities' vectors
 
 
 def centred(vectors: Tensor, centre: Tensor) -> Tensor:
@@ -78,7 +76,7 @@ class ExtractiveSteps:
     """Language steps by clustering, vector similarity, and selection of sentences."""
 
     fingerprint = "extractive"
-    is_extractive = True
+    is_extractive = True  # summaries consist of sentences of the corpus, which are the material's texts
     num_skipped = 0
 
     def __init__(self, tokenizer: Tokenizer, settings: ReTAGSettings) -> None:
@@ -107,26 +105,25 @@ class ExtractiveSteps:
             edges=[first(sentences) for sentences in graph.together.tolist()],
         )
 
-    def find_topics(self, corpus: Corpus, centre: Tensor) -> Topics:
+    def find_topics(self, corpus: Corpus) -> Topics:
         """Cluster the entities, and name each cluster by words of its entities' names, weighted by mentions."""
         settings, graph = self._settings, corpus.graph
-        vectors, label = cluster_entities(
-            centred(corpus.entity_vectors, centre), num_topics=settings.num_topics, seed=settings.seed
-        )
+        entity_vectors = centred(corpus.entity_vectors, corpus.centre)
+        vectors, label = cluster_entities(entity_vectors, num_topics=settings.num_topics, seed=settings.seed)
         groups: list[list[str]] = [[] for _ in vectors]
         for entities in graph.named.tolist():
             for entity in entities:
                 if label[entity] >= 0:
                     groups[int(label[entity])].append(graph.names[entity])
         terms = distinctive_words(groups, num_words=settings.num_terms)
-        return Topics([", ".join(words[:NAME_WORDS]) for words in terms], terms, vectors, centre)
+        return Topics([", ".join(words[:NAME_WORDS]) for words in terms], terms, vectors, corpus.centre)
 
     def relevant_entities(self, corpus: Corpus, topics: Topics) -> Tensor:
-        """Select the entities named by a sentence near the topic."""
+        """Select the entities of each topic, ``[E, T]`` bool: those named by a sentence near it."""
         return corpus.graph.entity_scores(topics.similarity(corpus.sentence_vectors)) >= topics.entity_threshold
 
     def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor) -> Tensor:
-        """Select relations with both ends named by a sentence near the topic.
+        """Select the relations of each topic, ``[m, T]`` bool: those with both ends named by a sentence near it.
 
         If no sentence of the corpus names both ends, the topic's entities must include them.
         """
@@ -141,21 +138,19 @@ class ExtractiveSteps:
         summaries = []
         for sentences in contexts:
             lengths = [material.num_tokens[sentence] for sentence in sentences]
-            selected = pick_sentences(
-                corpus.sentence_vectors[list(sentences)], lengths, limit=limit, centrality=centrality
-            )
+            vectors = corpus.sentence_vectors[list(sentences)]
+            selected = pick_sentences(vectors, lengths, limit=limit, centrality=centrality)
             summaries.append([sentences[position] for position in selected])
         too_long = list(range(len(summaries)))
         while too_long:  # joined sentences may have more tokens than the sum of their lengths
-            texts = [join_texts(material, sorted(summaries[row])) for row in too_long]
-            lengths = count_tokens(self._tokenizer, texts)
+            lengths = count_tokens(self._tokenizer, [material.join(sorted(summaries[row])) for row in too_long])
             too_long = [row for row, length in zip(too_long, lengths, strict=True) if length > limit]
             for row in too_long:
                 summaries[row].pop()
         return [sorted(sentences) for sentences in summaries]
 
     def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
-        """Return the normalised mean vector of each summary's sentences."""
+        """Return the normalised mean vector of each summary's sentences, ``[n, d]``; zeros for empty ones."""
         vectors = torch.zeros(len(summaries), corpus.sentence_vectors.shape[1])
         for row, sentences in enumerate(summaries):
             if sentences:
@@ -163,30 +158,10 @@ class ExtractiveSteps:
         return torch.nn.functional.normalize(vectors, dim=1)
 
 
-@dataclass(frozen=True)
-class ReTAGPrompts:
-    """The prompts of a language model that builds and searches a ReTAG index."""
-
-    _: KW_ONLY
-    # topics of notes and of parts of a collection, and notes relevant to them; see `mine_topics`, `relate_to_topics`
-    topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_topics"))
-    merged_topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_merged_topics"))
-    relevance: Prompt = field(default_factory=partial(shipped_prompt, "retag_relevance"))
-    summary: Prompt = field(default_factory=partial(shipped_prompt, "summary"))  # see `write_summaries`
-    # of the topic of a question, see `classify_questions`
-    classification: Prompt = field(default_factory=partial(shipped_prompt, "retag_classification"))
-    keywords: Prompt = field(default_factory=partial(shipped_prompt, "retag_keywords"))  # of a question
-
-    @property
-    def of_index(self) -> str:
-        """Changes whenever those do that an index is built by."""
-        return repr([prompt.fingerprint for prompt in (self.topics, self.merged_topics, self.relevance, self.summary)])
-
-
 class GenerativeSteps:
     """Language steps by a language model; with an ``AnswerCache``, an interrupted build repeats no request.
 
-    ``encode`` encodes ``n`` texts as ``[n, d]`` unit vectors; ``tries`` are the attempts to get a usable answer.
+    ``encode`` encodes ``n`` texts as ``[n, d]`` unit vectors. ``num_skipped`` counts answers that remained unusable.
     """
 
     is_extractive = False
@@ -194,16 +169,13 @@ class GenerativeSteps:
     def __init__(
         self,
         model: ChatModel,
+        prompts: ReTAGPrompts,
         tokenizer: Tokenizer,
-        encode: Encode,
+        encode: Callable[[Sequence[str]], Tensor],
         settings: ReTAGSettings,
-        *,
-        tries: int = 3,
-        prompts: ReTAGPrompts | None = None,
     ) -> None:
-        self._model, self._tokenizer, self._encode = model, tokenizer, encode
-        self._settings, self._tries = settings, tries
-        self._prompts = prompts or ReTAGPrompts()
+        self._model, self._prompts, self._tokenizer, self._encode = model, prompts, tokenizer, encode
+        self._settings = settings
         self.num_skipped = 0
 
     @property
@@ -213,25 +185,23 @@ class GenerativeSteps:
 
     def material(self, knowledge: Callable[[], Sequence[Knowledge]], graph: EntityGraph) -> Material:
         """Collect the extractor's descriptions of entities and relations."""
-        passages = knowledge()
         limit = self._settings.description_tokens
-        skeleton = merge_knowledge(passages, tokenizer=self._tokenizer, description_tokens=limit)
+        merged = merge_knowledge(knowledge(), tokenizer=self._tokenizer, description_tokens=limit)
         edge_index = {pair: edge for edge, pair in enumerate(map(tuple, graph.edges.tolist()))}
         num_entities = len(graph.names)
         edges: list[list[int]] = [[] for _ in edge_index]
-        for relation, (head, tail) in enumerate(skeleton.ends.tolist()):
+        for relation, (head, tail) in enumerate(merged.ends.tolist()):
             edges[edge_index[min(head, tail), max(head, tail)]].append(num_entities + relation)
-        sources: list[list[int]] = [[] for _ in range(num_entities + len(skeleton.relation_texts))]
-        for entity, passage in skeleton.entity_links.tolist():
+        texts = [*merged.entity_texts, *merged.relation_texts]
+        sources: list[list[int]] = [[] for _ in texts]
+        for entity, passage in merged.entity_links.tolist():
             sources[entity].append(passage)
-        for relation, passage in skeleton.relation_links.tolist():
+        for relation, passage in merged.relation_links.tolist():
             sources[num_entities + relation].append(passage)
-        texts = [*skeleton.entity_texts, *skeleton.relation_texts]
-        return Material(
-            texts, count_tokens(self._tokenizer, texts), sources, [[entity] for entity in range(num_entities)], edges
-        )
+        nodes = [[entity] for entity in range(num_entities)]
+        return Material(texts, count_tokens(self._tokenizer, texts), sources, nodes, edges)
 
-    def find_topics(self, corpus: Corpus, centre: Tensor) -> Topics:
+    def find_topics(self, corpus: Corpus) -> Topics:
         """Ask for the topics of the most prominent entities; a topic's words are those of its name."""
         settings, graph, material = self._settings, corpus.graph, corpus.material
         degree = torch.bincount(graph.edges.flatten(), minlength=len(graph.names))
@@ -241,55 +211,48 @@ class GenerativeSteps:
             batches.append([material.texts[entity] for entity in batch])
             used = set(batch)
             remaining = [entity for entity in remaining if entity not in used]
-        prompts, limit = self._prompts, settings.num_topics
-        names, num_skipped = mine_topics(
-            self._model, batches, num_topics=limit, tries=self._tries, mine=prompts.topics, merge=prompts.merged_topics
-        )
+        names, num_skipped = mine_topics(self._model, self._prompts, batches, num_topics=settings.num_topics)
         self.num_skipped += num_skipped
-        vectors = centred(self._encode(names), centre) if names else centre.new_zeros(0, len(centre))
+        vectors = corpus.centre.new_zeros(0, len(corpus.centre))
+        if names:
+            vectors = centred(self._encode(names), corpus.centre)
         terms = distinctive_words([[name] for name in names], num_words=settings.num_terms)
-        return Topics(names, terms, vectors, centre)
+        return Topics(names, terms, vectors, corpus.centre)
 
     def relevant_entities(self, corpus: Corpus, topics: Topics) -> Tensor:
-        """Ask which topics each entity is clearly relevant to."""
+        """Ask which topics each entity is clearly relevant to: ``[E, T]`` bool."""
         notes = corpus.material.texts[: len(corpus.graph.names)]
-        rows, num_skipped = relate_to_topics(
-            self._model, notes, topics.names, tries=self._tries, prompt=self._prompts.relevance
-        )
+        rows, num_skipped = relate_to_topics(self._model, self._prompts.relevance, notes, topics.names)
         self.num_skipped += num_skipped
-        is_relevant = torch.zeros(len(corpus.graph.names), len(topics), dtype=torch.bool)
+        is_relevant = torch.zeros(len(notes), len(topics), dtype=torch.bool)
         for entity, entity_topics in enumerate(rows):
             is_relevant[entity, entity_topics] = True
         return is_relevant
 
     def relevant_relations(self, corpus: Corpus, topics: Topics, entities: Tensor) -> Tensor:
-        """Select the relations between a topic's entities."""
+        """Select the relations between a topic's entities, ``[m, T]`` bool."""
         return entities[corpus.graph.edges].all(dim=1)
 
     def summarise(self, contexts: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> list[list[int]]:
-        """Let the model summarise each list; empty if the list is, or without a usable answer."""
-        notes = [[material.texts[text] for text in texts] for texts in contexts if texts]
-        limit = self._settings.summary_tokens
-        written = write_summaries(
-            self._model, notes, self._tokenizer, limit=limit, tries=self._tries, prompt=self._prompts.summary
-        )
-        answers = iter(written)
-        summaries: list[list[int]] = []
-        for texts in contexts:
-            answer = next(answers) if texts else None
-            self.num_skipped += bool(texts) and answer is None
+        """Summarise each list by a text that is added to the material; empty if it is, or without a usable answer."""
+        rows = [row for row, texts in enumerate(contexts) if texts]
+        notes = [[material.texts[text] for text in contexts[row]] for row in rows]
+        limit, prompt = self._settings.summary_tokens, self._prompts.summary
+        written = write_summaries(self._model, notes, self._tokenizer, limit=limit, prompt=prompt)
+        summaries: list[list[int]] = [[] for _ in contexts]
+        for row, answer in zip(rows, written, strict=True):
             if answer is None:
-                summaries.append([])
+                self.num_skipped += 1
             else:
                 (length,) = count_tokens(self._tokenizer, [answer])
-                passages = {passage for text in texts for passage in material.sources[text]}
-                summaries.append([material.add(answer, length, passages)])
+                passages = {passage for text in contexts[row] for passage in material.sources[text]}
+                summaries[row] = [material.add(answer, length, passages)]
         return summaries
 
     def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
-        """Encode the summaries."""
+        """Encode the summaries, ``[n, d]``; zeros for empty ones."""
         vectors = torch.zeros(len(summaries), corpus.sentence_vectors.shape[1])
         rows = [row for row, texts in enumerate(summaries) if texts]
         if rows:
-            vectors[rows] = self._encode([join_texts(material, summaries[row]) for row in rows])
+            vectors[rows] = self._encode([material.join(summaries[row]) for row in rows])
         return vectors

@@ -55,7 +55,7 @@ def build(endpoint: Any, word_encoder: Any, name_extractor: Any, tmp_path: Path)
 
     def make(folder: str) -> ReTAGIndexBuilder:
         parts = {"tokenizer": WordTokenizer(), "encoder": word_encoder, "extractor": name_extractor}
-        return ReTAGIndexBuilder(tmp_path / folder, model=model, tries=2, **parts)
+        return ReTAGIndexBuilder(tmp_path / folder, model=model, **parts)
 
     return make
 
