@@ -11,7 +11,7 @@ from torch import Tensor
 from graphrerank import GraphReranker, RerankedList, RerankInput
 from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.graphs import CorpusGraph, Queries, induced_edges
+from graphrerank.graphs import CorpusGraph, Queries, candidate_edges
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.operators.bm25 import BM25
@@ -86,7 +86,7 @@ def test_against_the_retriever_and_its_induced_edges(reranker) -> None:
     )
     torch.testing.assert_close(graphs.x[:, :3], x, rtol=0, atol=1e-6)
     assert not graphs.x[:, 3:].any()
-    edge_index, weight, ptr = induced_edges(graph, torch.arange(6)[None])
+    edge_index, weight, ptr, _ = candidate_edges(graph, torch.arange(6)[None])
     assert torch.equal(graphs.edge_index, edge_index)
     assert torch.equal(graphs.edge_attr, weight)
     assert torch.equal(graphs.ptr, ptr)

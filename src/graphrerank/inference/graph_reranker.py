@@ -256,7 +256,5 @@ def _hybrid_weights(manifest: RerankerManifest) -> dict[str, float]:
         return HYBRID_WEIGHTS
     for name in HYBRID_WEIGHTS:
         if not isinstance(given := arguments.get(name), int | float):
-            raise ValueError(
-                f"{manifest.source}: the manifest's `retriever.arguments.{name}` must be a number, got {given!r}"
-            )
+            raise ValueError(f"{manifest.source}: `retriever.arguments.{name}` must be a number, got {given!r}")
     return {name: float(arguments[name]) for name in HYBRID_WEIGHTS}

@@ -38,31 +38,17 @@ def input_features(
     *,
     check: Callable[[], None] = lambda: None,
 ) -> Tensor:
-    r"""Fill the columns of some names.
+    r"""Fill the columns of some names: ``[n, F]`` float32.
 
     - ``base_score``: the given ``scores``; else :math:`w_b\,\mathrm{BM25} / \max \mathrm{BM25} + w_d \cos`, as
       :class:`~graphrerank.operators.hybrid.HybridRetriever` ranks a corpus, and BM25 alone where there are no vectors.
-    - ``bm25_score``: BM25 among the passages, divided by its maximum; 0 without passages.
-    - ``dense_score``: the cosine; 0 without vectors.
-    - ``query_coverage`` and the like: as :class:`~graphrerank.features.text_match.TextMatch` measures them among the
-      passages; 0 without passages.
-    - ``cross_encoder_score`` and the like: as :func:`~graphrerank.data.candidates.cross_encoder_columns` of
-      the given ``cross_encoder_scores``; 0 without them.
-    - The others belong to an expansion: 0, as for candidates of a base ranking.
+    - ``bm25_score``: BM25 among the passages, divided by its maximum; ``dense_score``: the cosine.
+    - ``query_coverage`` and the like: as :class:`~graphrerank.features.text_match.TextMatch` measures them.
+    - ``cross_encoder_score`` and the like: of the given ``cross_encoder_scores``.
+    - The others belong to an expansion: 0, as are all for which texts, vectors or scores are missing.
 
-    ``given.features`` takes the place of all but the first. A column that is constant says nothing to a model that
-    scales it within the list, as ours do.
-
-    Args:
-        given: The candidates.
-        names: ``F`` names; ``base_score`` first, then any of ``KNOWN_FEATURES``.
-        vectors: As :func:`unit_vectors` returns them.
-        edges: ``[M, 2]`` pairs (target, source) of :func:`~graphrerank.inference.input_edges.input_edges`.
-        weights: ``bm25_weight``, :math:`w_b`, and ``dense_weight``, :math:`w_d`.
-        check: Called between blocks of the work on texts; may raise.
-
-    Returns:
-        ``[n, F]`` float32.
+    ``given.features`` takes the place of all but the first. ``names`` begin with ``base_score``; ``edges [M, 2]`` are
+    pairs (target, source); ``weights`` are ``bm25_weight``, :math:`w_b`, and ``dense_weight``, :math:`w_d`.
 
     Raises:
         ValueError: If a given score has no place among ``names[1:]``, or is not finite.

@@ -15,16 +15,6 @@ SHOWN = 5  # passages in the representation
 class RerankedList(Sequence[tuple[Any, float]]):
     """Passages in their new order: a sequence of ``(id, score)``, best first, ties by place.
 
-    Attributes:
-        ids: The caller's ids, or indices if there were none.
-        indices: ``[k]`` int64, each passage's place among those that were given, from 0.
-        scores: ``[k]`` float32; higher is more relevant, comparable within one list only.
-        probabilities: ``[k]`` float32 in [0, 1], how likely each passage is relevant by the model's calibration, also
-            comparable between lists; None where the model was not calibrated.
-        candidates: ``[K]`` float32, the probabilities of all passages that were given, best first, also of those that
-            ``top_n`` or a slice left out; None where the model was not calibrated.
-        confidence: Of the model; None where it has none.
-
     Example:
         >>> import torch
         >>> ranking = RerankedList(("b", "a"), torch.tensor([1, 0]), torch.tensor([2.0, 0.5]))
@@ -32,12 +22,12 @@ class RerankedList(Sequence[tuple[Any, float]]):
         (2, ('b', 2.0), [('b', 2.0), ('a', 0.5)])
     """
 
-    ids: tuple[Any, ...]
-    indices: Tensor
-    scores: Tensor
-    probabilities: Tensor | None = None
-    candidates: Tensor | None = None
-    confidence: ListConfidence | None = None
+    ids: tuple[Any, ...]  # the caller's ids, or indices if there were none
+    indices: Tensor  # `[k]` int64, each passage's place among those that were given, from 0
+    scores: Tensor  # `[k]` float32; higher is more relevant, comparable within one list only
+    probabilities: Tensor | None = None  # `[k]` in [0, 1], of relevance, comparable between lists; None: not calibrated
+    candidates: Tensor | None = None  # `[K]`, probabilities of all given passages, also of those that were left out
+    confidence: ListConfidence | None = None  # of the model; None where it has none
 
     @property
     def perfect_recall(self) -> Tensor | None:

@@ -1,6 +1,5 @@
 """The reranker as a component of Haystack; ``pip install graphrerank[haystack]``."""
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -65,14 +64,6 @@ class GraphRerankRanker:
             top_n=self.top_k if top_k is None else top_k,
         )
         return {"documents": [replace(documents[index], score=score) for index, score in found]}
-
-    @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator]
-    async def run_async(
-        self, query: str, documents: list[Document], top_k: int | None = None
-    ) -> dict[str, list[Document]]:
-        """Rank documents in a thread; as :meth:`run`."""
-        found: dict[str, list[Document]] = await asyncio.to_thread(self.run, query, documents, top_k)
-        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings, for Haystack's files of pipelines."""

@@ -48,7 +48,7 @@ def corpus_from_pyg(
     edge_type: Tensor | int = OTHER
     if isinstance(data, HeteroData):
         if not isinstance(texts, Mapping) or sorted(texts) != sorted(data.node_types):
-            raise ValueError(f"`texts` must hold the texts of {sorted(data.node_types)}, got {_kind(texts)}")
+            raise ValueError(f"`texts` must map each of {sorted(data.node_types)} to its texts")
         of_type = {name: list(texts[name]) for name in data.node_types}
         for name, listed in of_type.items():
             if len(listed) != data[name].num_nodes:
@@ -59,8 +59,6 @@ def corpus_from_pyg(
         data = data.to_homogeneous(add_node_type=False)
         edge_type = meaning[data.edge_type]
     else:
-        if isinstance(texts, Mapping):
-            raise ValueError(f"`texts` must be a sequence, one text per node, got {_kind(texts)}")
         listed = list(texts)
         if len(listed) != data.num_nodes:
             raise ValueError(f"`texts` must have one entry per node ({data.num_nodes}), got {len(listed)}")
@@ -160,7 +158,3 @@ class ExplainedModel(nn.Module):
         none = x.new_zeros(0, 0)
         scores: Tensor = self.model(x, none, none, edge_index, edge_weight, ptr, edge_type)
         return scores.unsqueeze(1)
-
-
-def _kind(texts: object) -> str:
-    return f"those of {sorted(texts)}" if isinstance(texts, Mapping) else type(texts).__name__

@@ -106,19 +106,14 @@ class GraphRerankTransformer(pt.Transformer):
             return list(group[self._text_field])
         if self._texts is None:
             raise ValueError(f"the frame must have the column {self._text_field!r}, or `texts` be given, got neither")
-        for docno in group["docno"]:
-            if docno not in self._texts:
-                raise ValueError(f"`texts` must hold every document, missing is {docno!r}")
+        if absent := [docno for docno in group["docno"] if docno not in self._texts]:
+            raise ValueError(f"`texts` must hold every document, missing is {absent[0]!r}")
         return [self._texts[docno] for docno in group["docno"]]
 
     def _edges(self, docnos: list[str]) -> list[tuple[int, int]]:
         if self._corpus_graph is None:
             return []
         place = {docno: i for i, docno in enumerate(docnos)}
-        pairs = ((i, place.get(other, i)) for i, docno in enumerate(docnos) for other in self._joined(docno))
+        graph: Any = self._corpus_graph
+        pairs = ((i, place.get(other, i)) for i, docno in enumerate(docnos) for other in graph.neighbours(docno))
         return sorted({(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]})
-
-    def _joined(self, docno: str) -> Sequence[str]:
-        assert self._corpus_graph is not None
-        found: Sequence[str] = self._corpus_graph.neighbours(docno)
-        return found

@@ -249,7 +249,7 @@ def _downloaded(location: str, shown: str, downloads: Path, downloader: Download
     except (OSError, ValueError) as error:
         if isinstance(error, ValueError):  # another checksum
             target.unlink()
-        if not any(folder.iterdir()):  # a part of a download stays, to be continued
+        if not any(folder.iterdir()):
             folder.rmdir()
         if isinstance(error, ValueError):
             raise

@@ -15,7 +15,7 @@ from graphrerank.data.documents.formats import FORMATS, divide
 from graphrerank.data.documents.links import linked_passages
 from graphrerank.data.documents.text_files import UnreadableError
 from graphrerank.data.engines.local import LOCAL, Block, Engine
-from graphrerank.files import atomic_folder, write_text
+from graphrerank.files import atomic_folder, write_json_lines, write_text
 from graphrerank.text.characters import whole_characters
 
 MAX_BYTES = 50_000_000  # of a file; larger ones are listed, not read
@@ -93,7 +93,7 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, e
     if out.exists():
         raise ValueError(f"`out` must not exist, got {out}; remove it, or name another folder")
     unread: defaultdict[str, list[str]] = defaultdict(list)
-    names = (path.relative_to(source).as_posix() for path in _files(source, out, unread))
+    names = (path.relative_to(source).as_posix() for path in _files(source, unread))
     blocks: Iterator[Block] = ({"paths": block} for block in iter(lambda: list(islice(names, BLOCK_FILES)), []))
     done = engine.map(ChunkFiles(source.absolute(), max_words=max_words), blocks)
     chunks: list[Chunk] = []
@@ -104,20 +104,18 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, e
             chunks.append(Chunk(**(each | {"links": tuple(each["links"])})))
     if not chunks:
         found = "".join(f"; {row}" for row in _unread_rows(unread))
-        raise ValueError(
-            f"`source` must hold documents ({', '.join(sorted(FORMATS))}), found no text in {source}{found}"
-        )
+        formats = ", ".join(sorted(FORMATS))
+        raise ValueError(f"`source` must hold documents ({formats}), found no text in {source}{found}")
     edges = linked_passages(chunks)
     with atomic_folder(out) as temporary:
-        write_text(temporary / "corpus.jsonl", "".join(f"{json.dumps(_row(c), ensure_ascii=False)}\n" for c in chunks))
+        write_json_lines(temporary / "corpus.jsonl", map(_row, chunks))
         if edges:
-            write_text(
-                temporary / "edges.tsv", "".join(["source\ttarget\ttype\n", *(f"{i}\t{j}\tlink\n" for i, j in edges)])
-            )
+            rows = ["source\ttarget\ttype\n", *(f"{i}\t{j}\tlink\n" for i, j in edges)]
+            write_text(temporary / "edges.tsv", "".join(rows))
     return IndexedFolder(out, len({chunk.document for chunk in chunks}), len(chunks), len(edges), dict(unread))
 
 
-def _files(source: Path, out: Path, unread: defaultdict[str, list[str]]) -> Iterator[Path]:
+def _files(source: Path, unread: defaultdict[str, list[str]]) -> Iterator[Path]:
     for folder, names, files in os.walk(source):
         names[:] = sorted(n for n in names if not n.startswith(".") and not (Path(folder) / n).is_symlink())
         for name in sorted(files):

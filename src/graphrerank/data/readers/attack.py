@@ -70,9 +70,6 @@ def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, spli
             200 to 300 characters).
         edge_share: Share of the ``uses`` relations that become edges, in (0, 1).
         split_seed: Seed of both draws; it is part of the data set's identity, not the seed of training.
-
-    Raises:
-        ValueError: If the package or a file is missing, or a file has another form.
     """
     if not 0 < edge_share < 1:
         raise ValueError(f"`edge_share` must lie between 0 and 1, got {edge_share}")

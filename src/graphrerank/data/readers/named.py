@@ -14,7 +14,7 @@ from typing import Any
 
 from graphrerank.conf_folder import public_datasets
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.readers.fetch import Downloader, RemoteFile, download, fetch
+from graphrerank.data.readers.fetch import Downloader, download, fetch
 from graphrerank.extensions import find_builder
 
 NEEDED = "corpus.jsonl, queries.jsonl and qrels/<split>.tsv"
@@ -68,9 +68,7 @@ def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{source}.", suffix=".tmp", dir=folder.parent) as temporary:
             built = Path(temporary) / source
-            fetched = [
-                str(fetch(RemoteFile(*file), Path(temporary), downloader=downloader)) for file in home.files.items()
-            ]
+            fetched = [str(fetch(*file, Path(temporary), downloader=downloader)) for file in home.files.items()]
             find_builder(home.build)(fetched, built, downloads=Path(temporary))
             built.rename(folder)
     except (OSError, ValueError) as error:
