@@ -51,10 +51,7 @@ def nq(files: RawFiles, writer: DatasetWriter, *, all_pages: bool = False) -> No
     page one after the other under the page's title, so a change of the title begins a new page. ``metadata`` has
     ``doc_id``, the id of the page's first chunk, and ``chunk_id``; ``adjacency=true`` joins neighbours.
 
-    Args:
-        files: BEIR's archive.
-        writer: Writes the folder.
-        all_pages: Keep all 2.7 million chunks.
+    ``all_pages`` keeps all 2.7 million chunks.
     """
     corpus, judgements = files.one("corpus.jsonl"), list(_judgements(files))
     relevant = {doc_id for _, _, doc_id, score in judgements if score > 0}

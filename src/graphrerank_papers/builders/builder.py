@@ -124,14 +124,9 @@ class Builder:
         downloader: Downloader = download,
         **options: Any,
     ) -> dict[str, Any]:
-        """Write a data set folder.
+        """Write a data set folder from the files at ``locations`` (:class:`RawFiles`); ``out`` must be new or empty.
 
-        Args:
-            locations: See :class:`~graphrerank_papers.builders.raw_files.RawFiles`.
-            out: The folder; must not exist, or be empty.
-            downloads: Folder that keeps downloaded files.
-            downloader: Downloads a location to a path.
-            options: Options of the reader.
+        Downloaded files are kept in ``downloads``; ``options`` are those of the reader.
 
         Returns:
             The card: name, licence, source files, counts, reasons of dropped records, hashes.

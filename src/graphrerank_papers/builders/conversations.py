@@ -4,9 +4,8 @@ A turn is a document, joined to the turn before it (``next``) and to its speaker
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from graphrerank_papers.builders.builder import DatasetWriter, builder
 from graphrerank_papers.builders.raw_files import RawFiles
@@ -16,23 +15,12 @@ _SESSION = re.compile(r"session_(\d+)")
 _TURN = re.compile(r"D(\d+):(\d+)")
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(NamedTuple):
     """One speaker's turn."""
 
     doc_id: str
     speaker: str
     text: str
-
-
-@dataclass(frozen=True)
-class Session:
-    """A session of a conversation."""
-
-    name: str
-    turns: Sequence[Turn]
-    title: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict)  # of its turns
 
 
 @builder(
@@ -54,8 +42,8 @@ def locomo(files: RawFiles, writer: DatasetWriter) -> None:
         name = str(record["sample_id"])
         try:
             sessions = list(_locomo_sessions(name, record["conversation"]))
-            conversations.append(sessions)
-            known = {turn.doc_id for session in sessions for turn in session.turns}
+            conversations.append((name, sessions))
+            known = {turn.doc_id for _, _, turns in sessions for turn in turns}
             for number, question in enumerate(record["qa"]):
                 query_id, category = f"{name}:q{number}", question.get("category")
                 answer = question.get("answer", question.get("adversarial_answer"))
@@ -64,18 +52,18 @@ def locomo(files: RawFiles, writer: DatasetWriter) -> None:
                 evidence = question.get("evidence") or []
                 if not evidence:
                     writer.drop("judgement", query_id, "the question has no evidence")
-                turns: dict[str, None] = {}
+                relevant: dict[str, None] = {}
                 for text in evidence:  # it may name several turns, or one with a leading 0
                     named = [f"{name}:D{int(session)}:{int(turn)}" for session, turn in _TURN.findall(text)]
                     if not named or not known.issuperset(named):
                         writer.drop("judgement", query_id, "evidence that names no turn", text)
-                    turns |= dict.fromkeys(turn for turn in named if turn in known)
-                for turn in turns:
+                    relevant |= dict.fromkeys(turn for turn in named if turn in known)
+                for turn in relevant:
                     writer.judge(split, query_id, turn)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{place}: needed a conversation of LoCoMo ({error!r})") from error
-    for sessions in conversations:
-        write_conversation(writer, sessions)
+    for name, sessions in conversations:
+        write_conversation(writer, sessions, conversation=name)
     writer.notes.append("A question is about its own conversation; the corpus holds all of them.")
 
 
@@ -127,24 +115,26 @@ def longmemeval(files: RawFiles, writer: DatasetWriter) -> None:
             writer.judge("abstention" if is_absent else "test", query_id, doc_id)
     for name, texts in known.items():
         turns = [Turn(f"{name}:{i}", role, text) for i, (role, text) in enumerate(texts)]
-        write_conversation(writer, [Session(name, turns)])
+        write_conversation(writer, [(name, "", turns)])
     writer.notes.append(
         "A question is about the sessions that its metadata names; the corpus holds those of all questions."
     )
 
 
-def write_conversation(writer: DatasetWriter, sessions: Sequence[Session]) -> None:
-    """Write one conversation's turns; a speaker's turns are joined across sessions.
+def write_conversation(
+    writer: DatasetWriter, sessions: Iterable[tuple[str, str, Sequence[Turn]]], *, conversation: str | None = None
+) -> None:
+    """Write the turns of sessions, each a name, a date and turns; a speaker's turns are joined across sessions.
 
     Two turns that are neighbours of one speaker have the edge of neighbours alone.
     """
     last: dict[str, Turn] = {}
-    for session in sessions:
+    for name, date, turns in sessions:
         before: Turn | None = None
-        for number, turn in enumerate(session.turns):
-            title, text = (session.title, f"{turn.speaker}: {turn.text}") if turn.text else ("", "")
-            place = {"doc_id": session.name, "chunk_id": number, "speaker": turn.speaker}
-            writer.document(turn.doc_id, title, text, **place, **session.metadata)
+        for number, turn in enumerate(turns):
+            title, text = (date, f"{turn.speaker}: {turn.text}") if turn.text else ("", "")
+            place = {"doc_id": name, "chunk_id": number, "speaker": turn.speaker}
+            writer.document(turn.doc_id, title, text, **place, conversation=conversation, date=date or None)
             if before is not None:
                 writer.edge(before.doc_id, turn.doc_id, "next")
             if (earlier := last.get(turn.speaker)) is not None and earlier is not before:
@@ -152,11 +142,10 @@ def write_conversation(writer: DatasetWriter, sessions: Sequence[Session]) -> No
             last[turn.speaker] = before = turn
 
 
-def _locomo_sessions(name: str, conversation: Mapping[str, Any]) -> Iterator[Session]:
+def _locomo_sessions(name: str, conversation: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Turn]]]:
     for number in sorted(int(found[1]) for key in conversation if (found := _SESSION.fullmatch(key))):
         turns = []
         for turn in conversation[f"session_{number}"]:
             picture = f" [shares {turn['blip_caption']}]" if turn.get("blip_caption") else ""
             turns.append(Turn(f"{name}:{turn['dia_id']}", turn["speaker"], turn["text"].strip() + picture))
-        date = conversation.get(f"session_{number}_date_time", "")
-        yield Session(f"{name}:session_{number}", turns, date, {"conversation": name, "date": date or None})
+        yield f"{name}:session_{number}", conversation.get(f"session_{number}_date_time", ""), turns

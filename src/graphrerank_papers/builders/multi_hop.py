@@ -73,12 +73,8 @@ def musique(
 ) -> None:
     """Read questions of two to four hops over 20 paragraphs (Trivedi et al. 2022).
 
-    Args:
-        files: The authors' files.
-        writer: Writes the folder.
-        sample: See :func:`write_questions`.
-        seed: See :func:`write_questions`.
-        variant: ``ans``, or ``full``, whose unanswerable questions are dropped; the authors' archive holds both.
+    See :func:`write_questions`. ``variant`` is ``ans``, or ``full``, whose unanswerable questions are dropped; the
+    authors' archive holds both.
     """
     patterns = {split: f"musique_{variant}_*{split}.jsonl" for split in ("train", "dev")}
     write_questions(writer, "musique", _of_splits(files, musique_question, patterns), sample=sample, seed=seed)
@@ -130,12 +126,8 @@ def write_questions(
 ) -> None:
     """Write questions and their passages; equal passages are one document, in the order of first occurrence.
 
-    Args:
-        writer: Writes the folder.
-        prefix: Prefix of the documents' ids.
-        questions: Those of all splits.
-        sample: Number of questions to draw from each split, as GraphER draws 2,000; None for all.
-        seed: Seed of the draw, which depends on nothing else but the questions' ids.
+    ``prefix`` opens the documents' ids; ``sample`` questions are drawn from each split, as GraphER draws 2,000, or all
+    are kept when None. The draw depends on ``seed`` and the questions' ids alone.
     """
     check_counts(sample=sample)
     kept = list(questions)

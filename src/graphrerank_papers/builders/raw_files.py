@@ -24,7 +24,6 @@ from graphrerank.data.readers.records import MAX_LINE_BYTES, Record, bad_line
 from graphrerank.files import hash_files
 from graphrerank.passwords import without_passwords
 
-MAX_JSON_BYTES = 1 << 32  # HotpotQA's train file has 0.6 GB
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _CHECKSUM = re.compile(r"(.+)#(md5|sha1|sha256|sha512)=([0-9a-fA-F]+)")
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zipfile.BadZipFile, tarfile.TarError, NotImplementedError)
@@ -58,12 +57,10 @@ class RawFile:
             raise ValueError(f"{self.label}: cannot be read ({error})") from error
 
     def read(self) -> bytes:
-        """Read all bytes, at most 4 GiB."""
+        """Read all bytes."""
         with self.open() as stream:
-            raw = stream.read(MAX_JSON_BYTES + 1)
-        if len(raw) > MAX_JSON_BYTES:
-            raise ValueError(f"{self.label}: needed at most {MAX_JSON_BYTES:,} bytes, found more")
-        return raw
+            content: bytes = stream.read()
+        return content
 
     def text(self) -> str:
         """Read UTF-8 text."""
@@ -83,20 +80,18 @@ class RawFile:
         """Read objects that have these keys, of a JSON list or of JSONL, each with its place for messages."""
         with self.open() as stream:
             first = next((byte for byte in iter(partial(stream.read, 1), b"") if not byte.isspace()), b"")
-        for place, record in self._list() if first == b"[" else self._json_lines():
+        entries = enumerate(self.json()) if first == b"[" else self._json_lines()
+        for number, record in entries:
+            place = f"{self.label}, {'entry' if first == b'[' else 'line'} {number}"
             if not isinstance(record, dict) or (missing := [key for key in keys if key not in record]):
                 shown = f"one without {missing[0]!r}" if isinstance(record, dict) else repr(record)[:100]
-                raise ValueError(f"{self.label}, {place}: needed an object with {', '.join(keys)}, found {shown}")
-            yield f"{self.label}, {place}", record
+                raise ValueError(f"{place}: needed an object with {', '.join(keys)}, found {shown}")
+            yield place, record
 
-    def _list(self) -> Iterator[tuple[str, Any]]:
-        for number, record in enumerate(self.json()):
-            yield f"entry {number}", record
-
-    def _json_lines(self) -> Iterator[tuple[str, Any]]:
+    def _json_lines(self) -> Iterator[tuple[int, Any]]:
         for number, line in self.lines():
             try:
-                yield f"line {number}", json.loads(line)
+                yield number, json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise bad_line(Path(self.label), number, needed=f"JSON ({error})", found=line) from error
 
@@ -144,19 +139,13 @@ class RawFiles:
     """
 
     def __init__(self, locations: Sequence[str], *, downloads: Path, downloader: Downloader = download) -> None:
-        if not locations:
-            raise ValueError("`from` must name the files to build from, got none")
         self._used: dict[str, tuple[int, str]] = {}
         self._files: list[RawFile] = []
         for location in locations:
             self._files += self._open_location(location, downloads, downloader)
 
     def matching(self, *patterns: str, required: bool = False) -> list[RawFile]:
-        """List the files whose path ends as one of the patterns (``*`` matches anything but a slash), in order.
-
-        Raises:
-            ValueError: If a file is required and there is none.
-        """
+        """List the files whose path ends as one of the patterns (``*`` matches anything but a slash), in order."""
         found = [
             file
             for file in self._files
@@ -201,19 +190,15 @@ class RawFiles:
 
     def _open_file(self, path: Path, name: str, shown: str) -> list[RawFile]:
         if not path.name.lower().endswith(ARCHIVES):
-            return [RawFile(name, shown, lambda: self._opened(path, lambda: path.open("rb")))]
+            return [RawFile(name, shown, partial(self._opened, path, partial(path.open, "rb")))]
         try:
             with _archive(path) as (members, _):
-                names = sorted(name for name in members if _is_content(name, shown))
+                names = {member.removeprefix("./"): member for member in members if _is_content(member, shown)}
         except (*_DAMAGED, OSError) as error:
             raise ValueError(f"{shown}: damaged or cut off archive ({error!r})") from error
         return [
-            RawFile(
-                name.removeprefix("./"),
-                f"{shown}: {name.removeprefix('./')}",
-                partial(self._opened, path, partial(_member, path, name)),
-            )
-            for name in names
+            RawFile(plain, f"{shown}: {plain}", partial(self._opened, path, partial(_member, path, member)))
+            for plain, member in sorted(names.items(), key=lambda entry: entry[1])
         ]
 
     def _opened(self, path: Path, opener: Callable[[], Any]) -> Any:

@@ -4,7 +4,6 @@ The authors' tables are pickles. They are read without any class but numpy's num
 pickle that names another is refused.
 """
 
-import ast
 import io
 import math
 import pickle
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from graphrerank_papers.builders.builder import DatasetWriter, builder
@@ -21,6 +21,7 @@ from graphrerank_papers.builders.raw_files import RawFile, RawFiles
 SPLITS = ("train", "val", "test")
 TITLES = ("title", "name", "DisplayName")
 MAX_FIELD_CHARS = 4096
+_IDS = TypeAdapter(list[int])
 
 
 @builder(
@@ -36,10 +37,7 @@ def stark(files: RawFiles, writer: DatasetWriter, *, keep_types: list[str] | Non
     Source: Wu et al. 2024, STaRK. An entity's text is the list of its fields, without ids and missing ones, as in
     STaRK's own texts; these also list its relations, which are edges here. Relations in both directions are one edge.
 
-    Args:
-        files: The authors' files.
-        writer: Writes the folder.
-        keep_types: Names of the relations to keep; None for all.
+    ``keep_types`` are the names of the relations to keep; None for all.
     """
     entities = read_pickle(files.one("node_info.pkl"))
     type_names = read_pickle(files.one("edge_type_dict.pkl"))
@@ -118,21 +116,17 @@ _NUMBERS: Mapping[tuple[str, str], Callable[..., Any]] = {
 
 def _tensor(file: RawFile) -> Tensor:
     try:
-        tensor = torch.load(io.BytesIO(file.read()), weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        tensor: Tensor = torch.load(io.BytesIO(file.read()), weights_only=True)
+        return tensor.long()
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, AttributeError) as error:
         raise ValueError(f"{file.label}: needed a tensor ({str(error)[:200]})") from error
-    if not isinstance(tensor, Tensor):
-        raise ValueError(f"{file.label}: needed a tensor, found {type(tensor).__name__}")
-    return tensor
 
 
 def _answer_ids(written: str, place: str) -> list[int]:
     try:
-        ids = ast.literal_eval(written)
-    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        ids = _IDS.validate_json(written, strict=True)
+    except ValidationError as error:
         raise ValueError(f"{place}: needed a list of numbers as answer_ids, found {written[:80]!r}") from error
-    if not isinstance(ids, list) or not all(type(i) is int for i in ids):
-        raise ValueError(f"{place}: needed a list of numbers as answer_ids, found {written[:80]!r}")
     return list(dict.fromkeys(ids))
 
 

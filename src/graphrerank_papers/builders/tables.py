@@ -3,7 +3,7 @@
 A table is a passage, a foreign key is an edge, and the tables that a question's SQL reads are relevant to it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,21 +21,13 @@ Reference = tuple[str, str, str, str]  # table and column of a foreign key, tabl
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of a schema."""
-
-    name: str  # as in queries
-    title: str  # in words
-    # lists `columns` (names as in queries), `column_names` (in words), `types` and `primary_key`
-    metadata: Mapping[str, Sequence[str]]
-
-
-@dataclass(frozen=True)
 class Database:
     """A database's schema."""
 
     name: str
-    tables: Sequence[Table]
+    # by name as in queries: the title in words, and lists of `columns` (names as in queries), `column_names` (in
+    # words), `types` and `primary_key`
+    tables: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]]
     references: Sequence[Reference]
 
 
@@ -65,10 +57,7 @@ def spider(files: RawFiles, writer: DatasetWriter, *, only_asked: bool = False) 
     Source: Yu et al. 2018, Spider. The split ``train_others`` has questions of older data sets. Databases of train, dev
     and test are disjoint.
 
-    Args:
-        files: The authors' files.
-        writer: Writes the folder.
-        only_asked: Leave out databases without questions: ``test_tables.json`` has those of all splits.
+    ``only_asked`` leaves out databases without questions: ``test_tables.json`` has those of all splits.
     """
     schemas = files.matching("tables.json", "test_tables.json", required=True)
     schemas.sort(key=lambda file: file.name.endswith("test_tables.json"))
@@ -131,11 +120,11 @@ def beaver(files: RawFiles, writer: DatasetWriter, *, dialect: str = "mysql", jo
     are the tables of the SQL; if the authors list others, ``dropped.jsonl`` says so.
 
     Args:
-        files: Those of one warehouse, or of the repository.
-        writer: Writes the folder.
+        files: Files of one warehouse, or of the repository.
+        writer: Writer of the folder.
         dialect: SQL dialect; ``oracle`` for the repository's ``dw``.
-        join_keys: Read ``dw_join_keys.json`` as edges of the type ``join_key``. They are taken from the questions' SQL
-            in the order of the questions: a graph that knows labels.
+        join_keys: Whether to read ``dw_join_keys.json`` as edges of the type ``join_key``. They are taken from the
+            questions' SQL: a graph that knows labels.
     """
     databases = _beaver_databases(files.one("*tables*.json"))
     questions = []
@@ -157,15 +146,11 @@ def write_tables(
     *,
     dialect: str = "sqlite",
 ) -> None:
-    """Write schemas and questions; a question whose SQL is unreadable is dropped, with the reason.
+    """Write schemas, each with ``metadata.split`` of its tables or None, and questions.
 
-    Args:
-        writer: Writes the folder.
-        databases: Each with ``metadata.split`` of its tables, or None.
-        questions: In order.
-        dialect: SQL dialect, see :func:`~graphrerank_papers.builders.gold_tables.gold_tables`.
+    A question whose SQL is unreadable is dropped, with the reason.
     """
-    names = {base.name: TableNames([table.name for table in base.tables]) for base, _ in databases}
+    names = {base.name: TableNames(base.tables) for base, _ in databases}
     for question in questions:
         try:
             if question.database not in names:
@@ -182,20 +167,20 @@ def write_tables(
         for table in gold:
             writer.judge(question.split, question.query_id, f"{question.database}.{table}")
     for base, split in databases:
-        for schema in base.tables:
-            listed = ", ".join(title.replace("_", " ").strip() for title in schema.metadata["column_names"])
+        for table, (title, metadata) in base.tables.items():
+            listed = ", ".join(words.replace("_", " ").strip() for words in metadata["column_names"])
             writer.document(
-                f"{base.name}.{schema.name}",
-                schema.title,
-                f"table {schema.name} ({schema.title}) in database {base.name.replace('_', ' ')}: columns {listed}",
+                f"{base.name}.{table}",
+                title,
+                f"table {table} ({title}) in database {base.name.replace('_', ' ')}: columns {listed}",
                 db_id=base.name,
-                table=schema.name,
-                **schema.metadata,
+                table=table,
+                **metadata,
                 split=split,
             )
     for base, _ in databases:
         for reference in base.references:
-            _write_edge(writer, base.name, {table.name for table in base.tables}, reference, "foreign_key")
+            _write_edge(writer, base, reference, "foreign_key")
 
 
 def read_databases(file: RawFile) -> Iterator[Database]:
@@ -211,7 +196,7 @@ def _database(record: Record) -> Database:
     originals = record["table_names_original"]
     columns = list(zip(record["column_names_original"], record["column_names"], record["column_types"], strict=True))
     keys = {key for entry in record["primary_keys"] for key in (entry if isinstance(entry, list) else [entry])}
-    tables = []
+    tables = {}
     for number, (name, title) in enumerate(zip(originals, record["table_names"], strict=True)):
         own = [(i, column, words, kind) for i, ((t, column), (_, words), kind) in enumerate(columns) if t == number]
         metadata = {
@@ -220,14 +205,14 @@ def _database(record: Record) -> Database:
             "types": [kind for _, _, _, kind in own],
             "primary_key": [column for i, column, _, _ in own if i in keys],
         }
-        tables.append(Table(name, title, metadata))
+        tables[name] = title, metadata
     ends = [(columns[start][0], columns[stop][0]) for start, stop in record["foreign_keys"]]
     references = [(originals[t], column, originals[u], other) for (t, column), (u, other) in ends]
     return Database(record["db_id"], tables, references)
 
 
 def _beaver_databases(file: RawFile) -> list[Database]:
-    tables: dict[str, list[Table]] = {}
+    tables: dict[str, dict[str, tuple[str, Mapping[str, Sequence[str]]]]] = {}
     references: dict[str, list[Reference]] = {}
     content = file.json()
     if not isinstance(content, dict):
@@ -235,11 +220,20 @@ def _beaver_databases(file: RawFile) -> list[Database]:
     for key, record in content.items():
         try:
             base = str(record.get("db", record.get("db_id", key.rsplit(_SEPARATOR, 1)[0])))
-            table = _beaver_table(record)
-            tables.setdefault(base, []).append(table)
+            name = record["table_name"] if "table_name" in record else record["table_name_original"]
+            columns = record["column_names"] if "column_names" in record else record["column_names_original"]
+            primary = record.get("primary_key") or []
+            title, *words = (text.replace("_", " ").lower() for text in (name, *columns))
+            metadata = {
+                "columns": columns,
+                "column_names": words,
+                "types": record["column_types"],
+                "primary_key": primary if isinstance(primary, list) else [primary],
+            }
+            tables.setdefault(base, {})[name] = title, metadata
             for entry in record.get("foreign_key") or []:
                 target = entry["referenced_table_name"].rsplit(_SEPARATOR, 1)[-1]
-                reference = (table.name, entry["column_name"], target, entry["referenced_column_name"])
+                reference = (name, entry["column_name"], target, entry["referenced_column_name"])
                 references.setdefault(base, []).append(reference)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{file.label}: needed a table as {key!r} ({error!r})") from error
@@ -249,47 +243,35 @@ def _beaver_databases(file: RawFile) -> list[Database]:
     ]
 
 
-def _beaver_table(record: Mapping[str, Any]) -> Table:
-    name = record["table_name"] if "table_name" in record else record["table_name_original"]
-    columns = record["column_names"] if "column_names" in record else record["column_names_original"]
-    primary = record.get("primary_key") or []
-    title, *words = (text.replace("_", " ").lower() for text in (name, *columns))
-    metadata = {
-        "columns": columns,
-        "column_names": words,
-        "types": record["column_types"],
-        "primary_key": primary if isinstance(primary, list) else [primary],
-    }
-    return Table(name, title, metadata)
-
-
-def _spelled(name: str, tables: Sequence[Table]) -> str:
+def _spelled(name: str, tables: Iterable[str]) -> str:
     """Return a table's name in the schema's spelling."""
-    return next((table.name for table in tables if table.name.casefold() == name.casefold()), name)
+    return next((table for table in tables if table.casefold() == name.casefold()), name)
 
 
 def _write_join_keys(writer: DatasetWriter, file: RawFile, databases: Sequence[Database]) -> None:
     """Write pairs of joined columns, each once, in either order."""
     name = file.stem.removesuffix("_join_keys")
-    tables = next((base.tables for base in databases if base.name == name), [])
+    base = next((base for base in databases if base.name == name), Database(name, {}, []))
     seen = set()
     try:
         pairs = [[column.rsplit(".", 1) for column in pair] for pair in file.json()]
-        ends = [((_spelled(t, tables), column), (_spelled(u, tables), other)) for (t, column), (u, other) in pairs]
+        ends = [
+            (_spelled(t, base.tables), column, _spelled(u, base.tables), other) for (t, column), (u, other) in pairs
+        ]
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{file.label}: needed a list of pairs TABLE.COLUMN ({error!r})") from error
-    for start, stop in ends:
-        key = frozenset([start, stop])
-        if key not in seen and start[0] != stop[0]:
+    for reference in ends:
+        key = frozenset([reference[:2], reference[2:]])
+        if key not in seen and reference[0] != reference[2]:
             seen.add(key)
-            _write_edge(writer, name, {table.name for table in tables}, (*start, *stop), "join_key")
+            _write_edge(writer, base, reference, "join_key")
 
 
-def _write_edge(writer: DatasetWriter, base: str, tables: set[str], reference: Reference, kind: str) -> None:
+def _write_edge(writer: DatasetWriter, base: Database, reference: Reference, kind: str) -> None:
     table, column, other, other_column = reference
-    if {table, other} <= tables and table != other:
-        ends = f"{base}.{table}", f"{base}.{other}"
+    if table in base.tables and other in base.tables and table != other:
+        ends = f"{base.name}.{table}", f"{base.name}.{other}"
         writer.edge(*ends, kind, source_column=column, target_column=other_column)
     else:
         reason = "refers to its own table" if other == table else "refers to a table that is not there"
-        writer.drop("edge", f"{base}.{table}.{column} -> {other}.{other_column}", reason)
+        writer.drop("edge", f"{base.name}.{table}.{column} -> {other}.{other_column}", reason)

@@ -20,11 +20,7 @@ def ultradomain(files: RawFiles, writer: DatasetWriter, *, chunk_words: int = 30
     Source: Qian et al. 2024, MemoRAG; LightRAG's study takes the same files. Equal contexts are one document. It is cut
     into chunks of whole sentences, with ``doc_id`` and ``chunk_id``, and edges ``next_chunk``.
 
-    Args:
-        files: The authors' files.
-        writer: Writes the folder.
-        chunk_words: Maximum words of a chunk.
-        overlap_words: Maximum words that neighbouring chunks share.
+    ``chunk_words`` is the maximum of a chunk, ``overlap_words`` that of what neighbouring chunks share.
     """
     contexts: dict[str, tuple[str, str]] = {}
     for file in files.matching("*.jsonl", required=True):

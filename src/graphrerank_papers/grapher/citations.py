@@ -64,12 +64,8 @@ class CitationPatterns:
 class LanguageModelCitations:
     """Asks a chat model, as FastInsight does: one question per text that has references to choose from.
 
-    An answer that is not the requested JSON is requested again; a text without a usable answer cites nothing.
-
-    Args:
-        model: Chat model, best wrapped in an ``AnswerCache``.
-        tries: Requests per text until an answer is usable.
-        prompt: With the places ``{references}`` and ``{text}``; None for the one that ships.
+    ``prompt`` has the places ``{references}`` and ``{text}``. An answer that is not the requested JSON is requested
+    again, in all ``tries`` times; a text without a usable answer cites nothing.
     """
 
     def __init__(self, model: ChatModel, *, tries: int = 3, prompt: Prompt | None = None) -> None:

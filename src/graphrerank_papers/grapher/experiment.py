@@ -1,13 +1,10 @@
 """``python train.py experiment=grapher_tables``: GraphER's protocol over many data sets, as tables."""
 
 import math
-import multiprocessing
-import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import mean, stdev
@@ -72,7 +69,6 @@ class GraphERTables:
     seeds: Sequence[int]
     ablated: str
     ablations: Sequence[str]
-    workers: int | None = None
     seed: int
     train_split: str
     val_split: str
@@ -85,21 +81,17 @@ class GraphERTables:
 
     def __call__(self, parts: Parts, run_dir: Path) -> Path:
         """Do all steps that are not done, and write ``metrics.json`` and ``report.md``."""
-        workers, bench = num_workers(self.workers, parts.device), Bench(self, parts, run_dir)
+        bench = Bench(self, parts, run_dir)
         bench.tune()
         grid = [tuple(zip(self.grid, numbers, strict=True)) for numbers in product(*self.grid.values())]
         rows = [(network, mode) for mode in self.features for network in NETWORKS]
-        alone: dict[str, Any] = {
-            "train": tuple(self.train[:1]),
-            "judge": (self.judge,),
-            "split": self.val_split,
-            "seed": self.seed,
-        }
+        alone: dict[str, Any] = {"train": tuple(self.train[:1]), "judge": (self.judge,), "split": self.val_split}
+        alone["seed"] = self.seed
         searches = {
             row: [Step(f"{' '.join(row)} with {in_words(choice)}", *row, choice, **alone) for choice in grid]
             for row in rows
         }
-        tried = bench.do([step for steps in searches.values() for step in steps], workers=workers)
+        tried = bench.do([step for steps in searches.values() for step in steps])
         scores = {row: [mean_of(tried[step], CHOOSE_BY) for step in steps] for row, steps in searches.items()}
         chosen = {row: grid[found.index(max(found))] for row, found in scores.items()}  # the first of equals
         final: dict[str, Any] = {"judge": tuple(self.test), "split": self.test_split}
@@ -115,7 +107,7 @@ class GraphERTables:
             for change in self.ablations
         }
         systems: dict[tuple[str, str], list[Step]] = {(step.system, ""): [step] for step in frozen} | finals
-        done = bench.do([*(step for steps in systems.values() for step in steps), *ablations.values()], workers=workers)
+        done = bench.do([*(step for steps in systems.values() for step in steps), *ablations.values()])
         tables = {
             "test sets": bench.test_sets([finals[rows[0]][0], *ablations.values()]),
             **result_tables({row: [done[step] for step in steps] for row, steps in systems.items()}),
@@ -141,7 +133,7 @@ class GraphERTables:
 
 @dataclass
 class Bench:
-    """What all steps share; a forked process inherits it."""
+    """The data sets and the restart probabilities that all steps share."""
 
     job: GraphERTables
     parts: Parts
@@ -202,8 +194,8 @@ class Bench:
         decisive = [self._settings(step), step.choice, step.seed, data, step.judge, step.split]
         return step_file(self.run_dir, step.name, [*decisive, None if step.train else self.restart_probs])
 
-    def do(self, steps: Sequence[Step], *, workers: int) -> dict[Step, dict[str, Any]]:
-        """Do the steps that have left no file yet, in ``workers`` processes, and read the results of all.
+    def do(self, steps: Sequence[Step]) -> dict[Step, dict[str, Any]]:
+        """Do the steps that have left no file yet, and read the results of all.
 
         Returns:
             By step: ``values``, data set -> measure -> a number per query (None = does not count); ``parameters``;
@@ -211,27 +203,14 @@ class Bench:
         """
         files = {step: self.file(step) for step in steps}
         waiting = [step for step, file in files.items() if not file.is_file()]
-        with ExitStack() as stack:
-            done: Iterable[None] = map(self.do_one, waiting)
-            if min(workers, len(waiting)) > 1:  # forked processes share the data sets' memory
-                fork = multiprocessing.get_context("fork")
-                pool = ProcessPoolExecutor(workers, mp_context=fork, initializer=_share, initargs=(self,))
-                stack.callback(pool.shutdown, cancel_futures=True)
-                done = pool.map(_do_shared, waiting)
-            for count, (step, _) in enumerate(zip(waiting, done, strict=True), 1):
-                print(f"[{count}/{len(waiting)}] {step.name}: {read_step(files[step])['seconds']:.0f} s", flush=True)
+        for count, step in enumerate(waiting, 1):
+            seconds = do_step(files[step], partial(self._measure, step, files[step].stem))["seconds"]
+            print(f"[{count}/{len(waiting)}] {step.name}: {seconds:.0f} s", flush=True)
         return {step: read_step(file) for step, file in files.items()}
 
-    def do_one(self, step: Step) -> None:
-        """Do a step, unless it is done."""
-        file = self.file(step)
-        do_step(file, lambda: self._measure(step, self.run_dir / "models" / file.stem))
-
-    def _measure(self, step: Step, folder: Path) -> dict[str, Any]:
+    def _measure(self, step: Step, folder: str) -> dict[str, Any]:
         begin = time.perf_counter()
-        models: dict[str, nn.Module] = {}
-        if step.train:
-            models[step.system] = self._fit(step, folder)
+        models = {step.system: self._fit(step, self.run_dir / "models" / folder)} if step.train else {}
         train_seconds = time.perf_counter() - begin
         systems = reranking_systems(models, self.restart_probs, device=self.parts.device)
         system = next(each for each in systems if each.name == step.system)
@@ -303,31 +282,8 @@ class Bench:
         return rows
 
 
-_shared: list[Bench] = []  # in a worker process: that of the process it was forked from
-
-
-def _share(bench: Bench) -> None:
-    torch.set_num_threads(1)
-    _shared.append(bench)
-
-
-def _do_shared(step: Step) -> None:
-    _shared[-1].do_one(step)
-
-
-def num_workers(workers: int | None, device: torch.device) -> int:
-    """Choose the number of processes: the given one, else one per core, or a single one with a GPU."""
-    on_gpu = device.type == "cuda"
-    if on_gpu and (workers or 1) > 1:
-        raise ValueError(f"`job.workers` must be 1 with a GPU, got {workers}; device=cpu trainer.accelerator=cpu")
-    return workers or (1 if on_gpu else os.cpu_count() or 1)
-
-
 def result_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> dict[str, list[Row]]:
-    """Lay out systems with their seeds: means over the seeds, and the paired tests of each GATv2.
-
-    Args:
-        results: By system and features, the results of each seed (:meth:`Bench.do`).
+    """Lay out systems with their seeds (:meth:`Bench.do`): means over the seeds, and the paired tests of each GATv2.
 
     Returns:
         A table per data set: measures, the deviation over seeds and the 95% interval over queries of PR@10, and for
@@ -336,7 +292,8 @@ def result_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
     tables = {}
     for dataset in next(iter(results.values()))[0]["values"]:
         averages = {
-            row: {name: seed_average(runs, dataset, name) for name in MEASURES} for row, runs in results.items()
+            row: {name: torch.stack([_tensor(run, dataset, name) for run in runs]).mean(dim=0) for name in MEASURES}
+            for row, runs in results.items()
         }
         rows = []
         for (system, mode), runs in results.items():
@@ -367,11 +324,6 @@ def ablation_rows(full: Mapping[str, Any], changed: Mapping[str, Mapping[str, An
                 row[f"p, {dataset}"] = float(paired_randomization(ours, theirs))
         rows.append(row)
     return rows
-
-
-def seed_average(runs: Sequence[Mapping[str, Any]], dataset: str, measure: str) -> Tensor:
-    """Average a measure per query over the seeds, ``[Q]``; NaN = the query does not count."""
-    return torch.stack([_tensor(run, dataset, measure) for run in runs]).mean(dim=0)
 
 
 def mean_of(result: Mapping[str, Any], measure: str) -> float:

@@ -1,17 +1,16 @@
 """Text-rich knowledge graphs: the entities of a corpus as nodes with texts, joined by the relations between them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from graphrerank.checks import check_counts
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import REFERENCE
-from graphrerank.graphs.sparse_rows import row_entries
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, KnowledgeExtractor
 from graphrerank.text import normalize_entity
@@ -28,15 +27,9 @@ def load_text_rich_graph(
     max_characters: int = 4096,
     cache: str | Path | None = None,
 ) -> Dataset:
-    """Build a text-rich knowledge graph from a data set's passages (:func:`text_rich_graph`).
+    """Build a text-rich knowledge graph from a data set's passages; see :func:`text_rich_graph`.
 
-    Args:
-        source: The data set.
-        extractor: Extracts entities and relations.
-        name: As of :func:`text_rich_graph`.
-        max_entities: As there.
-        max_characters: As there.
-        cache: Folder that keeps extracted knowledge, in its ``knowledge/``; nothing is kept when None.
+    ``cache`` is a folder that keeps extracted knowledge, in its ``knowledge/``; nothing is kept when None.
     """
     if cache is not None:
         extractor = KnowledgeCache(extractor, Path(cache) / "knowledge")
@@ -79,15 +72,18 @@ def text_rich_graph(
             f"`knowledge` must have one entry per passage ({source.graph.num_nodes}), got {len(knowledge)}"
         )
     check_counts(max_entities=max_entities, max_characters=max_characters)
-    nodes = _Nodes(max_characters)
+    nodes: dict[str, _Node] = {}
     weight: Counter[tuple[int, int]] = Counter()
     for passage, known in enumerate(knowledge):
         node_of: dict[str, int] = {}
         for entity in _kept(known, max_entities):
             if comparable := normalize_entity(entity.name):
-                node_of[entity.name] = nodes.add(comparable, entity.name, entity.description, passage)
+                node = nodes.setdefault(comparable, _Node(len(nodes)))
+                node.add(entity.name, entity.description, passage)
+                node_of[entity.name] = node.number
         if not node_of:
-            nodes.add(f"{PASSAGE}{source.graph.node_ids[passage]}", "", source.graph.texts[passage], passage)
+            node = nodes.setdefault(f"{PASSAGE}{source.graph.node_ids[passage]}", _Node(len(nodes)))
+            node.add("", source.graph.texts[passage], passage)
         for relation in known.relations:
             ends = node_of.get(relation.head), node_of.get(relation.tail)
             if ends[0] is not None and ends[1] is not None and ends[0] != ends[1]:
@@ -95,52 +91,42 @@ def text_rich_graph(
     pairs = sorted(weight)
     edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
     weights = torch.tensor([weight[pair] for pair in pairs], dtype=torch.float32)
-    graph = CorpusGraph.from_edges(list(nodes.node_of), nodes.texts(), edges, weights, edge_type=REFERENCE)
-    indptr, indices = nodes.passages()
+    texts = [node.text(max_characters) for node in nodes.values()]
+    graph = CorpusGraph.from_edges(list(nodes), texts, edges, weights, edge_type=REFERENCE)
+    nodes_of: list[list[int]] = [[] for _ in knowledge]
+    for node in nodes.values():
+        for passage in node.passages:
+            nodes_of[passage].append(node.number)
     return Dataset(
         name or f"{source.name}-G",
         graph,
         source.query_ids,
         source.query_texts,
-        _judge_nodes(source.splits, indptr, indices, source.graph.num_nodes),
+        {split: spread_judgements(qrels, nodes_of) for split, qrels in source.splits.items()},
         edge_counts={"relations": len(edges)},
     )
 
 
-class _Nodes:
-    """Collects entities of equal name."""
+@dataclass
+class _Node:
+    """The entities of one name."""
 
-    def __init__(self, max_characters: int) -> None:
-        self.node_of: dict[str, int] = {}
-        self._max_characters = max_characters
-        self._spellings: list[Counter[str]] = []
-        self._descriptions: list[dict[str, None]] = []
-        self._passages: list[dict[int, None]] = []
+    number: int
+    spellings: Counter[str] = field(default_factory=Counter)
+    descriptions: dict[str, None] = field(default_factory=dict)  # ordered sets
+    passages: dict[int, None] = field(default_factory=dict)
 
-    def add(self, node_id: str, name: str, description: str, passage: int) -> int:
-        node = self.node_of.setdefault(node_id, len(self.node_of))
-        if node == len(self._spellings):
-            self._spellings.append(Counter())
-            self._descriptions.append({})
-            self._passages.append({})
-        self._spellings[node][name] += 1
-        self._passages[node][passage] = None
+    def add(self, name: str, description: str, passage: int) -> None:
+        self.spellings[name] += 1
+        self.passages[passage] = None
         if description:
-            self._descriptions[node][description] = None
-        return node
+            self.descriptions[description] = None
 
-    def texts(self) -> list[str]:
-        return [self._text(node) for node in range(len(self._spellings))]
-
-    def passages(self) -> tuple[Tensor, Tensor]:
-        counts = torch.tensor([0, *map(len, self._passages)])
-        return counts.cumsum(0), torch.tensor([passage for row in self._passages for passage in row], dtype=torch.int64)
-
-    def _text(self, node: int) -> str:
-        ((name, _),) = self._spellings[node].most_common(1)  # the first of equals
+    def text(self, max_characters: int) -> str:
+        ((name, _),) = self.spellings.most_common(1)  # the first of equals
         text = ""
-        for description in self._descriptions[node]:
-            if text and len(text) + 1 + len(description) > self._max_characters:
+        for description in self.descriptions:
+            if text and len(text) + 1 + len(description) > max_characters:
                 break
             text = f"{text} {description}" if text else description
         return ". ".join(filter(None, (name, text)))
@@ -154,29 +140,17 @@ def _kept(knowledge: Knowledge, max_entities: int | None) -> list[Entity]:
     return [entity for entity in candidates if entity in kept]
 
 
-def _judge_nodes(splits: Mapping[str, Qrels], indptr: Tensor, indices: Tensor, num_passages: int) -> dict[str, Qrels]:
-    """Transfer judgements of passages to all nodes that come from them."""
-    node = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr[1:] - indptr[:-1])
-    order = torch.argsort(indices, stable=True)
-    start = torch.zeros(num_passages + 1, dtype=torch.int64)
-    start[1:] = torch.bincount(indices, minlength=num_passages).cumsum(0)
-    return {split: spread_judgements(qrels, start, node[order]) for split, qrels in splits.items()}
-
-
-def spread_judgements(qrels: Qrels, indptr: Tensor, nodes: Tensor) -> Qrels:
-    """Transfer judgements of ``D`` documents to their parts, by query, then number.
-
-    The parts of document ``i`` are ``nodes[indptr[i]:indptr[i + 1]]``; a part of several documents takes the largest
-    gain.
+def spread_judgements(qrels: Qrels, parts: Sequence[Sequence[int]]) -> Qrels:
+    """Transfer judgements of documents to their parts, by query, then number; a part takes the largest of its gains.
 
     Example:
         >>> one = Qrels(torch.tensor([0]), torch.tensor([1]), torch.tensor([2.0]))
-        >>> spread_judgements(one, torch.tensor([0, 1, 3]), torch.tensor([0, 1, 2])).node
+        >>> spread_judgements(one, [[0], [1, 2]]).node
         tensor([1, 2])
     """
-    row, node = row_entries(indptr, nodes, qrels.node)
-    width = int(nodes.max()) + 1 if nodes.numel() else 1
-    key, inverse = torch.unique(qrels.query[row] * width + node, return_inverse=True)
-    gain = torch.zeros(len(key)).scatter_reduce_(0, inverse, qrels.gain[row], "amax")
-    query = torch.div(key, width, rounding_mode="floor")
-    return Qrels(query, key - query * width, gain)
+    gains: dict[tuple[int, int], float] = {}
+    for query, document, gain in zip(qrels.query.tolist(), qrels.node.tolist(), qrels.gain.tolist(), strict=True):
+        for node in parts[document]:
+            gains[query, node] = max(gain, gains.get((query, node), 0.0))
+    queries, nodes = torch.tensor(sorted(gains), dtype=torch.int64).reshape(-1, 2).unbind(1)
+    return Qrels(queries, nodes, torch.tensor([gains[key] for key in sorted(gains)]))

@@ -5,9 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-import torch
 
-from graphrerank_papers.grapher.experiment import num_workers
 from tests.support.folders import write_dataset
 
 COLOURS = ["red", "green", "blue", "pale", "dark", "bright", "dull", "grey"]
@@ -43,7 +41,7 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
         f"job.test=[{aside},{two}]", "job.features=[scores]",
         "job.grid.learning_rate=[0.003]", "job.grid.weight_decay=[0.01]", "job.grid.max_epochs=[1]",
         "+job.grid.restart_prob=[0.3,0.6]",
-        'job.ablations=["loss=bce","retriever.top_k=5"]', "job.workers=2",
+        'job.ablations=["loss=bce","retriever.top_k=5"]',
         f"hydra.run.dir={run}",
     ]  # fmt: skip
     done = run_command("train.py", *arguments, "job.seeds=[1]")
@@ -81,10 +79,3 @@ def test_tables_are_written_and_gone_on_with(run_command, tmp_path: Path) -> Non
     assert "[3/3] " in again.stdout  # PPR, and the second seed of two models; nothing else is repeated
     rows = json.loads((run / "metrics.json").read_text())["two"]
     assert [row["deviation"] is None for row in rows] == [True, True, True, False, False]
-
-
-def test_several_processes_cannot_share_a_gpu() -> None:
-    with pytest.raises(ValueError, match=r"`job\.workers` must be 1 with a GPU, got 2"):
-        num_workers(2, torch.device("cuda"))
-    assert num_workers(None, torch.device("cuda")) == 1
-    assert num_workers(3, torch.device("cpu")) == 3
