@@ -167,15 +167,15 @@ def write_tables(
         for table in gold:
             writer.judge(question.split, question.query_id, f"{question.database}.{table}")
     for base, split in databases:
-        for table, (title, metadata) in base.tables.items():
-            listed = ", ".join(words.replace("_", " ").strip() for words in metadata["column_names"])
+        for table, (title, lists) in base.tables.items():
+            listed = ", ".join(words.replace("_", " ").strip() for words in lists["column_names"])
             writer.document(
                 f"{base.name}.{table}",
                 title,
                 f"table {table} ({title}) in database {base.name.replace('_', ' ')}: columns {listed}",
                 db_id=base.name,
                 table=table,
-                **metadata,
+                **lists,
                 split=split,
             )
     for base, _ in databases:
