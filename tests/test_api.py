@@ -16,7 +16,7 @@ from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.parts import Parts
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import VectorSearch
 from tests.support import ROOT
 from tests.support.folders import write_dataset
 

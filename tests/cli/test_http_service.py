@@ -46,14 +46,14 @@ _target_: graphrerank.pipelines.pipeline.Pipeline
 _partial_: true
 budget: 6
 steps:
-  - _target_: graphrerank.pipelines.vector_search.VectorSearch
+  - _target_: graphrerank.pipelines.steps.VectorSearch
     _partial_: true
     retriever:
       _target_: graphrerank.operators.expand.HybridExpandRetriever
       _partial_: true
       base_k: 3
       num_seeds: 2
-  - _target_: graphrerank.pipelines.graph_rerank.GraphRerank
+  - _target_: graphrerank.pipelines.steps.GraphRerank
     _partial_: true
     scorer:
       _target_: graphrerank.inference.checkpoint_scorer.CheckpointScorer
@@ -65,7 +65,7 @@ BM25 = """
 _target_: graphrerank.pipelines.pipeline.Pipeline
 _partial_: true
 budget: 6
-steps: [{_target_: graphrerank.pipelines.vector_search.VectorSearch, _partial_: true}]
+steps: [{_target_: graphrerank.pipelines.steps.VectorSearch, _partial_: true}]
 """
 PASSAGES = ["red river", "red stone", "green river", "old stone bridge", "river bridge", "a red bridge", "metal", "ice"]
 

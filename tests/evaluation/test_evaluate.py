@@ -13,7 +13,7 @@ from graphrerank.evaluation.systems import RankedDataset
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.models.manifest import RerankerManifest, parse_manifest
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import VectorSearch
 from tests.support.manifests import make_manifest
 
 

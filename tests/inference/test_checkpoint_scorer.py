@@ -20,10 +20,8 @@ from graphrerank.models.manifest import write_manifest
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.pipelines.graph_rerank import GraphRerank
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.steps import PageRank
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import GraphRerank, PageRank, VectorSearch
 
 WORDS = ["fox", "dog", "bird", "tree", "river", "stone", "cloud", "engine", "violin", "planet"]
 EXPAND = partial(HybridExpandRetriever, base_k=12, num_seeds=6)

@@ -22,8 +22,7 @@ from graphrerank.models.registry import model_name
 from graphrerank.operators.cross_encoder import ClassificationHead, CrossEncoder
 from graphrerank.operators.granker import smooth_vectors
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.steps import GRanker, STeX, UntilBudget
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import GRanker, STeX, UntilBudget, VectorSearch
 from tests.operators.test_cross_encoder import KINDS, PASSAGES, QUERIES, build
 from tests.support.encoders import HashPairEncoder
 from tests.support.manifests import make_manifest

@@ -12,7 +12,7 @@ from graphrerank.language_models.prompt import Prompt
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.step import Resources
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import VectorSearch
 from graphrerank_papers.hyde import HypotheticalPassages
 
 

@@ -8,7 +8,7 @@ import torch
 
 from graphrerank.graphs import CorpusGraph
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import VectorSearch
 from graphrerank_papers.kgp import KnowledgeGraphPrompting
 
 Build = Callable[..., Pipeline]

@@ -19,10 +19,17 @@ from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import ExpandRetriever, HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.pipelines.graph_rerank import GraphRerank
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.steps import AlternateFrontier, GRanker, PageRank, Rerank, STeX, UntilBudget
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import (
+    AlternateFrontier,
+    GRanker,
+    GraphRerank,
+    PageRank,
+    Rerank,
+    STeX,
+    UntilBudget,
+    VectorSearch,
+)
 from graphrerank_papers.g_retriever import SteinerTree
 
 MADE_UP = torch.device("meta")  # torch guards its own devices alone; no pipeline uses this one

@@ -12,8 +12,7 @@ from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.step import Resources
-from graphrerank.pipelines.steps import AlternateFrontier, GRanker, PageRank, Rerank, STeX, UntilBudget
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import AlternateFrontier, GRanker, PageRank, Rerank, STeX, UntilBudget, VectorSearch
 from graphrerank_papers.g_retriever import SteinerTree
 from tests.operators.test_stex import algorithm_3
 

@@ -15,8 +15,7 @@ from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.router import Router
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank.pipelines.steps import PageRank, Rerank
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import PageRank, Rerank, VectorSearch
 from tests.support import CONF
 
 DENSE_STEPS = [VectorSearch]

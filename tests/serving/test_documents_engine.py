@@ -14,7 +14,7 @@ from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import VectorSearch
 from graphrerank.serving.documents_engine import AddDocuments, DocumentsEngine, RemoveDocuments
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest

@@ -10,9 +10,8 @@ from graphrerank.graphs.edge_types import EDGE_TYPES, REFERENCE, SIMILARITY
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.pipelines.graph_rerank import GraphRerank
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.serving.inspect_engine import InspectEngine, InspectRequest, InspectResponse
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest

@@ -11,9 +11,8 @@ from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.pipelines.graph_rerank import GraphRerank
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest, corpus_version
 from tests.support.encoders import HashEncoder

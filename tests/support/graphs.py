@@ -8,7 +8,7 @@ import torch
 
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import VectorSearch
 from tests.support.encoders import HashEncoder
 
 MakeCorpus = Callable[..., CorpusGraph]

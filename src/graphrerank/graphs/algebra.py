@@ -10,35 +10,20 @@ from torch import Tensor
 
 
 def scatter_sum(src: Tensor, index: Tensor, num_nodes: int) -> Tensor:
-    """Sum the rows of ``src [E, ...]`` that share an ``index [E]``: ``[num_nodes, ...]``, 0 for an empty row.
-
-    Example:
-        >>> scatter_sum(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 2, 0]), 3)
-        tensor([5., 0., 2.])
-    """
+    """Sum the rows of ``src [E, ...]`` that share an ``index [E]``: ``[num_nodes, ...]``, 0 for an empty row."""
     out = torch.zeros([num_nodes] + list(src.shape[1:]), dtype=src.dtype, device=src.device)  # noqa: RUF005 (TorchScript)
     return out.index_add_(0, index, src)
 
 
 def scatter_max(src: Tensor, index: Tensor, num_nodes: int) -> Tensor:
-    """Take the largest of the rows of ``src``, ``[E]`` or ``[E, C]``, that share an ``index [E]``; 0 for an empty row.
-
-    Example:
-        >>> scatter_max(torch.tensor([-1.0, 2.0, -4.0]), torch.tensor([0, 2, 0]), 3)
-        tensor([-1.,  0.,  2.])
-    """
+    """Take the largest of the rows of ``src``, ``[E]`` or ``[E, C]``, that share an ``index``; 0 for an empty row."""
     out = torch.zeros([num_nodes] + list(src.shape[1:]), dtype=src.dtype, device=src.device)  # noqa: RUF005 (TorchScript)
     expanded = index if src.dim() == 1 else index.unsqueeze(1).expand_as(src)
     return out.scatter_reduce_(0, expanded, src, "amax", include_self=False)
 
 
 def graph_index(ptr: Tensor) -> Tensor:
-    """Give each node the number of its graph: ``[ptr[-1]]`` int64.
-
-    Example:
-        >>> graph_index(torch.tensor([0, 2, 2, 3]))
-        tensor([0, 0, 2])
-    """
+    """Give each node the number of its graph: ``[ptr[-1]]`` int64."""
     return torch.repeat_interleave(torch.arange(ptr.numel() - 1, device=ptr.device), ptr[1:] - ptr[:-1])
 
 
@@ -84,12 +69,7 @@ def _normalize(edge_weight: Tensor, index: Tensor, num_nodes: int) -> Tensor:
 
 
 def propagate(scores: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
-    """Multiply the weighted adjacency with node scores ``[N]``: ``out[i] = sum of weight[j -> i] * scores[j]``.
-
-    Example:
-        >>> propagate(torch.tensor([1.0, 2.0]), torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 1.0]))
-        tensor([2.0000, 0.5000])
-    """
+    """Multiply the weighted adjacency with node scores ``[N]``: ``out[i] = sum of weight[j -> i] * scores[j]``."""
     return torch.zeros_like(scores).index_add_(0, edge_index[1], scores.index_select(0, edge_index[0]) * edge_weight)
 
 

@@ -152,11 +152,7 @@ class CorpusGraph:
         return degree if self.entities is None else degree + self.entities.count_partners(nodes)
 
     def neighbours(self, nodes: Tensor, edge_type: int | None = None) -> tuple[Tensor, Tensor]:
-        """List the neighbours of some nodes by edges, and by shared entities where there are any.
-
-        Args:
-            nodes: ``[P]`` int64 node numbers.
-            edge_type: The only type of edges to follow; None for all.
+        """List the neighbours of ``nodes [P]`` by edges of one type or all, and by shared entities.
 
         Returns:
             For each neighbour the place of its node in ``nodes``, and its number. One that is joined in several ways

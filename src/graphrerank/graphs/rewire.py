@@ -1,7 +1,5 @@
 """Graphs with other edges between the same nodes: shuffled so that every node keeps its degree."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -9,19 +7,6 @@ from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.corpus_graph import CorpusGraph
 
 ROUNDS = 20  # of swaps; in each, every edge is tried once
-
-
-@dataclass
-class _Pairs:
-    """Edges as pairs of joined nodes, ``[P]`` each; a weight of 0 is an edge that is not there."""
-
-    source: Tensor
-    target: Tensor
-    forward: Tensor
-    backward: Tensor
-
-    def key(self, num_nodes: int) -> Tensor:
-        return torch.minimum(self.source, self.target) * num_nodes + torch.maximum(self.source, self.target)
 
 
 def shuffle_edges(
@@ -44,17 +29,18 @@ def shuffle_edges(
         >>> torch.bincount(edges[1])
         tensor([2, 2, 2, 2])
     """
-    num_nodes = int(ptr[-1])
-    pairs = _pairs(edge_index, edge_attr, num_nodes)
-    graph = graph_index(ptr)
-    for _ in range(ROUNDS if len(pairs.source) > 1 else 0):
-        _swap(pairs, graph, num_nodes, generator)
-    source = torch.cat([pairs.source, pairs.target])
-    target = torch.cat([pairs.target, pairs.source])
-    weight = torch.cat([pairs.forward, pairs.backward])
-    source, target, weight = source[weight > 0], target[weight > 0], weight[weight > 0]
-    order = torch.argsort(target * num_nodes + source)
-    return torch.stack([source[order], target[order]]), weight[order]
+    num_nodes, graph = int(ptr[-1]), graph_index(ptr)
+    key, pair = torch.unique(_key(edge_index, num_nodes), return_inverse=True)  # an edge and its way back
+    weights = edge_attr.new_zeros(2, len(key))  # 0 for an edge that is not there
+    weights[(edge_index[0] > edge_index[1]).long(), pair] = edge_attr
+    first = torch.div(key, max(num_nodes, 1), rounding_mode="floor")
+    ends = torch.stack([first, key - first * num_nodes])  # [2, P]
+    for _ in range(ROUNDS if len(key) > 1 else 0):
+        _swap(ends, weights, graph, num_nodes, generator)
+    edges, weight = torch.cat([ends, ends.flip(0)], dim=1), weights.flatten()
+    edges, weight = edges[:, weight > 0], weight[weight > 0]
+    order = torch.argsort(edges[1] * num_nodes + edges[0])
+    return edges[:, order], weight[order]
 
 
 def shuffled_graph(graph: CorpusGraph, *, seed: int = 0) -> CorpusGraph:
@@ -90,43 +76,26 @@ def shuffle_each_type(
     return edges[:, order], weights[order], types[order]
 
 
-def _pairs(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> _Pairs:
-    """Join each edge with its way back."""
-    low, high = edge_index.min(dim=0).values, edge_index.max(dim=0).values
-    key, pair_index = torch.unique(low * num_nodes + high, return_inverse=True)
-    weights = edge_attr.new_zeros(2, key.numel())
-    weights[(edge_index[0] > edge_index[1]).long(), pair_index] = edge_attr
-    source = torch.div(key, max(num_nodes, 1), rounding_mode="floor")
-    return _Pairs(source, key - source * num_nodes, weights[0], weights[1])
+def _key(ends: Tensor, num_nodes: int) -> Tensor:
+    return ends.min(dim=0).values * num_nodes + ends.max(dim=0).values
 
 
-def _swap(pairs: _Pairs, graph: Tensor, num_nodes: int, generator: torch.Generator) -> None:
-    """Try one swap of every edge with another one of its graph, in place."""
-    count = len(pairs.source)
+def _swap(ends: Tensor, weights: Tensor, graph: Tensor, num_nodes: int, generator: torch.Generator) -> None:
+    """Try one swap of every pair of ``ends [2, P]`` with another one of its graph, in place."""
+    count = ends.shape[1]
     turned = torch.rand(count, generator=generator) < 0.5
-    pairs.source, pairs.target = (
-        torch.where(turned, pairs.target, pairs.source),
-        torch.where(turned, pairs.source, pairs.target),
-    )
-    pairs.forward, pairs.backward = (
-        torch.where(turned, pairs.backward, pairs.forward),
-        torch.where(turned, pairs.forward, pairs.backward),
-    )
+    ends[:, turned], weights[:, turned] = ends.flip(0)[:, turned], weights.flip(0)[:, turned]
     shuffled = torch.randperm(count, generator=generator)
-    of_graph = graph[pairs.source]
+    of_graph = graph[ends[0]]
     order = shuffled[torch.argsort(of_graph[shuffled], stable=True)]
     first, second = order[: count - 1 : 2], order[1::2]
     together = of_graph[first] == of_graph[second]
     first, second = first[together], second[together]
-    proposed = _Pairs(
-        torch.cat([pairs.source[first], pairs.source[second]]),
-        torch.cat([pairs.target[second], pairs.target[first]]),
-        pairs.forward,
-        pairs.backward,
-    )
-    key, half = proposed.key(num_nodes), len(first)
-    _, pair_index, times = torch.unique(key, return_inverse=True, return_counts=True)
-    good = (proposed.source != proposed.target) & ~torch.isin(key, pairs.key(num_nodes)) & (times[pair_index] == 1)
+    one, other = torch.stack([ends[0, first], ends[1, second]]), torch.stack([ends[0, second], ends[1, first]])
+    proposed = torch.cat([one, other], dim=1)
+    key, half = _key(proposed, num_nodes), len(first)
+    _, place, times = torch.unique(key, return_inverse=True, return_counts=True)
+    good = (proposed[0] != proposed[1]) & ~torch.isin(key, _key(ends, num_nodes)) & (times[place] == 1)
     done = good[:half] & good[half:]
     first, second = first[done], second[done]
-    pairs.target[first], pairs.target[second] = pairs.target[second], pairs.target[first]
+    ends[1, first], ends[1, second] = ends[1, second], ends[1, first]

@@ -136,11 +136,7 @@ def find_checkpoint(name: str | Path) -> Path:
 def load_checkpoints(name: str | Path) -> dict[str, Checkpoint]:
     """Load the models of a checkpoint, by system name; of a run that names its primary model, that one last.
 
-    Args:
-        name: A run folder, the folder of one of its models, a ``.ckpt``, an artifact, or a shipped name.
-
-    Raises:
-        ValueError: If there is nothing of that name, or it holds no checkpoint.
+    ``name`` is a run folder, the folder of one of its models, a ``.ckpt``, an artifact, or a shipped name.
     """
     files = checkpoint_files(find_checkpoint(name))
     loaded = {checkpoint.manifest.name: checkpoint for checkpoint in map(load_checkpoint, files)}

@@ -33,16 +33,7 @@ class GRankerHead(nn.Module):
     Source: FastInsight, Algorithm 2 (GRanker). Where we differ: the head is trained (the paper's is the encoder's own,
     frozen), with dropout, and :math:`\alpha` may be a learned scalar.
 
-    Args:
-        hidden_size: Width of a vector.
-        activation: The head's, as in :class:`~graphrerank.operators.cross_encoder.ClassificationHead`.
-        norm_eps: The head's, as there.
-        smoothing: Share :math:`\alpha` of the neighbours in [0, 1]; the starting point where it is learned.
-        learn_smoothing: Whether :math:`\alpha` is trained, as the sigmoid of a parameter.
-        dropout: Probability of dropping a smoothed activation in training, in [0, 1).
-
-    Raises:
-        ValueError: If an argument is out of range, or ``smoothing`` is to be learned and 0 or 1, where it cannot move.
+    ``hidden_size``, ``activation`` and ``norm_eps`` are those of the encoder's ``ClassificationHead``.
     """
 
     features = "pairs"
@@ -54,9 +45,9 @@ class GRankerHead(nn.Module):
         hidden_size: int = 384,
         activation: str = "tanh",
         norm_eps: float | None = None,
-        smoothing: float = 0.2,
-        learn_smoothing: bool = False,
-        dropout: float = 0.0,
+        smoothing: float = 0.2,  # share of the neighbours in [0, 1]; the starting point where it is learned
+        learn_smoothing: bool = False,  # as the sigmoid of a parameter
+        dropout: float = 0.0,  # probability of dropping a smoothed activation in training, in [0, 1)
     ) -> None:
         super().__init__()
         if not 0 <= smoothing <= 1:
@@ -112,13 +103,7 @@ class GRankerLayers(nn.Module):
 
     Source: FastInsight, Algorithm 2 (GRanker). Where we differ: head and last layers are trained.
 
-    Args:
-        train_last_layers: Number of trained layers, from 1 to all of the encoder's.
-        encoder: Settings of the encoder (:attr:`CrossEncoder.layer_settings`).
-        arguments: Of the head, as in :class:`GRankerHead`.
-
-    Raises:
-        ValueError: If an argument is out of range, or the encoder's type is not known.
+    ``encoder`` are settings of the encoder (:attr:`CrossEncoder.layer_settings`), ``arguments`` those of the head.
     """
 
     features = "pairs"

@@ -32,11 +32,7 @@ class BM25:
     Source: Robertson and Zaragoza, *The Probabilistic Relevance Framework: BM25 and Beyond*, 2009, Eq. (3.15); the
     ``lucene`` variant never scores below 0. Stop words are removed; words of other languages than English are stemmed.
 
-    Args:
-        texts: The corpus, ``N`` texts.
-        k1: Saturation of term frequency.
-        b: Length normalisation in [0, 1].
-        language: Of the texts (:mod:`~graphrerank.text.languages`).
+    ``k1`` is the saturation of term frequency, ``b`` the length normalisation in [0, 1].
 
     Example:
         >>> BM25(["red apple", "green pear", "red pear"]).score_all(["red"]).argmax(1)
@@ -128,11 +124,7 @@ class BM25Retriever:
     """Rank the corpus by BM25, divided by the query's maximum over the corpus; no vectors are read.
 
     Nodes that share no word with the query have score 0 and follow in node order, so every query has ``top_k``
-    candidates, even an empty one. The corpus is indexed at the first query.
-
-    Args:
-        k1: Saturation of term frequency.
-        b: Length normalisation in [0, 1].
+    candidates, even an empty one. The corpus is indexed at the first query; ``k1`` and ``b`` are as of :class:`BM25`.
     """
 
     feature_names: tuple[str, ...] = (BASE_SCORE, "bm25_score")
@@ -148,11 +140,7 @@ class BM25Retriever:
         return False
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each of ``B`` texts.
-
-        Returns:
-            ``[B, top_k]`` nodes and scores in [0, 1], with ``features [B, top_k, 2]`` as in ``feature_names``.
-        """
+        """Rank the corpus for each of ``B`` texts: ``[B, top_k]``, scores in [0, 1], ``features [B, top_k, 2]``."""
         rankings = []
         for block in queries.blocks(max(1, BLOCK_SCORES // max(1, self._graph.num_nodes))):
             table = self._graph.passages.mask_removed(lexical_scores(self._bm25, block.texts))

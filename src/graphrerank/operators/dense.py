@@ -114,10 +114,6 @@ class DenseRetriever:
     Source: FastInsight, Definition 2 (vector search), with its dot product; for unit vectors that is the cosine of its
     Example 1. An approximate index is built at the first query, an IVF index on a GPU if FAISS has one. A stored index
     of the same kind is mapped instead, whatever ``links`` and ``num_cells`` say.
-
-    Raises:
-        ValueError: If the corpus has no embedding, a number is out of range, or ``index`` is approximate and FAISS is
-            missing or installed from two packages.
     """
 
     graph: InitVar[CorpusGraph]  # with its `embedding`
@@ -141,11 +137,7 @@ class DenseRetriever:
             _check_faiss()
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each of ``B`` queries, which need vectors.
-
-        Returns:
-            ``[B, top_k]`` nodes and dot products, with ``features [B, top_k, 2]`` as in ``feature_names``.
-        """
+        """Rank the corpus for each of ``B`` queries, which need vectors: ``[B, top_k]``, ``features [B, top_k, 2]``."""
         return Ranking.concatenate([self._search(block.encoded) for block in queries.blocks(BLOCK_QUERIES)])
 
     def _search(self, vectors: Tensor) -> Ranking:

@@ -42,10 +42,6 @@ class Expander:
     - ``hops``: steps from the nearest seed;
     - ``best_seed_score`` and ``best_seed_reciprocal_rank``: score and 1 / rank of the best seed reached;
     - ``seeds_reached``: seeds within ``hops`` steps, divided by ``num_seeds``.
-
-    Raises:
-        ValueError: If an argument is out of range, or the corpus has no embedding though ``similarity_weight`` is
-            above 0.
     """
 
     graph: CorpusGraph  # undirected, with its `embedding` of unit vectors unless `similarity_weight` is 0
@@ -203,9 +199,7 @@ class HybridExpandRetriever(Expander):
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the candidates of each of ``B`` texts with unit vectors by hybrid score, ties broken by node index.
 
-        Returns:
-            ``[B, top_k]`` nodes and hybrid scores, with ``features [B, top_k, 7]`` as in ``feature_names`` and the
-            plain hybrid ranking as ``base_nodes``.
+        Returns ``[B, top_k]`` with ``features [B, top_k, 7]`` and the plain hybrid ranking as ``base_nodes``.
         """
         rankings = []
         for vectors, table in self._base.score_blocks(queries):
@@ -227,9 +221,6 @@ class ExpandRetriever(Expander):
 
     Features: those of the base retriever; ``bm25_score`` (divided by the query's maximum over the corpus) and, if the
     corpus is encoded, ``dense_score``, unless the base retriever has them; and the four of the walk.
-
-    Raises:
-        ValueError: As :class:`Expander`, or if the base retriever has a feature named like one of the walk's.
     """
 
     base: RetrieverFactory  # builds the base retriever from a corpus and `top_k`; a `functools.partial`
@@ -263,11 +254,8 @@ class ExpandRetriever(Expander):
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the candidates of each of ``B`` queries by their base score, ties broken by node index.
 
-        The queries need unit vectors if the corpus has an embedding.
-
-        Returns:
-            ``[B, top_k]`` nodes and base scores, with ``features [B, top_k, F]`` as in ``feature_names`` and the base
-            ranking as ``base_nodes``.
+        The queries need unit vectors if the corpus has an embedding. Returns ``[B, top_k]`` with ``features [B, top_k,
+        F]`` and the base ranking as ``base_nodes``.
         """
         ranking = self._base.retrieve(queries).to(self.graph.device)
         embedding = self.graph.embedding

@@ -68,9 +68,6 @@ class HybridRetriever:
 
     With ``proposals``, only that many of the best nodes by vectors and by BM25 are scored. A node among neither is not
     found, though its sum might be; the scores of those found are the same.
-
-    Raises:
-        ValueError: If the corpus has no embedding, or an argument is out of range.
     """
 
     graph: InitVar[CorpusGraph]  # with its `embedding` of unit vectors
@@ -99,11 +96,7 @@ class HybridRetriever:
             self._dense = DenseRetriever(graph, top_k=self.proposals, index=self.index, num_probes=self.num_probes)
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each of ``B`` texts, which need unit vectors.
-
-        Returns:
-            ``[B, top_k]`` nodes and hybrid scores, with ``features [B, top_k, 3]`` as in ``feature_names``.
-        """
+        """Rank the corpus for each of ``B`` texts with unit vectors: ``[B, top_k]``, ``features [B, top_k, 3]``."""
         rankings = []
         for _, table in self.score_blocks(queries):
             nodes, scores = table.top(self.top_k)

@@ -70,11 +70,7 @@ class LanceDBRetriever(VectorStoreRetriever):
             self._ranking = DotRanking(self._embedding, self.proposals)
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each of ``B`` texts with unit vectors.
-
-        Returns:
-            ``[B, top_k]`` nodes and scores, with ``features [B, top_k, F]`` as in ``feature_names``.
-        """
+        """Rank the corpus for each of ``B`` texts with unit vectors: ``[B, top_k]``, ``features [B, top_k, F]``."""
         near = super().retrieve(queries)
         if not self.bm25_weight:
             return near

@@ -85,11 +85,7 @@ class VectorStoreRetriever(ABC):
             self.add(start, list(self._graph.node_ids[block]), list(texts[block]), vectors)
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the corpus for each of ``B`` queries, which need vectors.
-
-        Returns:
-            ``[B, top_k]`` nodes and dot products, with ``features [B, top_k, 2]``: the score twice.
-        """
+        """Rank the corpus for each of ``B`` queries, which need vectors: ``[B, top_k]``, ``features [B, top_k, 2]``."""
         if not self._is_filled:
             self.fill()
             self._is_filled = True

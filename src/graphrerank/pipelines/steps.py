@@ -1,18 +1,65 @@
-"""Steps that score, expand and loop: one class per operator."""
+"""Steps that search, score, expand and loop: one class per operator."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts, check_not_negative, check_share
-from graphrerank.graphs import Ranking, candidate_edges
+from graphrerank.graphs import CandidateGraphs, Queries, Ranking, RetrieverFactory, candidate_edges
 from graphrerank.graphs.sparse_rows import pad_rows, positions_in_rows
 from graphrerank.operators.granker import smooth_vectors
 from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.operators.stex import semantic_topological_expansion
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources, StepFactory
+
+
+class GraphScorer(Protocol):
+    """A trained graph reranker over one corpus."""
+
+    def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
+        """Build the model's input, ``B`` graphs, from rankings ``[B, K]`` with features in named columns.
+
+        The ``N`` nodes are the candidates in the order of the ranking.
+        """
+
+    def score(self, graphs: CandidateGraphs) -> Tensor:
+        """Score the candidates: ``[N]``."""
+
+
+GraphScorerFactory = Callable[..., GraphScorer]  # of a CorpusGraph and `text_encoder`; a functools.partial of a class
+
+
+class VectorSearch:
+    """Retrieve the top of a retriever's ranking; the ranking up to the budget becomes the ``pool``.
+
+    Source: FastInsight, Definition 2 and Algorithm 1, line 1.
+
+    Args:
+        top_k: Number of nodes to retrieve, at most the budget; None for the budget.
+        retriever: Builds the retriever, whose depth is the budget; None for the pipeline's.
+    """
+
+    def __init__(
+        self, resources: Resources, *, top_k: int | None = None, retriever: RetrieverFactory | None = None
+    ) -> None:
+        check_counts(top_k=top_k)
+        self.top_k = resources.budget if top_k is None else min(top_k, resources.budget)
+        self._resources = resources
+        build = resources.retriever if retriever is None else retriever
+        self._retriever = build(resources.graph, top_k=resources.budget)
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Replace the retrieved nodes by the retriever's ranking."""
+        with self._resources.clock("retrieve"):
+            ranking = self._retriever.retrieve(state.queries).to(state.nodes.device)
+            width = min(self.top_k, self._resources.graph.num_nodes)
+            retrieved = state.with_ranking(ranking.nodes[:, :width], ranking.scores[:, :width])
+            if ranking.features is not None:
+                retrieved = retrieved.with_features(ranking.features[:, :width], tuple(self._retriever.feature_names))
+            return retrieved.with_pool(ranking.nodes)
 
 
 class Rerank:
@@ -68,6 +115,38 @@ class GRanker:
             scores = state.scores.clone()
             scores[valid] = logits.to(scores)
             return state.ranked_by(scores)
+
+
+class GraphRerank:
+    """Rank the result of a vector search by a trained model of its scores and the edges among its nodes.
+
+    Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search). ``scorer`` builds the model for
+    the corpus, such as ``graphrerank.inference.checkpoint_scorer.CheckpointScorer``. The step before must be a vector
+    search.
+    """
+
+    def __init__(self, resources: Resources, *, scorer: GraphScorerFactory) -> None:
+        self._resources = resources
+        self.scorer = scorer(resources.graph, text_encoder=resources.text_encoder)
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Build the candidates' graphs, score them, and rank all nodes."""
+        with self._resources.clock("graph"):
+            graphs = self.candidate_graphs(state)
+        with self._resources.clock("rerank"):
+            scores = state.scores.clone()
+            scores[state.nodes >= 0] = self.scorer.score(graphs).to(scores)
+            return state.ranked_by(scores)
+
+    def candidate_graphs(self, state: RetrievalState) -> CandidateGraphs:
+        """Build the model's input from a vector search's result, nodes in the order of the state."""
+        if state.features is None:
+            raise ValueError(
+                "`steps` must have a vector search whose retriever returns features right before a graph reranker, "
+                "got nodes without features"
+            )
+        ranking = Ranking(state.nodes, state.scores, state.features)
+        return self.scorer.candidate_graphs(state.queries, ranking, state.feature_names)
 
 
 class PageRank:

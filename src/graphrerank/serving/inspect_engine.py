@@ -16,9 +16,8 @@ from pydantic import BaseModel, Field
 
 from graphrerank.graphs import CorpusGraph, Queries, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
-from graphrerank.pipelines.graph_rerank import GraphRerank
 from graphrerank.pipelines.pipeline import TracedStep
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.serving.engine import Check
 from graphrerank.serving.limits import Limits, QueryRequest
 from graphrerank.serving.metrics import metrics

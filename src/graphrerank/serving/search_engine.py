@@ -19,9 +19,9 @@ from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.graphs.list_confidence import CALIBRATE, adaptive_k
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
-from graphrerank.pipelines.graph_rerank import GraphRerank
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.step import Step
+from graphrerank.pipelines.steps import GraphRerank
 from graphrerank.serving.engine import Check, Refusal
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import Probability, QueryRequest

@@ -16,7 +16,7 @@ from graphrerank.graphs.queries import TextEncoder
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.operators.bm25 import BLOCK_SCORES, BM25
-from graphrerank.pipelines.graph_rerank import GraphScorer
+from graphrerank.pipelines.steps import GraphScorer
 from graphrerank.text import split_sentences
 from graphrerank.text.languages import detect_language
 from graphrerank_papers.knowledge.keywords import find_keywords

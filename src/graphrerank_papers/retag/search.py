@@ -14,9 +14,9 @@ from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.graphs.sparse_rows import pad_rows, row_entries
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel, remembering
-from graphrerank.pipelines.graph_rerank import GraphScorerFactory
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
+from graphrerank.pipelines.steps import GraphScorerFactory
 from graphrerank.text import Tokenizer
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings

@@ -14,8 +14,7 @@ from graphrerank.evaluation.systems import RankedDataset
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.router import Router
-from graphrerank.pipelines.steps import PageRank
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import PageRank, VectorSearch
 from graphrerank_papers.ea_graphrag.routing_benchmark import Choices, compare_routing, join_choices, routing_table
 from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES
 

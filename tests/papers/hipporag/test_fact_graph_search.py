@@ -13,7 +13,7 @@ from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import VectorSearch
 from graphrerank_papers.hipporag.fact_graph import FactGraph
 from graphrerank_papers.hipporag.fact_graph_search import (
     FactGraphSearch,

@@ -18,9 +18,8 @@ from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import ADJACENCY, REFERENCE
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.pipelines.graph_rerank import GraphRerank
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.vector_search import VectorSearch
+from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Engine
