@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,53 +35,31 @@ class Encoder(Protocol):
         """Encode ``n`` texts as ``[n, d]`` float32 unit vectors."""
 
 
+@dataclass(eq=False)
 class SentenceTransformerEncoder:
-    """A sentence-transformers bi-encoder, loaded when the first text is encoded.
+    """A sentence-transformers bi-encoder, loaded when the first text is encoded."""
 
-    Args:
-        model: A local folder, or a model id of the Hugging Face hub.
-        name: Short name for the manifest; the last part of ``model`` when None.
-        batch_size: Texts per forward pass.
-        max_length: Tokens per text; longer texts are cut. The model's own limit when None.
-        prompt: Prefix of every input, as some models need: ``"passage: "`` for E5.
-        query_prompt: Prefix of queries in its place, such as ``"query: "``. None: as ``prompt``.
-        device: Torch device; sentence-transformers chooses when None.
-        revision: Commit of a hub model.
-        dtype: Number format of the model: ``float32``, ``bfloat16`` or ``float16``; vectors are float32.
+    model: str | Path  # a local folder, or a model id of the Hugging Face hub
+    _: KW_ONLY
+    name: Any = None  # short name for the manifest; the last part of `model` when None
+    batch_size: int = 64  # texts per forward pass
+    max_length: int | None = None  # tokens per text; longer texts are cut. The model's own limit when None
+    prompt: str = ""  # prefix of every input, as some models need: "passage: " for E5
+    query_prompt: str | None = None  # prefix of queries in its place; as `prompt` when None
+    device: str | None = None  # sentence-transformers chooses when None
+    revision: str | None = None  # commit of a hub model
+    dtype: str = "float32"  # of the model: `float32`, `bfloat16` or `float16`; vectors are float32
+    _lender: "SentenceTransformerEncoder | None" = field(default=None, init=False, repr=False)  # whose model it uses
 
-    Raises:
-        ValueError: If ``dtype`` is unknown.
-    """
-
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        name: str | None = None,
-        batch_size: int = 64,
-        max_length: int | None = None,
-        prompt: str = "",
-        query_prompt: str | None = None,
-        device: str | None = None,
-        revision: str | None = None,
-        dtype: str = "float32",
-    ) -> None:
-        check_choice(DTYPES, dtype=dtype)
-        self.model = str(model)
-        self.name = name or Path(self.model).name
-        self.batch_size = batch_size
-        self.max_length = max_length
-        self.prompt = prompt
-        self.query_prompt = query_prompt
-        self.device = device
-        self.revision = revision
-        self.dtype = dtype
-        self._lender: SentenceTransformerEncoder | None = None  # whose model this one uses
+    def __post_init__(self) -> None:
+        check_choice(DTYPES, dtype=self.dtype)
+        self.model = str(self.model)
+        self.name = self.name or Path(self.model).name
 
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the weights, or of the name and revision of a hub model, and of the settings that change vectors."""
-        weights = hash_model(self.model, self.revision, FINGERPRINTED)
+        weights = hash_model(str(self.model), self.revision, FINGERPRINTED)
         numbers = () if self.dtype == "float32" else (self.dtype,)
         asked = () if self.query_prompt is None else (("queries", self.query_prompt),)
         return hashlib.sha256(repr((weights, self.max_length, self.prompt, *numbers, *asked)).encode()).hexdigest()

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -21,63 +22,38 @@ from graphrerank.passwords import check_no_password
 COUNTED = ("requests", "texts", "tokens", "retries", "cache_hits")
 
 
+@dataclass(eq=False)
 class EndpointEncoder:
     """Request vectors from ``<base_url>/embeddings``, several batches at a time.
 
     Commands wrap it in a ``VectorCache``, so that no text is paid for twice. A batch is repeated as a request of a
-    ``LanguageModel`` is, also if its answer has other vectors than requested.
-
-    Args:
-        base_url: URL up to and including the version, such as ``http://localhost:8000/v1``.
-        model: Name of the model there.
-        name: Short name for the manifest; the last part of ``model`` when None.
-        dimensions: Length of the vectors, for models that shorten theirs; the model's own when None.
-        prompt: Prefix of every passage.
-        query_prompt: Prefix of every query in its place; as ``prompt`` when None.
-        api_key_variable: Environment variable of the key; no key is sent if it is not set.
-        batch_size: Texts in a request.
-        concurrency: Requests at once.
-        timeout: Seconds per request.
-        max_retries: Attempts after the first.
-        pause: Seconds before the second attempt; doubled before each further one.
-
-    Attributes:
-        counts: ``requests`` that were answered, ``texts`` in them, ``tokens`` as the endpoint counts them (0 where it
-            does not), ``retries``, and ``cache_hits``, texts that a cache around it held.
-
-    Raises:
-        ValueError: If a setting is out of range, or the URL holds a password.
+    ``LanguageModel`` is, also if its answer has other vectors than requested. ``counts`` has ``requests`` that were
+    answered, ``texts`` in them, ``tokens`` as the endpoint counts them (0 where it does not), ``retries``, and
+    ``cache_hits``, texts that a cache around it held.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        model: str,
-        name: str | None = None,
-        dimensions: int | None = None,
-        prompt: str = "",
-        query_prompt: str | None = None,
-        api_key_variable: str = "OPENAI_API_KEY",
-        batch_size: int = 64,
-        concurrency: int = 4,
-        timeout: float = 60.0,
-        max_retries: int = 5,
-        pause: float = 1.0,
-    ) -> None:
-        check_counts(batch_size=batch_size, concurrency=concurrency, dimensions=dimensions)
-        check_not_negative(max_retries=max_retries, pause=pause)
-        check_no_password(base_url=base_url)
-        self.base_url = base_url.rstrip("/")
-        self.model = model
-        self.name = name or model.rsplit("/", 1)[-1]
-        self.dimensions = dimensions
-        self.prompt, self.query_prompt = prompt, query_prompt
-        self.api_key_variable = api_key_variable
-        self.batch_size, self.concurrency = batch_size, concurrency
-        self.timeout, self.max_retries, self.pause = timeout, max_retries, pause
-        self.counts = dict.fromkeys(COUNTED, 0)
-        self._lock = Lock()
+    base_url: str  # up to and including the version, such as `http://localhost:8000/v1`
+    _: KW_ONLY
+    model: str  # its name there
+    name: Any = None  # short name for the manifest; the last part of `model` when None
+    dimensions: int | None = None  # length of the vectors, for models that shorten theirs
+    prompt: str = ""  # prefix of every passage
+    query_prompt: str | None = None  # prefix of every query in its place; as `prompt` when None
+    api_key_variable: str = "OPENAI_API_KEY"  # environment variable of the key; no key is sent if it is not set
+    batch_size: int = 64  # texts in a request
+    concurrency: int = 4  # requests at once
+    timeout: float = 60.0  # seconds per request
+    max_retries: int = 5  # attempts after the first
+    pause: float = 1.0  # seconds before the second attempt; doubled before each further one
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0), init=False, repr=False)
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_counts(batch_size=self.batch_size, concurrency=self.concurrency, dimensions=self.dimensions)
+        check_not_negative(max_retries=self.max_retries, pause=self.pause)
+        check_no_password(base_url=self.base_url)
+        self.base_url = self.base_url.rstrip("/")
+        self.name = self.name or self.model.rsplit("/", 1)[-1]
 
     @property
     def fingerprint(self) -> str:

@@ -92,11 +92,24 @@ class PairCache:
     """
 
     def __init__(self, encoder: PairEncoder, folder: str | Path, *, label: str | None = None) -> None:
-        self.encoder = encoder
+        self.encoder = encoder  # which may load its model on demand
+        self.folder = Path(folder)
         self.label = label
-        self.hidden_size = encoder.hidden_size
-        self.fingerprint = encoder.fingerprint
-        self.path = Path(folder) / f"{encoder.fingerprint[:32]}-float32.sqlite"
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of a vector."""
+        return self.encoder.hidden_size
+
+    @property
+    def fingerprint(self) -> str:
+        """The wrapped encoder's fingerprint."""
+        return self.encoder.fingerprint
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / f"{self.fingerprint[:32]}-float32.sqlite"
 
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         """Read ``M`` pairs, from disk if cached: ``[M, hidden_size]`` float32, on the CPU."""
