@@ -15,7 +15,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from graphrerank.cli import schema
-from graphrerank.cli.arguments import read_arguments
+from graphrerank.cli.hydra_jobs import read_arguments
 from graphrerank.cli.main import COMMANDS, command_of, settings
 from graphrerank.extras import extra_of
 from tests.support import ROOT
