@@ -64,14 +64,6 @@ def test_long_texts_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert getattr(found, name).tolist() == getattr(whole, name).tolist()
 
 
-def test_a_check_stops_it() -> None:
-    def stop() -> None:
-        raise TimeoutError
-
-    with pytest.raises(TimeoutError):
-        WordTable().read(["a text"], check=stop)
-
-
 def test_many_threads_share_a_table() -> None:
     table, start = WordTable(), threading.Barrier(8)
     texts = [f"word{number} other{number // 3}" for number in range(500)]

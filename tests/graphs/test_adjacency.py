@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from graphrerank.graphs.adjacency import adjacency_edges
-from graphrerank_papers.builders.chunker import chunk_document
 
 
 @pytest.mark.parametrize("reach", [1, 2, 5])
@@ -20,13 +19,6 @@ def test_against_naive_double_loop(reach: int) -> None:
     )
     docs, chunks = zip(*places, strict=True)
     assert adjacency_edges(docs, chunks, reach=reach).tolist() == expected
-
-
-def test_with_the_chunker() -> None:
-    text = " ".join(f"This is sentence number {i}." for i in range(20))
-    chunks = [*chunk_document("x", text, max_size=20, overlap=5), *chunk_document("y", "Short.")]
-    edges = adjacency_edges([chunk.doc_id for chunk in chunks], [chunk.chunk_id for chunk in chunks])
-    assert edges.tolist() == [[i, i + 1] for i in range(len(chunks) - 2)]
 
 
 def test_nothing_to_join() -> None:

@@ -1,6 +1,4 @@
-import json
 import random
-from pathlib import Path
 
 import pytest
 import torch
@@ -112,14 +110,3 @@ def test_errors() -> None:
         conceptual_edges(found, torch.tensor([[1, 0, 1]]))
     with pytest.raises(ValueError, match="`max_share`"):
         entity_incidence([], max_share=2.0)
-
-
-def test_real_titles_as_entities_against_naive_loop(datasets: Path) -> None:
-    lines = (datasets / "2wikimultihopqa_train" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:400]
-    entities = [[word for word in json.loads(line)["text"].split() if word[0].isupper()] for line in lines]
-    entities = [[name for name in row if normalize_entity(name)] for row in entities]
-    nodes = [random.Random(seed).sample(range(400), 100) for seed in range(4)]
-    edge_index, weight, _ = conceptual_edges(entity_incidence(entities, max_share=1.0), torch.tensor(nodes))
-    expected = naive(entities, nodes)
-    assert [edge[:2] for edge in listed(edge_index, weight)] == [edge[:2] for edge in expected]
-    torch.testing.assert_close(weight, torch.tensor([edge[2] for edge in expected]))

@@ -121,23 +121,6 @@ def test_candidate_graphs_and_features_are_those_in_memory(make_dataset: MakeDat
     assert torch.equal(there.inputs["node_vectors"], here.inputs["node_vectors"])
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_matched_words_are_those_of_the_texts_to_the_last_bit(
-    make_dataset: MakeDataset, tmp_path: Path, seed: int
-) -> None:
-    dataset = make_dataset(num_nodes=200, seed=seed)
-    opened = mapped(dataset, tmp_path / "corpus")
-    nodes = torch.randperm(200, generator=torch.Generator().manual_seed(seed))[:120]
-    ptr = torch.arange(0, 121, 10)
-    edges = torch.stack([torch.arange(0, 119), torch.arange(1, 120)])
-    edges = edges[:, edges[1] % 10 > 0]
-    here, there = (
-        TextMatch.of(data.graph).score(dataset.query_texts, nodes, edges, ptr, with_words=True)
-        for data in (dataset, opened)
-    )
-    assert torch.equal(here, there)
-
-
 def test_a_corpus_without_words(make_dataset: MakeDataset, tmp_path: Path) -> None:
     dataset = make_dataset()
     empty = dataset.with_graph(dataset.graph.with_passages(texts=["the of"] * 90))

@@ -46,7 +46,7 @@ from graphrerank.graphs.passages import Passages
 from graphrerank.graphs.sparse_rows import row_slots
 
 COMPACT_SHARE, COMPACT_LEAST = 0.25, 1000  # of the prepared passages, and number, of changes that make it due
-BLOCK_EDGES = 1 << 20  # given a type at once, when the first edge with one is added
+BLOCK_EDGES = 1 << 20  # written together, when the first edge with a type is added
 Integers = npt.NDArray[np.int64]
 
 
@@ -93,8 +93,8 @@ def grow_corpus(
 ) -> Growth:
     """Remove passages from a corpus folder and add others to it, all or nothing.
 
-    Whoever opens the folder afterwards finds the added passages by their words, by their vectors and along ``edges``,
-    with the scores that a preparation with these passages gives. Edges that the preparation finds in texts (mentions,
+    A process that opens the folder afterwards finds the added passages by their words, by their vectors and along
+    ``edges``, with the scores that a preparation with these passages gives. Edges that the preparation finds in texts (mentions,
     shared entities, nearest neighbours) join them only after :func:`compact_corpus`; until then passages keep their
     numbers. Time grows with what is added and the edges of its neighbours.
 
@@ -335,7 +335,7 @@ def start_compaction(folder: str | Path) -> "subprocess.Popen[bytes]":
 
 
 def _prepared_again(dataset: Dataset, columns: Columns, manifest: CorpusManifest, kept: Tensor) -> Dataset:
-    """Build the data set of the passages that are left, numbered anew, with its edges as a reader finds them."""
+    """Build the data set of the passages that are left, renumbered, with its edges as a reader finds them."""
     graph, places = dataset.graph.with_rows_in_order(), kept.numpy()
     number = torch.full((graph.num_nodes,), -1)
     number[kept] = torch.arange(len(kept))

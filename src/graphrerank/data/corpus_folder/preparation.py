@@ -150,7 +150,7 @@ def prepare_corpus(
 
 
 class StoredVectors:
-    """An encoder that is asked for passages in their order, and has the vectors of ``nodes``, of all when None."""
+    """An encoder of passages in their order, which reads their vectors: those of ``nodes``, or of all when None."""
 
     def __init__(self, name: str, fingerprint: str, embedding: Tensor, nodes: Tensor | None = None) -> None:
         self.name, self.fingerprint = name, fingerprint
@@ -172,7 +172,7 @@ def _not_in_fingerprint(dataset: Dataset) -> list[str]:
 
 
 def check_own_folder(folder: Path) -> None:
-    """Refuse a folder that holds files of somebody else, or symbolic links."""
+    """Refuse a folder with other files, or with symbolic links."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         is_own = path.name in (MANIFEST, PARTS) or path.name.startswith((COLUMNS, f".{MANIFEST}."))
         if not is_own or path.is_symlink():
