@@ -94,9 +94,9 @@ def grow_corpus(
     """Remove passages from a corpus folder and add others to it, all or nothing.
 
     A process that opens the folder afterwards finds the added passages by their words, by their vectors and along
-    ``edges``, with the scores that a preparation with these passages gives. Edges that the preparation finds in texts (mentions,
-    shared entities, nearest neighbours) join them only after :func:`compact_corpus`; until then passages keep their
-    numbers. Time grows with what is added and the edges of its neighbours.
+    ``edges``, with the scores that a preparation with these passages gives. Edges that the preparation finds in texts
+    (mentions, shared entities, nearest neighbours) join them only after :func:`compact_corpus`; until then passages
+    keep their numbers. Time grows with what is added and the edges of its neighbours.
 
     Args:
         folder: A corpus folder.
