@@ -23,6 +23,7 @@ LAYERS = [  # from the lowest up: a package imports the layers below its own, ne
     {"training"},
     {"evaluation"},
     {"inference"},
+    {"part"},
     {"parts"},
     {"fitting"},
     {"serving", "integrations"},

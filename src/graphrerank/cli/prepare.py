@@ -26,7 +26,8 @@ from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.folder import EDGES
 from graphrerank.data.readers.records import existing_folder, read_lines
 from graphrerank.data.vector_cache import VectorCache
-from graphrerank.parts import Part, Parts
+from graphrerank.part import Part
+from graphrerank.parts import Parts
 
 
 def run(cfg: DictConfig) -> Path:

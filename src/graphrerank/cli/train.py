@@ -23,7 +23,7 @@ from graphrerank.fitting.training_data import FitSettings, TrainingData, declare
 from graphrerank.graphs.model_inputs import QUERIES
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.manifest import write_manifest
-from graphrerank.parts import Part
+from graphrerank.part import Part
 from graphrerank.processes import is_first_process
 
 FROZEN = (RETRIEVER, "ppr", "gcs", "cross_encoder", "granker")  # rows without training

@@ -36,7 +36,8 @@ from graphrerank.models.granker import measured_arguments
 from graphrerank.models.manifest import parse_manifest, read_manifest, write_manifest
 from graphrerank.models.start import start_from, train_only
 from graphrerank.operators.cross_encoder import CrossEncoder
-from graphrerank.parts import Part, Parts, build
+from graphrerank.part import Part, build
+from graphrerank.parts import Parts
 from graphrerank.processes import is_first_process
 from graphrerank.training.epoch_table import EpochTable
 from graphrerank.training.reranker_module import RerankerModule

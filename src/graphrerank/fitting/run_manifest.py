@@ -14,7 +14,7 @@ from graphrerank.models.checkpoint import Checkpoint, library_versions
 from graphrerank.models.manifest import MANIFEST, read_manifest
 from graphrerank.models.registry import read_features, register_model
 from graphrerank.models.start import start_entry
-from graphrerank.parts import Part, dotted_settings, portable_arguments
+from graphrerank.part import Part, dotted_settings, portable_arguments
 
 LAST = Path("checkpoints", "last.ckpt")  # in a model's folder
 RESUMED_ENTRIES = ("data", "mix", "retriever", "model", "features", "encoder", "pair_encoder", "start")
