@@ -58,7 +58,7 @@ class CandidateGraphs:
         return replace(self, **moved, inputs=inputs)
 
     def select_edges(self, kept: Tensor) -> "CandidateGraphs":
-        """Return the batch with some of its edges, by a mask ``[E]`` or by their places."""
+        """Return the batch with some of its edges, by a mask ``[E]`` or by their positions."""
         return replace(
             self,
             edge_index=self.edge_index[:, kept],
@@ -101,7 +101,7 @@ class CandidateGraphs:
         """Rank each graph's nodes by their scores ``[N]``, which must not be NaN, ties by node number.
 
         Returns:
-            ``[B, K]`` int64, best first: places in the packed batch, padded with -1.
+            ``[B, K]`` int64, best first: positions in the packed batch, padded with -1.
         """
         if torch.isnan(scores).any():
             raise ValueError("`scores` must not hold NaN")
@@ -157,7 +157,7 @@ def candidate_edges(
 
 
 def _induced_slots(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Find the corpus edges among each row's nodes: ``edge_index``, the place of each among all edges, and ``ptr``."""
+    """Find the corpus edges among each row's nodes: ``edge_index``, the slot of each among all edges, and ``ptr``."""
     valid = nodes >= 0
     ptr = torch.zeros(nodes.shape[0] + 1, dtype=torch.int64, device=nodes.device)
     ptr[1:] = valid.sum(1).cumsum(0)

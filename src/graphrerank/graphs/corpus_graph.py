@@ -155,7 +155,7 @@ class CorpusGraph:
         """List the neighbours of ``nodes [P]`` by edges of one type or all, and by shared entities.
 
         Returns:
-            For each neighbour the place of its node in ``nodes``, and its number. One that is joined in several ways
+            For each neighbour the position of its node in ``nodes``, and its number. One that is joined in several ways
             comes several times: once by an edge, and once for each shared entity.
         """
         origin, slot = row_slots(self.indptr, nodes, self.row_stop)
@@ -214,7 +214,7 @@ class CorpusGraph:
         """List the types of some stored edges, ``slots [S]`` int64 of ``indices``.
 
         Returns:
-            For each type of each edge the edge's place in ``slots``, ascending, its weight and the type: ``[M]`` each.
+            For each type of each edge its position in ``slots``, ascending, its weight and the type: ``[M]`` each.
         """
         if self.weight_by_type is None:
             place = torch.arange(slots.numel(), device=slots.device)

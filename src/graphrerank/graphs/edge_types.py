@@ -26,12 +26,8 @@ _TYPE_OF_NAME = {name: type_name for type_name, names in MEANINGS.items() for na
 def edge_type_of(name: str, meanings: Mapping[str, str] | None = None) -> int:
     """Return the number of the type that a name in an edge file means; names that mean nothing here are ``other``.
 
-    Args:
-        name: Any name; capitals, and blanks or hyphens in the place of underscores, are no difference.
-        meanings: A user's own names: one of :data:`EDGE_TYPES` for each, and with ``other`` for all that mean nothing.
-
-    Raises:
-        ValueError: If ``meanings`` gives it something else.
+    Capitals, and blanks or hyphens instead of underscores, make no difference. ``meanings`` are names of a user, with
+    one of :data:`EDGE_TYPES` for each, and for ``other`` that of all names that mean nothing.
 
     Example:
         >>> EDGE_TYPES[edge_type_of("FOREIGN KEY")], EDGE_TYPES[edge_type_of("likes", {"likes": "reference"})]
@@ -39,18 +35,17 @@ def edge_type_of(name: str, meanings: Mapping[str, str] | None = None) -> int:
         >>> [EDGE_TYPES[edge_type_of(name, {"other": "reference"})] for name in ("likes", "knows", "Entity")]
         ['reference', 'reference', 'entity']
     """
-    own, plain = meanings or {}, name.strip().lower().replace(" ", "_").replace("-", "_")
-    meaning = own.get(name, _TYPE_OF_NAME.get(plain, plain if plain in EDGE_TYPES else "other"))
-    if meaning == "other" and name not in own:
-        name, meaning = "other", own.get("other", "other")
+    named, plain = meanings or {}, name.strip().lower().replace(" ", "_").replace("-", "_")
+    meaning = named.get(name, _TYPE_OF_NAME.get(plain, plain if plain in EDGE_TYPES else "other"))
+    if meaning == "other" and name not in named:
+        name, meaning = "other", named.get("other", "other")
     return edge_type_numbers([meaning], argument=f"edge_meanings[{name!r}]")[0]
 
 
 def edge_type_numbers(names: Iterable[str], *, argument: str = "edge_types") -> list[int]:
     """Return the numbers of types by their names; a ValueError that names the argument if one is none of them."""
-    index_of = {name: index for index, name in enumerate(EDGE_TYPES)}
     listed = list(names)
-    for place, name in enumerate(listed):
-        if name not in index_of:
-            raise ValueError(f"`{argument}` must be of {EDGE_TYPES}, got {name!r} at place {place}")
-    return [index_of[name] for name in listed]
+    for position, name in enumerate(listed):
+        if name not in EDGE_TYPES:
+            raise ValueError(f"`{argument}` must be of {EDGE_TYPES}, got {name!r} at place {position}")
+    return [EDGE_TYPES.index(name) for name in listed]

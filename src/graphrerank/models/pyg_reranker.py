@@ -21,17 +21,10 @@ class PyGReranker(GATv2Reranker):
     (``edge_features``, types, words of pairs) if its constructor takes ``edge_dim``, and their weights if its
     ``forward`` takes ``edge_weight`` and ``edge_features`` is set.
 
-    Args:
-        conv: A convolution of ``torch_geometric.nn`` that reads one graph of nodes of one type, ``TransformerConv``
-            say, with or without the package's name.
-        conv_arguments: For its constructor, without widths. ``heads`` is 4 unless given, and a layer's width is shared
-            among them unless ``concat`` is false. A convolution with a network (``GINConv``) gets two
-            linear layers.
-        arguments: As of :class:`GATv2Reranker`.
-
-    Raises:
-        ValueError: If PyTorch Geometric has no such convolution.
-        MissingExtraError: If it is not installed.
+    ``conv`` is a convolution of ``torch_geometric.nn`` that reads one graph of nodes of one type, with or without the
+    package's name; ``conv_arguments`` are for its constructor, without widths. ``heads`` is 4 unless given, and a
+    layer's width is shared among them unless ``concat`` is false. A convolution with a network (``GINConv``) gets two
+    linear layers. ``arguments`` are those of :class:`GATv2Reranker`.
     """
 
     def __init__(self, *, conv: str, conv_arguments: Mapping[str, Any] | None = None, **arguments: Any) -> None:

@@ -47,7 +47,7 @@ class DotRanking:
             vectors: ``[b, d]`` query vectors.
             proposed: ``[b, M]`` int64 nodes, each once in a row, in any order; padded with -1.
             is_exact: Whether they are the nearest up to rounding, ``top_k`` and :data:`MARGIN`, or all. A query whose
-                last place is contested within rounding is then scored against the whole corpus.
+                last rank is contested within rounding is then scored against the whole corpus.
 
         Returns:
             ``[b, top_k]`` nodes and dot products, which are its two features as well.
@@ -105,8 +105,8 @@ def _ranking(nodes: Tensor, scores: Tensor) -> Ranking:
 class DenseRetriever:
     r"""Rank the corpus by :math:`v_q \cdot v_n`, ties broken by node index.
 
-    ``flat`` multiplies all nodes with the queries, in blocks, and is exact, even if nodes tie at the last place: nodes
-    near the top are scored again node by node (so that equal vectors get equal scores), and a query whose last place is
+    ``flat`` multiplies all nodes with the queries, in blocks, and is exact, even if nodes tie at the last rank: nodes
+    near the top are scored again node by node (so that equal vectors get equal scores), and a query whose last rank is
     contested within rounding is scored against the whole corpus. ``hnsw`` and ``ivf`` are approximate indexes of FAISS,
     an extra: ``graphrerank[faiss]`` for the CPU, ``graphrerank[gpu]`` for CUDA 12, never both; their nodes are ordered
     in the same way.

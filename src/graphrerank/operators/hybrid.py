@@ -104,7 +104,7 @@ class HybridRetriever:
         return Ranking.concatenate(rankings)
 
     def score_blocks(self, queries: Queries) -> Iterator[tuple[Tensor, HybridScores | ProposedScores]]:
-        """Score the whole corpus, or what is proposed, for blocks of queries that fit into memory.
+        """Score the whole corpus, or the proposed nodes, for blocks of queries that fit into memory.
 
         Yields the block's query vectors ``[b, d]`` and its scores; one empty block if there are no queries.
         """

@@ -36,31 +36,20 @@ class TracedStep:
 class Pipeline:
     """Retrieves by its steps, in order, for many queries at once.
 
-    Args:
-        graph: The corpus; the steps work on its device (:meth:`CorpusGraph.to`).
-        steps: Build the steps, in order; the first is a vector search.
-        budget: Nodes to retrieve per query, and the maximum number of pairs to encode.
-        retriever: Builds the retriever of vector searches that name none.
-        pair_encoder: The cross-encoder; None if no step scores pairs.
-        text_encoder: The encoder of the corpus; None if no step encodes texts.
-        head: A trained head of GRanker that replaces the cross-encoder's own; None for the latter.
-        batch_queries: Queries per batch.
-
-    Raises:
-        ValueError: If there is no step, a step cannot be built, or ``head`` was trained on another cross-encoder.
+    The steps work on the graph's device (:meth:`CorpusGraph.to`). A ``head`` must be trained on the pair encoder.
     """
 
     def __init__(
         self,
         graph: CorpusGraph,
         *,
-        steps: Sequence[StepFactory],
-        budget: int = 100,
-        retriever: RetrieverFactory = DenseRetriever,
-        pair_encoder: PairEncoder | None = None,
-        text_encoder: TextEncoder | None = None,
-        head: GraphHead | None = None,
-        batch_queries: int = 32,
+        steps: Sequence[StepFactory],  # build the steps, in order; the first is a vector search
+        budget: int = 100,  # nodes to retrieve per query, and the maximum number of pairs to encode
+        retriever: RetrieverFactory = DenseRetriever,  # builds that of vector searches that name none
+        pair_encoder: PairEncoder | None = None,  # the cross-encoder; None if no step scores pairs
+        text_encoder: TextEncoder | None = None,  # of the corpus; None if no step encodes texts
+        head: GraphHead | None = None,  # a trained one of GRanker that replaces the cross-encoder's
+        batch_queries: int = 32,  # per batch
     ) -> None:
         check_counts(budget=budget, batch_queries=batch_queries)
         if head is not None and pair_encoder is not None and head.encoder_fingerprint != pair_encoder.fingerprint:
@@ -101,7 +90,7 @@ class Pipeline:
 
     @torch.inference_mode()
     def trace(self, queries: Queries) -> tuple[list[TracedStep], Mapping[str, float]]:
-        """Run the steps for few queries, for people who look: each step with its states, and seconds by stage.
+        """Run the steps for few queries, and return each with its states, and seconds by stage.
 
         The last state ranks as :meth:`retrieve` does.
         """

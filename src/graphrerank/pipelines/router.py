@@ -33,26 +33,17 @@ class Router:
 
     Source: "EA-GraphRAG", 2026, Algorithm 1, Eqs. (2), (8) and (10). The router is a first step: it passes on the
     rankings of the paths and the number of encoded pairs, but no vectors or features of nodes.
-
-    Args:
-        resources: Resources of the pipeline and of the paths.
-        adapter: Scores queries, as EA-GraphRAG's complexity adapter does.
-        dense: Steps of the dense path.
-        graph: Steps of the graph path.
-        rank_offset: :math:`k` of Eq. (8), positive.
-        fusion_depth: :math:`K` of lines 14 to 18: passages of each path that are fused, and of the fused ranking; 5 in
-            the paper. None for the budget.
     """
 
     def __init__(
         self,
         resources: Resources,
         *,
-        adapter: ComplexityScorer,
-        dense: Sequence[StepFactory],
-        graph: Sequence[StepFactory],
-        rank_offset: float = RANK_OFFSET,
-        fusion_depth: int | None = None,
+        adapter: ComplexityScorer,  # EA-GraphRAG's complexity adapter, or another
+        dense: Sequence[StepFactory],  # of the dense path
+        graph: Sequence[StepFactory],  # of the graph path
+        rank_offset: float = RANK_OFFSET,  # `k` of Eq. (8), positive
+        fusion_depth: int | None = None,  # `K` of lines 14 to 18: passages that are fused; the paper: 5; None: budget
     ) -> None:
         check_counts(fusion_depth=fusion_depth)
         check_positive(rank_offset=rank_offset)
