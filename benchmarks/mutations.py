@@ -211,7 +211,7 @@ MUTATIONS = (
         "wait_seconds = pause",
     ),
     Mutation(
-        "graphrerank_papers/answers/win_rates.py",
+        "graphrerank_papers/answers/answer_judge.py",
         "tested against the wrong side",
         "(scores, 1 - scores, seed=seed)",
         "(scores, scores, seed=seed)",

@@ -2,9 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any
 
 from graphrerank.evaluation.tables import Cell, Columns, Table, build_table, number_cell, system_cell
@@ -111,23 +110,23 @@ def total_tokens(replies: Sequence[Reply], name: str) -> int | None:
 def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
     """Lay out the counts of each system, a row each."""
 
-    def number(name: str, form: str, row: tuple[str, AnswerCounts]) -> Cell:
-        return number_cell(getattr(row[1], name), form)
+    def number(name: str, form: str = ",.0f") -> Callable[[tuple[str, AnswerCounts]], Cell]:
+        return lambda row: number_cell(getattr(row[1], name), form)
 
-    def outcome(name: str, row: tuple[str, AnswerCounts]) -> Cell:
-        return number_cell(row[1].outcomes[name], ",.0f")
+    def outcome(name: str) -> Callable[[tuple[str, AnswerCounts]], Cell]:
+        return lambda row: number_cell(row[1].outcomes[name], ",.0f")
 
     columns: Columns[tuple[str, AnswerCounts]] = {
         "system": lambda row: system_cell(row[0]),
         "written by": lambda row: Cell(row[1].writer),
         "model": lambda row: Cell(", ".join(f"{name} ({n})" for name, n in row[1].models.items()) or "-"),
-        "tokens of a context": partial(number, "context_tokens", ",.0f"),
-        "tokens read": partial(number, "input_tokens", ",.0f"),
-        "tokens written": partial(number, "output_tokens", ",.0f"),
-        "USD": partial(number, "usd", ".4f"),
-        **{name: partial(outcome, name) for name in OUTCOMES},
-        "abstained": partial(number, "abstained", ",.0f"),
-        "repeated": partial(number, "repeated", ",.0f"),
+        "tokens of a context": number("context_tokens"),
+        "tokens read": number("input_tokens"),
+        "tokens written": number("output_tokens"),
+        "USD": number("usd", ".4f"),
+        **{name: outcome(name) for name in OUTCOMES},
+        "abstained": number("abstained"),
+        "repeated": number("repeated"),
     }
     caption = (
         "Answers from the packed contexts. Tokens read and written and USD are of all questions, as if this system "
@@ -140,9 +139,9 @@ def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
     if any(row.verdicts for row in counts.values()):
         columns = {
             **columns,
-            "verdicts": partial(number, "verdicts", ",.0f"),
-            "unusable verdicts": partial(number, "verdicts_unusable", ",.0f"),
-            "USD of verdicts": partial(number, "judge_usd", ".4f"),
+            "verdicts": number("verdicts"),
+            "unusable verdicts": number("verdicts_unusable"),
+            "USD of verdicts": number("judge_usd", ".4f"),
         }
         caption += " Verdicts: of the model that judges answers; an unusable one counts as wrong."
     return build_table("answers", caption, list(counts.items()), columns, text_columns=3)

@@ -1,13 +1,26 @@
-"""Pairwise comparison of answers by a language model, in both orders."""
+"""Pairwise comparison of answers by a language model, in both orders, and the win rates of a system."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
+from graphrerank.evaluation.tables import (
+    Cell,
+    Columns,
+    Table,
+    build_table,
+    number_cell,
+    p_cell,
+    percent_cell,
+    system_cell,
+)
+from graphrerank.files import without_nan
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_json
@@ -92,8 +105,16 @@ class PairwiseJudge:
         for shown in (pairs, [(other, one) for one, other in pairs]):
             scores = known.repeat(len(self._criteria), 1)
             messages = [self._message(texts[criterion], questions[row], *shown[row]) for criterion, row in cells]
-            for cell, score in zip(cells, self._ask(messages), strict=True):
-                scores[cell] = score
+            winners = ask_strictly(
+                self.model,
+                messages,
+                system=self.prompt.instructions(),
+                parse=parse_winner,
+                tries=self.tries,
+                form=self.prompt.form,
+            )
+            for cell, winner in zip(cells, winners, strict=True):
+                scores[cell] = torch.nan if winner is None else FOR_FIRST[winner]
             orders.append(scores)
         forward, backward = orders
         backward[:, rows] *= -1
@@ -101,17 +122,6 @@ class PairwiseJudge:
 
     def _message(self, criterion: str, question: str, first: str, second: str) -> str:
         return self.prompt.fill(criterion=criterion, question=question, first=first, second=second)
-
-    def _ask(self, messages: Sequence[str]) -> list[float]:
-        winners = ask_strictly(
-            self.model,
-            messages,
-            system=self.prompt.instructions(),
-            parse=parse_winner,
-            tries=self.tries,
-            form=self.prompt.form,
-        )
-        return [float("nan") if winner is None else FOR_FIRST[winner] for winner in winners]
 
 
 def parse_winner(content: str) -> int:
@@ -130,3 +140,62 @@ def _known_score(first: str, second: str) -> float:
     if bool(first) != bool(second):
         return 1.0 if first else -1.0
     return 0.0 if first and first == second else float("nan")
+
+
+@dataclass(frozen=True)
+class WinRate:
+    """The first system against the second by one criterion."""
+
+    system: str  # name of the first
+    baseline: str  # name of the second
+    criterion: str
+    wins: int  # questions on which the first system's answer is better
+    ties: int  # questions on which neither is
+    losses: int  # questions on which the second system's is
+    without: int  # questions without a verdict in both orders, or with two blank answers
+    rate: float  # share of wins, ties counted half; NaN if no question counts
+    interval: tuple[float, float]  # its 95% bootstrap interval over questions
+    p_value: float  # of the paired randomisation test against 0.5
+    agreement: float  # share of the questions whose verdict is the same in both orders of the answers
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; NaN becomes null."""
+        content: dict[str, Any] = without_nan(asdict(self))
+        return content
+
+
+def win_rates(verdicts: Verdicts, *, system: str, baseline: str, seed: int = 0) -> list[WinRate]:
+    """Count verdicts by criterion, one entry each; questions without a usable verdict do not count."""
+    rates = []
+    for criterion, scores, agreement in zip(
+        verdicts.criteria, verdicts.scores, verdicts.agreement.tolist(), strict=True
+    ):
+        low, high = bootstrap_interval(scores, seed=seed).tolist()
+        wins, ties, losses = (int((scores == score).sum()) for score in (1.0, 0.5, 0.0))
+        p_value = float(paired_randomization(scores, 1 - scores, seed=seed))
+        counts = (system, baseline, criterion, wins, ties, losses, len(scores) - wins - ties - losses)
+        rates.append(WinRate(*counts, float(scores.nanmean()), (low, high), p_value, agreement))
+    return rates
+
+
+def wins_table(rates: Sequence[WinRate]) -> Table:
+    """Lay out a row per other system and criterion."""
+    columns: Columns[WinRate] = {
+        "against": lambda rate: system_cell(rate.baseline),
+        "criterion": lambda rate: Cell(rate.criterion),
+        "won": lambda rate: number_cell(rate.wins, ",.0f"),
+        "tied": lambda rate: number_cell(rate.ties, ",.0f"),
+        "lost": lambda rate: number_cell(rate.losses, ",.0f"),
+        "no verdict": lambda rate: number_cell(rate.without, ",.0f"),
+        "win rate": lambda rate: percent_cell(rate.rate, rate.interval),
+        "p": lambda rate: p_cell(rate.p_value),
+        "same in both orders": lambda rate: percent_cell(rate.agreement),
+    }
+    caption = (
+        "Answers of the last system against those of each other one, judged by a model in both orders: a win in one "
+        "order and a tie in the other is a win, opposite verdicts are a tie, and ties count half. No verdict: both are "
+        "blank, one is missing, or an order lacks a usable verdict; these do not count. Win rate: percent with its 95% "
+        "bootstrap interval; p: paired randomisation test against one half. Same: percent of the pairs with one "
+        "verdict in both orders."
+    )
+    return replace(build_table("win rates", caption, rates, columns, text_columns=2), printed=True)

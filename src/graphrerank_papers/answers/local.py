@@ -181,12 +181,8 @@ class FormMask:
     """A logits processor of transformers that keeps the tokens by which a form can continue.
 
     A form is a JSON schema (a text that begins with ``{``), without free white space, or a regular expression. Its
-    automaton is that of ``llguidance``, over the tokenizer's bytes. A row whose form is complete can only end.
-
-    Args:
-        tokenizer: What :func:`form_tokenizer` returns.
-        form: The form.
-        num_rows: Texts that are generated at once.
+    automaton is that of ``llguidance``, over the bytes of a tokenizer by :func:`form_tokenizer`. A row whose form is
+    complete can only end. ``num_rows`` texts are generated at once.
 
     Raises:
         ValueError: If the form is no schema and no regular expression, or, when called, if the tokens cannot spell it.

@@ -3,7 +3,6 @@
 import hashlib
 import random
 from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -38,6 +37,14 @@ class PartialAnswer(NamedTuple):
     text: str
     helpfulness: int
     numbers: tuple[int, ...]  # of the cited passages, from 1
+
+
+class Request(NamedTuple):
+    """A message about one question."""
+
+    row: int  # of the question
+    message: str
+    shown: set[int]  # numbers of the passages that the answer may cite
 
 
 @dataclass(eq=False)
@@ -83,57 +90,38 @@ class MapReduceWriter:
         keys = [(question, context.passages) for question, context in zip(questions, contexts, strict=True)]
         asked = list(dict.fromkeys(keys))
         model = RecordedModel(self.model, self.cache)
-        messages: list[list[str]] = [[] for _ in asked]  # of each question, each once
-        parts = self._map(model, asked, messages)
-        merged = self._reduce(model, [question for question, _ in asked], parts, messages)
+        requests = [
+            self._map_request(row, part, *asked[row]) for row, key in enumerate(asked) for part in self._parts(*key)
+        ]
+        partial_answers: list[list[PartialAnswer | None]] = [[] for _ in asked]
+        answers = self._ask(model, requests, self.map_prompt, parse_partial_answer)
+        for request, answer in zip(requests, answers, strict=True):
+            partial_answers[request.row].append(answer)
+        fitting = [self._fitting(each) for each in partial_answers]
+        final = [self._reduce_request(row, key[0], fitting[row]) for row, key in enumerate(asked) if fitting[row]]
+        merged = self._ask(model, final, self.reduce_prompt, parse_final_answer)
+        merged_of = {request.row: answer for request, answer in zip(final, merged, strict=True)}
+        messages: list[list[str]] = [[] for _ in asked]
+        for request in (*requests, *final):
+            messages[request.row].append(request.message)
         replies = {
-            key: _reply(*entry, model)
-            for key, entry in zip(asked, zip(merged, parts, messages, strict=True), strict=True)
+            key: _reply(merged_of.get(row), partial_answers[row], model.replies_to(messages[row]), len(messages[row]))
+            for row, key in enumerate(asked)
         }
         return [replies[key] for key in keys]
 
-    def _map(
-        self, model: RecordedModel, asked: Sequence[tuple[str, Sequence[str]]], messages: Sequence[list[str]]
-    ) -> list[list[PartialAnswer | None]]:
-        """Answer every question from each of its parts; None without a usable answer."""
-        parts = [
-            (row, part) for row, (question, passages) in enumerate(asked) for part in self._parts(question, passages)
-        ]
-        requests = []
-        for row, part in parts:
-            question, passages = asked[row]
-            listed = "\n\n".join(f"[{index + 1}] {passages[index]}" for index in part)
-            requests.append(self.map_prompt.fill(question=question, summaries=listed))
-            messages[row].append(requests[-1])
-        shown = [{index + 1 for index in part} for _, part in parts]
-        answers: list[list[PartialAnswer | None]] = [[] for _ in asked]
-        for (row, _), answer in zip(
-            parts, self._ask(model, requests, shown, self.map_prompt, parse=parse_partial_answer), strict=True
-        ):
-            answers[row].append(answer)
-        return answers
+    def _map_request(self, row: int, part: Sequence[int], question: str, passages: Sequence[str]) -> Request:
+        listed = "\n\n".join(f"[{index + 1}] {passages[index]}" for index in part)
+        message = self.map_prompt.fill(question=question, summaries=listed)
+        return Request(row, message, {index + 1 for index in part})
 
-    def _reduce(
-        self,
-        model: RecordedModel,
-        questions: Sequence[str],
-        parts: Sequence[Sequence[PartialAnswer | None]],
-        messages: Sequence[list[str]],
-    ) -> list[PartialAnswer | None]:
-        """Merge the helpful answers to each question; None if nothing helps, or without a usable answer."""
-        fitting = {row: self._fitting(answers) for row, answers in enumerate(parts)}
-        rows = [row for row, answers in fitting.items() if answers]
-        for row in rows:
-            listed = "\n\n".join(
-                f"(helpfulness {answer.helpfulness}; summaries {_listed(answer.numbers)}) {answer.text}"
-                for answer in fitting[row]
-            )
-            messages[row].append(self.reduce_prompt.fill(question=questions[row], answers=listed))
-        shown = [{number for answer in fitting[row] for number in answer.numbers} for row in rows]
-        requests = [messages[row][-1] for row in rows]
-        merged = self._ask(model, requests, shown, self.reduce_prompt, parse=parse_final_answer)
-        by_row = dict(zip(rows, merged, strict=True))
-        return [by_row.get(row) for row in range(len(questions))]
+    def _reduce_request(self, row: int, question: str, answers: Sequence[PartialAnswer]) -> Request:
+        listed = "\n\n".join(
+            f"(helpfulness {answer.helpfulness}; summaries {_listed(answer.numbers)}) {answer.text}"
+            for answer in answers
+        )
+        message = self.reduce_prompt.fill(question=question, answers=listed)
+        return Request(row, message, {number for answer in answers for number in answer.numbers})
 
     def _parts(self, question: str, passages: Sequence[str]) -> list[list[int]]:
         """Shuffle the positions of a question's passages and cut them into parts."""
@@ -160,23 +148,18 @@ class MapReduceWriter:
         return helpful[: max(1, sum(total <= self.context_tokens for total in totals))]
 
     def _ask(
-        self,
-        model: RecordedModel,
-        messages: Sequence[str],
-        shown: Sequence[AbstractSet[int]],
-        prompt: Prompt,
-        *,
-        parse: Callable[[str], PartialAnswer],
+        self, model: RecordedModel, requests: Sequence[Request], prompt: Prompt, parse: Callable[[str], PartialAnswer]
     ) -> list[PartialAnswer | None]:
         """Ask, refusing answers that cite passages which were not shown."""
 
         def check(index: int, answer: PartialAnswer) -> None:
-            if unknown := [number for number in answer.numbers if number not in shown[index]]:
-                raise ValueError(f"`summaries` must name some of {_listed(sorted(shown[index]))}, got {unknown[0]}")
+            shown = requests[index].shown
+            if unknown := [number for number in answer.numbers if number not in shown]:
+                raise ValueError(f"`summaries` must name some of {_listed(sorted(shown))}, got {unknown[0]}")
 
         return ask_strictly(
             model,
-            messages,
+            [request.message for request in requests],
             system=prompt.instructions(),
             parse=parse,
             check=check,
@@ -216,10 +199,9 @@ def _cited(answer: dict[str, Any], helpfulness: int) -> PartialAnswer:
 
 
 def _reply(
-    merged: PartialAnswer | None, parts: Sequence[PartialAnswer | None], messages: Sequence[str], model: RecordedModel
+    merged: PartialAnswer | None, parts: Sequence[PartialAnswer | None], replies: Sequence[Reply], num_messages: int
 ) -> CitedReply:
     """Combine the replies to all requests of a question."""
-    replies = model.replies_to(messages)
     outcome = ANSWERED
     usable = [part.helpfulness for part in parts if part is not None]
     if merged is None and (any(usable) or (parts and not usable)):
@@ -233,7 +215,7 @@ def _reply(
         "" if merged is None else merged.text,
         outcome,
         next((reply.model for reply in reversed(replies) if reply.model), ""),
-        attempts=1 + sum(reply.attempts for reply in replies) - len(messages) if replies else 1,
+        attempts=1 + sum(reply.attempts for reply in replies) - num_messages if replies else 1,
         problem=next((reply.problem for reply in reversed(replies) if reply.problem), ""),
         citations=() if merged is None else tuple(number - 1 for number in merged.numbers),
         helpfulness=tuple(None if part is None else part.helpfulness for part in parts),

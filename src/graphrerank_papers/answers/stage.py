@@ -11,13 +11,12 @@ from graphrerank.evaluation.systems import RankedDataset, StageResult
 from graphrerank.files import write_json_lines
 from graphrerank.language_models.reply import Reply
 from graphrerank_papers.answers.answer_counts import AnswerCounts, Price, answers_table
-from graphrerank_papers.answers.answer_judge import PairwiseJudge, Verdicts
+from graphrerank_papers.answers.answer_judge import PairwiseJudge, Verdicts, win_rates, wins_table
 from graphrerank_papers.answers.correctness_judge import CorrectnessJudge, parse_decision
 from graphrerank_papers.answers.packing import Context, Packing, passages_of
 from graphrerank_papers.answers.prompted_writer import Writer
 from graphrerank_papers.answers.replies import RecordedModel
 from graphrerank_papers.answers.scoring import EM, F1, JUDGED, SCORED, question_kinds, score_answers
-from graphrerank_papers.answers.win_rates import win_rates, wins_table
 
 Right = Sequence[Sequence[str] | None]  # of each question, as in `score_answers`
 
@@ -126,8 +125,7 @@ class AnswerStage:
 
         Equal contexts of several systems are answered from once.
         """
-        contexts = {name: self.packing.pack(texts) for name, texts in ranked.items()}
-        return self.answer_from(questions, contexts, right)
+        return self.answer_from(questions, {name: self.packing.pack(texts) for name, texts in ranked.items()}, right)
 
     def answer_from(
         self, questions: Sequence[str], contexts: Mapping[str, Sequence[Context]], right: Right

@@ -21,10 +21,10 @@ from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.metrics import parse_measure
 from graphrerank.parts import Parts
 from graphrerank.text.tokenizer import count_tokens
+from graphrerank_papers.answers.answer_judge import win_rates
 from graphrerank_papers.answers.map_reduce_writer import CitedReply
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage, SystemAnswers
-from graphrerank_papers.answers.win_rates import win_rates
 from graphrerank_papers.hashed_order import hashed_order
 from graphrerank_papers.retag.index import ReTAGIndex
 from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, ReTAGSearchSettings, SummarySentences
