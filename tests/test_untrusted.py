@@ -134,8 +134,3 @@ def test_a_file_is_refused_by_name(tmp_path: Path, raw: bytes, message: str) -> 
 def test_sizes_of_models_have_bounds(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must|needed"):
         check_arguments(arguments)
-
-
-def test_usual_sizes_are_within_them() -> None:
-    check_arguments({"num_layers": 5, "hidden_channels": [256, 128], "encoder": {"vocab_size": 250_002}})
-    check_arguments({"split_seed": 20_241_122, "restart_prob": 0.1, "prompt": "query: ", "corpus_where": None})

@@ -21,7 +21,7 @@ from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.steps import GraphRerank, PageRank, VectorSearch
+from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 
 WORDS = ["fox", "dog", "bird", "tree", "river", "stone", "cloud", "engine", "violin", "planet"]
 EXPAND = partial(HybridExpandRetriever, base_k=12, num_seeds=6)
@@ -149,9 +149,3 @@ def test_a_model_of_pairs_is_refused(tmp_path: Path) -> None:
     write_manifest(tmp_path, {**content, "model": model, "pair_encoder": pair_encoder})
     with pytest.raises(ValueError, match="reads a cross-encoder's vectors"):
         CheckpointScorer(corpus(), checkpoint=str(tmp_path))
-
-
-def test_nodes_that_vector_search_did_not_find_are_refused() -> None:
-    steps = [VectorSearch, PageRank, partial(GraphRerank, scorer=CheckpointScorer)]
-    with pytest.raises(ValueError, match="must have a vector search whose retriever returns features right before"):
-        Pipeline(corpus(), steps=steps, budget=9).retrieve(queries())

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from graphrerank import GraphReranker, RerankedList, RerankInput
 from graphrerank.features.feature_columns import cross_encoder_columns
-from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CorpusGraph, Queries, candidate_edges
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.checkpoint import PRETRAINED
@@ -168,27 +167,6 @@ def test_without_passages_or_without_scores(reranker) -> None:
     assert torch.equal(graphs.x[:, 0], graphs.x[:, 1])  # BM25 alone
     assert graphs.x[:, 1].max() == 1
     assert reranker.rerank(QUERY, PASSAGES[:1]).ids == (0,)
-
-
-def test_features_are_found_by_name(make_checkpoint) -> None:
-    names = ("base_score", "seeds_reached", "dense_score")
-    reranker = GraphReranker(make_checkpoint(names))
-    given = RerankInput(QUERY, PASSAGES, features={"seeds_reached": SCORES}, **COMPLETE)
-    graphs = reranker.candidate_graphs([given])
-    dense = torch.nn.functional.cosine_similarity(VECTORS, QUERY_VECTOR[None])
-    torch.testing.assert_close(graphs.x[:, 2], dense, rtol=0, atol=1e-6)
-    assert graphs.x[:, 1].tolist() == graphs.x[:, 0].tolist() == SCORES
-
-
-def test_matched_words_against_text_match(make_checkpoint) -> None:
-    reranker = GraphReranker(make_checkpoint(("base_score", "neighbourhood_coverage", "query_coverage")))
-    graphs = reranker.candidate_graphs([RerankInput(QUERY, PASSAGES, scores=SCORES, edges=[(1, 3)])])
-    both_ways = torch.tensor([[1, 3], [3, 1]])
-    expected = TextMatch(PASSAGES).score([QUERY], torch.arange(6), both_ways, torch.tensor([0, 6]))
-    place = [MATCH_FEATURES.index(name) for name in reranker.feature_names[1:]]
-    assert torch.equal(graphs.x[:, 1:], expected[:, place])
-    assert graphs.x[1, 1] > graphs.x[1, 2] == 0  # by its neighbour's words
-    assert not reranker.candidate_graphs([RerankInput(QUERY, scores=SCORES, edges=[(1, 3)])]).x[:, 1:].any()
 
 
 def test_scores_of_a_cross_encoder_against_the_columns_of_training(make_checkpoint) -> None:

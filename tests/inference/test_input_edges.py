@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker, RerankInput
-from graphrerank.graphs import CorpusGraph, candidate_edges, conceptual_edges
+from graphrerank.graphs import CorpusGraph, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
-from graphrerank.graphs.entity_incidence import entity_incidence
 from graphrerank.inference.input_edges import input_edges
 
 PASSAGES = ["one", "two", "three", "four"]
@@ -31,16 +30,6 @@ def test_no_edges() -> None:
 def test_parallel_edges_become_one_with_the_larger_weight() -> None:
     given = RerankInput("q", PASSAGES, edges=[(0, 1), (1, 0), (0, 1), (3, 2)], edge_weights=[1, 3, 2, 0.5])
     assert weights(given) == {(1, 0): 3.0, (0, 1): 3.0, (3, 2): 0.5, (2, 3): 0.5}
-
-
-def test_shared_entities_against_conceptual_edges() -> None:
-    entities = [["Rome", "Nero"], ["the Rome"], ["Oslo"], ["rome", "Nero", "Oslo"]]
-    given = RerankInput("q", PASSAGES, entities=entities)
-    edge_index, weight, _ = conceptual_edges(entity_incidence(entities), torch.arange(4)[None])
-    expected = dict(zip(map(tuple, edge_index.T.tolist()), weight.tolist(), strict=True))
-    assert weights(given) == expected
-    assert expected[0, 1] == 0.5  # of the two entities of passage 0, passage 1 shares one
-    assert expected[1, 0] == 1.0
 
 
 def test_the_union_of_all_kinds() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from graphrerank.language_models import answer_cache
 from graphrerank.language_models.answer_cache import AnswerCache
-from graphrerank.language_models.client import LanguageModel
 
 
 class Counting:
@@ -71,23 +70,6 @@ def test_refused_answers_are_not_kept(tmp_path: Path) -> None:
     model = Counting()
     AnswerCache(model, tmp_path).ask(["a"], system=None, read=str)
     assert model.asked == ["a"]
-
-
-def test_over_http_with_a_server_that_fails_in_the_middle(
-    endpoint: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("httpx", reason="httpx is optional")
-    monkeypatch.setattr(answer_cache, "SHARD_QUESTIONS", 1)
-    url, handler = endpoint
-    handler.script = {"b": [(500, ""), (500, "")]}
-    cache = AnswerCache(LanguageModel(url, "m", pause=0.0, max_retries=1), tmp_path)
-    with pytest.raises(ValueError, match=r"no usable answer in 2 tries for the text 'b'; last: status 500"):
-        cache.ask(["a", "b", "c"], system=None, read=str)
-    assert cache.ask(["a", "b", "c"], system=None, read=str) == ["<a>", "<b>", "<c>"]
-    asked = [request["messages"][-1]["content"] for request in handler.requests]
-    assert asked == ["a", "b", "b", "b", "c"]
-    elsewhere = AnswerCache(LanguageModel("http://moved/v1", "m"), tmp_path)
-    assert elsewhere.ask(["a"], system=None, read=str) == ["<a>"]
 
 
 def test_nothing_asked_and_surrogates(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Words match by the language of the text, shown on a German and a Japanese corpus; English stays as it was."""
 
 # ruff: noqa: RUF001 - texts of other scripts
-import json
 from pathlib import Path
 
 import bm25s
@@ -15,7 +14,7 @@ from graphrerank.features.text_match import TextMatch
 from graphrerank.features.word_table import WordTable
 from graphrerank.operators.bm25 import BM25, lexical_index
 from graphrerank.text import split_sentences, words
-from graphrerank.text.languages import LANGUAGES, detect_language, language_of
+from graphrerank.text.languages import detect_language, language_of
 from graphrerank_papers.knowledge.keywords import find_keywords
 from tests.support.folders import write_dataset
 
@@ -121,11 +120,3 @@ def test_sentences_and_keywords() -> None:
     assert [text[slice(*span)] for span in split_sentences(text, "german")] == [text[:-13], "Sie blieben."]
     assert find_keywords("die Häuser der Stadt und die Stadt", "german") == ["häuser", "stadt"]
     assert find_keywords("東京タワー", "characters") == ["東京", "京タ", "タワ", "ワー"]
-
-
-def test_every_language_reads(tmp_path: Path) -> None:
-    for name in LANGUAGES:
-        table = WordTable(name)
-        assert table.read(["Ein Wort 東京 и слово"]).num_texts == 1
-        assert table.num_stems > 0
-    assert json.dumps(LANGUAGES)

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer as Backend
-from tokenizers.models import BPE, WordPiece
-from tokenizers.pre_tokenizers import ByteLevel, Whitespace
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
 from graphrerank.text import TransformersTokenizer, WordTokenizer, count_tokens
@@ -34,13 +34,6 @@ def test_fingerprint_follows_the_files(word_pieces: Path) -> None:
     file = word_pieces / "tokenizer.json"
     file.write_text(file.read_text().replace('"fell"', '"rose"'))
     assert TransformersTokenizer(word_pieces).fingerprint != before
-
-
-def test_tokens_of_bytes(tmp_path: Path) -> None:
-    backend = Backend(BPE({character: number for number, character in enumerate(ByteLevel.alphabet())}, []))
-    backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
-    PreTrainedTokenizerFast(tokenizer_object=backend).save_pretrained(tmp_path)
-    assert TransformersTokenizer(tmp_path).spans(["aé"]) == [[(0, 1), (1, 2), (1, 2)]]
 
 
 def test_no_such_tokenizer(tmp_path: Path) -> None:

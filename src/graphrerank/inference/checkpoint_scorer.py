@@ -11,7 +11,7 @@ from graphrerank.features.feature_columns import feature_columns
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking, candidate_edges
 from graphrerank.graphs.queries import TextEncoder
-from graphrerank.inference.explanation import NEIGHBOURHOOD, DocumentExplanation, Explainer
+from graphrerank.inference.explanation import DocumentExplanation, Explainer
 from graphrerank.models.checkpoint import load_primary
 
 
@@ -67,12 +67,9 @@ class CheckpointScorer:
             return found.to(nodes.device)
 
         vectors = {}
-        if self.inputs.reads_vectors:
-            assert self._graph.embedding is not None
-            vectors = {
-                "query_vectors": queries.encoded.to(nodes.device),
-                "node_vectors": self._graph.embedding[nodes].float(),
-            }
+        if self.inputs.reads_vectors and self._graph.embedding is not None:
+            embedding = self._graph.embedding[nodes].float()
+            vectors = {"query_vectors": queries.encoded.to(nodes.device), "node_vectors": embedding}
         return CandidateGraphs(
             x=feature_columns(self.feature_names, feature_names, ranking.features[valid], match=match),
             edge_index=edge_index,
@@ -107,16 +104,8 @@ class CheckpointScorer:
         check: Callable[[], None] = lambda: None,
     ) -> list[DocumentExplanation]:
         """Explain the scores of one query's candidates, as :meth:`Explainer.explain_graph`."""
-        graph = graphs.to("cpu")
-
-        def covered() -> Tensor:
-            assert self._match is not None
-            assert graph.nodes is not None
-            matched = self._match.matched_words(queries.texts, graph.nodes, graph.ptr, check=check)
-            return matched.without_each(graph.edge_index)
-
-        is_covered = NEIGHBOURHOOD in self.feature_names
-        return self._explainer.explain_graph(graph, covered if is_covered else None, max_edges=max_edges, check=check)
+        graph, (query,) = graphs.to("cpu"), queries.texts
+        return self._explainer.explain_graph(graph, query, self._match, max_edges=max_edges, check=check)
 
     @cached_property
     def _explainer(self) -> Explainer:

@@ -7,7 +7,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -76,17 +75,19 @@ class Explainer:
             check: Called between the steps of the work, which may take seconds; may raise, to stop it.
         """
         graphs = self._reranker.candidate_graphs([given], check=check)
-        is_covered = NEIGHBOURHOOD in self._reranker.feature_names and NEIGHBOURHOOD not in (given.features or {})
-        covered = (
-            partial(_covered_without_each, given, graphs, check) if given.passages is not None and is_covered else None
-        )
-        return self.explain_graph(graphs, covered, num_edges=num_edges, max_edges=max_edges, check=check)
+        match = None
+        is_read = NEIGHBOURHOOD in self._reranker.feature_names and NEIGHBOURHOOD not in (given.features or {})
+        if given.passages is not None and is_read:
+            words, table = words_of(given.passages, language=given.language_of_passages, check=check)
+            match = TextMatch(words, table=table)
+        return self.explain_graph(graphs, given.query, match, num_edges=num_edges, max_edges=max_edges, check=check)
 
     @torch.inference_mode()
     def explain_graph(
         self,
         graphs: CandidateGraphs,
-        covered: Callable[[], Tensor] | None,
+        query: str,
+        match: TextMatch | None,
         *,
         num_edges: int = 5,
         max_edges: int = 1000,
@@ -94,8 +95,8 @@ class Explainer:
     ) -> list[DocumentExplanation]:
         """Explain the scores of one query's candidates (``graphs``, on the CPU), in their order; as :meth:`explain`.
 
-        ``covered`` measures the words that the target of each edge covers with its other neighbours, ``[E]``; None if
-        the model does not read it, or removing an edge does not change it.
+        ``match`` has the words of the nodes; None where removing an edge does not change the words that a passage's
+        neighbours cover.
         """
         gcs_part, learned_part = self._model.score_parts(*graphs.model_inputs(self._model.inputs))
         base = graphs.x[:, 0]
@@ -103,7 +104,11 @@ class Explainer:
         edges, number_of = _undirected_edges(graphs)
         if len(edges) > max_edges:
             raise ValueError(f"`explain` leaves out each edge once, of at most {max_edges}, got {len(edges)} edges")
-        without = self._without_each(graphs, None if covered is None else covered(), number_of, check)
+        covered = None
+        if match is not None and NEIGHBOURHOOD in self._reranker.feature_names:
+            nodes = torch.arange(graphs.num_nodes) if graphs.nodes is None else graphs.nodes
+            covered = match.matched_words([query], nodes, graphs.ptr, check=check).without_each(graphs.edge_index)
+        without = self._without_each(graphs, covered, number_of, check)
         effects = [gcs_part + learned_part - scores for scores in without]
         named = _largest(edges, torch.stack(effects), num_edges) if effects else [()] * graphs.num_nodes
         columns = (rank.tolist(), base.tolist(), gcs_part.tolist(), learned_part.tolist(), named)
@@ -125,15 +130,6 @@ class Explainer:
                 copy = number_of[edge] - start
                 variants.x[copy * graphs.num_nodes + graphs.edge_index[1, edge], column] = covered[edge]
             yield from self._model(*variants.model_inputs(self._model.inputs)).reshape(-1, graphs.num_nodes)
-
-
-def _covered_without_each(given: RerankInput, graphs: CandidateGraphs, check: Callable[[], None]) -> Tensor:
-    """Measure the words that the target of each edge covers with its other neighbours, ``[E]``."""
-    assert given.passages is not None
-    words, table = words_of(given.passages, language=given.language_of_passages, check=check)
-    nodes = torch.arange(graphs.num_nodes)
-    matched = TextMatch(words, table=table).matched_words([given.query], nodes, graphs.ptr, check=check)
-    return matched.without_each(graphs.edge_index)
 
 
 def _undirected_edges(graphs: CandidateGraphs) -> tuple[list[tuple[tuple[int, int], str | None]], Tensor]:

@@ -100,11 +100,6 @@ def test_bad_data_sets(package: dict[str, Part], id: str, part: Part | None, mes
         load_ir_dataset(id)
 
 
-def test_empty_documents_can_be_refused(package: dict[str, Part]) -> None:
-    with pytest.raises(ValueError, match=r"x/test: needed a text for each document, found none for 'e'"):
-        load_ir_dataset("x/test", drop_empty=False)
-
-
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     with pytest.raises(ValueError, match=r"data=ir_datasets needs ir_datasets, .* 'graphrerank\[ir-datasets\]'"):
