@@ -96,8 +96,7 @@ class RAPTORSearch:
     ) -> None:
         check_choice(SEARCHES, search=search)
         check_counts(num_branches=num_branches)
-        self.search, self.num_branches = search, num_branches
-        self._resources = resources
+        self.search, self.num_branches, self._resources = search, num_branches, resources
         graph = resources.graph
         self._tree = build_summary_tree(
             graph.all_texts,

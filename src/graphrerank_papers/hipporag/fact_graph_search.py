@@ -241,16 +241,9 @@ def entity_seeds(
     Source: "EA-GraphRAG", 2026, section 3.4.2 and Algorithm 1, lines 6 and 7: an entity of several facts has the weight
     of the last of them (``last``). HippoRAG 2 takes their mean.
 
-    Args:
-        facts: ``[B, k]`` int64 fact indices in the order of the algorithm, padded with -1.
-        scores: ``[B, k]``, not negative; ignored for padding.
-        ends: ``[F, 2]`` int64, head and tail of each fact.
-        num_holders: ``[E]`` number of passages that contain each entity; 0 counts as 1.
-        top_k: Entities per query, at least 1.
-        combination: ``last``, ``mean`` or ``sum``, over the facts of an entity.
-
-    Returns:
-        ``[B, top_k]`` entity indices and weights, ties broken by index.
+    ``facts`` are ``[B, k]`` int64 indices in the order of the algorithm, padded with -1, ``scores`` ``[B, k]`` not
+    negative, ``ends`` ``[F, 2]`` the head and tail of each fact, and ``num_holders`` ``[E]`` the number of passages
+    that contain each entity; 0 counts as 1. Returns ``[B, top_k]`` entity indices and weights, ties broken by index.
 
     Example:
         >>> facts, ends = torch.tensor([[0, 1]]), torch.tensor([[0, 1], [1, 2]])

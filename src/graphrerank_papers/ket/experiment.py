@@ -88,11 +88,8 @@ class KETSolutions:
         write_tables(run_dir, "KET-RAG's experiments", tables)
         for table, row in self._rows(_Bench(self, parts)):
             tables.setdefault(table, []).append(row)
-            print(
-                f"{table}:",
-                ", ".join(f"{k} {v}" for k, v in row.items() if isinstance(v, str | int | float)),
-                flush=True,
-            )
+            shown = (f"{name} {entry}" for name, entry in row.items() if isinstance(entry, str | int | float))
+            print(f"{table}:", ", ".join(shown), flush=True)
             write_tables(run_dir, "KET-RAG's experiments", tables)
         return run_dir
 
@@ -132,12 +129,8 @@ class _Bench:
         ids, texts = [query.query_id for query in queries], [query.text for query in queries]
         self._queries = Queries(ids, texts, query_encoder(encoder).encode(texts))
         self._answers = [query.answers or [] for query in queries]
-        self._builder = KETIndexBuilder(
-            self._step["folder"],
-            tokenizer=self._step["tokenizer"],
-            encoder=encoder,
-            extractor=self._step["extractor"],
-        )
+        models = {name: self._step[name] for name in ("tokenizer", "extractor")}
+        self._builder = KETIndexBuilder(self._step["folder"], encoder=encoder, **models)
         self._indexes: dict[KETSettings, KETIndex] = {}
 
     def judge(self, solution: str, **settings: Any) -> Row:
@@ -166,23 +159,19 @@ class _Bench:
         """Judge contexts of fewer tokens: retrieved so, and of the whole context's chunks in a reranker's order."""
         index, count = self._index(SOLUTION, version), settings.num_queries
         queries = self._queries if count is None else self._queries.block(0, count)
-        ways: dict[str, Callable[[Queries, int], Contexts]] = {
-            f"{SOLUTION} of that size": lambda queries, limit: self._retrieval(
-                index, SOLUTION, {**version, "context_tokens": limit}
-            )(queries.encoded)
-        }
         whole = self._retrieval(index, SOLUTION, version)
-        for name, order in self._orders(index, settings).items():
-            ways[name] = lambda queries, limit, order=order: pack_chunks(  # type: ignore[misc]
-                index, order(queries, whole(queries.encoded).ranking), limit
-            )
+
+        def retrieved(limit: int, queries: Queries) -> Contexts:
+            return self._retrieval(index, SOLUTION, {**version, "context_tokens": limit})(queries.encoded)
+
+        def reordered(order: Order, limit: int, queries: Queries) -> Contexts:
+            return pack_chunks(index, order(queries, whole(queries.encoded).ranking), limit)
+
+        ways: dict[str, Callable[[int, Queries], Contexts]] = {f"{SOLUTION} of that size": retrieved}
+        ways |= {name: partial(reordered, order) for name, order in self._orders(index, settings).items()}
         for name, retrieve in ways.items():
             for limit in settings.limits:
-                judged = judge_contexts(
-                    lambda block, retrieve=retrieve, limit=limit: retrieve(block, limit),  # type: ignore[misc]
-                    queries,
-                    self._answers,
-                )
+                judged = judge_contexts(partial(retrieve, limit), queries, self._answers)
                 yield {"order": name, "limit": limit, **judged}
 
     def _orders(self, index: KETIndex, settings: Rerankers) -> dict[str, Order]:
@@ -304,9 +293,11 @@ def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker) -> Order:
     assert graph.entities is not None
     vectors = graph.embedding
     names, entities = graph.entities.names, graph.entities
-    neighbours = {
-        node: graph.indices[graph.indptr[node] : graph.indptr[node + 1]].tolist() for node in range(graph.num_nodes)
-    }
+    neighbours = [graph.indices[graph.indptr[n] : graph.indptr[n + 1]].tolist() for n in range(graph.num_nodes)]
+    held = [
+        [names[e] for e in entities.indices[entities.indptr[n] : entities.indptr[n + 1]].tolist()]
+        for n in range(graph.num_nodes)
+    ]
 
     def order(queries: Queries, ranking: Ranking) -> Ranking:
         inputs, rows = [], [[node for node in row if node >= 0] for row in ranking.nodes.tolist()]
@@ -319,10 +310,7 @@ def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker) -> Order:
                     [graph.texts[node] for node in row],
                     edges=edges,
                     edge_types=[EDGE_TYPES[SIMILARITY]] * len(edges),
-                    entities=[
-                        [names[e] for e in entities.indices[entities.indptr[node] : entities.indptr[node + 1]].tolist()]
-                        for node in row
-                    ],
+                    entities=[held[node] for node in row],
                     query_vector=vector,
                     vectors=vectors[row],
                 )
@@ -338,7 +326,11 @@ def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker) -> Order:
 
 def by_granker(graph: CorpusGraph, encoder: PairEncoder, *, smoothing: float) -> Order:
     """Order chunks by a cross-encoder's head on smoothed vectors; without smoothing, by the cross-encoder."""
-    resources = Resources(graph, budget=graph.num_nodes, retriever=_no_retriever, pair_encoder=encoder)
+
+    def no_retriever(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("chunks are ranked, not searched")
+
+    resources = Resources(graph, budget=graph.num_nodes, retriever=no_retriever, pair_encoder=encoder)
     step = GRanker(resources, smoothing=smoothing)
 
     def order(queries: Queries, ranking: Ranking) -> Ranking:
@@ -346,10 +338,6 @@ def by_granker(graph: CorpusGraph, encoder: PairEncoder, *, smoothing: float) ->
         return step.run(state).ranking
 
     return order
-
-
-def _no_retriever(*args: Any, **kwargs: Any) -> Any:
-    raise AssertionError("chunks are ranked, not searched")
 
 
 def count_degrees(edges: Tensor, num_chunks: int) -> dict[str, Any]:

@@ -30,29 +30,17 @@ MODEL_INPUT_PRICE, MODEL_OUTPUT_PRICE, ENCODER_PRICE = 0.15, 0.60, 0.02
 
 @dataclass(frozen=True)
 class KETSettings:
-    r"""Settings of an index.
+    """Settings of an index."""
 
-    Attributes:
-        chunk_tokens: :math:`\ell`, tokens per chunk.
-        join: Whether a chunk may span documents, as in KET-RAG's experiments.
-        num_neighbours: :math:`K`, even.
-        core_share: :math:`\beta` in [0, 1], the share of chunks whose knowledge is extracted; 0: no skeleton.
-        core_selection: ``pagerank`` or ``random``.
-        seed: Seed of a random selection.
-        num_splits: :math:`\tau`, number of times a chunk is halved.
-        has_keywords: Whether there is a text-keyword graph.
-        description_tokens: Maximum number of tokens that describe an entity or a relation.
-    """
-
-    chunk_tokens: int = 1200
-    join: bool = True
-    num_neighbours: int = 2
-    core_share: float = 0.8
-    core_selection: str = "pagerank"
-    seed: int = 0
-    num_splits: int = 3
-    has_keywords: bool = True
-    description_tokens: int = 100
+    chunk_tokens: int = 1200  # l: tokens per chunk
+    join: bool = True  # whether a chunk may span documents, as in KET-RAG's experiments
+    num_neighbours: int = 2  # K, even
+    core_share: float = 0.8  # beta in [0, 1]: share of chunks whose knowledge is extracted; 0: no skeleton
+    core_selection: str = "pagerank"  # or `random`
+    seed: int = 0  # of a random selection
+    num_splits: int = 3  # tau: number of times a chunk is halved
+    has_keywords: bool = True  # whether there is a text-keyword graph
+    description_tokens: int = 100  # maximum number of tokens that describe an entity or a relation
 
     def __post_init__(self) -> None:
         check_counts(chunk_tokens=self.chunk_tokens, description_tokens=self.description_tokens)
@@ -173,10 +161,8 @@ class KETIndexBuilder:
     ``extractor`` with a cache (``VectorCache``, ``KnowledgeCache``) process the new texts only, and the index equals
     that of a first build.
 
-    Args:
-        encoder: Encoder of chunks, sentences and entities; queries need the same one.
-        extractor: Extractor of entities and relations; None for indexes without a skeleton. Its ``prompts``, if it has
-            any, are those that it sends with each text to a language model.
+    Queries need the same ``encoder``. Indexes without a skeleton need no ``extractor``; its ``prompts``, if it has any,
+    are those that it sends with each text to a language model.
     """
 
     def __init__(

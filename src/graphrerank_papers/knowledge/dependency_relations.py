@@ -16,21 +16,8 @@ _PLACES = frozenset({"FAC", "GPE", "LOC"})
 _GROUP = frozenset({"aux", "auxpass", "neg", "prt"})
 
 
-@dataclass(frozen=True)
-class Statement:
-    """A statement between two mentions.
-
-    Attributes:
-        subject: Token of the mention that it is about; None for a pronoun that refers to the title.
-        relation: The words between the two, in lower case.
-        object: Token of the other mention.
-        token: A token of its sentence.
-    """
-
-    subject: int | None
-    relation: str
-    object: int
-    token: int
+# token of the subject (None for a pronoun that refers to the title), relation, token of the object, one of its sentence
+Statement = tuple[int | None, str, int, int]
 
 
 @dataclass(frozen=True)
@@ -40,23 +27,15 @@ class _End:
     token: int | None
     words: str = ""
 
-    @property
-    def as_object(self) -> str:
-        """The words before the object: "king of"."""
-        return f"{self.words} of" if self.words else ""
-
 
 def find_statements(document: Any, mentions: Mapping[int, Mention], *, pronoun_sentences: int) -> Iterator[Statement]:
-    """Yield the statements of a text, in its order.
+    """Yield the statements between two mentions of a parsed text, in its order: (subject, relation, object, token).
 
-    Args:
-        document: spaCy's document, parsed.
-        mentions: Mentions by the index of their head token.
-        pronoun_sentences: Number of first sentences in which a personal pronoun as a subject refers to the title.
+    ``mentions`` are by the index of their head token. In the first ``pronoun_sentences`` a personal pronoun as a
+    subject refers to the title. A relation is the words between the two, in lower case.
     """
     starts = [sentence.start for sentence in document.sents]
-    pronouns_until = starts[pronoun_sentences] if pronoun_sentences < len(starts) else len(document)
-    reader = _Reader(mentions, pronouns_until)
+    reader = _Reader(mentions, starts[pronoun_sentences] if pronoun_sentences < len(starts) else len(document))
     for token in document:
         if token.pos_ in ("VERB", "AUX"):
             yield from reader.verb(token)
@@ -180,7 +159,7 @@ def verb_words(verb: Any) -> str:
 
 def _statement(subject: _End, relation: str, end: _End, token: Any) -> Statement:
     assert end.token is not None
-    return Statement(subject.token, _join(subject.words, relation, end.as_object), end.token, token.i)
+    return subject.token, _join(subject.words, relation, f"{end.words} of" if end.words else ""), end.token, token.i
 
 
 def _join(*parts: str) -> str:

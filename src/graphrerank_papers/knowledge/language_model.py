@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -98,15 +99,8 @@ class LanguageModelEntityExtractor:
 
     A failed request, and an answer that :func:`parse_entities` refuses, is retried as :class:`LanguageModel` does.
 
-    Args:
-        base_url: The endpoint up to and including its version, as ``http://localhost:8000/v1``.
-        model: The model's name there.
-        max_characters: Longer texts are cut.
-        prompt: With the place ``{text}``; None for ``entities``, which wants no dates; ``grapher_entities`` does.
-        settings: Further arguments of :class:`~graphrerank.language_models.client.LanguageModel`.
-
-    Raises:
-        ValueError: If ``max_characters`` is below 1, or as :class:`~graphrerank.language_models.client.LanguageModel`.
+    ``prompt`` has the place ``{text}``: ``entities``, the default, wants no dates; ``grapher_entities`` does. Texts
+    longer than ``max_characters`` are cut; ``settings`` are further arguments of ``LanguageModel``.
     """
 
     def __init__(
@@ -250,10 +244,8 @@ def _rows(rows: Any, name: str, keys: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _read_list(content: str) -> Any:
-    try:
+    with suppress(ValueError):
         return json.loads(content)
-    except ValueError:
-        pass
     try:
         return ast.literal_eval(content.strip())
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:

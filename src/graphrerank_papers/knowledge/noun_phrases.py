@@ -99,15 +99,10 @@ HEADINGS = _words(  # of structured abstracts, which run into the next sentence
 
 @dataclass(frozen=True)
 class Mention:
-    """A phrase that a text mentions.
+    """A phrase that a text mentions."""
 
-    Attributes:
-        name: The phrase, in one line.
-        label: spaCy's entity type; empty for other noun phrases.
-    """
-
-    name: str
-    label: str
+    name: str  # in one line
+    label: str  # spaCy's entity type; empty for other noun phrases
 
 
 def find_mentions(document: Any, labels: Sequence[str], *, title: str = "") -> dict[int, Mention]:
@@ -121,13 +116,8 @@ def find_mentions(document: Any, labels: Sequence[str], *, title: str = "") -> d
       "Metz's country" mention "Metz".
     - Leading determiners, numbers and words like "several" are dropped; a date must have a year.
 
-    Args:
-        document: spaCy's document, tagged and parsed.
-        labels: Entity types to keep.
-        title: A mention wherever the text contains it, with or without the brackets at its end.
-
-    Returns:
-        Mentions by the index of their head token, ascending.
+    ``labels`` are the entity types to keep. The ``title`` is a mention wherever the text contains it, with or without
+    the brackets at its end. Returns mentions by the index of their head token, ascending.
     """
     mentions: dict[int, Mention] = {}
     entity_of = {token.i: entity for entity in document.ents for token in entity}

@@ -1,7 +1,7 @@
 """Entities and relations by spaCy: names and noun phrases, joined by the dependency structure. No language model."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -9,7 +9,7 @@ from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank.text.names import normalize_entity
 from graphrerank.text.sentences import split_sentences
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
-from graphrerank_papers.knowledge.dependency_relations import find_statements
+from graphrerank_papers.knowledge.dependency_relations import Statement, find_statements
 from graphrerank_papers.knowledge.noun_phrases import BRACKETED_END, NAMES, Mention, find_mentions
 
 VERSION = 2  # of the rules: a change of what is extracted must change it
@@ -38,14 +38,9 @@ class SpacyKnowledgeExtractor:
 
     Args:
         model: Import name of an installed pipeline with a parser, or its folder.
-        labels: Kinds of named entity to keep.
         titles: Whether texts open with their titles.
         pronoun_sentences: Number of leading sentences in which the subjects "he", "she", "it" and "they" stand for the
-            title.
-        batch_size: Texts at once.
-
-    Raises:
-        ValueError: If ``pronoun_sentences`` is negative, or set without ``titles``.
+            title; 0 without ``titles``.
     """
 
     def __init__(
@@ -69,20 +64,12 @@ class SpacyKnowledgeExtractor:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The versions of spaCy, of the pipeline and of the rules, and the settings.
-
-        Raises:
-            ValueError: If spaCy or the pipeline is not installed.
-        """
+        """The versions of spaCy, of the pipeline and of the rules, and the settings."""
         settings = (VERSION, self.labels, self.titles, self.pronoun_sentences)
         return repr(("spacy knowledge", *spacy_versions(self.model), *settings))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        """Extract the knowledge of each text.
-
-        Raises:
-            ValueError: If spaCy or the pipeline is not installed, or the pipeline has no parser.
-        """
+        """Extract the knowledge of each text; a ValueError if the pipeline is not installed or has no parser."""
         split = [split_title(text) if self.titles else ("", text) for text in texts]
         bodies = [_SPLIT_HYPHEN.sub("-", _OPEN_BRACKET.sub(" (", body)) for _, body in split]
         documents = self._pipeline.pipe(bodies, batch_size=self.batch_size)
@@ -97,56 +84,44 @@ class SpacyKnowledgeExtractor:
 
     def _read(self, title: str, document: Any) -> Knowledge:
         mentions = find_mentions(document, self.labels, title=title)
-        passage = _Passage(title, document, mentions)
         pronouns = self.pronoun_sentences if title else 0
-        for statement in find_statements(document, mentions, pronoun_sentences=pronouns):
-            passage.state(statement.subject, statement.relation, statement.object, statement.token)
-        return passage.knowledge()
+        return _knowledge(title, document, mentions, find_statements(document, mentions, pronoun_sentences=pronouns))
 
 
-class _Passage:
-    """Gathers the entities of one passage under one name each."""
-
-    def __init__(self, title: str, document: Any, mentions: dict[int, Mention]) -> None:
-        self._sentence_of = [index for index, sentence in enumerate(document.sents) for _ in sentence]
-        self._sentences = [tidy(sentence.text) for sentence in document.sents]
-        self._mentions = mentions
-        self._names: dict[str, str] = {}  # as written first, by comparable name
-        self._types: dict[str, str] = {}
-        self._descriptions: dict[str, str] = {}
-        self._relations: dict[tuple[str, str, str], str] = {}
-        self._title = title
-        if title:
-            self._names[normalize_entity(title)] = title
-            for shorter in (BRACKETED_END.sub("", title), title.partition(",")[0]):
-                self._names.setdefault(normalize_entity(shorter), title)
-            opening = _opening_name(title, document, mentions)
-            if opening is not None:
-                self._names.setdefault(normalize_entity(opening.name), title)
-            self._types[title] = ""
-            self._descriptions[title] = self._sentences[0] if self._sentences else ""
-        for mention in mentions.values():
-            if " " in (name := normalize_entity(mention.name)):
-                self._names.setdefault(name, mention.name)
-        self._names |= _surnames(mentions, self._names)
-        for token, mention in mentions.items():
-            name = self._names.setdefault(normalize_entity(mention.name), mention.name)
-            self._types[name] = self._types.get(name) or mention.label
-            self._descriptions.setdefault(name, self._sentences[self._sentence_of[token]])
-
-    def state(self, head: int | None, relation: str, tail: int, token: int) -> None:
-        """Add a statement between two mentions, by their tokens; None stands for the title."""
-        names = [self._title if end is None else self._name(end) for end in (head, tail)]
-        if names[0] != names[1]:
-            self._relations.setdefault((names[0], relation, names[1]), self._sentences[self._sentence_of[token]])
-
-    def knowledge(self) -> Knowledge:
-        entities = [Entity(name, label, self._descriptions[name]) for name, label in self._types.items()]
-        relations = [Relation(*parts, description) for parts, description in self._relations.items()]
-        return Knowledge(tuple(entities), tuple(relations))
-
-    def _name(self, token: int) -> str:
-        return self._names[normalize_entity(self._mentions[token].name)]
+def _knowledge(title: str, document: Any, mentions: dict[int, Mention], statements: Iterable[Statement]) -> Knowledge:
+    """Gather the entities of one passage under one name each, and its relations."""
+    sentence_of = [index for index, sentence in enumerate(document.sents) for _ in sentence]
+    sentences = [tidy(sentence.text) for sentence in document.sents]
+    names: dict[str, str] = {}  # as written first, by comparable name
+    types: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
+    relations: dict[tuple[str, str, str], str] = {}
+    if title:
+        names[normalize_entity(title)] = title
+        for shorter in (BRACKETED_END.sub("", title), title.partition(",")[0]):
+            names.setdefault(normalize_entity(shorter), title)
+        opening = _opening_name(title, document, mentions)
+        if opening is not None:
+            names.setdefault(normalize_entity(opening.name), title)
+        types[title] = ""
+        descriptions[title] = sentences[0] if sentences else ""
+    for mention in mentions.values():
+        if " " in (name := normalize_entity(mention.name)):
+            names.setdefault(name, mention.name)
+    names |= _surnames(mentions, names)
+    for token, mention in mentions.items():
+        name = names.setdefault(normalize_entity(mention.name), mention.name)
+        types[name] = types.get(name) or mention.label
+        descriptions.setdefault(name, sentences[sentence_of[token]])
+    for subject, relation, target, token in statements:
+        head = title if subject is None else names[normalize_entity(mentions[subject].name)]
+        tail = names[normalize_entity(mentions[target].name)]
+        if head != tail:
+            relations.setdefault((head, relation, tail), sentences[sentence_of[token]])
+    return Knowledge(
+        tuple(Entity(name, label, descriptions[name]) for name, label in types.items()),
+        tuple(Relation(*parts, description) for parts, description in relations.items()),
+    )
 
 
 def split_title(text: str) -> tuple[str, str]:
@@ -183,7 +158,7 @@ def _opening_name(title: str, document: Any, mentions: dict[int, Mention]) -> Me
     if sentence is None or sentence.root.lemma_ != "be":
         return None
     words = set(normalize_entity(title).split())
-    for token in _subjects(sentence.root):
+    for token in (child for child in sentence.root.children if child.dep_ == "nsubj"):
         mention = mentions.get(token.i)
         if mention is not None and mention.name[0].isupper() and words & set(normalize_entity(mention.name).split()):
             return mention
@@ -198,7 +173,3 @@ def _surnames(mentions: dict[int, Mention], names: dict[str, str]) -> dict[str, 
         if mention.label == "PERSON" and " " in name:
             bearers.setdefault(name.split()[-1], set()).add(names[name])
     return {surname: min(people) for surname, people in bearers.items() if len(people) == 1 and surname not in names}
-
-
-def _subjects(verb: Any) -> Iterator[Any]:
-    return (child for child in verb.children if child.dep_ == "nsubj")

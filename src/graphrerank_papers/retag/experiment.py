@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from graphrerank.files import write_json_lines
 from graphrerank.graphs import PairEncoder, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
-from graphrerank.metrics import parse_measure
 from graphrerank.parts import Parts
 from graphrerank.text.tokenizer import count_tokens
 from graphrerank_papers.answers.answer_judge import win_rates
@@ -94,42 +94,36 @@ class ReTAGSummaries:
         print(page)
         return run_dir
 
-    def choices(self, plain: ReTAGSearchSettings, num_terms: int, best: Mapping[str, Choice]) -> Iterator[list[Choice]]:
-        """Yield the settings of each retrieval of a table, in order: BM25, expanded, dense, hybrid and so on.
-
-        Those that combine build on ``best``, the choices made for the retrievals before: the caller adds to it between
-        two of them. ``plain`` is BM25 alone; ``num_terms`` limits the terms of topics among the keywords.
-        """
-        yield [Choice(plain)]
-        yield [
-            Choice(
-                replace(plain, keyword_weight=weight),
-                {"num_keywords": count, "num_sentences": sentences, "num_terms": num_terms},
-                shown={"keywords": count, "sentences": sentences, "weight": weight},
-            )
-            for count in self.num_keywords
-            for sentences in self.num_sentences
-            for weight in self.keyword_weights
-        ]
-        yield [Choice(replace(plain, bm25_weight=0.0, dense_weight=1.0))]
-        for base in (best[BM25], best[EXPANDED]):
-            yield [
-                replace(
-                    base,
-                    search=replace(base.search, bm25_weight=weight, dense_weight=1 - weight),
-                    shown={**base.shown, "BM25": weight},
+    def choices(
+        self, name: str, plain: ReTAGSearchSettings, num_terms: int, best: Mapping[str, Choice]
+    ) -> list[Choice]:
+        """List the settings of a retrieval, given BM25 alone and the ``best`` choices of the retrievals before."""
+        if name in (BM25, DENSE):
+            return [Choice(plain if name == BM25 else replace(plain, bm25_weight=0.0, dense_weight=1.0))]
+        if name == EXPANDED:
+            grid = product(self.num_keywords, self.num_sentences, self.keyword_weights)
+            return [
+                Choice(
+                    replace(plain, keyword_weight=weight),
+                    {"num_keywords": count, "num_sentences": sentences, "num_terms": num_terms},
+                    shown={"keywords": count, "sentences": sentences, "weight": weight},
                 )
-                for weight in self.bm25_weights
+                for count, sentences, weight in grid
             ]
-        hybrid = best[HYBRID]
-        yield [
+        base = best[{HYBRID: BM25, HYBRID_EXPANDED: EXPANDED, RERANKED: HYBRID}[name]]
+        changes: list[tuple[str, float, dict[str, Any]]] = [
+            ("BM25", weight, {"bm25_weight": weight, "dense_weight": 1 - weight}) for weight in self.bm25_weights
+        ]
+        if name == RERANKED:
+            changes = [("depth", depth, {"rerank_depth": depth}) for depth in self.rerank_depths]
+        return [
             replace(
-                hybrid,
-                search=replace(hybrid.search, rerank_depth=depth),
-                reranked=True,
-                shown={**hybrid.shown, "depth": depth},
+                base,
+                search=replace(base.search, **change),
+                reranked=name == RERANKED,
+                shown={**base.shown, setting: value},
             )
-            for depth in self.rerank_depths
+            for setting, value, change in changes
         ]
 
 
@@ -203,27 +197,25 @@ class _Bench:
         recalls: dict[str, Tensor] = {}
         plain = self._search(top_p=job.top_p, use_topics=SCOPES[scope], bm25_weight=1.0, dense_weight=0.0)
         where: Row = {"level": level, "scope": scope}
-        for name, choices in zip(NAMES, job.choices(plain, self._step["num_terms"], best), strict=True):
+        for name in NAMES:
+            choices = job.choices(name, plain, self._step["num_terms"], best)
             tried = [
                 float(self._measure(choice, level, relevant, first)[0].nanmean()) if len(choices) > 1 else 0.0
                 for choice in choices
             ]
             best[name] = choices[tried.index(max(tried))]
             recalls[name], milliseconds = self._measure(best[name], level, relevant, second, timed=True)
-            yield (
-                "retrieval",
-                {
-                    **where,
-                    "retrieval": name,
-                    "recall": float(recalls[name].nanmean()),
-                    "interval": bootstrap_interval(recalls[name]).tolist(),
-                    **milliseconds,
-                    "settings": ", ".join(f"{key} {value:g}" for key, value in best[name].shown.items()),
-                    "candidates": num_candidates,
-                    "chosen on": len(first),
-                    "judged on": len(second),
-                },
-            )
+            row = {
+                "retrieval": name,
+                "recall": float(recalls[name].nanmean()),
+                "interval": bootstrap_interval(recalls[name]).tolist(),
+                **milliseconds,
+                "settings": ", ".join(f"{key} {value:g}" for key, value in best[name].shown.items()),
+                "candidates": num_candidates,
+                "chosen on": len(first),
+                "judged on": len(second),
+            }
+            yield "retrieval", {**where, **row}
         pairs = [(NAMES.index(one), NAMES.index(other)) for one, other in COMPARED]
         tests = compare_pairs(torch.stack([*recalls.values()]).unsqueeze(1), pairs, seed=job.seed)  # of [S, 1, Q]
         for index, (one, other) in enumerate(COMPARED):
@@ -375,45 +367,25 @@ def most_relevant(scores: Tensor, count: int) -> Tensor:
 
 def summary_recall(ranking: Ranking, relevant: Tensor, *, top_k: int) -> Tensor:
     """Share of the ``relevant`` summaries (``[Q, N]`` bool) in the top K: ``[Q]`` float64; NaN where there is none."""
-    has_any = relevant.any(1)
-    recall = torch.full((len(relevant),), torch.nan, dtype=torch.float64)
-    if bool(has_any.any()):
-        nodes, held = ranking.nodes[has_any], relevant[has_any]
-        ranked = held.gather(1, nodes.clamp(min=0)).masked_fill(nodes < 0, False)
-        gains = held.float().sort(dim=1, descending=True).values
-        recall[has_any] = parse_measure(f"R@{top_k}")(ranked.float(), gains)
-    return recall
+    nodes = ranking.nodes[:, :top_k]
+    hits = torch.nn.functional.pad(relevant, (0, 1)).gather(1, nodes.masked_fill(nodes < 0, relevant.shape[1]))
+    return hits.sum(1).double() / relevant.sum(1)
 
 
 def time_retrieval(retrieval: ReTAGRetrieval, queries: Queries) -> dict[str, float]:
-    """Time questions one at a time, without encoding them; NaN without questions.
-
-    Returns:
-        Milliseconds: the median and the 95th percentile by the clock, ``p50 ms`` and ``p95 ms``, and the median of the
-        processor's time, ``CPU ms``, which other jobs on the machine do not change.
-    """
-    names = ("p50 ms", "p95 ms", "CPU ms")
-    if not len(queries):
-        return dict.fromkeys(names, torch.nan)
+    """Time one or more questions, one at a time, without encoding them: median and 95th percentile in milliseconds."""
     retrieval.retrieve(queries.block(0, 1))
-    clock, processor = [], []
+    seconds = []
     for query in range(min(TIMED_QUERIES, len(queries))):
-        begin = time.perf_counter(), time.process_time()
+        begin = time.perf_counter()
         retrieval.retrieve(queries.block(query, query + 1))
-        clock.append(time.perf_counter() - begin[0])
-        processor.append(time.process_time() - begin[1])
-    seconds = torch.tensor([clock, processor], dtype=torch.float64)
-    (median, cpu), (high, _) = (1000 * seconds).quantile(torch.tensor([0.5, 0.95]).double(), dim=1).tolist()
-    return dict(zip(names, (median, high, cpu), strict=True))
+        seconds.append(time.perf_counter() - begin)
+    median, high = (1000 * torch.tensor(seconds).double()).quantile(torch.tensor([0.5, 0.95]).double()).tolist()
+    return {"p50 ms": median, "p95 ms": high}
 
 
 def measure_reading(retrieval: ReTAGRetrieval, queries: Queries) -> dict[str, Any]:
-    """Count what a retrieval selects per question, and time it.
-
-    Returns:
-        Means of ``summaries`` and their ``tokens``; shares of the questions searched in ``no topic``, ``one topic`` and
-        ``more``; and :func:`time_retrieval`.
-    """
+    """Count what a retrieval selects per question on average, and where it searches; and time it."""
     retrieved = retrieval.retrieve(queries)
     nodes, topics = retrieved.ranking.nodes.cpu(), retrieved.graphs[:, 1:].sum(1)
     tokens = retrieval.summaries.num_tokens[nodes.clamp(min=0)].masked_fill(nodes < 0, 0).sum(1)

@@ -162,11 +162,11 @@ class ReTAGIndex:
     sentences: Sentences  # sentences that summaries consist of
     report: ReTAGReport  # sizes and costs
 
-    def community_graph(self, communities: Tensor, *, max_share: float = 0.05) -> CorpusGraph:
+    def community_graph(self, communities: Tensor) -> CorpusGraph:
         """Build a corpus graph whose ``n`` nodes are the summaries of ``[n]`` int64 communities, in their order.
 
         Edges join parent and child; summaries that name the same entity are neighbours by ``CorpusGraph.entities``,
-        unless more than ``max_share`` of the summaries (and more than 10) name it. Ids are
+        unless more than 5% of the summaries (and more than 10) name it. Ids are
         ``<graph>.<level>.<community>``.
         """
         source = self.communities
@@ -179,12 +179,8 @@ class ReTAGIndex:
         edges = torch.stack([parent[child], child], dim=1)
         graph = CorpusGraph.from_edges(ids, [source.texts[index] for index in indices], edges)
         named = [[str(entity) for entity in source.named[index].tolist()] for index in indices]
-        entities = EntityIncidence.from_names(named, max_share=max_share)
+        entities = EntityIncidence.from_names(named, max_share=0.05)
         return graph.with_embedding(source.vectors[communities]).with_entities(entities)
-
-    def sources(self, community: int) -> list[str]:
-        """Return the ids of the passages that a community's summary was made from, in corpus order."""
-        return [self.passage_ids[passage] for passage in self.communities.sources[community].tolist()]
 
     def save(self, folder: str | Path) -> None:
         """Write the index into a folder, atomically."""

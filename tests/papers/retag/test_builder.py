@@ -61,9 +61,8 @@ def check(index: ReTAGIndex, passages: list[str]) -> None:
     for community, sentences in enumerate(own.sentences.tolist()):
         assert own.texts[community] == " ".join(index.sentences.texts[number] for number in sentences)
         assert sentences == sorted(set(sentences))
-        assert index.sources(community) == [
-            f"p{passage}" for passage in sorted({int(index.sentences.passage[number]) for number in sentences})
-        ]
+        sources = sorted({int(index.sentences.passage[number]) for number in sentences})
+        assert own.sources[community].tolist() == sources
     for number, graph in enumerate(index.graphs):
         related = torch.unique(graph.edges).tolist()
         assert set(related) <= set(graph.nodes.tolist())

@@ -106,12 +106,6 @@ def test_community_graph_of_nothing() -> None:
     assert (graph.num_nodes, graph.num_edges) == (0, 0)
 
 
-def test_sources() -> None:
-    index = make_index()
-    assert index.sources(0) == ["p", "q"]
-    assert index.sources(3) == ["q"]
-
-
 def test_topics_compare_what_is_left_without_the_centre() -> None:
     topics = replace(make_index(2).topics, centre=torch.tensor([0.0, 0.0, 1.0, 0.0, 0.0]))
     found = topics.similarity(torch.tensor([[3.0, 4.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0]]))

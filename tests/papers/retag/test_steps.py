@@ -81,7 +81,7 @@ def test_an_index_by_a_language_model(
     assert 0 < len(skipped) == index.report.skipped < len(own)
     for community, text in enumerate(own.texts):
         assert own.named[community].tolist() == ([index.entities.index(text[6:-1])] if text else [])
-        assert bool(index.sources(community)) == bool(text)
+        assert bool(len(own.sources[community])) == bool(text)
         assert bool(own.vectors[community].any()) == bool(text)
     sizes = [sum(map(len, context.split("\n- "))) for context in endpoint[1].script.contexts]
     assert max(sizes) < 80 * 12  # characters, of at most 80 words
