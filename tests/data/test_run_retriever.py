@@ -209,13 +209,6 @@ def test_bad_jsonl_runs(tmp_path: Path, text: str, message: str) -> None:
         read(tmp_path, text, name="run.jsonl")
 
 
-def test_other_errors(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`top_k` must be a positive integer, got 0"):
-        read(tmp_path, "q1 Q0 a 1 1 x\n", top_k=0)
-    with pytest.raises(ValueError, match=r"nowhere\.trec: no such file"):
-        read_run(tmp_path / "nowhere.trec", query_ids=QUERIES, node_ids=NODES)
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_our_own_trec_runs_come_back(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

@@ -1,4 +1,5 @@
 import random
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -7,9 +8,10 @@ import torch
 from torch import Tensor
 
 from graphrerank.data import vector_cache
-from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache
+from graphrerank.data.vector_cache import MemoryVectorCache, PairCache, VectorCache
 from graphrerank.files import save_tensors
-from tests.support.encoders import HashEncoder
+from graphrerank.graphs import PairEncoder
+from tests.support.encoders import HashEncoder, HashPairEncoder
 
 TEXTS = ["alpha", "beta beta", "gamma gamma gamma", "", "delta"]
 
@@ -34,35 +36,6 @@ def test_nothing_is_encoded_twice(tmp_path: Path) -> None:
     assert torch.equal(found, HashEncoder().encode(TEXTS))
 
 
-def test_new_texts_alone_are_encoded(tmp_path: Path) -> None:
-    encoder = HashEncoder()
-    cache = VectorCache(encoder, tmp_path)
-    cache.encode(TEXTS[:3])
-    cache.encode(TEXTS)
-    assert sorted(encoder.asked) == sorted(TEXTS)
-
-
-def test_repeated_texts_are_encoded_once(tmp_path: Path) -> None:
-    encoder = HashEncoder()
-    found = VectorCache(encoder, tmp_path).encode(["a", "b", "a", "a"])
-    assert sorted(encoder.asked) == ["a", "b"]
-    assert torch.equal(found, HashEncoder().encode(["a", "b", "a", "a"]))
-
-
-def test_interrupted_run_goes_on_from_its_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_cache, "SHARD_TEXTS", 2)
-    texts = [f"text {i}" for i in range(9)]
-    stopped = HashEncoder(stop_after=5)
-    with pytest.raises(KeyboardInterrupt):
-        VectorCache(stopped, tmp_path).encode(texts)
-    assert len(stopped.asked) == 4  # two shards of two
-    assert len(shards(tmp_path)) == 2
-    resumed = HashEncoder()
-    found = VectorCache(resumed, tmp_path).encode(texts)
-    assert sorted(stopped.asked + resumed.asked) == sorted(texts)
-    assert torch.equal(found, HashEncoder().encode(texts))
-
-
 def test_encoders_do_not_share_vectors(tmp_path: Path) -> None:
     VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
     other = HashEncoder(fingerprint="e" * 64)
@@ -76,22 +49,13 @@ def test_no_texts(tmp_path: Path) -> None:
     assert encoder.asked == []
 
 
-def test_surrogates_from_json_are_texts_too(tmp_path: Path) -> None:
-    class Tolerant(HashEncoder):
-        def encode(self, texts: list[str]) -> torch.Tensor:
-            return torch.ones(len(texts), 2)
-
-    assert VectorCache(Tolerant(), tmp_path).encode(["\ud800"]).tolist() == [[1.0, 1.0]]
-
-
-@pytest.mark.parametrize("damage", ["empty", "cut", "noise"])
-def test_damaged_file_is_refused_by_name(tmp_path: Path, damage: str) -> None:
+def test_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
     VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
     (file,) = shards(tmp_path)
-    content = file.read_bytes()
-    file.write_bytes({"empty": b"", "cut": content[:-5], "noise": b"\xff" * 99}[damage])
-    with pytest.raises(ValueError, match=rf"{file.name}: damaged cache .*; delete this file and run again"):
-        VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
+    for damaged in (b"", file.read_bytes()[:-5], b"\xff" * 99):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=rf"{file.name}: damaged cache .*; delete this file and run again"):
+            VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
 
 
 @pytest.mark.parametrize(
@@ -116,16 +80,13 @@ def test_vectors_that_are_not_finite_are_not_kept(tmp_path: Path, number: float)
     assert shards(tmp_path) == []
 
 
-MEMORY_TEXTS = ["alpha", "beta beta", "gamma gamma gamma", "", "delta"]
-
-
 def bytes_of(num_texts: int) -> int:
     return num_texts * (4 * HashEncoder().encode(["a"]).shape[1] + vector_cache.ENTRY_BYTES)
 
 
 def test_memory_against_the_encoder_itself() -> None:
     cache = MemoryVectorCache(HashEncoder())
-    for texts in (MEMORY_TEXTS, MEMORY_TEXTS[::-1], [MEMORY_TEXTS[1]] * 3):
+    for texts in (TEXTS, TEXTS[::-1], [TEXTS[1]] * 3):
         assert torch.equal(cache.encode(texts), HashEncoder().encode(texts))
     assert cache.encode([]).shape == (0, 0)
     assert (cache.name, cache.fingerprint) == ("hash", "hash")
@@ -150,7 +111,7 @@ def test_the_oldest_request_makes_room() -> None:
 def test_more_texts_than_fit_are_right_and_memory_stays_bounded() -> None:
     cache = MemoryVectorCache(HashEncoder(), max_bytes=bytes_of(3))
     for _ in range(2):
-        assert torch.equal(cache.encode(MEMORY_TEXTS), HashEncoder().encode(MEMORY_TEXTS))
+        assert torch.equal(cache.encode(TEXTS), HashEncoder().encode(TEXTS))
     assert len(cache._kept) == 3
 
 
@@ -188,3 +149,80 @@ def test_vectors_that_are_not_finite_are_refused_and_not_kept() -> None:
 def test_a_limit_must_be_positive() -> None:
     with pytest.raises(ValueError, match="`max_bytes` must be a finite number above 0, got 0"):
         MemoryVectorCache(HashEncoder(), max_bytes=0)
+
+
+QUERIES = ["who", "what", "who", "", "who"]
+PASSAGES = ["alpha", "beta", "beta beta", "", "alpha"]  # the last pair is the first
+
+
+def read(path: Path, encoder: PairEncoder | None = None) -> Tensor:
+    return PairCache(encoder or HashPairEncoder(), path).encode(QUERIES, PASSAGES)
+
+
+def test_pairs_against_the_encoder_itself(tmp_path: Path) -> None:
+    expected = HashPairEncoder().encode(QUERIES, PASSAGES)
+    cache: PairEncoder = PairCache(HashPairEncoder(), tmp_path)
+    assert torch.equal(cache.encode(QUERIES, PASSAGES), expected)
+    assert torch.equal(cache.encode(QUERIES[::-1], PASSAGES[::-1]), expected.flip(0))
+    assert torch.equal(cache.head(expected), HashPairEncoder().head(expected))
+    assert (cache.hidden_size, cache.fingerprint) == (4, "hash")
+
+
+def test_no_pair_is_encoded_twice(tmp_path: Path) -> None:
+    first = HashPairEncoder()
+    read(tmp_path, first)
+    PairCache(first, tmp_path).encode(QUERIES[:2], PASSAGES[:2])
+    assert len(first.pairs) == 4
+    encoder = HashPairEncoder()
+    second = PairCache(encoder, str(tmp_path))  # another process, say
+    assert torch.equal(second.encode(QUERIES, PASSAGES), HashPairEncoder().encode(QUERIES, PASSAGES))
+    assert encoder.pairs == []
+
+
+def test_pairs_that_join_to_one_text_differ(tmp_path: Path) -> None:
+    found = PairCache(HashPairEncoder(), tmp_path).encode(["ab", "a"], ["c", "bc"])
+    assert not torch.equal(found[0], found[1])
+
+
+def test_no_pairs(tmp_path: Path) -> None:
+    cache = PairCache(HashPairEncoder(), tmp_path)
+    assert cache.encode([], []).shape == (0, 4)
+    assert not cache.path.exists()
+
+
+@pytest.mark.parametrize("content", [b"noise" * 99, b"SQLite format 3\0" + b"\xff" * 999])
+def test_damaged_file_of_pairs_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    path = PairCache(HashPairEncoder(), tmp_path).path
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{path.name}: damaged cache .*; delete this file and run again"):
+        read(tmp_path)
+
+
+def test_vectors_of_another_width_are_refused_by_name(tmp_path: Path) -> None:
+    read(tmp_path)
+    path = PairCache(HashPairEncoder(), tmp_path).path
+    with sqlite3.connect(path) as file:
+        file.execute("UPDATE pairs SET content = x'00'")
+    with pytest.raises(ValueError, match=rf"{path.name}: damaged cache \(needed rows of 16 bytes, found one of 1\)"):
+        read(tmp_path)
+
+
+def test_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    path = PairCache(HashPairEncoder(), tmp_path).path
+    path.mkdir()
+    with pytest.raises(ValueError, match=rf"{path.name}: cannot be read or written"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("scale", [torch.nan, torch.inf])
+def test_vectors_of_pairs_that_are_not_finite_are_not_kept(tmp_path: Path, scale: float) -> None:
+    with pytest.raises(ValueError, match="the pair encoder's vectors: needed 4 finite vectors"):
+        read(tmp_path, HashPairEncoder(scale=scale))
+    again = HashPairEncoder()
+    read(tmp_path, again)
+    assert len(again.pairs) == 4
+
+
+def test_queries_and_passages_must_be_as_many(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`passages` must be as many as `query_texts` \(1\), got 0"):
+        PairCache(HashPairEncoder(), tmp_path).encode(["a"], [])

@@ -197,11 +197,6 @@ def test_each_edge_left_out_in_turn() -> None:
         assert found[place] == match.score(QUERIES[:1], nodes, others, ptr)[target, 2]
 
 
-def test_no_edge_to_leave_out() -> None:
-    matched = TextMatch(TEXTS).matched_words(QUERIES[:1], torch.arange(6), torch.tensor([0, 6]))
-    assert matched.without_each(torch.zeros(2, 0, dtype=torch.int64)).tolist() == []
-
-
 def test_many_words_and_many_edges_in_bounded_memory() -> None:
     """A dense tensor of the words of all edges' sources would take 20 GB."""
     query = " ".join(f"w{number}" for number in range(25_000))

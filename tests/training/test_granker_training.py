@@ -159,14 +159,6 @@ def test_odd_graphs_give_finite_losses_and_gradients(
         torch.testing.assert_close(scores, encoder.head(plain.inputs["pair_vectors"]), atol=1e-5, rtol=0)
 
 
-def test_queries_without_an_answer_are_not_trained_on(
-    letters: PreparedDataset, encoder: CrossEncoder, tmp_path
-) -> None:
-    data = batches_for(letters, encoder, 1, tmp_path)
-    seen = torch.cat([batch.query_index for batch in data.train_dataloader()])
-    assert sorted(seen.tolist()) == [query for query in range(NUM_QUERIES) if query != 4]
-
-
 def test_parts_have_learning_rates_of_their_own(
     letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
 ) -> None:
