@@ -50,10 +50,6 @@ class CandidateDataModule(L.LightningDataModule):
             random order, as many at once as ``buffer`` queries are; their queries are shuffled together.
         buffer: Training queries of shards to hold in memory, at least one shard of each data set. With a buffer for all
             queries batches are those of candidates in memory.
-
-    Raises:
-        ValueError: If a size is not positive, a share is missing, not positive or of an unknown data set, the data
-            sets' scores differ, or a model of pairs has its candidates in shards.
     """
 
     def __init__(

@@ -183,7 +183,7 @@ class Dataset:
             keep_derived: Whether to keep edges by origin (``derived``), from which a corpus folder derives those of
                 passages added later.
             language: Language in which words are matched, a name of :mod:`~graphrerank.text.languages`; ``auto``: that
-                of the documents, if their stop words are sure, else English.
+                of the documents, else English.
 
         Raises:
             ValueError: If a file is missing or malformed, naming file and line.

@@ -139,16 +139,8 @@ def _read_jsonl_rows(path: Path) -> Iterator[Row]:
 class RunRetriever:
     """Look candidates up in a file, a TREC run or JSONL (:func:`~graphrerank.data.run_retriever.read_run`).
 
-    Features: the run's score as ``base_score``, and those of a JSONL run's candidates. Reads no vectors.
-
-    Args:
-        graph: The corpus that the run ranks.
-        path: The file.
-        top_k: Candidates to keep per query.
-        ignore_unknown_queries: Whether queries of the run that are not in the data set are ignored; an error otherwise.
-
-    Raises:
-        ValueError: If there is no such file, or a line up to the first candidate is malformed.
+    Features: the run's score as ``base_score``, and those of a JSONL run's candidates. Reads no vectors. Queries of the
+    run that are not in the data set are an error unless ``ignore_unknown_queries``.
     """
 
     is_lookup = True

@@ -52,12 +52,8 @@ def feature_columns(
         )
     if computed:
         with_words = not set(WORD_FEATURES).isdisjoint(computed)
-        matched = _columns(match(with_words), [TEXT_MATCH_FEATURES.index(name) for name in computed])
+        matched = match(with_words)[..., [TEXT_MATCH_FEATURES.index(name) for name in computed]]
         features = torch.cat([features, matched], dim=-1)
     unknown = features.new_zeros(*features.shape[:-1], 1)
     column = {name: index for index, name in enumerate(known)}
-    return _columns(torch.cat([features, unknown], dim=-1), [column.get(name, len(known)) for name in names])
-
-
-def _columns(features: Tensor, columns: Sequence[int]) -> Tensor:
-    return features.index_select(-1, torch.tensor(columns, dtype=torch.int64).to(features.device))
+    return torch.cat([features, unknown], dim=-1)[..., [column.get(name, len(known)) for name in names]]

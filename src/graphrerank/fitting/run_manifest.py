@@ -89,11 +89,7 @@ def _mixed_entry(name: str, part: Part, prepared: PreparedDataset) -> dict[str, 
 
 
 def run_folder(resume: str | Path) -> Path:
-    """Return the run folder that a resumed training goes on in: the path itself, or that of a ``.ckpt`` file.
-
-    Raises:
-        ValueError: If it holds no training.
-    """
+    """Return the run folder that a training is resumed in: the path itself, or that of a ``.ckpt`` file."""
     path = Path(resume)
     if not path.exists():
         raise ValueError(f"`ckpt_path` must be a run folder or a .ckpt file in one, got {str(resume)!r}: no such path")
@@ -104,11 +100,7 @@ def run_folder(resume: str | Path) -> Path:
 
 
 def last_checkpoint(resume: str | Path | None, folder: Path, manifest: Mapping[str, Any]) -> Path | None:
-    """Return the checkpoint of a model's folder to resume from, if there is one.
-
-    Raises:
-        ValueError: If it is of another training: the first setting that differs, and how to give the run's.
-    """
+    """Return the checkpoint of a model's folder to resume from, if there is one; a ValueError if settings differ."""
     if resume is None:
         return None
     named = Path(resume)

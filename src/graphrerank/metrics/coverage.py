@@ -26,9 +26,6 @@ def coverage(context: str, answers: Sequence[str]) -> float:
     Source: KET-RAG, section 6.1, "ground-truth answers found within the retrieved context". Both are normalised, and
     the answer is looked for anywhere, also within a word. An answer of which nothing is left is found nowhere.
 
-    Raises:
-        ValueError: If there is no answer.
-
     Example:
         >>> coverage("He died in the Year 869, in Piacenza.", ["the year 869"])
         1.0

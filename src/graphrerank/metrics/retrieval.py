@@ -15,12 +15,8 @@ class RankingMeasures(Metric):
     The states are one sum and one count per measure, so that memory does not grow with the queries and processes add
     up. Queries are scored in float64 on the CPU and summed in float32, as not every accelerator has float64.
 
-    Args:
-        measures: Names that :func:`parse_measure` reads, such as ``["PR@10", "PR@10/multi", "nDCG@10"]``.
-        prefix: Put before each lower-cased name to make its log key.
-
-    Raises:
-        ValueError: If a name is not known, or ``measures`` is empty or names one measure twice.
+    ``measures`` are names that :func:`parse_measure` reads, such as ``["PR@10", "PR@10/multi"]``, at least one and none
+    twice; the log key is the ``prefix`` and the lower-cased name.
 
     Example:
         >>> measures = RankingMeasures(["PR@2", "MRR"])

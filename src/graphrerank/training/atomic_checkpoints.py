@@ -17,11 +17,7 @@ class AtomicCheckpoints(TorchCheckpointIO):
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
-        """Write a checkpoint.
-
-        Raises:
-            ValueError: If ``storage_options`` are given, which are of remote file systems.
-        """
+        """Write a checkpoint; a ValueError if there are ``storage_options``, which are of remote file systems."""
         if storage_options is not None:
             raise ValueError(f"`storage_options` must be None for a local checkpoint, got {storage_options!r}")
         with atomic_path(Path(path)) as temporary:

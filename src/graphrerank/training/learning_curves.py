@@ -9,13 +9,7 @@ from graphrerank.files import save_figure
 
 
 class LearningCurves(L.Callback):
-    """Keep every logged number per epoch, and redraw one PNG after each validation.
-
-    The history travels in the checkpoint, so that a resumed run's plot has no gap.
-
-    Args:
-        panels: Log keys drawn together, one panel per list.
-    """
+    """Keep every logged number per epoch, also in checkpoints, and redraw one PNG, a panel per list of log keys."""
 
     def __init__(self, path: str | Path, *, panels: list[list[str]]) -> None:
         self.path = Path(path)

@@ -10,10 +10,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 
 class MLflowLogger(MLFlowLogger):
-    """As Lightning's, but ``nDCG@10`` is ``ndcg_at_10``, as MLflow's names hold no ``@``, and a setting may change.
-
-    MLflow keeps a setting as it was first; the later one is a tag, ``resumed.<setting>``.
-    """
+    """Log ``ndcg@10`` as ``ndcg_at_10``, as MLflow's names hold no ``@``, and a changed setting as a tag."""
 
     @rank_zero_only  # type: ignore[untyped-decorator]
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
