@@ -67,7 +67,7 @@ class PyGLayer(nn.Module):
         return self.conv(x, edge_index)
 
 
-def make_pyg_engine(name: str, device: str) -> RerankEngine:
+def make_pyg_engine(name: str) -> RerankEngine:
     """Load a checkpoint as an eager model with PyG's layers."""
     artifact = load_artifact(find_checkpoint(name))
     model = load_checkpoint(artifact.folder).model

@@ -197,5 +197,5 @@ asyncio.run(ask())
 
 def test_engines_are_warm() -> None:
     engine = Recorder()
-    assert load_engines({"a": lambda device: engine}, device="cpu", num_threads=1) == {"a": engine}
+    assert load_engines({"a": lambda: engine}, 1) == {"a": engine}
     assert engine.batches == [["warm"]]

@@ -219,7 +219,7 @@ def test_a_failing_encoder_is_not_the_clients_fault(artifact, encoder, caplog):
 
 
 def test_vectors_of_texts_that_come_again_are_kept(artifact, encoder, monkeypatch):
-    engine = load_rerank_engine(artifact.folder, lambda: encoder, Limits(), "cpu", vector_cache_bytes=1 << 20)
+    engine = load_rerank_engine(artifact.folder, lambda: encoder, Limits(), "cpu")
     asked = []
     encode = type(encoder).encode
     monkeypatch.setattr(type(encoder), "encode", lambda self, texts: asked.extend(texts) or encode(self, texts))

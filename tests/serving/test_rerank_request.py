@@ -1,9 +1,8 @@
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.rerank_request import RerankRequest, check_ends, read_edges
+from graphrerank.serving.rerank_request import Edge, RerankRequest
 
 BASE = {"query": "q", "documents": ["a b c d", {"text": "e f g", "title": "T", "year": 3}, "h"]}
 
@@ -31,7 +30,7 @@ def test_what_the_reranker_takes() -> None:
         [1, 2, 3],
         2,
     )
-    assert (given.edges.tolist(), given.edge_weights.tolist()) == ([[0, 2], [1, 2]], [1.0, 0.5])
+    assert (given.edges.tolist(), given.edge_weights) == ([[0, 2], [1, 2]], [1.0, 0.5])
     assert given.edge_types is None
     assert read(edges=[[0, 2, 1, "cites"], [1, 2]]).to_job().candidates.edge_types == ["reference", "other"]
     assert given.entities == [["x"], [], ["x"]]
@@ -82,88 +81,74 @@ def test_limits() -> None:
         ({"documents": [{"text": "x", "more": ["\ud800"]}]}, "`documents` must hold valid Unicode"),
         ({"documents": [{"text": "x", "more": float("nan")}]}, "`documents` must hold .* finite numbers"),
         ({"edges": [[0, 3]]}, "join documents 0 to 2"),
-        ({"entities": [["x"]]}, r"`entities` must have one entry per document \(3\), got 1"),
+        ({"entities": [["x"]]}, r"`entities` must have one entry per passage \(3\), got 1"),
         ({"max_doc_length": 3, "max_tokens_per_doc": 3}, "mean the same, got both"),
         ({"doc_ids": ["d"] * 3}, "`doc_ids` and `chunk_ids` belong together"),
         ({"vectors": [[1.0]] * 3}, "`query_vector` and `vectors` belong together"),
         (
             {"cross_encoder_scores": [1.0, None]},
-            r"`cross_encoder_scores` must have one entry per document \(3\), got 2",
+            r"`cross_encoder_scores` must have one entry per passage \(3\), got 2",
         ),
         ({"cross_encoder_scores": ["a"] * 3}, "valid number"),
         ({"vectors": [[1.0]] * 2, "query_vector": [1.0]}, "`vectors` must have one entry"),
     ],
 )
 def test_what_does_not_fit(change: dict[str, object], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        read(**change)
+    with pytest.raises(ValueError, match=message):
+        read(**change).to_job()
 
 
-def test_pairs_and_weights() -> None:
-    edges = read_edges([[0, 1], (2, 1, 0.5), [3, 0, 4]], most=3)
-    assert edges.pairs.tolist() == [[0, 1], [2, 1], [3, 0]]
-    assert edges.weights.tolist() == [1.0, 0.5, 4.0]
-    assert (edges.pairs.dtype, edges.weights.dtype) == (np.int64, np.float64)
-    check_ends(edges, 4)
-    assert len(read_edges([], most=1)) == 0
-    check_ends(read_edges([], most=1), 1)
+def edges_of(given: object, most: int = 9) -> list[Edge] | None:
+    return read(Limits(edges=most), documents=["a"] * 6, edges=given).edges
 
 
-def test_types() -> None:
-    assert read_edges([[0, 1], [2, 1, 0.5]], most=3).types is None
-    edges = read_edges([[0, 1], [2, 1, 0.5], [3, 0, 4, "cites"], [0, 2, 1, "likes"], (1, 3, 1, "knn")], most=5)
-    assert edges.pairs.tolist() == [[0, 1], [2, 1], [3, 0], [0, 2], [1, 3]]
-    assert edges.weights.tolist() == [1.0, 0.5, 4.0, 1.0, 1.0]
-    assert edges.type_names == ["other", "other", "reference", "other", "similarity"]
-    check_ends(read_edges([[0, 1], [0, 1, 1, "cites"], [1, 0, 1, "knn"]], most=3), 4)
+def test_edges_have_weights_and_types() -> None:
+    given = [[0, 1], [2, 1, 0.5], [3, 0, 4, "cites"], [0, 2, 1, "likes"], [1, 3, 1, "knn"], [0, 1, 1, "cites"]]
+    assert edges_of(given) == [
+        (0, 1, 1.0, 4), (2, 1, 0.5, 4), (3, 0, 4.0, 0), (0, 2, 1.0, 4), (1, 3, 1.0, 3), (0, 1, 1.0, 0)
+    ]  # fmt: skip
+    assert edges_of([]) == []
+    assert edges_of(None) is None
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ("01", "must be a list of .* got str"),
-        ({}, "must be a list of .* got dict"),
         ([[0, 1]] * 4, "must be at most 3, got 4"),
         ([[0, 1], 7], r"be \[i, j\], \[i, j, weight\] or \[i, j, weight, type\], got another at index 1"),
         ([[0, 1], [0]], "got another at index 1"),
         ([[0, 1, 1, "knn", "knn"]], "got another at index 0"),
         ([[0, 1], [0, 2, 1, 1]], "have a text as type, got another at index 1"),
-        ([[0, 2, 1, "knn"], [0, 1, 1, None]], "have a text as type, got another at index 1"),
         ([[0, 2, 1, ["knn"]]], "have a text as type, got another at index 0"),
         ([[0, 2, "knn"]], "a weight in .* at index 0"),
         ([[0, 2, None, "knn"]], "a weight in .* at index 0"),
-        ([[0, 1, 1, "knn"], [0, -2, 1, "knn"]], "integers from 0, got another at index 1"),
-        ([[0, 1], [0, 1.5]], "integers from 0, got another at index 1"),
-        ([[True, 0]], "integers from 0"),
-        ([["0", 1]], "integers from 0"),
-        ([[0, None]], "integers from 0"),
-        ([[0, 1], [-1, 0]], "integers from 0, got another at index 1"),
-        ([[0, 10**30]], "integers from 0"),
+        ([[0, 1], [0, 1.5]], "join two different documents, got another at index 1"),
+        ([[True, 0]], "join two different documents"),
+        ([["0", 1]], "join two different documents"),
+        ([[0, None]], "join two different documents"),
+        ([[0, 1], [-1, 0]], "join two different documents, got another at index 1"),
+        ([[0, 10**30]], "join two different documents"),
+        ([[0, 1], [2, 2]], "join two different documents, got another at index 1"),
         ([[0, 1, 0]], r"a weight in \[1e-09, 1e\+09\], got another at index 0"),
         ([[0, 1, 1e10]], "a weight in"),
         ([[0, 1, 10**400]], "a weight in"),
         ([[0, 1, float("nan")]], "a weight in"),
         ([[0, 1], [0, 2, True]], "a weight in .* at index 1"),
-        ([[0, 1, "1"]], "a weight in"),
+        ([[0, 1], [0, 6]], r"join documents 0 to 5, got \[0, 6\] at index 1"),
+        ([[0, 1], [3, 2], [1, 0]], r"be given once for each type, in one direction, got \[1, 0\] at index 2"),
+        ([[0, 1], [0, 1, 1, "cites"], [1, 0, 2, "mention"]], r"once for each type.* got \[1, 0\] at index 2"),
     ],
 )
 def test_what_is_no_edge(given: object, message: str) -> None:
-    with pytest.raises(ValueError, match=f"`edges` must .*{message}|`edges` {message}"):
-        read_edges(given, most=3)
+    with pytest.raises(ValidationError, match=f"`edges` must .*{message}|`edges` {message}"):
+        edges_of(given, 3)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([[0, 1], [0, 6]], r"join documents 0 to 5, got \[0, 6\] at index 1"),
-        ([[0, 1], [2, 2]], r"join two different documents, got \[2, 2\] at index 1"),
-        ([[0, 1], [3, 2], [1, 0]], r"be given once, in one direction, got \[1, 0\] at index 2"),
-        (
-            [[0, 1], [0, 1, 1, "cites"], [1, 0, 2, "mention"]],  # both are references
-            r"be given once for each type, in one direction, got \[1, 0\] at index 2",
-        ),
-    ],
-)
-def test_ends(given: list[list[int]], message: str) -> None:
-    with pytest.raises(ValueError, match=f"`edges` must each {message}"):
-        check_ends(read_edges(given, most=9), 6)
+def test_an_explanation_costs_the_edges_that_come_from_names() -> None:
+    documents = {"documents": ["a"] * 100, "explain": True}
+    plain = read(**documents).to_job().seconds
+    entities = [[f"e{i // 5}", f"f{i % 20}"] for i in range(100)]
+    for change in ({"entities": entities}, {"doc_ids": ["d"] * 100, "chunk_ids": list(range(100))}):
+        assert read(**documents, **change).to_job().seconds > 5 * plain
+    assert Limits(work_seconds=0.2).most_explained_edges(100) == pytest.approx(200, abs=10)

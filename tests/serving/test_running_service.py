@@ -28,9 +28,7 @@ KEY = {"x-api-key": "k"}
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(
-        tmp_path_factory.mktemp("service"), "artifact=attack", "encoder=none", "limits.body_seconds=3"
-    ) as service:
+    with running(tmp_path_factory.mktemp("service"), "artifact=attack", "encoder=none") as service:
         yield service
 
 
@@ -120,8 +118,6 @@ def test_a_slow_client_holds_up_nobody(service):
     with socket.create_connection((host, int(port))) as slow:
         slow.sendall(b"POST /v2/rerank HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{")
         assert httpx.post(f"{service.url}/v2/rerank", json=BODY, timeout=60).status_code == 200
-        slow.settimeout(60)
-        assert slow.recv(1000).startswith(b"HTTP/1.1 408")  # after `body_seconds`
 
 
 def test_a_killed_worker_is_replaced(locked):

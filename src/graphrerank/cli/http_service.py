@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
@@ -85,36 +85,30 @@ def serve_http(cfg: DictConfig) -> Path:
     folder = artifact_folder(cfg)
     format_name = cfg.format or fastest_format(read_artifact_manifest(folder), settings.device)
     artifact = load_artifact(folder, format_name)
+    engines: dict[str, EngineFactory]
     if not isinstance(artifact.manifest, RerankerManifest):
         if cfg.index is not None:
             name = artifact.manifest.model.name
             raise ValueError(f"`index` needs the artifact of a reranker, {artifact.folder} holds a {name}")
         routes, engines = model_service(artifact, format_name, {str(key): cfg.service[key] for key in cfg.service})
-        encodes = False
     else:
         if isinstance(artifact.module, Runner):
             artifact.module.check_device(torch.device(settings.device))
         make_encoder = _encoder_factory(cfg, artifact.manifest.encoder)
-        rerank = partial(
-            load_rerank_engine,
-            artifact.folder,
-            make_encoder,
-            settings.limits,
-            format_name=format_name,
-            vector_cache_bytes=cfg.vector_cache_bytes,
-            language=cfg.language,
-        )
-        engines, encodes = {"rerank": rerank}, make_encoder is not None
+        settings = replace(settings, encodes=make_encoder is not None)
+        arguments = (artifact.folder, make_encoder, settings.limits, settings.device)
+        engines = {"rerank": partial(load_rerank_engine, *arguments, format_name=format_name, language=cfg.language)}
         routes = [RERANK, TEI]
     if cfg.index is not None:
-        load = _corpus_loader(cfg, artifact)
-        engines["search"] = partial(_search_engine, load, Path(cfg.index))
+        encoder = _usual_encoder(Command(cfg))
+        load = _corpus_loader(cfg, artifact, encoder)
+        engines["search"] = partial(shared_search_engine, load, Path(cfg.index))
         routes.append(SEARCH)
         if settings.page is not None:
             engines["inspect"] = partial(_inspect_engine, load, Path(cfg.index), settings.limits)
             routes.append(INSPECT)
         if cfg.documents and is_corpus_folder(cfg.index):
-            engines["documents"] = _documents_factory(cfg)
+            engines["documents"] = partial(DocumentsEngine, Path(cfg.index), _shared(encoder))
             routes += [ADD_DOCUMENTS, REMOVE_DOCUMENTS]
     address = f"http://{cfg.host}:{cfg.port}"
     first = SEARCH if cfg.index is not None else routes[0]
@@ -122,7 +116,7 @@ def serve_http(cfg: DictConfig) -> Path:
     if settings.page is not None:
         print(f"page: {address}/")
     print(artifact.folder, flush=True)
-    run(Service(engines, routes, replace(settings, encodes=encodes), model_info(artifact.manifest)))
+    run(Service(engines, routes, settings, model_info(artifact.manifest)))
     return artifact.folder
 
 
@@ -167,7 +161,7 @@ def load_corpus(
         folder: The data set's.
         data: How data set folders are read.
         encoder: Encodes corpus and queries; None to go without vectors.
-        retriever: What the pipeline's vector searches ask.
+        retriever: The retriever of the pipeline's vector searches.
         pipeline: The pipeline.
         compared: Further pipelines, by name.
         cache: Folder that keeps the corpus's vectors; those of queries are not kept.
@@ -216,23 +210,14 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
     """
     for name, kind in get_type_hints(Limits).items():
         check_type(cfg.limits[name], kind, f"limits.{name}")
-    names = (
-        "host",
-        "port",
-        "workers",
-        "batch_requests",
-        "batch_candidates",
-        "num_threads",
-        "api_key",
-        "shutdown_seconds",
-    )
-    return ServiceSettings(
-        **{name: cfg[name] for name in names},
-        cors_origins=tuple(cfg.cors_origins),
-        device=str(Command(cfg).parts.device),
-        limits=Limits(**OmegaConf.to_container(cfg.limits)),  # type: ignore[arg-type]
-        page=page_settings(cfg),
-    )
+    named = [field.name for field in fields(ServiceSettings) if field.name in cfg]
+    read = {
+        "cors_origins": tuple(cfg.cors_origins),
+        "device": str(Command(cfg).parts.device),
+        "limits": Limits(**OmegaConf.to_container(cfg.limits)),  # type: ignore[arg-type]
+        "page": page_settings(cfg),
+    }
+    return ServiceSettings(**{**{name: cfg[name] for name in named}, **read})
 
 
 def page_settings(cfg: DictConfig) -> PageSettings | None:
@@ -249,14 +234,16 @@ def page_settings(cfg: DictConfig) -> PageSettings | None:
     return PageSettings(name, searches=True, questions=questions)
 
 
+def _shared(encoder: DictConfig | None) -> Callable[[], Encoder] | None:
+    """Return the factory of an encoder; None for none."""
+    return None if encoder is None else partial(shared_encoder, OmegaConf.to_yaml(encoder, resolve=True))
+
+
 def _encoder_factory(cfg: DictConfig, trained: EncoderEntry | None) -> Callable[[], Encoder] | None:
     """Return the factory of the chosen encoder, else of the one used in training; None where the model needs none."""
-    if cfg.encoder is not None:
-        return partial(shared_encoder, OmegaConf.to_yaml(cfg.encoder, resolve=True))
-    if trained is None or Command(cfg).choice("encoder") == NONE:
-        return None
-    settings = Command(cfg).parts.from_manifest("encoder", trained).settings
-    return partial(shared_encoder, OmegaConf.to_yaml(settings, resolve=True))
+    if cfg.encoder is not None or trained is None or Command(cfg).choice("encoder") == NONE:
+        return _shared(cfg.encoder)
+    return _shared(Command(cfg).parts.from_manifest("encoder", trained).settings)
 
 
 def _usual_encoder(command: Command) -> DictConfig | None:
@@ -266,13 +253,15 @@ def _usual_encoder(command: Command) -> DictConfig | None:
     return command.cfg.encoder or command.parts.settings("encoder", "minilm")
 
 
-def _corpus_loader(cfg: DictConfig, artifact: Artifact) -> Callable[[Path], SearchableCorpus]:
+def _corpus_loader(
+    cfg: DictConfig, artifact: Artifact, encoder: DictConfig | None
+) -> Callable[[Path], SearchableCorpus]:
     """Return what loads the corpus with the chosen pipeline, whose reranker is the artifact."""
     folder = Path(cfg.index)
     if not folder.is_dir():
         raise ValueError(f"`index` must be a data set folder or a corpus folder, got {cfg.index!r}")
     command = Command(cfg)
-    parts, encoder = command.parts, _usual_encoder(command)
+    parts = command.parts
     own = cfg.pipeline or parts.settings("pipeline", "expand_then_rerank")
     return partial(
         load_corpus,
@@ -299,30 +288,13 @@ def _compared(command: Command, own: DictConfig, artifact: str) -> dict[str, Dic
 
 
 @lru_cache(maxsize=1)
-def _shared_search_engine(load: Callable[[Path], SearchableCorpus], folder: Path) -> SearchEngine:
+def shared_search_engine(load: Callable[[Path], SearchableCorpus], folder: Path) -> SearchEngine:
     """Load the corpus, once in each process, whichever engines search it."""
     return SearchEngine(load, folder)
 
 
-def _documents_factory(cfg: DictConfig) -> EngineFactory:
-    """Return the factory of the engine that adds and removes passages."""
-    encoder = _usual_encoder(Command(cfg))
-    make_encoder = None if encoder is None else partial(shared_encoder, OmegaConf.to_yaml(encoder, resolve=True))
-    return partial(_documents_engine, Path(cfg.index), make_encoder)
-
-
-def _documents_engine(folder: Path, make_encoder: Callable[[], Encoder] | None, device: str) -> DocumentsEngine:
-    return DocumentsEngine(folder, make_encoder)
-
-
-def _search_engine(load: Callable[[Path], SearchableCorpus], folder: Path, device: str) -> SearchEngine:
-    return _shared_search_engine(load, folder)
-
-
-def _inspect_engine(
-    load: Callable[[Path], SearchableCorpus], folder: Path, limits: Limits, device: str
-) -> InspectEngine:
-    return InspectEngine(_shared_search_engine(load, folder), limits)
+def _inspect_engine(load: Callable[[Path], SearchableCorpus], folder: Path, limits: Limits) -> InspectEngine:
+    return InspectEngine(shared_search_engine(load, folder), limits)
 
 
 def _with_checkpoint(pipeline: DictConfig, folder: str) -> DictConfig:

@@ -84,7 +84,7 @@ class Batcher:
         arrival: float | None = None,
         receive: Callable[[], Awaitable[MutableMapping[str, Any]]] | None = None,
     ) -> Any:
-        """Let an engine do a job.
+        """Let an engine do a job; return its result, or a refusal: 429 if the wait is too long, 504 at the deadline.
 
         Args:
             kind: Name of the engine.
@@ -92,9 +92,6 @@ class Batcher:
             uid: The request's id.
             arrival: Its arrival by the monotonic clock; None for now.
             receive: Receives ASGI's messages of the client, to notice that it is gone.
-
-        Returns:
-            The result, or a refusal: 429 if the wait is too long, 504 at the deadline.
         """
         lane = self._writing if kind == WRITING else self._reading
         if (refusal := self._too_long_a_wait(lane)) is not None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import truediv
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,25 +19,16 @@ from graphrerank.serving.parity import Batch, example_batch
 
 EAGER = "eager"
 WARM_UP = 3  # calls before the clock runs: TorchScript optimises in them
-Model = Callable[..., Tensor]
 
 
 @dataclass(frozen=True)
 class FormatTime:
-    """Time of one format.
-
-    Attributes:
-        name: Name of the format, or ``eager``.
-        ms_alone: Median milliseconds of a call with one query.
-        ms_batched: Median milliseconds per query of a call with a batch.
-        speedup_alone: Speedup over eager, one query per call: the median of the rounds' ratios.
-        speedup_batched: The same with a batch.
-    """
+    """Median milliseconds per query of one format, or ``eager``; speedups are medians of the rounds' ratios."""
 
     name: str
-    ms_alone: float
-    ms_batched: float
-    speedup_alone: float
+    ms_alone: float  # of a call with one query
+    ms_batched: float  # of a call with a batch
+    speedup_alone: float  # over eager
     speedup_batched: float
 
     def to_json(self) -> dict[str, Any]:
@@ -65,17 +57,15 @@ def bench_artifact(
     check_counts(candidates=candidates, batch_queries=batch_queries, rounds=rounds)
     check_not_negative(edges=edges)
     manifest = read_artifact_manifest(folder)
-    models: dict[str, Model] = {EAGER: load_checkpoint(folder).model}
+    models: dict[str, Callable[..., Tensor]] = {EAGER: load_checkpoint(folder).model}
     models |= {name: load_artifact(folder, name).module for name in artifact_formats(manifest)}
     alone = _rounds(models, example_batch(manifest, [candidates], edges), rounds)
     batched = _rounds(models, example_batch(manifest, [candidates] * batch_queries, edges * batch_queries), rounds)
     return [
         FormatTime(
             name,
-            1000 * median(alone[name]),
-            1000 * median(batched[name]) / batch_queries,
-            _speedup(alone, name),
-            _speedup(batched, name),
+            *(1000 * median(alone[name]), 1000 * median(batched[name]) / batch_queries),
+            *(median(map(truediv, times[EAGER], times[name])) for times in (alone, batched)),
         )
         for name in models
     ]
@@ -94,17 +84,12 @@ def bench_table(times: Sequence[FormatTime]) -> str:
 
 
 @torch.inference_mode()
-def _rounds(models: Mapping[str, Model], batch: Batch, rounds: int) -> dict[str, list[float]]:
+def _rounds(models: Mapping[str, Callable[..., Tensor]], batch: Batch, rounds: int) -> dict[str, list[float]]:
     """Time each model, alternately; return seconds by name."""
     seconds: dict[str, list[float]] = {name: [] for name in models}
-    for turn in range(WARM_UP + rounds):
+    for _ in range(WARM_UP + rounds):
         for name, model in models.items():
             start = time.perf_counter()
             model(*batch.inputs)
-            if turn >= WARM_UP:
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
-
-
-def _speedup(seconds: Mapping[str, Sequence[float]], name: str) -> float:
-    return median(eager / other for eager, other in zip(seconds[EAGER], seconds[name], strict=True))
+            seconds[name].append(time.perf_counter() - start)
+    return {name: taken[WARM_UP:] for name, taken in seconds.items()}

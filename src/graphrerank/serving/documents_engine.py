@@ -15,28 +15,16 @@ from graphrerank.data.corpus_folder.growth import EdgeError, Growth, NewEdge, gr
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
 from graphrerank.files import FolderInUseError
-from graphrerank.graphs.edge_types import edge_type_of
-from graphrerank.inference.input_edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.serving.engine import TOO_LATE, Check, Refusal
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import limits_of
+from graphrerank.serving.limits import EngineRequest, limits_of
+from graphrerank.serving.rerank_request import edge_schema, read_edges
 from graphrerank.serving.search_engine import corpus_version
 from graphrerank.serving.work import growth_seconds
 
 WAIT_SECONDS = 0.02  # between two looks whether another worker has written
 ID_CHARS = 512
-DEFAULTS: list[Any] = [1.0, "other"]
-FORMS = "[id, id], [id, id, weight] or [id, id, weight, type]"
 _BREAK = re.compile(r"[\t\r\n]|^ | $|^$")  # as in files of data sets
-_EDGE_SCHEMA = {
-    "type": "array",
-    "items": {
-        "type": "array",
-        "prefixItems": [{"type": "string"}, {"type": "string"}, {"type": "number"}, {"type": "string"}],
-        "minItems": 2,
-        "maxItems": 4,
-    },
-}
 
 
 def _doc_id(given: Any) -> str:
@@ -46,23 +34,8 @@ def _doc_id(given: Any) -> str:
 
 
 def _edges(given: Any, info: ValidationInfo) -> list[NewEdge]:
-    most = limits_of(info).edges
-    if not isinstance(given, list) or len(given) > most:
-        raise ValueError(f"must be a list of at most {most} {FORMS}")
-    return [_edge(place, edge) for place, edge in enumerate(given)]
-
-
-def _edge(place: int, given: Any) -> NewEdge:
-    if not isinstance(given, list) or not 2 <= len(given) <= 4:
-        raise ValueError(f"edge {place} must be {FORMS}")
-    source, target, weight, name = [*given, *DEFAULTS[len(given) - 2 :]]
-    if not (isinstance(source, str) and isinstance(target, str)) or source == target:
-        raise ValueError(f"edge {place} must join two different ids")
-    if type(weight) not in (int, float) or not SMALLEST_WEIGHT <= weight <= LARGEST_WEIGHT:
-        raise ValueError(f"edge {place} must have a weight from {SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g}")
-    if not isinstance(name, str):
-        raise ValueError(f"edge {place} must have the name of a type")
-    return NewEdge(source, target, float(weight), edge_type_of(name))
+    edges = read_edges(given, lambda end: isinstance(end, str), most=limits_of(info).edges)
+    return [NewEdge(*edge) for edge in edges]
 
 
 DocId = Annotated[str, PlainValidator(_doc_id), WithJsonSchema({"type": "string", "maxLength": ID_CHARS})]
@@ -89,7 +62,7 @@ class NewDocument(BaseModel):
         return Document(self.id, self.title.strip(), self.text.strip(), {}).passage
 
 
-class AddDocuments(BaseModel):
+class AddDocuments(EngineRequest):
     """Body of ``POST /documents``.
 
     Attributes:
@@ -99,10 +72,8 @@ class AddDocuments(BaseModel):
             types are those of ``POST /v2/rerank``.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     documents: Annotated[list[NewDocument], Field(min_length=1, fail_fast=True)]
-    edges: Annotated[list[NewEdge], PlainValidator(_edges), WithJsonSchema(_EDGE_SCHEMA)] = []
+    edges: Annotated[list[NewEdge], PlainValidator(_edges), edge_schema({"type": "string"})] = Field([])
 
     @model_validator(mode="after")
     def _within_limits(self, info: ValidationInfo) -> Self:
@@ -139,19 +110,13 @@ class AddDocuments(BaseModel):
         """Estimated time to add them without encoding."""
         return growth_seconds(self.num_documents, self.num_chars, len(self.edges))
 
-    def to_job(self) -> Self:
-        """Return the request: the engine needs all of it."""
-        return self
 
-
-class RemoveDocuments(BaseModel):
+class RemoveDocuments(EngineRequest):
     """Body of ``DELETE /documents``.
 
     Attributes:
         ids: Ids of passages; those that the corpus does not have are ignored.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     ids: Annotated[list[DocId], Field(min_length=1, fail_fast=True)]
 
@@ -167,18 +132,9 @@ class RemoveDocuments(BaseModel):
         return len(self.ids)
 
     @property
-    def num_chars(self) -> int:
-        """0: nothing is encoded."""
-        return 0
-
-    @property
     def seconds(self) -> float:
         """Estimated time to remove them."""
         return growth_seconds(len(self.ids), 0, 0)
-
-    def to_job(self) -> Self:
-        """Return the request: the engine needs all of it."""
-        return self
 
 
 class DocumentsResponse(BaseModel):

@@ -19,16 +19,10 @@ Check = Callable[[], None]
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer, ready to send.
-
-    Attributes:
-        status: HTTP status code.
-        body: JSON.
-        headers: Further headers.
-    """
+    """An answer, ready to send."""
 
     status: int
-    body: bytes
+    body: bytes  # JSON
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -39,19 +33,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An error, in the place of a result.
-
-    Attributes:
-        status: HTTP status code.
-        message: The error; never text of the request.
-        detail: ``loc``, ``msg`` and ``type`` of each error of a field.
-        retry_after: Seconds after which the client may try again.
-    """
+    """An error, in the place of a result."""
 
     status: int
-    message: str
-    detail: Sequence[Mapping[str, Any]] = ()
-    retry_after: int | None = None
+    message: str  # never with text of the request
+    detail: Sequence[Mapping[str, Any]] = ()  # `loc`, `msg` and `type` of each error of a field
+    retry_after: int | None = None  # seconds
 
     @classmethod
     def of(cls, error: ValidationError) -> "Refusal":
@@ -91,7 +78,7 @@ class Engine(Protocol[JobT_contra]):
         """Load everything that is loaded at the first use."""
 
 
-EngineFactory = Callable[[str], Engine[Any]]  # from a device
+EngineFactory = Callable[[], Engine[Any]]
 
 
 def answer_all(engine: Engine[JobT], jobs: Mapping[str, JobT], check: Check = lambda: None) -> dict[str, Any]:

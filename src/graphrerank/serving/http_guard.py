@@ -1,10 +1,9 @@
 """Middleware before the routes: key, origin, admission, the size of a body, and the log.
 
-It is plain ASGI, as it needs no parsed request. It reads the whole body, so that no engine waits for one. Slow clients,
-connections and TLS are a proxy's (docs/serving.md).
+It is plain ASGI and reads the whole body, so that no engine waits for one. Slow clients, connections and TLS are a
+proxy's (docs/serving.md).
 """
 
-import asyncio
 import hmac
 import ipaddress
 import time
@@ -35,8 +34,8 @@ class HttpGuard:
         api_key: Key required in ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``; None for none.
         open_paths: Paths that need no key.
         origins: Web pages that may call, besides those of this service on a local name.
-        local_only: Whether requests must be for a local name or an address, as where only this machine is served: a
-            web page whose name is made to resolve to this machine has another.
+        local_only: Whether the ``Host`` must be a local name or an address: a foreign page whose name is made to
+            resolve to this machine sends another.
         admit: Returns a refusal if a further request would wait too long.
     """
 
@@ -91,45 +90,27 @@ class HttpGuard:
             log("request", **fields, seconds=round(seconds, 6), **state.get("counts", {}))
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
-        refusal = self._refusal(scope, headers)
-        chunks: list[bytes] = []
+        refusal = self._refusal(scope, Headers(scope=scope))
+        body, held, more = bytearray(), 0, refusal is None
         try:
-            if not headers.get("expect") or refusal is None:  # a client that asks first sends nothing after a refusal
-                async with asyncio.timeout(self._limits.body_seconds):
-                    refusal = await self._read(receive, chunks, refusal)
-        except TimeoutError:
-            refusal = refusal or Refusal(408, f"body: must arrive within {self._limits.body_seconds:g} seconds")
-        held = sum(map(len, chunks))
-        try:
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGoneError
+                chunk, more = message.get("body", b""), message.get("more_body", False)
+                held += len(chunk)
+                self._held_bytes += len(chunk)
+                if held > self._limits.body_bytes:
+                    refusal, more = Refusal(413, f"body: must have at most {self._limits.body_bytes} bytes"), False
+                elif self._held_bytes > self._limits.held_bytes:
+                    refusal, more = Refusal(503, "too many bytes are held; try again later", retry_after=1), False
+                body += chunk
             if refusal is None:
-                await self._app(scope, _replay(b"".join(chunks), receive), send)
-            else:
+                await self._app(scope, _replay(bytes(body), receive), send)
+            else:  # the server discards the rest of the body
                 await _respond(send, refusal, scope["state"]["uid"])
         finally:
             self._held_bytes -= held
-
-    async def _read(self, receive: Receive, chunks: list[bytes], refusal: Refusal | None) -> Refusal | None:
-        """Read a body to its end, as many clients read the answer only then; of a refused one nothing is kept."""
-        size, more = 0, True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                self._held_bytes -= sum(map(len, chunks))
-                raise ClientGoneError
-            chunk, more = message.get("body", b""), message.get("more_body", False)
-            size += len(chunk)
-            if refusal is None and size > self._limits.body_bytes:
-                refusal = Refusal(413, f"body: must have at most {self._limits.body_bytes} bytes")
-            elif refusal is None and self._held_bytes + len(chunk) > self._limits.held_bytes:
-                refusal = Refusal(503, "too many bytes are being received; try again later", retry_after=1)
-            if refusal is None:
-                chunks.append(chunk)
-                self._held_bytes += len(chunk)
-            else:
-                self._held_bytes -= sum(map(len, chunks))
-                chunks.clear()
-        return refusal
 
     def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         """Check everything that is known before the body."""
@@ -195,7 +176,5 @@ async def _respond(send: Send, refusal: Refusal, uid: str) -> None:
     answer = refusal.answer(uid)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer.body)).encode())]
     headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
-    if refusal.status in (408, 413, 431):
-        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

@@ -23,7 +23,7 @@ from graphrerank.serving.limits import Limits, QueryRequest
 from graphrerank.serving.metrics import metrics
 from graphrerank.serving.rerank_response import Explanation, explanation_of
 from graphrerank.serving.search_engine import SearchEngine, scorer_of
-from graphrerank.serving.work import explain_seconds, inspect_seconds
+from graphrerank.serving.work import inspect_seconds
 
 SHOWN_CHARACTERS = 4000  # of a passage
 RETRIEVER = "retriever"
@@ -168,13 +168,8 @@ class InspectEngine:
         assert isinstance(step.step, GraphRerank)
         graphs = step.step.candidate_graphs(step.before)
         assert graphs.nodes is not None
-        seconds = explain_seconds(graphs.num_nodes, graphs.edge_index.shape[1] // 2)
-        if seconds > self._limits.work_seconds:
-            raise ValueError(
-                f"`explain` must be at most `limits.work_seconds` = {self._limits.work_seconds:g} seconds of work, got "
-                f"about {seconds:.1f}: there are {graphs.edge_index.shape[1] // 2} edges among the candidates"
-            )
-        rows = scorer.explain(queries, graphs, max_edges=self._limits.explained_edges, check=check)
+        most = self._limits.most_explained_edges(graphs.num_nodes)
+        rows = scorer.explain(queries, graphs, max_edges=most, check=check)
         numbers = graphs.nodes.tolist()
         explained = {}
         for node, row in zip(numbers, rows, strict=True):

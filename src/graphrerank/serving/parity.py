@@ -187,72 +187,46 @@ def parity_differences(
         ValueError: If a score is not finite, scores differ by more than ``tolerance`` or in shape or rank, or a model
             fails; names model and batch.
     """
-    named = list(batches)
+    named, largest = list(batches), dict.fromkeys(others, 0.0)
     with torch.inference_mode():
-        expected = [_scores("the eager model", eager, batch) for batch in named]
-        return {
-            name: max(
-                _compare(name, other, REPEATS if index < REPEATED else 1, batch, scores, calibration, tolerance)
-                for index, (batch, scores) in enumerate(zip(named, expected, strict=True))
-            )
-            for name, other in others.items()
-        }
-
-
-def _compare(
-    name: str,
-    other: Callable[..., Tensor],
-    repeats: int,
-    batch: Batch,
-    expected: Tensor,
-    calibration: Calibration | None,
-    tolerance: float,
-) -> float:
-    """Compare on one batch; return the largest difference."""
-    largest = 0.0
-    for _ in range(repeats):
-        scores = _scores(name, other, batch)
-        largest = max(largest, _difference(name, batch, scores, expected, tolerance))
-        _check_ranking(name, batch, scores, expected)
-    if calibration is not None:
-        _check_probabilities(name, batch, other, calibration, tolerance)
+        expected = [eager(*batch.inputs) for batch in named]
+        for name, other in others.items():
+            for index, (batch, scores) in enumerate(zip(named, expected, strict=True)):
+                try:
+                    for _ in range(REPEATS if index < REPEATED else 1):
+                        difference = _difference(other, batch, scores, tolerance)
+                        largest[name] = max(largest[name], difference)
+                    if calibration is not None:
+                        _check_probabilities(other, batch, calibration, tolerance)
+                except Exception as error:  # runtimes' errors share no class
+                    raise ValueError(f"{name} fails on the batch {batch.name!r}: {error}") from error
     return largest
 
 
-def _scores(name: str, model: Callable[..., Tensor], batch: Batch) -> Tensor:
-    try:
-        return model(*batch.inputs)
-    except Exception as error:  # runtimes' errors share no class
-        raise ValueError(f"{name} fails on the batch {batch.name!r}: {error}") from error
-
-
-def _difference(name: str, batch: Batch, scores: Tensor, expected: Tensor, tolerance: float) -> float:
+def _difference(other: Callable[..., Tensor], batch: Batch, expected: Tensor, tolerance: float) -> float:
+    """Return the largest difference of a score; raise if it is too large, or ranks differ."""
+    scores = other(*batch.inputs)
     if scores.shape != expected.shape:
-        shapes = f"{list(scores.shape)}, not {list(expected.shape)}"
-        raise ValueError(f"{name} gives scores of shape {shapes}, on the batch {batch.name!r}")
+        raise ValueError(f"scores must have the shape {list(expected.shape)}, got {list(scores.shape)}")
     difference = (scores - expected).abs().max().item()
     if not difference <= tolerance:  # or NaN
         raise ValueError(
-            f"{name} and the eager model must agree within {tolerance}, "
-            f"got a difference of {difference} on the batch {batch.name!r}"
+            f"scores must agree with the eager model's within {tolerance}, got a difference of {difference}"
         )
-    return difference
-
-
-def _check_ranking(name: str, batch: Batch, scores: Tensor, expected: Tensor) -> None:
     order = batch.order(scores)
     ordered = expected[order.clamp(min=0)].masked_fill(order < 0, -torch.inf)
     rise = (ordered - ordered.cummin(1).values).nan_to_num(nan=0.0)  # NaN in the padding
     rounding = ROUNDING * max(1.0, expected.abs().max().item())
-    if rise.numel() and (largest := rise.max().item()) > rounding:
+    if rise.numel() and (late := rise.max().item()) > rounding:
         raise ValueError(
-            f"{name} and the eager model must rank scores alike that differ by more than {rounding:.1e}, "
-            f"got a candidate {largest:.1e} too late on the batch {batch.name!r}"
+            f"scores that differ by more than {rounding:.1e} must rank as the eager model's, "
+            f"got a candidate {late:.1e} too late"
         )
+    return difference
 
 
 def _check_probabilities(
-    name: str, batch: Batch, other: Callable[..., Tensor], calibration: Calibration, tolerance: float
+    other: Callable[..., Tensor], batch: Batch, calibration: Calibration, tolerance: float
 ) -> None:
     if hasattr(other, "outputs"):
         scores, probabilities = other.outputs(*batch.inputs)
@@ -264,6 +238,5 @@ def _check_probabilities(
     difference = (probabilities - calibration.probabilities(scores)).abs().max().item()
     if not difference <= tolerance:
         raise ValueError(
-            f"{name}: probabilities must be within {tolerance} of the calibration's, "
-            f"got a difference of {difference} on the batch {batch.name!r}"
+            f"probabilities must be within {tolerance} of the calibration's, got a difference of {difference}"
         )

@@ -35,6 +35,7 @@ from graphrerank.serving.rerank_response import (
 )
 from graphrerank.text.languages import AUTO
 
+VECTOR_CACHE_BYTES = 1 << 28  # in each process, for the vectors of texts that come again
 WORD_COLUMNS = {BM25_SCORE, *TEXT_MATCH_FEATURES}
 
 
@@ -169,7 +170,8 @@ class RerankEngine:
 
     def _explain(self, candidates: RerankInput, ranking: RerankedList, check: Check) -> list[Explanation]:
         with metrics().stage_seconds.labels("explain").time():
-            explanations = self._explainer.explain(candidates, max_edges=self._limits.explained_edges, check=check)
+            most = self._limits.most_explained_edges(candidates.num_passages)
+            explanations = self._explainer.explain(candidates, max_edges=most, check=check)
         return [
             explanation_of(
                 explanations[index], None if ranking.probabilities is None else float(ranking.probabilities[rank])
@@ -198,22 +200,8 @@ def load_rerank_engine(
     device: str,
     *,
     format_name: str | None = None,
-    vector_cache_bytes: int = 1 << 28,
     language: str = AUTO,
 ) -> RerankEngine:
-    """Load an artifact.
-
-    Args:
-        folder: Folder of the artifact.
-        make_encoder: Factory of the encoder; None for none.
-        limits: Limits of requests.
-        device: Device of the model.
-        format_name: See :func:`load_artifact`.
-        vector_cache_bytes: Memory for the vectors of texts that come again.
-        language: See :class:`RerankEngine`.
-
-    Raises:
-        ValueError: As :func:`load_artifact` and :class:`RerankEngine`.
-    """
-    encoder = None if make_encoder is None else MemoryVectorCache(make_encoder(), max_bytes=vector_cache_bytes)
+    """Load an artifact, with an encoder that remembers texts; see :func:`load_artifact` and :class:`RerankEngine`."""
+    encoder = None if make_encoder is None else MemoryVectorCache(make_encoder(), max_bytes=VECTOR_CACHE_BYTES)
     return RerankEngine(load_artifact(folder, format_name), encoder, limits=limits, device=device, language=language)

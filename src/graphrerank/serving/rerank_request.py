@@ -1,17 +1,15 @@
 """Requests to rank documents: Cohere's wire format, with further inputs of a graph reranker.
 
-- One pydantic model contains all rules, for HTTP and for Python callers; each error names its field.
+- One pydantic model contains the rules of each field; ``RerankInput`` those between fields.
 - Limits are passed as validation context (``Limits``), and are checked before the entries.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -38,162 +36,83 @@ Flag = Annotated[bool, Field(strict=True)]
 Vector = Annotated[list[Score], Field(min_length=1, fail_fast=True)]
 Names = Annotated[list[str], Field(fail_fast=True)]
 Document = str | dict[str, Any]
-
-_EDGE_SCHEMA = {
-    "type": "array",
-    "items": {
-        "type": "array",
-        "prefixItems": [
-            {"type": "integer", "minimum": 0},
-            {"type": "integer", "minimum": 0},
-            {"type": "number", "minimum": SMALLEST_WEIGHT, "maximum": LARGEST_WEIGHT},
-            {"type": "string", "examples": list(EDGE_TYPES)},
-        ],
-        "minItems": 2,
-        "maxItems": 4,
-    },
-}
 LARGEST_INDEX = 2**31 - 1
 FORMS = "[i, j], [i, j, weight] or [i, j, weight, type]"
+DEFAULTS: tuple[Any, ...] = (1.0, EDGE_TYPES[OTHER])
+Edge = tuple[Any, Any, float, int]  # both ends, weight, number of the type
 
 
-@dataclass(frozen=True, eq=False)
-class EdgeArrays:
-    """Undirected edges.
-
-    Attributes:
-        pairs: ``[M, 2]`` int64.
-        weights: ``[M]`` float64.
-        types: ``[M]`` int64, numbers of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`; None if no edge has a type.
-    """
-
-    pairs: npt.NDArray[np.int64]
-    weights: npt.NDArray[np.float64]
-    types: npt.NDArray[np.int64] | None = None
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    @property
-    def type_names(self) -> list[str] | None:
-        """The name of each edge's type; None if no edge has one."""
-        return None if self.types is None else [EDGE_TYPES[number] for number in self.types.tolist()]
+def edge_schema(end: Mapping[str, Any]) -> WithJsonSchema:
+    """Return the JSON schema of a list of edges between ends of a schema."""
+    weight = {"type": "number", "minimum": SMALLEST_WEIGHT, "maximum": LARGEST_WEIGHT}
+    items = [end, end, weight, {"type": "string", "examples": list(EDGE_TYPES)}]
+    return WithJsonSchema(
+        {"type": "array", "items": {"type": "array", "prefixItems": items, "minItems": 2, "maxItems": 4}}
+    )
 
 
-def read_edges(given: Any, *, most: int) -> EdgeArrays:
-    """Convert edges from JSON.
-
-    Args:
-        given: List of ``[i, j]``, ``[i, j, weight]`` or ``[i, j, weight, type]``; the weight is 1 by default, the type
-            ``other``.
-        most: Maximum number of edges.
+def read_edges(given: Any, is_end: Callable[[Any], bool], *, most: int) -> list[Edge]:
+    """Check edges from JSON: lists of ``[i, j]``, ``[i, j, weight]`` or ``[i, j, weight, type]``.
 
     Raises:
-        ValueError: If there are too many, or one has another form; names its index.
+        ValueError: If there are more than ``most``, or one has another form; names its index.
 
     Example:
-        >>> edges = read_edges([[0, 1], [2, 1, 0.5], [0, 2, 1, "citation"]], most=9)
-        >>> edges.weights.tolist(), [EDGE_TYPES[number] for number in edges.types]
-        ([1.0, 0.5, 1.0], ['other', 'other', 'reference'])
+        >>> read_edges([[0, 1], [0, 2, 0.5, "citation"]], lambda end: type(end) is int, most=9)
+        [(0, 1, 1.0, 4), (0, 2, 0.5, 0)]
     """
     if not isinstance(given, list | tuple):
         raise ValueError(f"`edges` must be a list of {FORMS}, got {type(given).__name__}")
     if len(given) > most:
         raise ValueError(f"`edges` must be at most {most}, got {len(given)}")
-    if not set(map(type, given)) <= {list, tuple} or not (lengths := set(map(len, given))) <= {2, 3, 4}:
-        _refuse(given, f"be {FORMS}", lambda edge: isinstance(edge, list | tuple) and 2 <= len(edge) < 5)
-    if (pairs := _plain_pairs(given)) is not None:
-        return EdgeArrays(pairs, np.ones(len(pairs)))
-    indices = [index for edge in given for index in edge[:2]]
-    if not set(map(type, indices)) <= {int} or min(indices, default=0) < 0 or max(indices, default=0) > LARGEST_INDEX:
-        _refuse(
-            given,
-            "join two documents by their indices, integers from 0",
-            lambda edge: all(type(index) is int and 0 <= index <= LARGEST_INDEX for index in edge[:2]),
-        )
-    weights = [edge[2] if len(edge) > 2 else 1.0 for edge in given]
-    if not set(map(type, weights)) <= {int, float} or not all(SMALLEST_WEIGHT <= w <= LARGEST_WEIGHT for w in weights):
-        _refuse(
-            given,
-            f"have a weight in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}]",
-            lambda edge: (
-                len(edge) == 2 or (type(edge[2]) in (int, float) and SMALLEST_WEIGHT <= edge[2] <= LARGEST_WEIGHT)
-            ),
-        )
-    types = _types(given) if 4 in lengths else None
-    return EdgeArrays(np.array(indices, dtype=np.int64).reshape(-1, 2), np.array(weights, dtype=np.float64), types)
+    edges, numbers = [], dict[str, int]()
+    for index, edge in enumerate(given):
+        if not isinstance(edge, list | tuple) or not 2 <= len(edge) <= 4:
+            raise ValueError(f"`edges` must each be {FORMS}, got another at index {index}")
+        source, target, weight, name = edge if len(edge) == 4 else [*edge, *DEFAULTS[len(edge) - 2 :]]
+        if not (is_end(source) and is_end(target)) or source == target:
+            raise ValueError(f"`edges` must each join two different documents, got another at index {index}")
+        if type(weight) not in (int, float) or not SMALLEST_WEIGHT <= weight <= LARGEST_WEIGHT:
+            raise ValueError(
+                f"`edges` must each have a weight in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}], "
+                f"got another at index {index}"
+            )
+        if not isinstance(name, str):
+            raise ValueError(f"`edges` must each have a text as type, got another at index {index}")
+        if name not in numbers:
+            numbers[name] = edge_type_of(name)
+        edges.append((source, target, float(weight), numbers[name]))
+    return edges
 
 
-def _types(given: Sequence[Sequence[Any]]) -> npt.NDArray[np.int64]:
-    """Return the number of each edge's type; ``other`` of those without one."""
-    names = [edge[3] if len(edge) == 4 else EDGE_TYPES[OTHER] for edge in given]
-    if not set(map(type, names)) <= {str}:
-        _refuse(given, "have a text as type", lambda edge: len(edge) < 4 or isinstance(edge[3], str))
-    number = {name: edge_type_of(name) for name in set(names)}
-    return np.array([number[name] for name in names], dtype=np.int64)
-
-
-def _plain_pairs(given: Sequence[Sequence[Any]]) -> npt.NDArray[np.int64] | None:
-    """Convert edges without weights, some three times as fast; None if any edge is different or invalid."""
-    indices = list(chain.from_iterable(given))
-    if len(indices) != 2 * len(given) or not set(map(type, indices)) <= {int}:
-        return None
-    if not 0 <= min(indices, default=0) <= max(indices, default=0) <= LARGEST_INDEX:
-        return None
-    return np.array(indices, dtype=np.int64).reshape(-1, 2)
-
-
-def check_ends(edges: EdgeArrays, num_documents: int) -> None:
-    """Check that each edge joins two different documents, and that no pair is repeated; with types, in one type.
-
-    Raises:
-        ValueError: If one does not; names the first one's index.
-    """
-    low, high = edges.pairs.min(axis=1, initial=LARGEST_INDEX), edges.pairs.max(axis=1, initial=0)
-    key, once = low * num_documents + high, "once"
-    if edges.types is not None:
-        key, once = key * len(EDGE_TYPES) + edges.types, "once for each type"
-    is_repeated = np.ones(len(edges), dtype=bool)
-    is_repeated[np.unique(key, return_index=True)[1]] = False
-    for is_bad, needed in (
-        (high >= num_documents, f"join documents 0 to {num_documents - 1}"),
-        (low == high, "join two different documents"),
-        (is_repeated, f"be given {once}, in one direction"),
-    ):
-        if is_bad.any():
-            index = int(is_bad.argmax())
-            raise ValueError(f"`edges` must each {needed}, got {edges.pairs[index].tolist()} at index {index}")
-
-
-def _refuse(given: Any, needed: str, is_valid: Any) -> None:
-    index = next(index for index, edge in enumerate(given) if not is_valid(edge))
-    raise ValueError(f"`edges` must each {needed}, got another at index {index}")
-
-
-def _edges(given: Any, info: ValidationInfo) -> EdgeArrays | None:
+def _edges(given: Any, info: ValidationInfo) -> list[Edge] | None:
     if given is None:
         return None
-    edges = read_edges(given, most=limits_of(info).edges)
-    if (count := _num_documents(info.data)) is not None:
-        check_ends(edges, count)
+    edges = read_edges(given, _is_index, most=limits_of(info).edges)
+    count, seen = _num_documents(info.data), set[tuple[int, int, int]]()
+    for index, (i, j, _, number) in enumerate(edges):
+        if count is not None and max(i, j) >= count:
+            raise ValueError(f"`edges` must each join documents 0 to {count - 1}, got {[i, j]} at index {index}")
+        if (key := (min(i, j), max(i, j), number)) in seen:
+            raise ValueError(
+                f"`edges` must each be given once for each type, in one direction, got {[i, j]} at index {index}"
+            )
+        seen.add(key)
     return edges
+
+
+def _is_index(end: Any) -> bool:
+    return type(end) is int and 0 <= end <= LARGEST_INDEX
 
 
 @dataclass(frozen=True)
 class RerankJob:
-    """The part of a request that the engine needs.
-
-    Attributes:
-        candidates: Query, texts, scores and edges.
-        explain: Whether the scores are to be explained.
-        confidence: Whether the answer says how likely its top is complete.
-        seconds: Estimated time to rank them.
-    """
+    """The part of a request that the engine needs."""
 
     candidates: RerankInput
     explain: bool
-    confidence: bool
-    seconds: float
+    confidence: bool  # whether the answer says how likely its top is complete
+    seconds: float  # estimated, to rank them
 
     @property
     def num_documents(self) -> int:
@@ -245,12 +164,12 @@ class RerankRequest(BaseModel):
         truncation: Ignored: a text beyond the encoder's limit is truncated.
     """
 
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid")
 
     query: Query
     documents: Annotated[list[Document], Field(min_length=1, fail_fast=True)] | None = None
     scores: Annotated[list[Score], Field(min_length=1, fail_fast=True)] | None = None
-    edges: Annotated[EdgeArrays | None, PlainValidator(_edges), WithJsonSchema(_EDGE_SCHEMA)] = None
+    edges: Annotated[list[Edge] | None, PlainValidator(_edges), edge_schema({"type": "integer", "minimum": 0})] = None
     entities: Annotated[list[Names], Field(fail_fast=True)] | None = None
     doc_ids: Names | None = None
     chunk_ids: (
@@ -293,13 +212,15 @@ class RerankRequest(BaseModel):
         Raises:
             ValueError: If arguments do not fit together.
         """
+        edges = self.edges or []
+        is_typed = any(number != OTHER for *_, number in edges)
         candidates = RerankInput(
             self.query,
             self.texts(),
             scores=self.scores,
-            edges=None if self.edges is None else self.edges.pairs,
-            edge_weights=None if self.edges is None else self.edges.weights,
-            edge_types=None if self.edges is None else self.edges.type_names,
+            edges=np.array([edge[:2] for edge in edges], dtype=np.int64) if edges else None,
+            edge_weights=[weight for *_, weight, _ in edges] if edges else None,
+            edge_types=[EDGE_TYPES[number] for *_, number in edges] if is_typed else None,
             entities=self.entities,
             doc_ids=self.doc_ids,
             chunk_ids=self.chunk_ids,
@@ -334,21 +255,10 @@ class RerankRequest(BaseModel):
             raise ValueError(f"`language` must be {AUTO} or one of {list(LANGUAGES)}")
         return language
 
-    @field_validator("scores", "entities", "doc_ids", "chunk_ids", "vectors", "cross_encoder_scores")
-    @classmethod
-    def _one_per_document(cls, given: list[Any] | None, info: ValidationInfo) -> list[Any] | None:
-        needed = _num_documents(info.data)
-        if given is not None and needed is not None and len(given) != needed:
-            raise ValueError(f"`{info.field_name}` must have one entry per document ({needed}), got {len(given)}")
-        return given
-
     @model_validator(mode="after")
-    def _belongs_together(self, info: ValidationInfo) -> "RerankRequest":
+    def _within_limits(self, info: ValidationInfo) -> "RerankRequest":
         if self.documents is None and self.scores is None:
             raise ValueError("`documents` or `scores` must be given, got neither")
-        for first, second in (("doc_ids", "chunk_ids"), ("query_vector", "vectors")):
-            if (getattr(self, first) is None) != (getattr(self, second) is None):
-                raise ValueError(f"`{first}` and `{second}` belong together, got one of them")
         if self.max_tokens_per_doc is not None and self.max_doc_length is not None:
             raise ValueError("`max_tokens_per_doc` and `max_doc_length` mean the same, got both")
         limits, num_chars = limits_of(info), len(self.query)

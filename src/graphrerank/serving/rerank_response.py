@@ -85,25 +85,15 @@ class RerankResponse(BaseModel):
 
 @dataclass(frozen=True)
 class RankedDocuments:
-    """The result of the engine.
-
-    Attributes:
-        model: Name of the model.
-        indices: Documents, best first.
-        relevance: Relevance scores of these documents.
-        scores: The model's scores of these documents.
-        explanations: Explanations of these documents, or None.
-        perfect_recall: For each rank, the probability that all relevant documents are at or above it, or None.
-        language: In which words were matched; None if none were.
-    """
+    """The result of the engine: documents, best first."""
 
     model: str
     indices: list[int]
     relevance: list[float]
-    scores: list[float]
+    scores: list[float]  # the model's
     explanations: list[Explanation] | None = None
-    perfect_recall: list[float] | None = None
-    language: str | None = None
+    perfect_recall: list[float] | None = None  # for each rank
+    language: str | None = None  # in which words were matched
 
 
 def explanation_of(explanation: DocumentExplanation, probability: float | None) -> Explanation:
@@ -120,14 +110,7 @@ def explanation_of(explanation: DocumentExplanation, probability: float | None) 
 
 
 def rerank_response(request: RerankRequest, ranked: RankedDocuments, uid: str, version: str = "2") -> dict[str, Any]:
-    """Return the content of a :class:`RerankResponse` as plain values, as building models would be slow.
-
-    Args:
-        request: The request.
-        ranked: The engine's result.
-        uid: Id of the request.
-        version: Version of Cohere's wire format.
-    """
+    """Return the content of a :class:`RerankResponse`, as building models would be slow; ``version`` is Cohere's."""
     results: list[dict[str, Any]] = [
         {"index": index, "relevance_score": score}
         for index, score in zip(ranked.indices, ranked.relevance, strict=True)

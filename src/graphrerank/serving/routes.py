@@ -18,12 +18,11 @@ from graphrerank.serving.engine import Answer, Refusal
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import metrics
 
-LARGE_BODY = 65_536  # bytes, from which on bodies are read one after the other
+LARGE_BODY = 65_536  # bytes, from which on bodies are read in a thread, one after the other
 ERRORS = {
     400: "The body is not JSON.",
     401: "The key is missing or wrong.",
     403: "The page may not call.",
-    408: "The body came too slowly.",
     409: "The corpus takes no documents.",
     413: "The body is too long.",
     422: "A field is invalid, or the request is too much work; the message says which limit.",
@@ -57,24 +56,14 @@ def _render(request: Any, result: Any, uid: str, path: str) -> Answer:
 
 @dataclass(frozen=True)
 class Route:
-    """A route that an engine answers.
-
-    Attributes:
-        paths: Its paths.
-        kind: Name of the engine.
-        request: Model of the body; its ``to_job`` returns what the engine needs.
-        response: Model of the response.
-        summary: Summary for the documentation.
-        render: Makes the answer, from the request, the engine's result, the id and the path.
-        method: Of HTTP.
-    """
+    """A route that an engine answers."""
 
     paths: tuple[str, ...]
-    kind: str
-    request: type[BaseModel]
-    response: Any
+    kind: str  # name of the engine
+    request: type[BaseModel]  # the body; its `to_job` returns what the engine needs
+    response: Any  # model of the response
     summary: str
-    render: Callable[[Any, Any, str, str], Answer] = _render
+    render: Callable[[Any, Any, str, str], Answer] = _render  # from the request, the engine's result, the id, the path
     method: str = "POST"
 
 
@@ -134,9 +123,8 @@ async def _answer(
         if len(content) < LARGE_BODY:
             body, job = _read(route, content, limits)
         else:
-            async with reading:  # others are served between two large bodies
-                body, job = _read(route, content, limits)
-                await asyncio.sleep(0)
+            async with reading:  # in a thread, while the loop serves others
+                body, job = await asyncio.to_thread(_read, route, content, limits)
     except _RefusedError as error:
         return error.refusal.answer(uid)
     finally:

@@ -83,19 +83,12 @@ class SearchResponse(BaseModel):
 
 @dataclass(frozen=True)
 class SearchableCorpus:
-    """A corpus with its pipeline and encoder.
-
-    Attributes:
-        graph: The corpus.
-        pipeline: Retrieves from it.
-        encoder: Encodes queries; None if no vectors are needed.
-        compared: Pipelines that people see beside it, by name.
-    """
+    """A corpus with its pipeline and encoder."""
 
     graph: CorpusGraph
     pipeline: Pipeline
-    encoder: Encoder | None
-    compared: Mapping[str, Pipeline] = field(default_factory=dict)
+    encoder: Encoder | None  # of queries; None if no vectors are needed
+    compared: Mapping[str, Pipeline] = field(default_factory=dict)  # pipelines that people see next to it, by name
 
     def lacks(self, request: SearchRequest) -> str | None:
         """Return what a request needs that the pipeline has not; None if it has all."""

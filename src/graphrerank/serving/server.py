@@ -42,19 +42,12 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 @dataclass(frozen=True)
 class Service:
-    """A service that is not running yet.
+    """A service that is not running yet."""
 
-    Attributes:
-        factories: Factories of the engines, by kind; they are pickled for each process.
-        routes: Routes of the engines.
-        settings: Settings.
-        info: Content of ``GET /info``.
-    """
-
-    factories: Mapping[str, EngineFactory]
+    factories: Mapping[str, EngineFactory]  # of the engines, by kind; pickled for each process
     routes: Sequence[Route]
     settings: ServiceSettings
-    info: Mapping[str, Any]
+    info: Mapping[str, Any]  # content of `GET /info`
 
 
 def run(service: Service) -> None:
@@ -91,13 +84,7 @@ def run(service: Service) -> None:
 
 
 def process_app(service: Service, folder: Path, supervisor: int) -> FastAPI:
-    """Create the application of one process, which builds its engines when it starts.
-
-    Args:
-        service: The service.
-        folder: Where the processes write metrics, and why they cannot start.
-        supervisor: The parent process, with which this one ends.
-    """
+    """Create the application of one process, which builds its engines when it starts, and ends with its supervisor."""
     settings, engines = service.settings, dict[str, Engine[Any]]()
     batcher = Batcher(
         engines,
@@ -112,7 +99,7 @@ def process_app(service: Service, folder: Path, supervisor: int) -> FastAPI:
         start_logging()
         forget_dead_processes(folder)
         try:
-            engines.update(load_engines(service.factories, device=settings.device, num_threads=settings.num_threads))
+            engines.update(load_engines(service.factories, settings.num_threads))
         except ValueError as error:
             write_text(folder / FAILURE, str(error))
             raise
@@ -132,15 +119,7 @@ def create_app(
     info: Mapping[str, Any],
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
 ) -> FastAPI:
-    """Create an application.
-
-    Args:
-        routes: Routes of the engines.
-        batcher: Lets the engines answer.
-        settings: Settings of the service.
-        info: Content of ``GET /info``.
-        lifespan: What happens when it starts and ends.
-    """
+    """Create an application of some routes."""
     app = FastAPI(
         title="graphrerank",
         description="Learned graph reranking for graph RAG.",
@@ -179,15 +158,11 @@ def create_app(
     return app
 
 
-def load_engines(factories: Mapping[str, EngineFactory], *, device: str, num_threads: int) -> dict[str, Engine[Any]]:
-    """Build the engines of a process and warm them up.
-
-    Raises:
-        ValueError: If an engine cannot be built.
-    """
+def load_engines(factories: Mapping[str, EngineFactory], num_threads: int) -> dict[str, Engine[Any]]:
+    """Build the engines of a process and warm them up."""
     torch.set_num_threads(num_threads)
     _keep_freed_memory()
-    engines = {kind: make(device) for kind, make in factories.items()}
+    engines = {kind: make() for kind, make in factories.items()}
     for engine in engines.values():
         engine.warm_up()
     gc.collect()

@@ -12,55 +12,30 @@ HOSTS = ("127.0.0.1", "0.0.0.0", "::1", "::", "localhost")
 
 @dataclass(frozen=True)
 class PageSettings:
-    """What the page on which people look at rankings knows of the service.
+    """What the page on which people look at rankings knows of the service."""
 
-    Attributes:
-        name: What is served, as ``artifact`` names it.
-        searches: Whether there is an indexed corpus to search.
-        questions: Questions that people may try on it.
-    """
-
-    name: str
-    searches: bool = False
-    questions: Sequence[str] = ()
+    name: str  # of the artifact
+    searches: bool = False  # whether there is an indexed corpus
+    questions: Sequence[str] = ()  # to try
 
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """Settings of a service.
+    """Settings of a service; a ValueError if ``host`` is unknown, or a number is not positive."""
 
-    Attributes:
-        host: Address: this machine only, or ``0.0.0.0`` or ``::`` for all networks.
-        port: Port.
-        workers: Number of processes, each of which reads requests and ranks.
-        batch_requests: Maximum number of requests in a batch; 1 for no batching.
-        batch_candidates: Number of documents at which a batch is full.
-        num_threads: Torch threads of each process.
-        device: ``cpu`` or ``cuda``.
-        api_key: Key that clients must send; None or empty for none.
-        cors_origins: Origins of web pages that may call; none by default.
-        shutdown_seconds: Time to finish requests at the end of the service.
-        encodes: Whether the engines encode texts.
-        limits: Limits of requests.
-        page: The page at ``/``; None for none.
-
-    Raises:
-        ValueError: If ``host`` is unknown, or a number is not positive.
-    """
-
-    host: str = "127.0.0.1"
+    host: str = "127.0.0.1"  # this machine only; 0.0.0.0 or :: for all networks
     port: int = 8000
-    workers: int = 1
-    batch_requests: int = 32
-    batch_candidates: int = 4096
-    num_threads: int = 1
-    device: str = "cpu"
-    api_key: str | None = None
-    cors_origins: Sequence[str] = ()
-    shutdown_seconds: int = 30
-    encodes: bool = False
+    workers: int = 1  # processes, each of which reads requests and ranks
+    batch_requests: int = 32  # ranked together; 1 for no batching
+    batch_candidates: int = 4096  # documents at which a batch is full
+    num_threads: int = 1  # torch threads of each process
+    device: str = "cpu"  # or cuda
+    api_key: str | None = None  # that clients must send; None or empty for none
+    cors_origins: Sequence[str] = ()  # web pages that may call
+    shutdown_seconds: int = 30  # to finish requests at the end
+    encodes: bool = False  # whether the engines encode texts
     limits: Limits = field(default_factory=Limits)
-    page: PageSettings | None = None
+    page: PageSettings | None = None  # the page at `/`
 
     def __post_init__(self) -> None:
         check_choice(HOSTS, host=self.host)

@@ -1,7 +1,11 @@
 """Estimated work of requests, known before they are ranked."""
 
+import math
+from collections import Counter
 from collections.abc import Sized
+from itertools import chain
 
+from graphrerank.graphs.entity_incidence import MIN_COMMON
 from graphrerank.inference.rerank_input import RerankInput
 
 # Seconds of one core on a busy machine, from `benchmarks/rerank_path.py` and the attacks of docs/serving.md.
@@ -21,6 +25,10 @@ def rerank_seconds(candidates: RerankInput, *, explain: bool) -> float:
     """Estimate the time to rank candidates without encoding them."""
     num_documents = candidates.num_passages
     num_edges = len(candidates.edges) if isinstance(candidates.edges, Sized) else 0  # a request's are arrays
+    num_edges += 0 if candidates.doc_ids is None else num_documents - 1  # at most
+    if candidates.entities is not None:
+        sizes = Counter(chain.from_iterable(map(set, candidates.entities))).values()
+        num_edges += sum(size * (size - 1) // 2 for size in sizes if size <= MIN_COMMON)  # others join none
     seconds = PER_REQUEST + PER_DOCUMENT * num_documents + PER_EDGE * num_edges
     if candidates.passages is not None:
         num_chars = len(candidates.query)
@@ -35,6 +43,12 @@ def rerank_seconds(candidates: RerankInput, *, explain: bool) -> float:
 def explain_seconds(num_documents: int, num_edges: int) -> float:
     """Estimate the time to leave out each edge once."""
     return num_edges * PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE * (num_documents + 2 * num_edges)
+
+
+def most_explained_edges(num_documents: int, seconds: float) -> int:
+    """Return the number of edges of which :func:`explain_seconds` estimates some seconds."""
+    quarter = num_documents / 4
+    return int(math.sqrt(quarter**2 + seconds / PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE / 2) - quarter)
 
 
 def query_seconds(query: str) -> float:

@@ -59,8 +59,8 @@ class RouteEngine:
         self.answer({"first": RouteRequest(query="what warms up?")})
 
 
-def load_route_engine(folder: Path, format_name: str | None, stanza_folder: str | None, device: str) -> RouteEngine:
-    """Load an adapter's artifact in a worker; ``device`` is not used: the adapter is small."""
+def load_route_engine(folder: Path, format_name: str | None, stanza_folder: str | None) -> RouteEngine:
+    """Load an adapter's artifact in a worker."""
     artifact = load_artifact(folder, format_name)
     checkpoint = Checkpoint(artifact.module, artifact.manifest, artifact.folder)
     return RouteEngine(AdapterScorer(checkpoint=checkpoint, stanza_folder=stanza_folder))
