@@ -36,17 +36,12 @@ def test_tampered_or_missing_files_are_refused(folder, name):
     (folder / name).write_bytes(content)
     with pytest.raises(ValueError, match=rf"{name}: needed SHA-256 \w+, found"):
         load_artifact(folder)
+    if name == "model.safetensors":
+        with pytest.raises(ValueError, match=r"model\.safetensors: needed SHA-256"):
+            load_checkpoint(folder)
     (folder / name).unlink()
     with pytest.raises(ValueError, match=rf"{name}: no such file"):
         load_artifact(folder)
-
-
-def test_tampered_weights_are_no_checkpoint(folder):
-    content = bytearray((folder / "model.safetensors").read_bytes())
-    content[-1] ^= 1
-    (folder / "model.safetensors").write_bytes(content)
-    with pytest.raises(ValueError, match=r"model\.safetensors: needed SHA-256"):
-        load_checkpoint(folder)
 
 
 @pytest.mark.parametrize("load", [load_artifact, load_checkpoint])
@@ -84,11 +79,4 @@ def test_a_format_that_is_not_there_is_refused(folder):
         load_artifact(folder)
     write_manifest(folder, seal_manifest(read(folder), folder, ["model.safetensors"]))
     with pytest.raises(ValueError, match=r"has the formats \[\]"):
-        load_artifact(folder)
-
-
-def test_a_file_that_is_no_script_is_refused(folder):
-    (folder / "model.pt").write_bytes(b"no archive")
-    write_manifest(folder, seal_manifest(read(folder), folder, ["model.pt", "model.safetensors"]))
-    with pytest.raises(ValueError, match="not TorchScript"):
         load_artifact(folder)

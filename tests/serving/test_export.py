@@ -1,4 +1,3 @@
-import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,15 +8,12 @@ from torch import Tensor
 
 from graphrerank.models.checkpoint import Checkpoint, load_checkpoint
 from graphrerank.models.gatv2_reranker import GATv2Reranker
-from graphrerank.models.manifest import parse_manifest, write_manifest
+from graphrerank.models.manifest import write_manifest
 from graphrerank.serving import export as export_module
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
 from graphrerank.serving.formats import torchscript
 from graphrerank.serving.parity import parity_batches
-from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
-from tests.support import ROOT
-from tests.support.manifests import make_manifest
 
 
 class DriftingReranker(GATv2Reranker):
@@ -80,35 +76,12 @@ def test_exported_equals_eager(tmp_path, make_checkpoint, export, num_edge_types
         torch.testing.assert_close(rebuilt(*batch.inputs), expected, rtol=0, atol=1e-5)
 
 
-def test_an_adapter_is_exported_with_its_z_scores_and_temperature(tmp_path, export):
-    torch.manual_seed(0)
-    arguments = {"num_features": 9, "num_selected": 4, "hidden_channels": [8, 8], "dropout": 0.3}
-    model = ComplexityAdapter(**arguments).eval()
-    model.standardize(torch.tensor([1, 3, 4, 8]), torch.arange(4.0), torch.arange(1.0, 5.0))
-    model.temperature.fill_(2.5)
-    temperature = {"temperature": 2.5, "nll_before": 0.7, "nll_after": 0.6, "ece_before": 0.2, "ece_after": 0.1}
-    manifest = parse_manifest(make_manifest("complexity_adapter", arguments, calibration=temperature), "best.ckpt")
-    artifact = load_artifact(export(Checkpoint(model, manifest, Path("best.ckpt")), tmp_path / "artifact"))
-    entry = artifact.manifest.content["artifact"]
-    assert entry["inputs"] == [{"name": "features", "dtype": "float32", "shape": "[n, 9]"}]
-    assert entry["outputs"] == [{"name": "scores", "dtype": "float32", "shape": "[n]"}]
-    x = 3 * torch.randn(20, 9)
-    torch.testing.assert_close(artifact.module(x), torch.sigmoid(model.logits(x) / 2.5))
-    assert torch.equal(load_checkpoint(artifact.folder).model(x), model(x))
-
-
 def test_training_mode_does_not_reach_the_artifact(tmp_path, make_checkpoint, export):
     checkpoint = make_checkpoint(dropout=0.5)
     checkpoint.model.train()
     module = load_artifact(export(checkpoint, tmp_path / "artifact")).module
     assert not module.training
     assert checkpoint.model.training
-
-
-def test_no_deprecation_warning(tmp_path, make_checkpoint, export):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        load_artifact(export(make_checkpoint(), tmp_path / "artifact"))
 
 
 def test_gate_refuses_a_model_that_scripts_to_another(tmp_path, make_checkpoint, export):
@@ -178,24 +151,3 @@ def test_an_artifact_is_replaced_and_nothing_else(tmp_path, make_checkpoint, exp
         export(make_checkpoint(), checkpoint)
     with pytest.raises(ValueError, match="found a file"):
         export(make_checkpoint(), checkpoint / "manifest.json")
-
-
-def test_a_failed_replacement_puts_the_old_artifact_back(tmp_path, make_checkpoint, export, monkeypatch):
-    folder = export(make_checkpoint(seed=1), tmp_path / "artifact")
-    before, rename = files(tmp_path), Path.rename
-
-    def fail_on_new(self, target):
-        if self.name == "new":
-            raise OSError("disk full")
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", fail_on_new)
-    with pytest.raises(OSError, match="disk full"):
-        export(make_checkpoint(seed=2), folder)
-    assert files(tmp_path) == before
-
-
-def test_artifact_names_no_folder_of_this_machine(make_checkpoint, export, tmp_path):
-    folder = export(make_checkpoint(), tmp_path / "artifact")
-    here = str(ROOT).encode()
-    assert not [file.name for file in folder.iterdir() if here in file.read_bytes()]

@@ -25,7 +25,7 @@ from graphrerank.serving.parity import TOLERANCE, Batch, parity_batches
 from tests.support import ROOT
 
 PAGE = (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8")
-SCRIPT = re.findall(r"^```javascript\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[0]
+SCRIPT = (ROOT / "docs" / "rerank.cjs").read_text(encoding="utf-8")
 PACKAGE = "onnxruntime-web"
 NUM_BATCHES = 60
 RUST = ROOT / "docs" / "rerank.rs"

@@ -7,7 +7,7 @@ from graphrerank import GraphReranker
 from graphrerank.operators.bm25 import BM25
 from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.serving.artifact import load_artifact
-from graphrerank.serving.engine import Refusal, answer_all
+from graphrerank.serving.engine import answer_all
 from graphrerank.serving.export import export_artifact
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine, load_rerank_engine
@@ -141,12 +141,6 @@ def test_a_model_that_reads_no_types_merges_edges(engine):
     assert {effect.type for result in typed for effect in result.explanation.edges} == {None}
 
 
-def test_documents_come_back_as_they_were(engine):
-    documents = ["a text", {"text": "an object", "year": 1972}]
-    results = ask(engine, documents, return_documents=True)
-    assert {r.index: r.document for r in results} == {0: {"text": "a text"}, 1: documents[1]}
-
-
 def test_explanations(artifact, engine, encoder):
     results = ask(engine, edges=EDGES, explain=True, scores=[0.1, 0.5, 0.4, 0.3, 0.2, 0.6])
     full = by_index(results)
@@ -192,17 +186,6 @@ def test_models_of_expanded_candidates_are_served(tmp_path, make_checkpoint, enc
     edge_index, weight = torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0)
     expected = checkpoint.model(x, none, none, edge_index, weight, torch.tensor([0, 6]))
     torch.testing.assert_close(by_index(ask(engine, scores=[0, 1, 2, 3, 4, 5])), expected, rtol=0, atol=1e-5)
-
-
-def test_one_bad_request_of_a_batch_fails_alone(engine):
-    good = RerankRequest(query=QUERY, documents=DOCUMENTS)
-    bad = RerankRequest(query=QUERY, documents=["a", "b"], doc_ids=["d", "d"], chunk_ids=[1, 1])
-    results = answer_all(engine, {"good": good.to_job(), "bad": bad.to_job(), "too": good.to_job()})
-    assert isinstance(results["bad"], Refusal)
-    assert results["bad"].status == 422
-    assert "`" in results["bad"].message
-    assert results["good"] == results["too"]
-    assert len(results["good"].indices) == len(DOCUMENTS)
 
 
 def test_a_failing_encoder_is_not_the_clients_fault(artifact, encoder, caplog):
@@ -255,9 +238,3 @@ def test_words_are_matched_in_the_language_of_request_setting_or_documents(artif
     scores = {result.index: result.relevance_score for result in answer.results}
     assert (scores[0] > scores[1]) == (used == "german")  # "Häuser" and "Haus" have one stem
     assert "language" not in engine.rerank({"a": RerankRequest(query="q", scores=[1.0, 2.0])})["a"].meta
-
-
-def test_an_unknown_language_is_refused_without_repeating_it():
-    with pytest.raises(ValueError, match=r"`language` must be auto or one of \['english'") as refused:
-        RerankRequest(query="q", documents=["a"], language="klingon")
-    assert "klingon" not in refused.value.errors()[0]["msg"]

@@ -63,8 +63,6 @@ def test_limits() -> None:
     ):
         with pytest.raises(ValidationError, match=message):
             read(few, **change)
-    with pytest.raises(ValueError, match=r"`limits\.waiting` must be positive, got 0"):
-        Limits(waiting=0)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +81,7 @@ def test_limits() -> None:
         ({"edges": [[0, 3]]}, "join documents 0 to 2"),
         ({"entities": [["x"]]}, r"`entities` must have one entry per passage \(3\), got 1"),
         ({"max_doc_length": 3, "max_tokens_per_doc": 3}, "mean the same, got both"),
+        ({"language": "klingon"}, r"`language` must be auto or one of \['english'"),
         ({"doc_ids": ["d"] * 3}, "`doc_ids` and `chunk_ids` belong together"),
         ({"vectors": [[1.0]] * 3}, "`query_vector` and `vectors` belong together"),
         (

@@ -30,14 +30,7 @@ PATIENCE_SECONDS = 300.0  # for the service to be ready
 
 
 def run(cfg: DictConfig) -> Path:
-    """Build the corpus, serve it with the checkpoint ``base``, and open the page as soon as it is ready.
-
-    Returns:
-        As :func:`~graphrerank.cli.http_service.serve_http`.
-
-    Raises:
-        ValueError: As :func:`write_demo_corpus` and ``serve_http``.
-    """
+    """Build the corpus, serve it with the checkpoint ``base``, and open the page as soon as it is ready."""
     check_settings(cfg, "serve")
     cfg.index = str(write_demo_corpus(Path(cfg.paths.cache) / "demo" / "attack"))
     cfg.artifact = cfg.artifact or ARTIFACT
@@ -50,17 +43,7 @@ def run(cfg: DictConfig) -> Path:
 
 
 def write_demo_corpus(folder: Path) -> Path:
-    """Write ATT&CK of the installed package as a data set folder: all its objects and relations, some questions.
-
-    Args:
-        folder: Where to; one that is there is replaced.
-
-    Returns:
-        The folder.
-
-    Raises:
-        ValueError: As :func:`~graphrerank.data.readers.attack.read_attack`.
-    """
+    """Write ATT&CK of the installed package as a data set folder: all its objects and relations, some questions."""
     nodes, relations = read_attack()
     id_of = {node["id"]: node["external_id"] for node in nodes}
     pairs = sorted({tuple(sorted((id_of[r["source"]], id_of[r["target"]]))) for r in relations})

@@ -71,11 +71,7 @@ REMOVE_DOCUMENTS = Route(
 
 
 def serve_http(cfg: DictConfig) -> Path:
-    """Serve until told to end; the artifact's folder is the last line printed, before the first request.
-
-    Raises:
-        ValueError: If there is no artifact, or a setting does not fit it.
-    """
+    """Serve until told to end; the artifact's folder is the last line printed, before the first request."""
     if cfg.artifact is None:
         raise ValueError("mode=http needs `artifact`: a folder that `graphrerank export checkpoint=...` wrote")
     check_exposure(cfg.host, cfg.api_key, allow_no_key=cfg.allow_no_key)
@@ -123,11 +119,7 @@ def serve_http(cfg: DictConfig) -> Path:
 def model_service(
     artifact: Artifact, format_name: str | None, settings: Mapping[str, Any]
 ) -> tuple[list[Route], dict[str, EngineFactory]]:
-    """Return the routes and engines of a model that is no reranker, from the package that brings it.
-
-    Raises:
-        ValueError: If no package serves the model, or its service does not take a setting.
-    """
+    """Return the routes and engines of a model that is no reranker, from the package that brings it."""
     serve = load_service(artifact.manifest.model.name)
     try:
         inspect.signature(serve).bind(artifact.folder, format_name, **settings)
@@ -157,19 +149,9 @@ def load_corpus(
 ) -> SearchableCorpus:
     """Index a data set folder, or map a corpus folder, for a pipeline.
 
-    Args:
-        folder: The data set's.
-        data: How data set folders are read.
-        encoder: Encodes corpus and queries; None to go without vectors.
-        retriever: The retriever of the pipeline's vector searches.
-        pipeline: The pipeline.
-        compared: Further pipelines, by name.
-        cache: Folder that keeps the corpus's vectors; those of queries are not kept.
-        device: Where the corpus and the models are.
-        language: In which words are matched; of a corpus folder the one that it was prepared in, or ``auto``.
-
-    Raises:
-        ValueError: If the data set is damaged, or a part does not fit another.
+    ``data`` reads data set folders, ``encoder`` encodes corpus and queries, ``retriever`` is that of the pipeline's
+    vector searches, ``cache`` keeps the corpus's vectors; words are matched in ``language``, of a corpus folder the one
+    that it was prepared in, or ``auto``.
     """
     # a data set folder is read in a language, a corpus folder has one
     dataset = instantiate(data, path=str(folder), **({"language": language} if "language" in data else {}))
@@ -203,11 +185,7 @@ def fastest_format(manifest: Manifest, device: str) -> str | None:
 
 
 def service_settings(cfg: DictConfig) -> ServiceSettings:
-    """Read how the service runs.
-
-    Raises:
-        ValueError: If a setting is out of range.
-    """
+    """Read how the service runs."""
     for name, kind in get_type_hints(Limits).items():
         check_type(cfg.limits[name], kind, f"limits.{name}")
     named = [field.name for field in fields(ServiceSettings) if field.name in cfg]

@@ -24,11 +24,7 @@ def run(cfg: DictConfig) -> Path:
 
 
 def bench(cfg: DictConfig) -> Path:
-    """Time the formats of an artifact.
-
-    Raises:
-        ValueError: If there is no artifact, or a setting does not fit it.
-    """
+    """Time the formats of an artifact."""
     if cfg.artifact is None:
         raise ValueError("mode=bench needs `artifact`: a folder that `graphrerank export` wrote, got none")
     torch.set_num_threads(cfg.num_threads)

@@ -17,17 +17,10 @@ from graphrerank.serving.formats.registry import FORMATS, Format
 
 @dataclass(frozen=True)
 class Artifact:
-    """An exported model.
+    """An exported model."""
 
-    Attributes:
-        module: The model in one format, in evaluation mode, on the CPU: it maps the inputs listed by
-            :func:`~graphrerank.serving.formats.exportable.input_schema` to the scores.
-        manifest: The checkpoint's manifest with the ``artifact`` entry.
-        folder: Its folder.
-    """
-
-    module: nn.Module
-    manifest: Manifest
+    module: nn.Module  # in evaluation mode, on the CPU; maps the inputs of its `input_schema` to the scores
+    manifest: Manifest  # the checkpoint's, with the entry `artifact`
     folder: Path
 
 
@@ -56,11 +49,7 @@ def load_artifact(folder: Path, format_name: str | None = None) -> Artifact:
 
 
 def read_artifact_manifest(folder: Path) -> Manifest:
-    """Read an artifact's manifest and check its hash.
-
-    Raises:
-        ValueError: If there is none, or it was changed.
-    """
+    """Read an artifact's manifest; a ValueError if there is none, or it was changed."""
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such artifact")
     manifest = read_manifest(folder)

@@ -99,23 +99,14 @@ class InspectResponse(BaseModel):
 
 
 class InspectEngine:
-    """Searches for one query after the other, and keeps what every step did.
-
-    Args:
-        search: The engine that searches; both use one corpus.
-        limits: Limits of requests.
-    """
+    """Searches for one query after the other with the corpus of a search engine, and keeps what every step did."""
 
     def __init__(self, search: SearchEngine, limits: Limits | None = None) -> None:
         self._search = search
         self._limits = limits or Limits()
 
     def answer(self, jobs: Mapping[str, InspectRequest], check: Check = lambda: None) -> dict[str, InspectResponse]:
-        """Inspect the searches of a batch of requests, by id.
-
-        Raises:
-            ValueError: If an explanation has too many edges to leave out.
-        """
+        """Inspect the searches of a batch of requests, by id; a ValueError for too many edges to leave out."""
         return {uid: self._inspect(uid, request, check) for uid, request in jobs.items()}
 
     def warm_up(self) -> None:

@@ -37,26 +37,15 @@ HELD_WORDS = 0.3  # share of a query's words that a node holds
 
 @dataclass(frozen=True)
 class Batch:
-    """Input of a model in one call.
+    """Input of a model in one call."""
 
-    Attributes:
-        name: Name in messages.
-        inputs: The arguments of ``forward``.
-        order: Ranks scores ``[N]``: ``[B, K]`` indices, padded with -1.
-    """
-
-    name: str
-    inputs: tuple[Tensor, ...]
-    order: Callable[[Tensor], Tensor]
+    name: str  # in messages
+    inputs: tuple[Tensor, ...]  # the arguments of `forward`
+    order: Callable[[Tensor], Tensor]  # ranks scores `[N]`: `[B, K]` indices, padded with -1
 
 
 def parity_batches(manifest: Manifest, num_batches: int) -> Iterator[Batch]:
-    """Yield named batches; the hard cases come first.
-
-    Args:
-        manifest: Manifest of the model, with its inputs.
-        num_batches: Number of batches, even if that leaves out hard cases.
-    """
+    """Yield a number of named batches; the hard cases come first."""
     generator = torch.Generator().manual_seed(0)
     is_reranker = isinstance(manifest, RerankerManifest)
     batches = _graph_batches(manifest, generator) if is_reranker else _query_batches(_num_columns(manifest), generator)
@@ -64,12 +53,9 @@ def parity_batches(manifest: Manifest, num_batches: int) -> Iterator[Batch]:
 
 
 def example_batch(manifest: Manifest, sizes: Sequence[int] | None = None, num_edges: int = 41) -> Batch:
-    """Return a batch to trace or time a model.
+    """Return a batch to trace or time a model, with ``num_edges`` of all queries together.
 
-    Args:
-        manifest: Manifest of the model, with its inputs.
-        sizes: Candidates of each query; None for sizes that are neither 0 nor 1 nor equal to another dynamic size.
-        num_edges: Edges of all queries together.
+    Without ``sizes``, no dynamic size is 0, 1 or equal to another.
     """
     generator = torch.Generator().manual_seed(0)
     if not isinstance(manifest, RerankerManifest):
@@ -120,12 +106,6 @@ def random_graphs(
     """Return a packed batch of graphs with edges in any order, including self-loops and parallel ones.
 
     Scores are rounded, so there are ties. Columns of single words are shares of the query's weight, which models sum.
-
-    Args:
-        manifest: Manifest of the model, with its inputs.
-        sizes: Nodes of each graph, at least one in total.
-        num_edges: Edges of all graphs together.
-        generator: Generator of random numbers.
     """
     num_nodes = sum(sizes)
     assert isinstance(manifest, RerankerManifest)
@@ -168,7 +148,7 @@ def parity_differences(
     calibration: Calibration | None = None,
     tolerance: float = TOLERANCE,
 ) -> dict[str, float]:
-    """Compare other forms of a model with the eager one.
+    """Compare other forms of a model with the eager one; return the largest difference of a score, by name.
 
     A ranking is the same if every candidate precedes those whose eager scores are lower by more than rounding.
 
@@ -178,10 +158,7 @@ def parity_differences(
             probabilities if there is a calibration; one with ``calibration`` maps scores to them.
         batches: Named batches to score.
         calibration: The model's calibration; None for none.
-        tolerance: Maximum absolute difference of a score, and of a probability from that of its own score.
-
-    Returns:
-        The largest absolute difference of a score, by name.
+        tolerance: Maximum absolute difference of a score, and of a probability from that of its score.
 
     Raises:
         ValueError: If a score is not finite, scores differ by more than ``tolerance`` or in shape or rank, or a model

@@ -75,15 +75,7 @@ class RerankEngine:
         self._language = language
 
     def answer(self, jobs: Mapping[str, RerankJob], check: Check = lambda: None) -> dict[str, RankedDocuments]:
-        """Rank the documents of a batch of jobs, by id.
-
-        Args:
-            jobs: The jobs.
-            check: Called between the steps; may raise to stop them.
-
-        Raises:
-            ValueError: If a job is invalid.
-        """
+        """Rank the documents of a batch of jobs, by id; a ValueError if one is invalid. ``check`` may raise to stop."""
         inputs = self._encoded([self._in_language(job.candidates) for job in jobs.values()])
         check()
         with metrics().stage_seconds.labels("rerank").time():
@@ -102,11 +94,7 @@ class RerankEngine:
         }
 
     def rerank(self, requests: Mapping[str, RerankRequest]) -> dict[str, RerankResponse]:
-        """Rank the documents of a batch of requests, by id.
-
-        Raises:
-            ValueError: If a request is invalid.
-        """
+        """Rank the documents of a batch of requests, by id; a ValueError if one is invalid."""
         ranked = self.answer({uid: request.to_job() for uid, request in requests.items()})
         return {
             uid: RerankResponse.model_validate(rerank_response(request, ranked[uid], uid))
@@ -135,31 +123,20 @@ class RerankEngine:
         return replace(given, language=given.language_of_passages if language == AUTO else language)
 
     def _encoded(self, candidates: Sequence[RerankInput]) -> list[RerankInput]:
-        """Add the vectors of candidates with texts and without vectors, all encoded in one call."""
-        texts = [
-            [] if self._encoder is None or given.vectors is not None or given.passages is None
-            else [given.query, *given.passages]
-            for given in candidates
-        ]  # fmt: skip
-        asked = query_encoder(self._encoder)
-        if asked is self._encoder:
-            encoded = self._encode([text for request_texts in texts for text in request_texts], self._encoder)
-            blocks = torch.split(encoded, [len(request_texts) for request_texts in texts])
-        else:
-            queries = iter(self._encode([request_texts[0] for request_texts in texts if request_texts], asked))
-            passages = self._encode([text for request_texts in texts for text in request_texts[1:]], self._encoder)
-            own = torch.split(passages, [max(len(request_texts) - 1, 0) for request_texts in texts])
-            blocks = tuple(
-                torch.cat([next(queries)[None], vectors]) if request_texts else vectors
-                for request_texts, vectors in zip(texts, own, strict=True)
-            )
-        return [
-            replace(given, query_vector=vectors[0], vectors=vectors[1:]) if len(vectors) else given
-            for given, vectors in zip(candidates, blocks, strict=True)
-        ]
+        """Add the vectors of candidates with texts and without vectors, encoded in one call for each kind of text."""
+        encoded = list(candidates)
+        if self._encoder is None:
+            return encoded
+        missing = [i for i, given in enumerate(candidates) if given.vectors is None and given.passages is not None]
+        queries = self._encode([candidates[i].query for i in missing], query_encoder(self._encoder))
+        texts = [text for i in missing for text in candidates[i].passages or ()]
+        blocks = torch.split(self._encode(texts, self._encoder), [candidates[i].num_passages for i in missing])
+        for i, query, vectors in zip(missing, queries, blocks, strict=True):
+            encoded[i] = replace(candidates[i], query_vector=query, vectors=vectors)
+        return encoded
 
-    def _encode(self, texts: list[str], encoder: Encoder | None) -> Tensor:
-        if encoder is None or not texts:
+    def _encode(self, texts: list[str], encoder: Encoder) -> Tensor:
+        if not texts:
             return torch.zeros(0, 0)
         with metrics().stage_seconds.labels("encode").time():
             encoded = encoder.encode(texts)

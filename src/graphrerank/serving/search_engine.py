@@ -111,18 +111,10 @@ class SearchableCorpus:
 class SearchEngine:
     """Searches for the queries of many requests at once.
 
-    A thread polls the folder, and the target of a link. When it has changed and then stayed unchanged from one poll to
-    the next, the new corpus is loaded and replaces the old one; a batch is answered from one of them. If a corpus
-    cannot be loaded, the error is logged and the old one stays. Of a corpus folder, which changes with its manifest and
-    opens at once, each batch sees the newest state.
-
-    Args:
-        load: Loads a corpus.
-        folder: Folder of the corpus.
-        look_seconds: Seconds between two polls.
-
-    Raises:
-        ValueError: If the first corpus cannot be loaded.
+    A thread polls the folder, or the target of a link, every ``look_seconds``. When it has changed and then stayed
+    unchanged from one poll to the next, the new corpus is loaded and replaces the old one; a batch is answered from one
+    of them. If a corpus cannot be loaded, the error is logged and the old one stays. Of a corpus folder, which changes
+    with its manifest and opens at once, each batch sees the newest state.
     """
 
     def __init__(self, load: Callable[[Path], SearchableCorpus], folder: Path, *, look_seconds: float = 2.0) -> None:

@@ -49,7 +49,7 @@ def test_the_service_is_found_by_its_entry_point(adapter_folder, tmp_path):
     artifact = load_artifact(folder)
     ((route,), engines) = model_service(artifact, None, {"stanza_folder": None})
     assert (route.paths, route.kind, list(engines)) == (("/route",), "route", ["route"])
-    (answer,) = engines["route"]("cpu").answer({"0": RouteRequest(query=TEXTS[0])}, lambda: None).values()
+    (answer,) = engines["route"]().answer({"0": RouteRequest(query=TEXTS[0])}, lambda: None).values()
     assert answer.route == "fusion"
     with pytest.raises(ValueError, match=r"`service` .* serve_routes: .* unexpected keyword argument 'folders'"):
         model_service(artifact, None, {"folders": "x"})

@@ -16,11 +16,7 @@ COMPILERS = ("g++", "clang++", "cl")
 
 
 def write(exportable: Exportable, path: Path) -> None:
-    """Compile the exported program.
-
-    Raises:
-        ValueError: If there is no C++ compiler, or the program cannot be traced or compiled.
-    """
+    """Compile the exported program; a ValueError without a C++ compiler, or if it cannot be traced or compiled."""
     if not any(map(shutil.which, COMPILERS)):
         raise ValueError(f"formats=[aot] needs a C++ compiler, one of {list(COMPILERS)}, found none")
     from torch._inductor.runtime.cache_dir_utils import cache_dir  # heavy: not for loading
@@ -53,11 +49,7 @@ def _remove_folders(path: Path, folders: list[str]) -> None:
 
 
 def load(path: Path) -> nn.Module:
-    """Load machine code.
-
-    Raises:
-        ValueError: If the file is not machine code for this machine.
-    """
+    """Load machine code; a ValueError if it is not for this machine."""
     try:
         return Runner(torch._inductor.aoti_load_package(str(path), run_single_threaded=False), "aot").eval()
     except RuntimeError as error:

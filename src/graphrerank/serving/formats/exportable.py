@@ -57,31 +57,18 @@ def _entry(name: str, dtype: str, shape: str) -> Entry:
 
 @dataclass(frozen=True)
 class Exportable:
-    """A model to be exported.
+    """A model to be exported."""
 
-    Attributes:
-        model: In evaluation mode, on the CPU.
-        calibration: Maps scores to probabilities; None for none.
-        inputs: Schema of the model's inputs (:func:`~graphrerank.serving.formats.exportable.input_schema`).
-        outputs: Schema of its outputs (:func:`~graphrerank.serving.formats.exportable.output_schema`).
-        example: Example inputs, with no dynamic size of 0 or 1.
-        names: What the columns and numbers of inputs stand for, by input; for formats that have a place for it.
-    """
-
-    model: nn.Module
-    calibration: nn.Module | None
+    model: nn.Module  # in evaluation mode, on the CPU
+    calibration: nn.Module | None  # maps scores to probabilities
     inputs: Sequence[Entry]
     outputs: Sequence[Entry]
-    example: tuple[Tensor, ...]
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    example: tuple[Tensor, ...]  # inputs without a dynamic size of 0 or 1
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of the columns and numbers of inputs, by input
 
     @cached_property
     def program(self) -> ExportedProgram:
-        """The traced model, with dynamic sizes as in the schema, without file names of this machine.
-
-        Raises:
-            ValueError: If the model cannot be traced.
-        """
+        """The traced model, with dynamic sizes as in the schema; a ValueError if it cannot be traced."""
         dynamic = tuple(
             {axis: Dim.DYNAMIC for axis, size in enumerate(symbols(entry)) if isinstance(size, str)}
             for entry in self.inputs
@@ -110,9 +97,7 @@ def all_sizes_alike() -> AbstractContextManager[None]:
 class Runner(nn.Module):
     """A loaded model that runs on the CPU only, called like the eager one.
 
-    Args:
-        run: Maps the tensors of the schema to all outputs, the scores first.
-        name: Name of the format.
+    ``run`` maps the tensors of the schema to all outputs, the scores first; ``name`` is that of the format.
     """
 
     def __init__(self, run: Callable[..., Any], name: str) -> None:
@@ -121,20 +106,12 @@ class Runner(nn.Module):
         self._name = name
 
     def check_device(self, device: torch.device) -> None:
-        """Check that the device is the CPU.
-
-        Raises:
-            ValueError: If it is not.
-        """
+        """Raise a ValueError if the device is not the CPU."""
         if device.type != "cpu":
             raise ValueError(f"`device` must be cpu for the format {self._name}, got {device}")
 
     def outputs(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Return all outputs.
-
-        Raises:
-            ValueError: If a tensor is not on the CPU.
-        """
+        """Return all outputs; a ValueError if a tensor is not on the CPU."""
         for tensor in inputs:
             self.check_device(tensor.device)
         outputs = self._run(*(tensor.contiguous() for tensor in inputs))  # compiled code assumes the traced layout

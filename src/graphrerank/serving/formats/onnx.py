@@ -21,11 +21,7 @@ NOISY = ("torch.onnx", "onnx_ir", "onnxscript")
 
 
 def write(exportable: Exportable, path: Path) -> None:
-    """Convert the exported program.
-
-    Raises:
-        ValueError: If the extra ``onnx`` is not installed, or an operator cannot be expressed in ONNX.
-    """
+    """Convert the exported program; a ValueError without the extra ``onnx``, or for an operator that ONNX lacks."""
     try:
         translations = _translations()
     except ImportError as error:
@@ -54,11 +50,7 @@ def write(exportable: Exportable, path: Path) -> None:
 
 
 def load(path: Path) -> nn.Module:
-    """Open a session of ONNX Runtime on the CPU, with as many threads as torch has.
-
-    Raises:
-        ValueError: If ONNX Runtime is not installed, or cannot read the file.
-    """
+    """Open a session of ONNX Runtime on the CPU, with as many threads as torch; a ValueError if it cannot be read."""
     try:
         import onnxruntime
     except ImportError as error:

@@ -9,22 +9,14 @@ from torch import nn
 from graphrerank.serving.formats import aot, onnx, torchscript
 from graphrerank.serving.formats.exportable import Exportable
 
-Load = Callable[[Path], nn.Module]
-
 
 @dataclass(frozen=True)
 class Format:
-    """The functions of a format.
+    """The functions of a format."""
 
-    Attributes:
-        file: Name of its file in an artifact.
-        write: Writes a model to a path.
-        load: Reads a module that scores, on the CPU, in evaluation mode.
-    """
-
-    file: str
+    file: str  # name of its file in an artifact
     write: Callable[[Exportable, Path], None]
-    load: Load
+    load: Callable[[Path], nn.Module]  # a module that scores, on the CPU, in evaluation mode
 
 
 FORMATS = {
@@ -35,11 +27,7 @@ FORMATS = {
 
 
 def find_formats(names: Sequence[str]) -> dict[str, Format]:
-    """Return unique formats by name.
-
-    Raises:
-        ValueError: If there is none, or one is unknown.
-    """
+    """Return unique formats by name; a ValueError if there is none, or one is unknown."""
     unknown = [name for name in names if name not in FORMATS]
     if unknown or not names:
         raise ValueError(f"`formats` must be one or more of {list(FORMATS)}, got {list(names)}")

@@ -27,11 +27,7 @@ def write(exportable: Exportable, path: Path) -> None:
 
 
 def load(path: Path) -> nn.Module:
-    """Load a scripted model.
-
-    Raises:
-        ValueError: If this torch cannot load the file.
-    """
+    """Load a scripted model; a ValueError if this torch cannot."""
     try:
         with _without_deprecation():
             module: nn.Module = torch.jit.load(str(path), "cpu")  # type: ignore[no-untyped-call]
