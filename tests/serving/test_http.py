@@ -5,17 +5,13 @@ import json
 import logging
 import re
 import time
-import warnings
 
 import pytest
 
 from graphrerank.serving.json_log import LOGGER, JsonFormatter
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # starlette asks for httpx2 where there is httpx only
-    from fastapi.testclient import TestClient
+from tests.support.client import TestClient
 
 BODY = {"query": "who wrote the red book", "documents": ["the red book", "a green pear", "who is who"]}
 

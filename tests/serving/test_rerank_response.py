@@ -1,10 +1,10 @@
-import warnings
 from dataclasses import replace
 
 import pytest
 
 from graphrerank.serving.rerank_request import RerankRequest
 from graphrerank.serving.rerank_response import RankedDocuments, rerank_response
+from tests.support.client import TestClient
 
 RANKED = RankedDocuments("model", indices=[1, 0], relevance=[0.9, 0.2], scores=[2.0, -1.0])
 
@@ -27,10 +27,6 @@ def test_confidence_only_if_asked_for() -> None:
     assert "perfect_recall" not in rerank_response(request, RANKED, "id")
     assert rerank_response(request, replace(RANKED, perfect_recall=[0.25, 0.5]), "id")["perfect_recall"] == [0.25, 0.5]
 
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # starlette asks for httpx2 where there is httpx only
-    from fastapi.testclient import TestClient
 
 QUERY, TEXTS = "who wrote the red book", ["the red book", "a green pear", "who is who"]
 

@@ -77,22 +77,6 @@ def test_the_curl_line_of_the_docs(service):
     assert [result["index"] for result in answer["results"]] == [1, 2]
 
 
-def test_what_it_tells_of_itself(service):
-    info = httpx.get(f"{service.url}/info").json()
-    assert info["model"]["name"] == "gatv2"
-    assert info["server"]["limits"]["documents"] == 1000
-    assert httpx.get(f"{service.url}/health").json() == {"status": "ok"}
-    text = httpx.get(f"{service.url}/metrics").text
-    for stage in ("queue", "rerank", "total"):
-        assert float(re.search(rf'stage_seconds_count{{stage="{stage}"}} (\S+)', text).group(1)) > 0
-    assert httpx.get(f"{service.url}/openapi.json").status_code == 200
-
-
-def test_no_other_page_may_call(service):
-    response = httpx.post(f"{service.url}/v2/rerank", json=BODY, headers={"origin": "http://elsewhere.example"})
-    assert "access-control-allow-origin" not in response.headers
-
-
 def test_concurrent_requests_are_batched_and_answered_as_alone(service):
     bodies = [{**BODY, "query": f"{QUERY} {i}", "documents": DOCUMENTS[: 1 + i % 3], "edges": []} for i in range(40)]
     with httpx.Client(base_url=service.url, timeout=60) as client, ThreadPoolExecutor(8) as pool:
@@ -143,17 +127,6 @@ def test_the_key_comes_from_the_environment(locked):
     assert len(locked.workers()) == 2
 
 
-def terminate_under_load(service, call, answered, *, count):
-    """Call in six threads, which are returned, and send SIGTERM after so many answers."""
-    threads = [threading.Thread(target=call) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    while len(answered) < count and any(thread.is_alive() for thread in threads):
-        time.sleep(0.05)
-    os.kill(service.process.pid, signal.SIGTERM)
-    return threads
-
-
 def test_sigterm_under_load_loses_nothing(service):
     """Every request that the service began to work on is answered, and the log says the same. It ends the service."""
     answered, stop, before = [], threading.Event(), len(service.log.read_text())
@@ -165,7 +138,12 @@ def test_sigterm_under_load_loses_nothing(service):
             except httpx.TransportError:
                 return  # no longer listening
 
-    threads = terminate_under_load(service, call, answered, count=20)
+    threads = [threading.Thread(target=call) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    while len(answered) < 20 and any(thread.is_alive() for thread in threads):
+        time.sleep(0.05)
+    os.kill(service.process.pid, signal.SIGTERM)
     assert service.process.wait(timeout=120) == 0
     stop.set()
     for thread in threads:

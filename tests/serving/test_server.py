@@ -1,7 +1,5 @@
 """The application of a process."""
 
-import warnings
-
 import pytest
 
 from graphrerank.cli.http_service import RERANK
@@ -9,10 +7,7 @@ from graphrerank.serving.batches import Batcher
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import ServiceSettings
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # starlette asks for httpx2 where there is httpx only
-    from fastapi.testclient import TestClient
+from tests.support.client import TestClient
 
 PAGE = {"origin": "https://page.example"}
 

@@ -3,11 +3,11 @@
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import to_json
+from pydantic import ValidationError
+from starlette.responses import Response
 
 from graphrerank.serving.json_log import log
 
@@ -15,20 +15,6 @@ JobT = TypeVar("JobT")
 JobT_contra = TypeVar("JobT_contra", contravariant=True)
 MAX_DETAILS = 10
 Check = Callable[[], None]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """An answer, ready to send."""
-
-    status: int
-    body: bytes  # JSON
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, response: BaseModel | Mapping[str, Any] | Sequence[Any]) -> "Answer":
-        """Answer with a response, or its content."""
-        return cls(200, to_json(response, exclude_none=True))
 
 
 @dataclass(frozen=True)
@@ -50,11 +36,11 @@ class Refusal:
         lines = [": ".join(filter(None, (".".join(map(str, entry["loc"])), entry["msg"]))) for entry in detail]
         return cls(422, "; ".join(lines), detail)
 
-    def answer(self, uid: str) -> Answer:
+    def response(self, uid: str, headers: Mapping[str, str] | None = None) -> Response:
         """Return the answer to a request: Cohere's clients read ``id`` and ``message``, TEI's ``error``."""
         body = {"id": uid, "message": self.message, "error": self.message, "detail": list(self.detail)}
-        headers = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
-        return Answer(self.status, json.dumps(body).encode(), headers)
+        given = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
+        return Response(json.dumps(body), self.status, given | dict(headers or {}), "application/json")
 
 
 TOO_LATE = Refusal(504, "no answer in time")

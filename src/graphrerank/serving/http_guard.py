@@ -108,7 +108,7 @@ class HttpGuard:
             if refusal is None:
                 await self._app(scope, _replay(bytes(body), receive), send)
             else:  # the server discards the rest of the body
-                await _respond(send, refusal, scope["state"]["uid"])
+                await refusal.response(scope["state"]["uid"])(scope, receive, send)
         finally:
             self._held_bytes -= held
 
@@ -170,11 +170,3 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return await receive()
 
     return replay
-
-
-async def _respond(send: Send, refusal: Refusal, uid: str) -> None:
-    answer = refusal.answer(uid)
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer.body)).encode())]
-    headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})

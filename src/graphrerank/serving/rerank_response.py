@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from graphrerank.inference.explanation import DocumentExplanation
-from graphrerank.serving.engine import Answer
 from graphrerank.serving.limits import Query
 from graphrerank.serving.rerank_request import Document, Flag, RerankJob, RerankRequest
 
@@ -126,9 +125,9 @@ def rerank_response(request: RerankRequest, ranked: RankedDocuments, uid: str, v
     return {"id": uid, "results": results, **confidence, "meta": meta}
 
 
-def render_rerank(request: RerankRequest, ranked: RankedDocuments, uid: str, path: str) -> Answer:
-    """Answer in Cohere's wire format; the path says the version."""
-    return Answer.of(rerank_response(request, ranked, uid, version=path[2]))
+def render_rerank(request: RerankRequest, ranked: RankedDocuments, uid: str, path: str) -> dict[str, Any]:
+    """Return an answer in Cohere's wire format; the path says the version."""
+    return rerank_response(request, ranked, uid, version=path[2])
 
 
 def _as_object(document: Document) -> Mapping[str, Any]:
@@ -185,11 +184,10 @@ class TeiResult(BaseModel):
     text: str | None = None
 
 
-def render_tei(request: TeiRequest, ranked: RankedDocuments, uid: str, path: str) -> Answer:
-    """Answer with a list of results, best first."""
+def render_tei(request: TeiRequest, ranked: RankedDocuments, uid: str, path: str) -> list[dict[str, Any]]:
+    """Return a list of results, best first."""
     scores = ranked.scores if request.raw_scores else ranked.relevance
-    results: list[dict[str, Any]] = [
+    return [
         {"index": index, "score": score} | ({"text": request.texts[index]} if request.return_text else {})
         for index, score in zip(ranked.indices, scores, strict=True)
     ]
-    return Answer.of(results)

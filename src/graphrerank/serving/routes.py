@@ -5,16 +5,16 @@ import difflib
 import gc
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from starlette.exceptions import HTTPException
 
 from graphrerank.serving.batches import Batcher
-from graphrerank.serving.engine import Answer, Refusal
+from graphrerank.serving.engine import Refusal
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import metrics
 
@@ -50,8 +50,8 @@ class ErrorAnswer(BaseModel):
     detail: list[dict[str, Any]]
 
 
-def _render(request: Any, result: Any, uid: str, path: str) -> Answer:
-    return Answer.of(result)
+def _render(request: Any, result: Any, uid: str, path: str) -> Any:
+    return result
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Route:
     request: type[BaseModel]  # the body; its `to_job` returns what the engine needs
     response: Any  # model of the response
     summary: str
-    render: Callable[[Any, Any, str, str], Answer] = _render  # from the request, the engine's result, the id, the path
+    render: Callable[[Any, Any, str, str], Any] = _render  # from the request, the engine's result, the id, the path
     method: str = "POST"
 
 
@@ -91,8 +91,7 @@ def add_routes(app: FastAPI, routes: list[Route], batcher: Batcher, limits: Limi
     @app.exception_handler(HTTPException)
     async def refuse(request: Request, error: HTTPException) -> Response:
         """Answer a request that matches no route, in the form of all errors."""
-        answer = Refusal(error.status_code, str(error.detail)).answer(request.state.uid)
-        return Response(answer.body, answer.status, headers=error.headers, media_type="application/json")
+        return Refusal(error.status_code, str(error.detail)).response(request.state.uid, error.headers)
 
     @app.get("/health", summary="Whether the process runs; see /ready for its engines.")
     async def health() -> dict[str, str]:
@@ -107,98 +106,62 @@ def _endpoint(
     route: Route, path: str, batcher: Batcher, limits: Limits, reading: asyncio.Lock
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        answer = await _answer(route, path, batcher, limits, reading, request)
-        return Response(answer.body, answer.status, headers=dict(answer.headers), media_type="application/json")
+        uid, content = request.state.uid, await request.body()
+        begin = time.perf_counter()
+        if len(content) < LARGE_BODY:
+            given = _read(route, content, limits)
+        else:
+            async with reading:  # in a thread, while the loop serves others
+                given = await asyncio.to_thread(_read, route, content, limits)
+        del content
+        if isinstance(given, Refusal):
+            return given.response(uid)
+        body, job = given
+        request.state.counts = {"documents": job.num_documents}
+        read = time.perf_counter()
+        result = await batcher.ask(route.kind, job, uid, arrival=request.state.arrival, receive=request.receive)
+        if isinstance(result, Refusal):
+            return result.response(uid)
+        ranked = time.perf_counter()
+        with metrics().stage_seconds.labels("render").time():
+            answer = to_json(route.render(body, result, uid, path), exclude_none=True)
+        stages = {"read": read - begin, "rank": ranked - read, "render": time.perf_counter() - ranked}
+        timing = ", ".join(f"{stage};dur={1000 * seconds:.2f}" for stage, seconds in stages.items())
+        return Response(answer, headers={"server-timing": timing}, media_type="application/json")
 
     endpoint.__name__ = route.kind
     return endpoint
 
 
-async def _answer(
-    route: Route, path: str, batcher: Batcher, limits: Limits, reading: asyncio.Lock, request: Request
-) -> Answer:
-    uid, content = request.state.uid, await request.body()
-    begin = time.perf_counter()
-    try:
-        if len(content) < LARGE_BODY:
-            body, job = _read(route, content, limits)
-        else:
-            async with reading:  # in a thread, while the loop serves others
-                body, job = await asyncio.to_thread(_read, route, content, limits)
-    except _RefusedError as error:
-        return error.refusal.answer(uid)
-    finally:
-        del content
-    request.state.counts = {"documents": job.num_documents}
-    read = time.perf_counter()
-    result = await batcher.ask(route.kind, job, uid, arrival=request.state.arrival, receive=request.receive)
-    if isinstance(result, Refusal):
-        return result.answer(uid)
-    ranked = time.perf_counter()
-    with metrics().stage_seconds.labels("render").time():
-        answer = route.render(body, result, uid, path)
-    stages = {"read": read - begin, "rank": ranked - read, "render": time.perf_counter() - ranked}
-    timing = ", ".join(f"{stage};dur={1000 * seconds:.2f}" for stage, seconds in stages.items())
-    return replace(answer, headers={**answer.headers, "server-timing": timing})
-
-
-class _RefusedError(Exception):
-    """A body is no valid request."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
-
-
-def _read(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any]:
-    """Parse and check a body; return the request and its job.
-
-    Raises:
-        _RefusedError: If it is invalid or too much work.
-    """
+def _read(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any] | Refusal:
+    """Parse and check a body; return the request and its job, or a refusal if it is invalid or too much work."""
     with metrics().stage_seconds.labels("read").time():
-        given = _parse(content, limits)
+        count = content.count(b"[") + content.count(b"{") + content.count(b":")
+        if count > limits.json_nodes:
+            return Refusal(413, f"body: must have at most {limits.json_nodes} opening brackets and colons, got {count}")
+        gc.disable()  # it would look at each new list again and again
+        try:
+            given = from_json(content)
+        except ValueError:
+            return Refusal(400, "body: must be JSON in UTF-8, without lone surrogates, nested at most 200 times")
+        finally:
+            gc.enable()
         if isinstance(given, dict) and (unknown := given.keys() - route.request.model_fields.keys()):
-            raise _RefusedError(_unknown(unknown, route.request))
+            return _unknown(unknown, route.request)
         try:
             body: Any = route.request.model_validate(given, context=limits)
             job = body.to_job()
         except ValidationError as error:
-            raise _RefusedError(Refusal.of(error)) from None
+            return Refusal.of(error)
         except ValueError as error:
-            raise _RefusedError(Refusal(422, str(error))) from None
+            return Refusal(422, str(error))
         if job.seconds > limits.work_seconds:
-            raise _RefusedError(_too_much(job.seconds, limits))
+            return Refusal(
+                422,
+                f"the request must be at most `limits.work_seconds` = {limits.work_seconds:g} seconds of work, got "
+                f"about {job.seconds:.1f}; give fewer documents, edges or words, or leave out `explain`",
+            )
         return body, job
-
-
-def _too_much(seconds: float, limits: Limits) -> Refusal:
-    message = (
-        f"the request must be at most `limits.work_seconds` = {limits.work_seconds:g} seconds of work, got about "
-        f"{seconds:.1f}; give fewer documents, edges or words, or leave out `explain`"
-    )
-    return Refusal(422, message)
-
-
-def _parse(content: bytes, limits: Limits) -> Any:
-    """Parse JSON of bounded size and depth.
-
-    Raises:
-        _RefusedError: If it is no JSON, nested more than 200 times, or has too many parts.
-    """
-    count = content.count(b"[") + content.count(b"{") + content.count(b":")
-    if count > limits.json_nodes:
-        message = f"body: must have at most {limits.json_nodes} opening brackets and colons, got {count}"
-        raise _RefusedError(Refusal(413, message))
-    gc.disable()  # it would look at each new list again and again
-    try:
-        return from_json(content)
-    except ValueError:
-        raise _RefusedError(
-            Refusal(400, "body: must be JSON in UTF-8, without lone surrogates, nested at most 200 times")
-        ) from None
-    finally:
-        gc.enable()
 
 
 def _unknown(names: set[Any], request: type[BaseModel]) -> Refusal:

@@ -1,7 +1,6 @@
 """The page's files, and what they may do."""
 
 import re
-import warnings
 from importlib.resources import files
 from urllib.parse import urlsplit
 
@@ -12,10 +11,7 @@ from graphrerank.serving.batches import Batcher
 from graphrerank.serving.page.routes import FILES, PAGE_PATHS
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import PageSettings, ServiceSettings
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # starlette asks for httpx2 where there is httpx only
-    from fastapi.testclient import TestClient
+from tests.support.client import TestClient
 
 FOLDER = files("graphrerank.serving.page")
 TEXTS = {name: (FOLDER / name).read_text(encoding="utf-8") for name in FILES}
