@@ -31,10 +31,9 @@ from graphrerank.fitting.training_data import (
 )
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.models.checkpoint import build_model, load_checkpoint, load_primary
+from graphrerank.models.checkpoint import build_model, load_checkpoint, load_primary, start_from, train_only
 from graphrerank.models.granker import measured_arguments
 from graphrerank.models.manifest import parse_manifest, read_manifest, write_manifest
-from graphrerank.models.start import start_from, train_only
 from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.part import Part, build
 from graphrerank.parts import Parts

@@ -10,10 +10,9 @@ from torch import nn
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.fitting.training_data import FROM_START, FitSettings, TrainingData
-from graphrerank.models.checkpoint import Checkpoint, library_versions
+from graphrerank.models.checkpoint import Checkpoint, library_versions, start_entry
 from graphrerank.models.manifest import MANIFEST, read_manifest
 from graphrerank.models.registry import read_features, register_model
-from graphrerank.models.start import start_entry
 from graphrerank.part import Part, dotted_settings, portable_arguments
 
 LAST = Path("checkpoints", "last.ckpt")  # in a model's folder

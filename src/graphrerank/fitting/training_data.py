@@ -14,8 +14,8 @@ from graphrerank.data.candidates import PreparedDataset, prepare, with_vectors
 from graphrerank.features.text_match import MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.graphs import ModelInputs
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
+from graphrerank.models.checkpoint import ADDED_PART
 from graphrerank.models.registry import read_inputs
-from graphrerank.models.start import ADDED_PART
 from graphrerank.part import Part
 from graphrerank.parts import Parts
 from graphrerank.training.calibration import calibration_method
