@@ -88,14 +88,6 @@ def test_cells_that_are_not_looked_into_are_not_found() -> None:
     assert (found.scores[found.nodes < 0] == -torch.inf).all()
 
 
-def test_more_candidates_than_nodes_are_padding() -> None:
-    found = DenseRetriever(corpus(random_vectors(3)), top_k=5).retrieve(asked(random_vectors(2, seed=1)))
-    assert found.features is not None
-    assert (found.nodes[:, 3:] == -1).all()
-    assert (found.scores[:, 3:] == -torch.inf).all()
-    assert (found.features[:, 3:] == 0).all()
-
-
 @pytest.mark.parametrize(("num_nodes", "num_queries"), [(0, 2), (5, 0)])
 def test_no_nodes_and_no_queries(num_nodes: int, num_queries: int) -> None:
     found = DenseRetriever(corpus(torch.zeros(num_nodes, 4)), top_k=3).retrieve(asked(torch.zeros(num_queries, 4)))

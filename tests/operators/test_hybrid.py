@@ -46,15 +46,6 @@ def test_ties_break_by_node_number() -> None:
     assert found.nodes.tolist() == [[0, 1, 2]]
 
 
-def test_more_candidates_than_nodes_are_padding() -> None:
-    found = HybridRetriever(corpus(3), top_k=5).retrieve(queries())
-    assert found.features is not None
-    assert (found.nodes[:, 3:] == -1).all()
-    assert (found.scores[:, 3:] == -torch.inf).all()
-    assert (found.features[:, 3:] == 0).all()
-    assert sorted(found.nodes[0, :3].tolist()) == [0, 1, 2]
-
-
 def test_no_queries() -> None:
     found = HybridRetriever(corpus(), top_k=4).retrieve(Queries([], [], torch.zeros(0, 5)))
     assert found.features is not None
