@@ -97,13 +97,6 @@ def test_evaluate_prints_the_table_of_training(
         assert f"GATv2 against {baseline}: PR@10 " in done.stdout
 
 
-def test_evaluate_takes_a_ckpt_file(trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
-    checkpoint = trained / "mlp" / "checkpoints" / "best.ckpt"
-    run_command("evaluate.py", f"checkpoint={checkpoint}", *small_encoder, f"hydra.run.dir={tmp_path}")
-    assert list(_systems(tmp_path)) == ["retriever", "ppr", "gcs", "mlp"]
-    assert _systems(tmp_path)["mlp"]["PR@10"] == _systems(trained)["mlp"]["PR@10"]
-
-
 def test_same_seed_same_result_another_seed_another(
     trained: Path, run_command, small_job: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -178,7 +171,7 @@ def test_streamed_training_equals_training_in_memory_also_when_broken_off(
     assert "`batches.buffer` must be null with `features.cross_encoder_top_k`" in done.stderr
 
 
-@pytest.mark.parametrize("features", ["scores", "paper"])
+@pytest.mark.parametrize("features", ["scores"])
 def test_resume_refuses_another_feature_mode(
     trained: Path, run_command, small_job: tuple[str, ...], tmp_path: Path, features: str
 ) -> None:
@@ -230,17 +223,6 @@ def test_checkpoint_of_another_feature_mode_is_refused(
         status=1,
     )
     assert "these weights are not those of the manifest (features=scores)" in done.stderr
-
-
-def test_export_then_evaluate(trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
-    artifact = tmp_path / "artifact"
-    done = run_command(
-        "serve.py", "mode=export", f"checkpoint={trained}", f"artifact={artifact}", f"paths.runs={tmp_path}"
-    )
-    assert done.stdout.splitlines()[-1] == str(artifact)
-    assert {file.name for file in artifact.iterdir()} == {"model.pt", "model.safetensors", "manifest.json"}
-    run_command("evaluate.py", f"checkpoint={artifact}", *small_encoder, f"hydra.run.dir={tmp_path / 'evaluated'}")
-    assert _systems(tmp_path / "evaluated")["gatv2"]["PR@10"] == _systems(trained)["gatv2"]["PR@10"]
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,11 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from transformers import BertForSequenceClassification
 
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.checkpoint import load_checkpoints
 from graphrerank.models.granker import GRankerHead
-from graphrerank.serving.artifact import load_artifact
 
 SYSTEMS = ["retriever", "ppr", "gcs", "cross_encoder", "granker", "cross_encoder_head", "granker_head"]
 GRANKER = (
@@ -96,35 +94,6 @@ def test_another_cross_encoder_is_refused(run: Path, run_command, small_encoder,
     assert "was trained on vectors of the cross-encoder" in done.stderr + done.stdout
 
 
-def test_exported_head_takes_pair_vectors_edges_and_degrees(run: Path, run_command, tmp_path: Path) -> None:
-    artifact = tmp_path / "artifact"
-    run_command("serve.py", "mode=export", f"checkpoint={run}", f"artifact={artifact}")
-    loaded = load_artifact(artifact)
-    assert [entry["name"] for entry in loaded.manifest.content["artifact"]["inputs"]] == [
-        "pair_vectors",
-        "edge_index",
-        "degree",
-    ]
-    eager = load_checkpoints(str(artifact))["granker_head"].model
-    inputs = (torch.randn(3, 8), torch.tensor([[0, 1], [1, 0]]), torch.tensor([1, 4, 2]))
-    torch.testing.assert_close(loaded.module(*inputs), eager(*inputs))
-
-
-def test_fastinsight_with_the_trained_head(
-    run: Path, reader: Path, run_command, small_attack: Path, small_encoder: tuple[str, ...], tmp_path: Path
-) -> None:
-    run_command(
-        "evaluate.py", *small_encoder, "pipeline=fastinsight_head", f"pipeline.head.checkpoint={run}",
-        "pipelines=[fastinsight]",
-        "pipeline.budget=15", "num_queries=5", "data=attack", f"data.path={small_attack}",
-        "pair_encoder=cross_encoder", f"pair_encoder.model={reader}", "pair_encoder.max_length=48",
-        f"hydra.run.dir={tmp_path}",
-    )  # fmt: skip
-    found = json.loads((tmp_path / "metrics.json").read_text())["datasets"]["attack"]["systems"]
-    assert list(found) == ["fastinsight", "fastinsight_head"]
-    assert found["fastinsight_head"]["cost"]["encodings"] == 15
-
-
 def test_a_reranker_of_scores_is_no_head(
     run_command, reader: Path, small_attack: Path, small_encoder: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -140,8 +109,3 @@ def test_a_reranker_of_scores_is_no_head(
 def test_it_is_no_reranker_of_scores(run: Path) -> None:
     with pytest.raises(ValueError, match=r"reads a cross-encoder's vectors .*; needed a model of "):
         GraphReranker.from_pretrained(run)
-
-
-def test_a_run_is_not_resumed_with_another_cross_encoder(run: Path, arguments: tuple[str, ...], run_command) -> None:
-    done = run_command("train.py", *arguments, "pair_encoder.max_length=40", f"ckpt_path={run}", status=1)
-    assert "was trained with pair_encoder." in done.stderr

@@ -9,7 +9,6 @@ import pytest
 import torch
 from transformers import BertForSequenceClassification
 
-from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.checkpoint import load_checkpoint, load_checkpoints
 from graphrerank.models.granker import GRankerLayers
 from graphrerank.operators.cross_encoder import CrossEncoder
@@ -178,11 +177,6 @@ def test_an_export_without_the_written_cross_encoder_is_refused(
     with pytest.raises(ValueError, match=match):
         export_artifact(changed, tmp_path / "artifact")
     assert not (tmp_path / "artifact").exists()
-
-
-def test_it_is_no_reranker_of_scores(run: Path) -> None:
-    with pytest.raises(ValueError, match=r"reads a cross-encoder's vectors .*; needed a model of "):
-        GraphReranker.from_pretrained(run)
 
 
 def test_resumed_run_equals_unbroken_run(

@@ -8,11 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
-import pytest
-
 from tests.support import ROOT
-from tests.support.running import running
 
 
 def _systems(folder: Path) -> dict[str, dict[str, float]]:
@@ -61,23 +57,3 @@ def test_an_error_is_told_on_standard_error_with_status_1(run_process) -> None:
     done = run_process("train.py", "sede=3", status=1)
     assert done.stdout == ""
     assert "Key 'sede' is not in struct" in done.stderr
-
-
-@pytest.mark.slow
-def test_export_then_http(trained: Path, run_process, small_encoder, cache: Path, tmp_path: Path) -> None:
-    artifact = tmp_path / "artifact"
-    done = run_process(
-        "serve.py", "mode=export", f"checkpoint={trained}", f"artifact={artifact}", f"paths.runs={tmp_path}"
-    )
-    assert done.stdout.splitlines()[-1] == str(artifact)
-    request = {"query": "spreads by removable media", "documents": ["a cake", "malware on removable media", "a dog"]}
-    with running(
-        tmp_path, f"artifact={artifact}", *small_encoder, environment={"GRAPHRERANK_CACHE": str(cache)}
-    ) as service:
-        answer = httpx.post(f"{service.url}/v2/rerank", json=request | {"edges": [[0, 2]], "top_n": 2}, timeout=30)
-        assert answer.json()["results"][0]["index"] == 1
-        assert len(answer.json()["results"]) == 2
-        refused = httpx.post(f"{service.url}/v2/rerank", json=request | {"edges": [[0, 9]]}, timeout=30)
-        assert refused.status_code == 422
-        assert "edges" in refused.text
-    assert str(artifact) in service.output.read_text().splitlines()  # what is served; workers write behind it
