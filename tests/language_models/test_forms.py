@@ -11,8 +11,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from graphrerank.data.documents.draft_folder import parse_question
 from graphrerank.language_models.prompt import shipped_prompt, shipped_prompts
-from graphrerank.language_models.questions import parse_question
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.answers.answer_judge import parse_winner
 from graphrerank_papers.answers.correctness_judge import parse_decision

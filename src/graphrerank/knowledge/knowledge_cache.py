@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 from graphrerank.caching import BlobStore, fill, hash_text, short_hash
@@ -38,30 +39,18 @@ class KnowledgeCache:
         return [self._decode(store.contents[key]) if key in store.contents else Knowledge() for key in keys]
 
     def _extract_shard(self, texts: list[str]) -> list[bytes | None]:
-        extracted = self.extractor.extract(texts)
         skipped = set(getattr(self.extractor, "skipped", ()))
-        return [
-            None if text in skipped else encode(knowledge) for text, knowledge in zip(texts, extracted, strict=True)
-        ]
+        contents: list[bytes | None] = []
+        for text, knowledge in zip(texts, self.extractor.extract(texts), strict=True):
+            entities, relations = map(astuple, knowledge.entities), map(astuple, knowledge.relations)
+            content = json.dumps({"entities": list(entities), "relations": list(relations)})
+            contents.append(None if text in skipped else content.encode())
+        return contents
 
     def _decode(self, content: bytes) -> Knowledge:
         try:
-            return decode(content)
+            rows = json.loads(content)
+            entities = tuple(Entity(*row) for row in rows["entities"])
+            return Knowledge(entities, tuple(Relation(*row) for row in rows["relations"]))
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{self.path}: damaged cache ({error!r}); delete this file and run again") from error
-
-
-def encode(knowledge: Knowledge) -> bytes:
-    """Write knowledge as JSON; :func:`decode` reads it."""
-    rows = {
-        "entities": [[entity.name, entity.type, entity.description] for entity in knowledge.entities],
-        "relations": [[part.head, part.relation, part.tail, part.description] for part in knowledge.relations],
-    }
-    return json.dumps(rows).encode()
-
-
-def decode(content: bytes) -> Knowledge:
-    """Read the output of :func:`encode`."""
-    rows = json.loads(content)
-    entities = tuple(Entity(*row) for row in rows["entities"])
-    return Knowledge(entities, tuple(Relation(*row) for row in rows["relations"]))

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from graphrerank.data.documents.draft_folder import draft_folder
+from graphrerank.data.documents.draft_folder import draft_folder, parse_question, write_questions
 
 TEXTS = {"a": "The kingfisher dives into brooks", "b": "Brooks freeze in February", "c": "Flour and water"}
 
@@ -48,3 +48,19 @@ def test_passages_with_too_few_words_leave_no_file(tmp_path):
     (tmp_path / "corpus.jsonl").write_text('{"_id": "a", "text": "a of the"}\n')
     assert draft_folder(tmp_path, 5) == 0
     assert not (tmp_path / "drafted.jsonl").exists()
+
+
+def test_a_question_for_each_group_of_passages(scripted_model):
+    def reply(system, question):
+        assert "nobody who misses one of them" in system
+        return "no JSON" if "odd" in question else {"question": f" {question}  and?"}
+
+    model = scripted_model(reply)
+    assert write_questions(model, [["a", "b"], ["odd"]], tries=2) == ["- a - b and?", None]
+    assert len(model.asked) == 3  # the second one again
+
+
+@pytest.mark.parametrize("bad", ["[]", '{"question": " "}', '{"question": 3}', '{"question": "a", "more": 1}'])
+def test_answers_of_another_form_are_refused(bad):
+    with pytest.raises(ValueError, match="the answer must be"):
+        parse_question(bad)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from graphrerank.data.documents.document import UnreadableError
 from graphrerank.data.documents.formats import FORMATS, divide
-from graphrerank.data.documents.text_files import UnreadableError
 
 
 def test_code_and_bytes_that_are_no_text(tmp_path, read):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from graphrerank.data.documents.text_files import UnreadableError
+from graphrerank.data.documents.document import UnreadableError
 
 
 def test_json_and_jsonl(read):

@@ -4,11 +4,10 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from graphrerank.data.documents.document import Document, Section
+from graphrerank.data.documents.document import Document, Section, UnreadableError, text_of
 from graphrerank.data.documents.html_page import read_html
 from graphrerank.data.documents.markdown import read_markdown
 from graphrerank.data.documents.records import read_json, read_jsonl, read_table
-from graphrerank.data.documents.text_files import UnreadableError, text_of
 from graphrerank.extras import optional
 from graphrerank.text.languages import UNSPACED
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
-from graphrerank.data.documents.document import Document, Section
-from graphrerank.data.documents.text_files import text_of
+from graphrerank.data.documents.document import Document, Section, text_of
 
 HIDDEN = frozenset(("script", "style", "noscript", "template", "svg"))
 _HEADINGS = frozenset(f"h{level}" for level in range(1, 7))

@@ -10,10 +10,9 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from graphrerank.checks import check_counts
-from graphrerank.data.documents.document import Chunk, Document
+from graphrerank.data.documents.document import Chunk, Document, UnreadableError
 from graphrerank.data.documents.formats import FORMATS, divide
 from graphrerank.data.documents.links import linked_passages
-from graphrerank.data.documents.text_files import UnreadableError
 from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.files import atomic_folder, write_json_lines, write_text
 from graphrerank.text.characters import whole_characters

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from graphrerank.data.documents.document import Document, Link, Section
-from graphrerank.data.documents.text_files import text_of
+from graphrerank.data.documents.document import Document, Link, Section, text_of
 
 _HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _UNDERLINE = re.compile(r"^ {0,3}(={2,}|-{2,})\s*$")  # of a heading of the first or second level

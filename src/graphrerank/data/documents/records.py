@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from graphrerank.data.documents.document import Document, Section
-from graphrerank.data.documents.text_files import UnreadableError, text_of
+from graphrerank.data.documents.document import Document, Section, UnreadableError, text_of
 from graphrerank.data.readers.records import read_csv, read_tsv
 
 TEXT_KEYS, TITLE_KEYS, ID_KEYS = ("text", "content", "body", "abstract"), ("title", "name"), ("_id", "id")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from graphrerank.data.documents.document import UnreadableError
 from graphrerank.data.documents.formats import FORMATS
-from graphrerank.data.documents.text_files import UnreadableError
 
 
 def test_encodings_that_a_file_names(tmp_path):
