@@ -195,7 +195,7 @@ def test_a_failing_encoder_is_not_the_clients_fault(artifact, encoder, caplog):
 
     results = answer_all(
         RerankEngine(artifact, Broken(fingerprint=encoder.fingerprint, dim=encoder.dim)),
-        {"a": RerankRequest(query="secret", documents=["secret"]).to_job()},
+        {"a": RerankRequest(query="secret", documents=["secret"])},
     )
     assert results["a"].status == 500
     assert "secret" not in results["a"].message

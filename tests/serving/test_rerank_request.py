@@ -21,9 +21,7 @@ def test_texts() -> None:
 
 
 def test_what_the_reranker_takes() -> None:
-    given = (
-        read(scores=[1, 2, 3], edges=[[0, 2], [1, 2, 0.5]], entities=[["x"], [], ["x"]], top_n=2).to_job().candidates
-    )
+    given = read(scores=[1, 2, 3], edges=[[0, 2], [1, 2, 0.5]], entities=[["x"], [], ["x"]], top_n=2).candidates
     assert (given.query, list(given.passages), given.scores, given.top_n) == (
         "q",
         ["a b c d", "e f g", "h"],
@@ -32,13 +30,13 @@ def test_what_the_reranker_takes() -> None:
     )
     assert (given.edges.tolist(), given.edge_weights) == ([[0, 2], [1, 2]], [1.0, 0.5])
     assert given.edge_types is None
-    assert read(edges=[[0, 2, 1, "cites"], [1, 2]]).to_job().candidates.edge_types == ["reference", "other"]
+    assert read(edges=[[0, 2, 1, "cites"], [1, 2]]).candidates.edge_types == ["reference", "other"]
     assert given.entities == [["x"], [], ["x"]]
-    chunks = read(doc_ids=["d", "d", "e"], chunk_ids=[1, 2, 0]).to_job().candidates
+    chunks = read(doc_ids=["d", "d", "e"], chunk_ids=[1, 2, 0]).candidates
     assert (chunks.doc_ids, chunks.chunk_ids) == (["d", "d", "e"], [1, 2, 0])
-    read_by_another = read(cross_encoder_scores=[1.5, None, -2]).to_job().candidates
+    read_by_another = read(cross_encoder_scores=[1.5, None, -2]).candidates
     assert read_by_another.cross_encoder_scores == [1.5, None, -2]
-    own = read(query_vector=[1, 0], vectors=[[1, 0]] * 3).to_job().candidates
+    own = read(query_vector=[1, 0], vectors=[[1, 0]] * 3).candidates
     assert own.query_vector == [1, 0]
     assert len(own.vectors) == 3
 
@@ -94,7 +92,7 @@ def test_limits() -> None:
 )
 def test_what_does_not_fit(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        read(**change).to_job()
+        _ = read(**change).candidates
 
 
 def edges_of(given: object, most: int = 9) -> list[Edge] | None:
@@ -146,8 +144,8 @@ def test_what_is_no_edge(given: object, message: str) -> None:
 
 def test_an_explanation_costs_the_edges_that_come_from_names() -> None:
     documents = {"documents": ["a"] * 100, "explain": True}
-    plain = read(**documents).to_job().seconds
+    plain = read(**documents).seconds
     entities = [[f"e{i // 5}", f"f{i % 20}"] for i in range(100)]
     for change in ({"entities": entities}, {"doc_ids": ["d"] * 100, "chunk_ids": list(range(100))}):
-        assert read(**documents, **change).to_job().seconds > 5 * plain
+        assert read(**documents, **change).seconds > 5 * plain
     assert Limits(work_seconds=0.2).most_explained_edges(100) == pytest.approx(200, abs=10)

@@ -25,7 +25,7 @@ from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.engine import Check
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import metrics
-from graphrerank.serving.rerank_request import RerankJob, RerankRequest
+from graphrerank.serving.rerank_request import RerankRequest
 from graphrerank.serving.rerank_response import (
     Explanation,
     RankedDocuments,
@@ -74,7 +74,7 @@ class RerankEngine:
         self._encoder = encoder
         self._language = language
 
-    def answer(self, jobs: Mapping[str, RerankJob], check: Check = lambda: None) -> dict[str, RankedDocuments]:
+    def answer(self, jobs: Mapping[str, RerankRequest], check: Check = lambda: None) -> dict[str, RankedDocuments]:
         """Rank the documents of a batch of jobs, by id; a ValueError if one is invalid. ``check`` may raise to stop."""
         inputs = self._encoded([self._in_language(job.candidates) for job in jobs.values()])
         check()
@@ -87,7 +87,7 @@ class RerankEngine:
                 ranking.relevance.tolist(),
                 ranking.scores.tolist(),
                 self._explain(candidates, ranking, check) if job.explain else None,
-                _perfect_recall(ranking) if job.confidence else None,
+                _perfect_recall(ranking) if job.return_confidence else None,
                 candidates.language if self._matches_words(candidates) else None,
             )
             for (uid, job), candidates, ranking in zip(jobs.items(), inputs, rankings, strict=True)
@@ -95,7 +95,7 @@ class RerankEngine:
 
     def rerank(self, requests: Mapping[str, RerankRequest]) -> dict[str, RerankResponse]:
         """Rank the documents of a batch of requests, by id; a ValueError if one is invalid."""
-        ranked = self.answer({uid: request.to_job() for uid, request in requests.items()})
+        ranked = self.answer(requests)
         return {
             uid: RerankResponse.model_validate(rerank_response(request, ranked[uid], uid))
             for uid, request in requests.items()

@@ -6,13 +6,11 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     PlainValidator,
     ValidationInfo,
@@ -25,7 +23,7 @@ from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
 from graphrerank.inference.arrays import LARGEST
 from graphrerank.inference.input_edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.serving.limits import Probability, Query, limits_of
+from graphrerank.serving.limits import EngineRequest, Probability, Query, limits_of
 from graphrerank.serving.work import rerank_seconds
 from graphrerank.text.languages import AUTO, LANGUAGES
 from graphrerank.text.tokenizer import WordTokenizer
@@ -105,29 +103,7 @@ def _is_index(end: Any) -> bool:
     return type(end) is int and 0 <= end <= LARGEST_INDEX
 
 
-@dataclass(frozen=True)
-class RerankJob:
-    """The part of a request that the engine needs."""
-
-    candidates: RerankInput
-    explain: bool
-    confidence: bool  # whether the answer says how likely its top is complete
-    seconds: float  # estimated, to rank them
-
-    @property
-    def num_documents(self) -> int:
-        """Number of candidates."""
-        return self.candidates.num_passages
-
-    @property
-    def num_chars(self) -> int:
-        """Characters of the texts that a service with an encoder encodes."""
-        if self.candidates.passages is None or self.candidates.vectors is not None:
-            return 0
-        return len(self.candidates.query) + sum(map(len, self.candidates.passages))
-
-
-class RerankRequest(BaseModel):
+class RerankRequest(EngineRequest):
     """Body of ``POST /v1/rerank`` and ``POST /v2/rerank``.
 
     Attributes:
@@ -163,8 +139,6 @@ class RerankRequest(BaseModel):
         priority: Ignored: requests wait in one queue.
         truncation: Ignored: a text beyond the encoder's limit is truncated.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     query: Query
     documents: Annotated[list[Document], Field(min_length=1, fail_fast=True)] | None = None
@@ -206,15 +180,24 @@ class RerankRequest(BaseModel):
         most = self.max_tokens_per_doc or self.max_doc_length
         return texts if most is None else _first_words(texts, most)
 
-    def to_job(self) -> RerankJob:
-        """Return the part of the request that the engine needs.
+    @property
+    def num_chars(self) -> int:
+        """Characters of the texts that a service with an encoder encodes."""
+        if self.candidates.passages is None or self.vectors is not None:
+            return 0
+        return len(self.query) + sum(map(len, self.candidates.passages))
 
-        Raises:
-            ValueError: If arguments do not fit together.
-        """
+    @property
+    def seconds(self) -> float:
+        """Estimated time to rank the documents."""
+        return rerank_seconds(self.candidates, explain=self.explain)
+
+    @cached_property
+    def candidates(self) -> RerankInput:
+        """What the reranker reads; a ValueError if fields do not fit together."""
         edges = self.edges or []
         is_typed = any(number != OTHER for *_, number in edges)
-        candidates = RerankInput(
+        return RerankInput(
             self.query,
             self.texts(),
             scores=self.scores,
@@ -232,8 +215,6 @@ class RerankRequest(BaseModel):
             min_perfect_recall=self.min_perfect_recall,
             language=self.language or AUTO,
         )
-        seconds = rerank_seconds(candidates, explain=self.explain)
-        return RerankJob(candidates, self.explain, self.return_confidence, seconds)
 
     @field_validator("documents", "scores", "cross_encoder_scores", "rank_fields", "entities", mode="before")
     @classmethod

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validat
 
 from graphrerank.inference.explanation import DocumentExplanation
 from graphrerank.serving.limits import Query
-from graphrerank.serving.rerank_request import Document, Flag, RerankJob, RerankRequest
+from graphrerank.serving.rerank_request import Document, Flag, RerankRequest
 
 
 class EdgeEffect(BaseModel):
@@ -160,14 +160,9 @@ class TeiRequest(BaseModel):
         RerankRequest.model_validate({"query": self.query, "documents": self.texts}, context=info.context)
         return self
 
-    @property
-    def num_documents(self) -> int:
-        """Number of candidates."""
-        return len(self.texts)
-
-    def to_job(self) -> RerankJob:
-        """Return the part of the request that the engine needs."""
-        return RerankRequest.model_construct(query=self.query, documents=list(self.texts)).to_job()
+    def to_job(self) -> RerankRequest:
+        """Return the request in Cohere's wire format."""
+        return RerankRequest.model_construct(query=self.query, documents=list(self.texts))
 
 
 class TeiResult(BaseModel):

@@ -151,15 +151,16 @@ def _read(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any] | Ref
         try:
             body: Any = route.request.model_validate(given, context=limits)
             job = body.to_job()
+            seconds = job.seconds
         except ValidationError as error:
             return Refusal.of(error)
         except ValueError as error:
             return Refusal(422, str(error))
-        if job.seconds > limits.work_seconds:
+        if seconds > limits.work_seconds:
             return Refusal(
                 422,
                 f"the request must be at most `limits.work_seconds` = {limits.work_seconds:g} seconds of work, got "
-                f"about {job.seconds:.1f}; give fewer documents, edges or words, or leave out `explain`",
+                f"about {seconds:.1f}; give fewer documents, edges or words, or leave out `explain`",
             )
         return body, job
 
