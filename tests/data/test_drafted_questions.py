@@ -146,7 +146,7 @@ def test_lines(tmp_path):
         ({"text": " ", "relevant": ["a"]}, "d.jsonl, line 1: needed a `text` that is not blank"),
         ({"text": "q", "relevant": []}, "d.jsonl, line 1: needed .*ids of the corpus, one at least"),
         ({"text": "q", "relevant": "a"}, "d.jsonl, line 1: needed .*ids of the corpus, one at least"),
-        ({"text": "q", "relevant": ["c"]}, "d.jsonl, line 1: needed .*ids of the corpus in `relevant`.*c"),
+        ({"text": "q", "relevant": ["c"]}, "d.jsonl, line 1: needed .*ids of the corpus, one at least.*c"),
         ({"text": "q", "relevant": ["left out"]}, "d.jsonl: needed a question with documents of the corpus"),
     ],
 )

@@ -161,11 +161,10 @@ def read_drafted(path: Path, node_number: Mapping[str, int]) -> list[Draft]:
         text, relevant = record.get("text"), record.get("relevant")
         if not isinstance(text, str) or not text.strip():
             raise bad_line(path, line, needed="a `text` that is not blank", found=text)
-        if not isinstance(relevant, list) or not relevant or not all(isinstance(doc_id, str) for doc_id in relevant):
+        ids = relevant if isinstance(relevant, list) else []
+        if not ids or not all(isinstance(doc_id, str) and doc_id in node_number for doc_id in ids):
             raise bad_line(path, line, needed='"relevant": [...], ids of the corpus, one at least', found=relevant)
-        if unknown := [doc_id for doc_id in relevant if doc_id not in node_number]:
-            raise bad_line(path, line, needed="ids of the corpus in `relevant`", found=unknown[0])
-        nodes = [node_number[doc_id] for doc_id in dict.fromkeys(relevant)]
+        nodes = [node_number[doc_id] for doc_id in dict.fromkeys(ids)]
         if FILTERED not in nodes:
             drafts.append(Draft(text, nodes))
     if not drafts:

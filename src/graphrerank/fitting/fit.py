@@ -89,7 +89,7 @@ def fit(
         warmup_steps: Optimizer steps of linear warm-up.
         module: Further arguments of :class:`~graphrerank.training.reranker_module.RerankerModule`.
         trainer: Arguments of ``lightning.Trainer`` in the place of those of ``conf/trainer``.
-        callbacks: Lightning callbacks beside those that keep the best and the last checkpoint and stop early; or a name
+        callbacks: Further Lightning callbacks than those that keep the best and the last checkpoint and stop early; or a name
             of ``conf/callbacks`` in the place of these.
         logger: A Lightning logger or several; None for none.
         restart_probs: Of GCS and PPR, which stand in the manifest; None: chosen on the validation split.
@@ -302,7 +302,7 @@ def _train(trainer: L.Trainer, module: L.LightningModule, data: CandidateDataMod
 
 
 def _save_fine_tuned(folder: Path, prepared: PreparedDataset) -> dict[str, str]:
-    """Write the cross-encoder with the layers and head of the best checkpoint beside the folder of checkpoints."""
+    """Write the cross-encoder with the layers and head of the best checkpoint next to the folder of checkpoints."""
     model: Any = load_checkpoint(folder / BEST).model
     start = own_encoder(prepared)
     start.save_trained(folder / FINE_TUNED, model.layers, model.granker.head)

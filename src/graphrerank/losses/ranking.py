@@ -224,7 +224,7 @@ def lambda_loss(
     kept = rank <= cutoff
     discount = torch.where(kept, _discount(rank), 0.0)
     rho = (discount[:, :, None] - discount[:, None, :]).abs()  # [num_queries, i, j], as all that follows
-    # Distance 0 is a candidate beside itself, never a pair: 1 keeps it finite.
+    # Distance 0 is a candidate and itself, never a pair: 1 keeps it finite.
     distance = (rank[:, :, None] - rank[:, None, :]).abs().clamp(min=1)
     delta = _discount(distance) - _discount(distance + 1)
 

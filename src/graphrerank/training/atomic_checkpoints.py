@@ -10,7 +10,7 @@ from graphrerank.files import atomic_path
 
 
 class AtomicCheckpoints(TorchCheckpointIO):
-    """Write each checkpoint beside its target, then rename it.
+    """Write each checkpoint next to its target, then rename it.
 
     Lightning's own writer moves it there from the system's temporary folder; where that is on another file system the
     move is a copy, and a full disk leaves half a ``last.ckpt`` in the place of a whole one.
