@@ -44,9 +44,8 @@ class QueryDraws:
 class CandidateAugmentation:
     """Hide scores and edges of whole queries at random.
 
-    Each draw is made once per query, so that its list remains one that some retriever could give: with a hybrid, dense
-    or BM25 score as base score, with or without the other scores, with or without a graph. A hidden score is 0 for
-    every candidate: models scale scores within a list, where a constant carries no information.
+    Each draw is made once per query, so that its list remains one that some retriever could give. A hidden score is 0
+    for every candidate: models scale scores within a list, where a constant carries no information.
 
     Args:
         feature_names: Names of the scores in ``CandidateGraphs.x``; the first is the base ranking's.

@@ -186,10 +186,8 @@ def prepare(
 
     Args:
         dataset: The data set.
-        encoder: Encodes texts; wrap it in a ``VectorCache`` to keep the vectors. None if neither the retriever nor a
-            model reads vectors.
-        build_retriever: Builds a retriever for a corpus graph: a ``functools.partial`` of a retriever class whose
-            arguments are plain or such partials, as it names the cache.
+        encoder: Encodes texts, best wrapped in a ``VectorCache``; None if nothing reads vectors.
+        build_retriever: A ``functools.partial`` of a retriever class whose arguments are plain or such partials.
         cache: Folder for the candidate lists.
         keep_retriever: Whether to keep the retriever with its index, to time its searches.
 
@@ -239,12 +237,8 @@ def keyed_retriever(
 def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path, *, engine: Engine = LOCAL) -> Dataset:
     """Return a data set with an encoder's vectors, and ``knn`` edges to nearest neighbours; without any if it is None.
 
-    Vectors that came with the graph stay. ``engine`` finds the edges, ``cache`` keeps them; the encoder is best wrapped
-    in a ``VectorCache``.
-
-    Raises:
-        ValueError: If there is no encoder and the data set's ``knn`` needs vectors, or its vectors are another
-            encoder's.
+    ``engine`` finds the edges, ``cache`` keeps them. Vectors that came with the graph stay; a ValueError if they are
+    another encoder's, or there is no encoder and ``knn`` needs vectors.
     """
     if encoder is None:
         if dataset.needs_vectors:

@@ -2,8 +2,7 @@
 
 - A question that needs two passages shares some words with each. Scores of single passages rank both low; the words
   that two joined passages cover *together* distinguish them from the rest.
-- What a passage and its neighbours hold is computed on bits, one for each of the query's words; rows of numbers exist
-  for a block of candidates only. Memory besides the bits is bounded for any number of words, candidates and edges.
+- Words that a passage and its neighbours hold are bits; rows of numbers exist for a block of candidates only.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -89,8 +89,8 @@ def fit(
         warmup_steps: Optimizer steps of linear warm-up.
         module: Further arguments of :class:`~graphrerank.training.reranker_module.RerankerModule`.
         trainer: Arguments of ``lightning.Trainer`` in the place of those of ``conf/trainer``.
-        callbacks: Further Lightning callbacks than those that keep the best and the last checkpoint and stop early; or a name
-            of ``conf/callbacks`` in the place of these.
+        callbacks: Lightning callbacks in addition to those that keep the best and the last checkpoint and stop early;
+            or a name of ``conf/callbacks`` in the place of these.
         logger: A Lightning logger or several; None for none.
         restart_probs: Of GCS and PPR, which stand in the manifest; None: chosen on the validation split.
         run_dir: Folder of the run, in which the model has a folder by its name; None: a new one below ``runs/fit``.

@@ -196,12 +196,10 @@ def lambda_loss(
     where ``r_i`` is candidate i's rank, from 1, under the current scores; ranks, and so weights, carry no gradient.
 
     Source: Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", 2018, the loss named NDCG-Loss2++.
-    With ``mu = 0`` it is the loss of LambdaRank in the same paper. Where we differ: the gain is linear, as in
-    ``metrics.ndcg`` (the paper: ``2 ** y - 1``; the same for 0 and 1), and we average the queries. ``top_k`` is ours:
-    it takes ``maxDCG`` at ``top_k``, counts ``1 / D`` as 0 below that rank inside ``rho``, and drops the pairs that lie
-    below it altogether.
-
-    Equal scores are ranked in the order of the candidates. Memory grows with ``num_queries * num_candidates ** 2``.
+    With ``mu = 0`` it is the loss of LambdaRank in the same paper. *Where we differ:* the gain is linear, as in
+    ``metrics.ndcg`` (the paper: ``2 ** y - 1``), and we average the queries. ``top_k`` is ours: it takes ``maxDCG`` at
+    ``top_k``, counts ``1 / D`` as 0 below that rank inside ``rho``, and drops the pairs that lie below it altogether.
+    Memory grows with ``num_queries * num_candidates ** 2``.
 
     ``sigma``, above 0, is the steepness of the logistic; ``mu``, at least 0, the weight of ``delta`` against ``rho``;
     ``top_k`` None optimises nDCG over the whole list. Other arguments, result and errors as of all

@@ -20,11 +20,9 @@ class RerankerModule(L.LightningModule):
     """Train a reranker on batches of candidate graphs.
 
     AdamW, a linear warm-up, then a cosine to zero at the last step. Every batch reseeds torch from ``seed``, the step
-    and its place in an accumulated step, so that a run resumed from the last finished epoch gives the same weights as
-    an unbroken one.
-
-    Where processes share each batch, its loss is the mean over the queries of all of them, and so is the gradient: up
-    to rounding, training and measures are those of one process. Only dropout differs between processes.
+    and its place in an accumulated step, so that a resumed run gives the same weights as an unbroken one. Where
+    processes share each batch, loss and gradient are the mean over the queries of all of them: up to rounding and
+    dropout, training is that of one process.
 
     It works in any ``lightning.Trainer``, with any data module that serves
     :class:`~graphrerank.graphs.CandidateGraphs`, such as :class:`~graphrerank.data.datamodule.CandidateDataModule`.
