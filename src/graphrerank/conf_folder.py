@@ -1,11 +1,12 @@
-"""Where the settings lie, and the settings of public data sets, which one file holds."""
+"""Where the settings lie, and the choices of which one file holds several."""
 
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 CONF = "conf"
-PUBLIC = Path("data", "shared", "public.yaml")
+# by group: the file in `conf/<group>/shared` with choices by name, and what each of them is a change of
+CHOICES = {"data": ("public.yaml", "shared/named@_here_"), "encoder": ("families.yaml", "sentence_transformer")}
 
 
 def conf_folder() -> Path:
@@ -15,20 +16,22 @@ def conf_folder() -> Path:
 
 
 @cache
-def public_datasets() -> dict[str, dict[str, Any]]:
-    """Return the settings of public data sets, and their ``home``, by name."""
+def listed_choices(group: str) -> dict[str, dict[str, Any]]:
+    """Return the settings of the choices of a group that one file holds, by name; of data sets with their ``home``."""
     import yaml
 
-    found: dict[str, dict[str, Any]] = yaml.safe_load((conf_folder() / PUBLIC).read_text(encoding="utf-8"))
+    path = conf_folder() / group / "shared" / CHOICES[group][0]
+    found: dict[str, dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return found
 
 
 @cache
-def register_public_datasets() -> None:
-    """Let Hydra compose ``data=NAME`` for each public data set, as if it had a file in ``conf/data``."""
+def register_choices() -> None:
+    """Let Hydra compose these choices, as if each had a file in ``conf/<group>``."""
     from hydra.core.config_store import ConfigStore
 
-    for name, entry in public_datasets().items():
-        settings = {key: setting for key, setting in entry.items() if key != "home"}
-        node = {"defaults": ["shared/named@_here_", "_self_"], "source": name, "name": name, **settings}
-        ConfigStore.instance().store(name, node, group="data")
+    for group, (_, base) in CHOICES.items():
+        for name, entry in listed_choices(group).items():
+            own = {"source": name, "name": name} if group == "data" else {}
+            settings = {key: setting for key, setting in entry.items() if key != "home"}
+            ConfigStore.instance().store(name, {"defaults": [base, "_self_"], **own, **settings}, group=group)

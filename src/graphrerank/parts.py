@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
-from graphrerank.conf_folder import conf_folder, register_public_datasets
+from graphrerank.conf_folder import conf_folder, register_choices
 from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.data.dataset import Dataset
@@ -306,7 +306,7 @@ class Parts:
 def _hydra() -> Iterator[None]:
     """Let Hydra compose from ``conf``, where no command has initialized it."""
     OmegaConf.register_new_resolver("graphrerank_extensions", _extension_paths, replace=True)
-    register_public_datasets()
+    register_choices()
     if GlobalHydra.instance().is_initialized():
         yield
         return

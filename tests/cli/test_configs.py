@@ -9,7 +9,8 @@ from omegaconf import OmegaConf
 
 from graphrerank.cli import schema
 from graphrerank.cli.tracking import MLFLOW_SETTINGS
-from graphrerank.conf_folder import public_datasets
+from graphrerank.conf_folder import CHOICES as LISTED
+from graphrerank.conf_folder import listed_choices
 from graphrerank.data.encoder import SentenceTransformerEncoder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.operators.cross_encoder import CrossEncoder
@@ -22,7 +23,7 @@ CHOICES = [
     if folder.is_dir()
     for file in sorted(folder.glob("*.yaml"))
 ]
-CHOICES += [("data", name) for name in public_datasets()]
+CHOICES += [(group, name) for group in LISTED for name in listed_choices(group)]
 
 
 @pytest.fixture(autouse=True)

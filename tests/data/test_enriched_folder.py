@@ -13,7 +13,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
-from graphrerank.conf_folder import public_datasets
+from graphrerank.conf_folder import listed_choices
 from graphrerank.data.candidates import prepare, with_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
@@ -247,7 +247,7 @@ def composed(tmp_path: Path) -> Any:
 
 
 NEAREST = {"scifact": 10, "nfcorpus": 10}  # they come without edges
-ENRICHABLE = ["folder", *public_datasets()]
+ENRICHABLE = ["folder", *listed_choices("data")]
 
 
 @pytest.mark.parametrize("choice", ENRICHABLE)

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from graphrerank.checks import UserError
-from graphrerank.conf_folder import conf_folder, public_datasets, register_public_datasets
+from graphrerank.conf_folder import CHOICES, conf_folder, listed_choices, register_choices
 from graphrerank.extensions import settings_folders
 from graphrerank.language_models.prompt import register_prompts
 
@@ -27,7 +27,7 @@ def register() -> None:
     """Make the folders of extensions and the help known to Hydra, before ``@hydra.main`` composes."""
     OmegaConf.register_new_resolver("graphrerank_extensions", _extension_paths, replace=True)
     OmegaConf.register_new_resolver("graphrerank_help", _help, replace=True)
-    register_public_datasets()
+    register_choices()
 
 
 def _extension_paths() -> list[str]:
@@ -44,8 +44,8 @@ def _help(name: str) -> str:
         group: sorted(path.stem for folder in folders for path in (folder / group).glob("*.yaml"))
         for group in re.findall(r"^  - (\w+):", "\n".join(shown), flags=re.MULTILINE)
     }
-    if "data" in choices:
-        choices["data"] = sorted([*choices["data"], *public_datasets()])
+    for group in CHOICES.keys() & choices.keys():
+        choices[group] = sorted([*choices[group], *listed_choices(group)])
     listed = [f"  {group}: {', '.join(names)}" for group, names in choices.items()]
     advice = "GROUP=CHOICE takes another file of conf/GROUP; --cfg job --package GROUP shows its settings:"
     return "\n".join([*shown, "", advice, *listed, "", "--hydra-help: Hydra's flags"]).replace("$", "$$")

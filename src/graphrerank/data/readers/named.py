@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphrerank.conf_folder import public_datasets
+from graphrerank.conf_folder import listed_choices
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.fetch import Downloader, download, fetch
 from graphrerank.extensions import find_builder
@@ -30,7 +30,7 @@ class Home:
 
 
 HOMES: Mapping[str, Home] = {
-    name: Home(**entry["home"]) for name, entry in public_datasets().items() if "home" in entry
+    name: Home(**entry["home"]) for name, entry in listed_choices("data").items() if "home" in entry
 }
 
 
