@@ -1,5 +1,6 @@
 """Pages of mapped files that a process has read: they count as its memory until they are given back."""
 
+import math
 import mmap
 import os
 from pathlib import Path
@@ -37,7 +38,7 @@ class MappedPages:
         The array cannot be written to, unless it is ``private``: then it can, and neither the file nor other processes
         see it; its pages are not given back.
         """
-        size = int(np.dtype(dtype).itemsize * np.prod(shape, dtype=np.int64))
+        size = np.dtype(dtype).itemsize * math.prod(shape)
         with os.fdopen(open_plain(path), "rb") as file:
             access = mmap.ACCESS_COPY if private else mmap.ACCESS_READ
             mapped = mmap.mmap(file.fileno(), size, access=access)

@@ -1,8 +1,11 @@
 """A corpus on disk gives what the same corpus gives in memory."""
 
 import dataclasses
+import json
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -150,6 +153,26 @@ def test_a_damaged_manifest_is_refused_by_name(make_dataset: MakeDataset, tmp_pa
     (folder / "corpus.json").write_text(content)
     with pytest.raises(ValueError, match=r"corpus\.json: "):
         open_corpus(folder)
+
+
+def test_no_change_of_a_manifest_is_a_traceback(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    folder = prepare_corpus(make_dataset(20), tmp_path / "corpus")
+    content = json.loads((folder / "corpus.json").read_text())
+
+    def changed(entry: Any) -> Iterator[Any]:
+        yield from (None, -1, 2**70, "../..", [], [5, 10**12], {})
+        if isinstance(entry, dict):
+            yield from (entry | {key: other} for key in list(entry)[-9:] for other in changed(entry[key]))
+            yield from ({name: entry[name] for name in entry if name != key} for key in entry)
+
+    refused = 0
+    for other in changed(content):
+        (folder / "corpus.json").write_text(json.dumps(other))
+        try:
+            open_corpus(folder)
+        except ValueError:
+            refused += 1
+    assert refused > 400
 
 
 def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ mapped the file go on. Rows beyond them are left over from a growth that was sto
 """
 
 import hashlib
+import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping
@@ -48,7 +49,7 @@ class Column(BaseModel):
     @property
     def num_bytes(self) -> int:
         """Bytes of the file that count."""
-        return int(np.dtype(self.dtype).itemsize * np.prod(self.shape, dtype=np.int64))
+        return np.dtype(self.dtype).itemsize * math.prod(self.shape)
 
 
 class ColumnWriter:
@@ -110,7 +111,7 @@ class ColumnWriter:
         self.append(f"{name}.content", strings.content)
 
     def _note(self, name: str, dtype: Any, shape: tuple[int, ...], hashed: str | list[tuple[int, str]]) -> None:
-        size = int(np.dtype(dtype).itemsize * np.prod(shape, dtype=np.int64))
+        size = np.dtype(dtype).itemsize * math.prod(shape)
         pieces = [(size, hashed)] if isinstance(hashed, str) else hashed
         ends = _hash(self.folder / name, *_ends(size))
         self.entries[name] = Column(dtype=dtype, shape=shape, pieces=tuple(pieces), ends=ends)

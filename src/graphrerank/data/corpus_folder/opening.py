@@ -86,8 +86,11 @@ def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = F
         ValueError: If a file is missing, truncated, damaged, a symbolic link or another corpus's; the message names it.
     """
     manifest, columns = read_columns(Path(path), thorough=thorough)
-    graph = map_graph(columns, manifest)
-    read = {split: _qrels(columns, number, graph) for number, split in enumerate(manifest.splits)}
+    try:
+        graph = map_graph(columns, manifest)
+        read = {split: _qrels(columns, number, graph) for number, split in enumerate(manifest.splits)}
+    except (IndexError, RuntimeError) as error:
+        raise ValueError(f"{path}: has columns that do not fit each other ({error}); prepare it again") from error
     return Dataset(
         name or manifest.name,
         graph,
@@ -217,10 +220,7 @@ def _tokens(columns: Columns, num_tokens: int, removed: Tensor | None) -> Postin
     postings = columns.array("token.postings", "<i4", (2,))
     ptr, added = columns.array("token.ptr", "<i8"), columns.array("added.ptr", "<i8")
     lengths = columns.array("token.lengths", "<i4")
-    more = None
-    if (num_added := len(added) - 1) > 0:
-        tokens, counts = columns.array("added.tokens", "<i4"), columns.array("added.counts", "<i4")
-        more = AddedTokens(len(lengths) - num_added, added, tokens, counts)
+    held = (columns.array(name, "<i4") for name in ("added.tokens", "added.counts"))
     return Postings(
         words=Vocabulary(columns.strings("token.words"), len(ptr) - 1),
         ptr=ptr,
@@ -228,7 +228,7 @@ def _tokens(columns: Columns, num_tokens: int, removed: Tensor | None) -> Postin
         counts=postings[:, 1],
         lengths=lengths,
         num_tokens=num_tokens,
-        added=more,
+        added=AddedTokens(len(lengths) - len(added) + 1, added, *held) if len(added) > 1 else None,
         removed=None if removed is None else removed.numpy(),
     )
 
