@@ -66,11 +66,6 @@ def test_the_last_seed_is_worth_nothing_by_the_formula() -> None:
 
 
 @pytest.mark.usefixtures("_solver")
-def test_a_graph_without_edges_gives_the_best_seed() -> None:
-    assert tree(corpus(4, [])).subgraphs(torch.tensor([[2, 1, 3]]))[0].tolist() == [2]
-
-
-@pytest.mark.usefixtures("_solver")
 def test_arguments_are_checked() -> None:
     with pytest.raises(ValueError, match="`edge_cost` must be a finite number above 0, got 0"):
         tree(corpus(3, [(0, 1)]), edge_cost=0)

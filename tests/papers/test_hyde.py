@@ -70,24 +70,6 @@ def test_an_empty_passage_is_no_answer() -> None:
         step(Silent()).rewrite(queries(["who"]))
 
 
-def test_nothing_to_ask() -> None:
-    asked, model = queries(["", " "]), Parrot()
-    assert step(model).rewrite(asked) is asked
-    assert model.questions == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_passages": 0}, "`num_passages` must be a positive integer, got 0"),
-        ({"prompt": Prompt("p", "Answer!")}, r"prompt 'p' must have the places \['question'\], got \[\]"),
-    ],
-)
-def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        step(Parrot(), **arguments)
-
-
 def test_a_second_run_asks_nothing(tmp_path: Path) -> None:
     model = Parrot()
     rewriting = partial(HypotheticalPassages, language_model=model, num_passages=2, cache=tmp_path)

@@ -144,12 +144,6 @@ def test_an_empty_answer_is_none() -> None:
         step(Unanswered, Author({("a", "none"): " "})).retrieve(Queries(["q"], ["a"]))
 
 
-@pytest.mark.parametrize("name", ["num_steps", "top_k"])
-def test_arguments_out_of_range_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"`{name}` must be a positive integer, got 0"):
-        step(Unanswered, Author({}), **{name: 0})
-
-
 QUERY = "Where was the director of Solaris born?"
 
 

@@ -93,11 +93,6 @@ def test_unusable_verdicts_do_not_count(scripted_model: Callable[..., Any]) -> N
     assert verdicts.scores[0, 1] == 0.5
 
 
-def test_no_question(scripted_model: Callable[..., Any]) -> None:
-    verdicts = PairwiseJudge(scripted_model(longest), criteria=ONE).compare([], [], [])
-    assert verdicts.scores.shape == (1, 0)
-
-
 @pytest.mark.parametrize(
     "content", ["1", "[1]", '{"winner": 1}', '{"reason": "", "winner": 3}', '{"reason": "", "winner": true}',
                 '{"reason": null, "winner": 1}', '{"reason": "", "winner": 1, "why": ""}', "{"]

@@ -102,12 +102,6 @@ def test_what_becomes_of_a_question_whose_parts_all_fail(reply: Reply, outcome: 
     assert answer.problem == reply.problem
 
 
-def test_one_part_that_fails_is_left_out() -> None:
-    (answer,) = written(Reader({1: Reply("", "failed")}), PASSAGES, tries=1)
-    assert (answer.text, answer.outcome, answer.citations) == ("thing3", "answered", (2,))
-    assert answer.helpfulness.count(None) == 1
-
-
 def test_through_the_stage_and_its_cache(tmp_path: Path) -> None:
     counts = []
     for reader in (Reader(), Reader()):
@@ -120,13 +114,6 @@ def test_through_the_stage_and_its_cache(tmp_path: Path) -> None:
     assert counts[0].usd == pytest.approx(60e-6)
     assert not reader.asked  # the second time
     assert counts[0].writer.startswith("retag_map ")
-
-
-def test_settings_are_checked_at_once() -> None:
-    with pytest.raises(ValueError, match="`part_tokens`"):
-        MapReduceWriter(Reader(), part_tokens=0)
-    with pytest.raises(ValueError, match="must have the places"):
-        MapReduceWriter(Reader(), map_prompt=shipped_prompt("summary"))
 
 
 SEVEN = tuple(f"Passage {number}: thing{number} matters" for number in range(1, 8))
@@ -186,13 +173,6 @@ def test_an_answer_may_cite_only_what_its_parts_cite() -> None:
 
     (answer,) = written(Inventing(), SEVEN, part_tokens=100)
     assert (answer.text, answer.citations, answer.helpfulness, answer.outcome) == ("", (), (70,), "unusable")
-
-
-def test_nothing_to_read_nothing_asked() -> None:
-    reader = Reader()
-    answers = MapReduceWriter(reader).write(["Which things?", "  "], [Context((), 0), Context(SEVEN, 28)])
-    assert [(answer.text, answer.outcome) for answer in answers] == [("", "answered")] * 2
-    assert MapReduceWriter(reader).write([], []) == reader.asked == []
 
 
 def test_messages_of_the_parsers() -> None:

@@ -65,9 +65,3 @@ def test_separators_count() -> None:
 
 def test_passages_of_ranked_nodes() -> None:
     assert passages_of(["a", "b", "c"], [[2, 0], [1, -1], [-1, -1]]) == [["c", "a"], ["b"], []]
-
-
-@pytest.mark.parametrize("settings", [{"unit": "words"}, {"order": "worst"}, {"top_k": 0}, {"token_budget": 0}])
-def test_settings_out_of_range(settings) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(ValueError, match=f"`{next(iter(settings))}` must be"):
-        Packing(**settings)

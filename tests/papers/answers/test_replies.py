@@ -94,10 +94,3 @@ def test_what_failed_is_asked_again(tmp_path: Path) -> None:
     for _ in range(2):
         assert RecordedModel(model, tmp_path).all_replies(["a", "bad"], system=None)[1].outcome == "failed"
     assert sorted(model.asked) == ["a", "bad", "bad"]
-
-
-def test_nothing_is_kept_without_a_folder() -> None:
-    model = Stopping(9)
-    for _ in range(2):
-        RecordedModel(model, None).all_replies(["a"], system=None)
-    assert model.asked == ["a", "a"]

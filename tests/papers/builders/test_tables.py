@@ -104,13 +104,6 @@ def test_bird_has_two_splits(tmp_path: Path) -> None:
     assert built.judged("train") == {"bird-train-0": ["pet_shop.Owner"]}
 
 
-def test_one_split_alone_is_said(tmp_path: Path) -> None:
-    built = build(tmp_path, "bird", {"train.json": [QUESTION], "train_tables.json": [PETS]})
-    assert built.card["notes"] == ["The files of the split dev were not given."]
-    with pytest.raises(ValueError, match=r"exactly one file train_tables\.json, found 0"):
-        build(tmp_path / "b", "bird", {"train.json": [QUESTION]})
-
-
 BEAVER_TABLES: dict[str, Any] = {
     "dw#sep#FAC_BUILDING": {
         "db": "dw", "table_name": "FAC_BUILDING", "column_names": ["BUILDING_KEY"], "column_types": ["varchar"],

@@ -45,12 +45,6 @@ def test_thresholds_are_the_checkpoints_or_given(adapter_folder: Path) -> None:
         AdapterScorer(checkpoint=adapter_folder, low=0.5, high=0.4)
 
 
-def test_features_are_kept_where_asked_for(adapter_folder: Path, tmp_path: Path) -> None:
-    first, again = (AdapterScorer(checkpoint=adapter_folder, cache=tmp_path) for _ in range(2))
-    assert torch.equal(first.score(TEXTS[:3]), again.score(TEXTS[:3]))
-    assert [file.name.split("-")[0] for file in tmp_path.iterdir()] == ["dependency"]
-
-
 def test_another_version_of_the_syntax_is_told(changed) -> None:
     names = json.loads((changed() / "manifest.json").read_text())["syntax"]["feature_names"]
     folder = changed(syntax={"name": "dependency", "fingerprint": "older", "feature_names": names})

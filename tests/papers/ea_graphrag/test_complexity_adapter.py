@@ -51,13 +51,6 @@ def test_against_a_naive_forward() -> None:
     torch.testing.assert_close(model(x), torch.sigmoid(logits / 1.7))
 
 
-def test_the_papers_widths_have_no_residual() -> None:
-    model = ComplexityAdapter()
-    assert [layer.lin.out_features for layer in model.layers] == [256, 128, 64]
-    assert not any(layer.residual for layer in model.layers)
-    assert model.selected.shape == (85,)
-
-
 @pytest.mark.parametrize("arguments", [{}, {"hidden_channels": [256, 128, 64]}, {"hidden_channels": [4]}])
 def test_scripted_equals_eager(arguments: dict[str, Any], tmp_path: Path) -> None:
     model = adapter(**arguments)
@@ -112,11 +105,6 @@ def test_checkpoint_round_trip_keeps_z_scores_and_temperature(tmp_path: Path) ->
 def test_arguments_are_checked(arguments: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         ComplexityAdapter(**(ARGUMENTS | arguments))
-
-
-def test_a_wrong_width_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"`features` must have shape \[n, 9\], got \[2, 10\]"):
-        adapter()(torch.zeros(2, 10))
 
 
 def test_the_entry_point_gives_the_kind_of_manifest() -> None:

@@ -41,11 +41,6 @@ def test_against_the_equation(num_nearest: int, questions: Path) -> None:
     assert scorer.score([]).shape == (0,)
 
 
-def test_a_query_without_a_word_is_undecided(questions: Path) -> None:
-    scorer = PrototypeScorer(questions, encoder=HashEncoder(dim=32, by_word=True))
-    torch.testing.assert_close(scorer.score([""]), torch.tensor([0.5]))
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -134,13 +129,3 @@ def test_one_seed_one_result_and_nothing_outside_is_touched(few_questions: Path,
     assert torch.equal(scores[0], scores[1])
     assert not torch.equal(scores[0], scores[2])
     assert torch.equal(torch.random.get_rng_state(), before)
-
-
-def test_settings_of_training_out_of_range_are_refused(few_questions: Path, reader: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`low` must be below `high`, got 0\.7 and 0\.6"):
-        make(few_questions, reader, tmp_path, low=0.7)
-    with pytest.raises(ValueError, match="`max_epochs`"):
-        make(few_questions, reader, tmp_path, max_epochs=0)
-    few_questions.write_text('{"text": "a", "right": "graph"}\n')
-    with pytest.raises(ValueError, match="that the path 'dense' gets right, got none"):
-        make(few_questions, reader, tmp_path)

@@ -78,12 +78,6 @@ def test_routing_that_does_not_know_is_not() -> None:
     assert result["p_draws"] > 0.05
 
 
-def test_draws_repeat_by_their_seed() -> None:
-    choices = planted(50, informed=False)
-    first, again, other = (compare(choices, draws=20, seed=seed)["rows"]["random"]["PR@5"] for seed in (1, 1, 2))
-    assert first == again != other
-
-
 def test_data_sets_are_put_together() -> None:
     one, other = planted(10, informed=True), planted(30, informed=True)
     both = join_choices([one, other.take(range(20, 30))])

@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 
-from graphrerank.language_models.client import LanguageModel
 from graphrerank_papers.grapher.citations import CitationPatterns, LanguageModelCitations, Reference
 
 SMITH = Reference("a", key="1", title="Ants of the North", authors=("Ann Smith", "Bo Lee", "Cy Roy"), year="2020")
@@ -63,8 +62,3 @@ def test_a_language_model_is_asked_where_there_is_a_choice() -> None:
     assert LanguageModelCitations(model).detect(["x", "y", "z", "w"], [*references, []]) == [[0, 1], [], [], []]
     assert len(model.asked) == 2 + 3 + 1
     assert model.asked[3].startswith(f"{before}x\n\n")  # the second request names what was wrong with the first
-
-
-def test_tries_out_of_range() -> None:
-    with pytest.raises(ValueError, match="`tries` must be a positive integer, got 0"):
-        LanguageModelCitations(LanguageModel("http://localhost/v1", "m"), tries=0)

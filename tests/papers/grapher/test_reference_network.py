@@ -91,12 +91,3 @@ def test_malformed_references_name_the_paper(write_folder: Write, tmp_path: Path
     folder = write_folder(tmp_path / "bad", corpus=corpus, queries=QUERIES, edges=None, train=None, test=None)
     with pytest.raises(ValueError, match=r"bad: `references` in the metadata of a paper must be a list .* in 'b'"):
         load_reference_network(folder)
-
-
-def test_settings_out_of_range(papers: Path) -> None:
-    with pytest.raises(ValueError, match="`gold` must be 'paper' or 'chunk', got 'node'"):
-        load_reference_network(papers, gold="node")
-    with pytest.raises(ValueError, match="`max_size` must be a positive integer"):
-        load_reference_network(papers, max_size=0)
-    with pytest.raises(ValueError, match="no such folder"):
-        load_reference_network(papers / "nowhere")

@@ -130,20 +130,3 @@ def test_what_was_extracted_is_kept(tmp_path: Path) -> None:
     for _ in range(2):
         data = load_text_rich_graph(source(5, JUDGED), extractor=extractor, cache=tmp_path, name="other")
         assert (data.name, data.graph.num_nodes, extractor.calls) == ("other", 5, 1)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"max_entities": 0}, "`max_entities` must be a positive integer, got 0"),
-        ({"max_characters": 0}, "`max_characters` must be a positive integer, got 0"),
-    ],
-)
-def test_settings_out_of_range(settings: dict[str, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        text_rich_graph(source(5, JUDGED), PASSAGES, **settings)  # type: ignore[arg-type]
-
-
-def test_knowledge_of_another_corpus() -> None:
-    with pytest.raises(ValueError, match=r"`knowledge` must have one entry per passage \(5\), got 4"):
-        text_rich_graph(source(5, JUDGED), PASSAGES[:4])

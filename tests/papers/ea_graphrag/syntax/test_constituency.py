@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank_papers.ea_graphrag.syntax.constituency import RATIOS, Tree, Units, count_units, is_word, read_tree
+from graphrerank_papers.ea_graphrag.syntax.constituency import RATIOS, Units, count_units, read_tree
 
 # Counted by hand from Lu's definitions:                                W, S, VP, C, T, DC, CT, CP, CN
 GOLD = {
@@ -111,17 +111,6 @@ def test_against_counts_by_hand(kind: str) -> None:
     assert count_units([read_tree(tree)]) == Units(*expected)
 
 
-@pytest.mark.parametrize(
-    "phrase",
-    [  # Lu (2010), section 3.2: his examples of complex nominals
-        "(NP (NP (DT a) (NN girl)) (PP (IN in) (NP (PRP$ our) (NN dorm))))",
-        "(NP (DT a) (JJ spoiled) (NN child))",
-    ],
-)
-def test_against_lus_examples(phrase: str) -> None:
-    assert count_units([read_tree(f"(ROOT (S (NP (PRP She)) (VP (VBZ is) {phrase}) (. .)))")]).CN == 1
-
-
 def test_a_text_is_the_sum_of_its_sentences() -> None:
     trees = [read_tree(tree) for tree, _ in GOLD.values()]
     assert count_units(trees) == Units(*map(sum, zip(*(counts for _, counts in GOLD.values()), strict=True)))
@@ -143,13 +132,6 @@ def test_division_by_nothing_gives_nothing() -> None:
     ratios = Units(W=3, S=1, VP=0, C=0, T=0, DC=0, CT=0, CP=1, CN=1).ratios()
     assert {name for name, ratio in ratios.items() if ratio} == {"MLS"}
     assert set(Units(0, 0, 0, 0, 0, 0, 0, 0, 0).ratios().values()) == {0.0}
-
-
-@pytest.mark.parametrize(
-    ("tag", "word"), [("NN", True), ("PRP$", True), (".", False), ("-LRB-", False), ("``", False), ("-NONE-", False)]
-)
-def test_what_is_a_word(tag: str, word: bool) -> None:
-    assert is_word(tag) is word
 
 
 def test_laws_on_gum(datasets: Path) -> None:
@@ -183,15 +165,6 @@ def test_a_tree_is_read_as_written() -> None:
 )
 def test_function_tags_are_dropped(written: str, label: str) -> None:
     assert read_tree(f"(ROOT ({written} word))").children[0].label == label
-
-
-def test_penns_unlabelled_root() -> None:
-    assert read_tree("( (S (VP (VB Go))))").label == "ROOT"
-
-
-def test_brackets_as_words() -> None:
-    words = [leaf.word for leaf in read_tree("(ROOT (PRN (-LRB- -LRB-) (NN x) (-RRB- -RRB-)))").leaves()]
-    assert words == ["-LRB-", "x", "-RRB-"]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +209,3 @@ def test_heads_by_collins_rules(phrase: str, head: str) -> None:
 def test_a_tree_deeper_than_pythons_stack() -> None:
     deep = read_tree("(S " * 5000 + "(NN x)" + ")" * 5000)
     assert sum(1 for _ in deep.nodes()) == 5001
-
-
-def test_a_leaf_has_no_head() -> None:
-    assert Tree("NN", (), "x").head() is None
