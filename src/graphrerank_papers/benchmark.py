@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
@@ -60,7 +60,8 @@ class PublishedRow:
     source: str  # who says so, and on which corpus where they say that
     embedder: str
     language_model: str
-    recall: Mapping[str, Annotated[float, Field(ge=0, le=100)]]  # R@5 in percent, by data set
+    # in percent, by data set
+    recall: Annotated[Mapping[str, Annotated[float, Field(ge=0, le=100)]], Field(alias=COMPARED)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +98,10 @@ class Benchmark:
             raise ValueError(f"`paths.datasets` must hold one of the data sets {list(self.sets)} or more, found none")
         tables: dict[str, list[Row]] = {"data sets": []}
         for key, known in there.items():
-            prepare = cache(lambda retriever, data=known.data or key: self._prepare(parts, data, retriever))
-            rows = self._rows_of(key)
-            tables[key] = [self._measure(parts, run_dir, key, prepare(row.retriever), row) for row in rows]
-            dataset = prepare(rows[0].retriever).dataset
+            prepare = cache(partial(parts.prepare, known.data or key, encoder=self.encoder, splits=(self.split,)))
+            rows = [row for name, row in self._rows.items() if name not in known.skip]
+            tables[key] = [self._measure(parts, run_dir, key, prepare(retriever=row.retriever), row) for row in rows]
+            dataset = prepare(retriever=rows[0].retriever).dataset
             num_queries = len(judged_queries(dataset, self.split, self.num_queries))
             tables["data sets"].append(
                 {
@@ -129,18 +130,12 @@ class Benchmark:
         print(report)
         return run_dir
 
-    def _rows_of(self, key: str) -> list[BenchmarkRow]:
-        return [row for name, row in self._rows.items() if name not in self._sets[key].skip]
-
     def _is_missing(self, parts: Parts, key: str) -> bool:
         """Return whether the folder of a data set is not there; those of registry packages always are."""
         data = self._sets[key].data or key
         settings = {"path": data} if "/" in data else parts.settings("data", data)
         folder = Path(settings["datasets"]) / settings["source"] if "source" in settings else settings.get("path")
         return folder is not None and not Path(folder).is_dir()
-
-    def _prepare(self, parts: Parts, data: str, retriever: str) -> PreparedDataset:
-        return parts.prepare(data, retriever=retriever, encoder=self.encoder, splits=(self.split,))
 
     def _measure(self, parts: Parts, run_dir: Path, key: str, prepared: PreparedDataset, row: BenchmarkRow) -> Row:
         """Measure a system on a data set, or read what was measured before."""
@@ -185,23 +180,14 @@ def read_published(path: Path) -> list[PublishedRow]:
 
     Raises:
         ValueError: If the file is no such list or a figure is no percentage; names the file and the entry.
-
-    Example:
-        >>> read_published(PUBLISHED)[0].recall["2wikimultihopqa"]
-        90.4
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path}: needed a JSON list of published rows, got {error}") from error
-    entries = content if isinstance(content, list) else [content]
-    renamed = [
-        {("recall" if key == COMPARED else key): value for key, value in entry.items()}
-        if isinstance(entry, dict)
-        else entry
-        for entry in entries
-    ]
-    rows: list[PublishedRow] = _records(list[PublishedRow], renamed, str(path))
+    rows: list[PublishedRow] = _records(
+        list[PublishedRow], content if isinstance(content, list) else [content], str(path)
+    )
     return rows
 
 
@@ -220,13 +206,7 @@ def training_sets(manifest: RerankerManifest) -> list[str]:
 
 
 def has_seen(manifest: RerankerManifest, names: set[str], fingerprint: str) -> bool:
-    """Return whether a checkpoint was trained on a data set.
-
-    Args:
-        manifest: The checkpoint's.
-        names: Of the set and of its training splits, where these are data sets too.
-        fingerprint: Of the set that is evaluated.
-    """
+    """Return whether a checkpoint was trained on a data set, by the ``names`` of it and of its training splits."""
     fingerprints = {entry.fingerprint for entry in manifest.trained_on.values()}
     return bool(names & set(training_sets(manifest))) or fingerprint in fingerprints
 

@@ -107,7 +107,6 @@ class FastInsightCurves:
         for name in self.pipelines:
             for row in topological_quartiles(start[NEARNESS], values[name, largest][QUALITY]):
                 yield f"{dataset.name}: quartiles of {NEARNESS}", {"pipeline": name, **row}
-        for name in self.pipelines:
             gains = gain_correlations(start, values[name, largest], recall=f"R@{largest}")
             yield f"{dataset.name}: correlation with the recall gained", {"pipeline": name, **gains}
 

@@ -25,10 +25,8 @@ class SteinerTree:
     gives the subgraph to a language model, unranked, and gives prizes to edges whose texts resemble the query; edges of
     a corpus graph have at most a type, so that all of one type would share a negligible prize.
 
-    Args:
-        resources: Resources of the pipeline; its graph is undirected, lists its edges, and has an embedding.
-        edge_cost: Cost of an edge, positive.
-        last_prize: Of the last seed, not negative; each earlier one is worth 1 more.
+    The pipeline's graph is undirected, lists its edges, and has an embedding. ``edge_cost`` is positive. The last seed
+    has ``last_prize``, not negative, and each earlier one 1 more.
 
     Raises:
         ValueError: If an argument is out of range, the corpus has no embedding or joins passages by shared entities,

@@ -22,12 +22,8 @@ class HypotheticalPassages:
     passages, its temperature of 0.7 (set in the language model) and its prompt for web search. *Where we differ:* the
     result is normalised, which changes no ranking by dot product; a blank query keeps its vector.
 
-    Args:
-        resources: Resources of the pipeline; its ``text_encoder`` encodes the passages.
-        language_model: Language model that writes the passages.
-        num_passages: :math:`M`, number of passages per query, at least 1.
-        prompt: Of the language model, with the place ``{question}``; None for the one that ships.
-        cache: Folder of cached answers of the language model; None for no cache.
+    The pipeline's ``text_encoder`` encodes the passages of ``language_model``, ``num_passages`` (:math:`M`) for each
+    query; ``prompt`` has the place ``{question}``; ``cache`` is a folder of answers.
 
     Raises:
         ValueError: If ``num_passages`` is below 1, or there is no encoder of texts.

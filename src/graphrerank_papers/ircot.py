@@ -32,18 +32,16 @@ class ChainOfThought:
     searched by, but gets no thoughts.
 
     Args:
-        resources: Resources of the pipeline; its ``retriever`` searches by text or vector, not by query id, and its
-            ``text_encoder`` encodes the thoughts where the retriever reads vectors.
+        resources: Its ``retriever`` searches by text or vector, not by query id, and its ``text_encoder`` encodes the
+            thoughts where the retriever reads vectors.
         language_model: Language model that writes the thoughts.
         num_steps: Number of searches per query, at least 1.
         top_k: Number of nodes per search, at least 1; nodes beyond the budget are dropped.
-        prompt: Of the language model, with the places ``{passages}``, ``{question}`` and ``{thoughts}``; None for the
-            one that ships.
+        prompt: With the places ``{passages}``, ``{question}`` and ``{thoughts}``; None for the one that ships.
         cache: Folder of cached answers of the language model; None for no cache.
 
     Raises:
-        ValueError: If a number is below 1, the retriever cannot be built, or it needs vectors and there is no encoder
-            of texts.
+        ValueError: If a number is below 1, or the retriever needs vectors and there is no encoder of texts.
     """
 
     def __init__(

@@ -30,12 +30,12 @@ class KnowledgeGraphPrompting:
     the vector search, the graph is the corpus's, and the order is that of a ranking.
 
     Args:
-        resources: Resources of the pipeline; its ``text_encoder`` encodes the evidence.
+        resources: Its ``text_encoder`` encodes the evidence.
         num_seeds: Passages at the top from which paths start.
         num_branches: Passages that continue a path.
         num_hops: Edges of a path.
         language_model: Language model that writes the evidence; None for question and passages.
-        prompt: Of the language model, with the places ``{question}`` and ``{passages}``; None for the one that ships.
+        prompt: With the places ``{question}`` and ``{passages}``; None for the one that ships.
         cache: Folder of cached answers of the language model; None for no cache.
 
     Raises:

@@ -107,9 +107,9 @@ def test_ours_names_a_source_and_an_embedder_for_every_row() -> None:
         ("{}", r"published.json.0.method`: field required"),
         (
             json.dumps([ENTRY, {**ENTRY, "R@5": {"musique": "many"}}]),
-            "1.recall.musique`: .* got 'many'",
+            "1.R@5.musique`: .* got 'many'",
         ),
-        (json.dumps([{**ENTRY, "R@5": {"musique": 101}}]), "0.recall.musique`: .*less than or equal to 100"),
+        (json.dumps([{**ENTRY, "R@5": {"musique": 101}}]), "0.R@5.musique`: .*less than or equal to 100"),
     ],
 )
 def test_another_file_is_refused(content: str, message: str, tmp_path: Path) -> None:

@@ -23,9 +23,7 @@ class RecordedModel:
     For a task that reads texts (:meth:`ask`), a failed, rejected or refused request is an empty text: a task that asks
     strictly counts it as unusable, asks again, and goes on without it.
 
-    Args:
-        model: The model.
-        cache: Folder of replies, which later runs read; None for no cache.
+    ``cache`` is a folder of replies, which later runs read; None for no cache.
     """
 
     def __init__(self, model: ReplyingModel, cache: str | Path | None = None) -> None:

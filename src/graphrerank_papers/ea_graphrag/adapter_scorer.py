@@ -19,9 +19,9 @@ class AdapterScorer:
     Source: "EA-GraphRAG", 2026, Algorithm 1, lines 1 and 2.
 
     Args:
-        checkpoint: A run folder, a ``.ckpt`` file or an artifact's folder; or what is loaded already.
-        low: Up to this score a query takes the dense path; the checkpoint's when None.
-        high: From this score on it takes the graph path; the checkpoint's when None.
+        checkpoint: A run folder, a ``.ckpt`` file or an artifact's folder; or a loaded one.
+        low: Up to this score a query takes the dense path; None for the checkpoint's.
+        high: From this score on it takes the graph path; None for the checkpoint's.
         stanza_folder: Folder of Stanza's model, for a checkpoint that was trained with ``syntax: stanza``.
         cache: Folder that keeps the syntax of queries; nothing is kept when None.
 

@@ -27,26 +27,15 @@ MAX_Z = 5.0  # a query of 2,000 tokens must not be read as 500 deviations of eac
 
 
 class SyntaxEntry(Entry):
-    """The extractor of the queries' features.
+    """The extractor of the queries' features."""
 
-    Attributes:
-        name: As in :class:`~graphrerank_papers.ea_graphrag.syntax.syntax_features.SyntaxFeatures`.
-        fingerprint: Changes whenever the features would.
-        feature_names: Names of all of them, in order.
-    """
-
-    name: str
-    fingerprint: str
-    feature_names: Names
+    name: str  # as in `SyntaxFeatures`
+    fingerprint: str  # changes whenever the features would
+    feature_names: Names  # in order
 
 
 class ThresholdsEntry(Entry):
-    """Where dense retrieval ends and graph retrieval begins.
-
-    Attributes:
-        low: Up to this score a query takes the dense path.
-        high: From this score on it takes the graph path; above ``low``.
-    """
+    """Up to the score ``low`` a query takes the dense path, from ``high`` on the graph path."""
 
     low: float
     high: float
@@ -59,21 +48,14 @@ class ThresholdsEntry(Entry):
 
 
 class AdapterManifest(Manifest):
-    """The manifest of a complexity adapter. Its entry ``calibration`` describes the temperature in the weights.
-
-    Attributes:
-        syntax: The extractor of the features.
-        thresholds: Chosen with fusion.
-        without_fusion: Chosen without; None if unknown.
-        paths: Choice and settings of each path that the adapter was trained to choose between, by the path's name.
-        questions: Keys of the questions of its training and validation, by data set.
-    """
+    """The manifest of a complexity adapter. Its entry ``calibration`` describes the temperature in the weights."""
 
     syntax: SyntaxEntry
-    thresholds: ThresholdsEntry
-    without_fusion: ThresholdsEntry | None = None
+    thresholds: ThresholdsEntry  # chosen with fusion
+    without_fusion: ThresholdsEntry | None = None  # chosen without; None if unknown
+    # choice and settings of each path that the adapter was trained to choose between, by the path's name
     paths: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    questions: dict[str, Names] = Field(default_factory=dict)
+    questions: dict[str, Names] = Field(default_factory=dict)  # keys of training and validation, by data set
 
     @property
     def num_features(self) -> int:

@@ -34,13 +34,7 @@ class PrototypeScorer:
 
     with :math:`\bar c` the mean cosine of the query with the ``num_nearest`` nearest training questions of a path.
 
-    Args:
-        questions: File of questions.
-        encoder: Encoder of questions.
-        low: Up to this score a query takes the dense path.
-        high: From this score on it takes the graph path.
-        num_nearest: Prototypes of each path that are compared, at least 1.
-        temperature: :math:`t`, positive.
+    Up to the score ``low`` a query takes the dense path, from ``high`` on the graph path; ``temperature`` is :math:`t`.
 
     Raises:
         ValueError: If a setting is out of range, the file has another form, or a path has no prototype.
@@ -86,16 +80,8 @@ class TextClassifierScorer:
     with the lowest loss on the validation questions is kept, or the last where there are none. This happens at the
     first use, a minute or two on a CPU core; the weights are cached by a hash of questions, model and settings.
 
-    Args:
-        questions: File of questions.
-        model: Folder of an encoder of transformers.
-        cache: Folder that keeps trained weights.
-        low: Up to this score a query takes the dense path.
-        high: From this score on it takes the graph path.
-        max_epochs: Passes over the questions.
-        learning_rate: At the beginning; it falls to 0.
-        batch_size: Questions of a step.
-        seed: Of the head's weights, of dropout, and of the order of the questions.
+    ``model`` is the folder of an encoder of transformers, ``cache`` a folder of trained weights; ``low`` and ``high``
+    as of :class:`PrototypeScorer`. ``seed`` decides the head's weights, dropout, and the order of the questions.
 
     Raises:
         ValueError: If a setting is out of range, the file has another form, or a path has no question for training.

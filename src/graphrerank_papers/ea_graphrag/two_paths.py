@@ -127,12 +127,9 @@ def parse_rule(rule: str) -> tuple[str, int]:
 class PathRunner:
     """Retrieves questions of data sets on both paths, once: the rankings lie in ``<cache>/two_paths``.
 
-    Args:
-        parts: Builds the parts.
-        paths: ``dense`` and ``graph``, files of ``conf/pipeline`` with one budget.
-        encoder: Of passages and questions.
-        merged: Entries by name as of :meth:`read`: the corpora of all are one, in which every question is searched for;
-            None for a corpus of each.
+    ``paths`` names the files of ``conf/pipeline`` of ``dense`` and ``graph``, which have one budget. ``merged`` are
+    entries by name as of :meth:`read`, whose corpora are one, in which every question is searched for; None for a
+    corpus of each.
     """
 
     def __init__(

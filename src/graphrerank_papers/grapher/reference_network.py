@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.documents import Document, read_documents
@@ -19,6 +19,19 @@ from graphrerank_papers.grapher.citations import CitationDetector, CitationPatte
 GOLD = ("paper", "chunk")
 
 _BIBLIOGRAPHY = re.compile(r"^\W*(?:\d+\W+)?(?:references|bibliography|works cited)\W*$", re.IGNORECASE | re.MULTILINE)
+
+
+class _Entry(BaseModel):
+    """An entry of ``references``."""
+
+    id: str
+    key: str | int | None = None
+    title: str | int | None = None
+    authors: list[str] | None = None
+    year: str | int | None = None
+
+
+_ENTRIES = TypeAdapter(list[_Entry])
 
 
 def load_reference_network(
@@ -46,14 +59,14 @@ def load_reference_network(
 
     Args:
         path: The folder.
-        name: Short name; the folder's own when None.
-        splits: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
+        name: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
+        splits: As there.
         max_size: Characters of a chunk, without the title.
         citations: Citation detector; :class:`~graphrerank_papers.grapher.citations.CitationPatterns` when None.
         gold: Whether a ``corpus-id`` of the judgements names a ``chunk``, or a ``paper``, all of whose chunks are then
             relevant (the rule of section 4.2.2 for all nodes of a relevant document).
         drop_empty: Leave out papers without title and text, which are an error otherwise.
-        knn: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
+        knn: As of ``name``.
 
     Raises:
         ValueError: If a file is missing or malformed, naming file and line; ``references`` are malformed, naming the
@@ -108,33 +121,20 @@ def _chunks(papers: Sequence[Document], max_size: int) -> tuple[list[str], list[
 
 def _references(folder: Path, paper: Document, index_of: Mapping[str, int]) -> list[Reference]:
     """Read a paper's references to other papers of the corpus."""
-    entries = paper.metadata.get("references", [])
-    if not isinstance(entries, list):
-        raise _malformed(folder, paper, entries)
-    references = [_reference(folder, paper, entry) for entry in entries]
-    return [entry for entry in references if entry.paper_id in index_of and entry.paper_id != paper.doc_id]
-
-
-def _reference(folder: Path, paper: Document, entry: Any) -> Reference:
-    if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
-        raise _malformed(folder, paper, entry)
-    authors = entry.get("authors") or []
-    written = [entry.get(key) for key in ("key", "title", "year")]
-    key, title, year = ["" if value is None else str(value) for value in written]
-    if (
-        not isinstance(authors, list)
-        or not all(isinstance(author, str) for author in authors)
-        or not all(value is None or type(value) in (str, int) for value in written)
-    ):
-        raise _malformed(folder, paper, entry)
-    return Reference(entry["id"], key, title, tuple(authors), year)
-
-
-def _malformed(folder: Path, paper: Document, got: Any) -> ValueError:
-    return ValueError(
-        f'{folder}: `references` in the metadata of a paper must be a list of {{"id": "...", "key"?, "title"?, '
-        f'"authors"?: [...], "year"?}}, got {str(got)[:80]!r} in {paper.doc_id!r}'
-    )
+    given = paper.metadata.get("references", [])
+    try:
+        entries = _ENTRIES.validate_python(given, strict=True)
+    except ValidationError as error:
+        raise ValueError(
+            f'{folder}: `references` in the metadata of a paper must be a list of {{"id": "...", "key"?, "title"?, '
+            f'"authors"?: [...], "year"?}}, got {str(given)[:80]!r} in {paper.doc_id!r}'
+        ) from error
+    texts = [["" if text is None else str(text) for text in (entry.key, entry.title, entry.year)] for entry in entries]
+    return [
+        Reference(entry.id, key, title, tuple(entry.authors or ()), year)
+        for entry, (key, title, year) in zip(entries, texts, strict=True)
+        if entry.id in index_of and entry.id != paper.doc_id
+    ]
 
 
 def _of_chunks(rows: Sequence[Judgement], nodes_of: Sequence[range]) -> list[Judgement]:

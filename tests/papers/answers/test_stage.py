@@ -63,6 +63,12 @@ def test_each_system_is_answered_from_its_own_passages() -> None:
     assert len(model.asked) == 3  # the same question from the same context once
 
 
+def test_a_price_is_checked_before_any_question() -> None:
+    for name in ("price", "judge_price", "comparison_price"):
+        with pytest.raises(ValueError, match=f"`{name}` must have `input` and `output`, USD per million"):
+            AnswerStage(Packing(3), stage(Scripted({})).writer, **{name: 0.5})
+
+
 class Lost(Scripted):
     """Loses some questions."""
 

@@ -30,12 +30,11 @@ RESOURCES = '{"en": {"lang_name": "English", "packages": {}}}'
 class SyntaxFeatures:
     """The features of ``FEATURES`` for any text, even an empty one or one in another language.
 
-    The units and their ratios come from the source named by ``syntax``, all other features from spaCy's dependency
-    parse. The two sources of units differ in their numbers and fingerprints, and share no cache.
+    All features but the units and their ratios come from spaCy's dependency parse.
 
     Args:
         syntax: ``stanza``: units from Stanza's constituency trees; ``dependency``: estimated from spaCy's parse.
-        stanza_folder: Folder of Stanza's model; see :class:`StanzaParser`. Only for ``stanza``.
+        stanza_folder: Folder of Stanza's model, only for ``stanza``; see :class:`StanzaParser`.
         cache: Folder that keeps features, one SQLite file per fingerprint; nothing is kept when None.
 
     Raises:
@@ -54,11 +53,7 @@ class SyntaxFeatures:
 
     @cached_property
     def fingerprint(self) -> str:
-        """All that the features depend on: the source of units, spaCy's versions, the features and their version.
-
-        Raises:
-            ValueError: If a library or model is missing.
-        """
+        """All that the features depend on: the source of units, spaCy's versions, the features and their version."""
         units = f"dependency rules {RULES}" if self._stanza is None else self._stanza.fingerprint
         return repr(("syntax", VERSION, units, *spacy_versions(ENGLISH), FEATURES))
 
@@ -85,13 +80,9 @@ class SyntaxFeatures:
 
     def _rows(self, texts: Sequence[str]) -> list[bytes]:
         cleaned = [" ".join(text.encode("utf-8", "replace").decode().split()) for text in texts]
-        documents = list(self._spacy.pipe(cleaned, batch_size=BATCH_TEXTS))
+        documents = list(load_spacy(ENGLISH, components=COMPONENTS).pipe(cleaned, batch_size=BATCH_TEXTS))
         units = map(approximate_units, documents) if self._stanza is None else self._stanza.count(documents)
         return [np.array(feature_values(*pair), dtype=ROW).tobytes() for pair in zip(documents, units, strict=True)]
-
-    @cached_property
-    def _spacy(self) -> Any:
-        return load_spacy(ENGLISH, components=COMPONENTS)
 
 
 class StanzaParser:
@@ -128,17 +119,7 @@ class StanzaParser:
         return repr(("stanza", version, hash_files([Path(named[key]) for key in sorted(named)])))
 
     def parse(self, documents: Sequence[Any]) -> list[list[Tree]]:
-        """Parse texts, with the sentences of all of them in common batches.
-
-        Args:
-            documents: spaCy's documents, with tags and sentence ends.
-
-        Returns:
-            A tree per sentence of each text; none for a text without tokens.
-
-        Raises:
-            ValueError: If Stanza or its model is not installed.
-        """
+        """Parse spaCy's documents, all sentences in common batches: a tree for each sentence with tokens."""
         sentences = [
             (index, words)
             for index, document in enumerate(documents)
@@ -150,7 +131,11 @@ class StanzaParser:
             pipeline = self._pipeline
             from stanza.models.common.doc import Document
 
-            parsed = pipeline(Document([[_word(i, word) for i, word in enumerate(words)] for _, words in sentences]))
+            listed = [
+                [{"id": i, "text": text, "upos": tag, "xpos": tag} for i, (text, tag) in enumerate(words, 1)]
+                for _, words in sentences
+            ]
+            parsed = pipeline(Document(listed))
             for (index, _), sentence in zip(sentences, parsed.sentences, strict=True):
                 trees[index].append(_convert(sentence.constituency))
         return trees
@@ -196,11 +181,6 @@ def _loose_files(folder: Path) -> dict[str, str]:
             f"and resources.json ({RESOURCES}), got {folder} with {sorted(p.name for p in folder.glob('*'))[:9]}"
         )
     return {"constituency_model_path": str(models[0]), "constituency_pretrain_path": str(vectors[0])}
-
-
-def _word(index: int, word: tuple[str, str]) -> dict[str, Any]:
-    text, tag = word
-    return {"id": index + 1, "text": text, "upos": tag, "xpos": tag}
 
 
 def _convert(root: Any) -> Tree:
