@@ -49,13 +49,9 @@ class ListConfidence(BaseModel):
     intercept: Finite
 
     def perfect_recall(self, probabilities: Tensor) -> Tensor:
-        """Map probabilities of relevance to the probability that all relevant passages are among the first.
+        """Map probabilities ``[..., K]`` of relevance, best first and 0 where padded, to those that PR@k is 1.
 
-        Args:
-            probabilities: ``[..., K]`` in [0, 1], best first; 0 where padded.
-
-        Returns:
-            ``[..., K]`` float32: at position ``k - 1`` the probability that PR@k is 1; does not fall.
+        Returns ``[..., K]`` float32, which does not fall: position ``k - 1`` is for PR@k.
         """
         if probabilities.numel() == 0:
             return probabilities.float()
@@ -76,15 +72,12 @@ def adaptive_k(
     Args:
         probabilities: ``[K]`` in [0, 1], of relevance, best first; None for a model that is not calibrated.
         confidence: The model's; None where it has none.
-        min_probability: Keep the passages that are relevant with at least this probability; None for no such end.
+        min_probability: Keep the passages that are relevant with at least this probability.
         min_perfect_recall: Keep as few passages as hold all that is relevant with at least this probability, all ``K``
-            if no number of them does; None for no such end.
+            if no number of them does.
 
     Returns:
         From 0 to ``K``; the smaller number if both are given, None if neither is.
-
-    Raises:
-        ValueError: If a number is not in [0, 1], or the model lacks what it needs.
 
     Example:
         >>> adaptive_k(torch.tensor([0.9, 0.5, 0.1]), None, min_probability=0.5)

@@ -149,11 +149,7 @@ def load_checkpoints(name: str | Path) -> dict[str, Checkpoint]:
 
 
 def load_primary(name: str | Path) -> Checkpoint:
-    """Load one model, of a run folder with several the primary one.
-
-    Raises:
-        ValueError: As :func:`load_checkpoints`, or if a run has several models and does not say which is primary.
-    """
+    """Load one model, of a run folder with several the primary one; a ValueError if it names none."""
     path = find_checkpoint(name)
     manifests = {file: read_manifest(file) for file in checkpoint_files(path)}
     files = {manifest.name: file for file, manifest in manifests.items()}
@@ -237,9 +233,6 @@ def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Se
     cross-encoder's scores may start from one that does not; the layer that reads them starts at zero.
 
     ``arguments`` are those of the new model's constructor, ``feature_names`` the scores that it reads, in order.
-
-    Raises:
-        ValueError: If they differ otherwise; names the difference.
     """
     before = start.reranker
     if (name := model_name(type(model))) != before.model.name:

@@ -31,12 +31,7 @@ def min_max_by_graph(values: Tensor, graph: Tensor, num_graphs: int, rounding: f
 
 
 def rank_by_graph(scores: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
-    """Rank nodes within their graph, 1 for the highest score, ties by node order.
-
-    Example:
-        >>> rank_by_graph(torch.tensor([0.1, 0.9, 0.9, 0.3]), torch.tensor([0, 0, 0, 1]), torch.tensor([0, 3, 4]))
-        tensor([3, 1, 2, 1])
-    """
+    """Rank nodes ``[N]`` within their graph, 1 for the highest score, ties by node order."""
     by_score = torch.argsort(scores, descending=True, stable=True)
     order = by_score[torch.argsort(graph[by_score], stable=True)]
     rank = torch.arange(order.numel(), device=order.device) - ptr[graph[order]] + 1

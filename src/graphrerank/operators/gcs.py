@@ -40,7 +40,7 @@ def graph_cohesive_smoothing(
         scores: ``[N]`` seed scores ``s``, not negative: a node without neighbours has ``c s`` before the maximum.
         edge_index: ``[2, E]``; along the edge ``j -> i`` node j's score flows to node i.
         edge_weight: ``[E]`` weights ``A``, not negative.
-        restart_prob: Share ``c`` in (0, 1] of a node's own score in each step.
+        restart_prob: Share ``c`` in (0, 1] of a node's score in each step.
         num_steps: Steps to run.
 
     Returns:
