@@ -18,8 +18,13 @@ from graphrerank.files import save_tensors
 from graphrerank.graphs import Queries
 from graphrerank.metrics.coverage import normalize_answer
 from graphrerank.operators.bm25 import BM25Retriever
-from graphrerank_papers.answers.answer_spans import answer_spans
-from graphrerank_papers.answers.extractive_reader import NUM_WEIGHTS, WEIGHTS, ExtractiveReader, feature_rows
+from graphrerank_papers.answers.extractive_reader import (
+    NUM_WEIGHTS,
+    WEIGHTS,
+    ExtractiveReader,
+    answer_spans,
+    feature_rows,
+)
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.scoring import score_answers
 

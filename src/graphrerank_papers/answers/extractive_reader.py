@@ -1,8 +1,11 @@
 """Answers without a language model: the span of the context that a small trained model prefers."""
 
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -11,12 +14,50 @@ from torch import Tensor
 from graphrerank.files import hash_files, load_tensors
 from graphrerank.language_models.reply import Reply
 from graphrerank.metrics.coverage import normalize_answer
-from graphrerank_papers.answers.answer_spans import Span, answer_spans
+from graphrerank.text import normalize_entity, split_sentences, words
 from graphrerank_papers.answers.packing import Context
 
 WEIGHTS = Path(__file__).parent / "extractive_reader.safetensors"  # by benchmarks/train_reader.py
 NUM_WEIGHTS = 1 << 15
 NAME = "extractive_reader"
+YEAR = re.compile(r"\b(1\d{3}|20\d{2})\b")
+_ASKED = re.compile(r"\b(who|whom|whose|when|where|which|what|how many|how|why)\b")
+_YES_NO = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will)\b", re.IGNORECASE)
+_NAME = re.compile(r"\b[A-ZÀ-Þ]\w+")
+_CUES = frozenset(
+    {"first", "earlier", "earliest", "older", "oldest", "before", "younger", "youngest", "later", "last", "latest"}
+    | {"more", "recently", "newer", "longer"}
+)
+_TURNS = frozenset(
+    ("born", "died", "die", "director", "released", "came", "established", "founded", "lived", "performer", "composer")
+)
+TITLE_CHARS = 100  # a longer first sentence is no title
+NEAR_TITLE = 4  # shortest title, in characters, that is looked for in other texts
+_MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+_UPPER = r"[A-ZÀ-ÞĀĂĄĆČĎĐĒĖĘĚĞĢĪĮİĶĹĽŁŃŅŇŌŐŘŚŞŠŢŤŪŮŰŲŹŻŽ]"
+_WORD = rf"(?:{_UPPER}[\w'\u2019&-]*|(?:{_UPPER}\.)+)"
+_LINK = r"(?:of the|of|the|de la|de|del|da|di|du|van der|van|von|der|la|le|al|bin|ibn|y|for|'s|&)"
+_PATTERNS = {
+    "date": rf"\d{{1,2}}(?:st|nd|rd|th)? {_MONTH},? \d{{3,4}}|{_MONTH} \d{{1,2}}, \d{{4}}|{_MONTH} \d{{4}}",
+    "place": rf"{_WORD}(?: {_WORD})*(?:, {_WORD}(?: {_WORD})*)+",
+    "name": rf"{_WORD}(?: (?:{_LINK} )?{_WORD})*",
+    "joined": rf"{_WORD}(?: (?:{_LINK} |and )?{_WORD})* and {_WORD}(?: (?:{_LINK} )?{_WORD})*",
+    "number": r"\d[\d,.]*\d|\d",
+}
+_FORMS = {kind: re.compile(pattern) for kind, pattern in _PATTERNS.items()}
+MOST_SPANS = 24  # of a form, in a sentence
+MOST_SENTENCES = 12  # of a passage
+REACH = 45  # characters on either side that are looked at
+NEAR = 6  # words
+DASH = "\u2013"
+
+
+@dataclass(frozen=True)
+class Span:
+    """A span, and the names of its features."""
+
+    text: str
+    features: tuple[str, ...]
 
 
 class ExtractiveReader:
@@ -27,8 +68,7 @@ class ExtractiveReader:
     a context; those of one text add up, and the likeliest text is the answer. It knows a question's last step alone and
     abstains only if a context has no span: a floor and a smoke test; docs/papers/answers.md has its measures.
 
-    Args:
-        weights: A file with ``weights``, ``[NUM_WEIGHTS]``; None for the one that ships.
+    The file ``weights`` holds ``weights``, ``[NUM_WEIGHTS]``; None for the one that ships.
     """
 
     name = NAME
@@ -71,7 +111,8 @@ def best_text(spans: Sequence[Span], weights: Tensor) -> str:
     """Return the likeliest text, in the form in which it is likeliest; empty without a span."""
     if not spans:
         return ""
-    scores = torch.nn.functional.embedding_bag(*_swap(feature_rows(spans), weights), mode="sum").flatten()
+    features, starts = feature_rows(spans)
+    scores = torch.nn.functional.embedding_bag(features, weights.unsqueeze(1), starts, mode="sum").flatten()
     shares: dict[str, float] = {}
     best: dict[str, tuple[float, str]] = {}
     for span, share in zip(spans, torch.softmax(scores, 0).tolist(), strict=True):
@@ -81,5 +122,203 @@ def best_text(spans: Sequence[Span], weights: Tensor) -> str:
     return best[max(shares, key=lambda key: shares[key])][1]
 
 
-def _swap(rows: tuple[Tensor, Tensor], weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return rows[0], weights.unsqueeze(1), rows[1]
+class Question:
+    """A question's kind and the stems of its words."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lower = text.lower()
+        asked = _ASKED.search(self.lower)
+        self.is_yes_no = _YES_NO.match(text) is not None and " or " not in text
+        following = self.lower[asked.end() :].split() if asked else []
+        self.kind = "yes/no" if self.is_yes_no else asked[0] if asked else "none"
+        self.wanted = f"{self.kind} {following[0].strip('?,.') if following else ''}"
+        self.stems = frozenset(words(text))
+        names = frozenset(stem for name in _NAME.findall(text[1:]) for stem in words(name))
+        self.relations = tuple(dict.fromkeys(stem for stem in words(text) if stem not in names))
+        lower = self.lower.replace(",", " ").replace("?", " ").split()
+        self.cues = sorted(_CUES.intersection(lower)) or ["none"]
+        self.turn = "+".join(sorted(_TURNS.intersection(lower)))
+
+    def names(self, text: str) -> bool:
+        """Return whether the question has a text in it, as whole words, whatever their case."""
+        plain = normalize_entity(text)
+        return len(plain) >= NEAR_TITLE and f" {plain} " in f" {self._plain} "
+
+    @cached_property
+    def _plain(self) -> str:
+        return normalize_entity(self.text)
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A passage of a context."""
+
+    rank: int  # in the order of reading
+    title: str  # its first sentence, where it is short; empty for none
+    text: str  # what follows it
+    asked_about: bool  # whether the question names the title
+    linked: bool  # whether a passage that the question asks about names the title
+
+    @property
+    def role(self) -> str:
+        """How it stands to the question."""
+        return "asked" if self.asked_about else "linked" if self.linked else "other"
+
+    @cached_property
+    def years(self) -> tuple[int, ...]:
+        """Years in it, in order."""
+        return tuple(int(year) for year in YEAR.findall(self.text))
+
+
+def read_passages(question: Question, texts: Sequence[str]) -> list[Passage]:
+    """Split passages into title and text, and find those that the question names and those that these name."""
+    split = [_split(text) for text in texts]
+    asked = [question.names(_bare(title)) for title, _ in split]
+    from_asked = " ".join(normalize_entity(text) for (_, text), named in zip(split, asked, strict=True) if named)
+    passages = []
+    for rank, ((title, text), named) in enumerate(zip(split, asked, strict=True)):
+        plain = normalize_entity(_bare(title))
+        linked = not named and len(plain) >= NEAR_TITLE and f" {plain} " in f" {from_asked} "
+        passages.append(Passage(rank, title, text, named, linked))
+    return passages
+
+
+def linked_from(passage: Passage, passages: Sequence[Passage]) -> Passage | None:
+    """Return the first passage whose title another one names, or None."""
+    text = f" {normalize_entity(passage.text)} "
+    for other in passages:
+        plain = normalize_entity(_bare(other.title))
+        if other.rank != passage.rank and len(plain) >= NEAR_TITLE and f" {plain} " in text:
+            return other
+    return None
+
+
+def answer_spans(question_text: str, texts: Sequence[str]) -> list[Span]:
+    """List the spans of packed passages that may answer a question; the same text may come several times."""
+    question = Question(question_text)
+    passages = read_passages(question, texts)
+    if question.is_yes_no:
+        return list(_yes_no(question, passages))
+    spans = [span for passage in passages for span in _in_passage(question, passage)]
+    return [*spans, *_options(question, passages)]
+
+
+def _in_passage(question: Question, passage: Passage) -> Iterator[Span]:
+    if passage.title:
+        plain = _bare(passage.title)
+        yield Span(plain, _features(question, passage, "title", plain, "", "", 0, 0, 0))
+    for number, (start, stop) in enumerate(split_sentences(passage.text)[:MOST_SENTENCES]):
+        sentence = passage.text[start:stop]
+        shared = len(question.stems & set(words(sentence)))
+        for kind, form in _FORMS.items():
+            for place, found in enumerate(islice(form.finditer(sentence), MOST_SPANS)):
+                left = sentence[max(0, found.start() - REACH) : found.start()]
+                right = sentence[found.end() : found.end() + REACH]
+                yield Span(found[0], _features(question, passage, kind, found[0], left, right, number, place, shared))
+
+
+def _features(
+    question: Question,
+    passage: Passage,
+    kind: str,
+    text: str,
+    left: str,
+    right: str,
+    sentence: int,
+    place: int,
+    shared: int,
+) -> tuple[str, ...]:
+    """Name the features of a span; the reader has a weight for each name."""
+    wanted, role = question.wanted, passage.role
+    own = set(words(text))
+    overlap = "none" if not own & question.stems else "all" if own <= question.stems else "some"
+    before, after = left.lower().split()[-NEAR:], right.lower().split()[:NEAR]
+    near = set(words(" ".join([*before, *after])))
+    last, nearest = before[-1] if before else "^", " ".join(before[-2:])
+    inside = left.count("(") > left.count(")")
+    where = f"{min(sentence, 3)}.{min(place, 4)}"
+    names = [
+        f"kind {kind}",
+        f"kind {kind} {wanted}",
+        f"kind {kind} {question.kind} {role}",
+        f"rank {min(passage.rank, 9)}",
+        f"role {role} {overlap}",
+        f"overlap {overlap} {kind} {question.kind}",
+        f"where {where} {kind}",
+        f"where {where} {role} {question.kind}",
+        f"shared {min(shared, 5)} {role}",
+        f"length {min(len(text.split()), 6)} {kind} {question.kind}",
+        f"left {last}",
+        f"left {nearest}",
+        f"left {last} {question.kind}",
+        f"right {after[0] if after else '$'} {kind}",
+        f"inside {inside} {question.kind} {kind}",
+    ]
+    for relation in question.relations[:5]:
+        names += [
+            f"asks {relation} {kind} {role}",
+            f"asks {relation} {last}",
+            f"asks {relation} {nearest}",
+            f"asks {relation} near {relation in near}",
+            f"asks {relation} where {where} {role}",
+            f"asks {relation} inside {inside} {'-' in left or DASH in left} {kind}",
+            *(f"asks {relation} by {stem}" for stem in near),
+        ]
+    return tuple(names)
+
+
+def _options(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
+    """Titles that the question offers, by the years in their passages and in those that they name."""
+    if " or " not in question.lower:
+        return
+    offered = [passage for passage in passages if passage.asked_about]
+    for passage in offered:
+        names = ["option", f"option {question.wanted}"]
+        other = next((each for each in offered if each.title != passage.title), None)
+        named = linked_from(passage, [each for each in passages if not each.asked_about])
+        others = None if other is None else linked_from(other, [each for each in passages if not each.asked_about])
+        for label, first, second in (("own", passage, other), ("linked", named, others)):
+            for at, step in ((0, "first"), (1, "second"), (-1, "last")):
+                order = _order(_year(first, at), _year(second, at))
+                names += [f"option {label} {step} {order} {cue} {question.turn}" for cue in question.cues]
+                names += [f"option {label} {step} {order} {cue}" for cue in question.cues]
+        yield Span(_bare(passage.title), tuple(names))
+
+
+def _yes_no(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
+    """Both answers, by the names that the passages asked about share."""
+    read = [passage for passage in passages if passage.asked_about]
+    read += [each for passage in read if (each := linked_from(passage, passages)) is not None]
+    shared: set[str] = set()
+    for number, passage in enumerate(read):
+        for other in read[number + 1 :]:
+            both = [set(words(each.text[:300])) - question.stems for each in (passage, other)]
+            shared |= both[0] & both[1]
+    names = [f"shared {min(len(shared), 6)}", f"read {len(read)}", *(f"word {stem}" for stem in question.relations)]
+    names += [f"both {stem}" for stem in sorted(shared)]
+    for answer in ("yes", "no"):
+        yield Span(answer, tuple(f"{answer} {name}" for name in names))
+
+
+def _year(passage: Passage | None, at: int) -> int | None:
+    if passage is None or len(passage.years) <= at or not passage.years:
+        return None
+    return passage.years[at]
+
+
+def _order(number: int | None, other: int | None) -> str:
+    if number is None or other is None:
+        return "unknown"
+    return "less" if number < other else "more" if number > other else "same"
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Split a passage into its title, the first sentence if it is short, and the rest."""
+    title, stop, rest = text.partition(". ")
+    return (title, rest) if stop and len(title) <= TITLE_CHARS else ("", text)
+
+
+def _bare(title: str) -> str:
+    """Return a title without its parenthesis."""
+    return re.sub(r"\s*\([^)]*\)$", "", title)
