@@ -12,6 +12,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 
 from graphrerank.cli import schema
+from graphrerank.cli.http_service import serve_http
 from graphrerank.cli.hydra_jobs import read_arguments
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.metrics import Metrics
@@ -42,6 +43,16 @@ def test_every_command_composes(overrides):
     schema.register()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         compose("serve", overrides=read_arguments(overrides))
+
+
+def test_the_image_does_not_start_without_a_key(monkeypatch):
+    monkeypatch.delenv("GRAPHRERANK_API_KEY", raising=False)
+    schema.register()
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        cfg = compose("serve", overrides=COMMANDS[0])
+    with pytest.raises(ValueError, match=r"`api_key` must be set \(GRAPHRERANK_API_KEY\) where host=0\.0\.0\.0"):
+        serve_http(cfg)
+    assert all("GRAPHRERANK_API_KEY" in line for line in DOCKERFILE.splitlines() if line.startswith("# docker run"))
 
 
 def test_the_image_holds_what_it_copies_and_runs_without_rights():

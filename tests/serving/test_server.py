@@ -2,20 +2,10 @@
 
 import pytest
 
-from graphrerank.cli.http_service import RERANK
-from graphrerank.serving.batches import Batcher
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.server import create_app
-from graphrerank.serving.settings import ServiceSettings
-from tests.support.client import TestClient
+from tests.support.client import make_client
 
 PAGE = {"origin": "https://page.example"}
-
-
-def make_client(base_url: str = "http://localhost:8000", **settings: object) -> TestClient:
-    chosen = ServiceSettings(**settings)  # type: ignore[arg-type]
-    app = create_app([RERANK], Batcher({}, chosen.limits), chosen, info={"name": "a model"})
-    return TestClient(app, base_url=base_url)
 
 
 def test_info() -> None:

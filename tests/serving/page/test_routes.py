@@ -6,12 +6,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from graphrerank.cli.http_service import RERANK
-from graphrerank.serving.batches import Batcher
 from graphrerank.serving.page.routes import FILES, PAGE_PATHS
-from graphrerank.serving.server import create_app
-from graphrerank.serving.settings import PageSettings, ServiceSettings
-from tests.support.client import TestClient
+from graphrerank.serving.settings import PageSettings
+from tests.support.client import make_client
 
 FOLDER = files("graphrerank.serving.page")
 TEXTS = {name: (FOLDER / name).read_text(encoding="utf-8") for name in FILES}
@@ -21,15 +18,9 @@ READS_HTML = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write
 PAGE = PageSettings("base", searches=True, questions=["why?"])
 
 
-def make_client(*, page: PageSettings | None = PAGE, **settings: object) -> TestClient:
-    chosen = ServiceSettings(page=page, **settings)  # type: ignore[arg-type]
-    app = create_app([RERANK], Batcher({}, chosen.limits), chosen, info={"name": "a model"})
-    return TestClient(app, base_url="http://localhost")
-
-
 @pytest.mark.parametrize("path", PAGE_PATHS)
 def test_each_file_has_a_policy_and_a_tag(path: str) -> None:
-    client = make_client(api_key="key")
+    client = make_client(page=PAGE, api_key="key")
     got = client.get(path)  # without the key
     assert got.status_code == 200
     assert got.text == TEXTS[path.removeprefix("/page/") if path != "/" else "index.html"]
@@ -44,7 +35,7 @@ def test_each_file_has_a_policy_and_a_tag(path: str) -> None:
 
 
 def test_what_is_shown_needs_the_key() -> None:
-    client = make_client(api_key="key")
+    client = make_client(page=PAGE, api_key="key")
     assert client.get("/info").status_code == 401
     known = client.get("/info", headers={"x-api-key": "key"}).json()
     assert known["page"] == {"name": "base", "searches": True, "questions": ["why?"]}
