@@ -9,7 +9,7 @@ from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.language_models.strict_answers import REFUSED
 from graphrerank.text import WordTokenizer
-from graphrerank_papers.summaries import FULL, SAME, parse_summary, pick_sentences, write_summaries
+from graphrerank_papers.summaries import FULL, SAME, pick_sentences, write_summaries
 
 pytest.importorskip("httpx", reason="httpx is optional")
 
@@ -32,12 +32,6 @@ def test_what_stays_useless_is_none(endpoint: Any) -> None:
     model = LanguageModel(endpoint[0], "m", pause=0.0)
     assert write_summaries(model, [["a"], ["b"]], WordTokenizer(), limit=9, tries=2) == [None, "fine"]
     assert len(endpoint[1].requests) == 3
-
-
-@pytest.mark.parametrize("bad", ["text", "[]", '{"summary": ""}', '{"summary": 3}', '{"summary": "a", "more": 1}'])
-def test_answers_of_another_form_are_refused(bad: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - json's among them
-        parse_summary(bad, tokenizer=WordTokenizer(), limit=9)
 
 
 def one_by_one(vectors: Tensor, num_tokens: list[int], limit: int, centrality: float) -> list[int]:

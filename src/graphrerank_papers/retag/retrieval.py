@@ -54,11 +54,8 @@ class ReTAGSearchSettings:
 class SummarySentences:
     """The sentences of an index's summaries with their vectors and weighted words.
 
-    Attributes:
-        vectors: ``[S, d]`` unit vectors, on the CPU.
-        keywords: ``W`` words.
-        weights: ``[S, W]`` sparse; the BM25 inverse document frequency of each word of a sentence, over all sentences.
-        language: Of the sentences.
+    ``vectors`` are ``[S, d]`` unit vectors on the CPU, ``keywords`` the ``W`` words, and ``weights`` ``[S, W]`` sparse
+    the BM25 inverse document frequency of each word of a sentence, over all sentences.
     """
 
     def __init__(self, index: ReTAGIndex, encoder: TextEncoder) -> None:
@@ -177,20 +174,15 @@ class LevelSummaries:
     The nodes of the corpus graph are these communities, by index, followed by their parents. Parents are not retrieved:
     a graph reranker reads them with their children. Term frequencies are counted over all nodes.
 
-    Args:
-        level: 0 for the coarsest; a graph with fewer levels contributes its finest.
+    ``level`` is 0 for the coarsest; a graph with fewer levels contributes its finest.
 
     Attributes:
-        communities: ``[N]`` int64, each node's index among the communities.
-        num_listed: Number of nodes, the first ones, that may be retrieved.
+        communities: ``[N]`` int64, each node's index among the communities; the first ``num_listed`` may be retrieved.
         graph: The nodes with their summaries, vectors and edges: shared entities, parent and child.
         parent: ``[N]`` int64, the node of each node's parent; -1 for none.
         in_graph: ``[1 + T, N]`` bool, nodes that may be retrieved in the general graph and in each topic's; never those
             with an empty summary.
         num_tokens: ``[N]`` int64, of the summaries.
-
-    Raises:
-        ValueError: If ``level`` is negative.
     """
 
     def __init__(self, index: ReTAGIndex, level: int, *, device: str | torch.device = "cpu") -> None:
@@ -221,11 +213,6 @@ class LevelSummaries:
     def __len__(self) -> int:
         return len(self.communities)
 
-    @property
-    def device(self) -> torch.device:
-        """Device of vectors and edges."""
-        return self.graph.device
-
     @cached_property
     def bm25(self) -> BM25:
         """Lexical search over the summaries."""
@@ -250,10 +237,8 @@ class ReTAGRetrieval:
     ``top_p=None`` and ``use_topics=False`` this is GraphRAG, which reads all summaries of a level. A blank question
     retrieves nothing.
 
-    Args:
-        keywords: Finder of further words for BM25; None for no expansion.
-        scorer: A trained graph reranker over the summaries' graph; None for none.
-        classifier: Chooses the topic of each question by its index, or None for none; None for similarity.
+    ``keywords`` finds further words for BM25, ``scorer`` is a trained graph reranker over the summaries' graph, and
+    ``classifier`` chooses the topic of each question by its index, or None; without it similarity does.
     """
 
     def __init__(
@@ -305,7 +290,7 @@ class ReTAGRetrieval:
 
     def _route(self, queries: Queries) -> Tensor:
         """Choose graphs, ``[B, 1 + T]`` bool; none for a blank question."""
-        settings, vectors = self.settings, queries.encoded.to(self.summaries.device)
+        settings, vectors = self.settings, queries.encoded.to(self.summaries.graph.device)
         is_open = self._is_open & settings.use_topics
         if self._classifier is not None and settings.use_topics:
             graphs = topics_to_graphs(self._classifier(queries.texts), is_open)

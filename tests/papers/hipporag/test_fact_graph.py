@@ -65,13 +65,6 @@ def test_synonyms_are_joined(
         assert weight[40 + b] == pytest.approx(float(cosine[a, b]), abs=1e-6)
 
 
-def test_short_names_have_no_synonyms(fact_graph: Build) -> None:
-    passages = ["Ab|knows|Abc", "A.b.|knows|Abd"]  # "ab" both times
-    index = fact_graph(passages, synonymy_threshold=1e-6)
-    assert index.facts.names == ["ab", "abc", "abd"]
-    assert index.num_synonyms <= 1
-
-
 def test_the_second_build_asks_nobody(
     fact_graph: Build, statement_extractor: Any, hash_encoder: Any, make_fact_passages: Callable[..., list[str]]
 ) -> None:
@@ -212,11 +205,6 @@ def test_synonyms_against_naive_loop(max_synonyms: int, max_cosines: int, monkey
     assert weight.tolist() == pytest.approx([expected[pair] for pair in sorted(expected)])
     assert (len(expected) > 20) == (max_synonyms > 0)
     assert not (pairs == 9).any()  # a vector of zeros
-
-
-def test_no_synonyms_of_no_entity_and_one() -> None:
-    assert synonym_edges(torch.zeros(0, 0))[0].shape == (0, 2)
-    assert synonym_edges(torch.ones(1, 3))[0].shape == (0, 2)
 
 
 def test_odd_vectors_are_refused() -> None:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.language_models.prompt import shipped_prompt
-from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
 from graphrerank_papers.hipporag.fact_graph import FactGraph
@@ -144,22 +143,6 @@ def test_against_the_algorithm_query_by_query(
         torch.testing.assert_close(scores, torch.tensor(best), atol=2e-5, rtol=0)
 
 
-def test_pagerank_over_passages_and_entities_against_igraph(
-    fact_graph: Index, make_fact_passages: MakePassages
-) -> None:
-    graph = fact_graph(make_fact_passages(), synonymy_threshold=0.7).graph
-    generator = torch.Generator().manual_seed(1)
-    linked = graph.degree.nonzero().flatten()
-    seeds = torch.stack([linked[torch.randperm(len(linked), generator=generator)[:5]] for _ in range(6)])
-    weight = torch.rand(seeds.shape, generator=generator)
-    found = CorpusPPR(graph, restart_prob=0.5).score(seeds, weight)
-    peer, weights = as_igraph(graph)
-    for row in range(6):
-        reset = torch.zeros(graph.num_nodes).index_add_(0, seeds[row], weight[row]).tolist()
-        expected = peer.personalized_pagerank(damping=0.5, reset=reset, weights=weights)
-        torch.testing.assert_close(found[row], torch.tensor(expected), atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize("settings", [{}, {"rerank": "cross_encoder"}, {"passage_weight": 0.05}])
 def test_a_batch_equals_single_queries(
     settings: dict[str, Any], pipeline: Build, queries: Queries, make_fact_passages: MakePassages
@@ -225,10 +208,6 @@ def test_no_passages_and_no_queries(
     assert system.retrieve(queries.block(0, 0)).ranking.nodes.shape == (0, 10)
 
 
-def test_stages_are_timed(pipeline: Build, queries: Queries, fact_passages: tuple[str, ...]) -> None:
-    assert set(pipeline(fact_passages).retrieve(queries).seconds) == {"retrieve", "rerank", "graph"}
-
-
 def test_a_language_model_that_throws_all_facts_out(
     pipeline: Build, queries: Queries, fact_passages: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -272,13 +251,6 @@ def test_settings_out_of_range_are_refused(
         pipeline(fact_passages, **settings)
 
 
-def test_an_index_needs_an_encoder(tmp_path: Path, statement_extractor: Any, fact_passages: tuple[str, ...]) -> None:
-    graph = CorpusGraph.from_edges(list("abcdef"), fact_passages, torch.zeros(0, 2, dtype=torch.int64))
-    step = partial(FactGraphSearch, folder=tmp_path, extractor=statement_extractor)
-    with pytest.raises(ValueError, match=r"`text_encoder` must be given for an index, with a fingerprint .*, got None"):
-        Pipeline(graph, steps=[step])
-
-
 def test_facts_by_hand() -> None:
     facts = torch.tensor([[0.5, 0.0], [0.9, 0.2], [-0.1, 0.4], [0.5, 0.7]])
     found = find_facts(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), facts, top_k=3)
@@ -292,32 +264,9 @@ def test_a_fact_that_is_not_like_the_query_is_not_found() -> None:
     assert found.scores.tolist() == [[1.0, -torch.inf], [-torch.inf, -torch.inf]]
 
 
-def test_facts_that_are_all_alike_weigh_one() -> None:
-    assert find_facts(torch.tensor([[1.0]]), torch.tensor([[0.3], [0.3]]), top_k=2).scores.tolist() == [[1.0, 1.0]]
-
-
 @pytest.mark.parametrize("queries", [0, 2])
 def test_no_facts_and_no_queries(queries: int) -> None:
     assert find_facts(torch.ones(queries, 3), torch.zeros(0, 0), top_k=4).nodes.tolist() == [[-1] * 4] * queries
-
-
-# facts 0: a-b, 1: b-c, 2: a-c; held by 4, 1 and 2 passages; similarities 1, 0.8 and 0.6, in this order
-@pytest.mark.parametrize(
-    ("combination", "expected"),
-    [
-        ("last", {0: 0.6 / 4, 1: 0.8, 2: 0.6 / 2}),
-        ("mean", {0: 0.8 / 4, 1: 0.9, 2: 0.7 / 2}),
-        ("sum", {0: 1.6 / 4, 1: 1.8, 2: 1.4 / 2}),
-    ],
-)
-def test_entity_weights_by_hand(combination: str, expected: dict[int, float]) -> None:
-    ends, holders = torch.tensor([[0, 1], [1, 2], [0, 2]]), torch.tensor([4, 1, 2])
-    scores = torch.tensor([[1.0, 0.8, 0.6]])
-    seeds = entity_seeds(torch.tensor([[0, 1, 2]]), scores, ends, holders, top_k=5, combination=combination)
-    order = sorted(expected, key=lambda entity: -expected[entity])
-    assert seeds.nodes.tolist() == [[*order, -1, -1]]
-    torch.testing.assert_close(seeds.scores[0, :3], torch.tensor([expected[entity] for entity in order]))
-    assert seeds.scores[0, 3:].tolist() == [-torch.inf] * 2
 
 
 @pytest.mark.parametrize("combination", ["last", "mean", "sum"])

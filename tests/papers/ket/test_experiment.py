@@ -17,7 +17,7 @@ from graphrerank.language_models.prompt import Prompt
 from graphrerank.language_models.reply import Reply
 from graphrerank.text import WordTokenizer, count_tokens
 from graphrerank_papers.answers.answer_counts import Price
-from graphrerank_papers.answers.packing import Context, Packing
+from graphrerank_papers.answers.packing import Packing
 from graphrerank_papers.answers.prompted_writer import PromptedWriter
 from graphrerank_papers.answers.stage import AnswerStage
 from graphrerank_papers.ket.experiment import (
@@ -159,18 +159,6 @@ def test_answers_are_those_of_the_model_from_the_context() -> None:
     assert row["USD of answers"] == pytest.approx(20 * 11 / 1e6)
 
 
-def test_a_writer_reads_the_passages_one_by_one() -> None:
-    class Second:
-        """Says a context's second passage."""
-
-        name = "second"
-
-        def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
-            return [Reply(context.passages[1], "answered", "second", 0, 0) for context in contexts]
-
-    assert judge_contexts(contexts, QUERIES, [["nice"]] * 20, answers=AnswerStage(Packing(1), Second()))["EM"] == 1.0
-
-
 def test_dollars_of_an_index_by_the_papers_prices() -> None:
     report = KETReport(
         documents=3, corpus_tokens=1_000_000, chunks=10, chunk_edges=9, core_chunks=8, core_tokens=800_000,
@@ -196,12 +184,6 @@ def test_against_networkx(seed: int) -> None:
     assert found["central_share"] == pytest.approx(sum(most) / (2 * 299))
 
 
-def test_no_edges_and_no_chunks() -> None:
-    lonely = count_degrees(torch.zeros(0, 2, dtype=torch.int64), 2)
-    assert (lonely["counts"], lonely["mean"], lonely["central_share"]) == ({0: 2}, 0.0, 0.0)
-    assert math.isnan(count_degrees(torch.zeros(0, 2, dtype=torch.int64), 0)["mean"])
-
-
 def test_against_scipy_draws() -> None:
     """Draws of both distributions: the exponent comes back, and the right one fits better."""
     law = Counter((stats.zipf.rvs(2.5, size=40_000, random_state=0)).tolist())
@@ -217,10 +199,6 @@ def test_against_scipy_draws() -> None:
     powers = stats.zipfian(exponent, 10**7).logpmf(degrees) - math.log(stats.zipfian(exponent, 10**7).sf(1))
     likeliest = stats.geom(1 / (sum(degrees) / len(degrees) - 1)).logpmf([degree - 1 for degree in degrees])
     assert gain == pytest.approx(float(powers.sum() - likeliest.sum()), rel=1e-3)
-
-
-def test_equal_degrees_have_no_power_law() -> None:
-    assert all(math.isnan(number) for counts in ({}, {3: 10}) for number in fit_power_law(counts))
 
 
 @pytest.fixture
@@ -284,9 +262,3 @@ def test_a_context_holds_the_first_chunks_that_fit(
         scores = dict(zip(ranking.nodes[row].tolist(), ranking.scores[row].tolist(), strict=True))
         assert found.ranking.scores[row, : len(expected)].tolist() == [scores[node] for node in expected]
     assert found.num_tokens.tolist() == count_tokens(WordTokenizer(), found.texts)
-
-
-def test_a_context_of_no_token_is_refused(build_index: BuildIndex) -> None:
-    nothing = Ranking(torch.zeros(1, 0, dtype=torch.int64), torch.zeros(1, 0))
-    with pytest.raises(ValueError, match="`context_tokens` must be a positive integer, got 0"):
-        pack_chunks(build_index(), nothing, 0)

@@ -60,11 +60,6 @@ def test_shares_of_nothing(build_index: BuildIndex, queries: torch.Tensor) -> No
     assert KETRetrieval(none, context_tokens=100)(queries).parts.keys() == {"keyword"}
 
 
-def test_no_queries(build_index: BuildIndex) -> None:
-    found = KETRetrieval(build_index())(torch.zeros(0, 6))
-    assert (list(found.texts), found.ranking.nodes.shape[0], found.num_tokens.tolist()) == ([], 0, [])
-
-
 @pytest.mark.parametrize("solution", ["ket_p", "hybrid_rag", "knng_rag"])
 def test_all_state_is_in_buffers(solution: str, build_index: BuildIndex) -> None:
     retrieval = KETRetrieval(build_index(solution), solution=solution)
@@ -162,8 +157,3 @@ def test_an_index_needs_an_encoder(graph: CorpusGraph, tmp_path: Path) -> None:
     step = partial(KETSearch, folder=tmp_path, tokenizer=WordTokenizer(), index=KETSettings())
     with pytest.raises(ValueError, match=r"`text_encoder` must be given for an index, with a fingerprint .*, got None"):
         Pipeline(graph, steps=[step])
-
-
-def test_no_such_solution(build: Build) -> None:
-    with pytest.raises(ValueError, match=r"`solution` must be one of \['text_rag', .*\], got 'rag'"):
-        build(solution="rag")

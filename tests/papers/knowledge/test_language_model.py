@@ -81,18 +81,6 @@ def test_what_stays_bad_is_skipped(scripted_model: Any) -> None:
     assert (reader.skipped, len(model.asked)) == (["b"], 4)
 
 
-@pytest.mark.parametrize("status", [429, 500])
-def test_an_endpoint_that_stumbles_is_asked_again(endpoint: Any, status: int) -> None:
-    endpoint[1].script = {"a": [(status, ""), GOOD]}
-    assert extractor(endpoint).extract(["a"]) == [EXPECTED]
-
-
-def test_an_endpoint_that_fails_is_an_error(endpoint: Any) -> None:
-    endpoint[1].script = {"a": [(500, "")] * 9}
-    with pytest.raises(ValueError, match="no usable answer in 6 tries"):
-        extractor(endpoint).extract(["a"])
-
-
 def test_parse_knowledge_joins_names_and_adds_ends() -> None:
     other = {**METZ, "name": "the METZ", "description": "Again."}
     relations = [DIED, {**DIED, "tail": "metz"}, {**DIED, "tail": "Nancy"}, {**DIED, "tail": "lothair II"}]
@@ -214,16 +202,6 @@ def test_names_in_order_and_with_key(endpoint: Endpoint, monkeypatch: pytest.Mon
     assert "secret" not in extractor.fingerprint
 
 
-@pytest.mark.parametrize(
-    "trouble", [(429, ""), (500, ""), (503, ""), answer("Sure! Here you are"), answer('{"entities": [1]}')]
-)
-def test_a_request_for_names_is_repeated(endpoint: Endpoint, trouble: tuple[int, Any]) -> None:
-    url, handler = endpoint
-    handler.script = {"one": [trouble, names("A")]}
-    assert LanguageModelEntityExtractor(url, "m", pause=0.0).extract(["one"])[0].names == ["A"]
-    assert len(handler.requests) == 2
-
-
 def test_fingerprint_of_names() -> None:
     plain = LanguageModelEntityExtractor("http://a/v1", "m", prompt=PLAIN, max_characters=9)
     assert plain.fingerprint == repr(("language model", "m", "p", 9))  # as of version 0.1
@@ -234,12 +212,6 @@ def test_fingerprint_of_names() -> None:
     assert len({extractor.fingerprint for extractor in (plain, *others)}) == 3
     elsewhere = LanguageModelEntityExtractor("http://b/v1", "m", prompt=PLAIN, max_characters=9, timeout=1.0)
     assert elsewhere.fingerprint == plain.fingerprint
-
-
-def test_repeated_and_blank_names_are_left_out(endpoint: Endpoint) -> None:
-    url, handler = endpoint
-    handler.script = {"one": [names("B", " ", "A", "B")]}
-    assert LanguageModelEntityExtractor(url, "m").extract(["one"])[0].names == ["B", "A"]
 
 
 def test_graphers_prompt_asks_for_dates_and_reads_a_python_list(endpoint: Endpoint) -> None:

@@ -195,11 +195,6 @@ def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
         ReTAGSearchSettings(**settings)
 
 
-def test_queries_must_have_vectors(summaries: LevelSummaries) -> None:
-    with pytest.raises(ValueError, match="`queries` must have vectors"):
-        ReTAGRetrieval(summaries, ReTAGSearchSettings()).retrieve(Queries(["q"], ["Metz"]))
-
-
 def test_a_level_of_all_graphs_and_parents_behind(retag_index: ReTAGIndex) -> None:
     summaries = LevelSummaries(retag_index, 1)
     assert summaries.communities.tolist() == [1, 2, 3, 4, 5, 6, 0]  # topics have one level, which is their finest
@@ -210,12 +205,6 @@ def test_a_level_of_all_graphs_and_parents_behind(retag_index: ReTAGIndex) -> No
     assert list(summaries.graph.texts)[:2] == ["Lothair loved Waldrada.", "Metz and Nancy are cities."]
     _, neighbour = summaries.graph.neighbours(torch.tensor([1]))
     assert set(neighbour.tolist()) == {6, 3}  # its parent, and the topic's community of the same entities
-
-
-def test_the_coarsest_level_has_no_parents(retag_index: ReTAGIndex) -> None:
-    summaries = LevelSummaries(retag_index, 0)
-    assert summaries.communities.tolist() == [0, 1, 4, 5, 6]
-    assert summaries.parent.tolist() == [-1] * 5
 
 
 def test_of_equal_summaries_one_is_a_candidate(retag_index: ReTAGIndex) -> None:
@@ -234,17 +223,6 @@ def test_an_empty_summary_is_no_candidate(word_encoder: Any) -> None:
     plan = [(0, 0, -1, (0,), "Metz fell."), (0, 0, -1, (1,), "")]  # no usable answer of a language model
     summaries = LevelSummaries(make_index(word_encoder, plan), 0)
     assert summaries.in_graph.tolist() == [[True, False], [False, False], [False, False]]
-
-
-def test_an_empty_index(empty_retag_index: ReTAGIndex) -> None:
-    summaries = LevelSummaries(empty_retag_index, 0)
-    assert len(summaries) == 0
-    assert summaries.candidates(torch.ones(2, 3, dtype=torch.bool)).shape == (2, 0)
-
-
-def test_no_negative_level(retag_index: ReTAGIndex) -> None:
-    with pytest.raises(ValueError, match="`level` must not be negative, got -1"):
-        LevelSummaries(retag_index, -1)
 
 
 GENERAL, PLACES, PEOPLE, BOTH = ([True, False, False], [False, True, False], [False, False, True], [False, True, True])
@@ -290,15 +268,6 @@ def test_terms_of_the_topics_come_first_and_in_turns(retag_index: ReTAGIndex, wo
     assert found[4][0] == "city"
     assert "river" not in found[4]
     assert all(len(words) == len(set(words)) <= 5 for words in found)
-
-
-def test_keywords_of_a_batch_equal_those_of_single_questions(retag_index: ReTAGIndex, word_encoder: Any) -> None:
-    finder = ExtractiveKeywords(SummarySentences(retag_index, word_encoder), retag_index.topics)
-    texts, graphs = ["Who loved Lothair?", "Trier", " "], torch.tensor([PEOPLE, GENERAL, PLACES])
-    together = finder.find(word_encoder.queries(texts), graphs)
-    alone = [finder.find(word_encoder.queries([text]), graphs[i : i + 1])[0] for i, text in enumerate(texts)]
-    assert together == alone
-    assert together[2] == []
 
 
 def test_an_empty_index_has_terms_alone(empty_retag_index: ReTAGIndex, word_encoder: Any) -> None:

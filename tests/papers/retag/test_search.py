@@ -82,13 +82,6 @@ def test_documents_of_the_retrieved_summaries_by_cosine(search: Any, build: Buil
         assert bool(expected) == bool(question)
 
 
-def test_same_seed_same_result_also_from_disk(build: Build, word_encoder: Any, tmp_path: Path) -> None:
-    first = nodes(build(), word_encoder, QUESTIONS)
-    again = nodes(build(), word_encoder, QUESTIONS)  # reads the stages
-    assert first == again
-    assert [nodes(build(), word_encoder, [question])[0] for question in QUESTIONS] == first
-
-
 @pytest.mark.parametrize(
     ("documents", "expected"),
     [([], []), (["nothing with a name"], []), (["Metz fell."], []), ([" ".join(DOCUMENTS)], [0])],
@@ -151,10 +144,3 @@ def test_a_language_model_chooses_the_topic(
 def test_setups_that_do_not_fit(setup: Any, message: str, build: Build) -> None:
     with pytest.raises(ValueError, match=message):
         build(setup=setup)
-
-
-def test_an_index_needs_an_encoder(build: Build, tmp_path: Path, name_extractor: Any) -> None:
-    setup = ReTAGSetup(folder=tmp_path, tokenizer=WordTokenizer(), extractor=name_extractor)
-    graph = CorpusGraph.from_edges(["a"], ["Metz"], torch.zeros(0, 2))
-    with pytest.raises(ValueError, match=r"`text_encoder` must be given for an index, .*, got None"):
-        Pipeline(graph, steps=[partial(ReTAGSearch, setup=setup, search=ReTAGSearchSettings())])

@@ -66,7 +66,3 @@ def test_no_topic_one_or_several(retag_index: ReTAGIndex, word_encoder: Any) -> 
 def test_a_topic_without_summaries_is_closed(retag_index: ReTAGIndex, word_encoder: Any) -> None:
     vectors = word_encoder.encode(["rivers and cities"])
     assert route_to_topics(retag_index.topics, vectors, ~OPEN).int().tolist() == [[1, 0, 0]]
-
-
-def test_no_question(retag_index: ReTAGIndex) -> None:
-    assert route_to_topics(retag_index.topics, torch.zeros(0, 256), OPEN).shape == (0, 3)
