@@ -40,13 +40,8 @@ class LightRAGSearch:
     low- and high-level keywords. We rank passages; LightRAG also gives the descriptions themselves to its reader. A
     query to which nothing is similar keeps what was retrieved before.
 
-    Args:
-        description_tokens: Words of a description, at most.
-        num_entities: Entities per query.
-        num_relations: Relations per query.
-        language_model: Language model that writes keywords; None for the query itself.
-        prompt: Of the language model, with the place ``{question}``; None for the one that ships.
-        cache: Folder of cached answers of the language model; None for no cache.
+    A ``language_model`` writes keywords; its ``prompt`` has the place ``{question}``, and ``cache`` is the folder of
+    its answers. ``description_tokens`` are words of a description, at most.
     """
 
     def __init__(
@@ -158,8 +153,8 @@ def query_levels(model: ChatModel, questions: Sequence[str], prompt: Prompt) -> 
     rows = [row for row, question in enumerate(questions) if question.strip()]
     filled = [prompt.fill(question=questions[row]) for row in rows]
     answers = ask_strictly(model, filled, system=prompt.instructions(), parse=parse_levels, form=prompt.form)
-    found = dict(zip(rows, answers, strict=True))
-    return [found.get(row) or ([], []) for row in range(len(questions))]
+    levels = dict(zip(rows, answers, strict=True))
+    return [levels.get(row) or ([], []) for row in range(len(questions))]
 
 
 def parse_levels(content: str) -> Levels:
@@ -172,9 +167,8 @@ def parse_levels(content: str) -> Levels:
     answer = read_json(content)
     if not isinstance(answer, dict) or set(answer) != set(LEVELS):
         raise ValueError(f"the answer must be a JSON object with the keys {list(LEVELS)}, got {content[:80]!r}")
-    for name in LEVELS:
-        words = answer[name]
+    for words in answer.values():
         if not isinstance(words, list) or not all(isinstance(word, str) and word.strip() for word in words):
-            raise ValueError(f"`{name}` must be a list of strings, none of them blank, got {str(words)[:80]!r}")
+            raise ValueError(f"both must be lists of strings, none of them blank, got {str(words)[:80]!r}")
     low, high = (list(dict.fromkeys(word.strip() for word in answer[name])) for name in LEVELS)
     return low, high

@@ -74,12 +74,8 @@ class RAPTORSearch:
     Source: Sarthi et al., "RAPTOR", 2024, section 3, tree traversal and collapsed tree. *Where we differ:* we rank
     passages, where RAPTOR gives its reader the texts of all nodes that it selects.
 
-    Args:
-        search: ``collapsed`` or ``tree``.
-        num_branches: Nodes followed on each layer of a tree search.
-        language_model: Language model that writes summaries; None to quote the passages.
-        prompt: Of the language model (:func:`write_summaries`); None for the one that ships.
-        cache: Folder of cached answers of the language model; None for no cache.
+    ``num_branches`` are the nodes followed on each layer of a tree search. Without a ``language_model`` summaries quote
+    the passages; ``prompt`` is its own (:func:`write_summaries`), ``cache`` the folder of its answers.
     """
 
     def __init__(

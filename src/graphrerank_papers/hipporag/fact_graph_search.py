@@ -45,20 +45,9 @@ class FactGraphSearch:
     the query), an entity takes the mean of its facts (``combination: mean``), and a language model may reject facts.
     The constructor builds the index, or reads it from its folder, and prints its report.
 
-    Args:
-        num_candidates: :math:`k`, number of facts retrieved by vector; at least ``num_facts``.
-        rerank: Reranker of facts: ``none``, ``cross_encoder`` (the pipeline's) or ``language_model``.
-        prompt: Of the language model, with the places ``{question}`` and ``{facts}``; None for the one that ships.
-        cache: Folder of cached answers of the language model; None for no cache.
-        num_facts: Number of facts that weigh entities.
-        combination: Weight of an entity of several facts: ``last``, ``mean`` or ``sum``.
-        num_seeds: :math:`k'`, number of entities.
-        passage_weight: Weight of passages as seeds, not negative.
-        passage_seeds: Which passages are seeds: the ``retrieved`` ones, or ``all`` of the corpus.
-        restart_prob: Probability in (0, 1] of returning to the seeds at each step; 1 - the paper's damping.
-
-    Raises:
-        ValueError: If a setting is out of range, or a required model is not given.
+    ``rerank`` is ``none``, ``cross_encoder`` (the pipeline's) or ``language_model``, whose ``prompt`` has the places
+    ``{question}`` and ``{facts}``; ``combination`` is the weight of an entity of several facts: ``last``, ``mean`` or
+    ``sum``; ``passage_seeds`` are the ``retrieved`` passages or ``all``; ``restart_prob`` is 1 - the paper's damping.
     """
 
     def __init__(

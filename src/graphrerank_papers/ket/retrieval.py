@@ -279,7 +279,7 @@ class GraphChannel(nn.Module):
         if not len(self.entity_tokens) or not len(queries):
             return none, none, none
         remaining = torch.full((len(queries),), limit // 2, device=queries.device)
-        seeds = _nearest_by_distance(self.entity_vectors, queries, self.num_seeds)
+        seeds = _nearest(self.entity_vectors, queries, self.num_seeds, by_distance=True)
         query, rank = torch.nonzero(seeds >= 0, as_tuple=True)
         entity = seeds[query, rank]
         fitting = fits(query, self.entity_tokens[entity], remaining)
@@ -420,21 +420,14 @@ def _cosines(vectors: Tensor, queries: Tensor, query: Tensor, node: Tensor) -> T
     return (vectors[node] * _unit(queries)[query]).sum(1)
 
 
-def _nearest(vectors: Tensor, queries: Tensor, count: int) -> Tensor:
-    """Return the ``count`` nodes of largest dot product, or all, ``[B, n]``; ties are broken by index."""
+def _nearest(vectors: Tensor, queries: Tensor, count: int, *, by_distance: bool = False) -> Tensor:
+    """Return the ``count`` nodes of largest dot product, or least Euclidean distance, ``[B, n]``; ties go by index."""
     count = min(count, len(vectors))
-    candidates = torch.topk(queries @ vectors.T, min(count + MARGIN, len(vectors)), dim=1).indices.sort(dim=1).values
-    scores = (vectors[candidates] * queries.unsqueeze(1)).sum(2)
-    return candidates.gather(1, torch.argsort(scores, dim=1, descending=True, stable=True)[:, :count])
-
-
-def _nearest_by_distance(vectors: Tensor, queries: Tensor, count: int) -> Tensor:
-    """As :func:`_nearest`, by Euclidean distance."""
-    count = min(count, len(vectors))
-    near = 2 * queries @ vectors.T - vectors.square().sum(1)
+    near = 2 * queries @ vectors.T - vectors.square().sum(1) if by_distance else queries @ vectors.T
     candidates = torch.topk(near, min(count + MARGIN, len(vectors)), dim=1).indices.sort(dim=1).values
-    distance = (vectors[candidates] - queries.unsqueeze(1)).square().sum(2)
-    return candidates.gather(1, torch.argsort(distance, dim=1, stable=True)[:, :count])
+    pairs = vectors[candidates], queries.unsqueeze(1)
+    scores = -(pairs[0] - pairs[1]).square().sum(2) if by_distance else (pairs[0] * pairs[1]).sum(2)
+    return candidates.gather(1, torch.argsort(scores, dim=1, descending=True, stable=True)[:, :count])
 
 
 def _order(*keys: Tensor) -> Tensor:

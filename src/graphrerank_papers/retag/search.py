@@ -113,14 +113,8 @@ class ReTAGSearch:
     ReTAG answers from summaries and ranks no documents; :class:`ReTAGRetrieval` returns the summaries, which
     ``experiment=retag_podcast`` evaluates. The constructor builds the index, or reads it from its folder.
 
-    Args:
-        resources: Resources of the pipeline; its ``text_encoder`` encodes the index.
-        setup: Settings from which index and keyword finder are built.
-        search: Settings of the retrieval of summaries.
-        level: Level of the communities; 0 for the coarsest.
-        num_keywords: Maximum number of keywords of a question; 0: no expansion. For ``num_sentences`` and
-            ``num_terms`` see :class:`ExtractiveKeywords`.
-        scorer: Builds a trained graph reranker of the summaries, such as ``CheckpointScorer``; None for none.
+    Communities are those of ``level``, 0 for the coarsest. At most ``num_keywords`` expand a question, 0 for none
+    (:class:`ExtractiveKeywords`). ``scorer`` builds a trained graph reranker of the summaries, as ``CheckpointScorer``.
     """
 
     def __init__(
