@@ -17,12 +17,14 @@ class Reader:
         self.fingerprint = fingerprint
         self.stop_after = stop_after
         self.asked: list[str] = []
+        self.refuses: list[str] = []
         self.skipped: list[str] = []
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         if self.stop_after is not None and len(self.asked) + len(texts) > self.stop_after:
             raise KeyboardInterrupt
         self.asked += texts
+        self.skipped = [text for text in texts if text in self.refuses]
         return [self._read(text) for text in texts]
 
     def _read(self, text: str) -> Knowledge:
@@ -61,7 +63,7 @@ def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_is_skipped_is_asked_again(tmp_path: Path) -> None:
     first, second = Reader(), Reader()
-    first.skipped = ["d e"]
+    first.refuses = ["d e"]
     assert KnowledgeCache(first, tmp_path).extract(TEXTS)[2] == Knowledge()
     assert KnowledgeCache(second, tmp_path).extract(TEXTS) == Reader().extract(TEXTS)
     assert second.asked == ["d e"]

@@ -39,9 +39,10 @@ class KnowledgeCache:
         return [self._decode(store.contents[key]) if key in store.contents else Knowledge() for key in keys]
 
     def _extract_shard(self, texts: list[str]) -> list[bytes | None]:
-        skipped = set(getattr(self.extractor, "skipped", ()))
+        extracted = self.extractor.extract(texts)
+        skipped = set(getattr(self.extractor, "skipped", ()))  # which extracting sets
         contents: list[bytes | None] = []
-        for text, knowledge in zip(texts, self.extractor.extract(texts), strict=True):
+        for text, knowledge in zip(texts, extracted, strict=True):
             entities, relations = map(astuple, knowledge.entities), map(astuple, knowledge.relations)
             content = json.dumps({"entities": list(entities), "relations": list(relations)})
             contents.append(None if text in skipped else content.encode())
