@@ -121,7 +121,7 @@ def test_a_command_chooses_its_job(script: str, overrides: list[str], job: objec
             [TABLES, "job.seeds=[a]"],
             "`job.seeds`: input should be a valid integer, got '",
         ),
-        ("train", [TABLES, "job.workers=2.5"], "`job.workers`: input should be a valid integer"),
+        ("train", [TABLES, "job.top_k=2.5"], "`job.top_k`: input should be a valid integer"),
         ("train", [TABLES, "+job.grid.depth=[1]"], "`job.grid` must have the settings"),
         (
             "train",

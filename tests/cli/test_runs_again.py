@@ -54,7 +54,7 @@ def test_finished_runs_compare_without_ranking_again(judged: Path, run_command, 
     study["datasets"]["attack"]["query_ids"][0] = "another"
     (other / "result.json").write_text(json.dumps(study))
     done = run_command("report", str(judged), str(other), "--out", str(tmp_path / "refused"), status=1)
-    assert "first and second judge different queries of attack" in done.stderr
+    assert "first and second must judge the same queries of attack" in done.stderr
     assert not (tmp_path / "refused" / "report.html").exists()
 
 

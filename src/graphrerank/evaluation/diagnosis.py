@@ -141,7 +141,7 @@ def graph_shape(graph: CorpusGraph) -> GraphShape:
         >>> path = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1], [1, 2]]))
         >>> shape = graph_shape(path)
         >>> shape.types, shape.share_isolated, shape.num_components, shape.largest_component
-        ((TypeDensity(edges='other', pairs=2, mean_neighbours=1.0, share_joined=0.75),), 0.25, 1, 0.75)
+        ((TypeDensity(edges='other', pairs=2, mean_neighbours=1.0, share_joined=0.75, ceiling=None),), 0.25, 1, 0.75)
     """
     graph = graph.to("cpu")
     types = []

@@ -52,8 +52,9 @@ def feature_columns(
         )
     if computed:
         with_words = not set(WORD_FEATURES).isdisjoint(computed)
-        matched = match(with_words)[..., [TEXT_MATCH_FEATURES.index(name) for name in computed]]
-        features = torch.cat([features, matched], dim=-1)
+        places = torch.tensor([TEXT_MATCH_FEATURES.index(name) for name in computed], device=features.device)
+        features = torch.cat([features, match(with_words)[..., places]], dim=-1)
     unknown = features.new_zeros(*features.shape[:-1], 1)
     column = {name: index for index, name in enumerate(known)}
-    return torch.cat([features, unknown], dim=-1)[..., [column.get(name, len(known)) for name in names]]
+    places = torch.tensor([column.get(name, len(known)) for name in names], device=features.device, dtype=torch.int64)
+    return torch.cat([features, unknown], dim=-1)[..., places]

@@ -294,6 +294,7 @@ def cells(table: str, name: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")][1:]
 
 
+@pytest.mark.slow  # a minute
 def test_features_chosen_within_the_folds_know_nothing_of_noise() -> None:
     """With 200 features chosen on all rows, the AUC of pure noise is far above one half."""
     rows = noise(60, 200)
