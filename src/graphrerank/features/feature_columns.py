@@ -52,9 +52,12 @@ def feature_columns(
         )
     if computed:
         with_words = not set(WORD_FEATURES).isdisjoint(computed)
-        places = torch.tensor([TEXT_MATCH_FEATURES.index(name) for name in computed], device=features.device)
-        features = torch.cat([features, match(with_words)[..., places]], dim=-1)
+        matched = _columns(match(with_words), [TEXT_MATCH_FEATURES.index(name) for name in computed])
+        features = torch.cat([features, matched], dim=-1)
     unknown = features.new_zeros(*features.shape[:-1], 1)
     column = {name: index for index, name in enumerate(known)}
-    places = torch.tensor([column.get(name, len(known)) for name in names], device=features.device, dtype=torch.int64)
-    return torch.cat([features, unknown], dim=-1)[..., places]
+    return _columns(torch.cat([features, unknown], dim=-1), [column.get(name, len(known)) for name in names])
+
+
+def _columns(features: Tensor, columns: Sequence[int]) -> Tensor:
+    return features.index_select(-1, torch.tensor(columns, dtype=torch.int64).to(features.device))
