@@ -37,17 +37,6 @@ def test_the_largest_gains_and_losses() -> None:
     assert found[0].num_relevant == 2
 
 
-def test_equal_systems_differ_nowhere() -> None:
-    same = torch.ones(3)
-    assert (
-        query_differences(
-            {"a": same, "b": same}, system="a", baseline="b", measure="R@5", query_ids="xyz", query_texts="xyz",
-            num_relevant=[1, 1, 1],
-        )
-        == []
-    )  # fmt: skip
-
-
 def test_means_of_groups() -> None:
     scores = {"a": torch.tensor([1.0, 0.0, math.nan]), "b": torch.tensor([0.5, 0.5, math.nan])}
     groups = {"relevant nodes": relevant_groups([1, 1, 30])}

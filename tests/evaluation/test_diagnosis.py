@@ -203,12 +203,6 @@ def test_entities_join_passages() -> None:
     assert (shape.num_components, shape.largest_component, shape.share_isolated) == (2, 0.6, 0.0)
 
 
-def test_no_edge() -> None:
-    shape = graph_shape(CorpusGraph.from_edges(list("ab"), ["", ""], torch.zeros(0, 2)))
-    assert shape.types == ()
-    assert (shape.num_components, shape.largest_component, shape.share_isolated) == (0, 0.0, 1.0)
-
-
 TEXTS = ['one, "quoted"', "two\nlines", "=SUM(A1)", "four", "five"]
 
 

@@ -94,12 +94,6 @@ def test_labels_keep_off_each_other() -> None:
         assert axes.get_figure().bbox.x0 <= box.x0 < box.x1 <= axes.get_figure().bbox.x1
 
 
-def test_every_point_has_its_label_where_there_is_no_room() -> None:
-    systems = [system(f"one of many systems, number {i}", 0.7, 2.0) for i in range(30)]
-    axes = draw(toy(*systems), "pareto")
-    assert [" ".join(text.get_text().split()) for text in axes.texts] == [one.name for one in systems]
-
-
 def test_reliability_leaves_empty_bins_out() -> None:
     entry = Reliability("gatv2", "isotonic", 120, 0.2, 0.01, 0.1, (1000, 0, 20), (0.1, NAN, 0.8), (0.08, NAN, 0.75))
     axes = draw(replace(toy(system("gatv2", 0.5, None)), reliability=(entry,)), "reliability")

@@ -3,7 +3,6 @@ from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 from math import nan
-from typing import Any
 
 import pytest
 import torch
@@ -231,27 +230,6 @@ def test_a_system_alone_without_cost_tests_or_numbers() -> None:
     assert page.texts["summary"] == ["Systems"]
     assert page.texts["figcaption"] == ["R@5 of every system; blue: a.run"]
     assert page.texts["td"].count("-") == 4  # the mean over no query, two times, and the unknown share of ties
-
-
-def without_plots(dataset: DatasetResult, **changed: Any) -> DatasetResult:
-    return replace(dataset, tested=(), reliability=(), **changed)
-
-
-def test_a_loss_is_called_one(study: EvaluationResult, dataset: DatasetResult) -> None:
-    losing = [
-        replace(test, difference=-test.difference, interval=(-test.interval[1], -test.interval[0]))
-        for test in dataset.tests
-    ]
-    page = Outline(replace(study, datasets={"attack": without_plots(dataset, tests=losing)}, across=()).html())
-    assert any("is behind" in text for text in page.texts["li"])
-    assert not any("is ahead" in text for text in page.texts["li"])
-
-
-@pytest.mark.parametrize("name", ["", "a b", "<x>"])
-def test_any_name_of_a_data_set(study: EvaluationResult, dataset: DatasetResult, name: str) -> None:
-    datasets = {name: without_plots(dataset, name=name), "other": without_plots(dataset)}
-    page = Outline(replace(study, datasets=datasets).html())
-    assert f"{name} " in page.texts["h2"]
 
 
 def test_any_name_of_a_system(study: EvaluationResult, dataset: DatasetResult) -> None:

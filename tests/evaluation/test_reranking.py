@@ -75,11 +75,6 @@ def test_rankings_are_padded_and_sorted(prepared: PreparedDataset) -> None:
     assert ranking.scores.tolist() == [[0.0, -3.0, -4.0, -math.inf], [0.0, -1.0, -3.0, -4.0]]
 
 
-def test_padding_to_top_k_when_a_whole_batch_is_short(prepared: PreparedDataset) -> None:
-    ranking = rerank(prepared, torch.tensor([1]), System("first", prefer_first_triangle))
-    assert ranking.nodes.tolist() == [[0, 3, 4, -1]]
-
-
 def test_a_batch_equals_singles(prepared: PreparedDataset) -> None:
     together = rerank(prepared, torch.arange(3), RETRIEVER)
     for query in range(3):
@@ -117,11 +112,6 @@ def test_pairs_are_counted_where_a_system_reads_them(prepared: PreparedDataset) 
     assert row.cost is not None
     assert plain.cost is not None
     assert (row.cost.encodings, plain.cost.encodings) == (4.0, None)
-
-
-def test_unknown_split_is_refused(prepared: PreparedDataset) -> None:
-    with pytest.raises(ValueError, match=r"data set 'toy' has the splits \['val'\], got 'test'"):
-        measure_queries(prepared, "test", RETRIEVER, measures=["R@5"])
 
 
 def test_nan_scores_are_refused(prepared: PreparedDataset) -> None:
@@ -180,19 +170,6 @@ def test_shuffled_edges_keep_each_candidates_number(prepared: PreparedDataset) -
     again = rerank(prepared, QUERIES, OtherEdges(prepared).systems(system)["shuffled"])
     assert torch.equal(seen[1].edge_index, seen[2].edge_index)  # seeded
     assert torch.equal(again.nodes, shuffled.nodes)
-
-
-def test_words_that_neighbours_cover_follow_the_edges(prepared: PreparedDataset) -> None:
-    texts = ["alpha. one", "beta. two", "gamma. three", "delta. four", "river. five", "stone. six"]
-    graph = prepared.dataset.graph.with_passages(texts=texts)
-    dataset = replace(prepared.dataset, graph=graph, query_texts=["alpha beta", "delta river", "gamma"])
-    with_match = replace(prepared, dataset=dataset).with_features(("base_score", *MATCH_FEATURES))
-    column = with_match.feature_names.index("neighbourhood_coverage")
-    system = System("covered", lambda graphs: graphs.x[:, column])
-    own = System("own", lambda graphs: graphs.x[:, with_match.feature_names.index("query_coverage")])
-    removed = rerank(with_match, QUERIES, OtherEdges(with_match).systems(system)["removed"])
-    assert torch.equal(removed.scores, rerank(with_match, QUERIES, own).scores)
-    assert not torch.equal(removed.scores, rerank(with_match, QUERIES, system).scores)
 
 
 def test_each_type_is_shuffled_and_its_words_follow(prepared: PreparedDataset) -> None:

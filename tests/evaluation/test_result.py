@@ -1,6 +1,6 @@
 import json
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,107 +10,57 @@ from graphrerank.api import read_run_file
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan
-from graphrerank.evaluation.records import (
-    Breakdown,
-    Cost,
-    Counterfactual,
-    DatasetResult,
-    HubBias,
-    ListReliability,
-    PairedTest,
-    QueryDifference,
-    Reliability,
-    Replication,
-    SeedSpread,
-    SystemResult,
-    to_plain,
-)
+from graphrerank.evaluation.records import DatasetResult, to_plain
 from graphrerank.evaluation.reranking import run_reranker
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.systems import RankedDataset, System, base_ranking
 
-NAN = math.nan
 QUERIES = torch.arange(3)
 
 
-def system(name: str, *scores: float) -> SystemResult:
-    values = {"nDCG@10": torch.tensor(scores, dtype=torch.float64), "PR@10/multi": torch.full((2,), NAN).double()}
-    cost = Cost({"rerank": {"p50": 1.5, "p95": 2.0}}, encodings=100.0, peak_memory_mib=512.0)
-    return SystemResult(
-        name, "checkpoint", "runs/1", values, {"nDCG@10": (0.1, 0.9), "PR@10/multi": (NAN, NAN)}, cost, ("q2",),
-        0.5, "abc", 1, "f" * 64, None,
-    )  # fmt: skip
-
-
-def result() -> EvaluationResult:
-    dataset = DatasetResult(
-        name="toy",
-        split="test",
-        fingerprint="f",
-        query_ids=("q1", "q2"),
-        query_texts=("<b>one</b>", "zwei ü"),
-        num_relevant=(1, 3),
-        systems={"a": system("a", 0.25, NAN), "b": system("b", 0.5, 1.0)},
-        tested=("nDCG@10",),
-        candidates=100,
-        ceiling=0.75,
-        base_ceiling=0.5,
-        tests=(PairedTest("b", "a", "nDCG@10", 2, 0.1, (0.0, 0.2), NAN, 0.5, 0.04, 0.05, 0.02, 0.04),),
-        query_differences=(QueryDifference("q1", "<b>one</b>", "a", "nDCG@10", "b", 1, 0.25, 0.5),),
-        breakdowns=(Breakdown("query length", "1 to 2", 2, "nDCG@10", {"a": NAN, "b": 0.75}),),
-        hub_bias=(HubBias("a", NAN, 0.1, 2.0, 1.0, 5),),
-        counterfactuals=(Counterfactual("b", "shuffled", "nDCG@10", 0.5, 0.1, (0.0, 0.2), 0.04, 1.0),),
-        seed_spreads=(SeedSpread(("a", "b"), (1, 2), "nDCG@10", 0.5, 0.1, 0.4, 0.6),),
-        reliability=(Reliability("b", "logistic", 9, 0.1, 0.01, 0.05, (9, 0), (0.1, NAN), (0.2, NAN)),),
-        list_reliability=(ListReliability("b", "PR@5", 2, 1.0, 0.9, 0.1, 0.01, NAN),),
-    )
-    across = (Replication("a", "b", "nDCG@10", ("toy", "two"), 0.05, 1, ("toy",), 0.1, 0.01),)
-    return EvaluationResult("python evaluate.py", {"toy": dataset}, across, {"seed": 0})
-
-
-def test_a_result_written_and_read_is_the_same(tmp_path: Path) -> None:
-    before = result()
+def test_a_result_written_and_read_is_the_same(study: EvaluationResult, tmp_path: Path) -> None:
+    """Every record; a NaN becomes null, and again a NaN."""
+    first = study.datasets["attack"]
+    (bias, *others), (entry, *_) = first.hub_bias, first.reliability
+    empty = replace(entry, shares=(math.nan, *entry.shares[1:]))
+    dataset = replace(first, hub_bias=(replace(bias, correlation=math.nan), *others), reliability=(empty,))
+    before = replace(study, datasets={"attack": dataset})
     before.save(tmp_path, report=False)
     after = EvaluationResult.load(tmp_path)
-    assert to_plain(after) == to_plain(before)
     assert {path.name for path in tmp_path.iterdir()} == {"metrics.json", "result.json"}
-    one, two = before.datasets["toy"], after.datasets["toy"]
-    for entry in fields(DatasetResult):
-        if entry.name != "systems":
-            assert repr(getattr(two, entry.name)) == repr(getattr(one, entry.name))  # NaN equals nothing
-    assert repr(after.across) == repr(before.across)
-    for name in ("a", "b"):
-        for measure, values in one.systems[name].values.items():
-            assert torch.equal(two.systems[name].values[measure].nan_to_num(-1), values.nan_to_num(-1))
-        assert two.systems[name].cost == one.systems[name].cost
-    assert math.isnan(two.systems["a"].intervals["PR@10/multi"][0])
-    assert (two.primary, two.measures) == ("b", ["nDCG@10", "PR@10/multi"])
+    assert to_plain(after) == to_plain(before)
+    again = after.datasets["attack"]
+    assert (again.primary, again.measures, again.browser) == ("gatv2", ["PR@10", "nDCG@10", "R@10"], None)
+    assert math.isnan(again.hub_bias[0].correlation)
+    assert math.isnan(again.reliability[0].shares[0])
+    assert repr(again.tests) == repr(tuple(dataset.tests))
+    assert repr(after.across) == repr(tuple(before.across))
+    for name, system in dataset.systems.items():
+        for measure, values in system.values.items():
+            assert torch.equal(again.systems[name].values[measure], values)
+        assert again.systems[name].cost == system.cost
 
 
-def test_means_leave_queries_out_that_do_not_count() -> None:
-    means = result().datasets["toy"].systems["a"].means
+def test_means_leave_queries_out_that_do_not_count(dataset: DatasetResult) -> None:
+    values = {"nDCG@10": torch.tensor([0.25, math.nan]), "R@5": torch.full((2,), math.nan)}
+    means = replace(dataset.systems["gatv2"], values=values).means
     assert means["nDCG@10"] == 0.25
-    assert math.isnan(means["PR@10/multi"])
+    assert math.isnan(means["R@5"])
 
 
-def test_a_result_of_an_older_program_is_read(tmp_path: Path) -> None:
+def test_a_result_of_an_older_program_is_read(study: EvaluationResult, tmp_path: Path) -> None:
     """Format 2: names as keys alone, ``study.json``, and no tables of stages."""
-    content = {"format": 2, **to_plain(result())}
-    (dataset,) = content["datasets"].values()
-    for part in (dataset, *dataset["systems"].values()):
-        del part["name"]
-    for key in ("tables", "groups", "grouped", "extra", "list_reliability"):
-        del dataset[key]
-    dataset["browser"] = {
-        "systems": ["b"],
-        "measure": "nDCG@10",
-        "passages": [],
-        "queries": [[0, [], [], []]],
-    }  # format 3
+    content = {"format": 2, **to_plain(study)}
+    for dataset in content["datasets"].values():
+        for part in (dataset, *dataset["systems"].values()):
+            del part["name"]
+        for key in ("tables", "groups", "grouped", "extra", "list_reliability"):
+            del dataset[key]
+        dataset["browser"] = {"systems": ["b"], "measure": "nDCG@10", "passages": [], "queries": [[0, [], [], []]]}
     (tmp_path / "study.json").write_text(json.dumps(content))
-    before, after = result().datasets["toy"], EvaluationResult.load(tmp_path).datasets["toy"]
-    assert (after.name, list(after.systems), after.browser) == ("toy", ["a", "b"], None)
-    assert after.systems["b"].means["nDCG@10"] == before.systems["b"].means["nDCG@10"]
+    before, after = study.datasets["attack"], EvaluationResult.load(tmp_path).datasets["attack"]
+    assert (after.name, list(after.systems), after.browser) == ("attack", list(before.systems), None)
+    assert after.systems["gatv2"].means == before.systems["gatv2"].means
     assert (after.tests[0].p_holm, after.list_reliability) == (before.tests[0].p_holm, ())
 
 
