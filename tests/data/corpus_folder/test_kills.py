@@ -25,7 +25,7 @@ def test_killed_at_thirty_random_moments(make_dataset: MakeDataset, tmp_path: Pa
     texts = [f"word{i} river zebra{i}" for i in range(20)]
     killed = count = 0
     seconds = 0.0
-    while count < 30 or not killed:
+    while count < 30 or killed < 5:
         ids = [f"n{count}-{i}" for i in range(20)]
         edges = [NewEdge(node_id, "d5") for node_id in ids]
         grow = partial(grow_corpus, folder, ids, texts, edges=edges, encoder=encoder)
@@ -37,11 +37,12 @@ def test_killed_at_thirty_random_moments(make_dataset: MakeDataset, tmp_path: Pa
         start = time.perf_counter()
         process.start()
         process.join(None if not count else seconds * rng.random())
-        seconds = max(seconds, time.perf_counter() - start)
         if process.is_alive():
             assert process.pid is not None
             os.kill(process.pid, signal.SIGKILL)
             process.join()
+        else:
+            seconds = time.perf_counter() - start  # of the latest change that was let end
         killed += process.exitcode == -signal.SIGKILL
         count += 1
         after = open_corpus(folder, thorough=True)
@@ -51,6 +52,5 @@ def test_killed_at_thirty_random_moments(make_dataset: MakeDataset, tmp_path: Pa
             added = ids if step == "grow" else []
             assert list(after.graph.node_ids) == [*before.graph.node_ids, *added]
         assert before.graph.texts[5] == after.graph.texts[5]
-    assert killed > 5
     compact_corpus(folder)
     assert open_corpus(folder, thorough=True).graph.num_nodes == after.graph.num_nodes
