@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 CONF = "conf"
-# by group: the file in `conf/<group>/shared` with choices by name, and what each of them is a change of
-CHOICES = {"data": ("public.yaml", "shared/named@_here_"), "encoder": ("families.yaml", "sentence_transformer")}
+# by group: the file in `conf/<group>/shared` with choices by name, what each changes, and settings that are its name
+CHOICES = {
+    "data": ("public.yaml", "shared/named@_here_", ("source", "name")),
+    "encoder": ("families.yaml", "sentence_transformer", ()),
+}
 
 
 def conf_folder() -> Path:
@@ -30,8 +33,8 @@ def register_choices() -> None:
     """Let Hydra compose these choices, as if each had a file in ``conf/<group>``."""
     from hydra.core.config_store import ConfigStore
 
-    for group, (_, base) in CHOICES.items():
+    for group, (_, base, named) in CHOICES.items():
         for name, entry in listed_choices(group).items():
-            own = {"source": name, "name": name} if group == "data" else {}
             settings = {key: setting for key, setting in entry.items() if key != "home"}
-            ConfigStore.instance().store(name, {"defaults": [base, "_self_"], **own, **settings}, group=group)
+            node = {"defaults": [base, "_self_"], **dict.fromkeys(named, name), **settings}
+            ConfigStore.instance().store(name, node, group=group)

@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
-from graphrerank.conf_folder import conf_folder, register_choices
+from graphrerank.conf_folder import conf_folder
 from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.data.dataset import Dataset
@@ -33,9 +33,8 @@ from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.extensions import settings_folders
 from graphrerank.graphs import CorpusGraph, PairEncoder, RetrieverFactory
 from graphrerank.graphs.retriever import needs_vectors
-from graphrerank.language_models.prompt import register_prompts
 from graphrerank.models.manifest import GroupEntry
-from graphrerank.part import MACHINE_KEYS, Part, check_plain, dotted_settings, without_keys
+from graphrerank.part import MACHINE_KEYS, Part, check_plain, dotted_settings, register_settings, without_keys
 from graphrerank.pipelines.pipeline import Pipeline
 
 ROOT = "part"  # file of conf that a part is composed below
@@ -305,8 +304,7 @@ class Parts:
 @contextmanager
 def _hydra() -> Iterator[None]:
     """Let Hydra compose from ``conf``, where no command has initialized it."""
-    OmegaConf.register_new_resolver("graphrerank_extensions", _extension_paths, replace=True)
-    register_choices()
+    register_settings()
     if GlobalHydra.instance().is_initialized():
         yield
         return
@@ -318,8 +316,3 @@ def _hydra() -> Iterator[None]:
 def _composed(folders: tuple[str, ...], overrides: tuple[str, ...]) -> DictConfig:
     """Compose from the files in ``folders``, which a process reads once: a copy costs far less than composing."""
     return compose(ROOT, overrides=list(overrides))
-
-
-def _extension_paths() -> list[str]:
-    register_prompts()
-    return [f"file://{folder}" for folder in settings_folders()]

@@ -66,16 +66,21 @@ def assert_equal(one: CandidateGraphs, other: CandidateGraphs) -> None:
     assert all(torch.equal(one.inputs[name], other.inputs[name]) for name in one.inputs)
 
 
-def test_a_buffer_for_all_gives_the_batches_of_memory(prepared: PreparedDataset, shards: CandidateShards) -> None:
-    settings: dict[str, Any] = {"batch_size": 4, "seed": 3, "inputs": VECTORS}
-    streamed = CandidateDataModule(prepared, shards={"": shards}, buffer=24, **settings)
-    memory = CandidateDataModule(prepared, **settings)
+def assert_equal_epochs(streamed: CandidateDataModule, memory: CandidateDataModule) -> None:
+    """Compare the batches of two epochs."""
     for epoch in range(2):
         loaders = (streamed.train_dataloader(), memory.train_dataloader())
         for loader in loaders:
             loader.sampler.set_epoch(epoch)
         for one, other in zip(*loaders, strict=True):
             assert_equal(one, other)
+
+
+def test_a_buffer_for_all_gives_the_batches_of_memory(prepared: PreparedDataset, shards: CandidateShards) -> None:
+    settings: dict[str, Any] = {"batch_size": 4, "seed": 3, "inputs": VECTORS}
+    streamed = CandidateDataModule(prepared, shards={"": shards}, buffer=24, **settings)
+    memory = CandidateDataModule(prepared, **settings)
+    assert_equal_epochs(streamed, memory)
     for one, other in zip(streamed.val_dataloader(), memory.val_dataloader(), strict=True):
         assert_equal(one, other)
 
@@ -235,12 +240,7 @@ def test_a_buffer_for_all_gives_the_mixed_batches_of_memory(
     settings: dict[str, Any] = {"batch_size": 4, "seed": 3, "shares": shares, "augmentation": augmentation}
     streamed = CandidateDataModule(**mixed, buffer=48, **settings)
     memory = CandidateDataModule(mixed["prepared"], **settings)
-    for epoch in range(2):
-        loaders = (streamed.train_dataloader(), memory.train_dataloader())
-        for loader in loaders:
-            loader.sampler.set_epoch(epoch)
-        for one, other in zip(*loaders, strict=True):
-            assert_equal(one, other)
+    assert_equal_epochs(streamed, memory)
     assert len(list(streamed.val_dataloader())) == 2
 
 

@@ -104,7 +104,7 @@ def serve_http(cfg: DictConfig) -> Path:
             engines["inspect"] = partial(_inspect_engine, load, Path(cfg.index), settings.limits)
             routes.append(INSPECT)
         if cfg.documents and is_corpus_folder(cfg.index):
-            engines["documents"] = partial(DocumentsEngine, Path(cfg.index), _shared(encoder))
+            engines["documents"] = partial(DocumentsEngine, Path(cfg.index), _factory(encoder, build_encoder))
             routes += [ADD_DOCUMENTS, REMOVE_DOCUMENTS]
     address = f"http://{cfg.host}:{cfg.port}"
     first = SEARCH if cfg.index is not None else routes[0]
@@ -172,11 +172,16 @@ def load_corpus(
     return SearchableCorpus(graph, build(pipeline), bare, {name: build(group) for name, group in compared.items()})
 
 
-@lru_cache(maxsize=2)
-def shared_encoder(settings: str) -> Encoder:
-    """Build the encoder of some settings, in YAML; once in each process, whichever engines ask."""
+def build_encoder(settings: str) -> Encoder:
+    """Build the encoder of some settings, in YAML: the thread that adds documents needs one for itself."""
     encoder: Encoder = instantiate(OmegaConf.create(settings))
     return encoder
+
+
+@lru_cache(maxsize=2)
+def shared_encoder(settings: str) -> Encoder:
+    """Build the encoder of some settings, once in each process, for all engines that answer in one thread."""
+    return build_encoder(settings)
 
 
 def fastest_format(manifest: Manifest, device: str) -> str | None:
@@ -212,16 +217,18 @@ def page_settings(cfg: DictConfig) -> PageSettings | None:
     return PageSettings(name, searches=True, questions=questions)
 
 
-def _shared(encoder: DictConfig | None) -> Callable[[], Encoder] | None:
+def _factory(
+    encoder: DictConfig | None, build: Callable[[str], Encoder] = shared_encoder
+) -> Callable[[], Encoder] | None:
     """Return the factory of an encoder; None for none."""
-    return None if encoder is None else partial(shared_encoder, OmegaConf.to_yaml(encoder, resolve=True))
+    return None if encoder is None else partial(build, OmegaConf.to_yaml(encoder, resolve=True))
 
 
 def _encoder_factory(cfg: DictConfig, trained: EncoderEntry | None) -> Callable[[], Encoder] | None:
     """Return the factory of the chosen encoder, else of the one used in training; None where the model needs none."""
     if cfg.encoder is not None or trained is None or Command(cfg).choice("encoder") == NONE:
-        return _shared(cfg.encoder)
-    return _shared(Command(cfg).parts.from_manifest("encoder", trained).settings)
+        return _factory(cfg.encoder)
+    return _factory(Command(cfg).parts.from_manifest("encoder", trained).settings)
 
 
 def _usual_encoder(command: Command) -> DictConfig | None:

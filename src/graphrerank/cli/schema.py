@@ -8,9 +8,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from graphrerank.checks import UserError
-from graphrerank.conf_folder import CHOICES, conf_folder, listed_choices, register_choices
+from graphrerank.conf_folder import CHOICES, conf_folder, listed_choices
 from graphrerank.extensions import settings_folders
-from graphrerank.language_models.prompt import register_prompts
+from graphrerank.part import register_settings
 
 OPTIONAL: dict[str, Any] = {  # types of settings that are null by default, where an error would come late
     "num_queries": int | None,
@@ -25,14 +25,8 @@ SHARED = "shared"  # parts that files of conf/pipeline refer to
 @cache
 def register() -> None:
     """Make the folders of extensions and the help known to Hydra, before ``@hydra.main`` composes."""
-    OmegaConf.register_new_resolver("graphrerank_extensions", _extension_paths, replace=True)
     OmegaConf.register_new_resolver("graphrerank_help", _help, replace=True)
-    register_choices()
-
-
-def _extension_paths() -> list[str]:
-    register_prompts()
-    return [f"file://{folder}" for folder in settings_folders()]
+    register_settings()
 
 
 def _help(name: str) -> str:
