@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from pydantic import ConfigDict, ValidationError, create_model
+
 from graphrerank.checks import check_counts
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import in_form
@@ -81,3 +83,23 @@ def read_json(content: str) -> Any:
         return json.loads(content)
     except json.JSONDecodeError as error:
         raise ValueError(f"the answer must be JSON and nothing else, got {content[:80]!r}") from error
+
+
+def read_object(content: str, **types: Any) -> Any:
+    """Parse an answer that must be a JSON object with exactly some entries, strictly, as a record of them.
+
+    ``types`` are pydantic's, by the name of the entry. The error names the first entries that do not fit.
+
+    Example:
+        >>> read_object('{"topic": 2, "words": [" a "]}', topic=int, words=list[str]).words
+        ['a']
+    """
+    config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=True)
+    record = create_model("Answer", __config__=config, **{name: (kind, ...) for name, kind in types.items()})
+    try:
+        return record.model_validate_json(content)
+    except ValidationError as error:
+        problems = [f"{'.'.join(map(str, each['loc']))} {each['msg']}" for each in error.errors()[:3]]
+        raise ValueError(
+            f"the answer must be a JSON object of {[*types]}, got {content[:80]!r}: {'; '.join(problems)}"
+        ) from error

@@ -3,22 +3,20 @@
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, Field
 
 from graphrerank.checks import check_counts
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
-from graphrerank.language_models.strict_answers import ask_strictly, read_json
+from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.text.names import normalize_entity
-
-ENTITY_KEYS = ("name", "type", "description")
-RELATION_KEYS = ("head", "relation", "tail", "description")
 
 _FENCED = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
 
@@ -77,15 +75,17 @@ class LanguageModelKnowledgeExtractor:
             return [knowledge or Knowledge() for knowledge in answers]
         named = self._ask(self.prompt, questions, parse_names)
         rows = [row for row, entities in enumerate(named) if entities]
-        listed = {row: "; ".join(entity.name for entity in (named[row] or {}).values()) for row in rows}
-        questions = [self.relations.fill(text=cut[row], entities=listed[row]) for row in rows]
+        listed = ["; ".join(entity.name for entity in entities) for entities in named if entities]
+        questions = [
+            self.relations.fill(text=cut[row], entities=names) for row, names in zip(rows, listed, strict=True)
+        ]
         related = dict(zip(rows, self._ask(self.relations, questions, parse_relations), strict=True))
         extracted = []
         for row, text in enumerate(texts):
             entities = named[row]
             if entities is None or (entities and related[row] is None):
                 self.skipped.append(text)
-            extracted.append(join_relations(dict(entities or {}), related.get(row) or []))
+            extracted.append(_join(entities or [], related.get(row) or []))
         return extracted
 
     def _ask(self, prompt: Prompt, questions: Sequence[str], parse: Callable[[str], Answer]) -> list[Answer | None]:
@@ -127,7 +127,7 @@ class LanguageModelEntityExtractor:
 
 
 def parse_knowledge(content: str) -> Knowledge:
-    """Read a model's answer, strictly: one JSON object with ``entities`` and ``relations`` and nothing else.
+    """Parse an answer, strictly: one JSON object with ``entities`` and ``relations``.
 
     Names that :func:`~graphrerank.text.normalize_entity` makes equal are one entity, the one listed first. An end of a
     relation that is not listed becomes an entity, described by the relation, as in "LightRAG: Simple and Fast
@@ -141,42 +141,35 @@ def parse_knowledge(content: str) -> Knowledge:
         >>> [entity.name for entity in knowledge.entities], knowledge.relations[0].tail
         (['Metz', 'Lothair'], 'Metz')
     """
-    answer = read_json(content)
-    if not isinstance(answer, dict) or set(answer) != {"entities", "relations"}:
-        raise ValueError(f'the answer must be {{"entities": [...], "relations": [...]}}, got {content[:80]!r}')
-    return join_relations(entities_by_name(answer["entities"]), answer["relations"])
+    answer = read_object(content, entities=list[_Entity], relations=list[_Relation])
+    return _join(answer.entities, answer.relations)
 
 
-def parse_names(content: str) -> dict[str, Entity]:
-    """Parse the first answer, strictly: an object with ``entities``, names or described ones; by comparable name."""
-    rows = _only(content, "entities")
-    if not all(isinstance(row, str) for row in rows):
-        return entities_by_name(rows)
-    entities: dict[str, Entity] = {}
-    for name in rows:
-        entities.setdefault(comparable(name), Entity(name.strip(), "", ""))
-    return entities
+def parse_names(content: str) -> list[Entity]:
+    """Parse the first answer, strictly: an object with ``entities``, names or described ones; one per entity."""
+    rows = read_object(content, entities=list[_Name | _Entity]).entities
+    entities = [_Entity(name=row, type="", description="") if isinstance(row, str) else row for row in rows]
+    return list(_join(entities, []).entities)
 
 
-def parse_relations(content: str) -> list[dict[str, str]]:
-    """Parse the second answer, strictly: a JSON object with ``triples`` or ``relations``; as rows of ``relations``.
+def parse_relations(content: str) -> list[Relation]:
+    """Parse the second answer, strictly: an object with ``triples`` or ``relations``, lists of three texts or objects.
 
     Example:
-        >>> parse_relations('{"triples": [["Metz", "lies in", "Lorraine"]]}')[0]["description"]
+        >>> parse_relations('{"triples": [["Metz", "lies in", "Lorraine"]]}')[0].description
         'Metz lies in Lorraine'
     """
-    rows: list[dict[str, str]] = []
-    for row in _only(content, "triples", "relations"):
-        if isinstance(row, list) and len(row) == 3 and all(isinstance(part, str) for part in row):
-            head, relation, tail = (part.strip() for part in row)
-            row = {"head": head, "relation": relation, "tail": tail, "description": f"{head} {relation} {tail}"}
-        rows.append(row)
-    join_relations({}, rows)
-    return rows
+    rows = Annotated[
+        list[tuple[_Name, str, _Name] | _Relation], Field(validation_alias=AliasChoices("triples", "relations"))
+    ]
+    return [
+        Relation(*row, " ".join(row)) if isinstance(row, tuple) else Relation(**row.model_dump())
+        for row in read_object(content, rows=rows).rows
+    ]
 
 
 def parse_entities(content: str) -> Knowledge:
-    """Read a model's answer, strictly: a list of strings, or a JSON object with one, ``entities``, and nothing else.
+    """Parse an answer, strictly: a list of strings, or a JSON object with one, ``entities``, and nothing else.
 
     The list may be one of Python's, as GraphER's prompt asks for, and either may stand in a fence of code.
 
@@ -187,66 +180,52 @@ def parse_entities(content: str) -> Knowledge:
         ['Metz', '8 August 869']
     """
     fenced = _FENCED.fullmatch(content.strip())
-    answer = _read_list(fenced[1] if fenced else content)
-    if isinstance(answer, dict):
-        answer = answer["entities"] if set(answer) == {"entities"} else None
-    if not isinstance(answer, list):
-        raise ValueError(f'the answer must be {{"entities": [...]}} or a list, got {content[:80]!r}')
+    text = fenced[1] if fenced else content.strip()
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        try:
+            answer = ast.literal_eval(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+            raise ValueError(f"the answer must be JSON or a Python list, got {content[:80]!r}") from error
+    if isinstance(answer, dict) and set(answer) == {"entities"}:
+        answer = answer["entities"]
     return Knowledge.from_names(answer)
 
 
-def entities_by_name(rows: Any) -> dict[str, Entity]:
-    """Read a model's list of entities with ``name``, ``type`` and ``description``, by comparable name."""
-    entities: dict[str, Entity] = {}
-    for name, kind, description in _rows(rows, "entities", ENTITY_KEYS):
-        entities.setdefault(comparable(name), Entity(name, kind, description))
-    return entities
+def _join(entities: Iterable["Entity | _Entity"], relations: Iterable["Relation | _Relation"]) -> Knowledge:
+    """Merge equal names, and add the ends of relations that are not listed, described by the relation."""
+    known: dict[str, Entity] = {}
+    for entity in entities:
+        known.setdefault(normalize_entity(entity.name), Entity(entity.name, entity.type, entity.description))
+    joined: dict[tuple[str, str, str], Relation] = {}
+    for row in relations:
+        head, tail = (
+            known.setdefault(normalize_entity(name), Entity(name, "", row.description)).name
+            for name in (row.head, row.tail)
+        )
+        if head != tail:
+            joined.setdefault((head, row.relation, tail), Relation(head, row.relation, tail, row.description))
+    return Knowledge(tuple(known.values()), tuple(joined.values()))
 
 
-def join_relations(entities: dict[str, Entity], rows: Any) -> Knowledge:
-    """Join entities by a model's list of ``head``, ``relation``, ``tail`` and ``description``; unlisted ends are added.
-
-    A relation of an entity with itself is left out.
-    """
-    relations: dict[tuple[str, str, str], Relation] = {}
-    for head, relation, tail, description in _rows(rows, "relations", RELATION_KEYS):
-        ends = [entities.setdefault(comparable(name), Entity(name, "", description)).name for name in (head, tail)]
-        if ends[0] != ends[1]:
-            relations.setdefault((ends[0], relation, ends[1]), Relation(ends[0], relation, ends[1], description))
-    return Knowledge(tuple(entities.values()), tuple(relations.values()))
-
-
-def comparable(name: str) -> str:
-    """Return a name in the form in which equal entities have equal ones; a ValueError if nothing is left of it."""
-    normalized = normalize_entity(name)
-    if not normalized:
+def _check_name(name: str) -> str:
+    if not normalize_entity(name):
         raise ValueError(f"a name must hold a letter or digit, got {name!r}")
-    return normalized
+    return name
 
 
-def _only(content: str, *keys: str) -> list[Any]:
-    """Return the list that is all that an answer has, under one of the keys."""
-    answer = read_json(content)
-    if isinstance(answer, dict) and len(answer) == 1:
-        ((key, rows),) = answer.items()
-        if key in keys and isinstance(rows, list):
-            return rows
-    raise ValueError(f'the answer must be {{"{keys[0]}": [...]}}, got {content[:80]!r}')
+_Name = Annotated[str, AfterValidator(_check_name)]
 
 
-def _rows(rows: Any, name: str, keys: Sequence[str]) -> Iterator[list[str]]:
-    if not isinstance(rows, list):
-        raise ValueError(f"`{name}` must be a list, got {str(rows)[:80]!r}")
-    for row in rows:
-        if not isinstance(row, dict) or set(row) != set(keys) or not all(isinstance(row[key], str) for key in keys):
-            raise ValueError(f"`{name}` must hold objects of the strings {list(keys)}, got {str(row)[:80]!r}")
-        yield [row[key].strip() for key in keys]
+class _Entity(BaseModel, extra="forbid", strict=True, str_strip_whitespace=True):
+    name: _Name
+    type: str
+    description: str
 
 
-def _read_list(content: str) -> Any:
-    with suppress(ValueError):
-        return json.loads(content)
-    try:
-        return ast.literal_eval(content.strip())
-    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise ValueError(f"the answer must be JSON or a Python list, got {content[:80]!r}") from error
+class _Relation(BaseModel, extra="forbid", strict=True, str_strip_whitespace=True):
+    head: _Name
+    relation: str
+    tail: _Name
+    description: str

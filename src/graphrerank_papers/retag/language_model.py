@@ -3,15 +3,23 @@
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, Field, StringConstraints
 
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
-from graphrerank.language_models.strict_answers import ask_strictly, read_json
+from graphrerank.language_models.strict_answers import ask_strictly, read_object
 
 BATCH_NOTES = 40  # related to topics in one request
 
 Answer = TypeVar("Answer")
+_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class _Topic(BaseModel, extra="forbid", strict=True):
+    name: _Text
+    description: _Text
 
 
 @dataclass(frozen=True)
@@ -115,56 +123,32 @@ def generate_keywords(
 
 def parse_topic(content: str, *, num_topics: int) -> int:
     """Parse the number of a topic from 1, 0 for none, strictly."""
-    number = _only(content, "topic")
-    if type(number) is not int or not 0 <= number <= num_topics:
-        raise ValueError(f'the answer must be {{"topic": 0 to {num_topics}}}, got {content[:80]!r}')
+    number: int = read_object(content, topic=Annotated[int, Field(ge=0, le=num_topics)]).topic
     return number
 
 
 def parse_topics(content: str, *, limit: int) -> list[str]:
     """Parse a list of 1 to ``limit`` topics, strictly: each as "name: description"."""
-    rows = _only(content, "topics")
-    if not isinstance(rows, list) or not 0 < len(rows) <= limit:
-        raise ValueError(f'the answer must be {{"topics": [...]}} with 1 to {limit} topics, got {content[:80]!r}')
-    for row in rows:
-        if not isinstance(row, dict) or set(row) != {"name", "description"} or not _are_texts(list(row.values())):
-            raise ValueError(f"a topic must have a name and a description, both texts, got {str(row)[:80]!r}")
-    return list(dict.fromkeys(f"{row['name'].strip()}: {row['description'].strip()}" for row in rows))
+    topics = read_object(content, topics=Annotated[list[_Topic], Field(min_length=1, max_length=limit)]).topics
+    return list(dict.fromkeys(f"{topic.name}: {topic.description}" for topic in topics))
 
 
 def parse_relevant(content: str, *, num_notes: int, num_topics: int) -> list[list[int]]:
     """Parse the topics of each note, strictly: ascending indices."""
-    rows = _only(content, "relevant")
-    if not isinstance(rows, list) or len(rows) != num_notes:
-        raise ValueError(f'the answer must be {{"relevant": [...]}} with {num_notes} lists, got {content[:80]!r}')
-    for row in rows:
-        if not isinstance(row, list) or not all(type(number) is int and 1 <= number <= num_topics for number in row):
-            raise ValueError(f"each list must hold topic numbers from 1 to {num_topics}, got {str(row)[:80]!r}")
-    return [sorted({number - 1 for number in row}) for row in rows]
+    topics = list[Annotated[int, Field(ge=1, le=num_topics)]]
+    rows = read_object(content, relevant=Annotated[list[topics], Field(min_length=num_notes, max_length=num_notes)])
+    return [sorted({number - 1 for number in row}) for row in rows.relevant]
 
 
 def parse_keywords(content: str) -> list[str]:
     """Parse a list of keywords, strictly: texts that are not blank; duplicates are dropped."""
-    keywords = _only(content, "keywords")
-    if not isinstance(keywords, list) or not _are_texts(keywords):
-        raise ValueError(f'the answer must be {{"keywords": ["...", ...]}}, got {content[:80]!r}')
-    return list(dict.fromkeys(word.strip() for word in keywords))
+    return list(dict.fromkeys(read_object(content, keywords=list[_Text]).keywords))
 
 
 def _ask(
     model: ChatModel, prompt: Prompt, questions: Sequence[str], parse: Callable[[str], Answer], **settings: int
 ) -> list[Answer | None]:
     return ask_strictly(model, questions, system=prompt.instructions(**settings), parse=parse, form=prompt.form)
-
-
-def _only(content: str, key: str) -> Any:
-    """Return the one entry of a JSON object; None if the answer is anything else."""
-    answer = read_json(content)
-    return answer.get(key) if isinstance(answer, dict) and len(answer) == 1 else None
-
-
-def _are_texts(entries: Sequence[Any]) -> bool:
-    return all(isinstance(entry, str) and entry.strip() for entry in entries)
 
 
 def _numbered(texts: Sequence[str]) -> str:
