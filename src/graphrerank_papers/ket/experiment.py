@@ -1,6 +1,5 @@
 """``python evaluate.py experiment=ket_solutions``: KET-RAG's solutions, sweeps, rerankers behind it."""
 
-import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scipy.optimize import minimize_scalar
-from scipy.special import zeta
 from torch import Tensor
 
 from graphrerank.checks import check_counts
@@ -33,7 +30,7 @@ from graphrerank.pipelines.step import Resources
 from graphrerank.pipelines.steps import GRanker
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage
-from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETReport, KETSettings, Tokens
+from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings, Tokens
 from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval, KETSearch, find_solution, fits
 from graphrerank_papers.tables import write_tables
 
@@ -134,10 +131,15 @@ class _Bench:
         self._indexes: dict[KETSettings, KETIndex] = {}
 
     def judge(self, solution: str, **settings: Any) -> Row:
-        """Judge a solution; ``settings`` are those of index and retrieval that are not the step's."""
+        """Judge a solution; ``settings`` are those of index and retrieval that are not the step's.
+
+        ``USD of index`` is of the tokens sent at the prices of the paper's models. Where no language model extracts, it
+        counts ``model_tokens``, what one would read: each core chunk twice, without prompts (KET-RAG, section 5.3).
+        """
         begin = time.perf_counter()
         index = self._index(solution, settings)
         seconds, retrieval = time.perf_counter() - begin, self._retrieval(index, solution, settings)
+        sizes, sent = index.sizes, model_tokens(index)
         return {
             "solution": solution,
             **settings,
@@ -145,7 +147,11 @@ class _Bench:
             **judge_contexts(
                 lambda queries: retrieval(queries.encoded), self._queries, self._answers, answers=self._job.answers
             ),
-            **index_costs(index.report),
+            "chunks": sizes["sub-chunks"],
+            **{name: sizes[name] for name in ("entities", "relations", "keywords")},
+            "encoder_tokens": sent.encoder,
+            "model_tokens": sent.model_input + sent.model_output,
+            "USD of index": sent.dollars,
             "index_seconds": seconds,
         }
 
@@ -159,19 +165,18 @@ class _Bench:
         """Judge contexts of fewer tokens: retrieved so, and of the whole context's chunks in a reranker's order."""
         index, count = self._index(SOLUTION, version), settings.num_queries
         queries = self._queries if count is None else self._queries.block(0, count)
+        for limit in settings.limits:
+            smaller = self._retrieval(index, SOLUTION, {**version, "context_tokens": limit})
+            judged = judge_contexts(lambda queries, small=smaller: small(queries.encoded), queries, self._answers)
+            yield {"order": f"{SOLUTION} of that size", "limit": limit, **judged}
         whole = self._retrieval(index, SOLUTION, version)
+        for name, order in self._orders(index, settings).items():
 
-        def retrieved(limit: int, queries: Queries) -> Contexts:
-            return self._retrieval(index, SOLUTION, {**version, "context_tokens": limit})(queries.encoded)
+            def reordered(queries: Queries, limit: int, order: Order = order) -> Contexts:
+                return pack_chunks(index, order(queries, whole(queries.encoded).ranking), limit)
 
-        def reordered(order: Order, limit: int, queries: Queries) -> Contexts:
-            return pack_chunks(index, order(queries, whole(queries.encoded).ranking), limit)
-
-        ways: dict[str, Callable[[int, Queries], Contexts]] = {f"{SOLUTION} of that size": retrieved}
-        ways |= {name: partial(reordered, order) for name, order in self._orders(index, settings).items()}
-        for name, retrieve in ways.items():
             for limit in settings.limits:
-                judged = judge_contexts(partial(retrieve, limit), queries, self._answers)
+                judged = judge_contexts(partial(reordered, limit=limit), queries, self._answers)
                 yield {"order": name, "limit": limit, **judged}
 
     def _orders(self, index: KETIndex, settings: Rerankers) -> dict[str, Order]:
@@ -179,7 +184,7 @@ class _Bench:
         orders: dict[str, Order] = {"cosine": lambda queries, ranking: ranking}
         if settings.checkpoint is not None:
             reranker = GraphReranker.from_pretrained(settings.checkpoint, device=self._parts.device)
-            orders[f"GATv2 `{settings.checkpoint}`"] = by_graph_reranker(graph, reranker)
+            orders[f"GATv2 `{settings.checkpoint}`"] = partial(by_graph_reranker, graph, reranker)
         if self._job.pair_encoder is not None:
             encoder = PairCache(self._job.pair_encoder, self._parts.cache / "pairs")
             orders["cross-encoder"] = by_granker(graph, encoder, smoothing=0.0)
@@ -196,6 +201,13 @@ class _Bench:
     def _retrieval(self, index: KETIndex, solution: str, settings: Mapping[str, Any]) -> KETRetrieval:
         arguments = {name: settings.get(name, self._step[name]) for name in RETRIEVED}
         return KETRetrieval(index, solution=solution, **arguments).to(self._parts.device)
+
+
+def model_tokens(index: KETIndex) -> Tokens:
+    """Return the tokens sent to models; without a language model, those that one would read at extraction."""
+    if index.sent.model_input:
+        return index.sent
+    return replace(index.sent, model_input=2 * int(index.chunks.num_tokens[index.core].sum()))
 
 
 def judge_contexts(
@@ -233,25 +245,6 @@ def judge_contexts(
     return {**row, "questions": len(queries), "ms": statistics.median(milliseconds), "context_tokens": tokens}
 
 
-def index_costs(report: KETReport) -> Row:
-    """Return the sizes and costs of an index.
-
-    ``USD of index`` is of the tokens sent at the prices of the paper's models. Where no language model extracts, it
-    counts ``model_tokens``, what one would read: each core chunk twice, without prompts (KET-RAG, section 5.3).
-    """
-    model = report.sent.model_input + report.sent.model_output
-    extracted = Tokens() if model else Tokens(model_input=2 * report.core_tokens)
-    return {
-        "chunks": report.sub_chunks,
-        "entities": report.entities,
-        "relations": report.relations,
-        "keywords": report.keywords,
-        "encoder_tokens": report.sent.encoder,
-        "model_tokens": model or extracted.model_input,
-        "USD of index": (report.sent + extracted).dollars,
-    }
-
-
 def chunk_corpus(index: KETIndex) -> CorpusGraph:
     """Return an index's chunks as a corpus with the edges of the chunk graph and the entities of the skeleton.
 
@@ -278,50 +271,46 @@ def pack_chunks(index: KETIndex, ranking: Ranking, context_tokens: int) -> Conte
     chunk = ranking.nodes[query, column]
     limits = torch.full((len(ranking),), context_tokens, device=chunk.device)
     fitting = fits(query, chunks.num_tokens.to(chunk.device)[chunk], limits)
-    query, chunk = query[fitting], chunk[fitting]
+    query, chunk, scores = query[fitting], chunk[fitting], ranking.scores[query, column][fitting]
     nodes = pad_rows(query, chunk, len(ranking), fill=-1)
+    scores = pad_rows(query, scores, len(ranking), fill=-torch.inf)
     passages = [tuple(chunks.texts[node] for node in row if node >= 0) for row in nodes.tolist()]
-    scores = ranking.scores[:, : nodes.shape[1]].masked_fill(nodes < 0, -torch.inf)
     lengths = torch.zeros(len(ranking), dtype=torch.int64)
     lengths.index_add_(0, query.cpu(), chunks.num_tokens[chunk.cpu()])
     return Contexts(Ranking(nodes, scores), passages, lengths, {"text": nodes})
 
 
-def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker) -> Order:
+def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker, queries: Queries, ranking: Ranking) -> Ranking:
     """Order chunks by a trained graph reranker of BM25, cosine and the edges among them, which join similar ones."""
     assert graph.embedding is not None
     assert graph.entities is not None
-    vectors = graph.embedding
-    names, entities = graph.entities.names, graph.entities
-    neighbours = [graph.indices[graph.indptr[n] : graph.indptr[n + 1]].tolist() for n in range(graph.num_nodes)]
-    held = [
-        [names[e] for e in entities.indices[entities.indptr[n] : entities.indptr[n + 1]].tolist()]
-        for n in range(graph.num_nodes)
-    ]
+    entities, similar = graph.entities, EDGE_TYPES[SIMILARITY]
 
-    def order(queries: Queries, ranking: Ranking) -> Ranking:
-        inputs, rows = [], [[node for node in row if node >= 0] for row in ranking.nodes.tolist()]
-        for text, vector, row in zip(queries.texts, queries.encoded, rows, strict=True):
-            position = {node: index for index, node in enumerate(row)}
-            edges = [(position[a], position[b]) for a in row for b in neighbours[a] if a < b and b in position]
-            inputs.append(
-                RerankInput(
-                    text,
-                    [graph.texts[node] for node in row],
-                    edges=edges,
-                    edge_types=[EDGE_TYPES[SIMILARITY]] * len(edges),
-                    entities=[held[node] for node in row],
-                    query_vector=vector,
-                    vectors=vectors[row],
-                )
+    def held(node: int) -> list[str]:
+        return [entities.names[e] for e in entities.indices[entities.indptr[node] : entities.indptr[node + 1]].tolist()]
+
+    inputs, rows = [], [[node for node in row if node >= 0] for row in ranking.nodes.tolist()]
+    for text, vector, row in zip(queries.texts, queries.encoded, rows, strict=True):
+        position = {node: index for index, node in enumerate(row)}
+        origin, others = graph.neighbours(torch.tensor(row, dtype=torch.int64), SIMILARITY)
+        pairs = zip(origin.tolist(), others.tolist(), strict=True)
+        edges = [(i, position[other]) for i, other in pairs if row[i] < other and other in position]
+        inputs.append(
+            RerankInput(
+                text,
+                [graph.texts[node] for node in row],
+                edges=edges,
+                edge_types=[similar] * len(edges),
+                entities=[held(node) for node in row],
+                query_vector=vector,
+                vectors=graph.embedding[row],
             )
-        nodes, scores = torch.full_like(ranking.nodes, -1), torch.full_like(ranking.scores, -torch.inf)
-        for query, (row, reranked) in enumerate(zip(rows, reranker.rerank_batch(inputs), strict=True)):
-            nodes[query, : len(row)] = torch.tensor(row)[reranked.indices]
-            scores[query, : len(row)] = reranked.scores
-        return Ranking(nodes, scores)
-
-    return order
+        )
+    nodes, scores = torch.full_like(ranking.nodes, -1), torch.full_like(ranking.scores, -torch.inf)
+    for query, (row, reranked) in enumerate(zip(rows, reranker.rerank_batch(inputs), strict=True)):
+        nodes[query, : len(row)] = torch.tensor(row)[reranked.indices]
+        scores[query, : len(row)] = reranked.scores
+    return Ranking(nodes, scores)
 
 
 def by_granker(graph: CorpusGraph, encoder: PairEncoder, *, smoothing: float) -> Order:
@@ -344,8 +333,8 @@ def count_degrees(edges: Tensor, num_chunks: int) -> dict[str, Any]:
     """Describe the degrees of chunks over undirected ``edges``, ``[E, 2]``.
 
     Returns:
-        ``counts`` (chunks by degree, ascending), ``chunks``, the ``mean`` and ``greatest`` degree, ``central_share``
-        (share of the ends of edges at the 1% of the chunks with most), and the results of :func:`fit_power_law`.
+        ``counts`` (chunks by degree, ascending), ``chunks``, the ``mean`` and ``greatest`` degree, and
+        ``central_share`` (share of the ends of edges at the 1% of the chunks with most).
 
     Example:
         >>> count_degrees(torch.tensor([[0, 1], [0, 2]]), 4)["counts"]
@@ -353,40 +342,11 @@ def count_degrees(edges: Tensor, num_chunks: int) -> dict[str, Any]:
     """
     degree = torch.bincount(edges.flatten(), minlength=num_chunks)
     values, numbers = torch.unique(degree, return_counts=True)
-    counts = dict(zip(values.tolist(), numbers.tolist(), strict=True))
     most = degree.sort(descending=True).values[: max(1, round(CENTRAL * num_chunks))]
-    exponent, gain = fit_power_law({degree: count for degree, count in counts.items() if degree})
     return {
         "chunks": num_chunks,
         "mean": float(degree.double().mean()),
-        "greatest": max(counts, default=0),
+        "greatest": int(degree.max()) if num_chunks else 0,
         "central_share": float(most.sum() / degree.sum()) if len(edges) else 0.0,
-        "exponent": exponent,
-        "power_law_gain": gain,
-        "counts": counts,
+        "counts": dict(zip(values.tolist(), numbers.tolist(), strict=True)),
     }
-
-
-def fit_power_law(counts: Mapping[int, int]) -> tuple[float, float]:
-    r"""Fit a power law to degrees above 0, and compare it with a geometric distribution, whose tail is exponential.
-
-    .. math:: p(k) = \frac{k^{-\gamma}}{\zeta(\gamma, k_{min})}, \qquad q(k) = (1 - r) r^{k - k_{min}}
-
-    both from the least degree :math:`k_{min}` on, by maximum likelihood. Source: Clauset et al., *Power-Law
-    Distributions in Empirical Data*, 2009, section 3.1. *Where we differ:* the least degree is not searched for.
-
-    Returns:
-        The exponent, and the log-likelihood of the power law minus that of the geometric distribution: negative where
-        the latter fits better. NaN where the degrees are all equal, or there is none.
-    """
-    if len(counts) < 2:
-        return torch.nan, torch.nan
-    least, number = min(counts), sum(counts.values())
-    logs = sum(count * math.log(degree) for degree, count in counts.items())
-    fit = minimize_scalar(
-        lambda exponent: number * math.log(zeta(exponent, least)) + exponent * logs, bounds=(1.01, 50), method="bounded"
-    )
-    beyond = sum(count * (degree - least) for degree, count in counts.items())
-    ratio = beyond / (beyond + number)
-    geometric = number * math.log(1 - ratio) + beyond * math.log(ratio)
-    return float(fit.x), -float(fit.fun) - geometric

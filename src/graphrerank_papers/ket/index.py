@@ -79,13 +79,6 @@ class Tokens:
     model_output: int = 0  # written by it
     encoder: int = 0  # read by the encoder
 
-    def __add__(self, other: "Tokens") -> "Tokens":
-        return Tokens(
-            self.model_input + other.model_input,
-            self.model_output + other.model_output,
-            self.encoder + other.encoder,
-        )
-
     @property
     def dollars(self) -> float:
         """The cost of the tokens in US dollars, at the prices of the paper's models.
@@ -96,37 +89,6 @@ class Tokens:
         """
         language_model = self.model_input * MODEL_INPUT_PRICE + self.model_output * MODEL_OUTPUT_PRICE
         return (language_model + self.encoder * ENCODER_PRICE) / 1e6
-
-
-@dataclass(frozen=True)
-class KETReport:
-    """Counts of nodes, edges and tokens."""
-
-    documents: int  # documents of the corpus
-    corpus_tokens: int  # tokens of all chunks
-    chunks: int
-    chunk_edges: int  # edges of the chunks' graph
-    core_chunks: int  # chunks whose knowledge was extracted
-    core_tokens: int  # tokens of the core chunks
-    sub_chunks: int
-    entities: int  # entities of the skeleton
-    relations: int  # relations of the skeleton
-    skeleton_edges: int  # links of entities and relations to sub-chunks
-    keywords: int
-    keyword_edges: int  # links of keywords to sub-chunks
-    sent: Tokens  # tokens that the models read and wrote, including those whose results were cached
-
-    def lines(self) -> list[str]:
-        """Return three lines of text: nodes, edges and tokens."""
-        return [
-            f"nodes: {self.documents:,} documents of {self.corpus_tokens:,} tokens, {self.chunks:,} chunks "
-            f"({self.core_chunks:,} core), {self.sub_chunks:,} sub-chunks, {self.entities:,} entities, "
-            f"{self.keywords:,} keywords",
-            f"edges: {self.chunk_edges:,} between chunks, {self.relations:,} relations, {self.skeleton_edges:,} from "
-            f"entities and relations to sub-chunks, {self.keyword_edges:,} from keywords to sub-chunks",
-            f"language model: {self.sent.model_input:,} tokens read, {self.sent.model_output:,} written; "
-            f"encoder: {self.sent.encoder:,} tokens read; together ${self.sent.dollars:.4f}",
-        ]
 
 
 @dataclass(frozen=True)
@@ -144,13 +106,32 @@ class KETIndex:
     """An index in memory."""
 
     settings: KETSettings
+    num_documents: int
     chunks: Chunks  # `n` chunks, as cut from the documents
     chunk_graph: ChunkGraph  # their neighbours
     core: Tensor  # indices of the core chunks, ascending
     sub_chunks: Chunks  # `m` sub-chunks; the chunks if nothing is halved
     skeleton: Skeleton | None  # None without core chunks
     keyword_graph: KeywordGraph | None  # None if it was not built
-    report: KETReport  # sizes and costs
+    sent: Tokens  # tokens that the models read and wrote, including those whose results were cached
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Numbers of nodes, edges and tokens by name."""
+        knowledge = None if self.skeleton is None else self.skeleton.knowledge
+        keywords = self.keyword_graph
+        return {
+            "documents": self.num_documents,
+            "tokens": int(self.chunks.num_tokens.sum()),
+            "chunks": len(self.chunks),
+            "core chunks": len(self.core),
+            "sub-chunks": len(self.sub_chunks),
+            "entities": 0 if knowledge is None else len(knowledge.names),
+            "relations": 0 if knowledge is None else len(knowledge.facts),
+            "keywords": 0 if keywords is None else len(keywords.keywords),
+            "edges of chunks": len(self.chunk_graph.edges),
+            "edges of keywords": 0 if keywords is None else keywords.num_edges,
+        }
 
 
 class KETIndexBuilder:
@@ -191,38 +172,21 @@ class KETIndexBuilder:
         corpus, stream = hash_texts(documents).hex(), cache(lambda: TokenStream(documents, self._tokenizer))
         chunk_key, chunks = self._cut(corpus, stream, settings, num_splits=0)
         graph = self._graph(chunk_key, chunks, settings.num_neighbours)
-        sent = Tokens(encoder=int(chunks.num_tokens.sum()))
-        sub_key, sub_chunks = chunk_key, chunks
+        sub_key, sub_chunks, num_encoded = chunk_key, chunks, int(chunks.num_tokens.sum())
         if settings.num_splits:
             sub_key, sub_chunks = self._cut(corpus, stream, settings, num_splits=settings.num_splits)
-            sent += Tokens(encoder=int(sub_chunks.num_tokens.sum()))
-        core = torch.zeros(0, dtype=torch.int64)
+            num_encoded += int(sub_chunks.num_tokens.sum())
+        core, sent = torch.zeros(0, dtype=torch.int64), Tokens()
         skeleton, keyword_graph = None, None
         if settings.core_share > 0 and self._extractor is not None:
             core = core_chunks(graph, share=settings.core_share, selection=settings.core_selection, seed=settings.seed)
             keys, limit = f"{chunk_key} {sub_key}", settings.description_tokens
-            skeleton, extracted = self._skeleton(self._extractor, keys, chunks, core, sub_chunks, limit)
-            sent += extracted
+            skeleton, sent = self._skeleton(self._extractor, keys, chunks, core, sub_chunks, limit)
         if settings.has_keywords:
-            keyword_graph, read = self._keywords(sub_key, sub_chunks.texts)
-            sent += Tokens(encoder=read)
-        knowledge = None if skeleton is None else skeleton.knowledge
-        report = KETReport(
-            documents=len(documents),
-            corpus_tokens=int(chunks.num_tokens.sum()),
-            chunks=len(chunks),
-            chunk_edges=len(graph.edges),
-            core_chunks=len(core),
-            core_tokens=int(chunks.num_tokens[core].sum()),
-            sub_chunks=len(sub_chunks),
-            entities=0 if knowledge is None else len(knowledge.names),
-            relations=0 if knowledge is None else len(knowledge.facts),
-            skeleton_edges=0 if knowledge is None else len(knowledge.entity_links) + len(knowledge.relation_links),
-            keywords=0 if keyword_graph is None else len(keyword_graph.keywords),
-            keyword_edges=0 if keyword_graph is None else keyword_graph.num_edges,
-            sent=sent,
-        )
-        return KETIndex(settings, chunks, graph, core, sub_chunks, skeleton, keyword_graph, report)
+            keyword_graph, num_read = self._keywords(sub_key, sub_chunks.texts)
+            num_encoded += num_read
+        sent = replace(sent, encoder=sent.encoder + num_encoded)
+        return KETIndex(settings, len(documents), chunks, graph, core, sub_chunks, skeleton, keyword_graph, sent)
 
     def _cut(
         self, corpus: str, stream: Callable[[], TokenStream], settings: KETSettings, *, num_splits: int
@@ -276,8 +240,9 @@ class KETIndexBuilder:
         """Return the text-keyword graph, and how many tokens the encoder read for it."""
 
         def make() -> tuple[KeywordGraph, int]:
-            sentences, _, _ = keyword_sentences(texts)
-            return build_keyword_graph(texts, self._encode), int(self._lengths(sentences).sum())
+            sentences, owners, keywords = keyword_sentences(texts)
+            graph = build_keyword_graph(owners, keywords, self._encode(sentences))
+            return graph, int(self._lengths(sentences).sum())
 
         key = self._stages.key("keywords", sub_key, self._encoder.fingerprint)
         return self._stages.get(key, tuple[KeywordGraph, int], make)
@@ -345,21 +310,21 @@ def keyword_sentences(texts: Sequence[str]) -> tuple[list[str], list[int], list[
     return sentences, text_indices, keywords
 
 
-def build_keyword_graph(texts: Sequence[str], encode: Callable[[Sequence[str]], Tensor]) -> KeywordGraph:
+def build_keyword_graph(
+    text_indices: Sequence[int], sentence_keywords: Sequence[Sequence[str]], vectors: Tensor
+) -> KeywordGraph:
     """Link each keyword to the sub-chunks that contain it, and average the vectors of its sentences.
 
     Source: KET-RAG, Algorithm 3, lines 11 to 15, and section 5.1. Means are normalised, for retrieval by cosine.
-    ``encode`` encodes ``n`` sentences as ``[n, d]``.
+    ``n`` sentences have the sub-chunk and the keywords of each, and ``vectors`` ``[n, d]`` float32.
 
     Example:
-        >>> graph = build_keyword_graph(["Metz fell.", "Metz rose."], lambda texts: torch.eye(2))
+        >>> graph = build_keyword_graph([0, 1], [["metz", "fell"], ["metz", "rose"]], torch.eye(2))
         >>> list(graph.keywords), graph.row.tolist(), graph.indices.tolist()
         (['metz', 'fell', 'rose'], [0, 1, 2], [0, 1, 0, 1])
         >>> graph.vectors[0]
         tensor([0.7071, 0.7071])
     """
-    sentences, text_indices, sentence_keywords = keyword_sentences(texts)
-    vectors = encode(sentences).float()
     keyword_places: dict[str, list[int]] = {}
     for sentence, keywords in enumerate(sentence_keywords):
         for keyword in keywords:
@@ -369,7 +334,7 @@ def build_keyword_graph(texts: Sequence[str], encode: Callable[[Sequence[str]], 
     sentence_ptr = np.cumsum([0, *map(len, row_of)])
     row_sentences = np.asarray([sentence for places in row_of for sentence in places], dtype=np.int64)
     shares = np.repeat(1 / np.maximum(np.diff(sentence_ptr), 1), np.diff(sentence_ptr)).astype(np.float32)
-    averaging = sparse.csr_matrix((shares, row_sentences, sentence_ptr), shape=(len(row_of), len(sentences)))
+    averaging = sparse.csr_matrix((shares, row_sentences, sentence_ptr), shape=(len(row_of), len(vectors)))
     sub_chunks = [sorted({text_indices[sentence] for sentence in places}) for places in row_of]
     return KeywordGraph(
         keywords=list(keyword_places),

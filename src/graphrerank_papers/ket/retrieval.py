@@ -180,7 +180,7 @@ class KETSearch:
 
     Documents are ranked by the best cosine of their chunks with the query. The entities and relations of the context
     select chunks and are not ranked; :class:`KETRetrieval` returns whole contexts. The constructor builds the index, or
-    reads it from its folder, and prints its report.
+    reads it from its folder, and prints its size.
 
     ``index`` are the settings of the index but for those that the ``solution`` fixes; the others are those of
     :class:`KETRetrieval`. Solutions without a knowledge graph need no ``extractor``.
@@ -201,7 +201,8 @@ class KETSearch:
     ) -> None:
         builder = KETIndexBuilder(folder, tokenizer=tokenizer, encoder=resources.index_encoder, extractor=extractor)
         built = builder.build(resources.graph.all_texts, find_solution(solution).settings(index))
-        print(*built.report.lines(), sep="\n", flush=True)
+        sizes = ", ".join(f"{count:,} {name}" for name, count in built.sizes.items())
+        print(f"KET-RAG's index: {sizes}; tokens read and written by models for ${built.sent.dollars:.4f}", flush=True)
         device = resources.graph.device
         self.retrieval = KETRetrieval(
             built, solution=solution, context_tokens=context_tokens, graph_share=graph_share, num_seeds=num_seeds

@@ -125,7 +125,7 @@ def test_documents_by_their_best_chunk(
     solution: str, join: bool, build: Build, texts: Queries, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipeline = build(solution=solution, join=join)
-    assert capsys.readouterr().out.startswith("nodes: 16 documents of 498 tokens, ")
+    assert capsys.readouterr().out.startswith("KET-RAG's index: 16 documents, 498 tokens, ")
     (step,) = pipeline._steps
     assert isinstance(step, KETSearch)
     found, contexts = pipeline.retrieve(texts).ranking, step.retrieval(texts.encoded)
