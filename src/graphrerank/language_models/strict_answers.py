@@ -95,7 +95,8 @@ def read_object(content: str, **types: Any) -> Any:
         ['a']
     """
     config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=True)
-    record = create_model("Answer", __config__=config, **{name: (kind, ...) for name, kind in types.items()})
+    fields: Any = {name: (kind, ...) for name, kind in types.items()}
+    record = create_model("Answer", __config__=config, **fields)
     try:
         return record.model_validate_json(content)
     except ValidationError as error:

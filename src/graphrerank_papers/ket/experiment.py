@@ -165,19 +165,23 @@ class _Bench:
         """Judge contexts of fewer tokens: retrieved so, and of the whole context's chunks in a reranker's order."""
         index, count = self._index(SOLUTION, version), settings.num_queries
         queries = self._queries if count is None else self._queries.block(0, count)
-        for limit in settings.limits:
-            smaller = self._retrieval(index, SOLUTION, {**version, "context_tokens": limit})
-            judged = judge_contexts(lambda queries, small=smaller: small(queries.encoded), queries, self._answers)
-            yield {"order": f"{SOLUTION} of that size", "limit": limit, **judged}
         whole = self._retrieval(index, SOLUTION, version)
-        for name, order in self._orders(index, settings).items():
 
-            def reordered(queries: Queries, limit: int, order: Order = order) -> Contexts:
-                return pack_chunks(index, order(queries, whole(queries.encoded).ranking), limit)
+        def retrieved(limit: int, queries: Queries) -> Contexts:
+            return self._retrieval(index, SOLUTION, {**version, "context_tokens": limit})(queries.encoded)
 
+        def reordered(order: Order, limit: int, queries: Queries) -> Contexts:
+            return pack_chunks(index, order(queries, whole(queries.encoded).ranking), limit)
+
+        ways: dict[str, Callable[[int, Queries], Contexts]] = {f"{SOLUTION} of that size": retrieved}
+        ways |= {name: partial(reordered, order) for name, order in self._orders(index, settings).items()}
+        for name, retrieve in ways.items():
             for limit in settings.limits:
-                judged = judge_contexts(partial(reordered, limit=limit), queries, self._answers)
-                yield {"order": name, "limit": limit, **judged}
+                yield {
+                    "order": name,
+                    "limit": limit,
+                    **judge_contexts(partial(retrieve, limit), queries, self._answers),
+                }
 
     def _orders(self, index: KETIndex, settings: Rerankers) -> dict[str, Order]:
         graph = chunk_corpus(index)

@@ -163,7 +163,7 @@ def parse_relations(content: str) -> list[Relation]:
         list[tuple[_Name, str, _Name] | _Relation], Field(validation_alias=AliasChoices("triples", "relations"))
     ]
     return [
-        Relation(*row, " ".join(row)) if isinstance(row, tuple) else Relation(**row.model_dump())
+        Relation(row[0], row[1], row[2], " ".join(row)) if isinstance(row, tuple) else Relation(**row.model_dump())
         for row in read_object(content, rows=rows).rows
     ]
 
