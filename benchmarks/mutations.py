@@ -157,7 +157,7 @@ MUTATIONS = (
         "float(hub[top[top >= 0]].double().mean())",
     ),
     Mutation(
-        "inference/input_edges.py",
+        "inference/inputs.py",
         "edges go one way",
         "pairs += [undirected, undirected.flip(1)]",
         "pairs += [undirected, undirected]",
@@ -277,7 +277,7 @@ MUTATIONS = (
         "place <= np.array(leads)[text_of_stem]",
     ),
     Mutation(
-        "inference/input_features.py",
+        "inference/inputs.py",
         "BM25 is not normalised",
         "scores / scores.amax().clamp(min=torch.finfo(torch.float32).tiny)",
         "scores",

@@ -25,7 +25,7 @@ ELSEWHERE = {  # file -> why it writes by itself
     "serving/formats/aot.py": "export_artifact hands out a path within atomic_folder",
     "serving/formats/onnx.py": "export_artifact hands out a path within atomic_folder",
     "serving/formats/torchscript.py": "export_artifact hands out a path within atomic_folder",
-    "training/atomic_checkpoints.py": "within atomic_path",
+    "training/callbacks.py": "within atomic_path",
 }
 
 

@@ -243,7 +243,7 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
             r"`edge_types` must have one name per edge \(4\), got .*iterator",
         ),
         ({"edges": EDGES, "edge_types": ["knn", 3, "a", "b"]}, "`edge_types` must hold names, got int at place 1"),
-        ({"edges": EDGES, "edge_weights": [1, 1, 0, 1]}, r"`edge_weights` must lie in .*, got 0 at place 2"),
+        ({"edges": EDGES, "edge_weights": [1, 1, 0, 1]}, r"`edge_weights` must lie in .*, got 0.0 at place 2"),
         ({"entities": [["a"]] * 5 + ["abc"]}, "`entities` must hold a list .* got 'abc' at place 5"),
         ({"doc_ids": list("aabbcc")}, "`doc_ids` and `chunk_ids` belong together, got `doc_ids` alone"),
         ({"doc_ids": list("aabbcc"), "chunk_ids": [0] * 6}, "`chunk_ids` must be unique .* got 0 twice in 'a'"),

@@ -38,7 +38,7 @@ from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.part import Part, build
 from graphrerank.parts import Parts
 from graphrerank.processes import is_first_process
-from graphrerank.training.epoch_table import EpochTable
+from graphrerank.training.callbacks import EpochTable
 from graphrerank.training.reranker_module import RerankerModule
 
 BEST = Path("checkpoints", "best.ckpt")  # in a model's folder

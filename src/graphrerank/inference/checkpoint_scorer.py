@@ -39,8 +39,7 @@ class CheckpointScorer:
         self.feature_names = manifest.retriever.feature_names
         self.inputs = manifest.inputs
         self.name = manifest.name
-        self.confidence = manifest.list_confidence
-        self._calibration = manifest.calibration
+        self.calibration, self.confidence = manifest.calibration, manifest.list_confidence
         if self.inputs.reads_vectors:
             encoder = None if graph.embedding is None else text_encoder
             loaded.check_encoder(getattr(encoder, "name", None), getattr(encoder, "fingerprint", None))
@@ -86,22 +85,12 @@ class CheckpointScorer:
         scores: Tensor = self._model(*graphs.to(self.device).model_inputs(self.inputs))
         return scores
 
-    @property
-    def is_calibrated(self) -> bool:
-        """Whether scores have probabilities."""
-        return self._calibration is not None
-
     def probabilities(self, scores: Tensor) -> Tensor | None:
         """Return how likely candidates of some scores are relevant; None for a model that is not calibrated."""
-        return None if self._calibration is None else self._calibration.probabilities(scores.cpu())
+        return None if self.calibration is None else self.calibration.probabilities(scores.cpu())
 
     def explain(
-        self,
-        queries: Queries,
-        graphs: CandidateGraphs,
-        *,
-        max_edges: int = 1000,
-        check: Callable[[], None] = lambda: None,
+        self, queries: Queries, graphs: CandidateGraphs, *, max_edges: int, check: Callable[[], None]
     ) -> list[DocumentExplanation]:
         """Explain the scores of one query's candidates, as :meth:`Explainer.explain_graph`."""
         graph, (query,) = graphs.to("cpu"), queries.texts

@@ -25,6 +25,7 @@ from graphrerank.models.score_features import rank_by_graph
 NEIGHBOURHOOD = MATCH_FEATURES[2]
 ROWS_AT_ONCE = 1 << 15  # nodes and edges of all graphs that are scored at once: 8 MiB for each of a layer's tensors
 SMALLEST_EFFECT = 1e-6  # smaller ones are rounding
+Edge = tuple[tuple[int, int], str | None]  # places of two passages, the lower first, and the type
 
 
 class EdgeEffect(NamedTuple):
@@ -66,13 +67,10 @@ class Explainer:
         max_edges: int = 1000,
         check: Callable[[], None] = lambda: None,
     ) -> list[DocumentExplanation]:
-        """Explain the score of each passage, in the order of the passages.
+        """Explain the score of each passage, in the order of the passages, naming ``num_edges`` edges each.
 
-        Args:
-            given: The candidates.
-            num_edges: How many edges to name for each passage.
-            max_edges: Largest number of edges, each of which is left out once; more are a ValueError.
-            check: Called between the steps of the work, which may take seconds; may raise, to stop it.
+        Each edge is left out once; more than ``max_edges`` are a ValueError. ``check`` is called between the steps of
+        the work, which may take seconds; it may raise, to stop it.
         """
         graphs = self._reranker.candidate_graphs([given], check=check)
         match = None
@@ -90,8 +88,8 @@ class Explainer:
         match: TextMatch | None,
         *,
         num_edges: int = 5,
-        max_edges: int = 1000,
-        check: Callable[[], None] = lambda: None,
+        max_edges: int,
+        check: Callable[[], None],
     ) -> list[DocumentExplanation]:
         """Explain the scores of one query's candidates (``graphs``, on the CPU), in their order; as :meth:`explain`.
 
@@ -132,7 +130,7 @@ class Explainer:
             yield from self._model(*variants.model_inputs(self._model.inputs)).reshape(-1, graphs.num_nodes)
 
 
-def _undirected_edges(graphs: CandidateGraphs) -> tuple[list[tuple[tuple[int, int], str | None]], Tensor]:
+def _undirected_edges(graphs: CandidateGraphs) -> tuple[list[Edge], Tensor]:
     """List the undirected edges, pairs and types; and the number of each directed edge's, ``[E]``."""
     names = (None,) if graphs.edge_type is None else EDGE_TYPES
     low, high = graphs.edge_index.min(0).values, graphs.edge_index.max(0).values
@@ -156,9 +154,7 @@ def _copies_without(graphs: CandidateGraphs, number_of: Tensor, left_out: Tensor
     )
 
 
-def _largest(
-    edges: Sequence[tuple[tuple[int, int], str | None]], effects: Tensor, num_edges: int
-) -> list[tuple[EdgeEffect, ...]]:
+def _largest(edges: Sequence[Edge], effects: Tensor, num_edges: int) -> list[tuple[EdgeEffect, ...]]:
     """Name, for each passage, the edges of the largest effects ``[P, n]``."""
     order = effects.abs().argsort(dim=0, descending=True, stable=True)[:num_edges]
     chosen = effects.gather(0, order)

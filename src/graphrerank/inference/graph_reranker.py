@@ -16,11 +16,9 @@ from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_types
 from graphrerank.graphs.list_confidence import ListConfidence, adaptive_k
 from graphrerank.graphs.retriever import BASE_SCORE
-from graphrerank.inference.arrays import Matrix, Numbers, Pairs
 from graphrerank.inference.hub import locate_model, model_source, push_model
-from graphrerank.inference.input_edges import input_edges
-from graphrerank.inference.input_features import KNOWN_FEATURES, input_features, unit_vectors
-from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.inference.inputs import KNOWN_FEATURES, input_edges, input_features, unit_vectors
+from graphrerank.inference.rerank_input import Matrix, Numbers, Pairs, RerankInput
 from graphrerank.inference.reranked_list import RerankedList
 from graphrerank.models.checkpoint import Checkpoint, load_primary, save_weights
 from graphrerank.models.manifest import RerankerManifest, write_manifest

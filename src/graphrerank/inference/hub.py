@@ -4,7 +4,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +46,7 @@ def locate_model(name: str, *, revision: str | None = None) -> str:
 
 
 def model_source(name: str, located: str | Path) -> str:
-    """Describe where a model was loaded from, by its name and its path (:func:`locate_model`).
-
-    Of a model of the hub these are the commit, by which the same files come again, and the hub.
-    """
+    """Describe where a model was loaded from (:func:`locate_model`): its path, or of the hub the commit and the hub."""
     folder = Path(located)
     if str(located) == name or folder.parent.name != SNAPSHOTS:
         return str(located)
@@ -88,8 +85,7 @@ def push_model(
         The repository's address.
 
     Raises:
-        ValueError: If ``repo_id`` is none, the model is no reranker, or a file of an artifact is a link or was changed,
-            or a run holds no ``metrics.json`` of an evaluation.
+        ValueError: If the model is no reranker, a file of an artifact is a link or changed, or a run has no measures.
     """
     hub = optional("huggingface_hub", "a model of the hub")
     if not HUB_ID.fullmatch(repo_id):
@@ -114,64 +110,74 @@ def push_model(
     return str(url)
 
 
-def model_card(manifest: RerankerManifest, repo_id: str, license_name: str, *, runs: Sequence[str | Path] = ()) -> str:
-    """Write the card of a reranker in Markdown, with the hub's header; arguments as of :func:`push_model`."""
-    reads_vectors = manifest.inputs.reads_vectors
-    more = ', edge_types=["citation"]' if manifest.inputs.reads_edge_types else ""
-    more += ", query_vector=query_vector, vectors=vectors" if reads_vectors else ""
-    needs = "It reads no embedding: scores of any retriever and any scale will do."
-    if reads_vectors and manifest.encoder is not None:
-        needs = f"Vectors must be those of {manifest.encoder.name}, of width {manifest.encoder.dim}."
-    parts = [
-        f"""---
-license: {json.dumps(license_name)}
+CARD = """---
+license: {license}
 library_name: graphrerank
 pipeline_tag: text-ranking
 tags: [reranker, graph, graph-rag, retrieval]
----""",
-        f"# {repo_id}",
-        f"A learned graph reranker, `{manifest.model.name}` of graphrerank: it scores a retriever's candidates "
-        "together with the graph among them.",
-        f"""## Use
+---
+
+# {repo_id}
+
+A learned graph reranker, `{model}` of graphrerank: it scores a retriever's candidates together with the graph among
+them. {needs}
 
 ```python
 from graphrerank import GraphReranker
 
 reranker = GraphReranker.from_pretrained({repo_id!r})
 ranking = reranker.rerank(query, passages, scores=scores, edges=[(0, 3)]{more})
-```""",
-        needs,
-        "## What it reads",
-        _listed(f"`{name}`" for name in manifest.features),
-        "## Data",
-        _listed(f"{name}, fingerprint `{entry.fingerprint[:12]}`" for name, entry in manifest.trained_on.items()),
-        f"Candidates of the retriever {manifest.retriever.choice}, with "
-        + ", ".join(f"`{name}`" for name in manifest.retriever.feature_names),
-        "## Measures",
-        _table("data set/split", dict(sorted(manifest.metrics.items())), ".4f")
-        if manifest.metrics
-        else "None were kept with the checkpoint.",
-        *(part for run in runs for part in _measured(run)),
-    ]
-    if (calibration := manifest.calibration) is not None:
-        fitted = manifest.content["calibration"].get("fitted", {})
-        text = f"`probabilities` come of a calibration by the method {calibration.method}"
-        if {"datasets", "split", "pairs", "ece"} <= set(fitted):
-            text += (
-                f", fitted on {fitted['pairs']} pairs of {', '.join(fitted['datasets'])} ({fitted['split']}); expected "
-                f"calibration error there {fitted['ece']:.4f}"
-            )
-        parts += ["## Calibration", f"{text}."]
-    if manifest.artifact is not None:
-        hashes = sorted(manifest.artifact.sha256.items())
-        parts += [
-            "## Files",
-            _listed(f"`{name}`, SHA-256 `{sha256}`" for name, sha256 in hashes),
-            "`from_pretrained` reads `manifest.json` and `model.safetensors` alone, which hold no program. The other "
-            "formats do: load them only if you trust their author.",
-        ]
-    model = json.dumps(manifest.content["model"], indent=2, sort_keys=True)
-    return "\n\n".join([*parts, "## Model", f"```json\n{model}\n```", f"Licence: {license_name}"]) + "\n"
+```
+
+`from_pretrained` reads `manifest.json` and `model.safetensors` alone, which hold no program. Other formats do: load
+them only if you trust their author. The manifest has the model's arguments and the SHA-256 of each file.
+
+## What it reads
+{features}
+
+## Data
+{data}
+
+Candidates of the retriever {retriever}, with {scores}
+
+## Measures
+{measures}
+"""
+
+
+def model_card(manifest: RerankerManifest, repo_id: str, license_name: str, *, runs: Sequence[str | Path] = ()) -> str:
+    """Write the card of a reranker in Markdown, with the hub's header; arguments as of :func:`push_model`."""
+    more = ', edge_types=["citation"]' if manifest.inputs.reads_edge_types else ""
+    needs = "It reads no embedding: scores of any retriever and any scale will do."
+    if manifest.inputs.reads_vectors and manifest.encoder is not None:
+        more += ", query_vector=query_vector, vectors=vectors"
+        needs = f"Vectors must be those of {manifest.encoder.name}, of width {manifest.encoder.dim}."
+    measures = [_table("data set/split", dict(sorted(manifest.metrics.items())), ".4f")] if manifest.metrics else []
+    measures += [part for run in runs for part in _measured(run)]
+    card = CARD.format(
+        license=json.dumps(license_name),
+        repo_id=repo_id,
+        model=manifest.model.name,
+        needs=needs,
+        more=more,
+        features="\n".join(f"- `{name}`" for name in manifest.features),
+        data="\n".join(
+            f"- {name}, fingerprint `{entry.fingerprint[:12]}`" for name, entry in manifest.trained_on.items()
+        ),
+        retriever=manifest.retriever.choice,
+        scores=", ".join(f"`{name}`" for name in manifest.retriever.feature_names),
+        measures="\n\n".join(measures) or "None were kept with the checkpoint.",
+    )
+    if (calibration := manifest.calibration) is None:
+        return card
+    fitted = manifest.content["calibration"].get("fitted", {})
+    text = f"`probabilities` come of a calibration by the method {calibration.method}"
+    if {"datasets", "split", "pairs", "ece"} <= set(fitted):
+        text += (
+            f", fitted on {fitted['pairs']} pairs of {', '.join(fitted['datasets'])} ({fitted['split']}); expected "
+            f"calibration error there {fitted['ece']:.4f}"
+        )
+    return f"{card}\n## Calibration\n\n{text}.\n"
 
 
 def _measured(run: str | Path) -> Iterator[str]:
@@ -181,24 +187,17 @@ def _measured(run: str | Path) -> Iterator[str]:
         for name, entry in json.loads(path.read_text(encoding="utf-8"))["datasets"].items():
             rows = {
                 system: {
-                    key: 100 * mean
-                    for key, mean in means.items()
-                    if "@" in key and "/" not in key and isinstance(mean, float)
+                    key: 100 * mean for key, mean in means.items() if "@" in key and "/" not in key and mean is not None
                 }
                 for system, means in entry["systems"].items()
             }
-            yield f"### {name}"
             yield (
-                f"{entry['queries']:,} queries of {entry['split']}, by `graphrerank evaluate`; percent. The candidates "
-                f"hold {100 * entry['ceiling']:.1f}% of the relevant passages."
+                f"### {name}\n\n{entry['queries']:,} queries of {entry['split']}, by `graphrerank evaluate`; percent. "
+                f"The candidates hold {100 * entry['ceiling']:.1f}% of the relevant passages."
             )
             yield _table("system", rows, ".1f")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: needed the measures of a run of evaluate.py, found none ({error!r})") from error
-
-
-def _listed(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
 
 
 def _table(corner: str, rows: Mapping[str, Mapping[str, Any]], form: str) -> str:

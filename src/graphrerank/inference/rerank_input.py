@@ -5,11 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import numpy.typing as npt
+from torch import Tensor
+
 from graphrerank.checks import check_counts
 from graphrerank.graphs.list_confidence import check_ends
-from graphrerank.inference.arrays import Matrix, Numbers, Pairs
 from graphrerank.text.languages import AUTO, detect_language, language_of
 
+Numbers = Tensor | npt.NDArray[Any] | Sequence[float]  # [n]
+Matrix = Tensor | npt.NDArray[Any] | Sequence[Sequence[float]]  # [n, d]
+Pairs = Tensor | npt.NDArray[Any] | Sequence[Sequence[int]]  # [M, 2]
 PER_PASSAGE = ("passages", "scores", "entities", "doc_ids", "chunk_ids", "ids", "vectors", "cross_encoder_scores")
 DETECTED_CHARS = 4000  # of a request's passages, by which their language is detected
 

@@ -17,7 +17,7 @@ from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.explanation import Explainer
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.inference.input_features import BM25_SCORE
+from graphrerank.inference.inputs import BM25_SCORE
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.reranked_list import RerankedList
 from graphrerank.models.checkpoint import Checkpoint, load_checkpoint

@@ -20,8 +20,7 @@ from pydantic import (
 )
 
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
-from graphrerank.inference.arrays import LARGEST
-from graphrerank.inference.input_edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
+from graphrerank.inference.inputs import LARGEST, LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.serving.limits import EngineRequest, Probability, Query, limits_of
 from graphrerank.serving.work import rerank_seconds

@@ -93,11 +93,11 @@ class SearchableCorpus:
     def lacks(self, request: SearchRequest) -> str | None:
         """Return what a request needs that the pipeline has not; None if it has all."""
         scorer = scorer_of(self.pipeline.last_step)
-        if request.min_probability is not None and (scorer is None or not scorer.is_calibrated):
+        if request.min_probability is not None and (scorer is None or scorer.calibration is None):
             return f"`min_probability` needs the artifact of a calibrated checkpoint, this one is not; {CALIBRATE}"
         named = "min_perfect_recall" if request.min_perfect_recall is not None else "return_confidence"
         asked = request.return_confidence or request.min_perfect_recall is not None
-        if asked and (scorer is None or not scorer.is_calibrated or scorer.confidence is None):
+        if asked and (scorer is None or scorer.confidence is None):
             return (
                 f"`{named}` needs the artifact of a checkpoint with `list_confidence`, this one has none; {CALIBRATE}"
             )

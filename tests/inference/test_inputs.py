@@ -6,9 +6,50 @@ import pytest
 import torch
 
 from graphrerank import GraphReranker, RerankInput
+from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CorpusGraph, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
-from graphrerank.inference.input_edges import input_edges
+from graphrerank.inference import inputs
+from graphrerank.inference.inputs import input_edges, text_features, to_floats, to_integers
+from graphrerank.operators.bm25 import BM25
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [1, 2],
+        [np.float32(1), 2],
+        [torch.tensor(1.0), torch.tensor(2.0)],
+        np.array([1, 2], dtype=np.uint8),
+        torch.tensor([1, 2], dtype=torch.bfloat16),
+        torch.tensor([1.0, 2.0], requires_grad=True),
+        np.array([1.0, 9.0, 2.0])[::2],
+    ],
+)
+def test_numbers_of_any_kind_are_copied(given) -> None:
+    found = to_floats("scores", given, (2,))
+    assert found.dtype == torch.float32
+    assert found.tolist() == [1.0, 2.0]
+    found[0] = 7
+    assert torch.as_tensor(given[0]).item() == 1
+
+
+@pytest.mark.parametrize(
+    ("read", "given", "message"),
+    [
+        (to_floats, [[1, 2], [3]], "`v` must be an array of numbers"),
+        (to_floats, ["1", "2"], "`v` must hold numbers"),
+        (to_floats, [True, False], "`v` must hold numbers, got the type bool"),
+        (to_floats, [1j, 2], "`v` must hold numbers, got the type complex128"),
+        (to_floats, np.zeros(3), r"`v` must be of shape \[2\], got \[3\]"),
+        (to_floats, [0, float("-inf")], "`v` must be finite .* got -inf at place 1"),
+        (to_integers, torch.ones(2), "`v` must hold integers, got the type float32"),
+    ],
+)
+def test_what_is_no_such_array_is_refused(read, given, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        read("v", given, (2,))
+
 
 PASSAGES = ["one", "two", "three", "four"]
 
@@ -25,11 +66,6 @@ def test_no_edges() -> None:
     for none in (None, [], np.zeros((0, 2)), torch.zeros(0, 2, dtype=torch.int64)):
         assert weights(RerankInput("q", PASSAGES, edges=none)) == {}
     assert weights(RerankInput("q", PASSAGES, entities=[[], [], [], []], edges=[], edge_weights=[])) == {}
-
-
-def test_parallel_edges_become_one_with_the_larger_weight() -> None:
-    given = RerankInput("q", PASSAGES, edges=[(0, 1), (1, 0), (0, 1), (3, 2)], edge_weights=[1, 3, 2, 0.5])
-    assert weights(given) == {(1, 0): 3.0, (0, 1): 3.0, (3, 2): 0.5, (2, 3): 0.5}
 
 
 def test_the_union_of_all_kinds() -> None:
@@ -55,7 +91,7 @@ def test_an_edge_of_each_type_for_a_model_that_reads_types(make_checkpoint) -> N
         PASSAGES,
         edges=[(0, 1), (1, 0), (0, 1), (2, 3), (1, 2)],
         edge_weights=[1, 2, 3, 0.5, 1],
-        edge_types=["citation", "reference", "knn", "likes", "other"],
+        edge_types=np.array(["citation", "reference", "knn", "likes", "other"]),
         entities=[["x"], ["x"], [], []],
         doc_ids=["d", "e", "e", "f"],
         chunk_ids=[0, 1, 2, 0],
@@ -75,17 +111,11 @@ def test_an_edge_of_each_type_for_a_model_that_reads_types(make_checkpoint) -> N
     both_ways = one_way | {(j, i, name): weight for (i, j, name), weight in one_way.items()}
     numbered = [(j, i, EDGE_TYPES.index(name), weight) for (i, j, name), weight in both_ways.items()]
     assert list(found) == sorted(numbered, key=lambda edge: (edge[1], edge[0], edge[2]))
+    untyped = typed.candidate_graphs([RerankInput("q", PASSAGES, edges=[(0, 1), (2, 1)])])
+    assert untyped.edge_type.tolist() == [OTHER] * 4
     merged = GraphReranker(make_checkpoint()).candidate_graphs([given])
     assert merged.edge_type is None
     assert weights(given) == {(0, 1): 3, (1, 0): 3, (1, 2): 1, (2, 1): 1, (2, 3): 0.5, (3, 2): 0.5}
-
-
-def test_edges_without_types_are_other(make_checkpoint) -> None:
-    typed = GraphReranker(make_checkpoint(num_edge_types=5))
-    for types in (None, ["other", "likes"], np.array(["other", "likes"])):
-        graphs = typed.candidate_graphs([RerankInput("q", PASSAGES, edges=[(0, 1), (2, 1)], edge_types=types)])
-        assert graphs.edge_type.tolist() == [OTHER] * 4
-    assert typed.candidate_graphs([RerankInput("q", PASSAGES)]).edge_type.tolist() == []
 
 
 def test_against_the_edges_of_a_corpus(make_checkpoint) -> None:
@@ -166,3 +196,30 @@ def test_a_graphs_weights_and_types() -> None:
 def test_what_is_unclear_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         edges_of(**given)
+
+
+QUERY, FILMS = "director of Solaris born in", ["Solaris. A film by Tarkovsky.", "Tarkovsky. Born in Russia.", "Rome"]
+BOTH_WAYS = torch.tensor([[0, 1], [1, 0]])
+ALL = ["base_score", "bm25_score", *MATCH_FEATURES]
+
+
+def test_texts_against_bm25_and_text_match() -> None:
+    found = text_features(RerankInput(QUERY, FILMS), ALL, BOTH_WAYS, check=lambda: None)
+    scores = BM25(FILMS).score_all([QUERY])[0]
+    expected = TextMatch(FILMS).score([QUERY], torch.arange(3), BOTH_WAYS.T.flip(0), torch.tensor([0, 3]))
+    assert torch.equal(found.pop("bm25_score"), scores / scores.max())
+    assert torch.equal(torch.stack([found[name] for name in MATCH_FEATURES], dim=1), expected)
+
+
+@pytest.mark.parametrize("names", [[], ["base_score", "hops"], ["bm25_score"], [MATCH_FEATURES[1]]])
+def test_only_what_is_needed_is_computed(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("was not needed")
+
+    if "bm25_score" not in names:
+        monkeypatch.setattr(inputs, "bm25_scores", refuse)
+    if MATCH_FEATURES[1] not in names:
+        monkeypatch.setattr(inputs, "TextMatch", refuse)
+    found = text_features(RerankInput(QUERY, FILMS), names, BOTH_WAYS, check=lambda: None)
+    assert set(found) == {name for name in ALL[1:] if name in names or (len(found) == 3 and name in MATCH_FEATURES)}
+    assert text_features(RerankInput(QUERY, scores=[1.0, 2.0]), names, BOTH_WAYS, check=lambda: None) == {}
