@@ -80,25 +80,20 @@ def nq(files: RawFiles, writer: DatasetWriter, *, all_pages: bool = False) -> No
 
 def _records(file: RawFile) -> Iterator[Record]:
     """Read lines of a corpus or of queries."""
-    for place, record in file.records("_id", "text"):
-        title, metadata = record.get("title"), record.get("metadata")
-        if not all(isinstance(text, str) for text in (record["_id"], record["text"], title or "")):
-            raise ValueError(f"{place}: needed strings as `_id`, `title` and `text`, found {str(record)[:100]}")
-        kept = {"_id": record["_id"], **({} if title is None else {"title": title}), "text": record["text"]}
-        yield kept | ({"metadata": metadata} if metadata else {})
+    for record in file.records():
+        kept = {key: record[key] for key in ("_id", "title", "text") if key != "title" or record.get(key) is not None}
+        if not all(isinstance(text, str) for text in kept.values()):
+            raise ValueError(f"needed strings as `_id`, `title` and `text`, found {str(record)[:100]}")
+        yield kept | ({"metadata": record["metadata"]} if record.get("metadata") else {})
 
 
 def _judgements(files: RawFiles) -> Iterator[Judgement]:
-    """Read the judgements of all splits that are given; a ValueError if there are none."""
+    """Read the judgements of all splits that are given, of which there must be one."""
     files.matching(*(f"qrels/{split}.tsv" for split in SPLITS), required=True)
     for split in SPLITS:
         if files.matching(f"qrels/{split}.tsv"):
-            file = files.one(f"qrels/{split}.tsv")
-            for place, row in file.rows("query-id", "corpus-id", "score", delimiter="\t"):
-                try:
-                    yield split, row["query-id"], row["corpus-id"], int(row["score"])
-                except ValueError as error:
-                    raise ValueError(f"{place}: needed an integer as score, found {row['score']!r}") from error
+            for row in files.one(f"qrels/{split}.tsv").rows(delimiter="\t"):
+                yield split, row["query-id"], row["corpus-id"], int(row["score"])
 
 
 def _chunks(corpus: RawFile) -> Iterator[Record]:

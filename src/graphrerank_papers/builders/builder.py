@@ -24,9 +24,6 @@ class DatasetWriter:
     """Writes the files of a data set folder record by record.
 
     Documents and queries without text are dropped, with the judgements and edges that refer to them.
-
-    Raises:
-        ValueError: If a text is not valid Unicode.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -98,10 +95,7 @@ class DatasetWriter:
             path = self.folder / name
             path.parent.mkdir(exist_ok=True)
             self._files[name] = self._stack.enter_context(path.open("wb"))
-        try:
-            self._files[name].write(f"{line}\n".encode())
-        except UnicodeEncodeError as error:
-            raise ValueError(f"{name}: needed whole characters, found half of one in {line[:80]!r}") from error
+        self._files[name].write(f"{line}\n".encode())
 
 
 @dataclass(frozen=True)
@@ -113,7 +107,9 @@ class Builder:
     license: str
     page: str  # where the authors publish the files
     files: str  # description of the files to give
-    read: Callable[..., None]  # takes :class:`RawFiles` and a :class:`DatasetWriter`; its keyword arguments are options
+    # takes :class:`RawFiles` and a :class:`DatasetWriter`, its keyword arguments are options; any error of its reading
+    # means that the files have another format
+    read: Callable[..., None]
 
     def __call__(
         self,
@@ -146,8 +142,9 @@ class Builder:
             raise ValueError(f"`from` must name {self.files}, of {self.page}; got none")
         files = RawFiles(locations, downloads=downloads, downloader=downloader)
         with atomic_folder(out) as folder, closing(DatasetWriter(folder)) as writer:
-            self.read(files, writer, **options)
-            writer.finish()
+            with files.parsing(self.title):
+                self.read(files, writer, **options)
+                writer.finish()
             Dataset.from_folder(folder)  # refuses now what every later load would refuse
             card = self._card(writer, files, options)
             write_json(folder / CARD, card)

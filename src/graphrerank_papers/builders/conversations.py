@@ -38,30 +38,26 @@ def locomo(files: RawFiles, writer: DatasetWriter) -> None:
     split ``adversarial``, all others in ``test``.
     """
     conversations = []
-    for place, record in files.one("locomo*.json").records("sample_id", "conversation", "qa"):
+    for record in files.one("locomo*.json").records():
         name = str(record["sample_id"])
-        try:
-            sessions = list(_locomo_sessions(name, record["conversation"]))
-            conversations.append((name, sessions))
-            known = {turn.doc_id for _, _, turns in sessions for turn in turns}
-            for number, question in enumerate(record["qa"]):
-                query_id, category = f"{name}:q{number}", question.get("category")
-                answer = question.get("answer", question.get("adversarial_answer"))
-                writer.query(query_id, question["question"], answer=answer, category=category, conversation=name)
-                split = "adversarial" if category == ADVERSARIAL else "test"
-                evidence = question.get("evidence") or []
-                if not evidence:
-                    writer.drop("judgement", query_id, "the question has no evidence")
-                relevant: dict[str, None] = {}
-                for text in evidence:  # it may name several turns, or one with a leading 0
-                    named = [f"{name}:D{int(session)}:{int(turn)}" for session, turn in _TURN.findall(text)]
-                    if not named or not known.issuperset(named):
-                        writer.drop("judgement", query_id, "evidence that names no turn", text)
-                    relevant |= dict.fromkeys(turn for turn in named if turn in known)
-                for turn in relevant:
-                    writer.judge(split, query_id, turn)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{place}: needed a conversation of LoCoMo ({error!r})") from error
+        sessions = list(_locomo_sessions(name, record["conversation"]))
+        conversations.append((name, sessions))
+        known = {turn.doc_id for _, _, turns in sessions for turn in turns}
+        for number, question in enumerate(record["qa"]):
+            query_id, category = f"{name}:q{number}", question.get("category")
+            answer = question.get("answer", question.get("adversarial_answer"))
+            writer.query(query_id, question["question"], answer=answer, category=category, conversation=name)
+            evidence = question.get("evidence") or []
+            if not evidence:
+                writer.drop("judgement", query_id, "the question has no evidence")
+            relevant: dict[str, None] = {}
+            for text in evidence:  # it may name several turns, or one with a leading 0
+                named = [f"{name}:D{int(session)}:{int(turn)}" for session, turn in _TURN.findall(text)]
+                if not named or not known.issuperset(named):
+                    writer.drop("judgement", query_id, "evidence that names no turn", text)
+                relevant |= dict.fromkeys(turn for turn in named if turn in known)
+            for turn in relevant:
+                writer.judge("adversarial" if category == ADVERSARIAL else "test", query_id, turn)
     for name, sessions in conversations:
         write_conversation(writer, sessions, conversation=name)
     writer.notes.append("A question is about its own conversation; the corpus holds all of them.")
@@ -83,30 +79,26 @@ def longmemeval(files: RawFiles, writer: DatasetWriter) -> None:
     them out of retrieval, and their judgements are in the split ``abstention``.
     """
     known: dict[str, list[tuple[str, str]]] = {}  # speakers and texts of a session's turns
-    needed = ("question_id", "question", "haystack_session_ids", "haystack_sessions")
-    for place, record in files.one("longmemeval*.json", "longmemeval*").records(*needed):
+    for record in files.one("longmemeval*.json", "longmemeval*").records():
         query_id = str(record["question_id"])
-        try:
-            sessions, relevant = [], []
-            for plain_name, turns in zip(record["haystack_session_ids"], record["haystack_sessions"], strict=True):
-                name, number = plain_name, 1
-                texts = [(turn["role"], turn["content"].strip()) for turn in turns]
-                while known.setdefault(name, texts) != texts:  # histories may cut one session differently
-                    number += 1
-                    name = f"{plain_name}~{number}"
-                sessions.append(name)
-                relevant += [f"{name}:{i}" for i, turn in enumerate(turns) if turn.get("has_answer")]
-            writer.query(
-                query_id,
-                record["question"],
-                answer=record.get("answer"),
-                type=record.get("question_type"),
-                date=record.get("question_date"),
-                sessions=sessions,
-                session_dates=record.get("haystack_dates"),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{place}: needed a question of LongMemEval ({error!r})") from error
+        sessions, relevant = [], []
+        for plain_name, turns in zip(record["haystack_session_ids"], record["haystack_sessions"], strict=True):
+            name, number = plain_name, 1
+            texts = [(turn["role"], turn["content"].strip()) for turn in turns]
+            while known.setdefault(name, texts) != texts:  # histories may cut one session differently
+                number += 1
+                name = f"{plain_name}~{number}"
+            sessions.append(name)
+            relevant += [f"{name}:{i}" for i, turn in enumerate(turns) if turn.get("has_answer")]
+        writer.query(
+            query_id,
+            record["question"],
+            answer=record.get("answer"),
+            type=record.get("question_type"),
+            date=record.get("question_date"),
+            sessions=sessions,
+            session_dates=record.get("haystack_dates"),
+        )
         is_absent = query_id.endswith("_abs")
         if not relevant:
             reason = "the question has no answer in its history" if is_absent else "no turn is marked as the answer's"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from graphrerank.checks import check_choice
 from graphrerank.extras import require_extra
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ class UnreadableSqlError(ValueError):
 class TableNames:
     """Names of a database's tables as its queries may write them: in any case, quoted, behind a schema's name.
 
-    Args:
-        tables: Names of the tables, perhaps with their schema (``sales.order``).
+    ``tables`` are names of the tables, perhaps with their schema (``sales.order``).
     """
 
     def __init__(self, tables: Iterable[str]) -> None:
@@ -89,9 +89,7 @@ def _parse(sql: str, dialect: str) -> "exp.Query":
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
-    if dialect not in sqlglot.Dialects.__members__.values():
-        known = sorted(each.value for each in sqlglot.Dialects if each.value)
-        raise ValueError(f"`dialect` must be one of {known}, got {dialect!r}")
+    check_choice(sorted(each.value for each in sqlglot.Dialects if each.value), dialect=dialect)
     if len(sql) > MAX_SQL_CHARS:
         raise UnreadableSqlError("is too long", f"{len(sql):,} characters")
     try:

@@ -22,32 +22,26 @@ def hipporag(files: RawFiles, writer: DatasetWriter) -> None:
     Source: Gutierrez et al. 2025, HippoRAG 2. A question's supporting passage is the corpus passage with the same title
     and text, ignoring white space, or else the only one with that title. Questions of NQ have no ids and are numbered.
     """
-    corpus_file = files.one("*_corpus.json")
-    name = corpus_file.stem.removesuffix("_corpus")
-    questions_file = files.one(f"{name}.json")
+    corpus = files.one("*_corpus.json")
+    name = corpus.stem.removesuffix("_corpus")
     by_text: dict[str, str] = {}
     by_title: dict[str, list[str]] = {}
-    judgements: dict[tuple[str, str], None] = {}
-    try:
-        for i, passage in enumerate(corpus_file.json()):
-            title, text = passage["title"], passage["text"]
-            by_text.setdefault(_letters(title, text), f"{name}:{i}")
-            by_title.setdefault(_letters(title), []).append(f"{name}:{i}")
-            writer.document(f"{name}:{i}", title, text)
-        for i, question in enumerate(questions_file.json()):
-            query_id = str(question.get("_id", question.get("id", f"{name}:q{i}")))
-            writer.query(query_id, question["question"], **_answers(question))
-            for title, text in _supporting(question):
-                exact, same_title = by_text.get(_letters(title, text)), by_title.get(_letters(title), [])
-                if exact is None and len(same_title) != 1:
-                    raise ValueError(
-                        f"{questions_file.label}: needed supporting passages of the corpus, found {title!r}"
-                    )
-                judgements[query_id, exact or same_title[0]] = None
-    except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{corpus_file.label}, {questions_file.label}: not HippoRAG's form ({error!r})") from error
-    for query_id, doc_id in judgements:
-        writer.judge("test", query_id, doc_id)
+    for i, passage in enumerate(corpus.records()):
+        title, text = passage["title"], passage["text"]
+        by_text.setdefault(_letters(title, text), f"{name}:{i}")
+        by_title.setdefault(_letters(title), []).append(f"{name}:{i}")
+        writer.document(f"{name}:{i}", title, text)
+    for i, question in enumerate(files.one(f"{name}.json").records()):
+        query_id = str(question.get("_id", question.get("id", f"{name}:q{i}")))
+        writer.query(query_id, question["question"], **_answers(question))
+        judged = []
+        for title, text in _supporting(question):
+            exact, same_title = by_text.get(_letters(title, text)), by_title.get(_letters(title), [])
+            if exact is None and len(same_title) != 1:
+                raise ValueError(f"needed supporting passages of the corpus, found {title!r}")
+            judged.append(exact or same_title[0])
+        for doc_id in dict.fromkeys(judged):
+            writer.judge("test", query_id, doc_id)
 
 
 def _supporting(question: Record) -> list[tuple[str, str]]:
@@ -66,7 +60,7 @@ def _supporting(question: Record) -> list[tuple[str, str]]:
 
 def _answers(question: Record) -> Mapping[str, Any]:
     """Read the answers, under the names that the five sets give them."""
-    key = next(name for name in ("answer", "reference", "gold_ans", "obj") if name in question)
+    key = next((name for name in ("answer", "reference", "gold_ans") if name in question), "obj")
     aliases = list(question.get("answer_aliases", []))
     for further in ("possible_answers", "o_aliases"):
         entry = question.get(further, [])

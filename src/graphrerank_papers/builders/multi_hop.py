@@ -4,14 +4,14 @@ The union of the questions' passages is the corpus, and their supporting passage
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from graphrerank.checks import check_counts
 from graphrerank.data.readers.records import Record
 from graphrerank_papers.builders.builder import DatasetWriter, builder
-from graphrerank_papers.builders.raw_files import RawFile, RawFiles
+from graphrerank_papers.builders.raw_files import RawFiles
 
 Passage = tuple[str, str]  # title and text
 
@@ -24,9 +24,8 @@ class HopQuestion:
     text: str
     passages: Sequence[Passage]
     supporting: Sequence[int]  # positions in ``passages``; empty if the files do not say
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    problem: str = ""  # why it cannot be judged
-    split: str = ""
+    metadata: Mapping[str, Any]
+    problem: str  # why it cannot be judged; empty if it can
 
 
 @builder(
@@ -37,12 +36,9 @@ class HopQuestion:
     files="hotpot_train_v1.1.json, hotpot_dev_distractor_v1.json",
 )
 def hotpotqa(files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0) -> None:
-    """Read questions over two Wikipedia passages, each among eight others (Yang et al. 2018).
-
-    See :func:`write_questions`.
-    """
-    questions = _of_splits(files, hotpot_question, {"train": "hotpot_train*.json", "dev": "hotpot_dev*.json"})
-    write_questions(writer, "hotpot", questions, sample=sample, seed=seed)
+    """Read questions over two Wikipedia passages, each among eight others (Yang et al. 2018)."""
+    patterns = {"train": "hotpot_train*.json", "dev": "hotpot_dev*.json"}
+    _write_questions(files, writer, "hotpot", hotpot_question, patterns, sample, seed)
 
 
 @builder(
@@ -55,10 +51,10 @@ def hotpotqa(files: RawFiles, writer: DatasetWriter, *, sample: int | None = Non
 def two_wiki(files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0) -> None:
     """Read questions over two to four Wikipedia passages among ten (Ho et al. 2020).
 
-    See :func:`write_questions`. ``test.json`` has no labels and is not read.
+    ``test.json`` has no labels and is not read.
     """
-    questions = _of_splits(files, hotpot_question, {"train": "train.json", "dev": "dev.json"})
-    write_questions(writer, "2wiki", questions, sample=sample, seed=seed)
+    patterns = {"train": "train.json", "dev": "dev.json"}
+    _write_questions(files, writer, "2wiki", hotpot_question, patterns, sample, seed)
 
 
 @builder(
@@ -73,11 +69,10 @@ def musique(
 ) -> None:
     """Read questions of two to four hops over 20 paragraphs (Trivedi et al. 2022).
 
-    See :func:`write_questions`. ``variant`` is ``ans``, or ``full``, whose unanswerable questions are dropped; the
-    authors' archive holds both.
+    ``variant`` is ``ans``, or ``full``, whose unanswerable questions are dropped; the authors' archive holds both.
     """
     patterns = {split: f"musique_{variant}_*{split}.jsonl" for split in ("train", "dev")}
-    write_questions(writer, "musique", _of_splits(files, musique_question, patterns), sample=sample, seed=seed)
+    _write_questions(files, writer, "musique", musique_question, patterns, sample, seed)
 
 
 @builder(
@@ -95,7 +90,7 @@ def ketrag(files: RawFiles, writer: DatasetWriter) -> None:
     ``test_silver``.
     """
     doc_ids: dict[str, str] = {}
-    for i, (_, line) in enumerate(files.one("input/document.txt", "document.txt").lines()):
+    for i, line in enumerate(files.one("input/document.txt", "document.txt").lines()):
         doc_ids.setdefault(_letters(line), f"ket:{i}")
         writer.document(f"ket:{i}", "", line.strip())
     origin = {
@@ -105,11 +100,11 @@ def ketrag(files: RawFiles, writer: DatasetWriter) -> None:
             (hotpot_question, ["hotpot*.json", "train.json", "dev.json"]),  # the last two: 2WikiMultihopQA
         )
         for file in files.matching(*patterns)
-        for question in parse(file)
+        for question in map(parse, file.records())
     }
     if not origin:
         writer.notes.append("The data set of the questions was not given: there are answers, and no judgements.")
-    for _, record in files.one("qa-pairs.json").records("id", "question", "answer"):
+    for record in files.one("qa-pairs.json").records():
         writer.query(record["id"], record["question"], answer=record["answer"])
         question = origin.get(record["id"])
         gold = [doc_ids.get(_letters(question.passages[i][1])) for i in question.supporting] if question else []
@@ -121,62 +116,69 @@ def ketrag(files: RawFiles, writer: DatasetWriter) -> None:
             writer.judge("test_silver", record["id"], str(doc_id))
 
 
-def write_questions(
-    writer: DatasetWriter, prefix: str, questions: Iterable[HopQuestion], *, sample: int | None, seed: int
+def _write_questions(
+    files: RawFiles,
+    writer: DatasetWriter,
+    prefix: str,
+    parse: Callable[[Record], HopQuestion],
+    patterns: Mapping[str, str],
+    sample: int | None,
+    seed: int,
 ) -> None:
-    """Write questions and their passages; equal passages are one document, in the order of first occurrence.
+    """Write the questions of the splits that are given, and their passages.
 
-    ``prefix`` opens the documents' ids; ``sample`` questions are drawn from each split, as GraphER draws 2,000, or all
-    are kept when None. The draw depends on ``seed`` and the questions' ids alone.
+    Equal passages are one document, in the order of first occurrence, with an id that begins with ``prefix``.
+    ``sample`` questions are drawn from each split, as GraphER draws 2,000, or all are kept when None; the draw depends
+    on ``seed`` and the questions' ids alone.
     """
     check_counts(sample=sample)
-    kept = list(questions)
+    files.matching(*patterns.values(), required=True)
     if sample is not None:
-        kept = _sampled(kept, sample, seed)
         writer.notes.append(f"{sample} questions of each split, drawn with seed {seed}.")
     doc_ids: dict[Passage, str] = {}
-    for question in kept:
-        if question.problem:
-            writer.drop("query", question.query_id, question.problem)
-            continue
-        context = [doc_ids.setdefault(passage, f"{prefix}:{len(doc_ids)}") for passage in question.passages]
-        writer.query(question.query_id, question.text, **question.metadata, context=context)
-        for doc_id in dict.fromkeys(context[i] for i in question.supporting):
-            writer.judge(question.split, question.query_id, doc_id)
+    for split, pattern in patterns.items():
+        questions = [parse(record) for record in files.one(pattern).records()] if files.matching(pattern) else []
+        drawn = _sampled(questions, sample, seed)
+        for question in questions:
+            if question.problem and sample is None:
+                writer.drop("query", question.query_id, question.problem)
+            elif question.query_id in drawn:
+                context = [doc_ids.setdefault(passage, f"{prefix}:{len(doc_ids)}") for passage in question.passages]
+                writer.query(question.query_id, question.text, **question.metadata, context=context)
+                for doc_id in dict.fromkeys(context[i] for i in question.supporting):
+                    writer.judge(split, question.query_id, doc_id)
     for passage, doc_id in doc_ids.items():
         writer.document(doc_id, *passage)
 
 
-def hotpot_question(file: RawFile, split: str = "") -> Iterator[HopQuestion]:
-    """Read a file in HotpotQA's format."""
-    for place, record in file.records("_id", "question", "context"):
-        try:
-            passages = [(title.strip(), join_sentences(sentences)) for title, sentences in record["context"]]
-            titles = {title: i for i, (title, _) in reversed(list(enumerate(passages)))}
-            wanted = list(dict.fromkeys(fact[0].strip() for fact in record.get("supporting_facts") or ()))
-        except (TypeError, ValueError, AttributeError, IndexError) as error:
-            raise ValueError(f"{place}: needed a question in HotpotQA's format ({error!r})") from error
-        problem = "" if wanted else "has no supporting facts"
-        if any(title not in titles for title in wanted):
-            problem = "has a supporting passage that is not among its passages"
-        supporting = [] if problem else [titles[title] for title in wanted]
-        metadata = _given(record, "answer", "type", "level", "evidences")
-        yield HopQuestion(record["_id"], record["question"], passages, supporting, metadata, problem, split)
+def _sampled(questions: Sequence[HopQuestion], sample: int | None, seed: int) -> set[str]:
+    """Draw the ids of ``sample`` questions that can be judged, or of all of them."""
+    ids = (question.query_id for question in questions if not question.problem)
+    return set(sorted(ids, key=lambda query_id: hashlib.sha256(f"{seed}:{query_id}".encode()).digest())[:sample])
 
 
-def musique_question(file: RawFile, split: str = "") -> Iterator[HopQuestion]:
-    """Read a file in MuSiQue's format."""
-    for place, record in file.records("id", "question", "paragraphs"):
-        try:
-            passages = [(each["title"].strip(), each["paragraph_text"].strip()) for each in record["paragraphs"]]
-            supporting = [i for i, each in enumerate(record["paragraphs"]) if each.get("is_supporting")]
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"{place}: needed a question in MuSiQue's format ({error!r})") from error
-        problem = "" if supporting else "has no supporting paragraph"
-        if not record.get("answerable", True):
-            problem = "has no answer in its paragraphs"
-        metadata = _given(record, "answer", "answer_aliases")
-        yield HopQuestion(record["id"], record["question"], passages, supporting, metadata, problem, split)
+def hotpot_question(record: Record) -> HopQuestion:
+    """Read a question in HotpotQA's format."""
+    passages = [(title.strip(), join_sentences(sentences)) for title, sentences in record["context"]]
+    titles = {title: i for i, (title, _) in reversed(list(enumerate(passages)))}
+    wanted = list(dict.fromkeys(fact[0].strip() for fact in record.get("supporting_facts") or ()))
+    problem = "" if wanted else "has no supporting facts"
+    if any(title not in titles for title in wanted):
+        problem = "has a supporting passage that is not among its passages"
+    supporting = [] if problem else [titles[title] for title in wanted]
+    metadata = {key: record.get(key) for key in ("answer", "type", "level", "evidences")}
+    return HopQuestion(record["_id"], record["question"], passages, supporting, metadata, problem)
+
+
+def musique_question(record: Record) -> HopQuestion:
+    """Read a question in MuSiQue's format."""
+    passages = [(each["title"].strip(), each["paragraph_text"].strip()) for each in record["paragraphs"]]
+    supporting = [i for i, each in enumerate(record["paragraphs"]) if each.get("is_supporting")]
+    problem = "" if supporting else "has no supporting paragraph"
+    if not record.get("answerable", True):
+        problem = "has no answer in its paragraphs"
+    metadata = {key: record.get(key) for key in ("answer", "answer_aliases")}
+    return HopQuestion(record["id"], record["question"], passages, supporting, metadata, problem)
 
 
 def join_sentences(sentences: Sequence[str]) -> str:
@@ -190,29 +192,6 @@ def join_sentences(sentences: Sequence[str]) -> str:
     for sentence in sentences:
         text += sentence if not text or text[-1].isspace() or sentence[:1].isspace() else f" {sentence}"
     return text.strip()
-
-
-def _of_splits(
-    files: RawFiles, parse: Callable[[RawFile, str], Iterator[HopQuestion]], patterns: Mapping[str, str]
-) -> Iterator[HopQuestion]:
-    """Read the file of each split that is given; a ValueError if none is."""
-    files.matching(*patterns.values(), required=True)
-    for split, pattern in patterns.items():
-        if files.matching(pattern):
-            yield from parse(files.one(pattern), split)
-
-
-def _sampled(questions: Sequence[HopQuestion], sample: int, seed: int) -> list[HopQuestion]:
-    drawn: dict[str, set[str]] = {}
-    for question in sorted(questions, key=lambda each: hashlib.sha256(f"{seed}:{each.query_id}".encode()).digest()):
-        chosen = drawn.setdefault(question.split, set())
-        if len(chosen) < sample and not question.problem:
-            chosen.add(question.query_id)
-    return [question for question in questions if question.query_id in drawn[question.split]]
-
-
-def _given(record: Record, *keys: str) -> dict[str, Any]:
-    return {key: record.get(key) for key in keys}
 
 
 def _letters(text: str) -> str:

@@ -9,7 +9,9 @@ import gzip
 import hashlib
 import io
 import json
+import pickle
 import re
+import shutil
 import tarfile
 import zipfile
 import zlib
@@ -19,22 +21,27 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NoReturn
 
+from graphrerank.checks import UserError
 from graphrerank.data.readers.fetch import HUB, Downloader, check_file, download
-from graphrerank.data.readers.records import MAX_LINE_BYTES, Record, bad_line
+from graphrerank.data.readers.records import MAX_LINE_BYTES, Record
 from graphrerank.files import hash_files
 from graphrerank.passwords import without_passwords
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _CHECKSUM = re.compile(r"(.+)#(md5|sha1|sha256|sha512)=([0-9a-fA-F]+)")
-_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zipfile.BadZipFile, tarfile.TarError, NotImplementedError)
+_DAMAGED = (EOFError, RuntimeError, gzip.BadGzipFile, zlib.error, zipfile.BadZipFile, tarfile.TarError)
+_OF_ANOTHER_FORM = (AttributeError, LookupError, TypeError, ValueError, csv.Error, pickle.PickleError)
 
 
 class RawFile:
-    """One file: ``name`` is its path within the given location, ``label`` names it in messages."""
+    """One file: ``name`` is its path within the given location, ``label`` names it in messages.
 
-    def __init__(self, name: str, label: str, opener: Callable[[], Any]) -> None:
+    The generators also set :attr:`RawFiles.place`, for messages.
+    """
+
+    def __init__(self, files: "RawFiles", name: str, label: str, opener: Callable[[], Any]) -> None:
         self.name, self.label = name, label
-        self._opener = opener
+        self._files, self._opener = files, opener
 
     @property
     def stem(self) -> str:
@@ -43,18 +50,14 @@ class RawFile:
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """Open the content, decompressed if its name ends with ``.gz``; damage is a ValueError with the label."""
-        try:
-            with self._opener() as raw:
-                if self.name.endswith(".gz"):
-                    with gzip.open(raw) as stream:
-                        yield stream
-                else:
-                    yield raw
-        except _DAMAGED as error:
-            raise ValueError(f"{self.label}: damaged or cut off ({error!r})") from error
-        except RuntimeError as error:  # an encrypted member
-            raise ValueError(f"{self.label}: cannot be read ({error})") from error
+        """Open the content, decompressed if its name ends with ``.gz``."""
+        self._files.place = self.label
+        with self._opener() as raw:
+            if self.name.endswith(".gz"):
+                with gzip.open(raw) as stream:
+                    yield stream
+            else:
+                yield raw
 
     def read(self) -> bytes:
         """Read all bytes."""
@@ -62,65 +65,44 @@ class RawFile:
             content: bytes = stream.read()
         return content
 
-    def text(self) -> str:
-        """Read UTF-8 text."""
-        try:
-            return self.read().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{self.label}: needed UTF-8, found {error.object[error.start : error.end]!r}") from error
-
     def json(self) -> Any:
         """Read one JSON value."""
-        try:
-            return json.loads(self.text())
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise ValueError(f"{self.label}: not valid JSON: {error}") from error
+        return json.loads(self.read().decode("utf-8-sig"))
 
-    def records(self, *keys: str) -> Iterator[tuple[str, Record]]:
-        """Read objects that have these keys, of a JSON list or of JSONL, each with its place for messages."""
+    def records(self) -> Iterator[Record]:
+        """Read the objects of a JSON list, or of JSONL."""
         with self.open() as stream:
             first = next((byte for byte in iter(partial(stream.read, 1), b"") if not byte.isspace()), b"")
-        entries = enumerate(self.json()) if first == b"[" else self._json_lines()
-        for number, record in entries:
-            place = f"{self.label}, {'entry' if first == b'[' else 'line'} {number}"
-            if not isinstance(record, dict) or (missing := [key for key in keys if key not in record]):
-                shown = f"one without {missing[0]!r}" if isinstance(record, dict) else repr(record)[:100]
-                raise ValueError(f"{place}: needed an object with {', '.join(keys)}, found {shown}")
-            yield place, record
+        if first != b"[":
+            yield from map(json.loads, self.lines())
+            return
+        for number, record in enumerate(self.json()):
+            self._files.place = f"{self.label}, entry {number}"
+            yield record
 
-    def _json_lines(self) -> Iterator[tuple[int, Any]]:
-        for number, line in self.lines():
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise bad_line(Path(self.label), number, needed=f"JSON ({error})", found=line) from error
+    def entries(self) -> Iterator[tuple[str, Record]]:
+        """Read the entries of a JSON object."""
+        for key, record in self.json().items():
+            self._files.place = f"{self.label}, entry {key!r}"
+            yield key, record
 
-    def lines(self) -> Iterator[tuple[int, str]]:
-        """Read lines of UTF-8 with numbers from 1; blank ones are left out."""
-        number = 0
+    def lines(self) -> Iterator[str]:
+        """Read lines of UTF-8; blank ones are left out."""
         with self.open() as stream:
-            try:
-                for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), 1):
-                    if len(raw) > MAX_LINE_BYTES:
-                        raise ValueError(f"{self.label}, line {number}: needed at most {MAX_LINE_BYTES:,} bytes")
-                    line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-                    if line.strip(" "):
-                        yield number, line
-            except UnicodeDecodeError as error:
-                raise bad_line(Path(self.label), number + 1, needed="UTF-8", found=error.object[:20]) from error
+            for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), 1):
+                self._files.place = f"{self.label}, line {number}"
+                if len(raw) > MAX_LINE_BYTES:
+                    raise ValueError(f"needed at most {MAX_LINE_BYTES:,} bytes")
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                if line.strip(" "):
+                    yield line
 
-    def rows(self, *columns: str, delimiter: str = ",") -> Iterator[tuple[str, dict[str, str]]]:
-        """Read a table with a header that has these columns, each row with its place for messages."""
-        try:
-            reader = csv.DictReader(io.StringIO(self.text(), newline=""), delimiter=delimiter)
-            if missing := [column for column in columns if column not in (reader.fieldnames or ())]:
-                raise ValueError(f"{self.label}: needed the columns {columns}, found no {missing[0]!r}")
-            for row in reader:
-                if any(row[column] is None for column in columns):
-                    raise bad_line(Path(self.label), reader.line_num, needed=f"columns {columns}", found=row)
-                yield f"{self.label}, line {reader.line_num}", row
-        except csv.Error as error:
-            raise ValueError(f"{self.label}: not a table: {error}") from error
+    def rows(self, *, delimiter: str = ",") -> Iterator[dict[str, str]]:
+        """Read a table with a header."""
+        reader = csv.DictReader(io.StringIO(self.read().decode("utf-8-sig"), newline=""), delimiter=delimiter)
+        for row in reader:
+            self._files.place = f"{self.label}, line {reader.line_num}"
+            yield row
 
 
 class RawFiles:
@@ -139,10 +121,24 @@ class RawFiles:
     """
 
     def __init__(self, locations: Sequence[str], *, downloads: Path, downloader: Downloader = download) -> None:
+        self.place = ""  # file, and line or entry, that was read last
         self._used: dict[str, tuple[int, str]] = {}
         self._files: list[RawFile] = []
         for location in locations:
             self._files += self._open_location(location, downloads, downloader)
+
+    @contextmanager
+    def parsing(self, form: str) -> Iterator[None]:
+        """Turn errors of a block that reads the files into a ``UserError`` with the place and the form."""
+        try:
+            yield
+        except UserError:
+            raise
+        except _DAMAGED as error:
+            raise UserError(f"{self.place}: damaged, cut off or encrypted ({error!r})") from error
+        except _OF_ANOTHER_FORM as error:
+            reason = error if isinstance(error, ValueError) else repr(error)
+            raise UserError(f"{self.place}: not in the format of {form}: {reason}") from error
 
     def matching(self, *patterns: str, required: bool = False) -> list[RawFile]:
         """List the files whose path ends as one of the patterns (``*`` matches anything but a slash), in order."""
@@ -168,7 +164,7 @@ class RawFiles:
 
     def _refuse(self, patterns: Sequence[str], found: Sequence[RawFile]) -> NoReturn:
         there = [file.label for file in found or self._files]
-        raise ValueError(
+        raise UserError(
             f"`from` must hold exactly one file {' or '.join(patterns)}, found {len(found)} "
             f"{'of them' if found else 'among'} {there[:10]}"
         )
@@ -183,21 +179,19 @@ class RawFiles:
                 raw for file in files for raw in self._open_file(file, file.relative_to(path).as_posix(), str(file))
             ]
         if not path.is_file():
-            raise ValueError(f"{shown}: no such file or folder")
+            raise UserError(f"{shown}: no such file or folder")
         if checksum is not None and not is_url:
             check_file(path, checksum, shown)
         return self._open_file(path, path.name, shown)
 
     def _open_file(self, path: Path, name: str, shown: str) -> list[RawFile]:
         if not path.name.lower().endswith(ARCHIVES):
-            return [RawFile(name, shown, partial(self._opened, path, partial(path.open, "rb")))]
-        try:
-            with _archive(path) as (members, _):
-                names = {member.removeprefix("./"): member for member in members if _is_content(member, shown)}
-        except (*_DAMAGED, OSError) as error:
-            raise ValueError(f"{shown}: damaged or cut off archive ({error!r})") from error
+            return [RawFile(self, name, shown, partial(self._opened, path, partial(path.open, "rb")))]
+        self.place = shown
+        with self.parsing("an archive"), _archive(path) as (members, _):
+            names = {member.removeprefix("./"): member for member in members if _is_content(member, shown)}
         return [
-            RawFile(plain, f"{shown}: {plain}", partial(self._opened, path, partial(_member, path, member)))
+            RawFile(self, plain, f"{shown}: {plain}", partial(self._opened, path, partial(_member, path, member)))
             for plain, member in sorted(names.items(), key=lambda entry: entry[1])
         ]
 
@@ -220,33 +214,27 @@ def split_checksum(location: str) -> tuple[str, str | None]:
 
 def _downloaded(location: str, shown: str, downloads: Path, downloader: Downloader, checksum: str | None) -> Path:
     if not location.startswith(("https://", "http://", HUB)):
-        raise ValueError(f"{shown}: needed a path, or a URL that begins with https:// or {HUB}")
+        raise UserError(f"{shown}: needed a path, or a URL that begins with https:// or {HUB}")
     name = re.sub(r"[^\w.-]", "_", location.split("?")[0].rstrip("/").rsplit("/", 1)[1]).lstrip(".") or "file"
-    folder = downloads / hashlib.sha256(location.encode()).hexdigest()[:16]
-    target = folder / name
+    target = downloads / hashlib.sha256(location.encode()).hexdigest()[:16] / name
     try:
         if not target.is_file():
             print(f"downloading {shown}", flush=True)
-            folder.mkdir(parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             downloader(location, target)
         if checksum is not None:
             check_file(target, checksum, shown)
     except (OSError, ValueError) as error:
-        if isinstance(error, ValueError):  # another checksum
-            target.unlink()
-        if not any(folder.iterdir()):
-            folder.rmdir()
-        if isinstance(error, ValueError):
-            raise
-        raise ValueError(f"{shown}: could not be downloaded: {without_passwords(str(error))}") from error
+        shutil.rmtree(target.parent)
+        raise UserError(f"{shown}: could not be downloaded: {without_passwords(str(error))}") from error
     return target
 
 
 def _is_content(name: str, shown: str) -> bool:
-    """Return whether a member of an archive is more than macOS's metadata; a ValueError if its name leads outside."""
+    """Return whether a member of an archive is more than macOS's metadata; an error if its name leads outside."""
     parts = PurePosixPath(name).parts
     if name.startswith("/") or "\\" in name or ":" in name.split("/")[0] or ".." in parts:
-        raise ValueError(f"{shown}: needed an archive of relative paths, found {name[:200]!r}, which leads outside")
+        raise UserError(f"{shown}: needed an archive of relative paths, found {name[:200]!r}, which leads outside")
     return "__MACOSX" not in parts and not parts[-1].startswith("._")
 
 

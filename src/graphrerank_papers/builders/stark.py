@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from graphrerank_papers.builders.builder import DatasetWriter, builder
@@ -39,22 +39,23 @@ def stark(files: RawFiles, writer: DatasetWriter, *, keep_types: list[str] | Non
 
     ``keep_types`` are the names of the relations to keep; None for all.
     """
-    entities = read_pickle(files.one("node_info.pkl"))
-    type_names = read_pickle(files.one("edge_type_dict.pkl"))
+    entities = _unpickled(files.one("node_info.pkl"))
+    type_names = _unpickled(files.one("edge_type_dict.pkl"))
     pairs, types = _tensor(files.one("edge_index.pt")), _tensor(files.one("edge_types.pt"))
     if not isinstance(entities, dict) or pairs.dim() != 2 or pairs.shape != (2, len(types)):
-        raise ValueError(f"`from` must hold a base of STaRK, got edges of shape {list(pairs.shape)}")
+        raise ValueError(f"needed entities and two ends of each edge, got edges of shape {list(pairs.shape)}")
     split_of = {
         line.strip(): split
         for split in SPLITS
         for file in files.matching(f"split/{split}.index")
-        for _, line in file.lines()
+        for line in file.lines()
     }
     judgements: dict[str, list[tuple[str, str]]] = {split: [] for split in SPLITS}
-    for place, row in files.one("stark_qa.csv").rows("id", "query", "answer_ids"):
+    for row in files.one("stark_qa.csv").rows():
         if row["id"] in split_of:
             writer.query(row["id"], row["query"])
-            judgements[split_of[row["id"]]] += [(row["id"], str(i)) for i in _answer_ids(row["answer_ids"], place)]
+            answers = dict.fromkeys(_IDS.validate_json(row["answer_ids"], strict=True))
+            judgements[split_of[row["id"]]] += [(row["id"], str(answer)) for answer in answers]
     for split in SPLITS:
         for judgement in judgements[split]:
             writer.judge(split, *judgement)
@@ -71,13 +72,9 @@ def stark(files: RawFiles, writer: DatasetWriter, *, keep_types: list[str] | Non
             writer.edge(str(source), str(target), name)
 
 
-def read_pickle(file: RawFile) -> Any:
-    """Read dicts, lists, texts and numbers from a pickle; one that names a class or function is a ValueError."""
-    troubles = (pickle.UnpicklingError, EOFError, LookupError, AttributeError, TypeError, ValueError, MemoryError)
-    try:
-        return _PlainUnpickler(io.BytesIO(file.read())).load()
-    except troubles as error:
-        raise ValueError(f"{file.label}: needed a pickle of plain values ({error})") from error
+def _unpickled(file: RawFile) -> Any:
+    """Read dicts, lists, texts and numbers from a pickle; one that names a class or function is an error."""
+    return _PlainUnpickler(io.BytesIO(file.read())).load()
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -115,19 +112,8 @@ _NUMBERS: Mapping[tuple[str, str], Callable[..., Any]] = {
 
 
 def _tensor(file: RawFile) -> Tensor:
-    try:
-        tensor: Tensor = torch.load(io.BytesIO(file.read()), weights_only=True)
-        return tensor.long()
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, AttributeError) as error:
-        raise ValueError(f"{file.label}: needed a tensor ({str(error)[:200]})") from error
-
-
-def _answer_ids(written: str, place: str) -> list[int]:
-    try:
-        ids = _IDS.validate_json(written, strict=True)
-    except ValidationError as error:
-        raise ValueError(f"{place}: needed a list of numbers as answer_ids, found {written[:80]!r}") from error
-    return list(dict.fromkeys(ids))
+    tensor: Tensor = torch.load(io.BytesIO(file.read()), weights_only=True)
+    return tensor.long()
 
 
 def _shown(entry: Any, *, limit: int | None = MAX_FIELD_CHARS) -> str:

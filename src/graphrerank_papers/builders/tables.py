@@ -3,7 +3,7 @@
 A table is a passage, a foreign key is an edge, and the tables that a question's SQL reads are relevant to it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,15 +20,16 @@ _SEPARATOR = "#sep#"  # between database and table in BEAVER's names
 Reference = tuple[str, str, str, str]  # table and column of a foreign key, table and column that it refers to
 
 
-@dataclass(frozen=True)
+@dataclass
 class Database:
     """A database's schema."""
 
     name: str
     # by name as in queries: the title in words, and lists of `columns` (names as in queries), `column_names` (in
     # words), `types` and `primary_key`
-    tables: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]]
-    references: Sequence[Reference]
+    tables: dict[str, tuple[str, Mapping[str, Sequence[str]]]] = field(default_factory=dict)
+    references: list[Reference] = field(default_factory=list)
+    split: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,20 +63,19 @@ def spider(files: RawFiles, writer: DatasetWriter, *, only_asked: bool = False) 
     schemas = files.matching("tables.json", "test_tables.json", required=True)
     schemas.sort(key=lambda file: file.name.endswith("test_tables.json"))
     databases: dict[str, Database] = {}
-    for base in (base for file in schemas for base in read_databases(file)):
+    for base in (base for file in schemas for base in map(_database, file.records())):
         if databases.setdefault(base.name, base) != base:
-            raise ValueError(f"`from` must hold one schema of each database, found two different ones of {base.name!r}")
+            raise ValueError(f"needed one schema of each database, found two different ones of {base.name!r}")
     questions = [
         SqlQuestion(f"spider-{split}-{i}", record["question"], split, record["db_id"], record["query"])
         for name, split in SPIDER_SPLITS.items()
         for file in files.matching(name)
-        for i, (_, record) in enumerate(file.records("question", "db_id", "query"))
+        for i, record in enumerate(file.records())
     ]
     if absent := [split for name, split in SPIDER_SPLITS.items() if not files.matching(name)]:
         writer.notes.append(f"Splits whose files were not given: {', '.join(absent)}.")
     asked = {question.database for question in questions}
-    kept = [base for base in databases.values() if base.name in asked or not only_asked]
-    write_tables(writer, [(base, None) for base in kept], questions)
+    _write_tables(writer, [base for base in databases.values() if base.name in asked or not only_asked], questions)
 
 
 @builder(
@@ -94,16 +94,16 @@ def bird(files: RawFiles, writer: DatasetWriter) -> None:
     if not given:
         files.one("train.json", "dev.json")
     writer.notes += [f"The files of the split {split} were not given." for split in BIRD_SPLITS if split not in given]
-    databases = [(base, split) for split in given for base in read_databases(files.one(f"{split}_tables.json"))]
+    databases = [_database(record, split) for split in given for record in files.one(f"{split}_tables.json").records()]
     questions = [
         SqlQuestion(
             f"bird-{split}-{i}", record["question"], split, record["db_id"], record["SQL"],
             {key: record.get(key) for key in ("evidence", "difficulty")},
         )
         for split in reversed(given)
-        for i, (_, record) in enumerate(files.one(f"{split}.json").records("question", "db_id", "SQL"))
+        for i, record in enumerate(files.one(f"{split}.json").records())
     ]  # fmt: skip
-    write_tables(writer, databases, questions)
+    _write_tables(writer, databases, questions)
 
 
 @builder(
@@ -119,38 +119,37 @@ def beaver(files: RawFiles, writer: DatasetWriter, *, dialect: str = "mysql", jo
     Source: Chen et al. 2024, BEAVER. ``dev_tables.json`` is an object of tables by ``database#sep#table``. Judgements
     are the tables of the SQL; if the authors list others, ``dropped.jsonl`` says so.
 
-    Args:
-        files: Files of one warehouse, or of the repository.
-        writer: Writer of the folder.
-        dialect: SQL dialect; ``oracle`` for the repository's ``dw``.
-        join_keys: Whether to read ``dw_join_keys.json`` as edges of the type ``join_key``. They are taken from the
-            questions' SQL: a graph that knows labels.
+    ``dialect`` is that of the SQL, ``oracle`` for the repository's ``dw``. ``join_keys`` reads ``dw_join_keys.json`` as
+    edges of the type ``join_key``, which are taken from the questions' SQL: a graph that knows labels.
     """
     databases = _beaver_databases(files.one("*tables*.json"))
     questions = []
-    for i, (_, record) in enumerate(files.one("dev.json", "dev_[!t]*.json").records("question", "sql")):
+    for i, record in enumerate(files.one("dev.json", "dev_[!t]*.json").records()):
         listed = record.get("tables", record.get("gold_tables"))
         stated = None if listed is None else [name.rsplit(_SEPARATOR, 1)[-1] for name in listed]
         query_id, database = f"beaver-dev-{record.get('id', i)}", str(record.get("db", record.get("db_id")))
         questions.append(SqlQuestion(query_id, record["question"], "dev", database, record["sql"], stated=stated))
-    write_tables(writer, [(base, None) for base in databases], questions, dialect=dialect)
+    _write_tables(writer, databases.values(), questions, dialect=dialect)
     if join_keys:
-        _write_join_keys(writer, files.one("*_join_keys.json"), databases)
+        file = files.one("*_join_keys.json")
+        name = file.stem.removesuffix("_join_keys")
+        base = databases.get(name, Database(name))
+        pairs = ([column.rsplit(".", 1) for column in pair] for pair in file.records())
+        distinct: dict[frozenset[tuple[str, str]], Reference] = {}  # in either order
+        for (table, column), (other, other_column) in pairs:
+            ends = (_spelled(table, base.tables), column), (_spelled(other, base.tables), other_column)
+            if ends[0][0] != ends[1][0]:
+                distinct.setdefault(frozenset(ends), (*ends[0], *ends[1]))
+        for reference in distinct.values():
+            _write_edge(writer, base, reference, "join_key")
         writer.notes.append("Edges of the type join_key are taken from the SQL of the questions: they know labels.")
 
 
-def write_tables(
-    writer: DatasetWriter,
-    databases: Sequence[tuple[Database, str | None]],
-    questions: Sequence[SqlQuestion],
-    *,
-    dialect: str = "sqlite",
+def _write_tables(
+    writer: DatasetWriter, databases: Collection[Database], questions: Sequence[SqlQuestion], *, dialect: str = "sqlite"
 ) -> None:
-    """Write schemas, each with ``metadata.split`` of its tables or None, and questions.
-
-    A question whose SQL is unreadable is dropped, with the reason.
-    """
-    names = {base.name: TableNames(base.tables) for base, _ in databases}
+    """Write schemas and questions; a question whose SQL is unreadable is dropped, with the reason."""
+    names = {base.name: TableNames(base.tables) for base in databases}
     for question in questions:
         try:
             if question.database not in names:
@@ -166,105 +165,67 @@ def write_tables(
         writer.record("query", {"_id": question.query_id, "text": question.text, "metadata": metadata})
         for table in gold:
             writer.judge(question.split, question.query_id, f"{question.database}.{table}")
-    for base, split in databases:
+    for base in databases:
         for table, (title, lists) in base.tables.items():
             listed = ", ".join(words.replace("_", " ").strip() for words in lists["column_names"])
-            writer.document(
-                f"{base.name}.{table}",
-                title,
-                f"table {table} ({title}) in database {base.name.replace('_', ' ')}: columns {listed}",
-                db_id=base.name,
-                table=table,
-                **lists,
-                split=split,
-            )
-    for base, _ in databases:
+            text = f"table {table} ({title}) in database {base.name.replace('_', ' ')}: columns {listed}"
+            metadata = {"db_id": base.name, "table": table, **lists, "split": base.split}
+            writer.document(f"{base.name}.{table}", title, text, **metadata)
         for reference in base.references:
             _write_edge(writer, base, reference, "foreign_key")
 
 
-def read_databases(file: RawFile) -> Iterator[Database]:
-    """Read ``tables.json`` in the format of Spider and BIRD."""
-    for place, record in file.records("db_id", "table_names_original", "foreign_keys"):
-        try:
-            yield _database(record)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise ValueError(f"{place}: needed a database as in Spider's tables.json ({error!r})") from error
-
-
-def _database(record: Record) -> Database:
+def _database(record: Record, split: str | None = None) -> Database:
+    """Read a database of ``tables.json`` in the format of Spider and BIRD."""
     originals = record["table_names_original"]
     columns = list(zip(record["column_names_original"], record["column_names"], record["column_types"], strict=True))
     keys = {key for entry in record["primary_keys"] for key in (entry if isinstance(entry, list) else [entry])}
-    tables = {}
+    base = Database(record["db_id"], split=split)
     for number, (name, title) in enumerate(zip(originals, record["table_names"], strict=True)):
         own = [(i, column, words, kind) for i, ((t, column), (_, words), kind) in enumerate(columns) if t == number]
-        metadata = {
-            "columns": [column for _, column, _, _ in own],
-            "column_names": [words for _, _, words, _ in own],
-            "types": [kind for _, _, _, kind in own],
-            "primary_key": [column for i, column, _, _ in own if i in keys],
-        }
-        tables[name] = title, metadata
+        base.tables[name] = (
+            title,
+            {
+                "columns": [column for _, column, _, _ in own],
+                "column_names": [words for _, _, words, _ in own],
+                "types": [kind for _, _, _, kind in own],
+                "primary_key": [column for i, column, _, _ in own if i in keys],
+            },
+        )
     ends = [(columns[start][0], columns[stop][0]) for start, stop in record["foreign_keys"]]
-    references = [(originals[t], column, originals[u], other) for (t, column), (u, other) in ends]
-    return Database(record["db_id"], tables, references)
+    base.references += [(originals[t], column, originals[u], other) for (t, column), (u, other) in ends]
+    return base
 
 
-def _beaver_databases(file: RawFile) -> list[Database]:
-    tables: dict[str, dict[str, tuple[str, Mapping[str, Sequence[str]]]]] = {}
-    references: dict[str, list[Reference]] = {}
-    content = file.json()
-    if not isinstance(content, dict):
-        raise ValueError(f"{file.label}: needed an object of tables by `database{_SEPARATOR}table`, found a list")
-    for key, record in content.items():
-        try:
-            base = str(record.get("db", record.get("db_id", key.rsplit(_SEPARATOR, 1)[0])))
-            name = record["table_name"] if "table_name" in record else record["table_name_original"]
-            columns = record["column_names"] if "column_names" in record else record["column_names_original"]
-            primary = record.get("primary_key") or []
-            title, *words = (text.replace("_", " ").lower() for text in (name, *columns))
-            metadata = {
+def _beaver_databases(file: RawFile) -> dict[str, Database]:
+    databases: dict[str, Database] = {}
+    for key, record in file.entries():
+        name = str(record.get("db", record.get("db_id", key.rsplit(_SEPARATOR, 1)[0])))
+        table = record["table_name"] if "table_name" in record else record["table_name_original"]
+        columns = record["column_names"] if "column_names" in record else record["column_names_original"]
+        primary = record.get("primary_key") or []
+        title, *words = (text.replace("_", " ").lower() for text in (table, *columns))
+        base = databases.setdefault(name, Database(name))
+        base.tables[table] = (
+            title,
+            {
                 "columns": columns,
                 "column_names": words,
                 "types": record["column_types"],
                 "primary_key": primary if isinstance(primary, list) else [primary],
-            }
-            tables.setdefault(base, {})[name] = title, metadata
-            for entry in record.get("foreign_key") or []:
-                target = entry["referenced_table_name"].rsplit(_SEPARATOR, 1)[-1]
-                reference = (name, entry["column_name"], target, entry["referenced_column_name"])
-                references.setdefault(base, []).append(reference)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{file.label}: needed a table as {key!r} ({error!r})") from error
-    return [
-        Database(base, own, [(t, column, _spelled(u, own), other) for t, column, u, other in references.get(base, [])])
-        for base, own in tables.items()
-    ]
+            },
+        )
+        for entry in record.get("foreign_key") or []:
+            target = entry["referenced_table_name"].rsplit(_SEPARATOR, 1)[-1]
+            base.references.append((table, entry["column_name"], target, entry["referenced_column_name"]))
+    for base in databases.values():
+        base.references = [(t, column, _spelled(u, base.tables), other) for t, column, u, other in base.references]
+    return databases
 
 
 def _spelled(name: str, tables: Iterable[str]) -> str:
     """Return a table's name in the schema's spelling."""
     return next((table for table in tables if table.casefold() == name.casefold()), name)
-
-
-def _write_join_keys(writer: DatasetWriter, file: RawFile, databases: Sequence[Database]) -> None:
-    """Write pairs of joined columns, each once, in either order."""
-    name = file.stem.removesuffix("_join_keys")
-    base = next((base for base in databases if base.name == name), Database(name, {}, []))
-    seen = set()
-    try:
-        pairs = [[column.rsplit(".", 1) for column in pair] for pair in file.json()]
-        ends = [
-            (_spelled(t, base.tables), column, _spelled(u, base.tables), other) for (t, column), (u, other) in pairs
-        ]
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{file.label}: needed a list of pairs TABLE.COLUMN ({error!r})") from error
-    for reference in ends:
-        key = frozenset([reference[:2], reference[2:]])
-        if key not in seen and reference[0] != reference[2]:
-            seen.add(key)
-            _write_edge(writer, base, reference, "join_key")
 
 
 def _write_edge(writer: DatasetWriter, base: Database, reference: Reference, kind: str) -> None:

@@ -25,9 +25,7 @@ def ultradomain(files: RawFiles, writer: DatasetWriter, *, chunk_words: int = 30
     contexts: dict[str, tuple[str, str]] = {}
     for file in files.matching("*.jsonl", required=True):
         domain = file.stem.split(".")[0]
-        for number, (place, record) in enumerate(file.records("input", "context")):
-            if not isinstance(record["context"], str) or not isinstance(record["input"], str):
-                raise ValueError(f"{place}: needed texts as `input` and `context`")
+        for number, record in enumerate(file.records()):
             doc_id = hashlib.sha256(record["context"].encode("utf-8", "surrogatepass")).hexdigest()[:12]
             meta = record.get("meta")  # some domains have none
             title = str(meta.get("title") or "") if isinstance(meta, dict) else ""

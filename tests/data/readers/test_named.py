@@ -165,9 +165,9 @@ def test_unknown_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"not a zip", r"nfcorpus\.zip: damaged or cut off archive"),
-        (beir_zip(**{"nfcorpus/corpus.jsonl": "{"}), r"corpus\.jsonl, line 1: needed JSON"),
-        (beir_zip(**{"nfcorpus/qrels/train.tsv": "x\n"}), r"train\.tsv: needed the columns"),
+        (b"not a zip", r"nfcorpus\.zip: damaged, cut off or encrypted"),
+        (beir_zip(**{"nfcorpus/corpus.jsonl": "{"}), r"corpus\.jsonl, line 1: not in the format of A data set of BEIR"),
+        (beir_zip(**{"nfcorpus/qrels/train.tsv": "x\n1\n"}), r"train\.tsv, line 2: .* KeyError\('query-id'\)"),
     ],
 )
 def test_a_bad_archive_leaves_nothing(
@@ -195,28 +195,18 @@ def test_the_wrong_checksum_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def unsupported(title: str) -> bytes:
+    paragraph = {"title": title, "paragraph_text": "", "is_supporting": True}
+    return json.dumps([{**MUSIQUE_QUESTIONS[0], "paragraphs": [paragraph]}]).encode()
+
+
 @pytest.mark.parametrize(
     ("questions", "message"),
     [
-        (b"{", r"musique\.json: not valid JSON"),
-        (b"[1]", r"not HippoRAG's form \(AttributeError"),
-        (
-            json.dumps(
-                [{**MUSIQUE_QUESTIONS[0], "paragraphs": [{"title": "Z", "paragraph_text": "", "is_supporting": True}]}]
-            ).encode(),
-            r"musique\.json: needed supporting passages of the corpus, found 'Z'",
-        ),
-        (
-            json.dumps(
-                [
-                    {
-                        **MUSIQUE_QUESTIONS[0],
-                        "paragraphs": [{"title": "Bee", "paragraph_text": "", "is_supporting": True}],
-                    }
-                ]
-            ).encode(),
-            r"musique\.json: needed supporting passages of the corpus, found 'Bee'",  # two passages of this title
-        ),
+        (b"{", r"musique\.json, line 1: not in the format of HippoRAG's 1,000 questions: Expecting property name"),
+        (b"[1]", r"musique\.json, entry 0: .* AttributeError"),
+        (unsupported("Z"), r"musique\.json, entry 0: .* needed supporting passages of the corpus, found 'Z'"),
+        (unsupported("Bee"), "needed supporting passages of the corpus, found 'Bee'"),  # two passages of this title
     ],
 )
 def test_bad_questions_leave_nothing(

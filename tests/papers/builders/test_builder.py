@@ -11,6 +11,8 @@ from graphrerank.extensions import BUILDERS, find_builder
 from graphrerank.files import hash_files
 from graphrerank_papers.builders.builder import Builder, DatasetWriter
 from graphrerank_papers.builders.raw_files import RawFiles
+from tests.papers.builders import test_beir, test_conversations, test_multi_hop, test_stark, test_tables
+from tests.support.raw import Content, build, jsonl
 
 
 def write_set(files: RawFiles, writer: DatasetWriter, *, note: str = "A note.") -> None:
@@ -59,7 +61,10 @@ def test_a_folder_and_its_card(tmp_path: Path) -> None:
     [
         (lambda writer: writer.document("d0", "", "y"), "d0 a second time"),
         (lambda writer: writer.judge("dev", "q0", "d9"), "needed a corpus-id of the corpus, found 'd9'"),
-        (lambda writer: writer.document("d0", "", "half \ud800"), "needed whole characters"),
+        (
+            lambda writer: writer.document("d0", "", "half \ud800"),
+            r"raw\.json: not in the format of Set: .* surrogates not allowed",
+        ),
         (lambda writer: writer.edge("d0", "d0", "link"), "not a self-loop"),
     ],
 )
@@ -97,4 +102,41 @@ def test_every_builder_refuses_a_folder_of_other_files(tmp_path: Path, name: str
     (tmp_path / "notes.txt").write_text("nothing of it")
     with pytest.raises(ValueError, match=r"`from` must hold"):
         builder([str(tmp_path / "notes.txt")], tmp_path / "out", downloads=tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+HOTPOT, MUSIQUE = test_multi_hop.HOTPOT[0], test_multi_hop.MUSIQUE[0]
+LOCOMO, LONGMEMEVAL = test_conversations.LOCOMO, test_conversations.FIRST
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "message"),
+    [
+        ("beir", test_beir.FILES | {"set/qrels/test.tsv": "query-id\tcorpus-id\tscore\nq\t1\tx\n"},
+         r"test\.tsv, line 2: not in the format of A data set of BEIR: invalid literal for int"),
+        ("beir", test_beir.FILES | {"set/corpus.jsonl": '{"_id": 1, "text": "x"}\n'},
+         r"corpus\.jsonl, line 1: .* needed strings as `_id`"),
+        ("locomo", {"locomo10.json": [LOCOMO | {"conversation": {"session_1": [{"speaker": "Ann"}]}}]},
+         r"locomo10\.json, entry 0: not in the format of LoCoMo: KeyError"),
+        ("longmemeval", {"longmemeval_s.json": [LONGMEMEVAL | {"haystack_session_ids": ["s1"]}]},
+         r"longmemeval_s\.json, entry 0: not in the format of LongMemEval"),
+        ("hotpotqa", {"hotpot_dev.json": [HOTPOT | {"context": [["Ant"]]}]}, r"hotpot_dev\.json, entry 0: not in"),
+        ("musique", {"musique_ans_dev.jsonl": jsonl(MUSIQUE | {"paragraphs": [1]})},
+         r"musique_ans_dev\.jsonl, line 1: not in the format of MuSiQue: TypeError"),
+        ("stark", test_stark.FILES | {"qa/prime/stark_qa/stark_qa.csv": "id,query,answer_ids\n0,?,__import__('os')\n"},
+         r"stark_qa\.csv, line 2: not in the format of STaRK"),
+        ("spider", test_tables.SPIDER | {"spider/tables.json": [test_tables.PETS | {"column_types": ["text"]}]},
+         r"tables\.json, entry 0: not in the format of Spider"),
+        ("spider", test_tables.SPIDER | {"spider/train_spider.json": [{"question": "?"}]},
+         r"train_spider\.json, entry 0: .* KeyError\('db_id'\)"),
+        ("spider", test_tables.SPIDER | {"spider/test_tables.json": [test_tables.CARS | {"db_id": "pet_shop"}]},
+         r"test_tables\.json, entry 0: .* found two different ones of 'pet_shop'"),
+        ("beaver", test_tables.REPOSITORY | {"dw_join_keys.json": [["A"]]}, r"dw_join_keys\.json, entry 0: not in"),
+    ],
+)  # fmt: skip
+def test_files_of_another_format_are_named_by_place(
+    tmp_path: Path, name: str, files: dict[str, Content], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(tmp_path, name, files, **({"join_keys": True} if name == "beaver" else {}))
     assert not (tmp_path / "out").exists()

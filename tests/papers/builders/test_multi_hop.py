@@ -71,13 +71,6 @@ def test_a_sample_is_the_same_every_time_and_brings_its_passages_alone(tmp_path:
     assert {doc["title"] for doc in built.documents} == {f"T{i[1:]}" for i in drawn[0] if i[0] == "q"} | {"Cat", "Ant"}
 
 
-def test_other_forms_are_refused_by_place(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"hotpot_dev\.json, entry 0: needed a question in HotpotQA's format"):
-        build(tmp_path / "a", "hotpotqa", {"hotpot_dev.json": [HOTPOT[0] | {"context": [["Ant"]]}]})
-    with pytest.raises(ValueError, match=r"musique_ans_dev\.jsonl, line 1: needed a question in MuSiQue's format"):
-        build(tmp_path / "b", "musique", {"musique_ans_dev.jsonl": jsonl(MUSIQUE[0] | {"paragraphs": [1]})})
-
-
 @pytest.mark.parametrize(
     ("folder", "name", "file", "split"),
     [("hotpotqa", "hotpotqa", "hotpot_train.json", "train"),

@@ -62,7 +62,7 @@ def test_what_pandas_leaves_in_a_table(tmp_path: Path, protocol: int) -> None:
     assert built.documents[0]["text"] == "type: gene; details: length: 330; weight: 1.5; coding: True"
     objects = pickle.dumps({0: np.array([{}], dtype=object)[:1]}, protocol=protocol)
     files = FILES | {"skb/prime/processed.zip": zip_of(BASE | {"processed/node_info.pkl": objects})}
-    with pytest.raises(ValueError, match=r"node_info\.pkl: needed a pickle of plain values"):
+    with pytest.raises(ValueError, match=r"node_info\.pkl: not in the format of STaRK"):
         build(tmp_path / "objects", "stark", files)
 
 
@@ -75,12 +75,6 @@ def test_a_pickle_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     for member in ("processed/node_info.pkl", "processed/edge_index.pt"):
         files = FILES | {"skb/prime/processed.zip": zip_of(BASE | {member: pickle.dumps({0: Hostile()})})}
-        with pytest.raises(ValueError, match=rf"processed\.zip: {member}: needed a "):
+        with pytest.raises(ValueError, match=rf"processed\.zip: {member}: not in the format of STaRK"):
             build(tmp_path, "stark", files)
     assert [path.name for path in tmp_path.iterdir()] == ["raw"]
-
-
-def test_answers_are_numbers(tmp_path: Path) -> None:
-    files = FILES | {"qa/prime/stark_qa/stark_qa.csv": "id,query,answer_ids\n0,?,__import__('os')\n"}
-    with pytest.raises(ValueError, match=r"stark_qa\.csv, line 2: needed a list of numbers"):
-        build(tmp_path, "stark", files)
