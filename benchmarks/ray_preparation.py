@@ -23,7 +23,7 @@ from corpus_scale import HashingEncoder, Numbered, Recombined, read_sentences
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from graphrerank.data.corpus_folder.parts import PartWriter
+from graphrerank.data.corpus_folder.preparation import PartWriter
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.data.engines.ray_data import RayEngine
@@ -80,7 +80,7 @@ def write(args: argparse.Namespace, engine: Engine, parts: range) -> tuple[float
 
 def by_ray(args: argparse.Namespace, workers: int) -> float:
     """Measure workers of a Ray cluster, which is started and ended."""
-    engine = RayEngine(args.folder, workers=workers)
+    engine = RayEngine(workers=workers)
     start, end = write(args, engine, range(NUM_PARTS))
     engine.close()
     return end - start

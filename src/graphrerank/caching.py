@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,8 +23,6 @@ LOOKED_UP = 500  # keys in one statement; SQLite's oldest limit is 999
 WAIT_S = 60.0  # for another process's write
 
 Item = TypeVar("Item")
-Values = TypeVar("Values")
-Stored = TypeVar("Stored", contravariant=True)
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
@@ -33,24 +31,11 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
     return Path(named) if named else Path(environment.get("HOME", ".")) / ".cache" / "graphrerank"
 
 
-class Store(Protocol[Stored]):
-    """Values under keys, on disk."""
-
-    def known(self, keys: Sequence[bytes]) -> Container[bytes]:
-        """Read the files on disk, including new ones; return the keys that need no computing."""
-
-    def check_writable(self) -> None:
-        """Raise a ``ValueError`` if nothing can be written: before values are computed, not after."""
-
-    def add(self, keys: Sequence[bytes], values: Stored) -> None:
-        """Write the values of new keys, all or none of them."""
-
-
 def fill(
-    store: Store[Values],
+    store: "BlobStore | TensorStore",
     keys: Sequence[bytes],
     items: Sequence[Item],
-    compute: Callable[[list[Item]], Values],
+    compute: Callable[[list[Item]], Any],
     *,
     shard_size: int,
     length: Callable[[Item], int] | None = None,
@@ -62,7 +47,7 @@ def fill(
         store: Where values are kept.
         keys: ``n`` keys; a repeated one stands for the same item.
         items: ``n`` items.
-        compute: Computes the values of some items, in their order.
+        compute: Computes the values of some items, in their order, as the store's ``add`` takes them.
         shard_size: Items between two writes: at most this much work is lost on a stop.
         length: Length of an item, by which missing items are sorted, as batches of like lengths need less padding.
         label: Title of a progress bar on a terminal; none when None.
@@ -73,8 +58,8 @@ def fill(
     item_of = dict(zip(keys, items, strict=True))
     known = store.known(list(item_of))
     missing = [key for key in item_of if key not in known]
-    if missing:
-        store.check_writable()
+    if missing and store.folder is not None:
+        check_writable(store.folder)  # before values are computed, not after
     if length is not None:
         missing.sort(key=lambda key: length(item_of[key]))
     with nullcontext() if label is None or not missing else progress_bar(label, len(missing)):
@@ -93,6 +78,7 @@ class BlobStore:
 
     def __init__(self, path: Path | None, table: str) -> None:
         self.path = path
+        self.folder = None if path is None else path.parent
         self.table = table
         self.contents: dict[bytes, bytes] = {}
 
@@ -105,11 +91,6 @@ class BlobStore:
                     marks = ",".join("?" * len(part))
                     self.contents.update(file.execute(f"SELECT * FROM {self.table} WHERE key IN ({marks})", part))
         return self.contents
-
-    def check_writable(self) -> None:
-        """As :meth:`Store.check_writable`."""
-        if self.path is not None:
-            check_writable(self.path.parent)
 
     def add(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Write ``n`` new contents in one transaction; None is not kept, and a key that is there keeps its content."""
@@ -176,10 +157,6 @@ class TensorStore:
             self._check(shard, len(table), source)
             self._remember(file, [row.tobytes() for row in table.numpy()], shard)
         return self._rows
-
-    def check_writable(self) -> None:
-        """As :meth:`Store.check_writable`."""
-        check_writable(self.folder)
 
     def add(self, keys: Sequence[bytes], values: Mapping[str, Tensor]) -> None:
         """Write a shard to a new file."""

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 
     engine: Engine = LOCAL
     if given.engine == "ray":
-        engine = RayEngine(given.out.absolute().parent, workers=given.workers, address=given.address)
+        engine = RayEngine(workers=given.workers, address=given.address)
     with closing(engine):
         print(index_folder(given.source, given.out, max_words=given.max_words, engine=engine), flush=True)
     if given.questions:

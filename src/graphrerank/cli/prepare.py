@@ -8,9 +8,6 @@ from typing import Any
 
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
 
 from graphrerank.checks import UserError
 from graphrerank.cli.schema import check_settings
@@ -64,20 +61,10 @@ def write_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
     with closing(LOCAL if cfg.engine is None else instantiate(cfg.engine)) as engine:
         dataset = _dataset(cfg.data, engine)
         print(dataset.summary(encoded=cfg.encoder is not None), flush=True)
-        console = Console(stderr=True)
-        columns = (TextColumn("passages"), BarColumn(), MofNCompleteColumn(), _Speed(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task("passages", total=dataset.graph.num_nodes)
-            prepare_corpus(
-                dataset,
-                folder,
-                encoder=_encoder(cfg, parts),
-                vectors=cfg.vectors,
-                index=cfg.index,
-                cache=parts.cache / "candidates",
-                engine=engine,
-                progress=lambda passages: bar.advance(task, passages),
-            )
+        encoder, cache = _encoder(cfg, parts), parts.cache / "candidates"
+        prepare_corpus(
+            dataset, folder, encoder=encoder, vectors=cfg.vectors, index=cfg.index, cache=cache, engine=engine
+        )
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{dataset.graph.num_nodes:,} passages, {size / 1e6:,.1f} MB")
 
@@ -151,10 +138,3 @@ class _Numbering(dict[str, int]):
     def get(self, key: str, default: object = None) -> int:
         """Return the number of an id."""
         return self.setdefault(key, len(self))
-
-
-class _Speed(ProgressColumn):
-    """Passages a second."""
-
-    def render(self, task: Task) -> Text:
-        return Text("" if task.speed is None else f"{task.speed:,.0f} a second")

@@ -1,6 +1,6 @@
 """Edges that follow from passages themselves, and what it takes to find them again when passages have come or gone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -8,6 +8,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.enrichment.shared_entities import choose_neighbours, shared_weight
 from graphrerank.data.readers.documents import split_passage
@@ -55,21 +56,45 @@ class DerivedEdges:
     rule: EdgeRule
     entity_names: Sequence[AbstractSet[str]] | None = None  # normalised, of each passage; None without entities
 
-    def join(self, passages: Passages) -> CorpusGraph:
-        """Join passages by the stated edges, and by mentions and shared entities, which are searched for again."""
-        parts, incidence = [self.stated], None
+    def search(
+        self, titles: Sequence[str], texts: Sequence[str], *, engine: Engine = LOCAL
+    ) -> tuple[dict[str, Edges], EntityIncidence | None]:
+        """Find edges by mentions and shared entities, by their source; return them and which passage holds which."""
+        found, incidence = dict[str, Edges](), None
         if self.rule.mention_type is not None:
-            assert passages.title_lengths is not None
-            split = [split_passage(*pair) for pair in zip(passages.texts, passages.title_lengths.tolist(), strict=True)]
-            pairs = find_mentions([title for title, _ in split], [text for _, text in split])
-            parts.append((pairs, torch.ones(len(pairs)), torch.full((len(pairs),), self.rule.mention_type)))
+            found["mentions"] = of_type(find_mentions(titles, texts, engine=engine), self.rule.mention_type)
         if self.entity_names is not None:
             incidence = EntityIncidence.from_names(self.entity_names, max_share=self.rule.max_entity_share)
         if self.rule.makes_choices and incidence is not None:
-            pairs, total = choose_neighbours(incidence)
+            pairs, total = choose_neighbours(incidence, engine=engine)
             weight = shared_weight(total, incidence.num_nodes)
-            parts.append((pairs, weight, torch.full((len(pairs),), ENTITY)))
-        pairs, weight, types = (torch.cat(column) for column in zip(*parts, strict=True))
-        graph = CorpusGraph.from_edges(passages.ids, passages.texts, pairs, weight, edge_type=types)
-        graph = graph.with_passages(title_lengths=passages.title_lengths, language=passages.language)
-        return graph if self.rule.makes_choices or incidence is None else graph.with_entities(incidence)
+            found[f"entities by {self.rule.entity_source}"] = (pairs, weight, torch.full((len(pairs),), ENTITY))
+        return found, incidence
+
+    def join(self, passages: Passages) -> CorpusGraph:
+        """Join passages by the stated edges, and by mentions and shared entities, which are searched for again."""
+        split: list[tuple[str, str]] = []
+        if self.rule.mention_type is not None:
+            assert passages.title_lengths is not None
+            split = [split_passage(*pair) for pair in zip(passages.texts, passages.title_lengths.tolist(), strict=True)]
+        found, incidence = self.search([title for title, _ in split], [text for _, text in split])
+        return graph_of(passages, [self.stated, *found.values()], None if self.rule.makes_choices else incidence)
+
+
+def of_type(pairs: Tensor, edge_type: int) -> Edges:
+    """Return edges of one type and weight 1."""
+    return pairs, torch.ones(len(pairs)), torch.full((len(pairs),), edge_type)
+
+
+def joined(parts: Iterable[Edges]) -> Edges:
+    """Put edges behind each other."""
+    pairs, weights, types = (torch.cat(columns) for columns in zip(*parts, strict=True))
+    return pairs, weights, types
+
+
+def graph_of(passages: Passages, parts: Iterable[Edges], entities: EntityIncidence | None) -> CorpusGraph:
+    """Join passages by edges, and by the entities that they share."""
+    pairs, weight, types = joined(parts)
+    graph = CorpusGraph.from_edges(passages.ids, passages.texts, pairs, weight, edge_type=types)
+    graph = graph.with_passages(title_lengths=passages.title_lengths, language=passages.language)
+    return graph if entities is None else graph.with_entities(entities)

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from graphrerank.data.corpus_folder.columns import END_BYTES, Column, Columns, ColumnWriter
 from graphrerank.data.corpus_folder.growth import grow_corpus
-from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.opening import END_BYTES, Column, Columns, ColumnWriter, open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from tests.data.corpus_folder.conftest import MakeDataset
 from tests.support.encoders import HashEncoder

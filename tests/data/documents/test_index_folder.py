@@ -91,3 +91,24 @@ def test_a_pipe_is_not_read_and_half_a_character_is_replaced(documents, tmp_path
     rows = [json.loads(line) for line in (tmp_path / "out" / "corpus.jsonl").read_text().splitlines()]
     (row,) = (row for row in rows if row["_id"].startswith("half.jsonl"))
     assert (row["title"], row["text"]) == ("T \N{REPLACEMENT CHARACTER}", "half \N{REPLACEMENT CHARACTER} an emoji")
+
+
+def test_links_are_of_the_passage_that_has_them(tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.html").write_text(
+        f"<p>{'one ' * 6}<a href='b.html'>b</a></p><p>{'two ' * 6}<a href='c.html'>c</a></p>"
+    )
+    (folder / "b.html").write_text("<p>B <a href='/c.html?x=1#y'>c</a> <a href='mailto:a.html'>m</a></p>")
+    (folder / "c.html").write_text("<p>C <a href='./'>home</a></p>")
+    (folder / "index.md").write_text("# Home\n\n[[C]] [[No]] [b](b)\n")
+    index_folder(folder, tmp_path / "out", max_words=8)
+    lines = (tmp_path / "out" / "edges.tsv").read_text().splitlines()
+    assert lines[1:] == [
+        "a.html:0\tb.html:0\tlink",
+        "a.html:1\tc.html:0\tlink",
+        "b.html:0\tc.html:0\tlink",
+        "c.html:0\tindex.md:0\tlink",
+        "index.md:0\tc.html:0\tlink",
+        "index.md:0\tb.html:0\tlink",
+    ]

@@ -4,6 +4,7 @@ import importlib
 import os
 import pickle
 import signal
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -13,30 +14,28 @@ import pytest
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.engines.local import LOCAL, Block, Engine, Work
-from graphrerank.data.engines.ray_data import TRIES, RayEngine, count_try, read_block, work_on, write_block
+from graphrerank.data.engines.ray_data import TRIES, RayEngine
 from graphrerank.data.enrichment import knn, mentions, shared_entities
 from tests.support.encoders import HashEncoder
 from tests.support.folders import write_dataset
 
+index_folder = importlib.import_module("graphrerank.data.documents.index_folder")  # the function has its name
+
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayEngine]:
+def engine() -> Iterator[RayEngine]:
     """Two workers."""
-    for module in ("ray", "pyarrow", "pandas"):
-        pytest.importorskip(module, reason="Ray Data is optional: pip install 'graphrerank[ray]'")
-    engine = RayEngine(tmp_path_factory.mktemp("blocks"), workers=2)
+    pytest.importorskip("ray", reason="Ray is optional: pip install 'graphrerank[ray]'")
+    engine = RayEngine(workers=2)
     yield engine
     engine.close()
 
 
-index_folder = importlib.import_module("graphrerank.data.documents.index_folder")  # the function has its name
-
-
 class Shout:
-    """Writes texts in capitals; dies once at one block, and refuses another."""
+    """Writes texts in capitals; dies some times at one block, and refuses another."""
 
-    def __init__(self, folder: Path, *, dies_at: int = -1, refuses: int = -1) -> None:
-        self.folder, self.dies_at, self.refuses = folder, dies_at, refuses
+    def __init__(self, folder: Path, *, dies_at: int = -1, times: int = 1, refuses: int = -1) -> None:
+        self.folder, self.dies_at, self.times, self.refuses = folder, dies_at, times, refuses
 
     def __call__(self, block: Block) -> Block:
         number = int(block["number"][0])
@@ -44,8 +43,8 @@ class Shout:
             log.write(f"{number}\n")
         if number == self.refuses:
             raise ValueError(f"passage p{number} is not for me")
-        if number == self.dies_at and not (self.folder / "died").exists():
-            (self.folder / "died").touch()
+        deaths = (self.folder / "started").read_text().split().count(str(self.dies_at))
+        if number == self.dies_at and deaths <= self.times:
             os.kill(os.getpid(), signal.SIGKILL)
         return {"number": np.asarray(block["number"]), "texts": [text.upper() for text in block["texts"]]}
 
@@ -60,10 +59,14 @@ def plain(results: Iterator[Block]) -> list[tuple[int, list[str]]]:
 
 @pytest.mark.slow
 def test_a_killed_worker_costs_its_block_alone(engine: RayEngine, tmp_path: Path) -> None:
-    assert plain(engine.map(Shout(tmp_path, dies_at=4), blocks(9))) == plain(LOCAL.map(Shout(tmp_path), blocks(9)))
+    found = plain(engine.map(Shout(tmp_path, dies_at=4), blocks(9)))
     started = sorted(map(int, (tmp_path / "started").read_text().split()))
-    assert started == sorted([*range(9), *range(9), 4])  # each by Ray and here, and one once more
-    assert list(engine.folder.iterdir()) == []
+    assert started == sorted([*range(9), 4])  # one once more
+    assert found == plain(LOCAL.map(Shout(tmp_path), blocks(9)))
+    with pytest.raises(ValueError, match=f"{TRIES} workers died at one block"):
+        list(engine.map(Shout(tmp_path, dies_at=1, times=99), blocks(3)))
+    with pytest.raises(ValueError, match=r"^passage p2 is not for me$"):
+        list(engine.map(Shout(tmp_path, refuses=2), blocks(3)))
 
 
 @pytest.fixture
@@ -98,22 +101,16 @@ def test_the_corpus_folder_is_the_local_one(
 
 
 class PickledWork:
-    """An engine without Ray: work is pickled, and blocks lie in files on the way there and back."""
+    """An engine without Ray, which pickles work and blocks."""
 
     workers = 2
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.calls = 0
+    calls = 0
 
     def map(self, work: Work, blocks: Iterable[Block]) -> Iterator[Block]:
         copy = pickle.loads(pickle.dumps(work))
         for block in blocks:
             self.calls += 1
-            spool = self.folder / str(self.calls)
-            write_block(spool / "000001.block", block)
-            assert work_on(copy, spool, 1) == ""
-            yield read_block(spool / "000001.result")
+            yield pickle.loads(pickle.dumps(copy(pickle.loads(pickle.dumps(block)))))
 
     def close(self) -> None:
         pass
@@ -129,7 +126,7 @@ def test_all_work_can_be_pickled_and_gives_the_same_in_any_blocks(
     monkeypatch.setattr(mentions, "BLOCK_TEXTS", 16)
     monkeypatch.setattr(shared_entities, "BLOCK_TEXTS", 16)
     monkeypatch.setattr(shared_entities, "BLOCK_NODES", 16)
-    engine = PickledWork(tmp_path / "blocks")
+    engine = PickledWork()
     assert prepared(folder, tmp_path / "pickled", engine) == local
     assert engine.calls == 4 * 4
 
@@ -145,7 +142,7 @@ def test_documents_are_read_by_workers_as_here(
     for number in range(7):
         text = f"# Page {number}\n\nSee [next](p{(number + 1) % 7}.md#more).\n\n## More\n\n" + "wörter " * 30
         (source / f"p{number}.md").write_text(text, encoding="utf-8")
-    engines: dict[str, Engine] = {"local": LOCAL, "pickled": PickledWork(tmp_path / "blocks"), "ray": engine}
+    engines: dict[str, Engine] = {"local": LOCAL, "pickled": PickledWork(), "ray": engine}
     for name, each in engines.items():
         made = index_folder.index_folder(source, tmp_path / name, max_words=20, engine=each)
         assert (made.documents, made.chunks, made.links) == (7, 21, 7)
@@ -153,31 +150,12 @@ def test_documents_are_read_by_workers_as_here(
             assert (tmp_path / name / file).read_bytes() == (tmp_path / "local" / file).read_bytes()
 
 
-def test_an_error_keeps_its_words(tmp_path: Path) -> None:
-    engine = RayEngine(tmp_path / "blocks")  # one block starts no worker
-    with pytest.raises(ValueError, match=r"^passage p0 is not for me$"):
-        list(engine.map(Shout(tmp_path, refuses=0), blocks(1)))
-    assert list(engine.folder.iterdir()) == []
+def test_one_block_starts_no_worker(tmp_path: Path) -> None:
+    assert plain(RayEngine().map(Shout(tmp_path), blocks(1))) == [(0, ["TEXT 0", "É", ""])]
 
 
-def test_a_block_is_read_as_written(tmp_path: Path) -> None:
-    block: Block = {"texts": ["a", "", "\udce9"], "none": [], "number": np.arange(6).reshape(2, 3)[:, ::2]}
-    write_block(tmp_path / "block", block)
-    found = read_block(tmp_path / "block")
-    assert (found["texts"], found["none"]) == (block["texts"], [])
-    assert np.array_equal(found["number"], block["number"])
-
-
-def test_a_block_that_kills_all_its_workers_is_refused(tmp_path: Path) -> None:
-    for _ in range(TRIES):
-        count_try(tmp_path / "000007.tried")
-    with pytest.raises(ValueError, match="4 workers died at block 000007"):
-        count_try(tmp_path / "000007.tried")
-
-
-def test_a_cluster_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_or_a_cluster_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray")
-    pytest.importorskip("ray.data")
 
     def init(**_: object) -> None:
         raise Exception("The current node timed out during startup.")
@@ -185,11 +163,7 @@ def test_a_cluster_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
     with pytest.raises(ValueError, match=r"engine=ray: no cluster of this machine .*timed out.*`ray start --head`"):
-        list(RayEngine(tmp_path).map(Shout(tmp_path), blocks(2)))
-
-
-def test_without_ray_data_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(ValueError, match=r"engine=ray needs .*pyarrow, .*: pip install 'graphrerank\[ray\]'"):
-        list(RayEngine(tmp_path).map(Shout(tmp_path), blocks(2)))
-    assert list(tmp_path.iterdir()) == []
+        list(RayEngine().map(Shout(tmp_path), blocks(2)))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ValueError, match=r"engine=ray needs ray, .*: pip install 'graphrerank\[ray\]'"):
+        list(RayEngine().map(Shout(tmp_path), blocks(2)))

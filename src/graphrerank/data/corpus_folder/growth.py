@@ -1,8 +1,7 @@
 """Passages that are added to a corpus folder and removed from it, at the cost of what is added; and its compaction.
 
-Columns are appended to: rows that are there stay as they are, so that processes that mapped them go on. A row of edges
-that changes is written again, behind all others. The manifest, which says how many rows count, is written last. A
-growth that is killed before has changed nothing; what it appended is overwritten.
+Columns are appended to; a row of edges that changes is written again, behind all others. The manifest, which says how
+many rows count, is written last: a growth that is killed before has changed nothing, and is overwritten.
 """
 
 import json
@@ -22,18 +21,19 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from graphrerank.caching import hash_texts, short_hash
-from graphrerank.data.corpus_folder.columns import Array, Columns, ColumnWriter
 from graphrerank.data.corpus_folder.opening import (
     MANIFEST,
     VECTOR_INDEXES,
+    Array,
+    Columns,
+    ColumnWriter,
     CorpusManifest,
     map_graph,
     open_corpus,
     read_columns,
     read_manifest,
 )
-from graphrerank.data.corpus_folder.parts import hash_strings, read_words
-from graphrerank.data.corpus_folder.preparation import PARTS, StoredVectors, prepare_corpus
+from graphrerank.data.corpus_folder.preparation import PARTS, StoredVectors, hash_strings, prepare_corpus, read_words
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.derived_edges import EXTRACTORS, FILE, DerivedEdges
 from graphrerank.data.encoder import Encoder, check_vectors
@@ -140,7 +140,7 @@ class _Growth:
 
     def __init__(self, folder: Path, node_ids: set[str]) -> None:
         self._folder = folder
-        self._manifest, self._old = read_columns(folder, to_change=True)
+        self._manifest, self._old = read_columns(folder)
         self._graph = map_graph(self._old, self._manifest)
         self._columns = ColumnWriter(self._old.folder, self._old.entries)
         self._num_tokens = self._manifest.num_tokens
@@ -306,7 +306,7 @@ def compact_corpus(folder: str | Path) -> Path:
     folder = Path(folder)
     read_manifest(folder, to_change=True)  # before a folder is made
     with sole_use(folder):
-        manifest, columns = read_columns(folder, thorough=True, to_change=True)
+        manifest, columns = read_columns(folder, thorough=True)
         if not manifest.has_grown():
             return folder
         dataset = open_corpus(folder)

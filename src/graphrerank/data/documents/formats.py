@@ -1,17 +1,92 @@
 """Files to documents, one function for each format, and texts to passages."""
 
+import codecs
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
-from graphrerank.data.documents.document import Document, Section, UnreadableError, text_of
-from graphrerank.data.documents.html_page import read_html
-from graphrerank.data.documents.markdown import read_markdown
-from graphrerank.data.documents.records import read_json, read_jsonl, read_table
+from graphrerank.data.readers.records import read_csv, read_tsv
 from graphrerank.extras import optional
 from graphrerank.text.languages import UNSPACED
 
+Link = tuple[int, str]  # the place in the text, in characters, and the target as written; `[[NAME]]` of a wiki
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
+HEAD_BYTES = 4096  # of a page, in which it says its encoding
+HIDDEN = frozenset(("script", "style", "noscript", "template", "svg"))
+_HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
+_BLOCK_TAGS = """address article aside blockquote br caption dd div dl dt fieldset figcaption figure footer form header
+hr legend li main nav ol option p pre section summary table tr ul"""
+_BLOCKS = frozenset(_BLOCK_TAGS.split())
+_CELLS = frozenset(("td", "th"))
+_OPEN, _CLOSE = "\ufdd0", "\ufdd1"  # mark a link; no characters
+_MARK = re.compile(rf"{_OPEN}(\d+){_CLOSE}")
+_HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_UNDERLINE = re.compile(r"^ {0,3}(={2,}|-{2,})\s*$")  # of a heading of the first or second level
+_NO_HEADING = re.compile(r"^(\s{4}|\s*([-*+>|#=]|\d+[.)]\s))")
+_CODE_OR_COMMENT = re.compile(r"(^\s*(```|~~~).*?(?:^\s*\2|\Z))|<!--.*?-->", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^\s*(`{3,}|~{3,})(.*)$")
+_LABEL = r"\[(?P<label>[^\[\]]*)\]"
+_INLINE = re.compile(rf"(?<!!){_LABEL}\(\s*(?:<(?P<pointed>[^<>\n]*)>|(?P<bare>[^)\s<>]+))")
+_REFERENCE = re.compile(rf"(?<!!){_LABEL}(?:\[(?P<name>[^\[\]]*)\])?(?![(:\[])")
+_DEFINITION = re.compile(r"^ {0,3}\[([^\[\]]+)\]:\s*(?:<([^<>]*)>|(\S+))", re.MULTILINE)
+_WIKI = re.compile(r"\[\[([^\[\]|\n]+)(?:\|[^\[\]\n]*)?\]\]")
+_KEY = re.compile(r"^([\w-]+)\s*:\s*(.*)$")
+TEXT_KEYS, TITLE_KEYS, ID_KEYS = ("text", "content", "body", "abstract"), ("title", "name"), ("_id", "id")
+_MAX_DEPTH = 32
 _WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands under it, up to the next heading."""
+
+    heading: str  # empty before the first one
+    text: str  # paragraphs, separated by empty lines
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document of a file."""
+
+    name: str  # the path within the folder; for one of several documents of a file with `#` and its id or line
+    title: str
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A passage of a document."""
+
+    id: str
+    title: str  # of its document, with the section's heading
+    text: str
+    document: str  # the name of its document
+    number: int  # within the document
+    heading: str  # of its section
+    links: tuple[str, ...]  # targets as they are written
+
+
+class UnreadableError(ValueError):
+    """A file or record that is not read; the message is the reason, without its name."""
+
+
+def text_of(path: Path, *, is_page: bool = False) -> str:
+    """Read a text in UTF-8, or as a byte order mark or, in HTML, ``<meta charset>`` says; lines end as on Unix."""
+    content = path.read_bytes()
+    encoding, mark = next(((name, mark) for mark, name in _MARKS if content.startswith(mark)), ("utf-8", b""))
+    if is_page and not mark and (said := _CHARSET.search(content[:HEAD_BYTES])):
+        encoding = said[1].decode()
+    try:
+        text = content[len(mark) :].decode(encoding)
+    except (UnicodeDecodeError, LookupError) as error:
+        raise UnreadableError(f"not {encoding.upper()}") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_text(path: Path, name: str) -> list[Document]:
@@ -29,6 +104,233 @@ def read_pdf(path: Path, name: str) -> list[Document]:
     except Exception as error:  # a parser of untrusted files fails in many ways
         raise UnreadableError("cannot be read as PDF") from error
     return [Document(name, title or path.stem, tuple(Section("", page.strip()) for page in pages))]
+
+
+def read_html(path: Path, name: str) -> list[Document]:
+    """Read what a page shows; scripts and styles are left out."""
+    parser = _PageParser()
+    parser.feed(text_of(path, is_page=True))
+    parser.close()
+    sections = tuple(_html_section(heading, parts, parser.targets) for heading, parts in parser.sections)
+    return [Document(name, " ".join(parser.title.split()) or path.stem, sections)]
+
+
+class _PageParser(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.title = ""
+        self.sections: list[tuple[str, list[str]]] = [("", [])]
+        self.targets: list[str] = []  # of links, by their number
+        self._within: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in HIDDEN or tag in _HEADINGS or tag == "title":
+            self._within.append(tag)
+            if tag in _HEADINGS:
+                self.sections.append(("", []))
+        self._break(tag)
+        target = dict(attrs).get("href")
+        if tag == "a" and target:
+            self.sections[-1][1].append(f"{_OPEN}{len(self.targets)}{_CLOSE}")
+            self.targets.append(target.strip())
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._within:
+            del self._within[len(self._within) - 1 - self._within[::-1].index(tag) :]
+        else:
+            self._break(tag)
+
+    def _break(self, tag: str) -> None:
+        if tag in _BLOCKS:
+            self.sections[-1][1].append("\n" if tag == "br" else "\n\n")
+        elif tag in _CELLS:
+            self.sections[-1][1].append(" ")
+
+    def handle_data(self, data: str) -> None:
+        if HIDDEN.intersection(self._within):
+            return
+        if "title" in self._within:
+            self.title += data
+        elif self._within:
+            heading, parts = self.sections[-1]
+            self.sections[-1] = (heading + data, parts)
+        else:
+            self.sections[-1][1].append(data.replace(_OPEN, "").replace(_CLOSE, ""))
+
+
+def _html_section(heading: str, parts: Sequence[str], targets: Sequence[str]) -> Section:
+    """Join the parts of a section's text to paragraphs, and find the places of its links."""
+    blocks = (" ".join(block.split()) for block in re.split(r"\n\s*\n", "".join(parts)))
+    marked = "\n\n".join(filter(None, blocks))
+    texts, links, size, end = [], [], 0, 0
+    for mark in _MARK.finditer(marked):
+        texts.append(marked[end : mark.start()])
+        size, end = size + mark.start() - end, mark.end()
+        links.append((size, targets[int(mark[1])]))
+    text = "".join([*texts, marked[end:]])
+    lead = len(text) - len(text.lstrip())
+    return Section(" ".join(heading.split()), text.strip(), tuple((max(0, at - lead), to) for at, to in links))
+
+
+def read_markdown(path: Path, name: str) -> list[Document]:
+    """Read a document whose sections are its headings'; lines of code are no headings.
+
+    Of YAML before the text only a title is read; comments are left out.
+    """
+    matter, text = _front_matter(text_of(path))
+    lines = _CODE_OR_COMMENT.sub(lambda found: found[1] or "", text).split("\n")
+    sections: list[tuple[str, list[str]]] = [("", [])]
+    title, fence = "", ""
+    for line in lines:
+        if (mark := _FENCE.match(line)) and (not fence or (mark[1].startswith(fence) and not mark[2].strip())):
+            fence = "" if fence else mark[1]
+        rows = sections[-1][1]
+        if not fence and (found := _HEADING.match(line)):
+            title = title or (_plain(found[2]) if len(found[1]) == 1 else "")
+            sections.append((found[2], []))
+        elif not fence and (found := _UNDERLINE.match(line)) and _is_heading(rows):
+            heading = rows.pop().strip()
+            title = title or (_plain(heading) if found[1].startswith("=") else "")
+            sections.append((heading, []))
+        else:
+            rows.append(line)
+    targets = {
+        _label(found[1]): found[2] or found[3] or "" for found in _DEFINITION.finditer("\n".join(lines))
+    }  # of the whole document
+    parts = tuple(_markdown_section(heading, rows, targets) for heading, rows in sections)
+    return [Document(name, matter.get("title") or title or path.stem, parts)]
+
+
+def _front_matter(text: str) -> tuple[dict[str, str], str]:
+    """Return the plain settings of a block of YAML that opens a page, and the text after it."""
+    lines = text.split("\n")
+    if lines[0].rstrip() != "---" or len(lines) < 2 or not _KEY.match(lines[1]):
+        return {}, text
+    end = next((place for place, line in enumerate(lines) if place and line.rstrip() in ("---", "...")), None)
+    if end is None:
+        return {}, text
+    found = [key for line in lines[1:end] if (key := _KEY.match(line))]
+    return {key[1].lower(): key[2].strip().strip("\"'") for key in found}, "\n".join(lines[end + 1 :])
+
+
+def _is_heading(rows: Sequence[str]) -> bool:
+    """Return whether the last line stands alone above an underline, and is a paragraph's."""
+    alone = bool(rows) and bool(rows[-1].strip()) and (len(rows) == 1 or not rows[-2].strip())
+    return alone and _NO_HEADING.match(rows[-1]) is None
+
+
+def _markdown_section(heading: str, lines: Sequence[str], targets: dict[str, str]) -> Section:
+    text = "\n".join(lines).strip()
+    links = [(0, target) for _, target in _links(heading, targets)] + list(_links(text, targets))
+    return Section(_plain(heading), text, tuple(links))
+
+
+def _links(text: str, targets: dict[str, str]) -> Iterator[Link]:
+    """List places and targets: ``[label](target)``, ``[label][name]``, ``[name]`` and ``[[page]]``."""
+    found = [(link.start(), link["pointed"] or link["bare"] or "") for link in _INLINE.finditer(text)]
+    found += [(link.start(), f"[[{link[1].strip()}]]") for link in _WIKI.finditer(text)]
+    if targets:
+        named = ((link.start(), _label(link["name"] or link["label"])) for link in _REFERENCE.finditer(text))
+        found += [(place, targets[label]) for place, label in named if label in targets]
+    yield from sorted(link for link in found if link[1])
+
+
+def _plain(heading: str) -> str:
+    """Return a heading as it is shown: labels of links without their targets, and no marks of code."""
+    shown = _WIKI.sub(lambda link: link[0][2:-2].rsplit("|", 1)[-1], heading)
+    return re.sub(r"\[([^\[\]]*)\]\([^)]*\)", r"\1", shown).replace("`", "").strip()
+
+
+def _label(name: str) -> str:
+    return " ".join(name.split()).lower()
+
+
+def read_json(path: Path, name: str) -> list[Document]:
+    """Read a list of objects or texts, or one: its text, and perhaps a title and an id, or else all that it says."""
+    text = text_of(path)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError("not JSON") from error
+    rows = content if isinstance(content, list) else [content]
+    return _documents(name, enumerate(rows, 1), several=isinstance(content, list) and len(rows) > 1)
+
+
+def read_jsonl(path: Path, name: str) -> list[Document]:
+    """Read such an object from each line."""
+    rows = []
+    for number, line in enumerate(text_of(path).split("\n"), 1):
+        if line.strip():
+            try:
+                rows.append((number, json.loads(line)))
+            except (ValueError, RecursionError) as error:
+                raise UnreadableError(f"not JSON in line {number}") from error
+    return _documents(name, rows)
+
+
+def read_table(path: Path, name: str) -> list[Document]:
+    """Read such an object from each row of a table, whose first row names the columns."""
+    try:
+        rows = list(read_csv(path) if path.suffix.lower() == ".csv" else read_tsv(path))
+    except ValueError as error:
+        raise UnreadableError(str(error).removeprefix(f"{path}, ")) from error
+    if not rows:
+        return []
+    header = [cell.strip() or f"column {place}" for place, cell in enumerate(rows[0][1], 1)]
+    if line := next((line for line, cells in rows if len(cells) > len(header)), None):
+        raise UnreadableError(f"line {line} has more columns than the {len(header)} that the first one names")
+    return _documents(name, ((line, dict(zip(header, cells, strict=False))) for line, cells in rows[1:]))
+
+
+def _documents(name: str, rows: Iterable[tuple[int, Any]], *, several: bool = True) -> list[Document]:
+    taken: set[str] = set()
+    found = []
+    for number, row in rows:
+        entries = row if isinstance(row, Mapping) else {"text": row} if isinstance(row, str) else {}
+        own = _id(entries, number)
+        own = f"{own}:{number}" if own in taken else own  # an id that came before
+        taken.add(own)
+        found.append(_document(f"{name}#{own}" if several else name, entries))
+    return found
+
+
+def _id(row: Mapping[str, Any], number: int) -> str:
+    for key in ID_KEYS:
+        if isinstance(row.get(key), str | int) and (own := " ".join(str(row[key]).split())):
+            return own
+    return str(number)
+
+
+def _document(name: str, row: Mapping[str, Any]) -> Document:
+    text = next((row[key] for key in TEXT_KEYS if isinstance(row.get(key), str)), None)
+    title_key = next((key for key in TITLE_KEYS if isinstance(row.get(key), str)), None)
+    if text is None:
+        text = "\n".join(_said({key: row[key] for key in row if key not in (title_key, *ID_KEYS)}))
+    title = "" if title_key is None else " ".join(row[title_key].split())
+    return Document(name, title, (Section("", text.strip()),))
+
+
+def _said(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
+    """Write what a record says as lines ``name: text``, names of nested ones by points; lists of numbers are left out.
+
+    Example:
+        >>> list(_said({"colour": "red", "size": {"width": 2}, "tags": ["a", "b"], "vector": [0.1, 0.2], "sold": None}))
+        ['colour: red', 'size.width: 2', 'tags: a, b']
+    """
+    if isinstance(value, Mapping):
+        if depth < _MAX_DEPTH:
+            for key, part in value.items():
+                yield from _said(part, f"{path}.{key}" if path else str(key), depth + 1)
+    elif isinstance(value, list):
+        if words := [part.strip() for part in value if isinstance(part, str) and part.strip()]:
+            yield f"{path}: {', '.join(words)}"
+        for part in value if depth < _MAX_DEPTH else ():
+            if isinstance(part, Mapping | list):
+                yield from _said(part, path, depth + 1)
+    elif isinstance(value, bool):
+        yield f"{path}: {str(value).lower()}"
+    elif value is not None and str(value).strip():
+        yield f"{path}: {str(value).strip()}"
 
 
 Read = Callable[[Path, str], list[Document]]

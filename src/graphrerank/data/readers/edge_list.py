@@ -20,7 +20,6 @@ FILTERED = -1  # the node number of a document that is left out
 def read_edges(
     files: Sequence[Path],
     node_number: Mapping[str, int],
-    *,
     edge_types: Collection[str] | None = None,
     edge_meanings: Mapping[str, str] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:

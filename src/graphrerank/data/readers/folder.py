@@ -12,29 +12,27 @@ an empty text or a score that is no number is an error that names file and line.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from graphrerank.data.derived_edges import DerivedEdges, EdgeRule, Edges
+from graphrerank.data.derived_edges import EXTRACTORS, DerivedEdges, EdgeRule, Edges, graph_of, joined, of_type
 from graphrerank.data.engines.local import Engine
-from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.enrichment.random_edges import random_edges as draw_edges
-from graphrerank.data.enrichment.shared_entities import choose_neighbours, entity_names, shared_weight
+from graphrerank.data.enrichment.shared_entities import entity_names
 from graphrerank.data.readers.documents import Document, read_documents
 from graphrerank.data.readers.edge_list import FILTERED, read_edges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
-from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.adjacency import adjacency_edges
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE
 from graphrerank.graphs.entity_incidence import normalized_names
+from graphrerank.graphs.passages import Passages
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
-from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
-from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.text.languages import AUTO as AUTO_LANGUAGE
 from graphrerank.text.languages import detect_language
 
@@ -77,63 +75,46 @@ def read_graph(
     if automatic:
         mentions, adjacency = _titles_are_names(documents), all(map(_has_place, documents))
         entities = entities or ("file" if (folder / ENTITIES).is_file() else "spelling")
-    files = [folder / file for file in edges]
-    found = {"file": read_edges(files, node_number, edge_types=edge_types, edge_meanings=edge_meanings)}
-    mention_type = None
-    if mentions:
-        mentioned = find_mentions([doc.title for doc in documents], [doc.text for doc in documents], engine=engine)
-        mention_type = ENTITY if automatic and bool((found["file"][2] == REFERENCE).any()) else REFERENCE
-        found["mentions"] = _of_type(mentioned, mention_type)
+    stated = {"file": read_edges([folder / file for file in edges], node_number, edge_types, edge_meanings)}
     if adjacency:
-        found["neighbouring chunks"] = _of_type(adjacency_edges(*_chunk_keys(folder, documents)), ADJACENCY)
-    incidence, names, source = None, None, None
+        stated["neighbouring chunks"] = of_type(adjacency_edges(*_chunk_keys(folder, documents)), ADJACENCY)
+    names, source = None, None
     if entities is not None:
         source = entities if isinstance(entities, str) else type(entities).__name__
         names = normalized_names(_entities(folder, entities, node_number, documents, cache, engine))
-        incidence = EntityIncidence.from_names(names, max_share=max_entity_share)
-    if automatic and incidence is not None:
-        pairs, total = choose_neighbours(incidence, engine=engine)
-        weight = shared_weight(total, incidence.num_nodes)
-        found[f"entities by {source}"] = (pairs, weight, torch.full((len(pairs),), ENTITY))
+    rule = EdgeRule(
+        mention_type=None if not mentions else ENTITY if automatic and _has_references(stated["file"]) else REFERENCE,
+        entity_source=source,
+        max_entity_share=max_entity_share,
+        makes_choices=automatic,
+    )
+    derived = DerivedEdges(joined(stated.values()), rule, names)
+    found, incidence = derived.search([doc.title for doc in documents], [doc.text for doc in documents], engine=engine)
+    found = stated | found
     if random_edges:
-        found["random"] = _of_type(
-            draw_edges(_joined(found)[0], random_edges * len(documents), num_nodes=len(documents)), OTHER
-        )
-    ids, passages = [doc.doc_id for doc in documents], [doc.passage for doc in documents]
-    pairs, weight, edge_type = _joined(found)
-    graph = CorpusGraph.from_edges(ids, passages, pairs, weight, edge_type=edge_type)
+        drawn = draw_edges(joined(found.values())[0], random_edges * len(documents), num_nodes=len(documents))
+        found["random"] = of_type(drawn, OTHER)
+        derived = replace(derived, stated=joined([derived.stated, found["random"]]))
+    texts = [doc.passage for doc in documents]
     lengths = torch.tensor([len(doc.title) for doc in documents], dtype=torch.int32)
-    language = detect_language(passages) if language == AUTO_LANGUAGE else language
-    graph = graph.with_passages(title_lengths=lengths, language=language)
-    if incidence is not None and not automatic:
-        graph = graph.with_entities(incidence)
+    language = detect_language(texts) if language == AUTO_LANGUAGE else language
+    passages = Passages([doc.doc_id for doc in documents], texts, lengths, language)
+    graph = graph_of(passages, found.values(), None if automatic else incidence)
+    sources = [name for name in ("file", "mentions") if name in found]
+    sources += [name for name in found if name not in sources]
     # different pairs of documents of each source
-    counts = {source: len(torch.unique(edges.sort(dim=1).values, dim=0)) for source, (edges, _, _) in found.items()}
+    counts = {name: len(torch.unique(found[name][0].sort(dim=1).values, dim=0)) for name in sources}
     further: dict[str, Any] = {"knn": knn, "edge_counts": counts}
     if automatic:
         few = len(documents) <= ALL_NEAREST
         further |= {"knn": NEAREST, "knn_below": len(documents) if few else NEIGHBOURS}
     if mentions or names is not None:
-        further["derived"] = DerivedEdges(
-            _joined({name: found[name] for name in found if name not in ("mentions", f"entities by {source}")}),
-            EdgeRule(
-                mention_type=mention_type,
-                entity_source=source,
-                max_entity_share=max_entity_share,
-                makes_choices=automatic and names is not None,
-            ),
-            names,
-        )
+        further["derived"] = derived
     return graph, further
 
 
-def _of_type(pairs: Tensor, edge_type: int) -> Edges:
-    return pairs, torch.ones(len(pairs)), torch.full((len(pairs),), edge_type)
-
-
-def _joined(found: Mapping[str, Edges]) -> Edges:
-    pairs, weights, types = (torch.cat(columns) for columns in zip(*found.values(), strict=True))
-    return pairs, weights, types
+def _has_references(edges: Edges) -> bool:
+    return bool((edges[2] == REFERENCE).any())
 
 
 def read_corpus(
@@ -189,8 +170,7 @@ def _entities(
         lines = read_entities(folder / ENTITIES, node_number, need_names=True)
         names = {line.doc_id: line.names for line in lines}
         return [names.get(document.doc_id, ()) for document in documents]
-    named = {"spacy": SpacyEntityExtractor, "spelling": PatternEntityExtractor}
-    extractor = named[source]() if isinstance(source, str) and source in named else source
+    extractor = EXTRACTORS[source]() if isinstance(source, str) and source in EXTRACTORS else source
     if isinstance(extractor, str) or not hasattr(extractor, "extract"):
         raise ValueError(
             f"`entities` must be null, spelling, spacy, file or an extractor (a config with `_target_`, which is not "
