@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from graphrerank.caching import BlobStore, hash_texts, short_hash
+from graphrerank.files import check_writable
 from graphrerank.language_models.prompt import in_form
 from graphrerank.language_models.reply import KEPT, Reply, ReplyingModel
 from graphrerank.language_models.strict_answers import first_message
@@ -60,7 +61,7 @@ class RecordedModel:
                 raise ValueError(f"{path}: {error}; delete the file to ask again") from error
             yield from ((row, reply) for row in rows[key])
         if waiting:
-            store.check_writable()
+            check_writable(path.parent)
         for index, reply in self.model.replies([questions[rows[key][0]] for key in waiting], system=system):
             if reply.outcome in KEPT:
                 store.add([waiting[index]], [reply.to_bytes()])

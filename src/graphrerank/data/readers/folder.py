@@ -100,10 +100,12 @@ def read_graph(
     language = detect_language(texts) if language == AUTO_LANGUAGE else language
     passages = Passages([doc.doc_id for doc in documents], texts, lengths, language)
     graph = graph_of(passages, found.values(), None if automatic else incidence)
-    sources = [name for name in ("file", "mentions") if name in found]
-    sources += [name for name in found if name not in sources]
     # different pairs of documents of each source
-    counts = {name: len(torch.unique(found[name][0].sort(dim=1).values, dim=0)) for name in sources}
+    counts = {
+        name: len(torch.unique(found[name][0].sort(dim=1).values, dim=0))
+        for name in dict.fromkeys(["file", "mentions", *found])
+        if name in found
+    }
     further: dict[str, Any] = {"knn": knn, "edge_counts": counts}
     if automatic:
         few = len(documents) <= ALL_NEAREST
