@@ -60,7 +60,7 @@ class RecordedModel:
             except ValueError as error:
                 raise ValueError(f"{path}: {error}; delete the file to ask again") from error
             yield from ((row, reply) for row in rows[key])
-        if waiting:
+        if waiting and path is not None:
             check_writable(path.parent)
         for index, reply in self.model.replies([questions[rows[key][0]] for key in waiting], system=system):
             if reply.outcome in KEPT:
