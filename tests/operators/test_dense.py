@@ -88,6 +88,16 @@ def test_cells_that_are_not_looked_into_are_not_found() -> None:
     assert (found.scores[found.nodes < 0] == -torch.inf).all()
 
 
+@pytest.mark.parametrize("index", ["ivf", "hnsw"])
+def test_removed_nodes_are_not_found(index: str) -> None:
+    nodes = random_vectors(600, 16)
+    removed = torch.arange(600) % 2 == 0  # all queries
+    graph = corpus(nodes).with_passages(removed=removed)
+    found = DenseRetriever(graph, top_k=50, index=index, num_probes=4).retrieve(asked(nodes[::30])).nodes
+    assert (found % 2 != 0).all()
+    assert (found >= 0).any()
+
+
 @pytest.mark.parametrize(("num_nodes", "num_queries"), [(0, 2), (5, 0)])
 def test_no_nodes_and_no_queries(num_nodes: int, num_queries: int) -> None:
     found = DenseRetriever(corpus(torch.zeros(num_nodes, 4)), top_k=3).retrieve(asked(torch.zeros(num_queries, 4)))

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from functools import partial
 
 import networkx as nx
 import pytest
@@ -118,8 +119,9 @@ def test_negative_seed_is_refused(random_graphs: MakeGraphs) -> None:
 
 @pytest.mark.parametrize("restart_prob", [0.0, -0.1, 1.1, float("nan")])
 def test_restart_prob_out_of_range_is_refused(restart_prob: float) -> None:
-    with pytest.raises(ValueError, match=r"`restart_prob` must lie in \(0, 1\], got"):
-        PPR(restart_prob=restart_prob)
+    for build in (PPR, partial(CorpusPPR, corpus())):
+        with pytest.raises(ValueError, match=r"`restart_prob` must lie in \(0, 1\], got"):
+            build(restart_prob=restart_prob)
 
 
 def corpus(seed: int = 0, *, num_nodes: int = 40, num_edges: int = 70, undirected: bool = True) -> CorpusGraph:
@@ -206,15 +208,6 @@ def test_corpus_the_residual_is_within_the_tolerance(
     assert residual > tolerance / 1000  # it stopped when it could
 
 
-def test_corpus_blocks_of_queries_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    operator, seeds = CorpusPPR(corpus()), random_seeds()
-    whole = operator.expand(seeds, top_k=12)
-    monkeypatch.setattr(ppr, "BLOCK_SCORES", 81)
-    parts = operator.expand(seeds, top_k=12)
-    assert torch.equal(parts.nodes, whole.nodes)
-    torch.testing.assert_close(parts.scores, whole.scores)
-
-
 def test_corpus_by_hand() -> None:
     graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1]]))
     found = CorpusPPR(graph, restart_prob=0.5)
@@ -225,29 +218,6 @@ def test_corpus_by_hand() -> None:
     assert ranked.nodes.tolist() == [[0, 1, 2], [3, -1, -1]]
     torch.testing.assert_close(ranked.scores[0], torch.tensor([4 / 7, 2 / 7, 1 / 7]), atol=1e-5, rtol=0)
     assert ranked.scores[1].tolist() == [1.0, -torch.inf, -torch.inf]
-
-
-def test_corpus_without_seeds_and_without_queries() -> None:
-    operator = CorpusPPR(corpus())
-    nothing = Ranking(torch.full((2, 3), -1), torch.full((2, 3), -torch.inf))
-    assert operator.expand(nothing, top_k=4).nodes.tolist() == [[-1] * 4] * 2
-    assert operator.expand(Ranking(nothing.nodes[:0], nothing.scores[:0]), top_k=4).nodes.shape == (0, 4)
-
-
-def test_corpus_state_moves_with_the_module() -> None:
-    assert {buffer.device.type for buffer in CorpusPPR(corpus()).to("meta").buffers()} == {"meta"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"restart_prob": 0.0}, r"`restart_prob` must lie in \(0, 1\], got 0.0"),
-        ({"restart_prob": 1.5}, r"`restart_prob` must lie in \(0, 1\], got 1.5"),
-    ],
-)
-def test_corpus_arguments_out_of_range_are_refused(arguments: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        CorpusPPR(corpus(), **arguments)
 
 
 def ranking(rows: list[list[int]]) -> Ranking:
@@ -320,33 +290,26 @@ def test_entities_what_is_excluded_or_not_reached_is_padding() -> None:
     assert found.scores[1].tolist() == [-torch.inf] * 6
 
 
-def test_entities_a_batch_equals_its_rows_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    operator = EntityPPR(random_incidence(7))
-    generator = torch.Generator().manual_seed(0)
-    seeds = ranking([torch.randperm(60, generator=generator)[:8].tolist() for _ in range(5)])
-    whole = operator.expand(seeds, top_k=20)
-    monkeypatch.setattr("graphrerank.operators.ppr.BLOCK_SCORES", 1)
-    parts = operator.expand(seeds, top_k=20)
-    torch.testing.assert_close(parts.scores, whole.scores)
-    assert torch.equal(parts.nodes, whole.nodes)
-
-
-def test_entities_no_queries_and_no_entities() -> None:
-    operator = EntityPPR(EntityIncidence.from_names(NAMES))
-    assert operator.expand(Ranking(torch.zeros(0, 3).long(), torch.zeros(0, 3)), top_k=4).nodes.shape == (0, 4)
-    bare = EntityPPR(EntityIncidence.from_names([[], []]))
-    assert bare.expand(ranking([[0]]), top_k=2).nodes.tolist() == [[-1, -1]]
-
-
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_seeds": 0}, "`num_seeds` must be a positive integer, got 0"),
-        ({"entities_per_seed": 0}, "`entities_per_seed` must be a positive integer, got 0"),
-        ({"num_steps": 0}, "`num_steps` must be a positive integer, got 0"),
-        ({"restart_prob": 0.0}, "`restart_prob` must lie in"),
-    ],
+    "expand",
+    [CorpusPPR(corpus()).expand, partial(EntityPPR(random_incidence(7)).expand, exclude=torch.full((5, 1), -1))],
+    ids=["corpus", "entities"],
 )
-def test_entities_arguments_out_of_range_are_refused(arguments: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        EntityPPR(EntityIncidence.from_names(NAMES), **arguments)  # type: ignore[arg-type]
+def test_blocks_of_queries_give_the_same(expand: Callable[..., Ranking], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = expand(random_seeds(), top_k=12)
+    monkeypatch.setattr(ppr, "BLOCK_SCORES", 81)
+    parts = expand(random_seeds(), top_k=12)
+    assert torch.equal(parts.nodes, whole.nodes)
+    torch.testing.assert_close(parts.scores, whole.scores)
+
+
+def test_without_seeds_entities_or_queries() -> None:
+    nothing, exclude = Ranking(torch.full((2, 3), -1), torch.full((2, 3), -torch.inf)), torch.full((2, 1), -1)
+    for expand in (
+        CorpusPPR(corpus()).expand,
+        partial(EntityPPR(EntityIncidence.from_names(NAMES)).expand, exclude=exclude),
+    ):
+        assert expand(nothing, top_k=4).nodes.tolist() == [[-1] * 4] * 2
+        assert expand(nothing.select(exclude[:0, 0]), top_k=4).nodes.shape == (0, 4)
+    bare = EntityPPR(EntityIncidence.from_names([[], []]))
+    assert bare.expand(ranking([[0]]), top_k=2, exclude=exclude[:1]).nodes.tolist() == [[-1, -1]]

@@ -1,21 +1,19 @@
 """Which passage holds which entity, as a sparse matrix, and the conceptual edges that follow from it at query time."""
 
-import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from graphrerank.graphs.ranking import check_nodes
 from graphrerank.graphs.sparse_rows import row_entries
 from graphrerank.text import normalize_entity
 
 MIN_COMMON = 10  # passages: an entity of this many or fewer is never "too common", however small the corpus
-BLOCK_COUNTS = 1 << 20  # shared-entity counts held at once: 4 MiB, and so in cache
-BLOCK_PAIRS = 1 << 22  # (candidate, candidate) pairs that share an entity, held at once: some 200 MiB with their keys
+BLOCK_PAIRS = 1 << 20  # (candidate, candidate) pairs of the queries whose edges are computed at once
 
 
 @dataclass(frozen=True)
@@ -123,11 +121,6 @@ class EntityIncidence:
         return self.holder_ptr.diff()
 
     @cached_property
-    def max_size(self) -> int:
-        """The largest of the sizes."""
-        return int(self.sizes.max())
-
-    @cached_property
     def holder_ptr(self) -> Tensor:
         """``[M + 1]`` int64, where the holders of each entity lie in ``holders``."""
         if self.transposed is not None:
@@ -151,7 +144,7 @@ def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor,
     .. math:: A_{ij} = |E_i \cap E_j| / |E_j|
 
     Source: GraphER, section 2.1 (conceptual proximity); :math:`E` are the entities that the incidence kept. Work grows
-    with the number of pairs that share an entity; memory is bounded by blocks and by one query's ``K * K`` counts.
+    with the number of pairs that share an entity.
 
     Args:
         incidence: The entities of the corpus.
@@ -171,83 +164,36 @@ def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor,
         >>> edge_index.tolist(), edge_weight.tolist()
         ([[1, 0], [0, 1]], [1.0, 0.5])
     """
-    _check_nodes(incidence, nodes)
-    valid = nodes >= 0
-    ptr = torch.zeros(len(nodes) + 1, dtype=torch.int64, device=nodes.device)
-    ptr[1:] = valid.sum(1).cumsum(0)
-    packed = ptr[:-1, None] + valid.cumsum(1) - 1  # [B, K], where valid
-    if not ptr[-1]:
-        return ptr.new_zeros(2, 0), torch.zeros(0, device=nodes.device), ptr
-    rows = max(1, BLOCK_COUNTS // max(1, nodes.shape[1] ** 2))
-    blocks = [slice(start, start + rows) for start in range(0, len(nodes), rows)]
-    parts = [_block_edges(incidence, nodes[block], packed[block]) for block in blocks]
-    return torch.cat([edges for edges, _ in parts], dim=1), torch.cat([weight for _, weight in parts]), ptr
+    check_nodes(incidence.num_nodes, nodes=nodes)
+    ptr = torch.cat([nodes.new_zeros(1), (nodes >= 0).sum(1).cumsum(0)])
+    blocks = torch.split(nodes, max(1, BLOCK_PAIRS // max(1, nodes.shape[1] ** 2)))
+    edges, weights, start = [], [], 0
+    for block in blocks:
+        edge_index, weight = _edges_of_block(incidence, block)
+        edges.append(edge_index + ptr[start])
+        weights.append(weight)
+        start += len(block)
+    return torch.cat(edges, dim=1), torch.cat(weights), ptr
 
 
-def _block_edges(incidence: EntityIncidence, nodes: Tensor, packed: Tensor) -> tuple[Tensor, Tensor]:
-    """Count shared entities of ``b`` rows, ``[b, target's column, source's rank by number]``, and read off edges."""
-    batch, width = nodes.shape
-    order = torch.argsort(nodes, dim=1)
-    place = torch.arange(width, device=nodes.device).expand(batch, width)
-    rank = torch.empty_like(order).scatter_(1, order, place).flatten()
-    candidate = _flat_nonzero(nodes >= 0)  # row * K + column
-    node = nodes.flatten()[candidate]
-    holder, entity = row_entries(incidence.indptr, incidence.indices, node)  # [L] each, one per (candidate, entity)
-    candidate_of = candidate[holder]
-    key = torch.div(candidate_of, width, rounding_mode="floor") * incidence.num_entities + entity
-    grouped = _sort(key * nodes.numel() + candidate_of)
-    key = torch.div(grouped, nodes.numel(), rounding_mode="floor")
-    candidate_of = grouped - key * nodes.numel()
-    dtype = torch.int16 if incidence.max_size < 1 << 15 else torch.int32
-    shared = torch.zeros(nodes.numel() * width, dtype=dtype, device=nodes.device)
-    for cells in _pair_cells(key, candidate_of * width, rank[candidate_of]):
-        shared.index_add_(0, cells, torch.ones_like(cells, dtype=dtype))
-    shared[candidate * width + rank[candidate]] = 0  # with itself
-    cell = _flat_nonzero(shared > 0)
-    target = torch.div(cell, width, rounding_mode="floor")  # row * K + column
-    source = target - target % width + cell % width  # row * K + rank
-    size = incidence.sizes[nodes.gather(1, order).flatten()[source]]
-    return torch.stack([packed.gather(1, order).flatten()[source], packed.flatten()[target]]), shared[cell] / size
-
-
-def _sort(keys: Tensor) -> Tensor:
-    """Sort by value alone, which numpy does faster on the CPU than torch, whose sort finds the places too."""
-    return torch.from_numpy(np.sort(keys.numpy())) if keys.is_cpu else torch.sort(keys).values
-
-
-def _flat_nonzero(mask: Tensor) -> Tensor:
-    if not mask.is_cpu:
-        return mask.flatten().nonzero().flatten()
-    return torch.from_numpy(np.flatnonzero(mask.numpy()))  # twice as fast as torch.nonzero on one thread
-
-
-def _pair_cells(key: Tensor, target: Tensor, source: Tensor) -> Iterator[Tensor]:
-    """Add ``target`` to ``source`` for all ordered pairs with one key in the sorted ``key [L]``, in blocks."""
-    _, count = torch.unique_consecutive(key, return_counts=True)
-    partners = torch.repeat_interleave(count, count)
-    first = torch.repeat_interleave(count.cumsum(0) - count, count)
-    several = partners > 1
-    partners, first, target = partners[several], first[several], target[several]
-    total = partners.cumsum(0)
-    limits = torch.arange(0, int(partners.sum()) + BLOCK_PAIRS, BLOCK_PAIRS, device=total.device)
-    for start, stop in itertools.pairwise(torch.searchsorted(total, limits, right=True).tolist()):
-        repeats = partners[start:stop]
-        partner = torch.repeat_interleave(first[start:stop] - repeats.cumsum(0) + repeats, repeats)
-        partner += torch.arange(partner.numel(), device=partner.device)
-        yield torch.repeat_interleave(target[start:stop], repeats) + source[partner]
-
-
-def _check_nodes(incidence: EntityIncidence, nodes: Tensor) -> None:
-    ascending = torch.sort(nodes, dim=1).values
-    out_of_range = (ascending < -1) | (ascending >= incidence.num_nodes)
-    repeated = (ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)
-    for bad, needed in (
-        (out_of_range, f"number passages 0 to {incidence.num_nodes - 1} or be -1"),
-        (repeated, "hold a passage once per query"),
-    ):
-        if bad.any():
-            row, column = bad.nonzero()[0].tolist()
-            raise ValueError(f"`nodes` must {needed}, got {int(ascending[row, column])} in row {row}")
+def _edges_of_block(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Pair the candidates of each (query, entity) and count equal pairs: ``edge_index`` within the block, weights."""
+    row, column = torch.nonzero(nodes >= 0, as_tuple=True)
+    node = nodes[row, column]
+    by_number = torch.argsort(row * incidence.num_nodes + node)  # a query's candidates, by node number
+    rank = torch.empty_like(by_number).scatter_(0, by_number, torch.arange(len(node), device=node.device))
+    place, entity = row_entries(incidence.indptr, incidence.indices, node)
+    key, order = torch.sort(row[place] * incidence.num_entities + entity)
+    holder = place[order]
+    _, group, size = torch.unique_consecutive(key, return_inverse=True, return_counts=True)
+    ptr = torch.cat([size.new_zeros(1), size.cumsum(0)])
+    slot, source = row_entries(ptr, rank[holder], group)
+    pair, count = torch.unique(holder[slot] * len(node) + source, return_counts=True)
+    target = torch.div(pair, max(1, len(node)), rounding_mode="floor")
+    source = by_number[pair - target * len(node)]
+    other = source != target
+    source, target = source[other], target[other]
+    return torch.stack([source, target]), count[other] / incidence.sizes[node[source]]
 
 
 def entity_incidence(entities: Sequence[Iterable[str]], *, max_share: float = 0.001) -> EntityIncidence:

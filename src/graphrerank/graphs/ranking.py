@@ -65,6 +65,21 @@ class Ranking:
         )
 
 
+def check_nodes(num_nodes: int, **lists: Tensor) -> None:
+    """Raise a ValueError naming a list ``[B, K]`` with a node out of range or twice in a row; -1 is padding."""
+    for name, nodes in lists.items():
+        ascending = torch.sort(nodes, dim=1).values
+        out_of_range = (ascending < -1) | (ascending >= num_nodes)
+        repeated = (ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)
+        for bad, needed in (
+            (out_of_range, f"lie in 0 to {num_nodes - 1} or be -1"),
+            (repeated, "be unique per query"),
+        ):
+            if bad.any():
+                row, column = bad.nonzero()[0].tolist()
+                raise ValueError(f"`{name}` must {needed}, got {int(ascending[row, column])} in row {row}")
+
+
 def is_listed(nodes: Tensor, listed: Tensor) -> Tensor:
     """Return which of the nodes ``[B, M]`` are among the listed ones ``[B, K]`` of their row: ``[B, M]`` bool.
 

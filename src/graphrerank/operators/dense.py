@@ -14,7 +14,7 @@ from graphrerank.checks import check_choice, check_counts
 from graphrerank.extras import is_installed
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
-from graphrerank.graphs.vector_index import IndexSearch, fill_vector_index, map_vector_index, new_vector_index
+from graphrerank.graphs.vector_index import fill_vector_index, map_vector_index, new_vector_index
 
 INDEXES = ("flat", "hnsw", "ivf")
 FAISS_PACKAGES = ("faiss-cpu", "faiss-gpu-cu12")  # both contain the module `faiss`, so one overwrites the other
@@ -148,11 +148,12 @@ class DenseRetriever:
         return self._ranking.rank(vectors, torch.from_numpy(nearest), is_exact=self.index == "flat")
 
     def _propose(self, vectors: Tensor, depth: int) -> npt.NDArray[np.int64]:
-        """Ask FAISS for nodes near each query."""
-        nearest = self._index_search.propose(vectors, depth)
-        if (start := self._index_search.num_vectors) == len(self._embedding):
+        """Search the index, and scan the vectors that were added after it was stored."""
+        index, parameters = self._index
+        nearest: npt.NDArray[np.int64] = index.search(vectors.cpu().contiguous().numpy(), depth, params=parameters)[1]
+        if index.ntotal == len(self._embedding):
             return nearest
-        return np.concatenate([nearest, self._scan(vectors, depth, start=start)], axis=1)  # those that were added since
+        return np.concatenate([nearest, self._scan(vectors, depth, start=int(index.ntotal))], axis=1)
 
     def _scan(self, vectors: Tensor, depth: int, *, start: int = 0) -> npt.NDArray[np.int64]:
         """Find the ``depth`` nearest nodes of each query by multiplying with all, or those from one on, in blocks."""
@@ -168,19 +169,30 @@ class DenseRetriever:
         return nodes.masked_fill(scores.cpu() == -torch.inf, -1).numpy()
 
     @cached_property
-    def _index_search(self) -> IndexSearch:
+    def _index(self) -> tuple[Any, Any]:
+        """The index of FAISS, and its parameters of a search, which exclude removed nodes; None if there are none."""
+        import faiss  # heavy: only when something is searched
+
         stored = self._stored_index
         is_stored = stored is not None and stored.suffix == f".{self.index}"
         index = map_vector_index(stored) if stored is not None and is_stored else self._build_index()
-        ef_search = max(self.ef_search, self.top_k)
-        return IndexSearch(index, self.index, num_probes=self.num_probes, ef_search=ef_search, removed=self._removed)
+        limits: dict[str, Any]
+        if self.index == "ivf":
+            index.nprobe, limits = self.num_probes, {"nprobe": self.num_probes}
+        else:
+            ef_search = max(self.ef_search, self.top_k)
+            index.hnsw.efSearch, limits = ef_search, {"efSearch": ef_search}
+        removed = None if self._removed is None else self._removed[: index.ntotal].nonzero().flatten().cpu().numpy()
+        if removed is None or not len(removed):
+            return index, None
+        module: Any = faiss  # whose types lack keyword arguments
+        parameters = module.SearchParametersIVF if self.index == "ivf" else module.SearchParametersHNSW
+        return index, parameters(sel=module.IDSelectorNot(module.IDSelectorBatch(removed)), **limits)
 
     def _build_index(self) -> Any:
-        import faiss  # heavy: only when something is searched
+        import faiss
 
-        num_nodes, dim = self._embedding.shape
-        half = self._embedding.dtype == torch.float16
-        index = new_vector_index(dim, self.index, num_nodes, links=self.links, num_cells=self.num_cells, half=half)
+        index = new_vector_index(self._embedding, self.index, links=self.links, num_cells=self.num_cells)
         fits_gpu = self.index == "ivf" and self.top_k + MARGIN <= MAX_GPU_K and self._removed is None
         if faiss.get_num_gpus() and fits_gpu:
             index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)

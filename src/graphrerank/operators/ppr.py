@@ -1,11 +1,9 @@
 """Personalized PageRank: on candidate graphs, over a corpus graph, and over passages and their entities."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
-from graphrerank.checks import check_counts, check_positive_share
+from graphrerank.checks import check_positive_share
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, EntityIncidence, Ranking, top_k_by_node_order
 from graphrerank.graphs.algebra import column_normalize, graph_index, propagate, scatter_sum
 from graphrerank.graphs.sparse_rows import positions_in_rows, row_entries, sparse_matrix
@@ -100,9 +98,7 @@ class CorpusPPR(nn.Module):
     Source: Page et al., *The PageRank Citation Ranking*, 1999; HippoRAG 2, which walks over passages and entities, and
     FastInsight, Example 2. ``restart_prob`` is 1 - ``damping`` of igraph. Passages that share entities are joined with
     the weight of conceptual edges, in addition to any edge between them, without listing these edges: the mass goes to
-    the entities and back. All state is in buffers.
-
-    ``restart_prob`` is the probability :math:`c` in (0, 1] of returning to the seeds at each step.
+    the entities and back. All state is in buffers. ``restart_prob`` is :math:`c` in (0, 1].
 
     Example:
         >>> graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.tensor([[0, 1]]))
@@ -128,37 +124,31 @@ class CorpusPPR(nn.Module):
         if entities is not None:
             total = total + entities.num_partners / entities.sizes.clamp(min=1)
         share = torch.where(total > 0, 1 / total, 0.0)
-        self.register_buffer("dangling", total == 0, persistent=False)
-        values = graph.weight * share[graph.indices]
-        self.register_buffer(
-            "transition", sparse_matrix(graph.indptr, graph.indices, values, num_nodes), persistent=False
-        )
+        transition = sparse_matrix(graph.indptr, graph.indices, graph.weight * share[graph.indices], num_nodes)
+        buffers = {"dangling": total == 0, "transition": transition}
         self.has_entities = entities is not None and entities.num_entities > 0
         if entities is not None and self.has_entities:
             ones = torch.ones(len(entities.indices))
-            to_entities = sparse_matrix(entities.holder_ptr, entities.holders, ones, num_nodes)
-            from_entities = sparse_matrix(entities.indptr, entities.indices, ones, entities.num_entities)
-            self.register_buffer("to_entities", to_entities, persistent=False)
-            self.register_buffer("from_entities", from_entities, persistent=False)
-            self.register_buffer("entity_share", share / entities.sizes.clamp(min=1), persistent=False)
-            self.register_buffer("num_shared", entities.indptr.diff().float(), persistent=False)
+            buffers |= {
+                "to_entities": sparse_matrix(entities.holder_ptr, entities.holders, ones, num_nodes),
+                "from_entities": sparse_matrix(entities.indptr, entities.indices, ones, entities.num_entities),
+                "entity_share": share / entities.sizes.clamp(min=1),
+                "num_shared": entities.indptr.diff().float(),
+            }
+        for name, tensor in buffers.items():
+            self.register_buffer(name, tensor, persistent=False)
         self.to(device)
 
     @torch.no_grad()
     def expand(self, seeds: Ranking, *, top_k: int) -> Ranking:
-        """Rank the nodes that each query's seeds ``[B, S]`` reach.
+        """Rank the nodes that each query's seeds ``[B, S]`` reach: ``[B, top_k]``, ties broken by node index.
 
         Scores of seeds are relative shares of the restart, and those not positive count as 0. A query without a
-        positive score restarts at all its seeds uniformly.
-
-        Returns:
-            ``[B, top_k]``, ties broken by node index; the scores of all nodes, not only of these, sum to 1.
+        positive score restarts at all its seeds uniformly. The scores of all nodes, not only of these, sum to 1.
         """
-
-        def mass_of(rows: slice) -> Tensor:
-            return self.score(seeds.nodes[rows], seeds.scores[rows])
-
-        return _rank_by_mass(mass_of, len(seeds), len(self.dangling), top_k)
+        blocks = _row_blocks(len(seeds), len(self.dangling))
+        rankings = [_top(self.score(seeds.nodes[rows], seeds.scores[rows]), top_k) for rows in blocks]
+        return Ranking.concatenate(rankings)
 
     @torch.no_grad()
     def score(self, nodes: Tensor, weight: Tensor) -> Tensor:
@@ -213,8 +203,8 @@ class EntityPPR:
     Example:
         >>> incidence = EntityIncidence.from_names([["metz"], ["metz", "rome"], ["rome"], ["oslo"]])
         >>> seeds = Ranking(torch.tensor([[0]]), torch.tensor([[1.0]]))
-        >>> EntityPPR(incidence).expand(seeds, top_k=4).nodes
-        tensor([[ 1,  0,  2, -1]])
+        >>> EntityPPR(incidence).expand(seeds, top_k=4, exclude=seeds.nodes).nodes
+        tensor([[ 1,  2, -1, -1]])
     """
 
     def __init__(
@@ -226,8 +216,6 @@ class EntityPPR:
         restart_prob: float = 0.5,  # probability in (0, 1] of returning to the seeds at each step
         num_steps: int = 4,
     ) -> None:
-        check_counts(num_seeds=num_seeds, entities_per_seed=entities_per_seed, num_steps=num_steps)
-        check_positive_share(restart_prob=restart_prob)
         self.num_seeds, self.entities_per_seed = num_seeds, entities_per_seed
         self.restart_prob, self.num_steps = restart_prob, num_steps
         self._incidence = incidence
@@ -245,26 +233,19 @@ class EntityPPR:
         )
 
     @torch.no_grad()
-    def expand(self, seeds: Ranking, *, top_k: int, exclude: Tensor | None = None) -> Ranking:
-        """Rank the passages that mass reaches.
+    def expand(self, seeds: Ranking, *, top_k: int, exclude: Tensor) -> Ranking:
+        """Rank the passages that mass reaches: ``[B, top_k]``, ties broken by passage number, padded with -1.
 
         ``seeds`` are ``[B, S]`` passages, best first, padded with -1 behind; their scores are not read. Passages of
         ``exclude [B, M]`` int64, padded with -1, are not returned.
-
-        Returns:
-            ``[B, top_k]``, ties broken by passage number, padded with -1 where mass reaches fewer; the scores of all
-            passages sum to 1 if there are seeds.
         """
-
-        def mass_of(rows: slice) -> Tensor:
+        rankings = []
+        for rows in _row_blocks(len(seeds), max(self._incidence.num_nodes, self._incidence.num_entities)):
             mass = self.score(seeds.nodes[rows])
-            if exclude is None:
-                return mass
             forbidden = torch.where(exclude[rows] >= 0, exclude[rows], mass.shape[1])
-            return torch.cat([mass, mass[:, :1]], dim=1).scatter_(1, forbidden, 0.0)[:, :-1]
-
-        width = max(self._incidence.num_nodes, self._incidence.num_entities)
-        return _rank_by_mass(mass_of, len(seeds), width, top_k)
+            mass = torch.cat([mass, mass[:, :1]], dim=1).scatter_(1, forbidden, 0.0)[:, :-1]
+            rankings.append(_top(mass, top_k))
+        return Ranking.concatenate(rankings)
 
     @torch.no_grad()
     def score(self, nodes: Tensor) -> Tensor:
@@ -302,11 +283,10 @@ def corpus_entities(graph: CorpusGraph) -> EntityIncidence:
     return EntityIncidence.from_names(names, max_share=MAX_SHARE).to(graph.device)
 
 
-def _rank_by_mass(mass_of: Callable[[slice], Tensor], num_queries: int, width: int, top_k: int) -> Ranking:
-    """Rank the nodes that have mass, for blocks of queries that fit into memory."""
-    size = max(1, BLOCK_SCORES // max(1, width))
-    rankings = []
-    for start in range(0, max(1, num_queries), size):
-        mass = mass_of(slice(start, start + size))
-        rankings.append(Ranking(*top_k_by_node_order(mass.masked_fill(mass == 0, -torch.inf), top_k)))
-    return Ranking.concatenate(rankings)
+def _row_blocks(num_queries: int, width: int) -> tuple[Tensor, ...]:
+    """Split queries whose scores have a width into blocks that fit into memory; one empty block without queries."""
+    return torch.arange(num_queries).split(max(1, BLOCK_SCORES // max(1, width)))
+
+
+def _top(mass: Tensor, top_k: int) -> Ranking:
+    return Ranking(*top_k_by_node_order(mass.masked_fill(mass == 0, -torch.inf), top_k))

@@ -1,6 +1,6 @@
 """Semantic-Topological eXpansion: a ranking's neighbours, by similarity to the query and position in the graph."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.graphs.ranking import check_nodes
 from graphrerank.graphs.sparse_rows import positions_in_rows
 
 BLOCK_PATHS = 1 << 20  # steps from a seed to a neighbour held at once, some 100 MiB
@@ -89,8 +90,13 @@ def semantic_topological_expansion(
         needed, given = [len(seeds), graph.encoded.shape[1]], None if query_vectors is None else query_vectors.shape
         if given is None or list(given) != needed:
             raise ValueError(f"`query_vectors` must be {needed}, got {given and list(given)}")
-    _check_nodes(graph, seeds.nodes, {"exclude": exclude, "only": only})
+    check_nodes(graph.num_nodes, seeds=seeds.nodes)
+    for name, nodes in {"exclude": exclude, "only": only}.items():
+        if nodes is not None and (nodes >= graph.num_nodes).any():
+            raise ValueError(f"`{name}` must lie in 0 to {graph.num_nodes - 1}, got {int(nodes.max())}")
     valid = seeds.nodes >= 0
+    if (valid[:, 1:] & ~valid[:, :-1]).any():
+        raise ValueError("`seeds` must have their padding last, got a node after a -1")
     row, column = torch.nonzero(valid, as_tuple=True)
     paths = torch.stack([row, seeds.nodes[row, column], column + 1])
     excluded = seeds.nodes if exclude is None else torch.cat([seeds.nodes, exclude], dim=1)
@@ -221,19 +227,3 @@ def _pad(reached: list[_Reached], seeds: Ranking, top_k: int) -> Expansion:
         seeds_reached=counts.index_put(cell, num_seeds),
         hops=counts.index_put(cell, hops),
     )
-
-
-def _check_nodes(graph: CorpusGraph, seeds: Tensor, lists: Mapping[str, Tensor | None]) -> None:
-    for name, nodes in {"seeds": seeds, **lists}.items():
-        if nodes is None:
-            continue
-        if nodes.dim() != 2 or len(nodes) != len(seeds):
-            raise ValueError(f"`{name}` must be [{len(seeds)}, M], got {list(nodes.shape)}")
-        if nodes.numel() and int(nodes.max()) >= graph.num_nodes:
-            raise ValueError(f"`{name}` must lie in 0 to {graph.num_nodes - 1}, got {int(nodes.max())}")
-    if ((seeds[:, 1:] >= 0) & (seeds[:, :-1] < 0)).any():
-        raise ValueError("`seeds` must have their padding last, got a node after a -1")
-    ascending = torch.sort(seeds, dim=1).values
-    is_repeated = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(1)
-    if is_repeated.any():
-        raise ValueError(f"`seeds` must be unique per query, got a node twice in row {int(is_repeated.nonzero()[0])}")

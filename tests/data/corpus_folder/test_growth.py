@@ -174,7 +174,7 @@ def test_added_vectors_are_found_next_to_an_index(make_dataset: MakeDataset, tmp
         exact = DenseRetriever(graph, top_k=20).retrieve(queries)
         retriever = DenseRetriever(graph, top_k=20, index=index, num_probes=100)
         torch.testing.assert_close(retriever.retrieve(queries).scores, exact.scores)
-        assert retriever._index_search.num_vectors == num_indexed
+        assert retriever._index[0].ntotal == num_indexed
         compact_corpus(folder)
 
 
