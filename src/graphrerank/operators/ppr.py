@@ -283,9 +283,10 @@ def corpus_entities(graph: CorpusGraph) -> EntityIncidence:
     return EntityIncidence.from_names(names, max_share=MAX_SHARE).to(graph.device)
 
 
-def _row_blocks(num_queries: int, width: int) -> tuple[Tensor, ...]:
+def _row_blocks(num_queries: int, width: int) -> list[slice]:
     """Split queries whose scores have a width into blocks that fit into memory; one empty block without queries."""
-    return torch.arange(num_queries).split(max(1, BLOCK_SCORES // max(1, width)))
+    size = max(1, BLOCK_SCORES // max(1, width))
+    return [slice(start, start + size) for start in range(0, max(1, num_queries), size)]
 
 
 def _top(mass: Tensor, top_k: int) -> Ranking:
