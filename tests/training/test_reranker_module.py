@@ -236,6 +236,7 @@ def test_arguments_out_of_range_are_refused(name: str, bad: float, message: str)
         module(**{name: bad})
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a forked process cannot use CUDA")
 @pytest.mark.parametrize("loss", ["listwise", "bce"])
 def test_two_processes_against_one(loss: str, toy: PreparedDataset, tmp_path: Path) -> None:
     """The last batch of an epoch is a single query, of which the second process has none."""

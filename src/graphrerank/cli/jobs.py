@@ -113,6 +113,7 @@ def quiet_lightning() -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
     warnings.filterwarnings("ignore", message=".*sync_dist=True")  # our module sums over processes itself
+    warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
 
 
 def check_plan(node: DictConfig, key: str) -> Any:
