@@ -1,9 +1,9 @@
 """Building ReTAG's index, and adding passages to it: topics, communities of every graph, and their summaries."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -33,6 +33,7 @@ from graphrerank_papers.retag.topics import Topics, covering_threshold
 TITLE_NAMES = 3  # entities in the title of a community
 
 Steps = ExtractiveSteps | GenerativeSteps
+Part = tuple[Subgraph, Hierarchy, "GraphSummaries"]  # a graph, its communities and their summaries
 
 
 @dataclass(frozen=True)
@@ -90,30 +91,24 @@ class ReTAGIndexBuilder:
         depends = (settings.num_topics, settings.coverage, settings.num_terms, settings.seed, settings.context_tokens)
         key = self._stages.key("topics", graph_key, settings.description_tokens, *depends, *models)
         topics, entities, relations, skipped = self._stages.get(
-            key, tuple[Topics, Tensor, Tensor, int], lambda: _find_topics(corpus, steps, settings)
+            key, tuple[Topics, Tensor, Tensor, int], lambda: _find_topics(corpus, steps)
         )
         graphs = _subgraphs(corpus.graph, entities, relations)
+        parts = [
+            self._part(graph, (key if index else graph_key, index), corpus, steps) for index, graph in enumerate(graphs)
+        ]
+        return self._assemble(ids, passages, corpus, topics, parts, steps, skipped)
+
+    def _part(self, graph: Subgraph, depends: tuple[str, int], corpus: Corpus, steps: Steps) -> Part:
+        """Find and summarise the communities of a graph, or read them."""
+        settings, models = steps.settings, (steps.fingerprint, self._encoder.fingerprint, self._tokenizer.fingerprint)
         divided = (settings.resolution, settings.max_community, settings.min_component, settings.seed)
         limits = (settings.context_tokens, settings.summary_tokens, settings.centrality, settings.description_tokens)
-        hierarchies, summaries = [], []
-        for index, graph in enumerate(graphs):
-            community_key = self._stages.key("communities", key if index else graph_key, index, *divided)
-            hierarchy = self._stages.get(
-                community_key,
-                Hierarchy,
-                lambda graph=graph: hierarchical_leiden(graph.edges, graph.weight, settings),  # type: ignore[misc]
-            )
-            summary_key = self._stages.key("community_summaries", community_key, *limits, *models)
-            summarised = self._stages.get(
-                summary_key,
-                GraphSummaries,
-                lambda graph=graph, hierarchy=hierarchy: _summarise(  # type: ignore[misc]
-                    graph, hierarchy, corpus, steps, settings
-                ),
-            )
-            hierarchies.append(hierarchy)
-            summaries.append(summarised)
-        return self._assemble(ids, passages, settings, corpus, topics, graphs, hierarchies, summaries, skipped)
+        key = self._stages.key("communities", *depends, *divided)
+        hierarchy = self._stages.get(key, Hierarchy, lambda: hierarchical_leiden(graph.edges, graph.weight, settings))
+        summary_key = self._stages.key("community_summaries", key, *limits, *models)
+        summarise = partial(_summarise, graph, hierarchy, corpus, steps)
+        return graph, hierarchy, self._stages.get(summary_key, GraphSummaries, summarise)
 
     def update(self, index: ReTAGIndex, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
         """Add passages to an index: topics stay, and communities grow with their graphs.
@@ -146,17 +141,11 @@ class ReTAGIndexBuilder:
         for topic, subgraph in enumerate(index.graphs[1:]):
             old = subgraph.edges[:, 0] * len(names) + subgraph.edges[:, 1]
             relations[torch.searchsorted(edges, old), topic] = True
-        skipped = steps.num_skipped
-        graphs = _subgraphs(corpus.graph, entities, relations)
-        hierarchies = [
-            graft(_hierarchy_of(index, number), graph.edges, graph.weight, settings)
-            for number, graph in enumerate(graphs)
-        ]
-        summaries = [
-            _summarise(graph, hierarchy, corpus, steps, settings)
-            for graph, hierarchy in zip(graphs, hierarchies, strict=True)
-        ]
-        return self._assemble(ids, passages, settings, corpus, index.topics, graphs, hierarchies, summaries, skipped)
+        skipped, parts = steps.num_skipped, []
+        for number, graph in enumerate(_subgraphs(corpus.graph, entities, relations)):
+            hierarchy = graft(_hierarchy_of(index, number), graph.edges, graph.weight, settings)
+            parts.append((graph, hierarchy, _summarise(graph, hierarchy, corpus, steps)))
+        return self._assemble(ids, passages, corpus, index.topics, parts, steps, skipped)
 
     def _steps(self, settings: ReTAGSettings) -> Steps:
         if self._model is None:
@@ -189,24 +178,22 @@ class ReTAGIndexBuilder:
         self,
         ids: Sequence[str],
         passages: Sequence[str],
-        settings: ReTAGSettings,
         corpus: Corpus,
         topics: Topics,
-        graphs: Sequence[Subgraph],
-        hierarchies: Sequence[Hierarchy],
-        summaries: Sequence[GraphSummaries],
+        parts: Sequence[Part],
+        steps: Steps,
         skipped: int,
     ) -> ReTAGIndex:
         """Number the communities of all graphs, the general one first, and collect the sentences that they quote."""
-        graph, is_extractive = corpus.graph, self._model is None
-        quoted = sorted({sentence for each in summaries for row in each.sentences for sentence in row})
+        graph = corpus.graph
+        quoted = sorted({sentence for *_, each in parts for row in each.sentences for sentence in row})
         sentence_index = {sentence: index for index, sentence in enumerate(quoted)}
         entity_index = {name: entity for entity, name in enumerate(graph.normalized)}
         sentence_entities = graph.named.tolist()
         titles: list[str] = []
         mentioned: list[list[int]] = []
         parents: list[int] = []
-        for subgraph, hierarchy, each in zip(graphs, hierarchies, summaries, strict=True):
+        for subgraph, hierarchy, each in parts:
             first = len(titles)
             parents += [parent if parent < 0 else first + parent for parent in hierarchy.parent]
             degree = torch.bincount(subgraph.edges.flatten(), minlength=len(graph.names)).tolist()
@@ -214,20 +201,20 @@ class ReTAGIndexBuilder:
                 prominent = sorted(entities, key=lambda entity: (-degree[entity], entity))[:TITLE_NAMES]
                 titles.append(", ".join(graph.names[entity] for entity in prominent))
                 in_sentences = {entity for sentence in sentences for entity in sentence_entities[sentence]}
-                mentioned.append(sorted(in_sentences if is_extractive else names_in(text, entity_index)))
-        texts = [text for each in summaries for text in each.texts]
-        sizes = torch.tensor([len(hierarchy) for hierarchy in hierarchies])
+                mentioned.append(sorted(in_sentences if steps.is_extractive else names_in(text, entity_index)))
+        texts = [text for *_, each in parts for text in each.texts]
+        graph_of = [number for number, (_, hierarchy, _) in enumerate(parts) for _ in hierarchy.level]
         communities = Communities(
-            graph=torch.repeat_interleave(torch.arange(len(graphs)), sizes),
-            level=torch.tensor([level for hierarchy in hierarchies for level in hierarchy.level], dtype=torch.int64),
+            graph=torch.tensor(graph_of, dtype=torch.int64),
+            level=torch.tensor([level for _, hierarchy, _ in parts for level in hierarchy.level], dtype=torch.int64),
             parent=torch.tensor(parents, dtype=torch.int64),
-            members=Rows.of(members for hierarchy in hierarchies for members in hierarchy.members),
+            members=Rows.of(members for _, hierarchy, _ in parts for members in hierarchy.members),
             titles=titles,
             texts=texts,
             num_tokens=torch.tensor(count_tokens(self._tokenizer, texts), dtype=torch.int64),
-            vectors=torch.cat([each.vectors for each in summaries]),
-            sentences=Rows.of([sentence_index[s] for s in row] for each in summaries for row in each.sentences),
-            sources=Rows.of(sources for each in summaries for sources in each.sources),
+            vectors=torch.cat([each.vectors for *_, each in parts]),
+            sentences=Rows.of([sentence_index[s] for s in row] for *_, each in parts for row in each.sentences),
+            sources=Rows.of(sources for *_, each in parts for sources in each.sources),
             named=Rows.of(mentioned),
         )
         lengths = [corpus.material.num_tokens[sentence] for sentence in quoted]
@@ -236,28 +223,27 @@ class ReTAGIndexBuilder:
             passage=graph.passage[torch.tensor(quoted, dtype=torch.int64)],
             num_tokens=torch.tensor(lengths, dtype=torch.int64),
         )
-        general = hierarchies[0]
-        placed = [len(nodes) for nodes, level in zip(general.members, general.level, strict=True) if level == 0]
         report = ReTAGReport(
             passages=len(passages),
             corpus_tokens=sum(count_tokens(self._tokenizer, passages)),
             entities=len(graph.names),
             relations=len(graph.edges),
-            unrelated=len(graph.names) - sum(placed),
-            skipped=skipped + sum(each.skipped for each in summaries),
+            unrelated=len(graph.names) - sum(len(communities.members[c]) for c in communities.at_level(0, 0).tolist()),
+            skipped=skipped + sum(each.skipped for *_, each in parts),
         )
-        return ReTAGIndex(settings, list(ids), graph.names, topics, graphs, communities, quotations, report)
+        graphs = [subgraph for subgraph, *_ in parts]
+        return ReTAGIndex(steps.settings, list(ids), graph.names, topics, graphs, communities, quotations, report)
 
 
-def _find_topics(corpus: Corpus, steps: Steps, settings: ReTAGSettings) -> tuple[Topics, Tensor, Tensor, int]:
+def _find_topics(corpus: Corpus, steps: Steps) -> tuple[Topics, Tensor, Tensor, int]:
     """Return topics, their entities ``[E, T]`` and relations ``[m, T]``, and how many answers were skipped."""
-    topics = steps.find_topics(corpus)
+    topics, coverage = steps.find_topics(corpus), steps.settings.coverage
     similarity = topics.similarity(corpus.sentence_vectors)
     entity_similarity = corpus.graph.entity_scores(similarity)[corpus.entity_vectors.abs().sum(dim=1) > 0]
     topics = replace(
         topics,
-        entity_threshold=covering_threshold(entity_similarity, coverage=settings.coverage),
-        threshold=covering_threshold(similarity, coverage=settings.coverage),
+        entity_threshold=covering_threshold(entity_similarity, coverage=coverage),
+        threshold=covering_threshold(similarity, coverage=coverage),
     )
     entities = steps.relevant_entities(corpus, topics)
     return topics, entities, steps.relevant_relations(corpus, topics, entities), steps.num_skipped
@@ -284,20 +270,17 @@ def _hierarchy_of(index: ReTAGIndex, graph: int) -> Hierarchy:
     )
 
 
-def _summarise(
-    graph: Subgraph, hierarchy: Hierarchy, corpus: Corpus, steps: Steps, settings: ReTAGSettings
-) -> GraphSummaries:
-    before, material, all_edges = steps.num_skipped, corpus.material.copy(), corpus.graph.edges
-    size = len(corpus.graph.names)
-    keys = all_edges[:, 0] * size + all_edges[:, 1]  # ascending
-    positions = torch.searchsorted(keys, graph.edges[:, 0] * size + graph.edges[:, 1]).tolist()
+def _summarise(graph: Subgraph, hierarchy: Hierarchy, corpus: Corpus, steps: Steps) -> GraphSummaries:
+    before, material, size = steps.num_skipped, corpus.material.copy(), len(corpus.graph.names)
+    all_edges = corpus.graph.edges[:, 0] * size + corpus.graph.edges[:, 1]  # ascending
+    positions = torch.searchsorted(all_edges, graph.edges[:, 0] * size + graph.edges[:, 1]).tolist()
     summaries = summarise_communities(
         hierarchy,
-        [(head, tail) for head, tail in graph.edges.tolist()],
+        graph.edges.tolist(),
         [material.edges[position] for position in positions],
         material,
         lambda contexts: steps.summarise(contexts, material, corpus),
-        context_tokens=settings.context_tokens,
+        context_tokens=steps.settings.context_tokens,
     )
     return GraphSummaries(
         texts=[material.join(summary) for summary in summaries],
@@ -310,7 +293,7 @@ def _summarise(
 
 def summarise_communities(
     hierarchy: Hierarchy,
-    ends: Sequence[tuple[int, int]],
+    ends: Sequence[Sequence[int]],
     edge_texts: Sequence[Sequence[int]],
     material: Material,
     summarise: Callable[[Sequence[Sequence[int]]], list[list[int]]],
@@ -319,27 +302,39 @@ def summarise_communities(
 ) -> list[list[int]]:
     """Summarise every community, from the finest level up: text indices of each community's summary.
 
-    The context of a summary is the community's texts, the prominent first, truncated to ``context_tokens``. If they are
-    too long and the community was split, summaries of its children first replace the longest of the children's texts.
-    ``ends`` are the related pairs of the graph, ``edge_texts`` the texts about each. ``summarise`` summarises each of
-    ``n`` lists of texts by some of them, or by a text that it adds to the material.
+    The context of a summary is the texts about the community's relations, then about its entities, the prominent ones
+    first, truncated to ``context_tokens``. If they are too long and the community was split, summaries of its children
+    first replace the longest of the children's texts. A relation's prominence is the sum of its ends' degrees; ties are
+    broken by index. ``ends`` are the related pairs of the graph, ``edge_texts`` the texts about each. ``summarise``
+    summarises each of ``n`` lists of texts by some of them, or by a text that it adds to the material.
 
-    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
+    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4). *Where we differ:* there an edge's two nodes are
+    described before it; we put relations first, since nodes share them.
     """
     degree = Counter(node for pair in ends for node in pair)
-    elements = element_texts(hierarchy, ends, edge_texts, material.nodes)
+    ranked_edges = sorted(range(len(ends)), key=lambda edge: (-sum(degree[node] for node in ends[edge]), edge))
     prominence = [sum(degree[node] for node in members) for members in hierarchy.members]
-    children_of = hierarchy.children
+    elements: list[dict[int, None]] = [{} for _ in hierarchy.members]
+    children_of: dict[int, list[int]] = defaultdict(list)
+    for child, parent in enumerate(hierarchy.parent):
+        children_of[parent].append(child)
     summaries: dict[int, list[int]] = {}
     for level in reversed(range(max(hierarchy.level, default=-1) + 1)):
         of_level = [community for community in range(len(hierarchy)) if hierarchy.level[community] == level]
+        community_of = {node: community for community in of_level for node in hierarchy.members[community]}
+        for edge in ranked_edges:
+            head, tail = (community_of.get(node) for node in ends[edge])
+            if head is not None and head == tail:
+                elements[head].update(dict.fromkeys(edge_texts[edge]))
         contexts = []
         for community in of_level:
-            texts, children = elements[community], children_of[community]
+            for node in sorted(hierarchy.members[community], key=lambda node: (-degree[node], node)):
+                elements[community].update(dict.fromkeys(material.nodes[node]))
+            texts = list(elements[community])
+            children = sorted(children_of[community], key=lambda child: (-prominence[child], child))
             if children and sum(material.num_tokens[text] for text in texts) > context_tokens:
-                children = sorted(children, key=lambda child: (-prominence[child], child))
                 texts = parent_context(
-                    [elements[child] for child in children],
+                    [list(elements[child]) for child in children],
                     [summaries[child] for child in children],
                     material.num_tokens,
                     limit=context_tokens,
@@ -347,34 +342,6 @@ def summarise_communities(
             contexts.append(material.first(texts, context_tokens))
         summaries.update(zip(of_level, summarise(contexts), strict=True))
     return [summaries[community] for community in range(len(hierarchy))]
-
-
-def element_texts(
-    hierarchy: Hierarchy,
-    ends: Sequence[tuple[int, int]],
-    edge_texts: Sequence[Sequence[int]],
-    node_texts: Sequence[Sequence[int]],
-) -> list[list[int]]:
-    """List the texts about each community's relations, then about its entities, the prominent ones first, each once.
-
-    A relation's prominence is the sum of its ends' degrees; ties are broken by index.
-
-    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4). *Where we differ:* there an edge's two nodes are
-    described before it; we put relations first, since nodes share them.
-    """
-    degree = Counter(node for pair in ends for node in pair)
-    ranked_edges = sorted(range(len(ends)), key=lambda edge: (-sum(degree[node] for node in ends[edge]), edge))
-    elements: list[dict[int, None]] = [{} for _ in hierarchy.members]
-    for community_of in hierarchy.by_level:
-        for edge in ranked_edges:
-            head, tail = ends[edge]
-            community = community_of.get(head)
-            if community is not None and community == community_of.get(tail):
-                elements[community].update(dict.fromkeys(edge_texts[edge]))
-    for texts, members in zip(elements, hierarchy.members, strict=True):
-        for node in sorted(members, key=lambda node: (-degree[node], node)):
-            texts.update(dict.fromkeys(node_texts[node]))
-    return [list(texts) for texts in elements]
 
 
 def parent_context(

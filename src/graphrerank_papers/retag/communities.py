@@ -23,23 +23,6 @@ class Hierarchy:
     def __len__(self) -> int:
         return len(self.members)
 
-    @property
-    def by_level(self) -> list[dict[int, int]]:
-        """The community of each node at each level; nodes of an unsplit community have none at finer levels."""
-        levels: list[dict[int, int]] = [{} for _ in range(max(self.level, default=-1) + 1)]
-        for community, (level, nodes) in enumerate(zip(self.level, self.members, strict=True)):
-            levels[level].update(dict.fromkeys(nodes, community))
-        return levels
-
-    @property
-    def children(self) -> list[list[int]]:
-        """The communities into which each was split, ascending."""
-        rows: list[list[int]] = [[] for _ in self.members]
-        for child, parent in enumerate(self.parent):
-            if parent >= 0:
-                rows[parent].append(child)
-        return rows
-
 
 def hierarchical_leiden(edges: Tensor, weight: Tensor, settings: ReTAGSettings) -> Hierarchy:
     """Find communities, and split those of ``max_community`` nodes or more recursively, if Leiden can.
@@ -54,8 +37,9 @@ def hierarchical_leiden(edges: Tensor, weight: Tensor, settings: ReTAGSettings) 
         import graspologic_native
     except ImportError as error:
         raise ValueError("communities need the package `graspologic-native`: pip install graphrerank[retag]") from error
-    inside = in_components(edges, settings.min_component)
-    edges, weight = edges[inside], weight[inside]
+    if len(edges):
+        inside = _in_components(edges, settings.min_component)
+        edges, weight = edges[inside], weight[inside]
     if not len(edges):
         return Hierarchy([], [], [])
     pairs = [(str(a), str(b), w) for (a, b), w in zip(edges.tolist(), weight.double().tolist(), strict=True)]
@@ -76,18 +60,13 @@ def hierarchical_leiden(edges: Tensor, weight: Tensor, settings: ReTAGSettings) 
     )
 
 
-def in_components(edges: Tensor, min_component: int) -> Tensor:
-    """Return which edges ``[m, 2]`` int64 lie in connected components of ``min_component`` nodes or more: ``[m]`` bool.
-
-    Example:
-        >>> in_components(torch.tensor([[0, 1], [2, 3], [3, 4]]), 3)
-        tensor([False,  True,  True])
-    """
+def _in_components(edges: Tensor, min_component: int) -> Tensor:
+    """Return which edges ``[m, 2]`` lie in connected components of ``min_component`` nodes or more: ``[m]`` bool."""
     nodes, ends = torch.unique(edges, return_inverse=True)
     head, tail = ends.reshape(-1, 2).T.numpy()
     adjacency = coo_matrix((np.ones(len(head)), (head, tail)), shape=(len(nodes), len(nodes)))
     _, label = connected_components(adjacency, directed=False)
-    return torch.from_numpy(np.bincount(label)[label[head]] >= min_component) if len(head) else edges[:, 0] > 0
+    return torch.from_numpy(np.bincount(label)[label[head]] >= min_component)
 
 
 def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSettings) -> Hierarchy:
@@ -108,16 +87,9 @@ def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSe
             members[community].append(node)
             community = parent[community]
 
-    edges_from: dict[int, list[int]] = {}
-    for edge, ((head, _), _) in enumerate(pairs):
-        edges_from.setdefault(head, []).append(edge)
-
     def add_communities(nodes: set[int], below: int) -> None:
         """Cluster nodes, below a community that they make up or, if it is -1, at level 0."""
-        inside = torch.tensor(
-            sorted(edge for node in nodes for edge in edges_from.get(node, ()) if pairs[edge][0][1] in nodes),
-            dtype=torch.int64,
-        )
+        inside = torch.isin(edges, torch.tensor(sorted(nodes))).all(dim=1)
         least = 1 if below >= 0 else settings.min_component
         clusters = hierarchical_leiden(edges[inside], weight[inside], replace(settings, min_component=least))
         first, depth = len(members), 0 if below < 0 else level[below] + 1

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.text import normalize_entity, split_sentences
-from graphrerank_papers.knowledge.corpus_knowledge import CorpusKnowledge, merge_knowledge
+from graphrerank_papers.knowledge.corpus_knowledge import merge_knowledge
 from graphrerank_papers.retag.index import Rows
 
 MAX_NAME_WORDS = 8  # of names searched for in a summary
@@ -94,7 +94,15 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
                 sentences.append(sentence)
                 passage.append(index)
                 named.append(entities)
-    edges, weight, together = _edges(facts, named)
+    weight: Counter[tuple[int, int]] = Counter()
+    together: dict[tuple[int, int], list[int]] = {}
+    for number, entities in enumerate(named):
+        for pair in combinations(entities, 2):  # ascending, as occurrences are
+            weight[pair] += 1
+            together.setdefault(pair, []).append(number)
+    for (head, tail), count in zip(facts.related.tolist(), facts.num_statements.tolist(), strict=True):
+        weight[head, tail] += count
+    edges = sorted(weight)
     return EntityGraph(
         names=facts.spellings,
         normalized=facts.names,
@@ -102,8 +110,8 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
         passage=torch.tensor(passage, dtype=torch.int64),
         named=Rows.of(named),
         edges=torch.tensor(edges, dtype=torch.int64).reshape(-1, 2),
-        weight=torch.tensor(weight, dtype=torch.float32),
-        together=Rows.of(together),
+        weight=torch.tensor([weight[pair] for pair in edges], dtype=torch.float32),
+        together=Rows.of(together.get(pair, []) for pair in edges),
     )
 
 
@@ -124,28 +132,10 @@ def _named(sentences: Sequence[str], entities: Sequence[int], names: Sequence[st
     named: list[list[int]] = [[] for _ in sentences]
     for entity in entities:
         matches = [index for index, sentence in enumerate(padded) if f" {names[entity]} " in sentence]
-        for index in matches or _most_similar(names[entity], padded):
+        if not matches:
+            words = set(names[entity].split())
+            shared = [len(words.intersection(sentence.split())) for sentence in padded]
+            matches = [index for index, count in enumerate(shared) if count == max(shared) > 0]
+        for index in matches:
             named[index].append(entity)
     return named
-
-
-def _most_similar(name: str, padded: Sequence[str]) -> list[int]:
-    words = set(name.split())
-    shared = [len(words.intersection(sentence.split())) for sentence in padded]
-    most = max(shared, default=0)
-    return [index for index, count in enumerate(shared) if count == most] if most else []
-
-
-def _edges(
-    facts: CorpusKnowledge, named: Sequence[Sequence[int]]
-) -> tuple[list[tuple[int, int]], list[int], list[list[int]]]:
-    weight: Counter[tuple[int, int]] = Counter()
-    together: dict[tuple[int, int], list[int]] = {}
-    for sentence, entities in enumerate(named):
-        for pair in combinations(entities, 2):  # ascending, as occurrences are
-            weight[pair] += 1
-            together.setdefault(pair, []).append(sentence)
-    for (head, tail), count in zip(facts.related.tolist(), facts.num_statements.tolist(), strict=True):
-        weight[head, tail] += count
-    edges = sorted(weight)
-    return edges, [weight[pair] for pair in edges], [together.get(pair, []) for pair in edges]

@@ -81,7 +81,7 @@ class ExtractiveSteps:
 
     def __init__(self, tokenizer: Tokenizer, settings: ReTAGSettings) -> None:
         self._tokenizer = tokenizer
-        self._settings = settings
+        self.settings = settings
 
     def material(self, knowledge: Callable[[], Sequence[Knowledge]], graph: EntityGraph) -> Material:
         """Describe entities and relations by the first sentences that name them, up to ``description_tokens``."""
@@ -89,7 +89,7 @@ class ExtractiveSteps:
 
         def first(sentences: Sequence[int]) -> list[int]:
             selected: list[int] = []
-            remaining = self._settings.description_tokens
+            remaining = self.settings.description_tokens
             for sentence in sentences:
                 if selected and num_tokens[sentence] > remaining:
                     break
@@ -107,7 +107,7 @@ class ExtractiveSteps:
 
     def find_topics(self, corpus: Corpus) -> Topics:
         """Cluster the entities, and name each cluster by words of its entities' names, weighted by mentions."""
-        settings, graph = self._settings, corpus.graph
+        settings, graph = self.settings, corpus.graph
         entity_vectors = centred(corpus.entity_vectors, corpus.centre)
         vectors, label = cluster_entities(entity_vectors, num_topics=settings.num_topics, seed=settings.seed)
         groups: list[list[str]] = [[] for _ in vectors]
@@ -134,7 +134,7 @@ class ExtractiveSteps:
 
     def summarise(self, contexts: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> list[list[int]]:
         """Select representative sentences of each list, in corpus order."""
-        limit, centrality = self._settings.summary_tokens, self._settings.centrality
+        limit, centrality = self.settings.summary_tokens, self.settings.centrality
         summaries = []
         for sentences in contexts:
             lengths = [material.num_tokens[sentence] for sentence in sentences]
@@ -175,8 +175,7 @@ class GenerativeSteps:
         settings: ReTAGSettings,
     ) -> None:
         self._model, self._prompts, self._tokenizer, self._encode = model, prompts, tokenizer, encode
-        self._settings = settings
-        self.num_skipped = 0
+        self.settings, self.num_skipped = settings, 0
 
     @property
     def fingerprint(self) -> str:
@@ -185,7 +184,7 @@ class GenerativeSteps:
 
     def material(self, knowledge: Callable[[], Sequence[Knowledge]], graph: EntityGraph) -> Material:
         """Collect the extractor's descriptions of entities and relations."""
-        limit = self._settings.description_tokens
+        limit = self.settings.description_tokens
         merged = merge_knowledge(knowledge(), tokenizer=self._tokenizer, description_tokens=limit)
         edge_index = {pair: edge for edge, pair in enumerate(map(tuple, graph.edges.tolist()))}
         num_entities = len(graph.names)
@@ -203,7 +202,7 @@ class GenerativeSteps:
 
     def find_topics(self, corpus: Corpus) -> Topics:
         """Ask for the topics of the most prominent entities; a topic's words are those of its name."""
-        settings, graph, material = self._settings, corpus.graph, corpus.material
+        settings, graph, material = self.settings, corpus.graph, corpus.material
         degree = torch.bincount(graph.edges.flatten(), minlength=len(graph.names))
         remaining = torch.argsort(-degree, stable=True).tolist() if settings.num_topics else []
         batches: list[list[str]] = []
@@ -237,7 +236,7 @@ class GenerativeSteps:
         """Summarise each list by a text that is added to the material; empty if it is, or without a usable answer."""
         rows = [row for row, texts in enumerate(contexts) if texts]
         notes = [[material.texts[text] for text in contexts[row]] for row in rows]
-        limit, prompt = self._settings.summary_tokens, self._prompts.summary
+        limit, prompt = self.settings.summary_tokens, self._prompts.summary
         written = write_summaries(self._model, notes, self._tokenizer, limit=limit, prompt=prompt)
         summaries: list[list[int]] = [[] for _ in contexts]
         for row, answer in zip(rows, written, strict=True):

@@ -39,8 +39,8 @@ def test_large_communities_are_split() -> None:
     edges = edges_of(nx.gnm_random_graph(300, 900, seed=0))
     found = leiden(edges, torch.ones(len(edges)), max_community=10)
     assert max(found.level) > 0
-    for community, below in enumerate(found.children):
-        if below:
+    for community in range(len(found)):
+        if below := [child for child, parent in enumerate(found.parent) if parent == community]:
             assert len(found.members[community]) >= 10
             assert sorted(node for child in below for node in found.members[child]) == found.members[community]
             assert {found.level[child] for child in below} == {found.level[community] + 1}
