@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -27,7 +27,7 @@ from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage, SystemAnswers
 from graphrerank_papers.hashed_order import hashed_order
 from graphrerank_papers.retag.index import ReTAGIndex
-from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, ReTAGSearchSettings, SummarySentences
+from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, SummarySentences
 from graphrerank_papers.retag.search import ReTAGSearch, ReTAGSetup
 from graphrerank_papers.tables import write_tables
 
@@ -35,25 +35,13 @@ GRAPHRAG = "GraphRAG"
 # name -> whether only the `top_p` summaries are retrieved, and whether questions are routed to topics
 WAYS = {GRAPHRAG: (False, False), "topics": (False, True), "retrieval": (True, False), "ReTAG": (True, True)}
 SCOPES = {"general graph": False, "topics": True}  # whether questions are routed to topics
-KEYWORDS = ("num_keywords", "num_sentences", "num_terms")  # settings of the step that expand a question
 BM25, EXPANDED, DENSE, HYBRID = "BM25", "BM25 + expansion", "dense", "hybrid"
 HYBRID_EXPANDED, RERANKED = "hybrid + expansion", "hybrid + graph reranker"
-NAMES = (BM25, EXPANDED, DENSE, HYBRID, HYBRID_EXPANDED, RERANKED)
 TIMED_QUERIES = 64  # one at a time, after one that loads what there is to load
 COMPARED = ((EXPANDED, BM25), (DENSE, BM25), (HYBRID, BM25), (HYBRID_EXPANDED, HYBRID), (RERANKED, HYBRID))
 
 Row = dict[str, Any]  # of a table
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A way to choose summaries."""
-
-    search: ReTAGSearchSettings
-    # `num_keywords`, `num_sentences` and `num_terms`; none for no expansion
-    keywords: Mapping[str, int] = field(default_factory=dict)
-    reranked: bool = False  # whether a graph reranker ranks the first summaries again
-    shown: Mapping[str, float] = field(default_factory=dict)  # settings that tables show
+Choice = Mapping[str, float]  # settings of a retrieval by the names that tables show; none: BM25 alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,37 +82,19 @@ class ReTAGSummaries:
         print(page)
         return run_dir
 
-    def choices(
-        self, name: str, plain: ReTAGSearchSettings, num_terms: int, best: Mapping[str, Choice]
-    ) -> list[Choice]:
-        """List the settings of a retrieval, given BM25 alone and the ``best`` choices of the retrievals before."""
-        if name in (BM25, DENSE):
-            return [Choice(plain if name == BM25 else replace(plain, bm25_weight=0.0, dense_weight=1.0))]
-        if name == EXPANDED:
-            grid = product(self.num_keywords, self.num_sentences, self.keyword_weights)
-            return [
-                Choice(
-                    replace(plain, keyword_weight=weight),
-                    {"num_keywords": count, "num_sentences": sentences, "num_terms": num_terms},
-                    shown={"keywords": count, "sentences": sentences, "weight": weight},
-                )
-                for count, sentences, weight in grid
-            ]
-        base = best[{HYBRID: BM25, HYBRID_EXPANDED: EXPANDED, RERANKED: HYBRID}[name]]
-        changes: list[tuple[str, float, dict[str, Any]]] = [
-            ("BM25", weight, {"bm25_weight": weight, "dense_weight": 1 - weight}) for weight in self.bm25_weights
-        ]
-        if name == RERANKED:
-            changes = [("depth", depth, {"rerank_depth": depth}) for depth in self.rerank_depths]
-        return [
-            replace(
-                base,
-                search=replace(base.search, **change),
-                reranked=name == RERANKED,
-                shown={**base.shown, setting: value},
-            )
-            for setting, value, change in changes
-        ]
+    def grid(self) -> dict[str, tuple[str | None, Sequence[Choice]]]:
+        """List the retrievals: the one whose best settings each extends, and the settings to choose from."""
+        expansions = product(self.num_keywords, self.num_sentences, self.keyword_weights)
+        expanded = [dict(zip(("keywords", "sentences", "weight"), each, strict=True)) for each in expansions]
+        hybrid = [{"BM25": weight} for weight in self.bm25_weights]
+        return {
+            BM25: (None, [{}]),
+            EXPANDED: (None, expanded),
+            DENSE: (None, [{"BM25": 0.0}]),
+            HYBRID: (None, hybrid),
+            HYBRID_EXPANDED: (EXPANDED, hybrid),
+            RERANKED: (HYBRID, [{"depth": depth} for depth in self.rerank_depths]),
+        }
 
 
 class _Bench:
@@ -179,7 +149,7 @@ class _Bench:
         """Measure reading at a level: all summaries and the retrieved ones, without topics and with."""
         most = 0.0
         for way in WAYS:
-            measured = measure_reading(self._retrieval(self._way(way), level), self._queries)
+            measured = measure_reading(self._way(way, level), self._queries)
             most = most or measured["tokens"]
             share = measured["tokens"] / most if most else None
             yield {"level": level, "summaries of": way, **measured, "tokens of GraphRAG's": share}
@@ -190,34 +160,38 @@ class _Bench:
         ``recall`` is the share, among the first ``top_p`` summaries, of the ``top_p`` that the cross-encoder ranks
         first of all candidates. Comparisons have the p-value of the paired randomisation test after Holm's correction.
         """
-        job = self._job
         first, second = self._split_questions()
         relevant, num_candidates = self._relevant(scope, level)
-        best: dict[str, Choice] = {}
+        best: dict[str | None, Choice] = {None: {}}
         recalls: dict[str, Tensor] = {}
-        plain = self._search(top_p=job.top_p, use_topics=SCOPES[scope], bm25_weight=1.0, dense_weight=0.0)
         where: Row = {"level": level, "scope": scope}
-        for name in NAMES:
-            choices = job.choices(name, plain, self._step["num_terms"], best)
-            tried = [
-                float(self._measure(choice, level, relevant, first)[0].nanmean()) if len(choices) > 1 else 0.0
-                for choice in choices
-            ]
+
+        def recall(retrieval: ReTAGRetrieval, rows: Tensor) -> Tensor:
+            ranking = retrieval.retrieve(self._queries.select(rows)).ranking
+            return summary_recall(ranking, relevant[rows], top_k=self._job.top_p)
+
+        for name, (base, settings) in self._job.grid().items():
+            choices = [{**best[base], **each} for each in settings]
+            tried = [0.0]
+            if len(choices) > 1:
+                tried = [float(recall(self._chosen(each, level, scope), first).nanmean()) for each in choices]
             best[name] = choices[tried.index(max(tried))]
-            recalls[name], milliseconds = self._measure(best[name], level, relevant, second, timed=True)
+            retrieval = self._chosen(best[name], level, scope)
+            recalls[name] = recall(retrieval, second)
             row = {
                 "retrieval": name,
                 "recall": float(recalls[name].nanmean()),
                 "interval": bootstrap_interval(recalls[name]).tolist(),
-                **milliseconds,
-                "settings": ", ".join(f"{key} {value:g}" for key, value in best[name].shown.items()),
+                **time_retrieval(retrieval, self._queries.select(second)),
+                "settings": ", ".join(f"{key} {value:g}" for key, value in best[name].items()),
                 "candidates": num_candidates,
                 "chosen on": len(first),
                 "judged on": len(second),
             }
             yield "retrieval", {**where, **row}
-        pairs = [(NAMES.index(one), NAMES.index(other)) for one, other in COMPARED]
-        tests = compare_pairs(torch.stack([*recalls.values()]).unsqueeze(1), pairs, seed=job.seed)  # of [S, 1, Q]
+        names = list(recalls)
+        pairs = [(names.index(one), names.index(other)) for one, other in COMPARED]
+        tests = compare_pairs(torch.stack([*recalls.values()]).unsqueeze(1), pairs, seed=self._job.seed)
         for index, (one, other) in enumerate(COMPARED):
             columns = {"difference": "difference", "interval": "interval", "p": "p_holm"}
             compared = {name: tests[key][index, 0].tolist() for name, key in columns.items()}
@@ -238,18 +212,9 @@ class _Bench:
         first, second = (torch.tensor(sorted(part), dtype=torch.int64) for part in (order[:split], order[split:]))
         return first, second
 
-    def _measure(
-        self, choice: Choice, level: int, relevant: Tensor, rows: Tensor, *, timed: bool = False
-    ) -> tuple[Tensor, dict[str, float]]:
-        """Return the recall of some questions, ``[n]``, and the milliseconds if they are timed."""
-        retrieval, queries = self._retrieval(choice, level), self._queries.select(rows)
-        recall = summary_recall(retrieval.retrieve(queries).ranking, relevant[rows], top_k=self._job.top_p)
-        return recall, time_retrieval(retrieval, queries) if timed else {}
-
     def _relevant(self, scope: str, level: int) -> tuple[Tensor, float]:
         """Let the cross-encoder read all candidates: ``[Q, N]`` bool, and the mean number of candidates."""
-        search = self._search(top_p=None, use_topics=SCOPES[scope])
-        retrieval = self._retrieval(Choice(search), level)
+        retrieval = self._retrieval(level, top_p=None, use_topics=SCOPES[scope])
         candidates = retrieval.retrieve(self._queries).candidates.cpu()
         encoder = PairCache(self._job.pair_encoder, self._parts.cache / "pairs")
         print(f"level {level}, {scope}: {int(candidates.sum()):,} pairs to read", flush=True)
@@ -260,8 +225,7 @@ class _Bench:
         """Answer from the summaries of each way, write the answers, and compare them with GraphRAG's."""
         texts, contexts, names = self._queries.texts, {}, {}
         for way in reversed(WAYS):
-            retrieval = self._retrieval(self._way(way), self._job.answer_level)
-            contexts[way], names[way] = self._contexts(retrieval)
+            contexts[way], names[way] = self._contexts(self._way(way, self._job.answer_level))
         answers = stage.answer_from(texts, contexts, [None] * len(texts))
         lines = [line for way, written in answers.items() for line in self._lines(way, written, names[way])]
         write_json_lines(self._run_dir / "answers.jsonl", lines)
@@ -290,24 +254,46 @@ class _Bench:
                 line |= {"citations": [ids[place] for place in reply.citations], "helpfulness": reply.helpfulness}
             yield line
 
-    def _search(self, **settings: Any) -> ReTAGSearchSettings:
-        """Take the step's settings, but for some."""
-        search: ReTAGSearchSettings = self._step["search"]
-        return replace(search, **settings)
-
-    def _way(self, name: str) -> Choice:
-        """Return one of :data:`WAYS`, with the step's keywords."""
+    def _way(self, name: str, level: int) -> ReTAGRetrieval:
+        """Retrieve in one of :data:`WAYS`, with the step's settings."""
         retrieves, use_topics = WAYS[name]
-        search = self._search(top_p=self._job.top_p if retrieves else None, use_topics=use_topics)
-        return Choice(search, {name: self._step[name] for name in KEYWORDS})
+        numbers = (self._step["num_keywords"], self._step["num_sentences"])
+        return self._retrieval(level, numbers, top_p=self._job.top_p if retrieves else None, use_topics=use_topics)
 
-    def _retrieval(self, choice: Choice, level: int) -> ReTAGRetrieval:
+    def _chosen(self, choice: Choice, level: int, scope: str) -> ReTAGRetrieval:
+        """Retrieve the first summaries with some settings."""
+        weight, search = choice.get("BM25", 1.0), dict[str, Any]()
+        if "weight" in choice:
+            search["keyword_weight"] = choice["weight"]
+        if "depth" in choice:
+            search["rerank_depth"] = choice["depth"]
+        return self._retrieval(
+            level,
+            (int(choice.get("keywords", 0)), int(choice.get("sentences", 0))),
+            is_reranked="depth" in choice,
+            top_p=self._job.top_p,
+            use_topics=SCOPES[scope],
+            bm25_weight=weight,
+            dense_weight=1 - weight,
+            **search,
+        )
+
+    def _retrieval(
+        self, level: int, keywords: tuple[int, int] = (0, 0), *, is_reranked: bool = False, **search: Any
+    ) -> ReTAGRetrieval:
+        """Build a retrieval with the step's settings but for some, and numbers of keywords and sentences."""
         if level not in self._levels:
             self._levels[level] = LevelSummaries(self.index, level, device=self._parts.device)
         summaries = self._levels[level]
-        finder = self._setup.keyword_finder(self.index, self._sentences, **choice.keywords) if choice.keywords else None
+        finder = self._setup.keyword_finder(
+            self.index,
+            self._sentences,
+            num_keywords=keywords[0],
+            num_sentences=keywords[1],
+            num_terms=self._step["num_terms"],
+        )
         scorer = None
-        if choice.reranked:
+        if is_reranked:
             scorer = CheckpointScorer(
                 summaries.graph,
                 checkpoint=self._job.checkpoint,
@@ -315,17 +301,12 @@ class _Bench:
                 device=self._parts.device,
             )
         classifier = self._setup.topic_classifier(self.index)
-        return ReTAGRetrieval(summaries, choice.search, keywords=finder, scorer=scorer, classifier=classifier)
+        settings = replace(self._step["search"], **search)
+        return ReTAGRetrieval(summaries, settings, keywords=finder, scorer=scorer, classifier=classifier)
 
 
 def count_answers(answers: SystemAnswers) -> Row:
-    """Count the answers of a system.
-
-    Returns:
-        ``answered`` (questions whose answer is not empty); ``citations`` (mean number of summaries that such an answer
-        cites, None where none does); ``parts`` of the summaries that were read, over all questions; ``skipped`` (those
-        from which the model gave no usable answer); and the stage's ``counts``.
-    """
+    """Count the answers of a system, and the summaries that it cites (mean, None where none does) and has read."""
     cited = [reply for reply in answers.replies if isinstance(reply, CitedReply)]
     numbers = [len(reply.citations) for reply in cited if reply.text]
     parts = [helpfulness for reply in cited for helpfulness in reply.helpfulness]
