@@ -250,10 +250,10 @@ MUTATIONS = (
     Mutation(
         "serving/http_guard.py",
         "the beginning of the key is enough",
-        'hmac.compare_digest(key.encode("latin-1"), self._api_key.encode())',
-        "len(key) > 0 and self._api_key.startswith(key)",
+        'hmac.compare_digest(key.encode("latin-1"), self._settings.api_key.encode())',
+        "len(key) > 0 and self._settings.api_key.startswith(key)",
     ),
-    Mutation("serving/http_guard.py", "held bytes are not given back", "self._held_bytes -= held\n", "pass\n"),
+    Mutation("serving/routes.py", "held bytes are not given back", "self._held_bytes -= len(body)\n", "pass\n"),
     Mutation("serving/work.py", "edges that are explained cost nothing", "if explain:", "if False:"),
     Mutation("untrusted.py", "a level too deep", "range(MAX_DEPTH + 1)", "range(MAX_DEPTH + 2)"),
     Mutation("untrusted.py", "negative sizes are unbounded", "else -largest", "else -float('inf')"),

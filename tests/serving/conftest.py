@@ -13,10 +13,10 @@ from graphrerank.models.manifest import parse_manifest
 from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.export import export_artifact
-from graphrerank.serving.http_guard import HttpGuard
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine
-from graphrerank.serving.routes import add_routes
+from graphrerank.serving.server import create_app
+from graphrerank.serving.settings import ServiceSettings
 from tests.support.encoders import HashEncoder
 
 DIM = 8
@@ -79,9 +79,8 @@ def make_app(artifact: Artifact, encoder: HashEncoder) -> Callable[..., FastAPI]
     def make(limits: Limits | None = None, *, api_key: str | None = None) -> FastAPI:
         """The service's routes with an engine in the same process."""
         limits = limits or Limits()
-        app, batcher = FastAPI(), Batcher({"rerank": RerankEngine(artifact, encoder, limits=limits)}, limits)
-        add_routes(app, [RERANK, TEI], batcher, limits)
-        app.add_middleware(HttpGuard, limits=limits, api_key=api_key)
-        return app
+        batcher = Batcher({"rerank": RerankEngine(artifact, encoder, limits=limits)}, limits)
+        settings = ServiceSettings(host="0.0.0.0", api_key=api_key, limits=limits)
+        return create_app([RERANK, TEI], batcher, settings, info={})
 
     return make

@@ -83,7 +83,7 @@ def test_a_corpus_that_has_changed_much_is_compacted_and_a_title_is_found_in_tex
 
 def test_an_unknown_end_of_an_edge_is_refused_without_its_name(folder):
     refusal = DocumentsEngine(folder, HashEncoder).answer({"x": add("plum", edges=[["c", "secret"]])})["x"]
-    assert (refusal.status, refusal.message) == (
+    assert (refusal.status_code, refusal.detail) == (
         422, "edges.0: must join a document of the request with one of the corpus"
     )  # fmt: skip
     assert open_corpus(folder).graph.num_nodes == 2
@@ -96,15 +96,15 @@ def test_a_full_disk_is_told_and_leaves_the_corpus(folder, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("graphrerank.data.corpus_folder.growth.write_json", full)
         refusal = DocumentsEngine(folder, HashEncoder).answer({"x": add("plum")})["x"]
-    assert refusal.status == 507
+    assert refusal.status_code == 507
     assert open_corpus(folder, thorough=True).graph.num_nodes == 2
 
 
 def test_a_corpus_that_takes_none_says_so(tmp_path):
     engine = DocumentsEngine(write(tmp_path / "corpus", entities=[["x"], ["x"]]), HashEncoder)
-    assert engine.answer({"x": add("plum")})["x"].status == 409
+    assert engine.answer({"x": add("plum")})["x"].status_code == 409
     other = DocumentsEngine(write(tmp_path / "other"), lambda: HashEncoder(fingerprint="another"))
-    assert other.answer({"x": add("plum")})["x"].status == 409
+    assert other.answer({"x": add("plum")})["x"].status_code == 409
 
 
 def test_who_waits_for_another_writer_gives_up_at_the_deadline(folder):
@@ -116,7 +116,7 @@ def test_who_waits_for_another_writer_gives_up_at_the_deadline(folder):
             raise TimeoutError
 
     with sole_use(folder.resolve()):
-        assert DocumentsEngine(folder, HashEncoder).answer({"x": add("plum")}, check)["x"].status == 504
+        assert DocumentsEngine(folder, HashEncoder).answer({"x": add("plum")}, check)["x"].status_code == 504
 
 
 def test_a_request_becomes_passages_and_edges():

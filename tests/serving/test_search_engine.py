@@ -106,17 +106,17 @@ def test_probabilities_that_the_pipeline_lacks_are_refused_alone(folder, tmp_pat
     asked = {"a": {"min_probability": 0.5}, "b": {}, "c": {"return_confidence": True}, "d": {"min_perfect_recall": 0.5}}
     answers = engine.answer({uid: SearchRequest(query="apple", **fields) for uid, fields in asked.items()})
     assert [uid for uid, answer in answers.items() if isinstance(answer, Refusal)] == ["a", "c", "d"]
-    assert answers["a"].status == 422
-    assert answers["a"].message.startswith("`min_probability` needs the artifact of a calibrated checkpoint")
-    assert "graphrerank calibrate" in answers["a"].message
-    assert answers["c"].message.startswith("`return_confidence` needs")
-    assert answers["d"].message.startswith("`min_perfect_recall` needs")
+    assert answers["a"].status_code == 422
+    assert answers["a"].detail.startswith("`min_probability` needs a calibrated model")
+    assert "graphrerank calibrate" in answers["a"].detail
+    assert answers["c"].detail.startswith("`return_confidence` needs")
+    assert answers["d"].detail.startswith("`min_perfect_recall` needs")
     assert answers["b"].results[0].doc_id == "d0"
     assert answers["b"].results[0].probability is None
     engine, _ = search_by_base(tmp_path, confidence=None)
     assert ask(engine, "city", min_probability=0.0)["results"]
     (refused,) = engine.answer({"a": SearchRequest(query="city", min_perfect_recall=0.5)}).values()
-    assert "`list_confidence`, this one has none" in refused.message
+    assert "`list_confidence`, this has none" in refused.detail
 
 
 def wait_for(engine, version):

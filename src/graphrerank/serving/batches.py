@@ -12,17 +12,48 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphrerank.serving.engine import TOO_LATE, Engine, Refusal, answer_all
+from graphrerank.serving import metrics
+from graphrerank.serving.engine import Engine, Refusal, answer_all, too_late
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.metrics import metrics
 from graphrerank.serving.work import encoding_seconds
 
 GRACE_SECONDS = 2.0  # after the last deadline of its batch, the process ends, and uvicorn starts another
-WATCH_AFTER_SECONDS = 0.25  # a client whose answer takes longer is watched for its leaving
 MEMORY = 0.9  # weight of earlier measurements of the speed
 BATCH_SECONDS = 0.5  # of estimated work, at which a batch is full
 WRITING = "documents"  # the engine that changes the corpus has a thread of its own: searches do not wait for it
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """An unanswered request; times are of the monotonic clock."""
+
+    uid: str
+    kind: str  # of its engine
+    job: Any
+    seconds: float  # estimated work
+    result: asyncio.Future[Any]
+    arrival: float
+    deadline: float
+
+
+@dataclass(eq=False)
+class _Lane:
+    """A thread, and the requests that wait for it."""
+
+    waiting: deque[_Waiting] = field(default_factory=deque)
+    running: list[_Waiting] = field(default_factory=list)
+    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    unanswered: int = 0
+    work: float = 0.0  # estimated seconds of the unanswered requests
+    measured: float = 1.0  # seconds of batches, earlier ones with less weight
+    estimated: float = 1.0
+
+    @property
+    def slowness(self) -> float:
+        """Measured seconds per estimated second of work."""
+        return self.measured / self.estimated
 
 
 class Batcher:
@@ -61,30 +92,22 @@ class Batcher:
         """Measured seconds per estimated second of work."""
         return self._reading.slowness
 
-    def refusal(self) -> Refusal | None:
-        """Return a refusal if a further request would wait too long."""
-        lane = self._reading
-        if lane.unanswered + self._writing.unanswered >= self.limits.waiting:
-            return Refusal(429, f"too many requests: {self.limits.waiting} are waiting", retry_after=1)
-        return self._too_long_a_wait(lane)
+    def check_wait(self) -> None:
+        """Raise a refusal if a further request would wait too long."""
+        if self._reading.unanswered + self._writing.unanswered >= self.limits.waiting:
+            raise Refusal(429, f"too many requests: {self.limits.waiting} are waiting", retry_after=1)
+        self._check_lane(self._reading)
 
-    def _too_long_a_wait(self, lane: "_Lane") -> Refusal | None:
+    def _check_lane(self, lane: _Lane) -> None:
         wait, most = lane.slowness * lane.work, self.limits.queue_seconds
-        if wait <= most:
-            return None
-        message = f"too many requests: the wait would be above {most:g} seconds; try again later"
-        return Refusal(429, message, retry_after=math.ceil(wait - most / 2))
+        if wait > most:
+            message = f"too many requests: the wait would be above {most:g} seconds; try again later"
+            raise Refusal(429, message, retry_after=math.ceil(wait - most / 2))
 
     async def ask(
-        self,
-        kind: str,
-        job: Any,
-        uid: str,
-        *,
-        arrival: float | None = None,
-        receive: Callable[[], Awaitable[MutableMapping[str, Any]]] | None = None,
+        self, kind: str, job: Any, uid: str, *, arrival: float | None = None, receive: Receive | None = None
     ) -> Any:
-        """Let an engine do a job; return its result, or a refusal: 429 if the wait is too long, 504 at the deadline.
+        """Let an engine do a job, and return its result.
 
         Args:
             kind: Name of the engine.
@@ -92,70 +115,64 @@ class Batcher:
             uid: The request's id.
             arrival: Its arrival by the monotonic clock; None for now.
             receive: Receives ASGI's messages of the client, to notice that it is gone.
+
+        Raises:
+            Refusal: The engine's; 429 if the wait is too long, 504 at the deadline, 499 if the client is gone.
         """
         lane = self._writing if kind == WRITING else self._reading
-        if (refusal := self._too_long_a_wait(lane)) is not None:
-            return refusal
-        loop = asyncio.get_running_loop()
-        arrival = time.monotonic() if arrival is None else arrival
+        self._check_lane(lane)
+        loop, now = asyncio.get_running_loop(), time.monotonic()
+        arrival = now if arrival is None else arrival
+        deadline = arrival + self.limits.request_seconds
         seconds = job.seconds + (encoding_seconds(job.num_chars) if self._encodes else 0.0)
-        waiting = _Waiting(
-            uid, kind, job, seconds, loop.create_future(), arrival, arrival + self.limits.request_seconds
-        )
+        waiting = _Waiting(uid, kind, job, seconds, loop.create_future(), arrival, deadline)
         lane.waiting.append(waiting)
         lane.unanswered += 1
         lane.work += seconds
         loop.call_soon(self._start, lane)  # later, so that requests that arrive together share a batch
+        events = [waiting.result] if receive is None else [waiting.result, asyncio.ensure_future(_left(receive))]
         try:
-            return await self._result(waiting, receive)
+            await asyncio.wait(events, timeout=max(0.0, deadline - now), return_when=asyncio.FIRST_COMPLETED)
+            if waiting.result.done():
+                return waiting.result.result()
+            if time.monotonic() < deadline:
+                raise Refusal(499, "the client is gone")
+            raise Refusal(504, f"no answer within {self.limits.request_seconds:g} seconds")
         finally:
             lane.unanswered -= 1
             lane.work -= seconds
-            waiting.result.cancel()
+            for event in events:
+                event.cancel()
 
-    async def _result(
-        self, waiting: "_Waiting", receive: Callable[[], Awaitable[MutableMapping[str, Any]]] | None
-    ) -> Any:
-        """Wait for a result, the deadline, or the client's leaving."""
-        await asyncio.wait([waiting.result], timeout=WATCH_AFTER_SECONDS)
-        if not waiting.result.done():
-            leaving = None if receive is None else asyncio.ensure_future(_left(receive))
-            events = [waiting.result] if leaving is None else [waiting.result, leaving]
-            rest = max(0.0, waiting.deadline - time.monotonic())
-            await asyncio.wait(events, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
-            if leaving is not None:
-                leaving.cancel()
-        if waiting.result.done():
-            return waiting.result.result()
-        if time.monotonic() < waiting.deadline:
-            return Refusal(499, "the client is gone")
-        return Refusal(504, f"no answer within {self.limits.request_seconds:g} seconds")
-
-    def _start(self, lane: "_Lane") -> None:
+    def _start(self, lane: _Lane) -> None:
         """Hand the next batch to the thread, if it is free."""
         if lane.running or not (batch := self._next_batch(lane)):
             return
         lane.running = batch
         loop, rest = asyncio.get_running_loop(), max(waiting.deadline for waiting in batch) - time.monotonic()
-        lane.overrun = loop.call_at(loop.time() + rest + GRACE_SECONDS, _end_process)
+        overrun = loop.call_later(rest + GRACE_SECONDS, _end_process)
         done = loop.run_in_executor(lane.thread, self._work, batch)
-        done.add_done_callback(lambda done: self._finish(lane, *done.result()))
-        metrics().queue_length.set(len(self._reading.waiting))
+        done.add_done_callback(lambda done: self._finish(lane, overrun, *done.result()))
+        metrics.QUEUE_LENGTH.set(len(self._reading.waiting))
 
-    def _finish(self, lane: "_Lane", seconds: float, results: Mapping[str, Any]) -> None:
+    def _finish(self, lane: _Lane, overrun: asyncio.TimerHandle, seconds: float, results: Mapping[str, Any]) -> None:
         """Deliver a batch's results, learn its speed, and start the next."""
+        overrun.cancel()
         for waiting in lane.running:
-            if not waiting.result.done():
-                waiting.result.set_result(results[waiting.uid])
+            result = results.get(waiting.uid) or too_late()
+            if waiting.result.done():
+                continue
+            if isinstance(result, Refusal):
+                waiting.result.set_exception(result)
+            else:
+                waiting.result.set_result(result)
         lane.measured = MEMORY * lane.measured + seconds
         lane.estimated = MEMORY * lane.estimated + sum(waiting.seconds for waiting in lane.running)
         lane.running = []
-        if lane.overrun is not None:
-            lane.overrun.cancel()
-        metrics().slowness.set(self.slowness)
+        metrics.SLOWNESS.set(self.slowness)
         self._start(lane)
 
-    def _next_batch(self, lane: "_Lane") -> "list[_Waiting]":
+    def _next_batch(self, lane: _Lane) -> list[_Waiting]:
         """Take requests for the same engine as the first one, up to a batch; skip those that nobody waits for."""
         batch: list[_Waiting] = []
         others: list[_Waiting] = []
@@ -174,55 +191,22 @@ class Batcher:
         lane.waiting.extendleft(reversed(others))
         return batch
 
-    def _work(self, batch: "list[_Waiting]") -> tuple[float, dict[str, Any]]:
+    def _work(self, batch: list[_Waiting]) -> tuple[float, dict[str, Any]]:
         """Answer a batch in the thread; return the seconds that it took, and the result of each request by id."""
         now, last = time.monotonic(), max(waiting.deadline for waiting in batch)
-        metrics().batch_requests.observe(len(batch))
+        metrics.BATCH_REQUESTS.observe(len(batch))
         for waiting in batch:
-            metrics().stage_seconds.labels("queue").observe(now - waiting.arrival)
+            metrics.STAGE_SECONDS.labels("queue").observe(now - waiting.arrival)
 
         def check() -> None:
             if time.monotonic() > last:
                 raise TimeoutError
 
-        jobs = {waiting.uid: waiting.job for waiting in batch}
-        results = answer_all(self._engines[batch[0].kind], jobs, check)
-        return time.monotonic() - now, {uid: results.get(uid, TOO_LATE) for uid in jobs}
+        results = answer_all(self._engines[batch[0].kind], {waiting.uid: waiting.job for waiting in batch}, check)
+        return time.monotonic() - now, results
 
 
-@dataclass(eq=False)
-class _Waiting:
-    """An unanswered request; times are of the monotonic clock."""
-
-    uid: str
-    kind: str  # of its engine
-    job: Any
-    seconds: float  # estimated work
-    result: asyncio.Future[Any]
-    arrival: float
-    deadline: float
-
-
-@dataclass(eq=False)
-class _Lane:
-    """A thread, and the requests that wait for it."""
-
-    waiting: deque[_Waiting] = field(default_factory=deque)
-    running: list[_Waiting] = field(default_factory=list)
-    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
-    overrun: asyncio.TimerHandle | None = None
-    unanswered: int = 0
-    work: float = 0.0  # estimated seconds of the unanswered requests
-    measured: float = 1.0  # seconds of batches, earlier ones with less weight
-    estimated: float = 1.0
-
-    @property
-    def slowness(self) -> float:
-        """Measured seconds per estimated second of work."""
-        return self.measured / self.estimated
-
-
-async def _left(receive: Callable[[], Awaitable[MutableMapping[str, Any]]]) -> None:
+async def _left(receive: Receive) -> None:
     """Return when the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -15,7 +15,7 @@ from graphrerank.data.corpus_folder.growth import EdgeError, Growth, NewEdge, gr
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
 from graphrerank.files import FolderInUseError
-from graphrerank.serving.engine import TOO_LATE, Check, Refusal
+from graphrerank.serving.engine import Check, Refusal, too_late
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import EngineRequest, limits_of
 from graphrerank.serving.rerank_request import edge_schema, read_edges
@@ -187,7 +187,7 @@ class DocumentsEngine:
             except FolderInUseError:
                 time.sleep(WAIT_SECONDS)
             except TimeoutError:
-                return TOO_LATE
+                return too_late()
             except EdgeError as error:
                 return Refusal(422, f"edges.{error.place}: must join a document of the request with one of the corpus")
             except OSError as error:

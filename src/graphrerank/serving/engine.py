@@ -1,13 +1,12 @@
 """Engines, which answer batches of requests."""
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
-from starlette.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
 
 from graphrerank.serving.json_log import log
 
@@ -17,33 +16,44 @@ MAX_DETAILS = 10
 Check = Callable[[], None]
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """An error, in the place of a result."""
+class Refusal(HTTPException):
+    """An error response, raised or in the place of a result; ``errors`` are ``loc``, ``msg`` and ``type`` by field.
 
-    status: int
-    message: str  # never with text of the request
-    detail: Sequence[Mapping[str, Any]] = ()  # `loc`, `msg` and `type` of each error of a field
-    retry_after: int | None = None  # seconds
+    Its message never contains text of the request.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        errors: Sequence[Mapping[str, Any]] = (),
+        *,
+        retry_after: int | None = None,  # seconds
+    ) -> None:
+        super().__init__(status, message, None if retry_after is None else {"retry-after": str(retry_after)})
+        self.errors = errors
 
     @classmethod
     def of(cls, error: ValidationError) -> "Refusal":
         """Name the invalid fields without their contents."""
-        errors = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_DETAILS]
-        detail: list[dict[str, Any]] = [
-            {"loc": e["loc"], "msg": e["msg"].removeprefix("Value error, "), "type": e["type"]} for e in errors
+        found = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_DETAILS]
+        errors: list[dict[str, Any]] = [
+            {"loc": e["loc"], "msg": e["msg"].removeprefix("Value error, "), "type": e["type"]} for e in found
         ]
-        lines = [": ".join(filter(None, (".".join(map(str, entry["loc"])), entry["msg"]))) for entry in detail]
-        return cls(422, "; ".join(lines), detail)
-
-    def response(self, uid: str, headers: Mapping[str, str] | None = None) -> Response:
-        """Return the answer to a request: Cohere's clients read ``id`` and ``message``, TEI's ``error``."""
-        body = {"id": uid, "message": self.message, "error": self.message, "detail": list(self.detail)}
-        given = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
-        return Response(json.dumps(body), self.status, given | dict(headers or {}), "application/json")
+        lines = [": ".join(filter(None, (".".join(map(str, entry["loc"])), entry["msg"]))) for entry in errors]
+        return cls(422, "; ".join(lines), errors)
 
 
-TOO_LATE = Refusal(504, "no answer in time")
+def error_response(error: HTTPException, uid: str) -> Response:
+    """Return the answer to a request that failed: Cohere's clients read ``id`` and ``message``, TEI's ``error``."""
+    message, errors = error.detail, list(getattr(error, "errors", ()))
+    body = {"id": uid, "message": message, "error": message, "detail": errors}
+    return JSONResponse(body, error.status_code, error.headers)
+
+
+def too_late() -> Refusal:
+    """Return the error of a request whose deadline has passed."""
+    return Refusal(504, "no answer in time")
 
 
 class Engine(Protocol[JobT_contra]):
@@ -72,7 +82,7 @@ def answer_all(engine: Engine[JobT], jobs: Mapping[str, JobT], check: Check = la
     try:
         return dict(engine.answer(jobs, check))
     except TimeoutError:
-        return dict.fromkeys(jobs, TOO_LATE)
+        return {uid: too_late() for uid in jobs}
     except Exception as error:
         if len(jobs) > 1:
             return {uid: answer_all(engine, {uid: job}, check)[uid] for uid, job in jobs.items()}

@@ -9,18 +9,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from graphrerank.graphs import CorpusGraph, Queries, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.pipelines.pipeline import TracedStep
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.serving.engine import Check
-from graphrerank.serving.limits import Limits, QueryRequest
-from graphrerank.serving.metrics import metrics
+from graphrerank.serving.limits import Flag, Limits, QueryRequest
+from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.rerank_response import Explanation, explanation_of
 from graphrerank.serving.search_engine import SearchEngine, scorer_of
 from graphrerank.serving.work import inspect_seconds
@@ -38,7 +38,7 @@ class InspectRequest(QueryRequest):
         explain: Whether to measure which edges change each passage's score most.
     """
 
-    explain: Annotated[bool, Field(strict=True)] = False
+    explain: Flag = False
 
     @property
     def seconds(self) -> float:
@@ -114,7 +114,7 @@ class InspectEngine:
 
     def _inspect(self, uid: str, request: InspectRequest, check: Check) -> InspectResponse:
         version, corpus = self._search.current
-        with metrics().stage_seconds.labels("inspect").time():
+        with STAGE_SECONDS.labels("inspect").time():
             begin = time.perf_counter()
             queries = Queries([uid], [request.query], corpus.encode([request.query]))
             seconds = {} if queries.vectors is None else {"encode query": time.perf_counter() - begin}

@@ -5,9 +5,15 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
+from graphrerank.graphs.list_confidence import CALIBRATE
 from graphrerank.serving.work import most_explained_edges, query_seconds
 
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
+Positive = Annotated[int, Field(ge=1, strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
+NO_CONFIDENCE = (
+    f"`return_confidence` needs an artifact of a checkpoint with `list_confidence`, this one has none; {CALIBRATE}"
+)
 
 
 @dataclass(frozen=True)
@@ -41,11 +47,7 @@ class Limits:
         return min(self.explained_edges, most_explained_edges(num_documents, self.work_seconds))
 
     def check_query(self, query: str) -> str:
-        """Return a query unless it is too long, or blank.
-
-        Raises:
-            ValueError: If it is.
-        """
+        """Return a query; a ValueError if it is too long, or blank."""
         if not query.strip():
             raise ValueError("`query` must be a text that is not blank")
         if len(query) > self.query_chars:

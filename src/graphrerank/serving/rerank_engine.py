@@ -23,8 +23,8 @@ from graphrerank.inference.reranked_list import RerankedList
 from graphrerank.models.checkpoint import Checkpoint, load_checkpoint
 from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.engine import Check
-from graphrerank.serving.limits import Limits
-from graphrerank.serving.metrics import metrics
+from graphrerank.serving.limits import NO_CONFIDENCE, Limits
+from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.rerank_request import RerankRequest
 from graphrerank.serving.rerank_response import (
     Explanation,
@@ -78,7 +78,7 @@ class RerankEngine:
         """Rank the documents of a batch of jobs, by id; a ValueError if one is invalid. ``check`` may raise to stop."""
         inputs = self._encoded([self._in_language(job.candidates) for job in jobs.values()])
         check()
-        with metrics().stage_seconds.labels("rerank").time():
+        with STAGE_SECONDS.labels("rerank").time():
             rankings = self._reranker.rerank_batch(inputs, check=check)
         return {
             uid: RankedDocuments(
@@ -138,7 +138,7 @@ class RerankEngine:
     def _encode(self, texts: list[str], encoder: Encoder) -> Tensor:
         if not texts:
             return torch.zeros(0, 0)
-        with metrics().stage_seconds.labels("encode").time():
+        with STAGE_SECONDS.labels("encode").time():
             encoded = encoder.encode(texts)
         try:
             return check_vectors(encoded, len(texts), encoder.name)
@@ -146,7 +146,7 @@ class RerankEngine:
             raise RuntimeError(str(error)) from error  # not the request's fault
 
     def _explain(self, candidates: RerankInput, ranking: RerankedList, check: Check) -> list[Explanation]:
-        with metrics().stage_seconds.labels("explain").time():
+        with STAGE_SECONDS.labels("explain").time():
             most = self._limits.most_explained_edges(candidates.num_passages)
             explanations = self._explainer.explain(candidates, max_edges=most, check=check)
         return [
@@ -163,10 +163,7 @@ class RerankEngine:
 
 def _perfect_recall(ranking: RerankedList) -> list[float]:
     if ranking.perfect_recall is None:
-        raise ValueError(
-            "`return_confidence` needs an artifact of a checkpoint with `list_confidence`, this one has none; "
-            "`graphrerank calibrate checkpoint=CHECKPOINT` adds it"
-        )
+        raise ValueError(NO_CONFIDENCE)
     return ranking.perfect_recall[: len(ranking)].tolist()
 
 

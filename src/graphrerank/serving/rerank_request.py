@@ -22,14 +22,12 @@ from pydantic import (
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
 from graphrerank.inference.inputs import LARGEST, LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.serving.limits import EngineRequest, Probability, Query, limits_of
+from graphrerank.serving.limits import EngineRequest, Flag, Positive, Probability, Query, limits_of
 from graphrerank.serving.work import rerank_seconds
 from graphrerank.text.languages import AUTO, LANGUAGES
 from graphrerank.text.tokenizer import WordTokenizer
 
 Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False, strict=True)]
-Positive = Annotated[int, Field(ge=1, strict=True)]
-Flag = Annotated[bool, Field(strict=True)]
 Vector = Annotated[list[Score], Field(min_length=1, fail_fast=True)]
 Names = Annotated[list[str], Field(fail_fast=True)]
 Document = str | dict[str, Any]

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from graphrerank.inference.explanation import DocumentExplanation
-from graphrerank.serving.limits import Query
-from graphrerank.serving.rerank_request import Document, Flag, RerankRequest
+from graphrerank.serving.limits import Flag, Query
+from graphrerank.serving.rerank_request import Document, RerankRequest
 
 
 class EdgeEffect(BaseModel):

@@ -2,23 +2,21 @@
 
 import asyncio
 import difflib
-import gc
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
-from starlette.exceptions import HTTPException
 
+from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.metrics import metrics
 
-LARGE_BODY = 65_536  # bytes, from which on bodies are read in a thread, one after the other
+LARGE_BODY = 65_536  # bytes, from which on bodies are parsed in a thread, one after the other
 ERRORS = {
     400: "The body is not JSON.",
     401: "The key is missing or wrong.",
@@ -50,10 +48,6 @@ class ErrorAnswer(BaseModel):
     detail: list[dict[str, Any]]
 
 
-def _render(request: Any, result: Any, uid: str, path: str) -> Any:
-    return result
-
-
 @dataclass(frozen=True)
 class Route:
     """A route that an engine answers."""
@@ -63,18 +57,36 @@ class Route:
     request: type[BaseModel]  # the body; its `to_job` returns what the engine needs
     response: Any  # model of the response
     summary: str
-    render: Callable[[Any, Any, str, str], Any] = _render  # from the request, the engine's result, the id, the path
+    # returns the content of the response to a request, from the engine's result, the id and the path; None: the result
+    render: Callable[[Any, Any, str, str], Any] | None = None
     method: str = "POST"
 
 
-def add_routes(app: FastAPI, routes: list[Route], batcher: Batcher, limits: Limits) -> None:
-    """Add the engines' routes, ``GET /health`` and ``GET /metrics``."""
-    reading = asyncio.Lock()
-    for route in routes:
+class Endpoints:
+    """Answers requests to routes by the engines of a batcher."""
+
+    def __init__(self, batcher: Batcher) -> None:
+        self._batcher = batcher
+        self._limits = batcher.limits
+        self._parsing = asyncio.Lock()
+        self._held_bytes = 0  # of bodies that are not answered yet
+
+    def add_to(self, app: FastAPI, route: Route) -> None:
+        """Add a route to an application."""
+
+        async def endpoint(request: Request) -> Response:
+            body = bytearray()
+            try:
+                await self._read(request, body)
+                return await self._answer(route, request, bytes(body))
+            finally:
+                self._held_bytes -= len(body)
+
+        endpoint.__name__ = route.kind
         for path in route.paths:
             app.add_api_route(
                 path,
-                _endpoint(route, path, batcher, limits, reading),
+                endpoint,
                 methods=[route.method],
                 summary=route.summary,
                 description=route.request.__doc__,
@@ -88,76 +100,58 @@ def add_routes(app: FastAPI, routes: list[Route], batcher: Batcher, limits: Limi
                 },
             )
 
-    @app.exception_handler(HTTPException)
-    async def refuse(request: Request, error: HTTPException) -> Response:
-        """Answer a request that matches no route, in the form of all errors."""
-        return Refusal(error.status_code, str(error.detail)).response(request.state.uid, error.headers)
+    async def _read(self, request: Request, body: bytearray) -> None:
+        """Read a body, within the limits of its bytes and of those that the process holds."""
+        async for chunk in request.stream():
+            body += chunk
+            self._held_bytes += len(chunk)
+            if len(body) > self._limits.body_bytes:
+                raise Refusal(413, f"body: must have at most {self._limits.body_bytes} bytes")
+            if self._held_bytes > self._limits.held_bytes:
+                raise Refusal(503, "too many bytes are held; try again later", retry_after=1)
 
-    @app.get("/health", summary="Whether the process runs; see /ready for its engines.")
-    async def health() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @app.get("/metrics", summary="Metrics in Prometheus's text format.", response_class=Response)
-    def measures() -> Response:  # no `async`: reads files, in the thread pool
-        return Response(metrics().render(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-def _endpoint(
-    route: Route, path: str, batcher: Batcher, limits: Limits, reading: asyncio.Lock
-) -> Callable[[Request], Awaitable[Response]]:
-    async def endpoint(request: Request) -> Response:
-        uid, content = request.state.uid, await request.body()
-        begin = time.perf_counter()
+    async def _answer(self, route: Route, request: Request, content: bytes) -> Response:
+        begin, uid = time.perf_counter(), request.state.uid
         if len(content) < LARGE_BODY:
-            given = _read(route, content, limits)
+            body, job = parse(route, content, self._limits)
         else:
-            async with reading:  # in a thread, while the loop serves others
-                given = await asyncio.to_thread(_read, route, content, limits)
-        del content
-        if isinstance(given, Refusal):
-            return given.response(uid)
-        body, job = given
+            async with self._parsing:  # in a thread, while the loop serves others
+                body, job = await asyncio.to_thread(parse, route, content, self._limits)
         request.state.counts = {"documents": job.num_documents}
         read = time.perf_counter()
-        result = await batcher.ask(route.kind, job, uid, arrival=request.state.arrival, receive=request.receive)
-        if isinstance(result, Refusal):
-            return result.response(uid)
+        result = await self._batcher.ask(route.kind, job, uid, arrival=request.state.arrival, receive=request.receive)
         ranked = time.perf_counter()
-        with metrics().stage_seconds.labels("render").time():
-            answer = to_json(route.render(body, result, uid, path), exclude_none=True)
+        with metrics.STAGE_SECONDS.labels("render").time():
+            rendered = result if route.render is None else route.render(body, result, uid, request.url.path)
+            answer = to_json(rendered, exclude_none=True)
         stages = {"read": read - begin, "rank": ranked - read, "render": time.perf_counter() - ranked}
         timing = ", ".join(f"{stage};dur={1000 * seconds:.2f}" for stage, seconds in stages.items())
         return Response(answer, headers={"server-timing": timing}, media_type="application/json")
 
-    endpoint.__name__ = route.kind
-    return endpoint
 
-
-def _read(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any] | Refusal:
-    """Parse and check a body; return the request and its job, or a refusal if it is invalid or too much work."""
-    with metrics().stage_seconds.labels("read").time():
+def parse(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any]:
+    """Parse and check a body; return the request and its job, or raise a refusal if it is invalid or too much work."""
+    with metrics.STAGE_SECONDS.labels("read").time():
         count = content.count(b"[") + content.count(b"{") + content.count(b":")
         if count > limits.json_nodes:
-            return Refusal(413, f"body: must have at most {limits.json_nodes} opening brackets and colons, got {count}")
-        gc.disable()  # it would look at each new list again and again
+            raise Refusal(413, f"body: must have at most {limits.json_nodes} opening brackets and colons, got {count}")
         try:
             given = from_json(content)
         except ValueError:
-            return Refusal(400, "body: must be JSON in UTF-8, without lone surrogates, nested at most 200 times")
-        finally:
-            gc.enable()
+            message = "body: must be JSON in UTF-8, without lone surrogates, nested at most 200 times"
+            raise Refusal(400, message) from None
         if isinstance(given, dict) and (unknown := given.keys() - route.request.model_fields.keys()):
-            return _unknown(unknown, route.request)
+            raise _unknown(unknown, route.request)
         try:
             body: Any = route.request.model_validate(given, context=limits)
             job = body.to_job()
             seconds = job.seconds
         except ValidationError as error:
-            return Refusal.of(error)
+            raise Refusal.of(error) from None
         except ValueError as error:
-            return Refusal(422, str(error))
+            raise Refusal(422, str(error)) from None
         if seconds > limits.work_seconds:
-            return Refusal(
+            raise Refusal(
                 422,
                 f"the request must be at most `limits.work_seconds` = {limits.work_seconds:g} seconds of work, got "
                 f"about {seconds:.1f}; give fewer documents, edges or words, or leave out `explain`",

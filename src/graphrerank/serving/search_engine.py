@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from torch import Tensor
 
 from graphrerank.data.corpus_folder.opening import MANIFEST, is_corpus_folder
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import split_passage
 from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.graphs.list_confidence import CALIBRATE, adaptive_k
+from graphrerank.graphs.list_confidence import adaptive_k
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.pipelines.pipeline import Pipeline
@@ -24,8 +24,8 @@ from graphrerank.pipelines.step import Step
 from graphrerank.pipelines.steps import GraphRerank
 from graphrerank.serving.engine import Check, Refusal
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import Probability, QueryRequest
-from graphrerank.serving.metrics import metrics
+from graphrerank.serving.limits import NO_CONFIDENCE, Flag, Positive, Probability, QueryRequest
+from graphrerank.serving.metrics import STAGE_SECONDS
 
 
 class SearchRequest(QueryRequest):
@@ -41,11 +41,11 @@ class SearchRequest(QueryRequest):
         return_confidence: Whether the response has ``perfect_recall``; the artifact must have a ``list_confidence``.
     """
 
-    top_n: Annotated[int, Field(ge=1, strict=True)] = 10
-    return_documents: Annotated[bool, Field(strict=True)] = False
+    top_n: Positive = 10
+    return_documents: Flag = False
     min_probability: Probability | None = None
     min_perfect_recall: Probability | None = None
-    return_confidence: Annotated[bool, Field(strict=True)] = False
+    return_confidence: Flag = False
 
 
 class SearchResult(BaseModel):
@@ -90,19 +90,6 @@ class SearchableCorpus:
     encoder: Encoder | None  # of queries; None if no vectors are needed
     compared: Mapping[str, Pipeline] = field(default_factory=dict)  # pipelines that people see next to it, by name
 
-    def lacks(self, request: SearchRequest) -> str | None:
-        """Return what a request needs that the pipeline has not; None if it has all."""
-        scorer = scorer_of(self.pipeline.last_step)
-        if request.min_probability is not None and (scorer is None or scorer.calibration is None):
-            return f"`min_probability` needs the artifact of a calibrated checkpoint, this one is not; {CALIBRATE}"
-        named = "min_perfect_recall" if request.min_perfect_recall is not None else "return_confidence"
-        asked = request.return_confidence or request.min_perfect_recall is not None
-        if asked and (scorer is None or scorer.confidence is None):
-            return (
-                f"`{named}` needs the artifact of a checkpoint with `list_confidence`, this one has none; {CALIBRATE}"
-            )
-        return None
-
     def encode(self, texts: list[str]) -> Tensor | None:
         """Encode queries on the corpus's device; None if no vectors are needed."""
         return None if self.encoder is None else query_encoder(self.encoder).encode(texts).to(self.graph.device)
@@ -121,58 +108,52 @@ class SearchEngine:
         self._load = load
         self._folder = folder
         self._look_seconds = look_seconds
-        version = corpus_version(folder)
-        self._current = (version, load(folder))
-        self._tried = version
-        Thread(target=self._watch, args=(version,), daemon=True).start()
+        self._tried = corpus_version(folder)
+        self._current = (self._tried, load(folder))
+        Thread(target=self._watch, daemon=True).start()
 
     @property
     def current(self) -> tuple[str, SearchableCorpus]:
         """The corpus that is searched now, with its version; of a corpus folder the newest state."""
-        if is_corpus_folder(self._folder) and (newest := corpus_version(self._folder)) not in (self._tried, ""):
-            self._replace(newest)
+        if is_corpus_folder(self._folder):
+            self._load_version(corpus_version(self._folder))
         return self._current
 
     def answer(
         self, jobs: Mapping[str, SearchRequest], check: Check = lambda: None
     ) -> dict[str, SearchResponse | Refusal]:
-        """Search for the queries of a batch of requests, by id.
-
-        A request for probabilities that the pipeline does not have is refused before anything is searched.
-        """
+        """Search for the queries of a batch of requests, by id."""
         version, corpus = self.current
-        refused: dict[str, SearchResponse | Refusal] = {
-            uid: Refusal(422, reason) for uid, request in jobs.items() if (reason := corpus.lacks(request))
-        }
-        jobs = {uid: request for uid, request in jobs.items() if uid not in refused}
-        if not jobs:
-            return refused
         texts = [request.query for request in jobs.values()]
         retrieved = corpus.pipeline.retrieve(Queries(list(jobs), texts, corpus.encode(texts)))
         for stage, seconds in retrieved.seconds.items():
-            metrics().stage_seconds.labels(f"search/{stage}").observe(seconds)
+            STAGE_SECONDS.labels(f"search/{stage}").observe(seconds)
         ranking = retrieved.ranking
-        rows = zip(jobs.items(), ranking.nodes.tolist(), ranking.scores, strict=True)
-        return refused | {
-            uid: _response(corpus, uid, request, nodes, scores, version) for (uid, request), nodes, scores in rows
-        }
+        answers: dict[str, SearchResponse | Refusal] = {}
+        for (uid, request), nodes, scores in zip(jobs.items(), ranking.nodes.tolist(), ranking.scores, strict=True):
+            try:
+                answers[uid] = _response(corpus, uid, request, nodes, scores, version)
+            except ValueError as error:  # it needs what the pipeline does not have
+                answers[uid] = Refusal(422, str(error))
+        return answers
 
     def warm_up(self) -> None:
         """Search once."""
         self.answer({"first": SearchRequest(query="what warms up?")})
 
-    def _watch(self, served: str) -> None:
-        latest = served
+    def _watch(self) -> None:
+        latest = self._tried
         while True:
             time.sleep(self._look_seconds)
             previous, latest = latest, corpus_version(self._folder)
-            if latest not in (served, "") and latest == previous:
-                served = latest
-                if not is_corpus_folder(self._folder):
-                    self._replace(latest)
+            if latest == previous and not is_corpus_folder(self._folder):
+                self._load_version(latest)
 
-    def _replace(self, version: str) -> None:
-        self._tried = version  # once
+    def _load_version(self, version: str) -> None:
+        """Load the corpus if its version is another one; once."""
+        if version in (self._tried, ""):
+            return
+        self._tried = version
         try:
             corpus = self._load(self._folder)
         except Exception as error:
@@ -213,25 +194,20 @@ def _response(
     ends = {"min_probability": request.min_probability, "min_perfect_recall": request.min_perfect_recall}
     kept = adaptive_k(probabilities, confidence, **ends)
     count = min(request.top_n, found if kept is None else kept)
+    perfect_recall = None
+    if request.return_confidence:
+        if probabilities is None or confidence is None:
+            raise ValueError(NO_CONFIDENCE)
+        perfect_recall = confidence.perfect_recall(probabilities)[:count].tolist()
     results = [
         SearchResult(
             doc_id=corpus.graph.node_ids[node],
-            score=score,
-            probability=probability,
+            score=float(scores[rank]),
+            probability=None if probabilities is None else float(probabilities[rank]),
             document=_document(corpus.graph, node) if request.return_documents else None,
         )
-        for node, score, probability in zip(
-            nodes[:count],
-            scores[:count].tolist(),
-            [None] * count if probabilities is None else probabilities[:count].tolist(),
-            strict=True,
-        )
+        for rank, node in enumerate(nodes[:count])
     ]
-    perfect_recall = None
-    if request.return_confidence:
-        assert probabilities is not None
-        assert confidence is not None
-        perfect_recall = confidence.perfect_recall(probabilities)[:count].tolist()
     meta = {"index": version, "language": corpus.graph.passages.language}
     return SearchResponse(id=uid, results=results, perfect_recall=perfect_recall, meta=meta)
 

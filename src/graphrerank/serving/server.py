@@ -2,14 +2,12 @@
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import os
-import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -18,26 +16,34 @@ from typing import Any
 
 import torch
 import uvicorn
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 from uvicorn.supervisors import Multiprocess
 
 from graphrerank.files import write_text
+from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
-from graphrerank.serving.engine import Engine, EngineFactory
-from graphrerank.serving.http_guard import OPEN_ROUTES, HttpGuard
-from graphrerank.serving.json_log import log_config, start_logging
-from graphrerank.serving.metrics import count_together, forget_dead_processes, metrics
-from graphrerank.serving.page.routes import PAGE_PATHS, add_page
-from graphrerank.serving.routes import Route, add_routes
+from graphrerank.serving.engine import Engine, EngineFactory, Refusal, error_response
+from graphrerank.serving.http_guard import HttpGuard
+from graphrerank.serving.json_log import LOG_CONFIG
+from graphrerank.serving.page import PAGE_PATHS, add_page
+from graphrerank.serving.routes import Endpoints, Route
 from graphrerank.serving.settings import ServiceSettings
 
-BACKLOG = 2048  # connections that are not accepted yet
+OPEN_ROUTES = ("/health", "/ready")  # without a key, which load balancers do not have
 IDLE_SECONDS = 75  # between two requests of a connection
 SILENT_SECONDS = 30  # after which uvicorn replaces a process that does not answer it
 MEMORY_FOLDER = Path("/dev/shm")  # where metrics are written even if the disk is full
 FAILURE = "failure.txt"  # why a process could not start
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+ENVIRONMENT = {  # of the processes
+    "JOBLIB_MULTIPROCESSING": "0",  # else scikit-learn leaves semaphores behind
+    # glibc keeps freed memory, in bytes: tensors of a batch have a few MiB each, and requesting them again costs more
+    # than the arithmetic
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(512 << 20),
+}
 
 
 @dataclass(frozen=True)
@@ -59,17 +65,19 @@ def run(service: Service) -> None:
         ValueError: If the port is taken, or an engine cannot be built.
     """
     settings = service.settings
-    start_logging()
-    with _listening(settings) as listener, _memory_folder() as folder:
-        count_together(folder)
-        os.environ.setdefault("JOBLIB_MULTIPROCESSING", "0")  # else scikit-learn leaves semaphores behind
+    parent = MEMORY_FOLDER if os.access(MEMORY_FOLDER, os.W_OK) else None
+    with (
+        _listening(settings) as listener,
+        tempfile.TemporaryDirectory(prefix="graphrerank-", dir=parent, ignore_cleanup_errors=True) as folder,
+    ):
+        os.environ |= {metrics.FOLDER: folder, **{key: os.environ.get(key, ENVIRONMENT[key]) for key in ENVIRONMENT}}
         config = uvicorn.Config(
-            partial(process_app, service, folder, os.getpid()),
+            partial(process_app, service, Path(folder), os.getpid()),
             factory=True,
             workers=settings.workers,
             ws="none",
             lifespan="on",
-            log_config=log_config(),
+            log_config=LOG_CONFIG,
             access_log=False,
             server_header=False,
             proxy_headers=False,
@@ -78,7 +86,7 @@ def run(service: Service) -> None:
             timeout_worker_healthcheck=SILENT_SECONDS,
         )
         Multiprocess(config, [listener]).run()
-        failure = folder / FAILURE
+        failure = Path(folder) / FAILURE
         if failure.is_file():
             raise ValueError(failure.read_text(encoding="utf-8"))
 
@@ -96,14 +104,13 @@ def process_app(service: Service, folder: Path, supervisor: int) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        start_logging()
-        forget_dead_processes(folder)
+        metrics.forget_dead_processes(folder)
         try:
             engines.update(load_engines(service.factories, settings.num_threads))
         except ValueError as error:
             write_text(folder / FAILURE, str(error))
             raise
-        metrics().restarts.inc()
+        metrics.WORKER_STARTS.inc()
         watch = asyncio.create_task(_end_with(supervisor))
         yield
         watch.cancel()
@@ -128,9 +135,23 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    add_routes(app, list(routes), batcher, settings.limits)
-    server = {"workers": settings.workers, "limits": asdict(settings.limits)}
-    page = {} if settings.page is None else {"page": asdict(settings.page)}
+    endpoints = Endpoints(batcher)
+    for route in routes:
+        endpoints.add_to(app, route)
+    described = {"model": dict(info), "server": {"workers": settings.workers, "limits": asdict(settings.limits)}}
+    described |= {} if settings.page is None else {"page": asdict(settings.page)}
+
+    @app.exception_handler(HTTPException)
+    async def refuse(request: Request, error: HTTPException) -> Response:
+        return error_response(error, request.state.uid)
+
+    @app.exception_handler(ClientDisconnect)
+    async def log_only(request: Request, error: ClientDisconnect) -> Response:
+        return error_response(Refusal(499, "the client is gone"), request.state.uid)
+
+    @app.get("/health", summary="Whether the process runs; see /ready for its engines.")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
 
     @app.get("/ready", summary="Whether the engines are warm: before, the process does not listen.")
     async def ready() -> Response:
@@ -138,19 +159,16 @@ def create_app(
 
     @app.get("/info", summary="The artifact's manifest, the types of edges, and the limits of requests.")
     async def describe() -> dict[str, Any]:
-        return {"model": dict(info), "server": server, **page}
+        return described
+
+    @app.get("/metrics", summary="Metrics in Prometheus's text format.", response_class=Response)
+    def measures() -> Response:  # no `async`: reads files, in the thread pool
+        return Response(metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     if settings.page is not None:
         add_page(app)
-    app.add_middleware(
-        HttpGuard,
-        limits=settings.limits,
-        api_key=settings.api_key,
-        open_paths=OPEN_ROUTES if settings.page is None else (*OPEN_ROUTES, *PAGE_PATHS),
-        origins=settings.cors_origins,
-        local_only=settings.is_local,
-        admit=batcher.refusal,
-    )
+    open_paths = OPEN_ROUTES if settings.page is None else (*OPEN_ROUTES, *PAGE_PATHS)
+    app.add_middleware(HttpGuard, settings=settings, open_paths=open_paths, check_wait=batcher.check_wait)
     if settings.cors_origins:  # before the guard, as a browser asks without a key
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]
@@ -161,25 +179,12 @@ def create_app(
 def load_engines(factories: Mapping[str, EngineFactory], num_threads: int) -> dict[str, Engine[Any]]:
     """Build the engines of a process and warm them up."""
     torch.set_num_threads(num_threads)
-    _keep_freed_memory()
     engines = {kind: make() for kind, make in factories.items()}
     for engine in engines.values():
         engine.warm_up()
     gc.collect()
     gc.freeze()  # modules and models stay, so the garbage collector may ignore them
     return engines
-
-
-def _keep_freed_memory() -> None:
-    """Let glibc keep freed memory, up to 32 MiB per block.
-
-    A batch's tensors have a few MiB each; returning them to the system and requesting them again costs more than the
-    arithmetic.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, 32 << 20)
-        mallopt(M_TRIM_THRESHOLD, 512 << 20)
 
 
 async def _end_with(supervisor: int) -> None:
@@ -189,27 +194,11 @@ async def _end_with(supervisor: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-@contextlib.contextmanager
-def _listening(settings: ServiceSettings) -> Iterator[socket.socket]:
+def _listening(settings: ServiceSettings) -> socket.socket:
     """Listen at the service's port."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    with socket.socket(family) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((settings.host, settings.port))
-        except OSError as error:
-            raise ValueError(f"`port` {settings.port} of {settings.host} cannot be used: {error}") from error
-        listener.listen(BACKLOG)
-        listener.set_inheritable(True)
-        yield listener
-
-
-@contextlib.contextmanager
-def _memory_folder() -> Iterator[Path]:
-    """Create a folder, in memory if the system has such a place, and remove it at the end."""
-    parent = MEMORY_FOLDER if os.access(MEMORY_FOLDER, os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix="graphrerank-", dir=parent))
+    is_v6 = ":" in settings.host
+    family = socket.AF_INET6 if is_v6 else socket.AF_INET
     try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        return socket.create_server((settings.host, settings.port), family=family, dualstack_ipv6=is_v6)
+    except OSError as error:
+        raise ValueError(f"`port` {settings.port} of {settings.host} cannot be used: {error}") from error

@@ -11,7 +11,7 @@ from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.engine import Check, EngineFactory
 from graphrerank.serving.limits import QueryRequest
-from graphrerank.serving.metrics import metrics
+from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.routes import Route
 from graphrerank_papers.ea_graphrag.adapter_scorer import AdapterScorer
 
@@ -45,7 +45,7 @@ class RouteEngine:
     def answer(self, jobs: Mapping[str, RouteRequest], check: Check = lambda: None) -> dict[str, RouteResponse]:
         """Route the queries of a batch of requests, by id."""
         low, high = self._scorer.low, self._scorer.high
-        with metrics().stage_seconds.labels("route").time():
+        with STAGE_SECONDS.labels("route").time():
             scores = self._scorer.score([request.query for request in jobs.values()])
         routes = choose_routes(scores, low, high)
         thresholds = Thresholds(low=low, high=high)

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from graphrerank.serving.page.routes import FILES, PAGE_PATHS
+from graphrerank.serving.page import FILES, PAGE_PATHS
 from graphrerank.serving.settings import PageSettings
 from tests.support.client import make_client
 
@@ -39,7 +39,7 @@ def test_what_is_shown_needs_the_key() -> None:
     assert client.get("/info").status_code == 401
     known = client.get("/info", headers={"x-api-key": "key"}).json()
     assert known["page"] == {"name": "base", "searches": True, "questions": ["why?"]}
-    for path in ("/page/", "/page/routes.py", "/page/../info", "/page/app.js/x"):
+    for path in ("/page/", "/page/__init__.py", "/page/../info", "/page/app.js/x"):
         assert client.get(path).status_code == 401, path
 
 

@@ -1,5 +1,46 @@
-"""The page on which people look at a ranking: static files, read once, that ask the service's own routes."""
+"""The page on which people look at a ranking: static files, read once, that call the service's routes.
 
-from graphrerank.serving.page.routes import PAGE_PATHS, add_page
+- The files hold nothing of corpus or model and need no key; all that they show comes from routes that do.
+- They are in memory, and a browser that has one asks only whether it is the same.
+- The policy lets the page load nothing from elsewhere, and run no script but these files.
+"""
 
-__all__ = ["PAGE_PATHS", "add_page"]
+import hashlib
+from importlib.resources import files
+
+from fastapi import FastAPI, Request, Response
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-cache",
+}
+MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+FILES = tuple(sorted(file.name for file in files(__name__).iterdir() if file.name.rpartition(".")[2] in MEDIA_TYPES))
+PAGE_PATHS = ("/", *(f"/page/{name}" for name in FILES))
+
+
+def add_page(app: FastAPI) -> None:
+    """Serve the page at ``/`` and its files below ``/page/``."""
+    for path in PAGE_PATHS:
+        _add_file(app, path, path.removeprefix("/page").removeprefix("/") or "index.html")
+
+
+def _add_file(app: FastAPI, path: str, name: str) -> None:
+    content = (files(__name__) / name).read_bytes()
+    media_type = f"{MEDIA_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
+    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+
+    @app.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)
+    async def endpoint(request: Request) -> Response:
+        headers = {**HEADERS, "etag": tag}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type=media_type)
