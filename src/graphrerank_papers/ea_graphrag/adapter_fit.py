@@ -35,58 +35,32 @@ TIE_PRICE = 1e-9  # added to the price of time: of equal objectives the faster o
 MEASURES = {"AUC": "roc_auc", "accuracy": "accuracy", "log loss": "neg_log_loss"}
 
 BuildAdapter = Callable[..., Any]  # of `num_features`, `num_selected` and `dropout`: a `ComplexityAdapter`
+Rows = tuple[Tensor, Tensor]  # `[n, F]` raw, finite features, and `[n]` labels, 0 or 1
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledRows:
-    """Rows of features with a label each.
+def top_features(rows: Rows, top_k: int, seed: int) -> Tensor:
+    """Return the columns with the highest mutual information with the label, ``[min(top_k, F)]`` int64, ascending.
 
-    Raises:
-        ValueError: If a class has no row.
+    Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2.5, with scikit-learn's estimate from
+    nearest neighbours (Ross, 2014). In a small set it is 0 for many features: of these, the first are taken.
     """
+    features, labels = rows
+    shared = mutual_info_classif(features.numpy(), labels.numpy(), random_state=seed)
+    return torch.from_numpy(shared).argsort(descending=True, stable=True)[:top_k].sort().values
 
-    features: Tensor  # `[n, F]` raw, finite
-    labels: Tensor  # `[n]`, 0 or 1, both of them
-    seed: int = 0  # of the split and of the estimate of mutual information
 
-    def __post_init__(self) -> None:
-        if (classes := set(self.labels.tolist())) != {0, 1}:
-            raise ValueError(
-                f"`labels` must hold both classes, 0 and 1, got {sorted(classes)} in {len(self.labels)} rows; "
-                "where one path is always right there is nothing to route"
-            )
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, index: Tensor) -> "LabelledRows":
-        """Return some of the rows, ``index`` ``[m]`` int64."""
-        return LabelledRows(self.features[index], self.labels[index], self.seed)
-
-    def top_features(self, top_k: int) -> Tensor:
-        """Return the columns with the highest mutual information with the label, ``[min(top_k, F)]`` int64, ascending.
-
-        Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2.5, with scikit-learn's estimate from
-        nearest neighbours (Ross, 2014). In a small set it is 0 for many features: of these, the first are taken.
-        """
-        shared = mutual_info_classif(self.features.numpy(), self.labels.numpy(), random_state=self.seed)
-        return torch.from_numpy(shared).argsort(descending=True, stable=True)[:top_k].sort().values
-
-    def early_stopping_split(self) -> tuple["LabelledRows", "LabelledRows"]:
-        """Return rows to train on and rows for early stopping, stratified by class.
-
-        Raises:
-            ValueError: If a class has fewer than two rows.
-        """
-        if (rarer := int(self.labels.long().bincount().min())) < 2:
-            raise ValueError(f"early stopping needs two rows of each class, got {rarer} of the rarer one")
-        generator = torch.Generator().manual_seed(self.seed)
-        held = torch.zeros(len(self), dtype=torch.bool)
-        for label in (0, 1):
-            rows = (self.labels == label).nonzero().squeeze(1)
-            rows = rows[torch.randperm(len(rows), generator=generator)]
-            held[rows[: max(1, round(HELD_OUT * len(rows)))]] = True
-        return self.take((~held).nonzero().squeeze(1)), self.take(held.nonzero().squeeze(1))
+def early_stopping_split(rows: Rows, seed: int) -> tuple[Rows, Rows]:
+    """Return rows to train on and rows for early stopping, stratified by class, of which each must have two."""
+    features, labels = rows
+    if (rarer := int(labels.long().bincount(minlength=2).min())) < 2:
+        raise ValueError(f"early stopping needs two rows of each class, got {rarer} of the rarer one")
+    generator = torch.Generator().manual_seed(seed)
+    held = torch.zeros(len(labels), dtype=torch.bool)
+    for label in (0, 1):
+        of_class = (labels == label).nonzero().squeeze(1)
+        of_class = of_class[torch.randperm(len(of_class), generator=generator)]
+        held[of_class[: max(1, round(HELD_OUT * len(of_class)))]] = True
+    return (features[~held], labels[~held]), (features[held], labels[held])
 
 
 @dataclass(frozen=True)
@@ -112,7 +86,7 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def fit_adapter(
-    build: BuildAdapter, train: LabelledRows, validation: LabelledRows, settings: AdapterSettings
+    build: BuildAdapter, train: Rows, validation: Rows, settings: AdapterSettings
 ) -> tuple[Any, list[dict[str, float]]]:
     """Choose features and z-scores on the training rows, and train until the validation loss stops falling.
 
@@ -123,17 +97,18 @@ def fit_adapter(
         The model in evaluation mode with the weights of the epoch with the lowest validation loss, not calibrated; and
         ``train/loss``, ``val/loss`` and ``val/auc`` of each epoch.
     """
-    selected = train.top_features(settings.num_selected)
-    columns = train.features[:, selected].double()
+    features, labels = train
+    selected = top_features(train, settings.num_selected, settings.seed)
+    columns = features[:, selected].double()
     mean, std = columns.mean(dim=0), columns.std(dim=0, correction=0)
     std[std < 1e-6 * (1 + mean.abs())] = 1.0  # a constant column
-    num_batches = -(-len(train) // BATCH_SIZE)
+    num_batches = -(-len(labels) // BATCH_SIZE)
     order = torch.Generator().manual_seed(settings.seed)
     history: list[dict[str, float]] = []
     best_epoch, best_state = 0, {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        model = build(num_features=train.features.shape[1], num_selected=len(selected), dropout=settings.dropout)
+        model = build(num_features=features.shape[1], num_selected=len(selected), dropout=settings.dropout)
         model.standardize(selected, mean.float(), std.float())
         groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if p.dim() > 1]}]
         groups.append({"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0})
@@ -142,8 +117,8 @@ def fit_adapter(
         for epoch in range(1, settings.max_epochs + 1):
             model.train()
             total = 0.0
-            for rows in torch.randperm(len(train), generator=order).tensor_split(num_batches):
-                loss = smoothed_cross_entropy(model.logits(train.features[rows]), train.labels[rows])
+            for rows in torch.randperm(len(labels), generator=order).tensor_split(num_batches):
+                loss = smoothed_cross_entropy(model.logits(features[rows]), labels[rows])
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
@@ -151,12 +126,12 @@ def fit_adapter(
                 total += len(rows) * loss.item()
             model.eval()
             with torch.no_grad():
-                logits = model.logits(validation.features)
-            held_loss = float(smoothed_cross_entropy(logits, validation.labels))
+                logits = model.logits(validation[0])
+            held_loss = float(smoothed_cross_entropy(logits, validation[1]))
             if best_epoch == 0 or held_loss < history[best_epoch - 1]["val/loss"]:
                 best_epoch, best_state = epoch, copy.deepcopy(model.state_dict())
-            auc = area_under_roc(logits, validation.labels)
-            history.append({"train/loss": total / len(train), "val/loss": held_loss, "val/auc": auc})
+            auc = area_under_roc(logits, validation[1])
+            history.append({"train/loss": total / len(labels), "val/loss": held_loss, "val/auc": auc})
             if epoch - best_epoch >= settings.patience:
                 break
     model.load_state_dict(best_state)
@@ -181,14 +156,14 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 
 
 @torch.inference_mode()
-def calibrate(model: Any, validation: LabelledRows) -> dict[str, float]:
+def calibrate(model: Any, validation: Rows) -> dict[str, float]:
     """Fit the temperature of an adapter on rows that its weights were not trained on, and set it in the model.
 
     Returns:
         The ``temperature``, and before and after it the mean negative log-likelihood ``nll`` in nats and the expected
         calibration error ``ece`` of ten bins, which is not always lower, as the likelihood is fitted.
     """
-    logits, labels = model.logits(validation.features).double(), validation.labels.double()
+    logits, labels = model.logits(validation[0]).double(), validation[1].double()
     temperature = fit_temperature(logits, labels)
     model.temperature.fill_(temperature)
     found = {"temperature": temperature}
@@ -225,15 +200,9 @@ def choose_thresholds(
     nothing is fused. :math:`J` is a sum of a part of ``low`` and a part of ``high``: prefix sums and a running maximum
     find the best of all pairs.
 
-    Args:
-        scores: ``[n]``, s(q) in [0, 1] of validation queries: all kinds, not the disagreements alone.
-        correct: ``[n, 3]``, how right each of :data:`ROUTES` was, in [0, 1].
-        seconds: ``[n, 3]``, of each of :data:`ROUTES` per query.
-        price: Accuracy per second, not negative: with 0.01 a second must bring a hundredth.
-        fuse: Whether fusion may be chosen; without it ``low`` and ``high`` lie between the same two scores.
-
-    Raises:
-        ValueError: If the price is out of range.
+    ``scores`` are ``[n]``, s(q) in [0, 1] of validation queries of all kinds; ``correct`` and ``seconds`` are ``[n,
+    3]``, how right each of :data:`ROUTES` was, in [0, 1], and its time. ``price`` :math:`\lambda` is accuracy per
+    second, not negative. Without ``fuse``, ``low`` and ``high`` lie between the same two scores.
     """
     if not 0 <= price < float("inf"):
         raise ValueError(f"`price` must be finite and not negative, got {price}")
@@ -273,14 +242,15 @@ def choose_thresholds(
 
 
 class TopFeatures(TransformerMixin, BaseEstimator):
-    """Keeps the columns of :meth:`LabelledRows.top_features`."""
+    """Keeps the columns of :func:`top_features`."""
 
     def __init__(self, num_selected: int = 85, seed: int = 0) -> None:
         self.num_selected, self.seed = num_selected, seed
 
     def fit(self, features: np.ndarray, labels: np.ndarray) -> "TopFeatures":
         """Choose the columns of ``[n, F]`` by ``[n]`` labels."""
-        self.columns_ = _rows(features, labels, self.seed).top_features(self.num_selected).numpy()
+        rows = torch.from_numpy(features), torch.from_numpy(labels)
+        self.columns_ = top_features(rows, self.num_selected, self.seed).numpy()
         return self
 
     def transform(self, features: np.ndarray) -> np.ndarray:
@@ -296,7 +266,8 @@ class AdapterClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, features: np.ndarray, labels: np.ndarray) -> "AdapterClassifier":
         """Train on ``[n, F]`` raw features and ``[n]`` labels."""
-        train, held = _rows(features, labels, self.seed).early_stopping_split()
+        rows = torch.from_numpy(features), torch.from_numpy(labels)
+        train, held = early_stopping_split(rows, self.seed)
         settings = AdapterSettings(num_selected=self.num_selected, dropout=self.dropout, seed=self.seed)
         self.model_, _ = fit_adapter(self.build, train, held, settings)
         calibrate(self.model_, held)
@@ -321,30 +292,25 @@ def classifiers(build: BuildAdapter, *, top_k: int = 85, seed: int = 0) -> dict[
     """
     widths = [max(1, top_k // 5), top_k]
     logistic = make_pipeline(TopFeatures(seed=seed), StandardScaler(), LogisticRegression(max_iter=2000))
-    boosting = make_pipeline(
-        TopFeatures(seed=seed), GradientBoostingClassifier(n_estimators=100, subsample=0.8, random_state=seed)
-    )
+    trees = GradientBoostingClassifier(n_estimators=100, subsample=0.8, random_state=seed)
+    boosting = make_pipeline(TopFeatures(seed=seed), trees)
+    selected = {"topfeatures__num_selected": widths}
     return {
         "majority class": (DummyClassifier(strategy="prior"), {}),
-        "logistic regression": (
-            logistic,
-            {"topfeatures__num_selected": widths, "logisticregression__C": [0.01, 0.1, 1.0]},
-        ),
-        "gradient boosting": (
-            boosting,
-            {"topfeatures__num_selected": widths, "gradientboostingclassifier__max_depth": [1, 3]},
-        ),
+        "logistic regression": (logistic, {**selected, "logisticregression__C": [0.01, 0.1, 1.0]}),
+        "gradient boosting": (boosting, {**selected, "gradientboostingclassifier__max_depth": [1, 3]}),
         "MLP adapter": (AdapterClassifier(build, seed=seed), {"num_selected": widths, "dropout": [0.5, 0.3]}),
     }
 
 
 def compare_classifiers(
-    rows: LabelledRows,
+    rows: Rows,
     compared: dict[str, tuple[Any, dict[str, Any]]],
     *,
     num_folds: int = 5,
     num_inner_folds: int = 3,
     shares: Sequence[float] = (0.2, 0.4, 0.6, 0.8, 1.0),
+    seed: int = 0,
 ) -> str:
     """Compare classifiers (each an estimator and its grid, by name) by nested cross-validation: two tables in Markdown.
 
@@ -354,15 +320,9 @@ def compare_classifiers(
 
     Source: Stone, "Cross-validatory choice and assessment of statistical predictions", 1974; Varma and Simon, "Bias in
     error estimation when using cross-validation for model selection", 2006.
-
-    Raises:
-        ValueError: If the rarer class has fewer rows than there are folds.
     """
-    rarer = int(rows.labels.long().bincount().min())
-    if not 2 <= num_folds <= rarer:
-        raise ValueError(f"`num_folds` must lie in 2 to the rows of the rarer class, {rarer}, got {num_folds}")
-    features, labels = rows.features.numpy(), rows.labels.numpy()
-    outer, inner = (StratifiedKFold(n, shuffle=True, random_state=rows.seed) for n in (num_folds, num_inner_folds))
+    features, labels = (column.numpy() for column in rows)
+    outer, inner = (StratifiedKFold(n, shuffle=True, random_state=seed) for n in (num_folds, num_inner_folds))
     measured, curves = [], []
     for name, (estimator, grid) in compared.items():
         search = GridSearchCV(estimator, grid, scoring="roc_auc", cv=inner)
@@ -371,21 +331,11 @@ def compare_classifiers(
         settings = (f"{count}x {_shown(setting)}" for setting, count in chosen.most_common())
         measured.append([name, *(_text(np.abs(folds[f"test_{measure}"])) for measure in MEASURES), "; ".join(settings)])
         best = search.estimator.set_params(**dict(chosen.most_common(1)[0][0]))
-        sizes, _, scores = learning_curve(
-            best, features, labels, cv=outer, train_sizes=list(shares), scoring="roc_auc", shuffle=True,
-            random_state=rows.seed,
-        )  # fmt: skip
+        curve = {"train_sizes": list(shares), "scoring": "roc_auc", "shuffle": True, "random_state": seed}
+        sizes, _, scores = learning_curve(best, features, labels, cv=outer, **curve)
         curves.append([name, *map(_text, scores)])
-    return "\n\n".join(
-        [
-            markdown_table(["classifier", *MEASURES, "settings chosen"], measured),
-            markdown_table(["AUC after training on rows", *map(str, sizes)], curves),
-        ]
-    )
-
-
-def _rows(features: np.ndarray, labels: np.ndarray, seed: int) -> LabelledRows:
-    return LabelledRows(torch.from_numpy(features), torch.from_numpy(labels), seed)
+    by_classifier = markdown_table(["classifier", *MEASURES, "settings chosen"], measured)
+    return f"{by_classifier}\n\n{markdown_table(['AUC after training on rows', *map(str, sizes)], curves)}"
 
 
 def _shown(setting: tuple[tuple[str, Any], ...]) -> str:

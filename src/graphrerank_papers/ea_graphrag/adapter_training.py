@@ -1,7 +1,6 @@
 """``python train.py experiment=complexity_adapter``: both paths on training questions, and the adapter that chooses."""
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from graphrerank.evaluation.tables import markdown_table
 from graphrerank.files import atomic_path, write_json, write_text
-from graphrerank.graphs.routes import ROUTES
+from graphrerank.graphs.routes import FUSION, ROUTES
 from graphrerank.metrics import area_under_roc
 from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions
 from graphrerank.models.manifest import write_manifest
@@ -21,12 +20,13 @@ from graphrerank.models.registry import model_name
 from graphrerank.parts import Parts
 from graphrerank_papers.ea_graphrag.adapter_fit import (
     AdapterSettings,
-    LabelledRows,
+    Rows,
     ThresholdChoice,
     calibrate,
     choose_thresholds,
     classifiers,
     compare_classifiers,
+    early_stopping_split,
     fit_adapter,
 )
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
@@ -104,7 +104,7 @@ class AdapterTraining:
         report = ["# Complexity adapter", "## Which path was right", agreement_table(sets)]
         write_text(run_dir / "report.md", "\n\n".join(report) + "\n")
 
-        train, held, every = (self._rows(sets, held) for held in (False, True, None))
+        train, held, every = (_disagreements(sets, held) for held in (False, True, None))
         manifest = self._train(run_dir / self.name, sets, train, held) | {
             "config": {"seed": self.seed},
             "syntax": {"name": syntax.name, "fingerprint": syntax.fingerprint, "feature_names": list(FEATURES)},
@@ -116,7 +116,7 @@ class AdapterTraining:
         }
         write_manifest(run_dir / self.name, manifest)
         write_json(run_dir / "metrics.json", {self.name: manifest["metrics"]})
-        report += ["## The adapter", adapter_text(manifest, len(train), len(held))]
+        report += ["## The adapter", adapter_text(manifest, len(train[1]), len(held[1]))]
         if self.num_folds is not None:
             compared = compare_classifiers(
                 every,
@@ -124,11 +124,12 @@ class AdapterTraining:
                 num_folds=self.num_folds,
                 num_inner_folds=self.num_inner_folds,
                 shares=self.curve_shares,
+                seed=self.seed,
             )
             folds = f"{self.num_folds} folds with {self.num_inner_folds} inner ones"
             report += [
                 "## On unseen rows",
-                f"Nested cross-validation over {len(every)} disagreements, {folds}.",
+                f"Nested cross-validation over {len(every[1])} disagreements, {folds}.",
                 compared,
             ]
         write_text(run_dir / "report.md", text := "\n\n".join(report) + "\n")
@@ -142,23 +143,16 @@ class AdapterTraining:
             paths.is_right(ranking.nodes, self.right, answers=self.answers) for ranking in (paths.dense, paths.graph)
         ]
         held = torch.zeros(len(paths), dtype=torch.bool)
-        order = hashed_order(paths.query_ids, self.seed + 1)
+        order = hashed_order(paths.queries.ids, self.seed + 1)
         held[torch.tensor(order[: round(self.validation_share * len(order))], dtype=torch.int64)] = True
-        return Judged(name, paths, torch.stack(right, dim=1), held, syntax.extract(paths.texts))
+        return Judged(name, paths, torch.stack(right, dim=1), held, syntax.extract(paths.queries.texts))
 
-    def _rows(self, sets: Sequence[Judged], held: bool | None) -> LabelledRows:
-        """Join disagreements: those for training, for validation, or all; labelled 1 where the graph is right."""
-        kept = [judged.disagree if held is None else judged.disagree & (judged.held == held) for judged in sets]
-        features = torch.cat([judged.features[rows] for judged, rows in zip(sets, kept, strict=True)])
-        labels = torch.cat([judged.right[rows, 1] for judged, rows in zip(sets, kept, strict=True)])
-        return LabelledRows(features, labels.long(), self.seed)
-
-    def _train(self, folder: Path, sets: Sequence[Judged], train: LabelledRows, held: LabelledRows) -> dict[str, Any]:
+    def _train(self, folder: Path, sets: Sequence[Judged], train: Rows, held: Rows) -> dict[str, Any]:
         """Train, calibrate, choose thresholds, write the weights, and return the manifest's record of it."""
-        model, history = fit_adapter(self.model, *train.early_stopping_split(), self.settings)
+        model, history = fit_adapter(self.model, *early_stopping_split(train, self.seed), self.settings)
         calibration = calibrate(model, held)
         with torch.inference_mode():
-            validation_auc = area_under_roc(model(held.features), held.labels)
+            validation_auc = area_under_roc(model(held[0]), held[1])
         choice, without_fusion = self._thresholds(sets, model)
         losses = [epoch["val/loss"] for epoch in history]
         write_json(folder / "history.json", {"epochs": history})
@@ -168,7 +162,7 @@ class AdapterTraining:
         with atomic_path(best) as temporary:
             torch.save({"state_dict": state}, temporary)
         arguments = self.model.keywords | {
-            "num_features": train.features.shape[1],
+            "num_features": len(FEATURES),
             "num_selected": len(model.selected),
             "dropout": self.settings.dropout,
         }
@@ -183,7 +177,7 @@ class AdapterTraining:
             "without_fusion": {
                 name: getattr(without_fusion, name) for name in ("low", "high", "objective", "accuracy")
             },
-            "questions": {judged.name: [question_key(text) for text in judged.paths.texts] for judged in sets},
+            "questions": {judged.name: [question_key(text) for text in judged.paths.queries.texts] for judged in sets},
             "data": {judged.name: {"entry": dict(self.data[judged.name]), **judged.counts} for judged in sets},
             "versions": library_versions(),
             "metrics": {"val/auc": validation_auc, "val/accuracy": choice.accuracy},
@@ -195,16 +189,26 @@ class AdapterTraining:
         for judged in sets:
             with torch.inference_mode():
                 predicted = model(judged.features)
-            begin = time.perf_counter()
-            fused = judged.paths.fused(predicted)
-            fuse_seconds = (time.perf_counter() - begin) / len(judged.paths)
-            right = judged.paths.is_right(fused.nodes, self.right, answers=self.answers)
+            rankings, seconds = judged.paths.routes(predicted)
+            right = judged.paths.is_right(rankings[FUSION].nodes, self.right, answers=self.answers)
             correct = torch.cat([judged.right, right.unsqueeze(1)], dim=1)
-            seconds = judged.paths.path_seconds(fuse_seconds).expand(len(judged.paths), -1)
             parts.append((predicted[judged.held], correct[judged.held], seconds[judged.held]))
         scores, correct, seconds = map(torch.cat, zip(*parts, strict=True))
         both = [choose_thresholds(scores, correct, seconds, price=self.price, fuse=fuse) for fuse in (True, False)]
         return both[0], both[1]
+
+
+def _disagreements(sets: Sequence[Judged], held: bool | None) -> Rows:
+    """Join disagreements: those for training, for validation, or all; labelled 1 where the graph is right."""
+    kept = [judged.disagree if held is None else judged.disagree & (judged.held == held) for judged in sets]
+    features = torch.cat([judged.features[rows] for judged, rows in zip(sets, kept, strict=True)])
+    labels = torch.cat([judged.right[rows, 1] for judged, rows in zip(sets, kept, strict=True)]).long()
+    if (classes := set(labels.tolist())) != {0, 1}:
+        raise ValueError(
+            f"`labels` must hold both classes, 0 and 1, got {sorted(classes)} in {len(labels)} rows; where one path is "
+            "always right there is nothing to route"
+        )
+    return features, labels
 
 
 def disagreements(sets: Sequence[Judged]) -> str:
@@ -213,8 +217,8 @@ def disagreements(sets: Sequence[Judged]) -> str:
         {
             "data": judged.name,
             "part": PARTS[int(judged.held[row])],
-            "query_id": judged.paths.query_ids[row],
-            "text": judged.paths.texts[row],
+            "query_id": judged.paths.queries.ids[row],
+            "text": judged.paths.queries.texts[row],
             "right": ROUTES[int(judged.right[row, 1])],
             "label": int(judged.right[row, 1]),
         }

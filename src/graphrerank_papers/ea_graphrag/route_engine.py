@@ -13,7 +13,7 @@ from graphrerank.serving.engine import Check, EngineFactory
 from graphrerank.serving.limits import QueryRequest
 from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.routes import Route
-from graphrerank_papers.ea_graphrag.adapter_scorer import AdapterScorer
+from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 
 
 class RouteRequest(QueryRequest):

@@ -6,54 +6,35 @@ Routing is compared with one path for all questions, with random routes, and wit
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from graphrerank.checks import check_counts
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.evaluation.tables import markdown_table, p_text
 from graphrerank.files import write_json, write_text
-from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, ROUTES, choose_routes
+from graphrerank.graphs.routes import DENSE, GRAPH, ROUTES, choose_routes
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.parts import Parts
-from graphrerank_papers.ea_graphrag.adapter_scorer import AdapterScorer
 from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
+from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES, PathRunner, TwoPaths, path_settings, question_key
 from graphrerank_papers.hashed_order import hashed_order
 
 JUDGED = "PR@5"  # what the oracle chooses by, and the tests compare
 FULL = "full"
+WAYS = (*ROUTES, "random", "no fusion", FULL, "oracle")
 
 
-@dataclass(frozen=True, eq=False)
-class Choices:
-    """The outcome of each path on each of ``n`` questions."""
-
-    # `[n, 3]` float64 of each measure, a column per path in the order of `ROUTES`; NaN = does not count
-    values: Mapping[str, Tensor]
-    seconds: Tensor  # `[n, 3]` float64 on each path
-    scores: Tensor  # `[n]`, s(q)
-    route_seconds: float  # to read a question's syntax and score it
-
-    def take(self, rows: Sequence[int]) -> "Choices":
-        """Return some of the questions."""
-        index = torch.tensor(rows, dtype=torch.int64)
-        values = {measure: per_question[index] for measure, per_question in self.values.items()}
-        return Choices(values, self.seconds[index], self.scores[index], self.route_seconds)
-
-
-def join_choices(parts: Sequence[Choices]) -> Choices:
-    """Put the questions of several data sets together; scoring takes as long as on average."""
-    total = sum(len(part.scores) for part in parts)
-    return Choices(
-        {measure: torch.cat([part.values[measure] for part in parts]) for measure in ROUTED_MEASURES},
-        torch.cat([part.seconds for part in parts]),
-        torch.cat([part.scores for part in parts]),
-        sum(part.route_seconds * len(part.scores) for part in parts) / total,
-    )
+# the outcome of each path on each of `n` questions, float64, with a column per path in the order of `ROUTES`: `[n, 3]`
+# of each of `ROUTED_MEASURES`, NaN where it does not count, and `seconds`; `[n]` of `scores`, s(q), and of
+# `route_seconds`, to read a question's syntax and score it
+Choices = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,27 +64,24 @@ class RoutingBenchmark:
         _check_paths(runner, manifest)
         scorer = AdapterScorer(checkpoint=self.checkpoint, stanza_folder=self.stanza_folder)
         sets = {name: runner.read(name, entry, seed=self.seed) for name, entry in entries.items()}
-        choices = {name: weigh_choices(paths, scorer) for name, paths in sets.items()}
+        choices = {name: measure_choices(paths, scorer) for name, paths in sets.items()}
         new = _new_rows(sets, {key for keys in manifest.questions.values() for key in keys})
         rows = _halved(sets, new, [list(self.single_hop), list(self.multi_hop)], seed=self.seed)
-        kept = {name: choices[name].take(rows[name]) for name in sets if rows[name]}
-        thresholds = {
-            "thresholds": (scorer.low, scorer.high),
-            "without_fusion": (manifest.without_fusion.low, manifest.without_fusion.high),
-        }
-
-        def compare(part: Choices) -> dict[str, Any]:
-            return compare_routing(part, **thresholds, draws=self.draws, seed=self.seed)
-
+        kept = {name: {key: column[rows[name]] for key, column in choices[name].items()} for name in sets if rows[name]}
+        without_fusion = (manifest.without_fusion.low, manifest.without_fusion.high)
+        compare = partial(
+            compare_routing,
+            thresholds=(scorer.low, scorer.high),
+            without_fusion=without_fusion,
+            draws=self.draws,
+            seed=self.seed,
+        )
+        mix = {key: torch.cat([part[key] for part in kept.values()]) for key in next(iter(choices.values()))}
         content = {
-            "mix": compare(join_choices(list(kept.values()))),
+            "mix": compare(mix),
             "sets": {name: compare(part) for name, part in kept.items()},
             "left_out_as_known": {name: len(paths) - len(new[name]) for name, paths in sets.items()},
-            "thresholds": {
-                "low": scorer.low,
-                "high": scorer.high,
-                "without_fusion": list(thresholds["without_fusion"]),
-            },
+            "thresholds": {"low": scorer.low, "high": scorer.high, "without_fusion": list(without_fusion)},
         }
         write_json(run_dir / "metrics.json", content)
         write_text(run_dir / "report.md", report := _report(content, merged=self.merged))
@@ -123,25 +101,28 @@ def _check_paths(runner: PathRunner, manifest: AdapterManifest) -> None:
             )
 
 
-def weigh_choices(paths: TwoPaths, scorer: AdapterScorer) -> Choices:
+def measure_choices(paths: TwoPaths, scorer: AdapterScorer) -> Choices:
     """Score the questions of a data set, and measure the outcome of each path on each."""
-    scorer.score(paths.texts[:1])  # loads the models
+    texts = paths.queries.texts
+    scorer.score(texts[:1])  # loads the models
     begin = time.perf_counter()
-    scores = scorer.score(paths.texts)
-    middle = time.perf_counter()
-    fused = paths.fused(scores)
-    fuse_seconds = (time.perf_counter() - middle) / len(paths)
-    measured = [paths.measure(nodes) for nodes in (paths.dense.nodes, paths.graph.nodes, fused.nodes)]
-    values = {measure: torch.stack([of_path[measure] for of_path in measured], dim=1) for measure in ROUTED_MEASURES}
-    seconds = paths.path_seconds(fuse_seconds).expand(len(paths), -1)
-    return Choices(values, seconds, scores, (middle - begin) / len(paths))
+    scores = scorer.score(texts)
+    route_seconds = (time.perf_counter() - begin) / len(paths)
+    rankings, seconds = paths.routes(scores)
+    measured = [paths.measure(ranking.nodes) for ranking in rankings]
+    return {
+        **{measure: torch.stack([of_path[measure] for of_path in measured], dim=1) for measure in ROUTED_MEASURES},
+        "seconds": seconds,
+        "scores": scores,
+        "route_seconds": torch.full(scores.shape, route_seconds, dtype=torch.float64),
+    }
 
 
 def _new_rows(sets: Mapping[str, TwoPaths], known: set[str]) -> dict[str, list[int]]:
     """Leave out repeated questions, and those that the adapter was trained or validated on, under whatever id."""
     new: dict[str, list[int]] = {name: [] for name in sets}
     for name, paths in sets.items():
-        for row, text in enumerate(paths.texts):
+        for row, text in enumerate(paths.queries.texts):
             if (key := question_key(text)) not in known:
                 known.add(key)
                 new[name].append(row)
@@ -159,7 +140,7 @@ def _halved(
     listed = [[(name, row) for name in names for row in rows[name]] for names in halves]
     kept: dict[str, list[int]] = {name: [] for name in sets}
     for half in listed:
-        order = hashed_order([f"{name} {sets[name].query_ids[row]}" for name, row in half], seed)
+        order = hashed_order([f"{name} {sets[name].queries.ids[row]}" for name, row in half], seed)
         for name, row in (half[position] for position in order[: min(map(len, listed))]):
             kept[name].append(row)
     return {name: sorted(chosen) for name, chosen in kept.items()}
@@ -189,40 +170,33 @@ def compare_routing(
         share of each; ``p_random`` and ``p_paths``, of paired randomisation tests of ``full`` against ``random``,
         ``dense`` and ``graph``; ``p_draws``; ``regret``, by which the oracle is ahead of ``full``; ``questions``.
     """
-    num_questions = len(choices.scores)
     check_counts(draws=draws)
-    routes = choose_routes(choices.scores, *thresholds)
-    low, high = without_fusion
-    binary = torch.where(choices.scores.double() >= (low + high) / 2, GRAPH, DENSE)
-    cheapness = 1e-6 * choices.seconds / choices.seconds.max().clamp(min=1e-30)
-    best = (choices.values[JUDGED] - cheapness).argmax(1)
-    rates, drawn = _random_rates(choices, routes, draws, seed)
-    ways = {  # share of each route for each question, and whether the adapter's scores are needed
-        "dense": (_one_route(torch.full_like(routes, DENSE)), False),
-        "graph": (_one_route(torch.full_like(routes, GRAPH)), False),
-        "fusion": (_one_route(torch.full_like(routes, FUSION)), True),
-        "random": (rates, False),
-        "no fusion": (_one_route(binary), True),
-        FULL: (_one_route(routes), True),
-        "oracle": (_one_route(best), False),
-    }
+    scores, seconds = choices["scores"], choices["seconds"]
+    routes = choose_routes(scores, *thresholds)
+    binary = torch.where(scores.double() >= sum(without_fusion) / 2, GRAPH, DENSE)
+    best = (choices[JUDGED] - 1e-6 * seconds / seconds.max().clamp(min=1e-30)).argmax(1)  # of equals the fastest
+    rates, drawn = _random_rates(choices[JUDGED], routes, draws, seed)
+    routed = {way: torch.full_like(routes, route) for route, way in enumerate(ROUTES)}
+    routed |= {"no fusion": binary, FULL: routes, "oracle": best}
+    shares = {way: one_hot(chosen, len(ROUTES)).double() for way, chosen in routed.items()} | {"random": rates}
     values = {  # [n] of each measure, by way
-        way: {key: torch.where(shares > 0, per_path * shares, 0).sum(1) for key, per_path in choices.values.items()}
-        for way, (shares, _) in ways.items()
+        way: {key: torch.where(shares[way] > 0, choices[key] * shares[way], 0).sum(1) for key in ROUTED_MEASURES}
+        for way in WAYS
     }
+    paid = {"fusion", "no fusion", FULL}  # that need the adapter's scores
     rows = {
         way: {
             **_means(values[way]),
-            "ms": 1000 * (float((choices.seconds * shares).sum(1).mean()) + scored * choices.route_seconds),
-            "routes": dict(zip(ROUTES, shares.mean(0).tolist(), strict=True)),
+            "ms": 1000 * float(((seconds * shares[way]).sum(1) + (way in paid) * choices["route_seconds"]).mean()),
+            "routes": dict(zip(ROUTES, shares[way].mean(0).tolist(), strict=True)),
         }
-        for way, (shares, scored) in ways.items()
+        for way in WAYS
     }
     full = values[FULL][JUDGED]
     as_good = int((drawn >= full.mean() - 1e-9).sum())
     p_values = {way: float(paired_randomization(full, values[way][JUDGED])) for way in ("random", "dense", "graph")}
     return {
-        "questions": num_questions,
+        "questions": len(scores),
         "rows": rows,
         "p_random": p_values.pop("random"),
         "p_draws": (1 + as_good) / (1 + draws),
@@ -252,10 +226,6 @@ def routing_table(result: Mapping[str, Any]) -> str:
     return f"{markdown_table(header, lines)}\n\n{notes}"
 
 
-def _one_route(routes: Tensor) -> Tensor:
-    return torch.nn.functional.one_hot(routes, len(ROUTES)).double()
-
-
 def _means(values: Mapping[str, Tensor]) -> dict[str, Any]:
     counted = {measure: scores for measure, scores in values.items() if not bool(scores.isnan().all())}
     return {
@@ -264,15 +234,18 @@ def _means(values: Mapping[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def _random_rates(choices: Choices, routes: Tensor, draws: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Deal the routes among the questions: how often each takes each, ``[n, 3]``, and ``[draws]`` means of JUDGED."""
+def _random_rates(values: Tensor, routes: Tensor, draws: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Deal the routes among the questions: how often each takes each, ``[n, 3]``, and the mean value of each draw.
+
+    ``values`` are ``[n, 3]``.
+    """
     generator = torch.Generator().manual_seed(seed)
-    times = torch.zeros(choices.seconds.shape, dtype=torch.float64)
+    times = torch.zeros(values.shape, dtype=torch.float64)
     ones, means = torch.ones(len(routes), 1, dtype=torch.float64), []
     for _ in range(draws):
         dealt = routes[torch.randperm(len(routes), generator=generator)].unsqueeze(1)
         times.scatter_add_(1, dealt, ones)
-        means.append(choices.values[JUDGED].gather(1, dealt).mean())
+        means.append(values.gather(1, dealt).mean())
     return times / draws, torch.stack(means)
 
 

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from graphrerank.checks import check_positive_share
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.dataset import Qrels
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.merged import SEPARATOR
 from graphrerank.files import check_writable, hash_json, load_tensors, save_tensors
 from graphrerank.graphs import Queries, Ranking
@@ -36,13 +37,10 @@ RULES = ("all_relevant", "any_relevant", "answer_in_context", "language_model")
 class TwoPaths:
     """The rankings of both paths for ``Q`` questions of one data set."""
 
-    dataset: str  # name of the data set
-    query_ids: Sequence[str]  # `Q` strings
-    texts: Sequence[str]  # `Q` questions
-    queries: Tensor  # `[Q]` int64, their numbers in the data set
+    dataset: Dataset
+    queries: Queries
+    rows: Tensor  # `[Q]` int64, numbers of the questions in the data set
     qrels: Qrels  # judgements that hold these questions
-    passages: Sequence[str]  # texts of the corpus
-    answers: Mapping[str, Sequence[str]]  # right answers by query id, of those that have some
     dense: Ranking  # `[Q, K]`, ranking of the dense path
     graph: Ranking  # `[Q, K]`, ranking of the graph path
     # seconds per question on the dense and on the graph path, many at once, without encoding the question
@@ -50,16 +48,19 @@ class TwoPaths:
 
     def __len__(self) -> int:
         """Return the number of questions."""
-        return len(self.query_ids)
+        return len(self.queries)
 
-    def fused(self, scores: Tensor) -> Ranking:
-        """Fuse both rankings, ``[Q, K]``, by the adapter's scores ``[Q]`` (:func:`fuse_paths`)."""
-        return fuse_paths(self.dense, self.graph, scores, top_k=self.dense.nodes.shape[1])
+    def routes(self, scores: Tensor) -> tuple[list[Ranking], Tensor]:
+        """Return the ranking of each of ``ROUTES`` and its seconds, ``[Q, 3]`` float64.
 
-    def path_seconds(self, fuse_seconds: float) -> Tensor:
-        """Return the seconds of a question on each of ``ROUTES``, ``[3]`` float64."""
+        ``scores`` ``[Q]`` are the adapter's, by which both rankings are fused (:func:`fuse_paths`).
+        """
+        begin = time.perf_counter()
+        fused = fuse_paths(self.dense, self.graph, scores, top_k=self.dense.nodes.shape[1])
+        fuse_seconds = (time.perf_counter() - begin) / len(self)
         dense, graph = self.seconds
-        return torch.tensor([dense, graph, dense + graph + fuse_seconds], dtype=torch.float64)
+        seconds = torch.tensor([dense, graph, dense + graph + fuse_seconds], dtype=torch.float64)
+        return [self.dense, self.graph, fused], seconds.expand(len(self), -1)
 
     def measure(self, nodes: Tensor) -> dict[str, Tensor]:
         """Measure rankings of the questions, ``[Q, K]`` int64, best first, padded with -1.
@@ -69,10 +70,11 @@ class TwoPaths:
             ``Answer@5``, a right answer in the text of the top 5, NaN where the question has none.
         """
         relevance, gains = self._relevance(nodes)
-        measured = {f"Hit@{k}": (relevance[:, :k] > 0).any(1).double() for k in (3, 5)}
-        measured["PR@5"] = perfect_recall(relevance, gains, top_k=5)
-        measured["Answer@5"] = self._holds_answer(nodes, 5)
-        return measured
+        return {
+            **{f"Hit@{k}": (relevance[:, :k] > 0).any(1).double() for k in (3, 5)},
+            "PR@5": perfect_recall(relevance, gains, top_k=5),
+            "Answer@5": self._holds_answer(nodes[:, :5]),
+        }
 
     def is_right(self, nodes: Tensor, rule: str, *, answers: AnswerStage | None = None) -> Tensor:
         """Decide for which questions a ranking ``[Q, K]``, best first, padded with -1, is right: ``[Q]`` bool.
@@ -89,29 +91,31 @@ class TwoPaths:
             return perfect_recall(relevance, gains, top_k=top_k) > 0
         if name == "any_relevant":
             return (relevance[:, :top_k] > 0).any(1)
-        if missing := next((query_id for query_id in self.query_ids if query_id not in self.answers), None):
+        known = self.dataset.answers
+        if missing := next((query_id for query_id in self.queries.ids if query_id not in known), None):
             raise ValueError(
                 f"`right` = {rule} needs an `answer` in the metadata of every question, found none in {missing!r} of "
-                f"data set {self.dataset!r}"
+                f"data set {self.dataset.name!r}"
             )
         if name == "answer_in_context":
-            return self._holds_answer(nodes, top_k) > 0
+            return self._holds_answer(nodes[:, :top_k]) > 0
         if answers is None:
             raise ValueError(f"`answers` must be given with `right` = {rule}, got none")
-        passages = passages_of(self.passages, nodes[:, :top_k].tolist())
-        right = [self.answers[query_id] for query_id in self.query_ids]
-        (said,) = answers.answer(self.texts, {"": passages}, right).values()
+        passages = passages_of(self.dataset.graph.texts, nodes[:, :top_k].tolist())
+        right = [known[query_id] for query_id in self.queries.ids]
+        (said,) = answers.answer(self.queries.texts, {"": passages}, right).values()
         return said.values[CONTAIN_MATCH if answers.judge is None else JUDGED] > 0
 
     def _relevance(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        relevance = self.qrels.relevance(self.queries, nodes, num_nodes=len(self.passages))
-        return relevance, self.qrels.gains(self.queries)
+        relevance = self.qrels.relevance(self.rows, nodes, num_nodes=self.dataset.graph.num_nodes)
+        return relevance, self.qrels.gains(self.rows)
 
-    def _holds_answer(self, nodes: Tensor, top_k: int) -> Tensor:
-        tops = passages_of(self.passages, nodes[:, :top_k].tolist())
+    def _holds_answer(self, nodes: Tensor) -> Tensor:
+        known = self.dataset.answers
+        passages = passages_of(self.dataset.graph.texts, nodes.tolist())
         holds = [
-            coverage("\n".join(top), self.answers[query_id]) if query_id in self.answers else torch.nan
-            for query_id, top in zip(self.query_ids, tops, strict=True)
+            coverage("\n".join(texts), known[query_id]) if query_id in known else torch.nan
+            for query_id, texts in zip(self.queries.ids, passages, strict=True)
         ]
         return torch.tensor(holds, dtype=torch.float64)
 
@@ -145,62 +149,48 @@ class PathRunner:
         if len(set(budgets)) > 1:
             raise ValueError(f"both paths must have one `budget`, got {budgets}")
         self._parts, self._encoder, self._merged = parts, encoder, merged
-        self._prepared: tuple[PreparedDataset, PipelineFactory] | None = None  # of the merged corpus, for all sets
 
     def read(self, name: str, entry: Mapping[str, Any], *, seed: int) -> TwoPaths:
         """Return both paths' rankings of some questions of a data set.
 
-        Args:
-            name: Of ``conf/data``, or the path of a folder; ``entry.data`` where that is given.
-            entry: ``splits``; ``share`` of their questions, in (0, 1], all by default; ``max_relevant``, the most
-                relevant passages that a question may have.
-            seed: Decides which questions the share is.
+        ``name`` is of ``conf/data``, or the path of a folder. ``entry`` has ``splits`` and, if given, ``data``, which
+        takes the place of the name; ``share`` of their questions, in (0, 1], all by default, which the ``seed``
+        chooses; and ``max_relevant``, the most relevant passages that a question may have.
         """
-        prepared, build = self._prepare(str(entry.get("data") or name))
-        if self._merged is not None:
+        if self._merged is None:
+            prepared, build = self._prepare(str(entry.get("data") or name))
+        else:
+            prepared, build = self._prepared_together
             entry = {**entry, "splits": [f"{name}{SEPARATOR}{split}" for split in entry["splits"]]}
-        splits = [prepared.dataset.split(str(split)) for split in entry["splits"]]
-        qrels = Qrels(*(torch.cat([getattr(part, name) for part in splits]) for name in ("query", "node", "gain")))
-        queries = _pick_queries(prepared, qrels, entry, seed=seed)
         dataset = prepared.dataset
-        ids, texts = ([strings[n] for n in queries.tolist()] for strings in (dataset.query_ids, dataset.query_texts))
-        vectors = None if prepared.query_vectors is None else prepared.query_vectors[queries]
+        splits = [dataset.split(str(split)) for split in entry["splits"]]
+        qrels = Qrels(*(torch.cat([getattr(part, name) for part in splits]) for name in ("query", "node", "gain")))
+        rows = _pick_queries(dataset, qrels, entry, seed=seed)
+        vectors = None if prepared.query_vectors is None else prepared.query_vectors[rows]
+        ids, texts = ([strings[row] for row in rows.tolist()] for strings in (dataset.query_ids, dataset.query_texts))
+        queries = Queries(ids, texts, vectors)
         settings = {path: path_settings(pipeline) for path, pipeline in self.pipelines.items()}
         key = hash_json([dataset.fingerprint, prepared.encoder_fingerprint, ids, settings])
         file = self._parts.cache / "two_paths" / f"{dataset.name}-{key}.safetensors"
         if not file.is_file():
             check_writable(file.parent)
-            save_tensors(file, self._retrieve(prepared, build, Queries(ids, texts, vectors)))
+            save_tensors(file, self._retrieve(prepared, build, queries))
         kept = load_tensors(file, KEPT)
+        dense, graph = (Ranking(kept[f"{path}_nodes"], kept[f"{path}_scores"]) for path in ("dense", "graph"))
         dense_seconds, graph_seconds = kept["seconds"].tolist()
-        return TwoPaths(
-            dataset=dataset.name,
-            query_ids=ids,
-            texts=texts,
-            queries=queries,
-            qrels=qrels,
-            passages=dataset.graph.texts,
-            answers=dataset.answers,
-            dense=Ranking(kept["dense_nodes"], kept["dense_scores"]),
-            graph=Ranking(kept["graph_nodes"], kept["graph_scores"]),
-            seconds=(dense_seconds, graph_seconds),
-        )
+        return TwoPaths(dataset, queries, rows, qrels, dense, graph, (dense_seconds, graph_seconds))
 
-    def _prepare(self, name: str) -> tuple[PreparedDataset, PipelineFactory]:
-        """Load and encode a data set, or all of them as one, and return a factory of pipelines over its corpus."""
-        if self._prepared is not None:
-            return self._prepared
-        data: Any = name
-        if self._merged is not None:
-            sets = {
-                key: self._parts.settings("data", str(entry.get("data") or key)) for key, entry in self._merged.items()
-            }
-            data = self._parts.settings("data", MERGED, datasets=sets)
+    def _prepare(self, data: Any) -> tuple[PreparedDataset, PipelineFactory]:
+        """Load and encode a data set, and return a factory of pipelines over its corpus."""
         prepared = self._parts.prepare(data, retriever="dense", encoder=self._encoder)
-        factory = self._parts.pipeline_factory(prepared, retriever="dense", encoder=self._encoder)
-        if self._merged is not None:
-            self._prepared = prepared, factory
-        return prepared, factory
+        return prepared, self._parts.pipeline_factory(prepared, retriever="dense", encoder=self._encoder)
+
+    @cached_property
+    def _prepared_together(self) -> tuple[PreparedDataset, PipelineFactory]:
+        """All data sets as one."""
+        entries = (self._merged or {}).items()
+        sets = {key: self._parts.settings("data", str(entry.get("data") or key)) for key, entry in entries}
+        return self._prepare(self._parts.settings("data", MERGED, datasets=sets))
 
     def _retrieve(self, prepared: PreparedDataset, build: PipelineFactory, queries: Queries) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
@@ -216,7 +206,7 @@ class PathRunner:
         return tensors | {"seconds": torch.tensor(seconds, dtype=torch.float64)}
 
 
-def _pick_queries(prepared: PreparedDataset, qrels: Qrels, entry: Mapping[str, Any], *, seed: int) -> Tensor:
+def _pick_queries(dataset: Dataset, qrels: Qrels, entry: Mapping[str, Any], *, seed: int) -> Tensor:
     """Choose the questions of an entry (:meth:`PathRunner.read`): ``[Q]`` int64, ascending.
 
     A share is the first of the questions in the order of a hash of seed and id, so that a larger one holds a smaller.
@@ -226,10 +216,10 @@ def _pick_queries(prepared: PreparedDataset, qrels: Qrels, entry: Mapping[str, A
     queries = qrels.queries
     if most is not None:
         queries = queries[(qrels.gains(queries) > 0).sum(1) <= int(most)]
-    order = hashed_order([prepared.dataset.query_ids[query] for query in queries.tolist()], seed)
+    order = hashed_order([dataset.query_ids[query] for query in queries.tolist()], seed)
     chosen = queries[torch.tensor(order[: round(share * len(order))], dtype=torch.int64)].sort().values
     if not len(chosen):
-        raise ValueError(f"data set {prepared.dataset.name!r} must have questions for {dict(entry)}, found none")
+        raise ValueError(f"data set {dataset.name!r} must have questions for {dict(entry)}, found none")
     return chosen
 
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from sklearn.base import clone
-from sklearn.dummy import DummyClassifier
 from sklearn.feature_selection import mutual_info_classif
 from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
@@ -19,15 +18,17 @@ from graphrerank_papers.ea_graphrag.adapter_fit import (
     SMOOTHING,
     AdapterClassifier,
     AdapterSettings,
-    LabelledRows,
+    Rows,
     ThresholdChoice,
     calibrate,
     choose_thresholds,
     classifiers,
     compare_classifiers,
+    early_stopping_split,
     fit_adapter,
     fit_temperature,
     smoothed_cross_entropy,
+    top_features,
 )
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 
@@ -35,21 +36,21 @@ BUILD = partial(ComplexityAdapter, hidden_channels=[32, 32])
 SETTINGS: dict[str, Any] = {"num_selected": 6, "max_epochs": 12, "learning_rate": 3e-3}
 
 
-def planted(num_rows: int, seed: int = 0, *, noise: float = 0.5) -> LabelledRows:
+def planted(num_rows: int, seed: int = 0) -> Rows:
     """Ten raw features of very different sizes; two of them decide, one only through its absolute size."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(num_rows, 10, generator=generator)
-    decides = 2 * x[:, 1] + 2 * (x[:, 6].abs() - 0.7) + noise * torch.randn(num_rows, generator=generator)
+    decides = 2 * x[:, 1] + 2 * (x[:, 6].abs() - 0.7) + 0.5 * torch.randn(num_rows, generator=generator)
     scale, shift = torch.logspace(-3, 3, 10), torch.linspace(-50, 50, 10)
-    return LabelledRows(x * scale + shift * scale, (decides > 0).long())
+    return x * scale + shift * scale, (decides > 0).long()
 
 
 def test_a_planted_signal_is_learned() -> None:
     model, _ = fit_adapter(BUILD, planted(240), planted(60, 1), AdapterSettings(**SETTINGS | {"max_epochs": 30}))
-    held_out = planted(400, 2)
+    features, labels = planted(400, 2)
     with torch.inference_mode():
-        scores = model(held_out.features)
-    assert area_under_roc(scores, held_out.labels) > 0.93
+        scores = model(features)
+    assert area_under_roc(scores, labels) > 0.93
     assert {1, 6} <= set(model.selected.tolist())
     assert not model.training
     assert len(model.selected) == 6
@@ -71,27 +72,26 @@ def test_same_rows_and_settings_give_the_same_weights() -> None:
 
 def test_features_and_z_scores_are_of_the_training_rows_alone() -> None:
     train, settings = planted(60), AdapterSettings(**SETTINGS | {"max_epochs": 1})
-    validation = planted(30, 1)
-    other = LabelledRows(1000 * validation.features, 1 - validation.labels)
-    one, two = (fit_adapter(BUILD, train, held, settings)[0] for held in (validation, other))
+    features, labels = planted(30, 1)
+    one, two = (
+        fit_adapter(BUILD, train, held, settings)[0] for held in ((features, labels), (1000 * features, 1 - labels))
+    )
     for name in ("selected", "mean", "std"):
         assert torch.equal(getattr(one, name), getattr(two, name))
-    columns = train.features[:, one.selected].double()
+    columns = train[0][:, one.selected].double()
     torch.testing.assert_close(one.mean.double(), columns.mean(0))
     torch.testing.assert_close(one.std.double(), columns.std(0, correction=0), rtol=1e-5, atol=0)
 
 
 def test_stops_early_and_keeps_the_best_epoch() -> None:
-    train = planted(60)
-    noise = LabelledRows(train.features, train.labels[torch.randperm(60, generator=torch.Generator().manual_seed(0))])
+    features, labels = planted(60)
+    noisy = features, labels[torch.randperm(60, generator=torch.Generator().manual_seed(0))]
     settings = AdapterSettings(**SETTINGS | {"max_epochs": 60, "patience": 3, "dropout": 0.0})
-    model, history = fit_adapter(BUILD, noise, planted(40, 1), settings)
+    held = planted(40, 1)
+    model, history = fit_adapter(BUILD, noisy, held, settings)
     losses = [row["val/loss"] for row in history]
     assert len(losses) == losses.index(min(losses)) + 1 + 3 < 60
-    held = planted(40, 1)
-    assert smoothed_cross_entropy(model.logits(held.features), held.labels).item() == pytest.approx(
-        min(losses), abs=1e-5
-    )
+    assert smoothed_cross_entropy(model.logits(held[0]), held[1]).item() == pytest.approx(min(losses), abs=1e-5)
 
 
 def test_the_rate_falls_as_a_cosine_and_biases_do_not_decay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,34 +121,18 @@ def test_loss_against_sklearn() -> None:
     assert float(smoothed_cross_entropy(logits, labels)) == pytest.approx(expected)
 
 
-def rows(num_rows: int = 60, num_features: int = 6, *, share: float = 0.3, seed: int = 0) -> LabelledRows:
-    """Column 2 tells the label, column 4 does in part, the rest is noise."""
-    generator = torch.Generator().manual_seed(seed)
-    labels = (torch.arange(num_rows) < share * num_rows).long()[torch.randperm(num_rows, generator=generator)]
-    features = torch.randn(num_rows, num_features, generator=generator)
-    features[:, 2] = 5 * labels + 0.1 * features[:, 2]
-    features[:, 4] = labels + features[:, 4]
-    return LabelledRows(features, labels)
-
-
 def test_selection_against_sklearn() -> None:
-    made = rows(200, 12)
-    shared = torch.from_numpy(mutual_info_classif(made.features.numpy(), made.labels.numpy(), random_state=7))
+    rows = planted(200)
+    shared = torch.from_numpy(mutual_info_classif(rows[0].numpy(), rows[1].numpy(), random_state=7))
     for top_k in (1, 2, 5):
-        found = LabelledRows(made.features, made.labels, 7).top_features(top_k)
-        assert found.tolist() == sorted(shared.argsort(descending=True)[:top_k].tolist())
-        assert 2 in found
-    assert LabelledRows(made.features, made.labels).top_features(2).tolist() == [2, 4]
-    assert LabelledRows(made.features, made.labels).top_features(85).tolist() == list(range(12))  # 85 of 12
+        assert top_features(rows, top_k, 7).tolist() == sorted(shared.argsort(descending=True)[:top_k].tolist())
+    assert top_features(rows, 2, 0).tolist() == [1, 6]
+    assert top_features(rows, 85, 0).tolist() == list(range(10))
 
 
-@pytest.mark.parametrize(
-    ("labels", "match"),
-    [([1, 1, 1, 1], r"must hold both classes, 0 and 1, got \[1\] in 4 rows"), ([0, 0, 0, 1], "got 1 of the rarer one")],
-)
-def test_too_few_rows_of_a_class_are_refused(labels: list[int], match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        LabelledRows(torch.zeros(4, 2), torch.tensor(labels)).early_stopping_split()
+def test_too_few_rows_of_a_class_are_refused() -> None:
+    with pytest.raises(ValueError, match="got 1 of the rarer one"):
+        early_stopping_split((torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])), 0)
 
 
 def overconfident(num_rows: int = 400, *, times: float = 3.0, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -180,11 +164,11 @@ def test_the_models_temperature_is_set_and_lowers_the_loss() -> None:
     logits, labels = overconfident()
     model: Any = ComplexityAdapter(num_features=1, num_selected=1, hidden_channels=[2])
     model.logits = partial(torch.squeeze, dim=1)  # the feature is the logit
-    rows = LabelledRows(logits.unsqueeze(1), labels)
-    before = torch.sigmoid(model.logits(rows.features))
-    found = calibrate(model, rows)
-    assert torch.equal(model(rows.features), torch.sigmoid(logits / model.temperature))
-    assert not torch.equal(model(rows.features), before)
+    features = logits.unsqueeze(1)
+    before = model(features)
+    found = calibrate(model, (features, labels))
+    assert torch.equal(model(features), torch.sigmoid(logits / model.temperature))
+    assert not torch.equal(model(features), before)
     assert float(model.temperature) == pytest.approx(found["temperature"])
     assert found["temperature"] > 2
     assert found["nll_before"] == pytest.approx(nll(logits, labels, 1))
@@ -216,33 +200,24 @@ def objective(scores: Tensor, correct: Tensor, low: float, high: float, price: f
     return total / len(scores)
 
 
-def brute_force(scores: Tensor, correct: Tensor, price: float) -> float:
-    """The best of all pairs of thresholds on a fine grid, in loops."""
-    grid = [-0.5, *(k / 90 for k in range(91)), 1.5]
-    pairs = [(low, high) for low in grid for high in grid if low < high]
-    return max(objective(scores, correct, low, high, price) for low, high in pairs)
-
-
+@pytest.mark.parametrize("fuse", [True, False])
 @pytest.mark.parametrize("price", [0.0, 0.02, 0.3])
 @pytest.mark.parametrize("seed", range(4))
-def test_against_brute_force(seed: int, price: float) -> None:
+def test_against_brute_force(seed: int, price: float, fuse: bool) -> None:
     scores, correct = queries(seed)
-    choice = choose(scores, correct, SECONDS, price=price)
+    choice = choose(scores, correct, SECONDS, price=price, fuse=fuse)
+    grid = [-0.5, *(k / 90 for k in range(91)), 1.5]
+    pairs = [(low, high) for low in grid for high in grid if low < high] if fuse else [(k, k + 1e-9) for k in grid]
+    best = max(objective(scores, correct, low, high, price) for low, high in pairs)
     assert choice.low < choice.high
-    assert choice.objective == pytest.approx(brute_force(scores, correct, price))
+    assert choice.objective == pytest.approx(best)
     assert choice.objective == pytest.approx(objective(scores, correct, choice.low, choice.high, price))
     assert choice.objective == pytest.approx(choice.accuracy - price * choice.seconds)
-    assert choice.objective >= max(choice.alone.values()) - 1e-9  # each path alone is among the choices
     assert sum(choice.shares.values()) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_without_fusion_against_brute_force(seed: int) -> None:
-    scores, correct = queries(seed)
-    choice = choose(scores, correct, SECONDS, price=0.02, fuse=False)
-    cuts = [(k / 90, k / 90 + 1e-9) for k in range(-1, 92)]
-    assert choice.shares["fusion"] == 0
-    assert choice.objective == pytest.approx(max(objective(scores, correct, low, high, 0.02) for low, high in cuts))
+    if fuse:
+        assert choice.objective >= max(choice.alone.values()) - 1e-9  # each path alone is among the choices
+    else:
+        assert choice.shares["fusion"] == 0
 
 
 def test_seconds_are_of_each_query() -> None:
@@ -281,12 +256,12 @@ def test_scores_a_rounding_apart_are_parted() -> None:
 SMALL = partial(ComplexityAdapter, hidden_channels=[16, 16])
 
 
-def noise(num_rows: int, num_features: int, seed: int = 0, *, signal: float = 0.0) -> LabelledRows:
+def noise(num_rows: int, num_features: int, *, signal: float = 0.0) -> Rows:
     """Features that know nothing of the labels but, times ``signal``, the first one."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     features = torch.randn(num_rows, num_features, generator=generator)
     labels = (torch.randn(num_rows, generator=generator) + signal * features[:, 0] > 0.3).long()
-    return LabelledRows(features, labels)
+    return features, labels
 
 
 def cells(table: str, name: str) -> list[str]:
@@ -297,20 +272,21 @@ def cells(table: str, name: str) -> list[str]:
 @pytest.mark.slow  # a minute
 def test_features_chosen_within_the_folds_know_nothing_of_noise() -> None:
     """With 200 features chosen on all rows, the AUC of pure noise is far above one half."""
-    rows = noise(60, 200)
-    compared = {name: entry for name, entry in classifiers(SMALL, top_k=10).items() if name == "logistic regression"}
-    auc = float(cells(compare_classifiers(rows, compared, shares=[1.0]), "logistic regression")[0].split()[0])
-    assert auc < 0.65
-    leaked = np.abs(np.corrcoef(rows.features.T, rows.labels)[-1, :-1]).argsort()[-10:].copy()
-    narrow = LabelledRows(rows.features[:, leaked], rows.labels)
-    auc = float(cells(compare_classifiers(narrow, compared, shares=[1.0]), "logistic regression")[0].split()[0])
-    assert auc > 0.7
+    features, labels = noise(60, 200)
+    compared = {"logistic": classifiers(SMALL, top_k=10)["logistic regression"]}
+    leaked = np.abs(np.corrcoef(features.T, labels)[-1, :-1]).argsort()[-10:].copy()
+    honest, inflated = (
+        float(cells(compare_classifiers((columns, labels), compared, shares=[1.0]), "logistic")[0].split()[0])
+        for columns in (features, features[:, leaked])
+    )
+    assert honest < 0.65
+    assert inflated > 0.7
 
 
 def test_nested_cross_validation_against_loops() -> None:
     rows = noise(90, 6, signal=1.5)
     model, grid = classifiers(SMALL, top_k=5)["logistic regression"]
-    x, y = rows.features.numpy(), rows.labels.numpy()
+    x, y = rows[0].numpy(), rows[1].numpy()
     settings = [
         {"topfeatures__num_selected": k, "logisticregression__C": c}
         for c in grid["logisticregression__C"]
@@ -319,7 +295,7 @@ def test_nested_cross_validation_against_loops() -> None:
 
     def auc(setting: dict[str, float], train: np.ndarray, test: np.ndarray) -> float:
         fitted = clone(model).set_params(**setting).fit(x[train], y[train])
-        return area_under_roc(torch.from_numpy(fitted.predict_proba(x[test])[:, 1]), rows.labels[test])
+        return area_under_roc(torch.from_numpy(fitted.predict_proba(x[test])[:, 1]), rows[1][test])
 
     found = []
     for train, test in StratifiedKFold(3, shuffle=True, random_state=0).split(x, y):
@@ -333,16 +309,17 @@ def test_nested_cross_validation_against_loops() -> None:
 
 def test_the_adapter_is_trained_and_calibrated_on_its_rows_alone() -> None:
     rows = noise(80, 6, signal=2.0)
-    train, held = rows.early_stopping_split()
+    train, held = early_stopping_split(rows, 0)
     expected, _ = fit_adapter(SMALL, train, held, AdapterSettings(num_selected=4, dropout=0.2))
     calibrate(expected, held)
-    found = AdapterClassifier(SMALL, num_selected=4, dropout=0.2).fit(rows.features.numpy(), rows.labels.numpy())
+    x, y = rows[0].numpy(), rows[1].numpy()
+    found = AdapterClassifier(SMALL, num_selected=4, dropout=0.2).fit(x, y)
     with torch.inference_mode():
-        scores = expected(rows.features)
-    both = found.predict_proba(rows.features.numpy())
+        scores = expected(rows[0])
+    both = found.predict_proba(x)
     torch.testing.assert_close(torch.from_numpy(both[:, 1]).float(), scores)
     assert both.sum(1) == pytest.approx(1)
-    assert (found.predict(rows.features.numpy()) == (scores >= 0.5).numpy()).all()
+    assert (found.predict(x) == (scores >= 0.5).numpy()).all()
 
 
 def test_all_classifiers_are_compared() -> None:
@@ -356,9 +333,3 @@ def test_all_classifiers_are_compared() -> None:
     assert cells(first, "majority class")[-1] == "2x -"
     assert second.startswith("| AUC after training on rows | 15 | 30 |")
     assert float(cells(first, "logistic regression")[0].split()[0]) > 0.75
-
-
-def test_fewer_rows_of_a_class_than_folds_are_refused() -> None:
-    few = LabelledRows(torch.randn(20, 3), (torch.arange(20) < 4).long())
-    with pytest.raises(ValueError, match="`num_folds` must lie in 2 to the rows of the rarer class, 4, got 5"):
-        compare_classifiers(few, {"a": (DummyClassifier(), {})})

@@ -4,8 +4,8 @@ from graphrerank.cli.http_service import model_service
 from graphrerank.models.checkpoint import load_checkpoint
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
-from graphrerank_papers.ea_graphrag.adapter_scorer import AdapterScorer
 from graphrerank_papers.ea_graphrag.route_engine import RouteEngine, RouteRequest, load_route_engine
+from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 
 TEXTS = ["Who directed the film that won?", "zebra", "Which actor of the film that Tarkovsky made was born in Moscow?"]
 

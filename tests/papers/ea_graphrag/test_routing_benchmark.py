@@ -15,7 +15,7 @@ from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.router import Router
 from graphrerank.pipelines.steps import PageRank, VectorSearch
-from graphrerank_papers.ea_graphrag.routing_benchmark import Choices, compare_routing, join_choices, routing_table
+from graphrerank_papers.ea_graphrag.routing_benchmark import Choices, compare_routing, routing_table
 from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES
 
 DENSE_MS, GRAPH_MS, FUSION_MS, ROUTE_MS = 1.0, 10.0, 12.0, 2.0
@@ -24,7 +24,9 @@ DENSE_MS, GRAPH_MS, FUSION_MS, ROUTE_MS = 1.0, 10.0, 12.0, 2.0
 def make(dense: list[int], graph: list[int], fusion: list[int], scores: list[float]) -> Choices:
     values = torch.tensor([dense, graph, fusion], dtype=torch.float64).T
     seconds = torch.tensor([DENSE_MS, GRAPH_MS, FUSION_MS], dtype=torch.float64).expand(len(scores), -1) / 1000
-    return Choices(dict.fromkeys(ROUTED_MEASURES, values), seconds, torch.tensor(scores), ROUTE_MS / 1000)
+    route_seconds = torch.full((len(scores),), ROUTE_MS / 1000, dtype=torch.float64)
+    timed = {"seconds": seconds, "scores": torch.tensor(scores), "route_seconds": route_seconds}
+    return dict.fromkeys(ROUTED_MEASURES, values) | timed
 
 
 def compare(choices: Choices, **settings: object):
@@ -50,7 +52,7 @@ def test_rows_by_hand() -> None:
     assert rows["fusion"]["ms"] == pytest.approx(FUSION_MS + ROUTE_MS)
     assert result["regret"] == pytest.approx(2 / 6)
     # random routing has the mean of all deals: each route has a third of the questions
-    assert rows["random"]["PR@5"] == pytest.approx(float(choices.values["PR@5"].mean()), abs=0.01)
+    assert rows["random"]["PR@5"] == pytest.approx(float(choices["PR@5"].mean()), abs=0.01)
     assert rows["random"]["ms"] == pytest.approx((DENSE_MS + GRAPH_MS + FUSION_MS) / 3, rel=0.01)
     assert rows["random"]["routes"] == pytest.approx(rows["full"]["routes"])
 
@@ -78,18 +80,9 @@ def test_routing_that_does_not_know_is_not() -> None:
     assert result["p_draws"] > 0.05
 
 
-def test_data_sets_are_put_together() -> None:
-    one, other = planted(10, informed=True), planted(30, informed=True)
-    both = join_choices([one, other.take(range(20, 30))])
-    assert len(both.scores) == 20
-    assert torch.equal(both.scores[10:], other.scores[20:])
-    assert both.route_seconds == pytest.approx(ROUTE_MS / 1000)
-
-
 def test_a_measure_that_no_question_has() -> None:
-    choices = planted(20, informed=True)
-    values = {**choices.values, "Answer@5": torch.full((20, 3), torch.nan, dtype=torch.float64)}
-    result = compare(Choices(values, choices.seconds, choices.scores, 0.0))
+    missing = {"Answer@5": torch.full((20, 3), torch.nan, dtype=torch.float64)}
+    result = compare({**planted(20, informed=True), **missing})
     assert "Answer@5" not in result["rows"]["full"]
     assert "| full | 100.0 | 100.0 | 100.0 |  |" in routing_table(result)
 

@@ -1,10 +1,11 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
 
-from graphrerank.data.dataset import Qrels
-from graphrerank.graphs import Ranking
+from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.language_models.prompt import Prompt
 from graphrerank.language_models.reply import Reply
 from graphrerank_papers.answers.correctness_judge import CorrectnessJudge
@@ -15,6 +16,7 @@ from graphrerank_papers.ea_graphrag.two_paths import TwoPaths, parse_rule
 
 PASSAGES = ["Metz is a city.", "Lothair died in Piacenza.", "A river.", "A stone.", "A bridge.", "The Moselle."]
 DENSE = torch.tensor([[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [2, -1, -1, -1, -1, -1]])
+ANSWERS = {"q4": ["piacenza", "Placentia"], "q7": ["a city"]}
 GRAPH = torch.tensor([[1, 2, 3, 4, 5, 0], [0, 1, 5, 2, 3, 4], [5, 4, -1, -1, -1, -1]])
 
 
@@ -25,19 +27,14 @@ def ranking(nodes: torch.Tensor) -> Ranking:
 @pytest.fixture
 def paths() -> TwoPaths:
     """Questions 4, 7 and 9 of a data set: two relevant passages (0, 1), one (0), one (5); the last has no answer."""
+    texts = {4: "Where did Lothair die?", 7: "What is Metz?", 9: "Which river?"}
     qrels = Qrels(torch.tensor([9, 4, 4, 7]), torch.tensor([5, 0, 1, 0]), torch.ones(4))
-    return TwoPaths(
-        dataset="toy",
-        query_ids=["a", "b", "c"],
-        texts=["Where did Lothair die?", "What is Metz?", "Which river?"],
-        queries=torch.tensor([4, 7, 9]),
-        qrels=qrels,
-        passages=PASSAGES,
-        answers={"a": ["piacenza", "Placentia"], "b": ["a city"]},
-        dense=ranking(DENSE),
-        graph=ranking(GRAPH),
-        seconds=(0.001, 0.02),
-    )
+    graph = CorpusGraph.from_edges([f"p{i}" for i in range(6)], PASSAGES, torch.zeros(0, 2, dtype=torch.int64))
+    ids = [f"q{i}" for i in range(10)]
+    dataset = Dataset("toy", graph, ids, [texts.get(i, "") for i in range(10)], {"test": qrels}, answers=ANSWERS)
+    rows = torch.tensor([4, 7, 9])
+    queries = Queries(["q4", "q7", "q9"], list(texts.values()))
+    return TwoPaths(dataset, queries, rows, qrels, ranking(DENSE), ranking(GRAPH), seconds=(0.001, 0.02))
 
 
 def test_measures_by_hand(paths: TwoPaths) -> None:
@@ -59,81 +56,58 @@ def test_who_is_right_is_a_setting(paths: TwoPaths) -> None:
     assert paths.is_right(DENSE, "any_relevant@3").tolist() == [True, False, False]
 
 
-def take(paths: TwoPaths, *rows: int) -> TwoPaths:
-    index = torch.tensor(rows)
-    return TwoPaths(
-        paths.dataset,
-        [paths.query_ids[row] for row in rows],
-        [paths.texts[row] for row in rows],
-        paths.queries[index],
-        paths.qrels,
-        paths.passages,
-        paths.answers,
-        paths.dense.select(index),
-        paths.graph.select(index),
-        paths.seconds,
-    )
+@pytest.fixture
+def answered(paths: TwoPaths) -> TwoPaths:
+    """The two questions with an answer."""
+    first = torch.arange(2)
+    dense, graph = paths.dense.select(first), paths.graph.select(first)
+    return replace(paths, queries=paths.queries.block(0, 2), rows=paths.rows[:2], dense=dense, graph=graph)
 
 
-def test_an_answer_in_the_context(paths: TwoPaths) -> None:
-    answered = take(paths, 0, 1)
+def test_an_answer_in_the_context(paths: TwoPaths, answered: TwoPaths) -> None:
     assert answered.is_right(DENSE[:2], "answer_in_context@5").tolist() == [True, False]
     assert answered.is_right(DENSE[:2], "answer_in_context@1").tolist() == [False, False]
-    with pytest.raises(ValueError, match=r"needs an `answer` .* found none in 'c' of data set 'toy'"):
+    with pytest.raises(ValueError, match=r"needs an `answer` .* found none in 'q9' of data set 'toy'"):
         paths.is_right(DENSE, "answer_in_context@5")
 
 
-ASKED = [
-    "Metz is a city.\n\nLothair died in Piacenza.\n\nQuestion: Where did Lothair die?",
-    "The Moselle.\n\nA bridge.\n\nQuestion: What is Metz?",
-]
+class Scripted:
+    """A language model that answers by a function."""
 
+    fingerprint = "scripted"
 
-class Always:
-    """A language model that always says the same."""
-
-    fingerprint = "always"
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
-        yield from ((index, Reply(self.text, "answered")) for index in range(len(questions)))
-
-
-class Reader:
-    """A language model that knows one answer, and only reads it off its passages."""
-
-    fingerprint = "reader"
-
-    def __init__(self) -> None:
+    def __init__(self, answer: Callable[[str], str]) -> None:
+        self.answer = answer
         self.asked: list[str] = []
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
         self.asked += questions
-        for index, question in enumerate(questions):
-            yield index, Reply("In Piacenza." if "Piacenza" in question else "Unknown", "answered")
+        yield from ((index, Reply(self.answer(question), "answered")) for index, question in enumerate(questions))
 
 
-def test_a_language_model_is_judged_by_containment(paths: TwoPaths) -> None:
-    answered, reader = take(paths, 0, 1), Reader()
-    prompt = Prompt("p", "{context}\n\nQuestion: {question}")
-    stage = AnswerStage(Packing(100), PromptedWriter(reader, prompt))
+def test_a_language_model_is_judged_by_containment(answered: TwoPaths) -> None:
+    reader = Scripted(lambda question: "In Piacenza." if "Piacenza" in question else "Unknown")
+    writer = PromptedWriter(reader, Prompt("p", "{context}\n\nQuestion: {question}"))
+    stage = AnswerStage(Packing(100), writer)
     assert answered.is_right(DENSE[:2], "language_model@2", answers=stage).tolist() == [True, False]
-    assert reader.asked == ASKED
-    judge = CorrectnessJudge(Always("Decision: yes"), Prompt("j", "{query}{generated_answer}{ground_truth_answer}"))
-    judged = AnswerStage(Packing(100), PromptedWriter(reader, prompt), judge=judge)
+    assert reader.asked == [
+        "Metz is a city.\n\nLothair died in Piacenza.\n\nQuestion: Where did Lothair die?",
+        "The Moselle.\n\nA bridge.\n\nQuestion: What is Metz?",
+    ]
+    prompt = Prompt("j", "{query}{generated_answer}{ground_truth_answer}")
+    judged = AnswerStage(Packing(100), writer, judge=CorrectnessJudge(Scripted(lambda _: "Decision: yes"), prompt))
     assert answered.is_right(DENSE[:2], "language_model@2", answers=judged).tolist() == [True, True]
     with pytest.raises(ValueError, match="`answers` must be given with `right` = language_model@2"):
         answered.is_right(DENSE[:2], "language_model@2")
 
 
-def test_fused_lies_at_the_paths_where_the_score_is_extreme(paths: TwoPaths) -> None:
-    dense, graph = (paths.fused(torch.full((3,), score)).nodes for score in (0.0, 1.0))
-    assert torch.equal(dense[:2], DENSE[:2])
-    assert torch.equal(graph[:2], GRAPH[:2])
-    assert dense[2, 0] == 2
-    assert graph[2, :2].tolist() == [5, 4]
+def test_fused_is_the_path_where_the_score_is_extreme(paths: TwoPaths) -> None:
+    for score, path in enumerate((DENSE, GRAPH)):
+        (_, _, fused), seconds = paths.routes(torch.full((3,), float(score)))
+        assert torch.equal(fused.nodes[:2], path[:2])
+        assert fused.nodes[2, : 1 + score].tolist() == path[2, : 1 + score].tolist()
+        assert seconds[0, :2].tolist() == [0.001, 0.02]
+        assert (seconds[:, 2] > 0.021).all()
 
 
 @pytest.mark.parametrize("rule", ["all_relevant", "all_relevant@0", "nobody@5", ""])

@@ -1,12 +1,13 @@
 """The nine units of syntactic complexity in constituency trees, and their fourteen ratios."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _FUNCTION = re.compile(r"^([^-=|]+)[-=|].*")  # NP-SBJ-1, NP=2: the label is NP; -LRB- stays
+REQUIRED = "`brackets` must be one tree such as (ROOT (NP (NN tree)))"
 
 HEADS = {  # Collins (1999), appendix A: the first label that some child has, from the left
     "S": ("TO", "IN", "VP", "S", "SBAR", "ADJP", "UCP", "NP"),
@@ -77,43 +78,28 @@ class Tree:
             yield node
             stack.extend(reversed(node.children))
 
-    def below(self) -> Iterator["Tree"]:
-        """Yield all nodes below this one."""
-        nodes = self.nodes()
-        next(nodes)
-        return nodes
-
     def leaves(self) -> Iterator["Tree"]:
         """Yield the tokens, from left to right."""
         return (node for node in self.nodes() if node.word is not None)
 
-    def ancestors(self) -> Iterator["Tree"]:
-        """Yield the parent, its parent, and so on."""
-        node = self.parent
-        while node is not None:
-            yield node
-            node = node.parent
+    def following(self) -> Sequence["Tree"]:
+        """Return the parent's children after this one."""
+        return () if self.parent is None else self.parent.children[self.index + 1 :]
 
-    def next_sister(self) -> "Tree | None":
-        """Return the parent's next child, or None."""
-        after = self.parent.children[self.index + 1 :] if self.parent is not None else ()
-        return after[0] if after else None
+    def precedes(self, label: str) -> bool:
+        """Return whether the parent's next child has a label."""
+        return any(sister.label == label for sister in self.following()[:1])
 
     def head(self) -> "Tree | None":
         """Return the head child by ``HEADS``, the first one if no rule applies, or None for a leaf."""
-        for label in HEADS.get(self.label, ()):
-            for child in self.children:
-                if child.label == label:
-                    return child
-        return self.children[0] if self.children else None
+        ruled = (child for label in HEADS.get(self.label, ()) for child in self.children if child.label == label)
+        return next(ruled, self.children[0] if self.children else None)
 
 
 def read_tree(brackets: str) -> Tree:
-    """Parse one tree.
+    """Parse one tree such as ``(ROOT (S (NP-SBJ (PRP We)) (VP (VBP read)) (. .)))``.
 
-    Args:
-        brackets: ``(ROOT (S (NP-SBJ (PRP We)) (VP (VBP read)) (. .)))``. Function tags are dropped; the outermost
-            bracket may have no label (as in Penn's own files) and becomes ``ROOT``.
+    Function tags are dropped; the outermost bracket may have no label (as in Penn's files) and becomes ``ROOT``.
 
     Raises:
         ValueError: If the text is not one complete tree.
@@ -133,18 +119,14 @@ def read_tree(brackets: str) -> Tree:
             children = [part for part in parts if isinstance(part, Tree)]
             word = next((part for part in parts if isinstance(part, str)), None)
             if not label or len(parts) != max(len(children), 1):
-                raise ValueError(_refused(brackets, "a bracket without label, or that is neither word nor phrase"))
+                raise ValueError(f"{REQUIRED}, got a bracket that is neither word nor phrase: {brackets[:80]!r}")
             open_nodes[-1].append(Tree(_FUNCTION.sub(r"\1", label), children, word))
         else:
             open_nodes[-1].append(token)
     complete, *left_open = open_nodes
     if left_open or len(complete) != 1 or not isinstance(tree := complete[0], Tree):
-        raise ValueError(_refused(brackets, f"{len(left_open)} brackets left open, or text outside"))
+        raise ValueError(f"{REQUIRED}, got {len(left_open)} open brackets, or text outside: {brackets[:80]!r}")
     return tree
-
-
-def _refused(brackets: str, problem: str) -> str:
-    return f"`brackets` must be one tree such as (ROOT (NP (NN tree))), got {problem}: {brackets[:80]!r}"
 
 
 def count_units(trees: Iterable[Tree]) -> Units:
@@ -183,7 +165,7 @@ def _count(root: Tree) -> Units:
         C=clauses + (fragment and not clauses),
         T=len(t_units) + (fragment and not t_units),
         DC=sum(map(_is_dependent_clause, nodes)),
-        CT=sum(any(map(_is_dependent_clause, unit.below())) for unit in t_units),
+        CT=sum(any(map(_is_dependent_clause, unit.nodes())) for unit in t_units),
         CP=sum(node.label in COORDINATED and _has(node, "CC") for node in nodes),
         CN=sum(_is_complex_noun(node) or _is_nominal_clause(node) or _is_verbal_subject(node) for node in nodes),
     )
@@ -193,9 +175,9 @@ def _has(node: Tree, label: str) -> bool:
     return any(child.label == label for child in node.children)
 
 
-def _head_label(node: Tree) -> str:
+def _is_headed_by(node: Tree, labels: Collection[str]) -> bool:
     head = node.head()
-    return "" if head is None else head.label
+    return head is not None and head.label in labels
 
 
 def _is_predicate(node: Tree) -> bool:
@@ -210,19 +192,15 @@ def _is_predicate(node: Tree) -> bool:
 def _is_clause(node: Tree) -> bool:
     if node.label not in CLAUSAL:
         return False
-    if _head_label(node) in FINITE:  # questions and inversions: the verb precedes its subject
+    if _is_headed_by(node, FINITE):  # questions and inversions: the verb precedes its subject
         return True
-    if any(child.label == "VP" and _is_finite(child) for child in node.children):
+    phrases = [child for child in node.children if child.label == "VP"]
+    coordinate = [below for phrase in phrases if _has(phrase, "CC") for below in phrase.children if below.label == "VP"]
+    if any(_is_headed_by(phrase, FINITE) for phrase in (*phrases, *coordinate)):
         return True
     first = node.children[0]
-    imperative = first.label == "VP" and _head_label(first) == "VB"
+    imperative = first.label == "VP" and _is_headed_by(first, {"VB"})
     return imperative and node.parent is not None and node.parent.label == "ROOT"
-
-
-def _is_finite(phrase: Tree) -> bool:
-    if _head_label(phrase) in FINITE:
-        return True
-    return _has(phrase, "CC") and any(c.label == "VP" and _head_label(c) in FINITE for c in phrase.children)
 
 
 def _is_dependent_clause(node: Tree) -> bool:
@@ -235,28 +213,27 @@ def _is_t_unit(node: Tree) -> bool:
         return False
     if parent.label == "ROOT":
         return True
-    coordinated = any(sister.label in SENTENTIAL for sister in parent.children[: node.index])
-    return coordinated and not any(above.label in {"SBAR", "VP"} for above in node.ancestors())
+    if not any(sister.label in SENTENTIAL for sister in parent.children[: node.index]):
+        return False  # not coordinate
+    above: Tree | None = parent
+    while above is not None and above.label not in {"SBAR", "VP"}:
+        above = above.parent
+    return above is None
 
 
 def _is_complex_noun(node: Tree) -> bool:
     if node.label != "NP" or (node.parent is not None and node.parent.label == "NP"):
         return False
-    return any(below.label in MODIFIERS or _has_apposition(below) for below in node.below())
+    return any(below.label in MODIFIERS or _has_apposition(below) for below in node.nodes() if below is not node)
 
 
 def _has_apposition(node: Tree) -> bool:
-    if node.label != "NP" or node.parent is None:
-        return False
-    after = node.parent.children[node.index + 1 :]
+    after = node.following() if node.label == "NP" else ()
     return any(sister.label == "NP" for sister in after) and after[0].label != "CC"
 
 
 def _is_nominal_clause(node: Tree) -> bool:
-    if node.label != "SBAR" or node.parent is None:
-        return False
-    following = node.next_sister()
-    if node.parent.label != "VP" and (following is None or following.label != "VP"):
+    if node.label != "SBAR" or node.parent is None or (node.parent.label != "VP" and not node.precedes("VP")):
         return False
     first, head = node.children[0], node.head()
     if first.label == "S" or head is None:
@@ -267,7 +244,6 @@ def _is_nominal_clause(node: Tree) -> bool:
 
 
 def _is_verbal_subject(node: Tree) -> bool:
-    following = node.next_sister()
-    if node.label != "S" or following is None or following.label != "VP":
+    if node.label != "S" or not node.precedes("VP"):
         return False
-    return any(child.label == "VP" and _head_label(child) in {"VBG", "TO"} for child in node.children)
+    return any(child.label == "VP" and _is_headed_by(child, {"VBG", "TO"}) for child in node.children)

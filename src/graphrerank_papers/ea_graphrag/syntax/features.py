@@ -7,7 +7,7 @@ Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2, which names the
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from graphrerank_papers.ea_graphrag.syntax.constituency import FINITE, Units, is_word
 
@@ -58,14 +58,6 @@ QUESTION_WORDS = ("who", "what", "which", "when", "where", "why", "how")
 AS_WHO = frozenset({"who", "whom", "whose"})
 
 
-class ParsedEntity(NamedTuple):
-    """A named entity."""
-
-    label: str  # OntoNotes' entity type, such as `PERSON`
-    size: int  # number of tokens
-    root: int  # index of its head token
-
-
 class ParsedText:
     """Tokens (white space left out) with their dependency trees, and entities, as plain lists."""
 
@@ -80,9 +72,8 @@ class ParsedText:
         self.heads = [index.get(token.head.i, position) for position, token in enumerate(tokens)]
         self.is_word = [is_word(tag) for tag in self.tags]
         self.counts = Counter(self.relations)
-        self.entities = [
-            ParsedEntity(span.label_, len(span), index[span.root.i]) for span in entities if span.root.i in index
-        ]
+        # type of OntoNotes, number of tokens, and head token
+        self.entities = [(span.label_, len(span), index[span.root.i]) for span in entities if span.root.i in index]
         self._measure_trees()
 
     def __len__(self) -> int:
@@ -93,29 +84,17 @@ class ParsedText:
         return float(sum(self.counts[relation] for relation in relations))
 
     def _measure_trees(self) -> None:
-        """Compute depths, subtree sizes and widths without recursion."""
-        size = len(self)
-        root, self.depth = [-1] * size, [0] * size
-        for start in range(size):
-            path, node = [], start
-            while root[node] < 0 and self.heads[node] != node:
-                path.append(node)
-                node = self.heads[node]
-            if root[node] < 0:
-                root[node] = node
-            for below in reversed(path):
-                root[below], self.depth[below] = root[node], self.depth[self.heads[below]] + 1
-        self.num_children, self.left, self.right = [0] * size, [0] * size, [0] * size
-        for node in sorted(range(size), key=self.depth.__getitem__, reverse=True):
-            head = self.heads[node]
-            if head != node:
-                below = 1 + self.left[node] + self.right[node]
-                self.num_children[head] += 1
-                if node < head:
-                    self.left[head] += below
-                else:
-                    self.right[head] += below
-        self.level_widths = list(Counter(zip(root, self.depth, strict=True)).values())
+        """Count what is above each token, below it to the left and to the right, and on each level of a tree."""
+        self.depth, self.num_children, self.left, self.right = ([0] * len(self) for _ in range(4))
+        roots = list(range(len(self)))
+        for token in range(len(self)):
+            self.num_children[self.heads[token]] += self.heads[token] != token
+            while (head := self.heads[roots[token]]) != roots[token]:
+                side = self.left if roots[token] < head else self.right
+                side[head] += 1
+                self.depth[token] += 1
+                roots[token] = head
+        self.level_widths = Counter(zip(roots, self.depth, strict=True)).values()
 
 
 def feature_values(document: Any, units: Units) -> list[float]:
@@ -123,23 +102,15 @@ def feature_values(document: Any, units: Units) -> list[float]:
 
     ``document`` is spaCy's, with tags, dependencies and entities; ``units`` may come from any counter.
     """
-    features = _features(ParsedText(document, document.ents), units)
-    return [float(features[name]) for name in FEATURES]
+    return [float(feature) for feature in _features(ParsedText(document, document.ents), units).values()]
 
 
 def _features(text: ParsedText, units: Units) -> dict[str, float]:
-    features: dict[str, float] = {
-        **units._asdict(),
-        **units.ratios(),
-        **_dependency(text),
-        **_entities(text),
-        **_roles(text),
-        **_lexical(text),
-        **_question(text),
-        **_markers(text),
-        **_tree(text),
-    }
-    return {**features, **_interactions(text, features)}
+    families = (_dependency, _entities, _roles, _lexical, _question, _markers, _tree)
+    features: dict[str, float] = {**units._asdict(), **units.ratios()}
+    for family in families:
+        features |= family(text)
+    return features | _interactions(text, features)
 
 
 def _dependency(text: ParsedText) -> dict[str, float]:
@@ -194,8 +165,8 @@ def _mean(numbers: list[int] | list[float]) -> float:
 
 def _entities(text: ParsedText) -> dict[str, float]:
     """Named entities by kind, and how much of the text they are."""
-    labels = [entity.label for entity in text.entities]
-    size = sum(entity.size for entity in text.entities)
+    labels = [label for label, _, _ in text.entities]
+    size = sum(num_tokens for _, num_tokens, _ in text.entities)
     return {
         "num_entities": len(labels),
         **{name: sum(label in kinds for label in labels) for name, kinds in KINDS.items()},
@@ -219,7 +190,7 @@ def _roles(text: ParsedText) -> dict[str, float]:
 
 
 def _adjuncts(text: ParsedText, kinds: tuple[str, ...]) -> float:
-    return float(sum(e.label in kinds and text.relations[e.root] in ADJUNCT for e in text.entities))
+    return float(sum(label in kinds and text.relations[root] in ADJUNCT for label, _, root in text.entities))
 
 
 def _lexical(text: ParsedText) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Syntax features of texts, cached on disk; their units of syntax by rules on spaCy's parse, or in Stanza's trees."""
 
 import importlib.metadata
+import importlib.util
 import pickle
 from collections.abc import Sequence
 from functools import cached_property
@@ -14,7 +15,7 @@ from graphrerank.caching import BlobStore, fill, hash_text, short_hash
 from graphrerank.checks import check_choice
 from graphrerank.files import hash_files
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
-from graphrerank_papers.ea_graphrag.syntax.constituency import Tree, Units, count_units
+from graphrerank_papers.ea_graphrag.syntax.constituency import Tree, Units, count_units, read_tree
 from graphrerank_papers.ea_graphrag.syntax.dependency_units import RULES, approximate_units
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, VERSION, feature_values
 
@@ -23,7 +24,6 @@ BATCH_TEXTS = 64  # of spaCy
 BATCH_SENTENCES = 50  # of Stanza
 SHARD_TEXTS = 256  # texts between two writes: at most this much work is lost on a stop
 ROW = np.dtype("<f4")
-SOURCES = ("stanza", "dependency")
 RESOURCES = '{"en": {"lang_name": "English", "packages": {}}}'
 
 
@@ -44,23 +44,18 @@ class SyntaxFeatures:
     def __init__(
         self, syntax: str, *, stanza_folder: str | Path | None = None, cache: str | Path | None = None
     ) -> None:
-        check_choice(SOURCES, syntax=syntax)
+        check_choice(("stanza", "dependency"), syntax=syntax)
         if syntax == "dependency" and stanza_folder is not None:
             raise ValueError(f"`stanza_folder` applies to syntax=stanza only, got {stanza_folder} with {syntax}")
         self.name = syntax
         self._stanza = StanzaParser(stanza_folder) if syntax == "stanza" else None
-        self._cache = None if cache is None else Path(cache)
+        self._cache = cache
 
     @cached_property
     def fingerprint(self) -> str:
         """All that the features depend on: the source of units, spaCy's versions, the features and their version."""
         units = f"dependency rules {RULES}" if self._stanza is None else self._stanza.fingerprint
         return repr(("syntax", VERSION, units, *spacy_versions(ENGLISH), FEATURES))
-
-    @property
-    def path(self) -> Path | None:
-        """The cache's file; None if nothing is kept."""
-        return None if self._cache is None else self._cache / f"{self.name}-{short_hash(self.fingerprint)}.sqlite"
 
     def extract(self, texts: Sequence[str]) -> Tensor:
         """Compute the features of ``n`` texts, or read them from disk.
@@ -73,7 +68,8 @@ class SyntaxFeatures:
         Raises:
             ValueError: If a library or model is missing, or the file is damaged, naming it.
         """
-        store = BlobStore(self.path, "features")
+        name = f"{self.name}-{short_hash(self.fingerprint)}.sqlite"
+        store = BlobStore(None if self._cache is None else Path(self._cache) / name, "features")
         keys = [hash_text(text) for text in texts]
         fill(store, keys, texts, self._rows, shard_size=SHARD_TEXTS, length=len)
         return store.rows(keys, len(FEATURES), ROW)
@@ -97,47 +93,42 @@ class StanzaParser:
             (``STANZA_RESOURCES_DIR`` or ``~/stanza_resources``).
 
     Raises:
-        ValueError: If ``folder`` is neither kind of folder.
+        ValueError: If ``folder`` is neither kind of folder, or Stanza is not installed.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = None if folder is None else Path(folder)
         self._files = {} if self.folder is None or (self.folder / "en").is_dir() else _loose_files(self.folder)
+        if importlib.util.find_spec("stanza") is None:
+            raise ValueError(
+                "`syntax=stanza` needs the package stanza: pip install 'graphrerank[syntax]', or choose "
+                "syntax=dependency"
+            )
 
     @cached_property
     def fingerprint(self) -> str:
         """Stanza's version and a hash of the model's files."""
-        try:
-            version = importlib.metadata.version("stanza")
-        except importlib.metadata.PackageNotFoundError as error:
-            raise ValueError(_not_installed()) from error
-        named = self._files or {
-            key: path
-            for key, path in self._pipeline.config.items()
-            if key.startswith("constituency_") and key.endswith("_path")
-        }
-        return repr(("stanza", version, hash_files([Path(named[key]) for key in sorted(named)])))
+        config = self._files or self._pipeline.config
+        named = [key for key in sorted(config) if key.startswith("constituency_") and key.endswith("_path")]
+        version = importlib.metadata.version("stanza")
+        return repr(("stanza", version, hash_files([Path(config[key]) for key in named])))
 
     def parse(self, documents: Sequence[Any]) -> list[list[Tree]]:
         """Parse spaCy's documents, all sentences in common batches: a tree for each sentence with tokens."""
         sentences = [
-            (index, words)
+            (index, [{"id": i, "text": token.text, "upos": token.tag_, "xpos": token.tag_} for i, token in numbered])
             for index, document in enumerate(documents)
             for sentence in document.sents
-            if (words := [(token.text, token.tag_) for token in sentence if not token.is_space])
+            if (numbered := list(enumerate((token for token in sentence if not token.is_space), 1)))
         ]
         trees: list[list[Tree]] = [[] for _ in documents]
         if sentences:
             pipeline = self._pipeline
             from stanza.models.common.doc import Document
 
-            listed = [
-                [{"id": i, "text": text, "upos": tag, "xpos": tag} for i, (text, tag) in enumerate(words, 1)]
-                for _, words in sentences
-            ]
-            parsed = pipeline(Document(listed))
+            parsed = pipeline(Document([tokens for _, tokens in sentences]))
             for (index, _), sentence in zip(sentences, parsed.sentences, strict=True):
-                trees[index].append(_convert(sentence.constituency))
+                trees[index].append(read_tree(str(sentence.constituency)))
         return trees
 
     def count(self, documents: Sequence[Any]) -> list[Units]:
@@ -146,10 +137,8 @@ class StanzaParser:
 
     @cached_property
     def _pipeline(self) -> Any:
-        try:
-            import stanza
-        except ImportError as error:
-            raise ValueError(_not_installed()) from error
+        import stanza
+
         folder = {} if self.folder is None else {"dir": str(self.folder)}
         try:
             return stanza.Pipeline(
@@ -181,24 +170,3 @@ def _loose_files(folder: Path) -> dict[str, str]:
             f"and resources.json ({RESOURCES}), got {folder} with {sorted(p.name for p in folder.glob('*'))[:9]}"
         )
     return {"constituency_model_path": str(models[0]), "constituency_pretrain_path": str(vectors[0])}
-
-
-def _convert(root: Any) -> Tree:
-    """Convert Stanza's tree to ours, children first, without recursion."""
-    order, stack = [], [root]
-    while stack:
-        node = stack.pop()
-        order.append(node)
-        if not node.is_preterminal():
-            stack.extend(node.children)
-    trees: dict[int, Tree] = {}
-    for node in reversed(order):
-        if node.is_preterminal():
-            trees[id(node)] = Tree(node.label, (), node.children[0].label)
-        else:
-            trees[id(node)] = Tree(node.label, [trees[id(child)] for child in node.children])
-    return trees[id(root)]
-
-
-def _not_installed() -> str:
-    return "`syntax=stanza` needs the package stanza: pip install 'graphrerank[syntax]', or choose syntax=dependency"

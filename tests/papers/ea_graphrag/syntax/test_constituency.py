@@ -126,12 +126,8 @@ def test_ratios_by_hand() -> None:
             "T/S": 3 / 2, "CT/T": 1 / 3, "CP/T": 2 / 3, "CP/C": 1 / 2, "CN/T": 2, "CN/C": 3 / 2,
         }
     )  # fmt: skip
-
-
-def test_division_by_nothing_gives_nothing() -> None:
-    ratios = Units(W=3, S=1, VP=0, C=0, T=0, DC=0, CT=0, CP=1, CN=1).ratios()
-    assert {name for name, ratio in ratios.items() if ratio} == {"MLS"}
-    assert set(Units(0, 0, 0, 0, 0, 0, 0, 0, 0).ratios().values()) == {0.0}
+    nothing = Units(W=3, S=1, VP=0, C=0, T=0, DC=0, CT=0, CP=1, CN=1).ratios()
+    assert {name for name, ratio in nothing.items() if ratio} == {"MLS"}  # a divisor of 0 gives 0
 
 
 def test_laws_on_gum(datasets: Path) -> None:
@@ -144,20 +140,14 @@ def test_laws_on_gum(datasets: Path) -> None:
         assert units.DC <= units.C
 
 
-QUESTION = "(ROOT (SBARQ (WHNP-1 (WP Who)) (SQ (VP (VBD won))) (. ?)))"
-
-
 def test_a_tree_is_read_as_written() -> None:
-    tree = read_tree(QUESTION)
+    tree = read_tree("(ROOT (SBARQ (WHNP-1 (WP Who)) (SQ (VP (VBD won))) (. ?)))")
     assert [node.label for node in tree.nodes()] == ["ROOT", "SBARQ", "WHNP", "WP", "SQ", "VP", "VBD", "."]
     assert [leaf.word for leaf in tree.leaves()] == ["Who", "won", "?"]
-    question = tree.children[0]
-    assert [node.label for node in question.below()] == ["WHNP", "WP", "SQ", "VP", "VBD", "."]
-    verb = question.children[1].children[0].children[0]
-    assert [node.label for node in verb.ancestors()] == ["VP", "SQ", "SBARQ", "ROOT"]
-    assert question.children[0].next_sister() is question.children[1]
-    assert question.children[2].next_sister() is None
-    assert tree.next_sister() is None
+    first, second, last = tree.children[0].children
+    assert first.following() == [second, last]
+    assert first.precedes("SQ")
+    assert not any(node.precedes("SQ") for node in (tree, second, last))
 
 
 @pytest.mark.parametrize(
@@ -168,24 +158,18 @@ def test_function_tags_are_dropped(written: str, label: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("brackets", "trouble"),
+    ("trouble", "texts"),
     [
-        ("", "0 brackets left open, or text outside"),
-        ("(ROOT (S", "2 brackets left open"),
-        ("(ROOT (NN a)) (ROOT (NN b))", "text outside"),
-        ("word", "text outside"),
-        ("(ROOT (NN a)))", "text outside"),
-        ("(ROOT)", "neither word nor phrase"),
-        ("(ROOT (NN a b))", "neither word nor phrase"),
-        ("(ROOT (NN a) b)", "neither word nor phrase"),
-        ("(ROOT a (NN b))", "neither word nor phrase"),
-        ("(ROOT ((NN b)))", "a bracket without label"),
-        ("(ROOT ())", "a bracket without label"),
+        ("0 open brackets, or text outside", ["", "(ROOT (NN a)) (ROOT (NN b))", "word", "(ROOT (NN a)))"]),
+        ("2 open brackets", ["(ROOT (S"]),
+        ("neither word nor phrase", ["(ROOT)", "(ROOT (NN a b))", "(ROOT (NN a) b)", "(ROOT a (NN b))"]),
+        ("neither word nor phrase", ["(ROOT ((NN b)))", "(ROOT ())"]),  # without label
     ],
 )
-def test_what_is_no_tree_is_refused(brackets: str, trouble: str) -> None:
-    with pytest.raises(ValueError, match=trouble):
-        read_tree(brackets)
+def test_what_is_no_tree_is_refused(trouble: str, texts: list[str]) -> None:
+    for brackets in texts:
+        with pytest.raises(ValueError, match=trouble):
+            read_tree(brackets)
 
 
 @pytest.mark.parametrize(

@@ -22,16 +22,13 @@ GOLD = {
     "I think he sleeps. We left.": (6, 2, 3, 3, 2, 1, 1, 0, 1),
     "He wants to read the book.": (6, 1, 2, 1, 1, 0, 0, 0, 0),
     "The story told by her was long.": (7, 1, 1, 1, 1, 0, 0, 0, 1),
+    "  \n ": (0, 0, 0, 0, 0, 0, 0, 0, 0),
 }
 
 
 @pytest.mark.parametrize("text", GOLD)
 def test_against_counts_by_hand(text: str, nlp: Any) -> None:
     assert approximate_units(nlp(text)) == Units(*GOLD[text])
-
-
-def test_nothing_in_nothing(nlp: Any) -> None:
-    assert [approximate_units(nlp(text)) for text in ("", "  \n ")] == [Units(0, 0, 0, 0, 0, 0, 0, 0, 0)] * 2
 
 
 def test_against_gold_trees_of_gum(datasets: Path, nlp: Any) -> None:
@@ -43,16 +40,7 @@ def test_against_gold_trees_of_gum(datasets: Path, nlp: Any) -> None:
     texts = [[written.get(str(leaf.word), str(leaf.word)) for leaf in tree.leaves()] for tree in trees]
     documents = nlp.pipeline.pipe(Doc(nlp.pipeline.vocab, words=words) for words in texts)
     found, gold = list(map(approximate_units, documents)), [count_units([tree]) for tree in trees]
-    for unit, most in {
-        "W": 0.1,
-        "VP": 0.25,
-        "C": 0.25,
-        "T": 0.25,
-        "DC": 0.2,
-        "CT": 0.15,
-        "CP": 0.15,
-        "CN": 0.5,
-    }.items():
-        assert (
-            statistics.mean(abs(getattr(a, unit) - getattr(b, unit)) for a, b in zip(found, gold, strict=True)) < most
-        )
+    limits = {"W": 0.1, "VP": 0.25, "C": 0.25, "T": 0.25, "DC": 0.2, "CT": 0.15, "CP": 0.15, "CN": 0.5}
+    for unit, limit in limits.items():
+        errors = [abs(getattr(a, unit) - getattr(b, unit)) for a, b in zip(found, gold, strict=True)]
+        assert statistics.mean(errors) < limit

@@ -1,31 +1,76 @@
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from graphrerank_papers.ea_graphrag.question_scorers import PrototypeScorer, TextClassifierScorer
+from graphrerank.models.checkpoint import load_checkpoint
+from graphrerank_papers.ea_graphrag.scorers import AdapterScorer, PrototypeScorer, TextClassifierScorer
+from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
 from tests.support.encoders import HashEncoder
+
+TEXTS = ["Who directed the film that won?", "", "zebra", "Où est la gare ?", "word " * 2000]
+
+
+def test_against_the_model_on_the_features(adapter_folder: Path, recwarn: pytest.WarningsRecorder) -> None:
+    scorer = AdapterScorer(checkpoint=adapter_folder)
+    expected = load_checkpoint(adapter_folder).model(SyntaxFeatures("dependency").extract(TEXTS))
+    found = scorer.score(TEXTS)
+    torch.testing.assert_close(found, expected.detach())
+    assert bool(((found >= 0) & (found <= 1)).all())
+    assert len(found.unique()) > 2
+    assert not [warning for warning in recwarn if "was trained on syntax by" in str(warning.message)]
+    assert scorer.score([]).shape == (0,)
+
+
+def test_thresholds_are_the_checkpoints_or_given(adapter_folder: Path) -> None:
+    shipped = AdapterScorer(checkpoint=adapter_folder)
+    given = AdapterScorer(checkpoint=adapter_folder, low=0.25, high=0.75)
+    assert (shipped.low, shipped.high, given.low, given.high) == (-1, 2, 0.25, 0.75)
+    with pytest.raises(ValueError, match=r"`low` must be below `high`, got 0\.5 and 0\.4"):
+        AdapterScorer(checkpoint=adapter_folder, low=0.5, high=0.4)
+
+
+def test_other_syntax_and_other_models_are_noticed(adapter_folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(adapter_folder, tmp_path / "adapter")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["syntax"]["fingerprint"] = "older"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.warns(UserWarning, match="was trained on syntax by older, this is"):
+        AdapterScorer(checkpoint=folder).score(TEXTS[:1])
+    manifest["syntax"]["feature_names"] = ["W", "S"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="was trained on 2 features of syntax, which are not the"):
+        AdapterScorer(checkpoint=folder)
+    with pytest.raises(ValueError, match=r"needed a complexity adapter .* found a gatv2_reranker"):
+        AdapterScorer(checkpoint="base")
+
 
 DENSE = ["who is the king", "who is the queen", "what is a river"]
 GRAPH = ["who is the father of the king of the river", "where was the mother of the queen born"]
 
 
-@pytest.fixture
-def questions(tmp_path: Path) -> Path:
+def write(tmp_path: Path, dense: list[str], graph: list[str], validation: dict[str, str]) -> Path:
+    entries: list[dict[str, Any]] = [{"text": text, "right": "dense", "part": "training", "label": 0} for text in dense]
+    entries += [{"text": text, "right": "graph"} for text in graph]
+    entries += [{"text": text, "right": right, "part": "validation"} for text, right in validation.items()]
     file = tmp_path / "disagreements.jsonl"
-    entries: list[dict[str, Any]] = [{"text": text, "right": "dense", "part": "training", "label": 0} for text in DENSE]
-    entries += [{"text": text, "right": "graph"} for text in GRAPH]
-    entries.append({"text": "who is the duke", "right": "graph", "part": "validation"})
     file.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     return file
 
 
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    return write(tmp_path, DENSE, GRAPH, {"who is the duke": "graph"})
+
+
 @pytest.mark.parametrize("num_nearest", [1, 2, 9])
-def test_against_the_equation(num_nearest: int, questions: Path) -> None:
+def test_prototypes_against_the_equation(num_nearest: int, questions: Path) -> None:
     encoder = HashEncoder(dim=32, by_word=True)
     scorer = PrototypeScorer(questions, encoder=encoder, num_nearest=num_nearest, temperature=0.2)
     texts = ["who is the duke", "where was the father of the queen born", "river"]
@@ -44,9 +89,9 @@ def test_against_the_equation(num_nearest: int, questions: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[]\n", r":1: needed an object with `text`, and `right` of"),
-        ('{"text": "a", "right": "both"}\n', r":1: needed an object .* and `right` of \['dense', 'graph'\]"),
-        ('{"text": "a", "right": "graph"}\n', "that the path 'dense' gets right, got none"),
+        ("[]\n", r"line 1: needed a JSON object"),
+        ('{"text": "a", "right": "both"}\n', r"line 1: needed an object .* and `right` of \['dense', 'graph'\]"),
+        ('{"text": "a", "right": "graph"}\n', r"needed training questions of both paths, found \[0, 1\]"),
     ],
 )
 def test_files_of_another_form_are_refused(content: str, message: str, tmp_path: Path) -> None:
@@ -61,7 +106,7 @@ def test_settings_out_of_range_are_refused(questions: Path, tmp_path: Path) -> N
         PrototypeScorer(questions, encoder=HashEncoder(), low=0.7)
     with pytest.raises(ValueError, match="`num_nearest` must be a positive integer, got 0"):
         PrototypeScorer(questions, encoder=HashEncoder(), num_nearest=0)
-    with pytest.raises(ValueError, match="needed a file of questions"):
+    with pytest.raises(ValueError, match="no such file"):
         PrototypeScorer(tmp_path / "nothing", encoder=HashEncoder())
 
 
@@ -71,12 +116,7 @@ ODD = ["where was zz born", "zz or zx", "did zz see zx", "zx and zz"]
 
 @pytest.fixture
 def few_questions(tmp_path: Path) -> Path:
-    file = tmp_path / "disagreements.jsonl"
-    entries = [{"text": text, "right": "dense"} for text in SIMPLE] + [{"text": text, "right": "graph"} for text in ODD]
-    entries += [{"text": "who is tin", "right": "dense", "part": "validation"}]
-    entries += [{"text": "zz zx zz", "right": "graph", "part": "validation"}]
-    file.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    return file
+    return write(tmp_path, SIMPLE, ODD, {"who is tin": "dense", "zz zx zz": "graph"})
 
 
 def make(few_questions: Path, reader: Path, tmp_path: Path, **settings: Any) -> TextClassifierScorer:
@@ -98,8 +138,6 @@ def test_scores_are_those_of_the_weights_that_were_kept(few_questions: Path, rea
     again = make(few_questions, reader, tmp_path)
     again._train = None  # type: ignore[assignment, method-assign]  # read, not trained
     torch.testing.assert_close(again.score(ODD), scores, rtol=0, atol=0)
-    from safetensors.torch import load_file
-
     plain = AutoModelForSequenceClassification.from_pretrained(reader, num_labels=1)
     plain.load_state_dict(load_file(file))
     tokenizer = AutoTokenizer.from_pretrained(reader)

@@ -1,12 +1,14 @@
-"""Routers that learn from questions instead of their syntax: nearest prototypes, and a fine-tuned text classifier.
+"""Scores of how much queries need the graph: by a trained complexity adapter, or by questions like them.
 
-They take the place of a complexity adapter in "EA-GraphRAG", 2026, Algorithm 1, line 2. Their file of questions is
-``disagreements.jsonl``, which ``train.py experiment=complexity_adapter`` writes: a line of JSON for each question that
-exactly one path answers, with its ``text``, the path that is ``right`` (``dense`` or ``graph``) and, if given, its
-``part`` (``training`` or ``validation``).
+:class:`PrototypeScorer` and :class:`TextClassifierScorer` take the place of the adapter in "EA-GraphRAG", 2026,
+Algorithm 1, line 2. Their file of questions is the ``disagreements.jsonl`` of a training of the adapter: a line of JSON
+for each question that exactly one path answers, with its ``text``, the path that is ``right`` (``dense`` or ``graph``)
+and, if given, its ``part`` (``training`` or ``validation``).
+
+All have thresholds: up to the score ``low`` a query takes the dense path, from ``high`` on the graph path.
 """
 
-import json
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +20,13 @@ from torch import Tensor, nn
 
 from graphrerank.checks import check_counts, check_positive
 from graphrerank.data.encoder import Encoder
+from graphrerank.data.readers.records import bad_line, read_jsonl
 from graphrerank.files import check_writable, hash_files, hash_json, hash_model, load_tensors, save_tensors
 from graphrerank.graphs.routes import DENSE, GRAPH, ROUTES
+from graphrerank.models.checkpoint import Checkpoint, load_primary
+from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
+from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
+from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
 
 TRAINING, VALIDATION = "training", "validation"  # parts of the questions
 BATCH_TEXTS = 64  # scored at once
@@ -27,17 +34,73 @@ MAX_LENGTH = 64  # tokens of a question; longer ones are cut
 KINDS = {".safetensors", ".bin", ".json", ".txt", ".model"}  # files that determine a model's outputs
 
 
+class AdapterScorer:
+    """Scores how much queries need the graph, with a checkpoint of ``python train.py experiment=complexity_adapter``.
+
+    Source: "EA-GraphRAG", 2026, Algorithm 1, lines 1 and 2.
+
+    Args:
+        checkpoint: A run folder, a ``.ckpt`` file or an artifact's folder; or a loaded one.
+        low: Up to this score a query takes the dense path; None for the checkpoint's.
+        high: From this score on it takes the graph path; None for the checkpoint's.
+        stanza_folder: Folder of Stanza's model, for a checkpoint that was trained with ``syntax: stanza``.
+        cache: Folder that keeps the syntax of queries; nothing is kept when None.
+
+    Raises:
+        ValueError: If there is no such checkpoint, its model is no complexity adapter, it reads other features than
+            there are, or the thresholds are not in order.
+    """
+
+    def __init__(
+        self,
+        *,
+        checkpoint: str | Path | Checkpoint,
+        low: float | None = None,
+        high: float | None = None,
+        stanza_folder: str | Path | None = None,
+        cache: str | Path | None = None,
+    ) -> None:
+        loaded = checkpoint if isinstance(checkpoint, Checkpoint) else load_primary(checkpoint)
+        manifest = loaded.manifest
+        if not isinstance(manifest, AdapterManifest):
+            raise ValueError(
+                f"{loaded.path}: needed a complexity adapter (train.py experiment=complexity_adapter), found a "
+                f"{manifest.model.name}"
+            )
+        if (trained_on := manifest.syntax.feature_names) != FEATURES:
+            raise ValueError(
+                f"{loaded.path}: was trained on {len(trained_on)} features of syntax, which are not the "
+                f"{len(FEATURES)} of this version; train it again"
+            )
+        self.low = manifest.thresholds.low if low is None else low
+        self.high = manifest.thresholds.high if high is None else high
+        _check_thresholds(self.low, self.high)
+        self.syntax = SyntaxFeatures(manifest.syntax.name, stanza_folder=stanza_folder, cache=cache)
+        self._path, self._trained_with = loaded.path, manifest.syntax.fingerprint
+        self._model = loaded.model.eval()
+
+    @torch.inference_mode()
+    def score(self, texts: Sequence[str]) -> Tensor:
+        """Score queries: s(q), ``[B]`` in [0, 1], on the CPU.
+
+        Warns if the features come from other versions of libraries or models than in training.
+        """
+        if self.syntax.fingerprint != self._trained_with:
+            warnings.warn(
+                f"{self._path}: was trained on syntax by {self._trained_with}, this is {self.syntax.fingerprint}",
+                stacklevel=2,
+            )
+        scores: Tensor = self._model(self.syntax.extract(texts))
+        return scores
+
+
 class PrototypeScorer:
     r"""Score how much queries need the graph by the most similar questions of each path.
 
     .. math:: s(q) = \sigma\bigl((\bar c_{\mathrm{graph}}(q) - \bar c_{\mathrm{dense}}(q)) / t\bigr)
 
-    with :math:`\bar c` the mean cosine of the query with the ``num_nearest`` nearest training questions of a path.
-
-    Up to the score ``low`` a query takes the dense path, from ``high`` on the graph path; ``temperature`` is :math:`t`.
-
-    Raises:
-        ValueError: If a setting is out of range, the file has another form, or a path has no prototype.
+    with :math:`\bar c` the mean cosine of the query with the ``num_nearest`` nearest training questions of a path, and
+    :math:`t` the ``temperature``.
     """
 
     def __init__(
@@ -56,19 +119,20 @@ class PrototypeScorer:
         self.low, self.high = low, high
         self.num_nearest, self.temperature = num_nearest, temperature
         self._encoder = encoder
-        self._prototypes = [encoder.encode(texts) for texts in read_questions(Path(questions), TRAINING)]
+        texts, self._labels = read_questions(Path(questions), TRAINING)
+        self._prototypes = encoder.encode(texts)
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str]) -> Tensor:
         """Score queries: s(q), ``[B]`` in [0, 1], on the CPU; 0.5 for a query without a vector."""
         if not texts:
             return torch.zeros(0)
-        vectors = self._encoder.encode(texts)
+        cosines = self._encoder.encode(texts) @ self._prototypes.T
         near = []
-        for prototypes in self._prototypes:
-            count = min(self.num_nearest, len(prototypes))
-            near.append(torch.topk(vectors @ prototypes.T, count, dim=1).values.mean(1))
-        return torch.sigmoid((near[GRAPH] - near[DENSE]) / self.temperature)
+        for path in (DENSE, GRAPH):
+            of_path = cosines[:, self._labels == path]
+            near.append(of_path.topk(min(self.num_nearest, of_path.shape[1]), dim=1).values.mean(1))
+        return torch.sigmoid((near[1] - near[0]) / self.temperature)
 
 
 class TextClassifierScorer:
@@ -80,11 +144,8 @@ class TextClassifierScorer:
     with the lowest loss on the validation questions is kept, or the last where there are none. This happens at the
     first use, a minute or two on a CPU core; the weights are cached by a hash of questions, model and settings.
 
-    ``model`` is the folder of an encoder of transformers, ``cache`` a folder of trained weights; ``low`` and ``high``
-    as of :class:`PrototypeScorer`. ``seed`` decides the head's weights, dropout, and the order of the questions.
-
-    Raises:
-        ValueError: If a setting is out of range, the file has another form, or a path has no question for training.
+    ``model`` is the folder of an encoder of transformers, ``cache`` a folder of trained weights. ``seed`` decides the
+    head's weights, dropout, and the order of the questions.
     """
 
     def __init__(
@@ -145,7 +206,7 @@ class TextClassifierScorer:
 
     def _train(self, classifier: nn.Module) -> dict[str, Tensor]:
         """Return the weights of the best epoch."""
-        texts, labels = _labelled(self._training)
+        texts, labels = self._training
         steps = self.max_epochs * -(-len(texts) // self.batch_size)
         optimizer = torch.optim.AdamW(classifier.parameters(), lr=self.learning_rate, weight_decay=0.01)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
@@ -161,64 +222,43 @@ class TextClassifierScorer:
                 nn.utils.clip_grad_norm_(classifier.parameters(), 1.0)
                 optimizer.step()
                 schedule.step()
-            if (held := self._validation_loss(classifier)) < best_loss or not any(self._validation):
+            validation_loss = self._validation_loss(classifier.eval())
+            if validation_loss is None or validation_loss < best_loss:
                 best = {name: entry.detach().clone() for name, entry in classifier.state_dict().items()}
-                best_loss = held
+                best_loss = best_loss if validation_loss is None else validation_loss
         return best
 
     @torch.no_grad()
-    def _validation_loss(self, classifier: nn.Module) -> float:
-        texts, labels = _labelled(self._validation)
-        if not texts:
-            return float("inf")
-        return float(F.binary_cross_entropy_with_logits(self._logits(classifier.eval(), texts), labels))
+    def _validation_loss(self, classifier: nn.Module) -> float | None:
+        texts, labels = self._validation
+        return float(F.binary_cross_entropy_with_logits(self._logits(classifier, texts), labels)) if texts else None
 
     def _logits(self, classifier: nn.Module, texts: Sequence[str]) -> Tensor:
         logits = []
         for start in range(0, len(texts), BATCH_TEXTS):
-            batch = self._tokenizer(
-                list(texts[start : start + BATCH_TEXTS]),
-                padding=True,
-                truncation=True,
-                max_length=MAX_LENGTH,
-                return_tensors="pt",
-            )
-            logits.append(classifier(**batch).logits[:, 0])
+            batch = list(texts[start : start + BATCH_TEXTS])
+            tokens = self._tokenizer(batch, padding=True, truncation=True, max_length=MAX_LENGTH, return_tensors="pt")
+            logits.append(classifier(**tokens).logits[:, 0])
         return torch.cat(logits)
 
 
-def read_questions(path: Path, part: str) -> list[list[str]]:
-    """Read a part of the questions: the texts of those that the dense path gets right, and of the graph path's.
+def read_questions(path: Path, part: str) -> tuple[list[str], Tensor]:
+    """Read a part of the questions: ``n`` texts, and ``[n]`` float32 labels, 1 for those of the graph, which come last.
 
-    Of :data:`TRAINING`, neither may be empty.
+    Of :data:`TRAINING`, neither path may be without any.
     """
     texts: list[list[str]] = [[], []]
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ValueError(f"{path}: needed a file of questions ({error})") from error
-    for number, line in enumerate(lines, 1):
-        try:
-            entry = json.loads(line)
-            text, path_number = str(entry["text"]), ROUTES[:2].index(entry["right"])
-            of_part = entry.get("part", TRAINING)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(
-                f"{path}:{number}: needed an object with `text`, and `right` of {list(ROUTES[:2])}, got {line[:80]!r}"
-            ) from error
-        if of_part == part:
-            texts[path_number].append(text)
-    for name, found in zip(ROUTES, texts, strict=False):
-        if not found and part == TRAINING:
-            raise ValueError(f"{path}: needed a question for training that the path {name!r} gets right, got none")
-    return texts
-
-
-def _labelled(questions: Sequence[Sequence[str]]) -> tuple[list[str], Tensor]:
-    """Join the questions of both paths: ``n`` texts, and ``[n]`` float32 labels, 1 for those of the graph."""
-    texts = [text for of_path in questions for text in of_path]
-    labels = [float(path == GRAPH) for path, of_path in enumerate(questions) for _ in of_path]
-    return texts, torch.tensor(labels)
+    for number, record in read_jsonl(path):
+        text, right = record.get("text"), record.get("right")
+        if not isinstance(text, str) or right not in ROUTES[:2]:
+            needed = f"an object with `text`, and `right` of {list(ROUTES[:2])}"
+            raise bad_line(path, number, needed=needed, found=record)
+        if record.get("part", TRAINING) == part:
+            texts[ROUTES.index(right)].append(text)
+    if part == TRAINING and not all(texts):
+        raise ValueError(f"{path}: needed training questions of both paths, found {list(map(len, texts))}")
+    labels = [float(label) for label, of_path in enumerate(texts) for _ in of_path]
+    return [text for of_path in texts for text in of_path], torch.tensor(labels)
 
 
 def _check_thresholds(low: float, high: float) -> None:
