@@ -12,8 +12,8 @@ import graphrerank
 PACKAGE = Path(graphrerank.__file__).parent
 PAPERS = PACKAGE.parent / "graphrerank_papers"
 LAYERS = [  # from the lowest up: a package imports the layers below its own, never one beside it
-    {"checks", "conf_folder", "extensions", "extras", "files", "passwords", "processes", "progress", "untrusted"},
-    {"caching"},
+    {"checks", "extensions", "extras", "files", "passwords", "processes", "progress", "untrusted"},
+    {"caching", "conf_folder"},
     {"text"},
     {"graphs"},
     {"features", "language_models"},

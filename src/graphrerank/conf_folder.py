@@ -1,14 +1,19 @@
 """Where the settings lie, and the choices of which one file holds several."""
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from graphrerank.extensions import settings_folders
+
 CONF = "conf"
-# by group: the file in `conf/<group>/shared` with choices by name, what each changes, and settings that are its name
-CHOICES = {
-    "data": ("public.yaml", "shared/named@_here_", ("source", "name")),
-    "encoder": ("families.yaml", "sentence_transformer", ()),
+# by group: the files in `conf` and folders of extensions with choices by name, the settings of all of them, and those
+# settings that are the choice's name
+CHOICES: Mapping[str, tuple[str, Mapping[str, Any], tuple[str, ...]]] = {
+    "data": ("data/shared/public.yaml", {"defaults": ["shared/named@_here_", "_self_"]}, ("source", "name")),
+    "encoder": ("encoder/shared/families.yaml", {"defaults": ["sentence_transformer", "_self_"]}, ()),
+    "prompt": ("prompts/*.yaml", {"_target_": "graphrerank.language_models.prompt.Prompt"}, ("name",)),
 }
 
 
@@ -23,8 +28,10 @@ def listed_choices(group: str) -> dict[str, dict[str, Any]]:
     """Return the settings of the choices of a group that one file holds, by name; of data sets with their ``home``."""
     import yaml
 
-    path = conf_folder() / group / "shared" / CHOICES[group][0]
-    found: dict[str, dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    found: dict[str, dict[str, Any]] = {}
+    for folder in (conf_folder(), *settings_folders()):
+        for path in sorted(folder.glob(CHOICES[group][0])):
+            found |= yaml.safe_load(path.read_text(encoding="utf-8"))
     return found
 
 
@@ -33,8 +40,7 @@ def register_choices() -> None:
     """Let Hydra compose these choices, as if each had a file in ``conf/<group>``."""
     from hydra.core.config_store import ConfigStore
 
-    for group, (_, base, named) in CHOICES.items():
+    for group, (_, common, named) in CHOICES.items():
         for name, entry in listed_choices(group).items():
             settings = {key: setting for key, setting in entry.items() if key != "home"}
-            node = {"defaults": [base, "_self_"], **dict.fromkeys(named, name), **settings}
-            ConfigStore.instance().store(name, node, group=group)
+            ConfigStore.instance().store(name, {**common, **dict.fromkeys(named, name), **settings}, group=group)

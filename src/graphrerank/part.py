@@ -11,7 +11,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.conf_folder import register_choices
 from graphrerank.extensions import settings_folders
-from graphrerank.language_models.prompt import register_prompts
 from graphrerank.passwords import without_passwords
 from graphrerank.untrusted import check_hub_model
 
@@ -54,13 +53,10 @@ class Part:
 
 def register_settings() -> None:
     """Make known to Hydra where settings lie: folders of extensions, and choices of which one file holds several."""
-    OmegaConf.register_new_resolver("graphrerank_extensions", _extension_paths, replace=True)
+    OmegaConf.register_new_resolver(
+        "graphrerank_extensions", lambda: [f"file://{folder}" for folder in settings_folders()], replace=True
+    )
     register_choices()
-
-
-def _extension_paths() -> list[str]:
-    register_prompts()
-    return [f"file://{folder}" for folder in settings_folders()]
 
 
 def build(settings: Settings, *args: Any, **arguments: Any) -> Any:

@@ -23,7 +23,7 @@ CHOICES = [
     if folder.is_dir()
     for file in sorted(folder.glob("*.yaml"))
 ]
-CHOICES += [(group, name) for group in LISTED for name in listed_choices(group)]
+CHOICES += [(group, name) for group in LISTED if group != "prompt" for name in listed_choices(group)]
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from graphrerank.conf_folder import listed_choices
 from graphrerank.data.documents.draft_folder import parse_question
-from graphrerank.language_models.prompt import shipped_prompt, shipped_prompts
+from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.answers.answer_judge import parse_winner
 from graphrerank_papers.answers.correctness_judge import parse_decision
@@ -121,7 +122,7 @@ def written(kind: Callable[[], Tokenizer], form: str, seed: int) -> str:
     raise AssertionError("no end")
 
 
-FORMS = sorted(name for name, settings in shipped_prompts().items() if "form" in settings)
+FORMS = sorted(name for name, settings in listed_choices("prompt").items() if "form" in settings)
 
 
 def test_every_form_has_a_parser_here() -> None:

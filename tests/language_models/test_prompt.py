@@ -3,7 +3,8 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
-from graphrerank.language_models.prompt import Prompt, shipped_prompt, shipped_prompts
+from graphrerank.conf_folder import listed_choices
+from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from tests.support import CONF
 
 
@@ -14,7 +15,7 @@ def test_texts_are_put_in_as_they_are() -> None:
         prompt.fill(a="")
 
 
-@pytest.mark.parametrize("name", sorted(shipped_prompts()))
+@pytest.mark.parametrize("name", sorted(listed_choices("prompt")))
 def test_every_prompt_that_ships_is_a_choice(name: str) -> None:
     schema.register()
     with initialize_config_dir(str(CONF), version_base="1.3"):

@@ -3,15 +3,12 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from functools import cache
 from typing import TypeVar
 
-from graphrerank.conf_folder import conf_folder
-from graphrerank.extensions import settings_folders
+from graphrerank.conf_folder import listed_choices
 
-TARGET = "graphrerank.language_models.prompt.Prompt"
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
@@ -89,30 +86,9 @@ def in_form(model: ModelT, form: str | None) -> ModelT:
     return model if constrain is None else constrain(form)
 
 
-@cache
-def shipped_prompts() -> Mapping[str, Mapping[str, str]]:
-    """Read the settings of all prompts that ship with this package and with installed extensions, by name."""
-    import yaml
-
-    prompts: dict[str, dict[str, str]] = {}
-    for folder in (conf_folder(), *settings_folders()):
-        for file in sorted(folder.glob("prompts/*.yaml")):
-            content = yaml.safe_load(file.read_text(encoding="utf-8"))
-            prompts |= {name: {"_target_": TARGET, "name": name, **settings} for name, settings in content.items()}
-    return prompts
-
-
 def shipped_prompt(name: str) -> Prompt:
     """Return a prompt that ships with this package or with an installed extension."""
-    prompts = shipped_prompts()
+    prompts = listed_choices("prompt")
     if name not in prompts:
         raise ValueError(f"`name` must be a prompt that ships, one of {sorted(prompts)}, got {name!r}")
-    return Prompt(**{key: entry for key, entry in prompts[name].items() if key != "_target_"})
-
-
-def register_prompts() -> None:
-    """Make each prompt that ships a choice of Hydra's group ``prompt``."""
-    from hydra.core.config_store import ConfigStore
-
-    for name, settings in shipped_prompts().items():
-        ConfigStore.instance().store(name, dict(settings), group="prompt")
+    return Prompt(name, **prompts[name])
