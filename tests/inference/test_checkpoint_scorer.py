@@ -22,6 +22,7 @@ from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
+from tests.support.manifests import make_manifest
 
 WORDS = ["fox", "dog", "bird", "tree", "river", "stone", "cloud", "engine", "violin", "planet"]
 EXPAND = partial(HybridExpandRetriever, base_k=12, num_seeds=6)
@@ -83,22 +84,14 @@ def pipeline(graph: CorpusGraph, retriever: RetrieverFactory, checkpoint: str, *
 def full_checkpoint(folder: Path, *, features: str = "full") -> str:
     """An untrained model of vectors, whose last layer is not 0."""
     torch.manual_seed(0)
+    names = ["base_score", "bm25_score", "dense_score"]
     arguments = {"features": features, "num_scores": 3, "embedding_dim": 6, "hidden_channels": 8, "heads": 2}
     model = GATv2Reranker(**arguments)  # type: ignore[arg-type]
     torch.nn.init.normal_(model.lin_out.weight)
     save_weights(folder, model)
-    write_manifest(
-        folder,
-        {
-            "name": "gatv2",
-            "model": {"name": "gatv2_reranker", "arguments": arguments},
-            "features": model.feature_names(["base_score", "bm25_score", "dense_score"]),
-            "retriever": {"feature_names": ["base_score", "bm25_score", "dense_score"]},
-            "data": {"choice": "cats", "fingerprint": "c" * 64},
-            "operators": {"gcs": 0.5, "ppr": 0.5},
-            "encoder": {"name": "small", "fingerprint": "e" * 64, "dim": 6},
-        },
-    )
+    encoder = {"name": "small", "fingerprint": "e" * 64, "dim": 6}
+    described = {"retriever": {"feature_names": names}, "encoder": encoder}
+    write_manifest(folder, make_manifest("gatv2_reranker", arguments, name="gatv2", **described))
     return str(folder)
 
 
@@ -140,12 +133,7 @@ def test_vectors_of_another_encoder_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_model_of_pairs_is_refused(tmp_path: Path) -> None:
-    full_checkpoint(tmp_path)
-    content = load_checkpoints(str(tmp_path))["gatv2"].manifest.content
-    head = GRankerHead(hidden_size=6)
-    pair_encoder = {"fingerprint": "p" * 64, "dim": 6}
-    model = {"name": "granker_head", "arguments": {"hidden_size": 6}}
-    save_weights(tmp_path, head)
-    write_manifest(tmp_path, {**content, "model": model, "pair_encoder": pair_encoder})
+    save_weights(tmp_path, GRankerHead(hidden_size=8))
+    write_manifest(tmp_path, make_manifest("granker_head", {"hidden_size": 8}))
     with pytest.raises(ValueError, match="reads a cross-encoder's vectors"):
         CheckpointScorer(corpus(), checkpoint=str(tmp_path))

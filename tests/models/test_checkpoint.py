@@ -110,45 +110,37 @@ def test_malicious_pickle_is_refused_and_not_run(ckpt: Path, bare: bool, tmp_pat
     assert trap.exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04", b"\x80\x02]q\x00."])
-def test_file_that_is_no_ckpt_is_refused(ckpt: Path, content: bytes) -> None:
-    ckpt.write_bytes(content)
-    with pytest.raises(ValueError, match="not a Lightning checkpoint that is safe to load"):
-        load_checkpoint(ckpt)
-
-
-@pytest.mark.parametrize("content", [{"epoch": 1}, [1], {"state_dict": [1]}, 5])
-def test_ckpt_without_state_is_refused(ckpt: Path, content: object) -> None:
-    torch.save(content, ckpt)
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"PK\x03\x04", b"\x80\x02]q\x00.", {"epoch": 1}, [1], {"state_dict": [1]}, 5]
+)
+def test_a_file_that_is_no_ckpt_is_refused(ckpt: Path, content: object) -> None:
+    ckpt.write_bytes(content) if isinstance(content, bytes) else torch.save(content, ckpt)
     with pytest.raises(ValueError, match="not a Lightning checkpoint that is safe to load"):
         load_checkpoint(ckpt)
 
 
 def test_truncated_ckpt_is_refused(ckpt: Path) -> None:
     whole = ckpt.read_bytes()
-    generator = torch.Generator().manual_seed(0)
-    for cut in torch.randint(0, len(whole), (50,), generator=generator).tolist():
+    for cut in torch.randint(0, len(whole), (50,)).tolist():
         ckpt.write_bytes(whole[:cut])
         with pytest.raises(ValueError, match="safe to load"):
             load_checkpoint(ckpt)
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"\xff" * 64, None])
-def test_damaged_safetensors_are_refused(folder: Path, content: bytes | None) -> None:
-    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-8] if content is None else content)
-    with pytest.raises(ValueError, match=rf"{WEIGHTS}: damaged weights"):
-        load_checkpoint(folder)
-
-
-def test_missing_files_are_named(folder: Path) -> None:
-    with pytest.raises(ValueError, match="nowhere: no such checkpoint"):
-        load_checkpoint(folder / "nowhere")
-    (folder / WEIGHTS).unlink()
-    with pytest.raises(ValueError, match=rf"{WEIGHTS}: no such file"):
-        load_checkpoint(folder)
-    (folder / MANIFEST).unlink()
-    with pytest.raises(ValueError, match=rf"needed {MANIFEST} in .*, found none"):
-        load_checkpoint(folder)
+def test_missing_and_damaged_files_are_named(folder: Path) -> None:
+    whole = (folder / WEIGHTS).read_bytes()
+    for content in (b"", b"hello", b"\xff" * 64, whole[:-8]):
+        (folder / WEIGHTS).write_bytes(content)
+        with pytest.raises(ValueError, match=rf"{WEIGHTS}: damaged weights"):
+            load_checkpoint(folder)
+    for missing, message in (
+        (folder / "nowhere" / WEIGHTS, "nowhere: no such checkpoint"),
+        (folder / WEIGHTS, rf"{WEIGHTS}: no such file"),
+        (folder / MANIFEST, rf"needed {MANIFEST} in .*, found none"),
+    ):
+        missing.unlink(missing_ok=True)
+        with pytest.raises(ValueError, match=message):
+            load_checkpoint(missing.parent)
 
 
 @pytest.mark.parametrize(
@@ -183,16 +175,12 @@ def test_library_versions_name_torch() -> None:
     assert written.partition("+")[0] == imported.partition("+")[0]  # some builds' metadata lack what follows, +cu130
 
 
-def test_checkpoints_are_found_by_name_or_path(folder: Path) -> None:
+def test_checkpoints_are_found_by_name_or_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_checkpoint(str(folder)) == folder
-    assert find_checkpoint("attack") == PRETRAINED / "attack"
     (only,) = load_checkpoints("attack").values()
     assert only.path == PRETRAINED / "attack" / WEIGHTS
     with pytest.raises(ValueError, match=r"one of the shipped names \[.*'attack'.*\], got 'nowhere'"):
         find_checkpoint("nowhere")
-
-
-def test_a_folder_of_a_shipped_name_is_named_by_its_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "attack").mkdir()
     monkeypatch.chdir(folder)
     with pytest.warns(UserWarning, match=r"attack is the shipped checkpoint; write \./attack for the path"):
@@ -247,29 +235,24 @@ def settings_of(start: Checkpoint, **others: Any) -> dict[str, Any]:
     return {**start.reranker.model.arguments, **others}
 
 
-def test_same_model(base: Checkpoint) -> None:
-    settings = settings_of(base)
-    model = GATv2Reranker(**settings)
-    start_from(model, settings, base.reranker.retriever.feature_names, base)
-    for name, weight in base.model.state_dict().items():
-        assert torch.equal(model.state_dict()[name], weight)
-
-
 def test_scores_of_a_cross_encoder_may_join(base: Checkpoint) -> None:
-    count = settings_of(base)["num_scores"]
+    count, names = settings_of(base)["num_scores"], base.reranker.retriever.feature_names
+    same = GATv2Reranker(**settings_of(base))
+    start_from(same, settings_of(base), names, base)
+    assert all(torch.equal(same.state_dict()[name], weight) for name, weight in base.model.state_dict().items())
     settings = settings_of(base, num_scores=count + 3, num_pair_scores=3)
     model = GATv2Reranker(**settings).eval()
-    start_from(model, settings, [*base.reranker.retriever.feature_names, *CROSS_ENCODER_FEATURES], base)
+    start_from(model, settings, [*names, *CROSS_ENCODER_FEATURES], base)
     x = torch.rand(7, count)
-    edges = torch.tensor([[0, 1, 5], [1, 0, 6]]), torch.ones(3), torch.tensor([0, 7])
-    nothing = torch.empty(0, 0), torch.empty(0, 0)
-    expected = base.model(x, *nothing, *edges)
-    assert torch.equal(model(torch.cat([x, torch.zeros(7, 3)], dim=1), *nothing, *edges), expected)
+    none = torch.empty(0, 0)
+    edges = none, none, torch.tensor([[0, 1, 5], [1, 0, 6]]), torch.ones(3), torch.tensor([0, 7])
+    unread, read = torch.cat([x, torch.zeros(7, 3)], dim=1), torch.cat([x, torch.rand(7, 3)], dim=1)
+    expected = base.model(x, *edges)
+    assert torch.equal(model(unread, *edges), expected)
     torch.nn.init.normal_(model.lin_pairs.weight)
-    assert torch.equal(model(torch.cat([x, torch.zeros(7, 3)], dim=1), *nothing, *edges), expected)
-    read = torch.cat([x, torch.rand(7, 3)], dim=1)
-    assert not torch.equal(model(read, *nothing, *edges), expected)
-    torch.testing.assert_close(torch.jit.script(model)(read, *nothing, *edges), model(read, *nothing, *edges))
+    assert torch.equal(model(unread, *edges), expected)
+    assert not torch.equal(model(read, *edges), expected)
+    torch.testing.assert_close(torch.jit.script(model)(read, *edges), model(read, *edges))
 
 
 @pytest.mark.parametrize(

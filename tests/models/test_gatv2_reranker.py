@@ -64,18 +64,12 @@ def test_scores_mode_ignores_scale_and_shift_of_each_query_and_column(random_bat
     torch.testing.assert_close(score(model, moved), score(model, graphs), atol=1e-4, rtol=1e-4)
 
 
-def test_scores_mode_reads_no_vectors(random_batch: MakeBatch) -> None:
-    model, graphs = reranker("scores"), random_batch()
-    bare = replace(graphs, inputs={})
-    assert torch.equal(score(model, bare), score(model, graphs))
-
-
-@pytest.mark.parametrize("features", ["paper", "full"])
-def test_vectors_are_read_in_the_other_modes(features: str, random_batch: MakeBatch) -> None:
+@every_mode
+def test_all_modes_but_scores_read_vectors(features: str, random_batch: MakeBatch) -> None:
     model, graphs = reranker(features), random_batch()
     for name, vectors in graphs.inputs.items():
         changed = replace(graphs, inputs={**graphs.inputs, name: -vectors})
-        assert not torch.allclose(score(model, changed), score(model, graphs))
+        assert torch.equal(score(model, changed), score(model, graphs)) == (features == "scores")
 
 
 @pytest.mark.parametrize("features", ["scores", "full"])
@@ -115,6 +109,11 @@ class Fixed(nn.Module):
         return self.columns
 
 
+def fix_score_features(model: GATv2Reranker, graphs: CandidateGraphs) -> None:
+    x, _, _, edge_index, edge_weight, ptr = graphs.model_inputs(SCORES)
+    model.score_features = Fixed(model.score_features(x, edge_index, edge_weight, ptr, graphs.edge_type))  # type: ignore[assignment]
+
+
 @every_mode
 @pytest.mark.parametrize("message_passing", [True, False])
 def test_only_message_passing_reads_edges_beyond_the_score_features(
@@ -122,12 +121,9 @@ def test_only_message_passing_reads_edges_beyond_the_score_features(
 ) -> None:
     model, graphs = reranker(features, message_passing=message_passing, num_layers=3), random_batch()
     with_edges = score(model, graphs)
-    empty = torch.zeros(2, 0, dtype=torch.int64)
-    bare = replace(graphs, edge_index=empty, edge_attr=torch.zeros(0))
+    bare = graphs.select_edges(torch.arange(0))
     assert not torch.allclose(score(model, bare), with_edges)  # GCS at least
-
-    x, _, _, edge_index, edge_weight, ptr = graphs.model_inputs(SCORES)
-    model.score_features = Fixed(model.score_features(x, edge_index, edge_weight, ptr))  # type: ignore[assignment]
+    fix_score_features(model, graphs)
     assert torch.equal(score(model, graphs), with_edges)
     assert torch.equal(score(model, bare), with_edges) == (not message_passing)
 
@@ -136,33 +132,20 @@ def test_edge_weights_are_read_by_attention_only_where_asked(random_batch: MakeB
     graphs = random_batch()
     for edge_features in (False, True):
         model = reranker("scores", edge_features=edge_features)
-        x, _, _, edge_index, edge_weight, ptr = graphs.model_inputs(SCORES)
         expected = score(model, graphs)
-        model.score_features = Fixed(model.score_features(x, edge_index, edge_weight, ptr))  # type: ignore[assignment]
+        fix_score_features(model, graphs)
         changed = replace(graphs, edge_attr=graphs.edge_attr.flip(0))
         assert torch.equal(score(model, changed), expected) == (not edge_features)
 
 
 @every_mode
-@pytest.mark.parametrize("sizes", [(6, 0, 3), (0, 5), (1, 0), (0,), ()])
+@pytest.mark.parametrize("sizes", [(6, 0, 3), (0, 5), (1, 0), (0,)])
 def test_queries_without_candidates(features: str, sizes: tuple[int, ...], random_batch: MakeBatch) -> None:
-    if not sizes:
-        empty = torch.zeros(2, 0, dtype=torch.int64)
-        graphs = CandidateGraphs(
-            torch.zeros(0, 3),
-            empty,
-            torch.zeros(0),
-            torch.tensor([0]),
-            inputs={"query_vectors": torch.zeros(0, 8), "node_vectors": torch.zeros(0, 8)},
-        )
-    else:
-        graphs = random_batch(sizes=sizes)
-    model = reranker(features)
+    graphs, model = random_batch(sizes=sizes), reranker(features)
     expected = [score(model, single(graphs, i)) for i, size in enumerate(sizes) if size]
     for gradients in (True, False):
         with torch.set_grad_enabled(gradients):
-            found = score(model, graphs)
-        torch.testing.assert_close(found, torch.cat([torch.zeros(0), *expected]))
+            torch.testing.assert_close(score(model, graphs), torch.cat([torch.zeros(0), *expected]))
 
 
 def test_scores_mode_keeps_the_order_of_a_list_that_says_nothing_else(random_batch: MakeBatch) -> None:
@@ -300,25 +283,21 @@ def test_the_pair_head_begins_with_zero(random_batch: MakeBatch) -> None:
 
 def test_the_mlp_reads_no_pair(random_batch: MakeBatch) -> None:
     model, graphs = reranker(message_passing=False, **WORDS), with_words(random_batch())
-    features = model.score_features(graphs.x, graphs.edge_index, graphs.edge_attr, graphs.ptr, graphs.edge_type)
-    model.score_features.forward = lambda *_: features  # type: ignore[method-assign]
+    fix_score_features(model, graphs)
     assert torch.equal(score(model, graphs), score(model, graphs.select_edges(torch.arange(3))))
 
 
 def test_without_pair_evidence_only_features_read_words(random_batch: MakeBatch) -> None:
-    graphs, without = with_words(random_batch()), {"pair_evidence": False}
-    model = reranker(**(WORDS | without))
-    features = model.score_features(graphs.x, graphs.edge_index, graphs.edge_attr, graphs.ptr, graphs.edge_type)
-    names = model.feature_names(["base", "bm25", "dense", *"abcd"])
-    assert len(names) == features.shape[1]
+    graphs = with_words(random_batch())
+    model, full = reranker(**(WORDS | {"pair_evidence": False})), reranker(**WORDS)
+    read = graphs.x, graphs.edge_index, graphs.edge_attr, graphs.ptr, graphs.edge_type
+    names, names_of_full = (each.feature_names(["base", "bm25", "dense", *"abcd"]) for each in (model, full))
     assert "covered_with_neighbours" in names
     assert not [name for name in names if "beyond" in name]
-    full = reranker(**WORDS)
-    places = [full.feature_names(["base", "bm25", "dense", *"abcd"]).index(name) for name in names]
-    of_full = full.score_features(graphs.x, graphs.edge_index, graphs.edge_attr, graphs.ptr, graphs.edge_type)
-    assert torch.equal(features, of_full[:, places])
+    places = [names_of_full.index(name) for name in names]
+    assert torch.equal(model.score_features(*read), full.score_features(*read)[:, places])
+    fix_score_features(model, graphs)
     less = replace(graphs, x=torch.cat([graphs.x[:, :3], graphs.x[:, 3:] / 2], dim=1))
-    model.score_features.forward = lambda *_: features  # type: ignore[method-assign]
     assert torch.equal(score(model, less), score(model, graphs))
 
 
@@ -330,11 +309,7 @@ def test_without_pair_evidence_only_features_read_words(random_batch: MakeBatch)
         ({"dropout": 1.0}, r"`dropout` must lie in \[0, 1\), got 1.0"),
         ({"dropout": -0.1}, r"`dropout` must lie in \[0, 1\)"),
         ({"num_layers": 0}, "`num_scores`, `num_layers`, `heads` and all widths must be positive"),
-        ({"num_scores": 0}, "must be positive"),
-        ({"heads": 0}, "must be positive"),
         ({"heads": -4}, "must be positive"),
-        ({"hidden_channels": 0}, "must be positive"),
-        ({"embedding_dim": 0}, "must be positive"),
         ({"restart_prob": 0.0}, "`restart_prob` must lie in"),
         ({"num_words": 3}, r"`num_words` must lie in \[0, `num_scores`\) = \[0, 3\), got 3"),
         ({"num_edge_types": 3}, "`num_edge_types` must be 0 or 5, got 3"),

@@ -10,7 +10,6 @@ from graphrerank.losses import listwise_softmax_cross_entropy
 from graphrerank.models.checkpoint import load_checkpoint, save_weights
 from graphrerank.models.granker import (
     GRankerHead,
-    GRankerLayers,
     TrainedHead,
     frozen_grankers,
     granker_of,
@@ -64,12 +63,8 @@ def test_the_head_starts_as_the_frozen_granker(activation: str, norm_eps: float 
     vectors, edges, degree = batch()
     torch.testing.assert_close(model(vectors, edges, degree), head(smooth_vectors(vectors, edges, degree, 0.2)))
     assert not torch.allclose(model(vectors, edges, degree), head(vectors))  # the graph matters
-
-
-def test_without_smoothing_it_is_the_cross_encoder() -> None:
-    head = encoder_head()
-    vectors, edges, degree = batch()
-    assert torch.equal(from_head(head, smoothing=0.0).eval()(vectors, edges, degree), head(vectors))
+    cross_encoder = from_head(head, smoothing=0.0).eval()
+    assert torch.equal(cross_encoder(vectors, edges, degree), head(vectors))
 
 
 def train(model: GRankerHead, parameters: list[nn.Parameter]) -> list[float]:
@@ -96,16 +91,11 @@ def test_training_moves_the_head_and_not_the_encoders_own() -> None:
     losses = train(model, list(model.parameters()))
     assert losses[-1] < 0.5 * losses[0]
     assert all(torch.equal(weight, before[name]) for name, weight in head.state_dict().items())
-    trained = model.head.state_dict()
-    assert not any(torch.equal(trained[name], before[name]) for name in ("dense.weight", "dense.bias", "out.weight"))
-
-
-def test_smoothing_is_learned_where_neighbours_know() -> None:
-    model = from_head(encoder_head(), learn_smoothing=True)
+    model = from_head(head, learn_smoothing=True)
     assert model.smoothing_logit is not None
     losses = train(model, [model.smoothing_logit])
     assert losses[-1] < losses[0]
-    assert 0.4 < model.smoothing_logit.sigmoid() < 1
+    assert 0.4 < model.smoothing_logit.sigmoid() < 1  # neighbours know
 
 
 @pytest.mark.parametrize("learn", [True, False])
@@ -118,19 +108,6 @@ def test_scripted_equals_eager(learn: bool, activation: str, norm_eps: float | N
             for _ in range(2):
                 arguments = batch(num_nodes, num_edges)
                 torch.testing.assert_close(scripted(*arguments), model(*arguments), atol=1e-6, rtol=0)
-
-
-def test_checkpoint_of_a_head(tmp_path: Path) -> None:
-    head = encoder_head("gelu", 1e-5)
-    model = from_head(head, learn_smoothing=True).eval()
-    assert model.smoothing_logit is not None
-    nn.init.constant_(model.smoothing_logit, 0.3)
-    arguments = {"hidden_size": HIDDEN, "activation": "gelu", "norm_eps": 1e-5, "learn_smoothing": True}
-    write_manifest(tmp_path, make_manifest(model_name(GRankerHead), arguments))
-    save_weights(tmp_path, model)
-    loaded = load_checkpoint(tmp_path)
-    assert loaded.manifest.model.name == "granker_head"
-    assert torch.equal(loaded.model(*batch()), model(*batch()))
 
 
 @pytest.mark.parametrize(
@@ -168,26 +145,20 @@ def steps() -> list[Any]:
     ]
 
 
-def test_the_encoders_own_head_as_a_trained_one_changes_nothing(make_corpus: Any, make_queries: Any) -> None:
-    graph, queries, encoder = make_corpus(), make_queries(), TanhEncoder()
-    settings = {"steps": steps(), "budget": 35, "pair_encoder": encoder}
-    frozen = Pipeline(graph, **settings).retrieve(queries)
-    head = TrainedHead(from_head(encoder.classifier, smoothing=0.2).eval(), encoder.fingerprint)
-    same = Pipeline(graph, **settings, head=head).retrieve(queries)
-    assert torch.equal(same.ranking.nodes, frozen.ranking.nodes)
-    torch.testing.assert_close(same.ranking.scores, frozen.ranking.scores)
-
-
 def test_a_trained_head_decides_what_is_retrieved(make_corpus: Any, make_queries: Any) -> None:
     graph, queries, encoder = make_corpus(), make_queries(), TanhEncoder()
-    settings = {"steps": steps(), "budget": 35, "pair_encoder": encoder}
+
+    def retrieve(**head: Any) -> Any:
+        return Pipeline(graph, steps=steps(), budget=35, pair_encoder=encoder, **head).retrieve(queries)
+
     model = from_head(encoder.classifier, smoothing=0.2).eval()
+    frozen, same = retrieve(), retrieve(head=TrainedHead(model, encoder.fingerprint))
+    assert torch.equal(same.ranking.nodes, frozen.ranking.nodes)  # the encoder's own head changes nothing
+    torch.testing.assert_close(same.ranking.scores, frozen.ranking.scores)
     with torch.no_grad():
         model.head.out.weight.neg_()
-    other = Pipeline(graph, **settings, head=TrainedHead(model, encoder.fingerprint)).retrieve(queries)
-    assert not torch.equal(
-        other.ranking.nodes.sort().values, Pipeline(graph, **settings).retrieve(queries).ranking.nodes.sort().values
-    )
+    other = retrieve(head=TrainedHead(model, encoder.fingerprint))
+    assert not torch.equal(other.ranking.nodes.sort().values, frozen.ranking.nodes.sort().values)
     assert other.num_encodings.tolist() == [35] * 7
 
 
@@ -226,23 +197,22 @@ def test_every_weight_with_a_place_in_the_encoder_is_trained(kind: str, tmp_path
     encoder.save_trained(tmp_path / "trained", model.layers, model.granker.head)  # which refuses other biases
 
 
-def test_checkpoint_of_layers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layers", [0, 1])
+def test_checkpoint(layers: int, tmp_path: Path) -> None:
     encoder = reader("modernbert-mean", tmp_path / "encoder")
-    model = granker_of(encoder, train_last_layers=1, smoothing=0.4).eval()
+    settings = {"smoothing": 0.4, "learn_smoothing": True, "train_last_layers": layers}
+    model = granker_of(encoder, **settings).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1)
-    arguments = measured_arguments({"smoothing": 0.4, "train_last_layers": 1}, encoder)
-    write_manifest(tmp_path, make_manifest(model_name(GRankerLayers), arguments))
+    write_manifest(tmp_path, make_manifest(model_name(type(model)), measured_arguments(settings, encoder)))
     save_weights(tmp_path, model)
-    loaded = load_checkpoint(tmp_path).model
-    assert torch.equal(loaded(*inputs(encoder, 1)), model(*inputs(encoder, 1)))
-    held = sum(weight.numel() for weight in loaded.state_dict().values())
+    loaded = load_checkpoint(tmp_path)
+    assert loaded.manifest.model.name == ("granker_layers" if layers else "granker_head")
+    given = inputs(encoder, layers) if layers else (encoder.encode(QUERIES, PASSAGES), EDGES, DEGREE)
+    assert torch.equal(loaded.model(*given), model(*given))
+    held = sum(weight.numel() for weight in loaded.model.state_dict().values())
     assert held < 0.6 * sum(weight.numel() for weight in encoder._loaded.body.state_dict().values())  # what is trained
-
-
-def test_no_layer_is_the_head_alone() -> None:
-    assert type(trainable_granker(hidden_size=8, smoothing=0.3)) is GRankerHead
 
 
 BERT = {"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2}

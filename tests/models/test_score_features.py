@@ -111,16 +111,6 @@ def test_rounding_of_coverage_is_not_stretched() -> None:
         assert (found[:, place] < 1e-6).all()
 
 
-def test_names_match_columns() -> None:
-    features = ScoreFeatures(num_scores=NUM_SCORES)
-    names = features.names(["base", "bm25", "dense"])
-    scores, edge_index, weight, ptr = random_batch(0)
-    assert len(names) == features.num_columns == features(scores, edge_index, weight, ptr).shape[1]
-    assert len(set(names)) == len(names)
-    assert names.index("gcs") == NUM_SCORES
-    assert names[-1] == "best_neighbour_dense"
-
-
 def test_scaling_survives_huge_and_negative_scores() -> None:
     scores = torch.tensor([[-3e8], [-1e8], [1e8], [-5.0], [-5.0]])
     found = min_max_by_graph(scores, torch.tensor([0, 0, 0, 1, 1]), 2)

@@ -117,37 +117,23 @@ def weights(made: L.LightningModule) -> dict[str, torch.Tensor]:
 def test_resumed_run_equals_unbroken_run_bit_for_bit(
     stop_at: int, averaged: bool, toy: PreparedDataset, tmp_path: Path
 ) -> None:
-    def run(name: str, *callbacks: L.Callback) -> tuple[RerankerModule, L.Trainer, CandidateDataModule]:
-        keep = ModelCheckpoint(tmp_path / name, save_last=True)
-        data = CandidateDataModule(toy, batch_size=BATCH_SIZE, seed=7)
+    def run(name: str, *callbacks: L.Callback, **resume: Any) -> dict[str, torch.Tensor]:
+        made = module(dropout=0.3, seed=5)
         average = [EMAWeightAveraging(decay=0.9)] if averaged else []
-        return module(dropout=0.3, seed=5), trainer(tmp_path, keep, *average, *callbacks), data
+        fitted = trainer(tmp_path, ModelCheckpoint(tmp_path / name, save_last=True), *average, *callbacks)
+        torch.manual_seed(len(name))  # another process starts from other randomness
+        fitted.fit(made, CandidateDataModule(toy, batch_size=BATCH_SIZE, seed=7), **resume)
+        moments = [part for state in fitted.optimizers[0].state.values() for part in state.values()]
+        return weights(made) | dict(fitted.callback_metrics) | {str(n): part for n, part in enumerate(moments)}
 
-    unbroken, unbroken_trainer, data = run("unbroken")
-    unbroken_trainer.fit(unbroken, data)
-
-    broken, broken_trainer, data = run("broken", StopAt(stop_at))
-    with pytest.raises(RuntimeError, match="power cut"):
-        broken_trainer.fit(broken, data)
-    resumed, resumed_trainer, data = run("broken")
-    torch.manual_seed(99)  # another process starts from other randomness
     recorder = Recorder()
-    resumed_trainer.callbacks.append(recorder)
-    resumed_trainer.fit(resumed, data, ckpt_path=tmp_path / "broken" / "last.ckpt")
-
+    unbroken = run("unbroken")
+    with pytest.raises(RuntimeError, match="power cut"):
+        run("broken", StopAt(stop_at))
+    resumed = run("broken", recorder, ckpt_path=tmp_path / "broken" / "last.ckpt")
     assert len(recorder.losses) == 2 * STEPS_PER_EPOCH  # epochs 2 and 3 alone
-    expected, found = weights(unbroken), weights(resumed)
-    assert expected.keys() == found.keys()
-    assert [name for name in expected if not torch.equal(expected[name], found[name])] == []
-    assert not torch.equal(weights(broken)["model.lin_in.weight"], found["model.lin_in.weight"])
-    moments = [
-        [v for state in t.optimizers[0].state.values() for v in state.values()]
-        for t in (unbroken_trainer, resumed_trainer)
-    ]
-    assert all(torch.equal(a, b) for a, b in zip(*moments, strict=True))
-    assert {k: float(v) for k, v in unbroken_trainer.callback_metrics.items()} == {
-        k: float(v) for k, v in resumed_trainer.callback_metrics.items()
-    }
+    assert unbroken.keys() == resumed.keys()
+    assert [name for name in unbroken if not torch.equal(unbroken[name], resumed[name])] == []
 
 
 def test_seed_decides_the_run(toy: PreparedDataset, tmp_path: Path) -> None:
@@ -166,30 +152,24 @@ def test_no_batch_of_an_accumulated_step_draws_the_same_numbers(
     accumulated: int, toy: PreparedDataset, tmp_path: Path
 ) -> None:
     seen: list[int] = []
-    own = module(seed=3)
-    forward = own.training_step
-    own.training_step = lambda *batch: (seen.append(torch.initial_seed()), forward(*batch))[1]
+    made = module(seed=3)
+    forward = made.training_step
+    made.training_step = lambda *batch: (seen.append(torch.initial_seed()), forward(*batch))[1]
     fitted = trainer(tmp_path, max_epochs=1, accumulate_grad_batches=accumulated)
-    fitted.fit(own, CandidateDataModule(toy, batch_size=BATCH_SIZE, seed=3))
+    fitted.fit(made, CandidateDataModule(toy, batch_size=BATCH_SIZE, seed=3))
     assert len(set(seen)) == len(seen) == STEPS_PER_EPOCH
     assert seen[0] == 3 * 1_000_003  # as without accumulation
 
 
-def test_ckpt_loads_without_running_code(toy: PreparedDataset, tmp_path: Path) -> None:
-    made = module()
-    keep = ModelCheckpoint(tmp_path, save_last=True, monitor="val/ndcg@10", mode="max")
-    trainer(tmp_path, keep, max_epochs=2).fit(made, CandidateDataModule(toy, batch_size=BATCH_SIZE))
-    state = torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]
-    assert all(torch.equal(state[f"model.{name}"], value) for name, value in made.model.state_dict().items())
-
-
-def test_logged_keys(toy: PreparedDataset, tmp_path: Path) -> None:
-    run = trainer(tmp_path, max_epochs=1)
-    measures = ["PR@10", "PR@2/multi", "nDCG@10", "R@5", "MRR"]
-    run.fit(module(measures=measures), CandidateDataModule(toy, batch_size=BATCH_SIZE))
+def test_the_ckpt_and_the_logged_keys(toy: PreparedDataset, tmp_path: Path) -> None:
+    made = module(measures=["PR@10", "PR@2/multi", "nDCG@10", "R@5", "MRR"])
+    run = trainer(tmp_path, ModelCheckpoint(tmp_path, save_last=True), max_epochs=1)
+    run.fit(made, CandidateDataModule(toy, batch_size=BATCH_SIZE))
     expected = {"val/pr@10", "val/pr@2/multi", "val/ndcg@10", "val/r@5", "val/mrr", "val/loss"}
     assert {key for key in run.callback_metrics if key.startswith("val/")} == expected
     assert "train/loss" in run.callback_metrics
+    state = torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]  # without running code
+    assert all(torch.equal(state[f"model.{name}"], weight) for name, weight in made.model.state_dict().items())
 
 
 def test_validation_against_naive_loop(toy: PreparedDataset, tmp_path: Path) -> None:
@@ -229,10 +209,11 @@ def test_only_matrices_decay(toy: PreparedDataset, tmp_path: Path) -> None:
         ("learning_rate", 0.0, "must be a finite number above 0, got 0.0"),
         ("weight_decay", -1.0, "must not be negative, got -1.0"),
         ("warmup_steps", -1, "must not be negative, got -1"),
+        ("learning_rates", {"layers": 0}, r"\.layers` must be a finite number above 0, got 0"),
     ],
 )
-def test_arguments_out_of_range_are_refused(name: str, bad: float, message: str) -> None:
-    with pytest.raises(ValueError, match=f"`{name}` {message}"):
+def test_arguments_out_of_range_are_refused(name: str, bad: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"`{name}.*{message}"):
         module(**{name: bad})
 
 
@@ -260,11 +241,9 @@ def test_two_processes_against_one(loss: str, toy: PreparedDataset, tmp_path: Pa
 def test_the_loss_of_validation_does_not_depend_on_the_batches(toy: PreparedDataset, tmp_path: Path) -> None:
     """Of queries with a relevant candidate alone: the others have no loss."""
     nodes = toy.ranking.nodes.clone()
-    qrels = toy.dataset.split("val")
     nodes[32:40] = torch.arange(80).unsqueeze(0)[:, :12]
     lost = replace(toy, ranking=replace(toy.ranking, nodes=nodes))
     assert lost.ceiling("val") < 1
-    assert len(qrels.queries) == 16
     made = module()
     losses = [
         trainer(tmp_path).validate(made, CandidateDataModule(lost, batch_size=size), verbose=False)[0]["val/loss"]

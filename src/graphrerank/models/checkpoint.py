@@ -65,7 +65,7 @@ class Checkpoint:
         return self.reranker
 
     def check_encoder(self, name: str | None, fingerprint: str | None) -> None:
-        """Refuse another encoder than that of the training; ``name`` is for the message, None if there is none."""
+        """Refuse another encoder than that of the training; both are None if there is none."""
         trained = self.reranker.encoder
         if trained is None or fingerprint != trained.fingerprint:
             of = "no vectors" if trained is None else f"vectors of {trained.name} ({trained.fingerprint[:12]})"
@@ -86,9 +86,7 @@ class Checkpoint:
 def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Checkpoint:
     """Load a checkpoint folder or a Lightning ``.ckpt``, into the given model or a new one.
 
-    Raises:
-        ValueError: If a file is missing or damaged or, in an artifact, not the one that was exported, or the weights do
-            not fit the manifest (another feature mode, say).
+    A ValueError if a file is missing, damaged or not the one of the artifact, or the weights do not fit the manifest.
     """
     path = Path(path)
     if not path.exists():
@@ -107,7 +105,8 @@ def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Chec
     try:
         outline.load_state_dict(state, assign=True)
     except RuntimeError as error:
-        mode = f"features={outline.features}" if hasattr(outline, "features") else manifest.model.name
+        features = manifest.model.arguments.get("features")
+        mode = manifest.model.name if features is None else f"features={features}"
         raise ValueError(f"{weights}: these weights are not those of the manifest ({mode}): {error}") from error
     model = build_model(manifest)
     model.load_state_dict(state)
@@ -119,9 +118,6 @@ def find_checkpoint(name: str | Path) -> Path:
 
     A folder in the working directory that has the name of a shipped checkpoint is given with a slash, ``./base``, or as
     a ``Path``; a warning says so.
-
-    Raises:
-        ValueError: If there is nothing of that name, naming the shipped checkpoints.
     """
     path = Path(name)
     shipped = sorted(folder.name for folder in PRETRAINED.glob("*") if (folder / MANIFEST).is_file())
@@ -151,9 +147,9 @@ def load_checkpoints(name: str | Path) -> dict[str, Checkpoint]:
 def load_primary(name: str | Path) -> Checkpoint:
     """Load one model, of a run folder with several the primary one; a ValueError if it names none."""
     path = find_checkpoint(name)
-    manifests = {file: read_manifest(file) for file in checkpoint_files(path)}
-    files = {manifest.name: file for file, manifest in manifests.items()}
-    primary = _primary_names(list(manifests.values()))
+    manifests = [(file, read_manifest(file)) for file in checkpoint_files(path)]
+    files = {manifest.name: file for file, manifest in manifests}
+    primary = _primary_names([manifest for _, manifest in manifests])
     if len(primary) != 1:
         raise ValueError(
             f"{path}: holds the models {sorted(files)}, and does not say which is the primary one; name the folder of "
@@ -227,12 +223,10 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Sequence[str], start: Checkpoint) -> None:
-    """Give a new model the weights of a finished one.
+    """Give a new model, of some ``arguments`` and scores, the weights of a finished one with the same.
 
-    Both must be the same model with the same arguments that reads the same scores. One exception: a model that reads a
-    cross-encoder's scores may start from one that does not; the layer that reads them starts at zero.
-
-    ``arguments`` are those of the new model's constructor, ``feature_names`` the scores that it reads, in order.
+    One exception: a model that reads a cross-encoder's scores may start from one that does not; the layer that reads
+    them starts at zero.
     """
     before = start.reranker
     if (name := model_name(type(model))) != before.model.name:

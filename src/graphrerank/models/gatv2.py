@@ -5,10 +5,8 @@ Notable about them:
 - Equal to PyTorch Geometric's ``GATv2Conv`` to the last bit with the same weights, and scriptable, unlike that layer.
 - Self-loops, the sort by target and the row pointers are made once for a stack of layers, not once per layer.
 - Without gradients it works in place, two to three times as fast (``benchmarks/gatv2_layers.py``).
-- Under ``torch.export`` it takes steps whose shapes follow from those of the inputs (:func:`static_edges`,
-  :func:`static_attention`): self-loops are masked, not removed, and sums go by index, not by row pointers, for which
-  ONNX has no operator. The same sums in another order.
-- Without message passing a layer is a linear map: GATv2 on a graph of self-loops alone.
+- Under ``torch.export`` shapes follow from those of the inputs (:func:`static_edges`): self-loops are masked, not
+  removed, and sums go by index, not by row pointers, for which ONNX has no operator. The same sums in another order.
 """
 
 import math
@@ -94,12 +92,19 @@ class GATv2Layer(nn.Module):
     @torch.jit.unused
     def _static_forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, counts: Tensor) -> Tensor:
         """Attend as :meth:`forward`; the edges are those of :func:`static_edges`."""
+        target, num_nodes = edge_index[1], x.shape[0]
         sent = self.lin_source(x).index_select(0, edge_index[0])
-        hidden = sent + self.lin_target(x).index_select(0, edge_index[1])
+        hidden = sent + self.lin_target(x).index_select(0, target)
         if self.edge_dim > 0:
             hidden = hidden + self.lin_edge(edge_attr)
         logits = (self._by_head(F.leaky_relu(hidden, self.negative_slope)) * self.attention).sum(-1)
-        return static_attention(logits, self._by_head(sent), edge_index[1], counts, x.shape[0]) + self.bias
+        logits = logits.masked_fill(~counts.unsqueeze(1), -torch.inf)
+        lowest = torch.full([num_nodes, self.heads], -torch.inf, dtype=logits.dtype, device=logits.device)
+        highest = lowest.scatter_reduce(0, target.unsqueeze(1).expand_as(logits), logits, "amax", include_self=True)
+        weight = (logits - highest.index_select(0, target)).exp()
+        weight = weight / scatter_sum(weight, target, num_nodes).index_select(0, target)
+        messages = (self._by_head(sent) * weight.unsqueeze(-1)).flatten(1)
+        return scatter_sum(messages, target, num_nodes) + self.bias
 
     def _by_head(self, rows: Tensor) -> Tensor:
         return rows.view(-1, self.heads, self.out_channels)
@@ -154,16 +159,6 @@ def static_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple
         edge_attr = torch.cat([edge_attr, mean])
     edge_index = torch.cat([edge_index, torch.stack([loops, loops])], dim=1)
     return edge_index, edge_attr, torch.cat([counts, torch.ones_like(loops, dtype=torch.bool)])
-
-
-def static_attention(logits: Tensor, messages: Tensor, target: Tensor, counts: Tensor, num_nodes: int) -> Tensor:
-    """Sum the messages ``[E, H, C]`` into each target, weighted by the softmax of their logits: ``[N, H * C]``."""
-    logits = logits.masked_fill(~counts.unsqueeze(1), -torch.inf)
-    lowest = torch.full([num_nodes, logits.shape[1]], -torch.inf, dtype=logits.dtype, device=logits.device)
-    highest = lowest.scatter_reduce(0, target.unsqueeze(1).expand_as(logits), logits, "amax", include_self=True)
-    weight = (logits - highest.index_select(0, target)).exp()
-    weight = weight / scatter_sum(weight, target, num_nodes).index_select(0, target)
-    return scatter_sum((messages * weight.unsqueeze(-1)).flatten(1), target, num_nodes)
 
 
 class PerNodeLayer(nn.Module):

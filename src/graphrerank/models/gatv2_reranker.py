@@ -8,13 +8,9 @@ Notable about it:
 - ``full`` reads what ``scores`` reads, and projected query and node vectors with their product and dot product. Same
   residual. Both projections start equal, so that the dot product starts as a similarity.
 - A list with nothing but one score and no edge keeps its order in ``scores``: there is nothing to rerank by.
-- With ``num_edge_types`` attention reads the type of each edge, and ``scores`` and ``full`` have features of each type.
-- With ``num_words`` attention and ``pair_head`` read how much of the query both ends of an edge cover together;
-  ``pair_evidence=False`` is the ablation of that.
 - Plain tensors in and out: the module scripts, and does GCS and all normalisation inside itself.
 - With ``num_pair_scores`` a separate linear layer reads a cross-encoder's scores, and adds nothing if there are none:
   trained alone, behind finished weights, it leaves scores without them unchanged, to the last bit.
-- ``message_passing=False`` is the paper's MLP ablation: the same depth, width and features, no edges.
 """
 
 from collections.abc import Sequence
@@ -67,8 +63,6 @@ class GATv2Reranker(nn.Module):
 
     Source: GraphER, section 2.2 ("Graph attention network ranker"): GATv2 layers, then two fully connected layers.
     Where we differ: residual connections, layer normalisation and dropout; the modes ``scores`` and ``full``.
-
-    A ValueError names an argument that is out of range.
     """
 
     def __init__(
@@ -84,12 +78,12 @@ class GATv2Reranker(nn.Module):
         dropout: float = 0.1,  # probability of dropping an activation in training, in [0, 1)
         residual: bool = True,  # whether layers add their input to their output
         edge_features: bool = False,  # whether attention reads the edge weight
-        num_edge_types: int = 0,  # all, or 0 for edges whose types are merged
+        num_edge_types: int = 0,  # that attention and features read; 0 for edges whose types are merged
         num_words: int = 0,  # of the last scores, `WORD_FEATURES` of `graphrerank.features.text_match`; not in `paper`
         num_pair_scores: int = 0,  # before the words, a cross-encoder's (`CROSS_ENCODER_FEATURES`); not in `paper`
         pair_evidence: bool = True,  # whether edges and features measure what both ends cover of the query's words
         pair_head: bool = False,  # whether a score of each candidate's best pair is added
-        message_passing: bool = True,  # False for the MLP ablation, which has no pair head either
+        message_passing: bool = True,  # False for the paper's MLP ablation: the same depth and features, no edges
         restart_prob: float = 0.5,  # GCS's share of a node's score in each step
     ) -> None:
         super().__init__()

@@ -36,7 +36,6 @@ class GRankerHead(nn.Module):
     ``hidden_size``, ``activation`` and ``norm_eps`` are those of the encoder's ``ClassificationHead``.
     """
 
-    features = "pairs"
     inputs = PAIRS
 
     def __init__(
@@ -62,11 +61,6 @@ class GRankerHead(nn.Module):
         self.smoothing_logit = nn.Parameter(torch.tensor(logit)) if learn_smoothing else None
         self.head = ClassificationHead(hidden_size, activation=activation, norm_eps=norm_eps)
 
-    @staticmethod
-    def inputs_of(**_: Any) -> ModelInputs:
-        """Return the inputs of a model with these arguments."""
-        return PAIRS
-
     def start_from(self, encoder: CrossEncoder) -> None:
         """Copy the weights of a cross-encoder's head."""
         self.head.load_state_dict(encoder.classification_head.state_dict())
@@ -76,15 +70,10 @@ class GRankerHead(nn.Module):
         return ["pair_vector", "degree"]
 
     def forward(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
-        """Score every retrieved node; a packed batch of graphs is one call.
+        """Score every retrieved node, ``[N]`` logits; a packed batch of graphs is one call.
 
-        Args:
-            pair_vectors: ``[N, hidden_size]``, the inputs of the encoder's head: its [CLS] vectors.
-            edge_index: ``[2, E]`` the corpus edges among the retrieved nodes, in any order, each once.
-            degree: ``[N]`` neighbours of each node in the whole corpus graph.
-
-        Returns:
-            ``[N]`` logits.
+        ``pair_vectors`` ``[N, hidden_size]`` are the inputs of the encoder's head, ``edge_index`` ``[2, E]`` the corpus
+        edges among the retrieved nodes, each once, and ``degree`` ``[N]`` each node's neighbours in the whole corpus.
         """
         context = neighbour_context(pair_vectors, edge_index, degree)
         logit = self.smoothing_logit
@@ -105,8 +94,6 @@ class GRankerLayers(nn.Module):
 
     ``encoder`` are settings of the encoder (:attr:`CrossEncoder.layer_settings`), ``arguments`` those of the head.
     """
-
-    features = "pairs"
 
     def __init__(self, *, train_last_layers: int, encoder: Mapping[str, Any], **arguments: Any) -> None:
         super().__init__()
@@ -153,11 +140,9 @@ def trainable_granker(
     return GRankerLayers(train_last_layers=train_last_layers, encoder=encoder, **arguments)
 
 
-def _trainable_inputs(*, train_last_layers: int = 0, **_: Any) -> ModelInputs:
-    return token_states(train_last_layers) if train_last_layers else PAIRS
-
-
-trainable_granker.inputs_of = _trainable_inputs  # type: ignore[attr-defined]
+trainable_granker.inputs_of = (  # type: ignore[attr-defined]
+    lambda *, train_last_layers=0, **_: token_states(train_last_layers) if train_last_layers else PAIRS
+)
 
 
 def measured_arguments(settings: Mapping[str, Any], encoder: CrossEncoder) -> dict[str, Any]:
@@ -198,11 +183,7 @@ class TrainedHead:
 
 
 def load_trained_head(checkpoint: str) -> TrainedHead:
-    """Load a head from a checkpoint, of a run with several models the primary one.
-
-    Raises:
-        ValueError: If there is no such checkpoint, or its model is no GRanker head.
-    """
+    """Load a head from a checkpoint, of a run with several models the primary one."""
     loaded = load_primary(checkpoint)
     pair_encoder = loaded.reranker.pair_encoder if isinstance(loaded.model, GRankerHead) else None
     if not isinstance(loaded.model, GRankerHead) or pair_encoder is None:

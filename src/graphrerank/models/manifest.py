@@ -56,10 +56,10 @@ class ModelEntry(Entry):
 
 
 class GroupEntry(Entry):
-    """A group of the configuration."""
+    """A group of the configuration: its file of ``conf/<group>``, if it was chosen by name, and plain settings."""
 
-    choice: str | None = None  # a file of `conf/<group>`; None where none was chosen by name
-    arguments: Arguments = {}  # settings of the group, plain values
+    choice: str | None = None
+    arguments: Arguments = {}
 
 
 class DataEntry(GroupEntry):
@@ -195,14 +195,11 @@ class RerankerManifest(Manifest):
 
         The arguments of each name its file of ``conf/data``, as ``data``.
         """
-        datasets = {str(self.data.choice): self.data, **self.mix}
-        named = {
+        before = {} if self.start is None else {f"{self.start.name}/{n}": e for n, e in self.start.trained_on.items()}
+        return before | {
             name: entry.model_copy(update={"arguments": {"data": name, **entry.arguments}})
-            for name, entry in datasets.items()
+            for name, entry in {str(self.data.choice): self.data, **self.mix}.items()
         }
-        if self.start is None:
-            return named
-        return {f"{self.start.name}/{name}": entry for name, entry in self.start.trained_on.items()} | named
 
     @property
     def reads_cross_encoder(self) -> bool:
@@ -224,7 +221,7 @@ class RerankerManifest(Manifest):
 
     @property
     def input_shapes(self) -> Mapping[str, str]:
-        """As :attr:`Manifest.input_shapes`: ``N`` candidates of ``B`` queries with ``E`` edges."""
+        """Of ``N`` candidates of ``B`` queries with ``E`` edges."""
         dim, pair_dim = self.embedding_dim, self.pair_encoder and self.pair_encoder.dim
         return {
             "base_features": f"[N, {len(self.retriever.feature_names)}]",
@@ -240,22 +237,14 @@ class RerankerManifest(Manifest):
 
     @property
     def output_shapes(self) -> Mapping[str, str]:
-        """As :attr:`Manifest.output_shapes`: scores, and their probabilities if the model is calibrated.
-
-        TorchScript returns the scores, and its ``calibration`` maps them to probabilities; other formats return both.
-        """
+        """Scores, and probabilities if calibrated, which TorchScript's ``calibration`` computes of the scores."""
         return dict.fromkeys(["scores"] if self.calibration is None else ["scores", "probabilities"], "[N]")
 
 
 def parse_manifest(content: object, source: str | Path) -> Manifest:
     """Check a manifest, a JSON object of the file ``source``; unknown entries are kept.
 
-    Returns:
-        A :class:`RerankerManifest`, or the kind that the model's class names.
-
-    Raises:
-        ValueError: If it is no object or names no registered model, or an entry is missing, of another type or out of
-            range; names ``source`` and the entry.
+    A ValueError names ``source`` and the entry that is missing, of another type or out of range.
     """
     check_depth(content, str(source))
     if not isinstance(content, Mapping):
@@ -284,11 +273,7 @@ def _described(details: Any) -> str:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read the manifest of a checkpoint: in its folder, or next to a ``.ckpt`` or one folder up.
-
-    Raises:
-        ValueError: If there is none, it is a link or not valid JSON, or as :func:`parse_manifest`.
-    """
+    """Read the manifest of a checkpoint: in its folder, or next to a ``.ckpt`` or one folder up."""
     file = file_of(manifest_folder(path), MANIFEST)
     return parse_manifest(read_json(file), file)
 

@@ -26,14 +26,11 @@ _registered: dict[str, type[nn.Module]] = {}
 
 
 def register_model(model_class: type[nn.Module]) -> str:
-    """Let this process save and load checkpoints of a model class.
+    """Let this process save and load checkpoints of a model class; return the name that they have for it.
 
     Its ``forward`` takes plain tensors, which its ``inputs`` name, and returns scores ``[N]``; its constructor takes
     plain settings by name. Its ``manifest_class`` is the kind of its manifests, by default
     :class:`~graphrerank.models.manifest.RerankerManifest`.
-
-    Returns:
-        The name that checkpoints have for it: that of its entry point, else its module and class name.
     """
     if not isinstance(model_class, type) or not issubclass(model_class, nn.Module):
         raise ValueError(f"a model must be a class of torch.nn.Module, got {model_class!r}")

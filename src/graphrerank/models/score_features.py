@@ -156,7 +156,7 @@ class ScoreFeatures(nn.Module):
         graph: Tensor,
         num_graphs: int,
     ) -> Tensor:
-        """Compute the columns that depend on edges; ``evidence`` is that of :func:`pair_evidence`."""
+        """Compute the columns that depend on edges."""
         num_nodes = scores.shape[0]
         gcs = graph_cohesive_smoothing(scores[:, 0], edge_index, edge_weight, self.restart_prob, self.num_steps)
         source, target = edge_index[0], edge_index[1]
