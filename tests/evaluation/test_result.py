@@ -28,13 +28,14 @@ def test_a_result_written_and_read_is_the_same(study: EvaluationResult, tmp_path
     before.save(tmp_path, report=False)
     after = EvaluationResult.load(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"metrics.json", "result.json"}
-    assert to_plain(after) == to_plain(before)
+    after.save(tmp_path / "again", report=False)
+    assert (tmp_path / "again" / "result.json").read_text() == (tmp_path / "result.json").read_text()
     again = after.datasets["attack"]
     assert (again.primary, again.measures, again.browser) == ("gatv2", ["PR@10", "nDCG@10", "R@10"], None)
     assert math.isnan(again.hub_bias[0].correlation)
     assert math.isnan(again.reliability[0].shares[0])
-    assert repr(again.tests) == repr(tuple(dataset.tests))
-    assert repr(after.across) == repr(tuple(before.across))
+    assert repr(again.tests) == repr(list(dataset.tests))
+    assert repr(after.across) == repr(list(before.across))
     for name, system in dataset.systems.items():
         for measure, values in system.values.items():
             assert torch.equal(again.systems[name].values[measure], values)
@@ -71,7 +72,10 @@ def test_a_result_of_an_older_program_is_read(study: EvaluationResult, tmp_path:
         ("{", "not a result that can be read"),
         ('{"format": 0}', "needed format 2 or 3, found 0"),
         ('{"format": 3}', "not a result that can be read"),
-        ('{"format": 3, "command": "", "settings": {}, "datasets": {}, "across": [{}]}', "entries of .*Replication"),
+        (
+            '{"format": 3, "command": "", "settings": {}, "datasets": {}, "across": [{}]}',
+            r"across\.0\.baseline: Field required",
+        ),
         ('{"format": 3, "command": "", "datasets": {"x": {"name": "../x"}}}', "`name` must be a plain name"),
     ],
 )

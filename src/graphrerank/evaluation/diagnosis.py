@@ -58,9 +58,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute a cell
 Search = Callable[[Dataset], PreparedDataset]  # prepares a data set with the same encoder and retriever
 
 
-@dataclass(frozen=True)
-class MinimumEffect:
-    r"""The smallest mean difference of two systems that a test over some questions finds as a rule.
+def minimum_effect(deviation: float, num_queries: int) -> float:
+    r"""Return the smallest mean difference of two systems that a test over some questions finds as a rule.
 
     .. math:: \delta = (z_{1 - \alpha / 2} + z_{1 - \beta})\, \frac{s}{\sqrt{Q}}
 
@@ -70,27 +69,7 @@ class MinimumEffect:
     Source: Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988, chapter 2 (paired samples; the
     normal approximation); for search, Sakai, "Statistical Reform in Information Retrieval?", 2014.
     """
-
-    num_queries: int  # Q, those that count
-    deviation: float  # s, as a fraction
-
-    @property
-    def effect(self) -> float:
-        """The difference, as a fraction."""
-        return FACTOR * self.deviation / sqrt(self.num_queries)
-
-    def queries_for(self, effect: float) -> int:
-        """Return how many questions would show a difference, not 0."""
-        return ceil((FACTOR * self.deviation / effect) ** 2)
-
-
-def minimum_effect(system: Tensor, baseline: Tensor) -> MinimumEffect | None:
-    """Measure the spread of the differences of two systems, ``[Q]`` each; None where nothing can be said."""
-    difference = (system - baseline).double()
-    difference = difference[~torch.isnan(difference)]
-    if len(difference) < 2 or not bool((difference != difference[0]).any()):
-        return None
-    return MinimumEffect(len(difference), float(difference.std()))
+    return FACTOR * deviation / sqrt(num_queries)
 
 
 @dataclass(frozen=True)
@@ -182,7 +161,7 @@ class Diagnosis:
     result: DatasetResult  # of the systems; the last is the model with the graph
     questions: str  # which ones
     shape: GraphShape
-    minimum: MinimumEffect | None  # of the difference that the graph makes; None where it makes none anywhere
+    deviation: float  # standard deviation of the questions' differences with and without the graph
 
     @property
     def measure(self) -> str:
@@ -210,13 +189,18 @@ class Diagnosis:
         ]
         return [table for table in tables if table.rows]
 
+    @property
+    def minimum(self) -> float:
+        """The difference that this number of questions can show (:func:`minimum_effect`); 0 if none differs."""
+        return minimum_effect(self.deviation, self.benefit.num_queries) if self.deviation > 0 else 0.0
+
     def lines(self) -> list[str]:
         """Describe what expansion finds, and the difference that this number of questions can show."""
         effect = "no question differs with and without the graph"
-        if self.minimum is not None:
+        if self.minimum:
             effect = (
-                f"{self.minimum.num_queries:,} questions show a difference of {100 * self.minimum.effect:.1f} points "
-                f"of {self.measure} between the two in four cases of five (level {LEVEL}); a smaller one less often"
+                f"{self.benefit.num_queries:,} questions show a difference of {100 * self.minimum:.1f} points of "
+                f"{self.measure} between the two in four cases of five (level {LEVEL}); a smaller one less often"
             )
         ceiling = (
             f"all that is relevant is among the candidates for {self.result.base_ceiling:.1%} of the questions before "
@@ -226,7 +210,7 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, with the verdict."""
-        result, minimum = self.result, self.minimum
+        result = self.result
         return {
             "dataset": result.name,
             "questions": self.questions,
@@ -239,7 +223,7 @@ class Diagnosis:
             "tests": to_plain(self.tests),
             "counterfactuals": to_plain(result.counterfactuals),
             "edges_of_type": to_plain(result.edges_of_type),
-            "minimum_effect": None if minimum is None else {"effect": minimum.effect, **to_plain(minimum)},
+            "minimum_effect": self.minimum,
             "verdict": to_plain(verdict(self)),
         }
 
@@ -293,17 +277,17 @@ def verdict(found: Diagnosis) -> GraphVerdict:
             names = ", ".join(name for _, name in harmful)
             step = f"Leave out the edges of type {names}, without which the ranking is better."
         return GraphVerdict("helps", f"The graph helps: {amount}.", step)
-    if found.minimum is None or test.interval[1] < NOTICEABLE:
+    if not found.minimum or test.interval[1] < NOTICEABLE:
         sentence = f"The graph does not help noticeably: {amount}, with {test.num_queries:,} questions."
         return GraphVerdict("no help", sentence, _other_edges(found))
     step = f"Judge more questions, or take other edges. {_other_edges(found)}"
     if test.difference > 0:
-        needed, points = found.minimum.queries_for(test.difference), 100 * test.difference
+        needed, points = ceil((FACTOR * found.deviation / test.difference) ** 2), 100 * test.difference
         step = f"Judge more questions: about {needed:,} would show a difference of {points:.1f} points."
     return GraphVerdict(
         "unclear",
         f"{test.num_queries:,} questions do not tell whether the graph helps: {amount}; they would show a difference "
-        f"of {100 * found.minimum.effect:.1f} points four times out of five.",
+        f"of {100 * found.minimum:.1f} points four times out of five.",
         step,
     )
 
@@ -336,20 +320,10 @@ def diagnose(
     run_dir: Path,
     command: str = "",
 ) -> Diagnosis | None:
-    """Measure whether the edges of a corpus help a reranker, print the verdict, and write both into a folder.
+    """Measure whether the edges of a corpus help a reranker, print the verdict, and write both into ``run_dir``.
 
-    Args:
-        prepared: The data set, with candidates found along its edges.
-        checkpoint: The reranker.
-        search: Prepares the same data set with other edges.
-        split: The split whose judgements count; if there is none of that name, all judgements do.
-        num_queries: Questions, the first ones by id; None: all.
-        measures: Names of measures; the verdict is on nDCG@10 where it is one of them, else on the first.
-        resamples: Sign flips of a test, and samples of a bootstrap.
-        seed: Of resampling and of shuffled edges.
-        device: Where the model runs; None: the CPU.
-        run_dir: Folder of the report, or of the passages to judge where nothing is judged.
-        command: The command, for the report.
+    ``search`` prepares the same data set with other edges. Judgements are those of ``split``, else all. The verdict is
+    on nDCG@10 where it is one of the measures, else on the first. Where nothing is judged, ``to_judge.csv`` is written.
     """
     prepared, questions = _one_split(prepared, split)
     dataset, names = prepared.dataset, checkpoint.reranker.retriever.feature_names
@@ -382,8 +356,9 @@ def diagnose(
             nodes = search(with_edges(prepared, EDGE_TYPES.index(entry.edges))).ranking.nodes[queries]
             ceiling = dataset.split(ALL).share_complete(queries, nodes, num_nodes=dataset.graph.num_nodes)
         types.append(replace(entry, ceiling=ceiling))
-    effect = minimum_effect(*(result.systems[name].values[plan.tested[0]] for name in (WITH, WITHOUT)))
-    found = Diagnosis(result, questions, replace(shape, types=tuple(types)), effect)
+    with_graph, without = (result.systems[name].values[plan.tested[0]] for name in (WITH, WITHOUT))
+    difference = (with_graph - without)[~with_graph.isnan()]
+    found = Diagnosis(result, questions, replace(shape, types=tuple(types)), float(difference.std()))
     _show(found, run_dir, command)
     return found
 

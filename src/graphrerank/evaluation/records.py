@@ -1,12 +1,15 @@
 """The records of an evaluation: systems, data sets and what was found, with their tables; to JSON and back."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from types import NoneType
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
+import numpy as np
 import torch
+from pydantic import BeforeValidator, InstanceOf, PlainValidator
+from pydantic_core import to_json
 from torch import Tensor
 
 from graphrerank.evaluation.tables import Table, column
@@ -14,54 +17,15 @@ from graphrerank.graphs import Ranking
 
 RETRIEVER = "retriever"  # the row of the candidates as their retriever ranked them
 READING = "encode"  # the stage in which a cross-encoder reads
-NOT_IN_FILES = {"in_files": False}  # metadata of a field that files leave out
 
-Record = TypeVar("Record")
+# JSON has null for NaN
+Number = Annotated[float, BeforeValidator(lambda number: math.nan if number is None else number)]
+Scores = Annotated[Tensor, PlainValidator(lambda row: torch.tensor(np.array(row, dtype=float)))]
 
 
 def to_plain(record: Any) -> Any:
     """Return a record, at any depth, as JSON holds it: NaN becomes null, a tensor a list."""
-    if is_dataclass(record):
-        kept = (entry.name for entry in fields(record) if entry.metadata.get("in_files", True))
-        return {name: to_plain(getattr(record, name)) for name in kept}
-    if isinstance(record, Tensor):
-        return to_plain(record.tolist())
-    if isinstance(record, Mapping):
-        return {key: to_plain(entry) for key, entry in record.items()}
-    if isinstance(record, list | tuple):
-        return [to_plain(entry) for entry in record]
-    return None if isinstance(record, float) and not math.isfinite(record) else record
-
-
-def from_plain(kind: type[Record], content: Any) -> Record:
-    """Build a record from the output of :func:`to_plain`; unknown keys are ignored.
-
-    Raises:
-        ValueError: If an entry without a default is missing.
-    """
-    return cast(Record, _from_plain(kind, content))
-
-
-def _from_plain(kind: Any, content: Any) -> Any:
-    parts = get_args(kind)
-    if NoneType in parts:
-        return None if content is None else _from_plain(parts[0], content)
-    if kind is float:
-        return math.nan if content is None else float(content)
-    if kind is Tensor:
-        return torch.tensor([_from_plain(float, entry) for entry in content], dtype=torch.float64)
-    if is_dataclass(kind):
-        kinds = get_type_hints(kind)
-        needed = [entry.name for entry in fields(kind) if entry.default is entry.default_factory is MISSING]
-        kept = [entry.name for entry in fields(kind) if entry.metadata.get("in_files", True)]
-        if missing := [name for name in needed if name not in content]:
-            raise ValueError(f"`content` must have the entries of {kind}, got none named {missing}")
-        return cast(Any, kind)(**{name: _from_plain(kinds[name], content[name]) for name in kept if name in content})
-    if get_origin(kind) is Mapping:
-        return {key: _from_plain(parts[1], entry) for key, entry in content.items()}
-    if get_origin(kind) in (Sequence, tuple):
-        return tuple(_from_plain(parts[0], entry) for entry in content)
-    return content
+    return json.loads(to_json(record, inf_nan_mode="null", fallback=Tensor.tolist))
 
 
 @dataclass(frozen=True)
@@ -80,14 +44,14 @@ class PairedTest:
     measure: str = field(metadata=column("measure", "text"))
     num_queries: int  # queries that count
     # mean of system minus baseline, as a fraction
-    difference: float = field(metadata=column("difference", "points", note="interval"))
-    interval: tuple[float, float]  # 95% paired bootstrap interval of `difference`
-    effect_size: float = field(metadata=column("effect size"))  # Cohen's d for pairs; NaN where no query differs
-    share_changed: float = field(metadata=column("queries that differ", "percent"))
-    p_randomization: float = field(metadata=column("p", "p"))  # two-sided
-    p_bootstrap: float = field(metadata=column("p bootstrap", "p"))  # two-sided
-    p_greater: float  # of the randomisation test, one-sided
-    p_holm: float = field(metadata=column("p Holm", "p"))
+    difference: Number = field(metadata=column("difference", "points", note="interval"))
+    interval: tuple[Number, Number]  # 95% paired bootstrap interval of `difference`
+    effect_size: Number = field(metadata=column("effect size"))  # Cohen's d for pairs; NaN where no query differs
+    share_changed: Number = field(metadata=column("queries that differ", "percent"))
+    p_randomization: Number = field(metadata=column("p", "p"))  # two-sided
+    p_bootstrap: Number = field(metadata=column("p bootstrap", "p"))  # two-sided
+    p_greater: Number  # of the randomisation test, one-sided
+    p_holm: Number = field(metadata=column("p Holm", "p"))
 
 
 @dataclass(frozen=True)
@@ -104,8 +68,8 @@ class QueryDifference:
     measure: str = field(metadata=column("measure", "text"))
     system: str
     num_relevant: int = field(metadata=column("relevant", ",.0f"))
-    baseline_score: float = field(metadata=column("of the other", "percent"))  # as a fraction
-    system_score: float = field(metadata=column("of the last", "percent"))
+    baseline_score: Number = field(metadata=column("of the other", "percent"))  # as a fraction
+    system_score: Number = field(metadata=column("of the last", "percent"))
 
     @property
     def difference(self) -> float:
@@ -121,7 +85,7 @@ class Breakdown:
     group: str  # name of the group, as `3 to 5`
     num_queries: int
     measure: str
-    means: Mapping[str, float]  # by system, as a fraction; NaN where no query counts
+    means: Mapping[str, Number]  # by system, as a fraction; NaN where no query counts
 
 
 @dataclass(frozen=True)
@@ -137,10 +101,10 @@ class HubBias:
 
     system: str = field(metadata=column("system", "system"))
     # mean over queries, of their top 100; NaN where no query has two scores and two degrees that differ
-    correlation: float = field(metadata=column("correlation with degree", "+.2f"))
-    relevant_correlation: float = field(metadata=column("of relevance", "+.2f"))
-    lift: float = field(metadata=column("hubs in the top 10, lift"))  # 1 is no preference
-    relevant_lift: float = field(metadata=column("among relevant, lift"))
+    correlation: Number = field(metadata=column("correlation with degree", "+.2f"))
+    relevant_correlation: Number = field(metadata=column("of relevance", "+.2f"))
+    lift: Number = field(metadata=column("hubs in the top 10, lift"))  # 1 is no preference
+    relevant_lift: Number = field(metadata=column("among relevant, lift"))
     hub_degree: int = field(metadata=column("neighbours of a hub", ",.0f"))
 
 
@@ -157,12 +121,12 @@ class Counterfactual:
     system: str = field(metadata=column("system", "system"))
     edges: str = field(metadata=column("edges", "text"))  # `shuffled`, `removed` or `without TYPE`
     measure: str = field(metadata=column("measure", "text"))
-    mean: float = field(metadata=column("mean", "percent"))  # on the other graph, as a fraction
+    mean: Number = field(metadata=column("mean", "percent"))  # on the other graph, as a fraction
     # mean as it is minus `mean`
-    difference: float = field(metadata=column("worth of the true edges", "points", note="interval"))
-    interval: tuple[float, float]  # 95% paired bootstrap interval of `difference`
-    p_randomization: float = field(metadata=column("p", "p"))  # two-sided
-    share_changed: float = field(metadata=column("queries whose top 10 changed", "percent"))
+    difference: Number = field(metadata=column("worth of the true edges", "points", note="interval"))
+    interval: tuple[Number, Number]  # 95% paired bootstrap interval of `difference`
+    p_randomization: Number = field(metadata=column("p", "p"))  # two-sided
+    share_changed: Number = field(metadata=column("queries whose top 10 changed", "percent"))
 
 
 @dataclass(frozen=True)
@@ -177,12 +141,12 @@ class EdgesOfType:
     )
 
     edges: str = field(metadata=column("edges", "text"))  # one of `EDGE_TYPES`
-    per_query: float = field(metadata=column("pairs a query", ".1f"))
-    share_joined: float = field(metadata=column("candidates with one", "percent"))
+    per_query: Number = field(metadata=column("pairs a query", ".1f"))
+    share_joined: Number = field(metadata=column("candidates with one", "percent"))
     # None without relevant
     share_reached: float | None = field(metadata=column("relevant ones with a relevant neighbour", "percent"))
     share_relevant: float | None = field(metadata=column("neighbours of relevant ones that are relevant", "percent"))
-    base_rate: float = field(metadata=column("candidates that are relevant", "percent"))
+    base_rate: Number = field(metadata=column("candidates that are relevant", "percent"))
 
 
 @dataclass(frozen=True)
@@ -195,10 +159,10 @@ class SeedSpread:
     systems: tuple[str, ...] = field(metadata=column("systems", "system"))
     seeds: tuple[int, ...] = field(metadata=column("seeds", "text"))
     measure: str = field(metadata=column("measure", "text"))
-    mean: float = field(metadata=column("mean", "percent"))  # of the systems' means
-    std: float = field(metadata=column("standard deviation", "percent"))  # over n - 1
-    lowest: float = field(metadata=column("lowest", "percent"))
-    highest: float = field(metadata=column("highest", "percent"))
+    mean: Number = field(metadata=column("mean", "percent"))  # of the systems' means
+    std: Number = field(metadata=column("standard deviation", "percent"))  # over n - 1
+    lowest: Number = field(metadata=column("lowest", "percent"))
+    highest: Number = field(metadata=column("highest", "percent"))
 
 
 @dataclass(frozen=True)
@@ -215,12 +179,12 @@ class Reliability:
     system: str = field(metadata=column("system", "system"))
     method: str = field(metadata=column("calibration", "text"))  # `logistic` or `isotonic`
     num_pairs: int = field(metadata=column("candidates", ",.0f"))  # pairs of query and candidate
-    share_relevant: float = field(metadata=column("relevant, %", "percent"))
-    ece: float = field(metadata=column("ECE", ".4f"))  # expected calibration error
-    brier: float = field(metadata=column("Brier score", ".4f"))
+    share_relevant: Number = field(metadata=column("relevant, %", "percent"))
+    ece: Number = field(metadata=column("ECE", ".4f"))  # expected calibration error
+    brier: Number = field(metadata=column("Brier score", ".4f"))
     counts: tuple[int, ...]  # pairs in each bin of [0, 1]
-    probabilities: tuple[float, ...]  # their mean probability; NaN in an empty bin
-    shares: tuple[float, ...]  # share of them that are relevant; NaN in an empty bin
+    probabilities: tuple[Number, ...]  # their mean probability; NaN in an empty bin
+    shares: tuple[Number, ...]  # share of them that are relevant; NaN in an empty bin
 
 
 @dataclass(frozen=True)
@@ -237,12 +201,12 @@ class ListReliability:
     system: str = field(metadata=column("system", "system"))
     measure: str = field(metadata=column("measure", "text"))  # what is predicted to be 1, such as `PR@5`
     num_queries: int = field(metadata=column("queries", ",.0f"))
-    share_complete: float = field(metadata=column("complete, %", "percent"))
-    mean_probability: float = field(metadata=column("predicted, %", "percent"))
-    ece: float = field(metadata=column("ECE", ".4f"))
-    brier: float = field(metadata=column("Brier score", ".4f"))
+    share_complete: Number = field(metadata=column("complete, %", "percent"))
+    mean_probability: Number = field(metadata=column("predicted, %", "percent"))
+    ece: Number = field(metadata=column("ECE", ".4f"))
+    brier: Number = field(metadata=column("Brier score", ".4f"))
     # area under the ROC curve; NaN where all queries or none are complete
-    auc: float = field(metadata=column("AUC", ".3f"))
+    auc: Number = field(metadata=column("AUC", ".3f"))
 
 
 @dataclass(frozen=True)
@@ -261,11 +225,11 @@ class Replication:
     system: str = field(metadata=column("system", "system"))
     measure: str = field(metadata=column("measure", "text"))
     datasets: tuple[str, ...] = field(metadata=column("data sets", ".0f"))
-    level: float
+    level: Number
     num_replicated: int = field(metadata=column("wins", ".0f", note="replicated"))
     replicated: tuple[str, ...]
-    difference: float = field(metadata=column("difference", "points"))
-    p_combined: float = field(metadata=column("p combined", "p"))
+    difference: Number = field(metadata=column("difference", "points"))
+    p_combined: Number = field(metadata=column("p combined", "p"))
 
 
 @dataclass(frozen=True)
@@ -273,22 +237,17 @@ class Cost:
     """The cost of a system per query."""
 
     # `p50` and `p95` of each stage in milliseconds, one query at a time; `total` is all stages together
-    ms: Mapping[str, Mapping[str, float]]
+    ms: Mapping[str, Mapping[str, Number]]
     encodings: float | None = None  # mean pairs that the cross-encoder read, now or before; None where there is none
     tokens: float | None = None  # mean words of the top 10 passages together
     peak_memory_mib: float | None = None  # resident memory of the process while the system ranked; None: not known
     # `p50` and `p95` of what the system itself does, one query at a time: of reranking without the search for
     # candidates, or of all stages of a pipeline; empty where not timed
-    latency_ms: Mapping[str, float] = field(default_factory=dict)
+    latency_ms: Mapping[str, Number] = field(default_factory=dict)
     # mean milliseconds of each stage, many queries at once, of a pipeline; `other` is what no stage counts. Where
     # pairs come from a cache, `encode` is their number times `pair_ms`
-    batch_ms: Mapping[str, float] = field(default_factory=dict)
+    batch_ms: Mapping[str, Number] = field(default_factory=dict)
     pair_ms: float | None = None  # of reading a pair, measured past a cache that keeps its vectors; None: no such cache
-
-    @property
-    def overhead(self) -> float:
-        """Share of ``batch_ms`` that is not the cross-encoder's reading; 1 where nothing is read."""
-        return 1 - self.batch_ms.get(READING, 0.0) / sum(self.batch_ms.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,8 +263,8 @@ class SystemResult:
     # `checkpoint`, `pipeline`, `run` (a TREC run file) or `operator` (without training)
     kind: str = field(metadata=column("kind", "text"))
     source: str = field(metadata=column("source", "prose"))  # as the command named it
-    values: Mapping[str, Tensor]  # `[Q]` float64 of each measure, as a fraction; NaN = the query does not count
-    intervals: Mapping[str, tuple[float, float]]  # 95% bootstrap interval of a mean over queries, of every measure
+    values: Mapping[str, Scores]  # `[Q]` float64 of each measure, as a fraction; NaN = the query does not count
+    intervals: Mapping[str, tuple[Number, Number]]  # 95% bootstrap interval of a mean over queries, of every measure
     cost: Cost | None = None  # None for a run file
     # ids of the queries that it ranked nothing for; they count as zero
     missing: Sequence[str] = field(default=(), metadata=column("queries missing", ",.0f"))
@@ -315,14 +274,14 @@ class SystemResult:
     seed: int | None = None  # of its training
     fingerprint: str | None = None  # SHA-256 of its weights or run file; None where it has neither
     # `[Q, K]` nodes of the corpus, or None where read back (`runs/` holds it)
-    ranking: Ranking | None = field(default=None, metadata=NOT_IN_FILES)
-    routes: Mapping[str, float] = field(default_factory=dict)  # share of the queries on each path of a router
+    ranking: InstanceOf[Ranking] | None = None
+    routes: Mapping[str, Number] = field(default_factory=dict)  # share of the queries on each path of a router
     extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
 
     @property
-    def means(self) -> dict[str, float]:
+    def means(self) -> dict[str, Number]:
         """Mean of each measure over the queries that count; NaN where none does."""
-        return {measure: float(per_query.nanmean()) for measure, per_query in self.values.items()}
+        return {measure: Number(per_query.nanmean()) for measure, per_query in self.values.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,16 +311,16 @@ class DatasetResult:
     reliability: Sequence[Reliability] = ()  # of the systems whose scores were calibrated
     list_reliability: Sequence[ListReliability] = ()  # of the systems with a confidence in whole lists
     # `Q` mean numbers of neighbours of a query's candidates among them; empty where not known
-    densities: Sequence[float] = ()
+    densities: Sequence[Number] = ()
     notes: Sequence[str] = ()  # where the candidates come from, how the runs of a comparison differ
     tables: Sequence[Table] = ()  # of stages after ranking
     # of stages after ranking: rows of queries by kind of group and name of the group, and the measures averaged there
     groups: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     grouped: Sequence[str] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
-    node_ids: Sequence[str] = field(default=(), metadata=NOT_IN_FILES)  # of the corpus; empty where read back
+    node_ids: Sequence[str] = ()  # of the corpus; empty where read back
     # its queries one by one (`browse_queries`); None where read back
-    browser: Mapping[str, Any] | None = field(default=None, metadata=NOT_IN_FILES)
+    browser: Mapping[str, Any] | None = None
 
     @property
     def baseline(self) -> str | None:

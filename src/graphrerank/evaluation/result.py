@@ -4,13 +4,15 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.plots import drawn_plots
-from graphrerank.evaluation.records import DatasetResult, Replication, SystemResult, from_plain, to_plain
+from graphrerank.evaluation.records import DatasetResult, Replication, SystemResult, to_plain
 from graphrerank.evaluation.report import print_result, render_html, render_markdown
 from graphrerank.files import write_bytes, write_json, write_text
 from graphrerank.graphs import Ranking
@@ -91,8 +93,16 @@ class EvaluationResult:
                     run = trec_run(dataset.query_ids, dataset.node_ids, system.ranking, tag=name)
                     write_text(folder / "runs" / f"{dataset.name}.{name}.trec", run)
         write_json(folder / METRICS, self.metrics())
-        write_text(folder / RESULT, json.dumps({"format": FORMAT, **to_plain(self)}, allow_nan=False) + "\n")
+        write_text(folder / RESULT, json.dumps({"format": FORMAT, **self._content()}, allow_nan=False) + "\n")
         return folder
+
+    def _content(self) -> Any:
+        """Return what ``result.json`` holds: everything but rankings, ids of passages and the browser's queries."""
+        datasets = {}
+        for name, dataset in self.datasets.items():
+            systems = {key: replace(system, ranking=None) for key, system in dataset.systems.items()}
+            datasets[name] = replace(dataset, systems=systems, node_ids=(), browser=None)
+        return to_plain(replace(self, datasets=datasets))
 
     def save_report(self, folder: str | Path) -> Path:
         """Write ``report.md``, ``report.html`` and ``plots/*.png``; if one cannot be rendered, no file is written."""
@@ -125,7 +135,12 @@ class EvaluationResult:
                     dataset["name"] = key
                     dataset["systems"] = {key: {"name": key, **entry} for key, entry in dataset["systems"].items()}
                 check_name(name=dataset["name"])  # a part of file names
-            return from_plain(cls, content)
+                dataset.pop("browser", None)
+            return TypeAdapter(cls).validate_python(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            at = ".".join(map(str, first["loc"]))
+            raise ValueError(f"{folder / name}: not a result that can be read ({at}: {first['msg']})") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{folder / name}: not a result that can be read ({error!r})") from error
 
