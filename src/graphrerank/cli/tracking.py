@@ -5,13 +5,14 @@ sends settings, numbers, tables, plots, and the data sets and checkpoints that w
 """
 
 import json
+import math
 import os
 import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from graphrerank.cli.report_tables import ReportTable, flat_numbers, report_tables
 from graphrerank.data.dataset import Dataset
 from graphrerank.files import hash_files, write_json
 from graphrerank.models.checkpoint import checkpoint_files, find_checkpoint
@@ -31,6 +31,8 @@ RUN_IDS = "tracking.json"  # in a system's folder: the ids of its runs by logger
 CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a system's folder
 REPORTS = ("report.md", "report.html", "metrics.json")
 PLOTS = ("*.png", "plots/*.png")
+CONTAINERS = ("datasets", "systems")  # levels of metrics.json that every number is in
+CELL_BORDER = re.compile(r"(?<!\\)\|")
 WANDB_CHOOSES = ("WANDB_RUN_ID", "WANDB_SWEEP_ID")  # the environment names the run, as `wandb agent` does
 # of MLflow, unless the user says: it calls nobody, and a folder is a store, which MLflow keeps for this setting alone
 MLFLOW_SETTINGS = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ALLOW_FILE_STORE": "true"}
@@ -100,13 +102,7 @@ class Tracking:
         self._folder, self._loggers = Path(), []
 
     def finish(self, cfg: DictConfig, folder: Path | None, settings: Mapping[str, Any]) -> None:
-        """Send everything of a job that has ended to its runs, and end them.
-
-        Args:
-            cfg: The command's configuration.
-            folder: The folder that the job wrote to; None for none.
-            settings: The command and its configuration, without folders and passwords.
-        """
+        """Send the settings of a job that has ended, and what it wrote into its folder, to its runs, and end them."""
         loggers = [] if not is_first_process() else list((cfg.get("logger") or {}).values())
         if any(not str(node._target_).endswith("CSVLogger") for node in loggers):
             here = deepcopy(cfg)
@@ -145,8 +141,8 @@ def _send_results(run: "TrackedRun", folder: Path, job: Mapping[str, Any]) -> No
     files = [file for file in (*(folder / name for name in REPORTS), *([Path(page)] if page else [])) if file.is_file()]
     for file in files:
         if file.suffix == ".md":
-            for title, table in report_tables(file.read_text(encoding="utf-8")).items():
-                run.table(title, table)
+            for title, rows in report_tables(file.read_text(encoding="utf-8")).items():
+                run.table(title, rows)
     _send_plots(run, folder)
     if files:
         hashed = {"fingerprint": hash_files(files)}
@@ -154,6 +150,56 @@ def _send_results(run: "TrackedRun", folder: Path, job: Mapping[str, Any]) -> No
     for manifest in sorted(folder.glob(f"*/{MANIFEST}")):
         if (manifest.parent / CHECKPOINT).is_file():
             run.wrote(model_artifact(manifest.parent))
+
+
+def report_tables(markdown: str) -> dict[str, list[list[Any]]]:
+    r"""Read all tables of a page, headers first, by the headings above them; further ones under a heading are numbered.
+
+    Example:
+        >>> report_tables("# A\n## B\n| x | y |\n| --- | ---: |\n| **a\\|b** | 1.5 |\n")
+        {'B': [['x', 'y'], ['a|b', 1.5]]}
+    """
+    tables: dict[str, list[list[Any]]] = {}
+    headings: list[str] = []
+    rows: list[list[Any]] = []
+    for line in [*markdown.splitlines(), ""]:
+        if heading := re.match(r"(#+) +(.*)", line):
+            headings[max(len(heading[1]) - 2, 0) :] = [heading[2].strip()]  # all but the page's title
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in CELL_BORDER.split(line.strip()[1:-1])])
+        elif rows:
+            title = ", ".join(headings[-2:]) or "table"
+            known = sum(name == title or name.startswith(f"{title} (") for name in tables)
+            columns = [_typed([row[place] for row in rows[2:]]) for place in range(len(rows[0]))]
+            tables[f"{title} ({known + 1})" if known else title] = [rows[0], *map(list, zip(*columns, strict=True))]
+            rows = []
+    return tables
+
+
+def _typed(cells: list[str]) -> list[Any]:
+    """Return the cells of a column without markup, as numbers if all of them are."""
+    texts = [cell.replace("**", "").replace("\\|", "|").replace("&lt;", "<") for cell in cells]
+    with suppress(ValueError):
+        return [float(text) for text in texts]
+    return texts
+
+
+def flat_numbers(content: Any, path: str = "") -> dict[str, float]:
+    """List the numbers of nested mappings under their joined keys in lower case; lists are left to tables.
+
+    Example:
+        >>> flat_numbers({"datasets": {"toy": {"systems": {"a": {"PR@5": 0.5, "PR@5/multi": 0.4}}, "queries": 2}}})
+        {'toy/a/pr@5': 0.5, 'toy/a/pr@5_multi': 0.4, 'toy/queries': 2.0}
+    """
+    if isinstance(content, Mapping):
+        numbers: dict[str, float] = {}
+        for key, entry in content.items():
+            name = str(key).lower().replace("/", "_")  # a name of MLflow is a file's, so none goes on after another
+            inner = path if key in CONTAINERS else f"{path}/{name}".strip("/")
+            numbers |= flat_numbers(entry, inner)
+        return numbers
+    is_number = isinstance(content, int | float) and not isinstance(content, bool) and math.isfinite(content)
+    return {path: float(content)} if is_number else {}
 
 
 def _send_plots(run: "TrackedRun", folder: Path) -> None:
@@ -207,17 +253,17 @@ class TrackedRun:
     """A run of a logger: this one keeps numbers alone."""
 
     def __init__(self, logger: Any) -> None:
-        self._logger = logger
+        self.logger = logger
 
     def settings(self, settings: Mapping[str, Any]) -> None:
         """Keep the settings of the command."""
 
     def numbers(self, numbers: Mapping[str, float]) -> None:
         """Keep final numbers by name."""
-        self._logger.log_metrics(dict(numbers))
+        self.logger.log_metrics(dict(numbers))
 
-    def table(self, title: str, table: ReportTable) -> None:
-        """Keep a table."""
+    def table(self, title: str, rows: list[list[Any]]) -> None:
+        """Keep a table, its header first."""
 
     def plot(self, title: str, path: Path) -> None:
         """Keep a PNG."""
@@ -230,30 +276,29 @@ class TrackedRun:
 
     def close(self, *, failed: bool) -> None:
         """End the run."""
-        self._logger.finalize("failed" if failed else "success")
+        self.logger.finalize("failed" if failed else "success")
 
 
 class _WandbRun(TrackedRun):
     def settings(self, settings: Mapping[str, Any]) -> None:
-        self._logger.log_hyperparams(dict(settings))
+        self.logger.log_hyperparams(dict(settings))
 
-    def table(self, title: str, table: ReportTable) -> None:
-        self._logger.log_table(title.replace("/", " "), columns=table.columns, data=table.rows)
+    def table(self, title: str, rows: list[list[Any]]) -> None:
+        self.logger.log_table(title.replace("/", " "), columns=rows[0], data=rows[1:])
 
     def plot(self, title: str, path: Path) -> None:
-        self._logger.log_image(f"plots/{title}", [str(path)])
+        self.logger.log_image(f"plots/{title}", [str(path)])
 
     def read(self, artifact: Artifact) -> None:
-        run = self._logger.experiment
-        if not run.offline:  # offline, W&B links no inputs; the configuration has their fingerprints
-            run.use_artifact(self._artifact(artifact))
+        if not self.logger.experiment.offline:  # offline, W&B links no inputs; the configuration has their fingerprints
+            self.logger.experiment.use_artifact(self._artifact(artifact))
 
     def wrote(self, artifact: Artifact) -> None:
-        self._logger.experiment.log_artifact(self._artifact(artifact))
+        self.logger.experiment.log_artifact(self._artifact(artifact))
 
     def close(self, *, failed: bool) -> None:
         super().close(failed=failed)
-        self._logger.experiment.finish(exit_code=int(failed))
+        self.logger.experiment.finish(exit_code=int(failed))
 
     @staticmethod
     def _artifact(artifact: Artifact) -> Any:
@@ -271,14 +316,16 @@ class _WandbRun(TrackedRun):
 
 class _MLflowRun(TrackedRun):
     def settings(self, settings: Mapping[str, Any]) -> None:
-        self._logger.log_hyperparams(dict(settings))
-        self._text("settings.json", _json(settings))
+        self.logger.log_hyperparams(dict(settings))
+        self.logger.experiment.log_text(self.logger.run_id, _json(settings), "settings.json")
 
-    def table(self, title: str, table: ReportTable) -> None:
-        self._text(f"tables/{_slug(title)}.json", _json(asdict(table)))
+    def table(self, title: str, rows: list[list[Any]]) -> None:
+        name = re.sub(r"[^\w.-]+", "-", title.lower()).strip("-")
+        content = _json({"columns": rows[0], "rows": rows[1:]})
+        self.logger.experiment.log_text(self.logger.run_id, content, f"tables/{name}.json")
 
     def plot(self, title: str, path: Path) -> None:
-        self._logger.experiment.log_artifact(self._logger.run_id, str(path), "plots")
+        self.logger.experiment.log_artifact(self.logger.run_id, str(path), "plots")
 
     def read(self, artifact: Artifact) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -286,44 +333,34 @@ class _MLflowRun(TrackedRun):
         content = {"source": _json({"name": artifact.name}), "profile": _json(artifact.facts)}
         kept = Dataset(artifact.label, str(artifact.facts["fingerprint"])[:32], source_type=artifact.kind, **content)
         tags = [InputTag("mlflow.data.context", artifact.kind)]
-        self._logger.experiment.log_inputs(self._logger.run_id, datasets=[DatasetInput(kept, tags)])
+        self.logger.experiment.log_inputs(self.logger.run_id, datasets=[DatasetInput(kept, tags)])
 
     def wrote(self, artifact: Artifact) -> None:
-        client, run_id = self._logger.experiment, self._logger.run_id
+        client, run_id = self.logger.experiment, self.logger.run_id
         for name, path in artifact.files.items():
-            inner = Path(artifact.kind, artifact.name, name).parent
-            client.log_artifact(run_id, str(path), str(inner))
+            client.log_artifact(run_id, str(path), str(Path(artifact.kind, artifact.name, name).parent))
         client.set_tag(run_id, artifact.label, artifact.facts["fingerprint"])
-
-    def _text(self, name: str, text: str) -> None:
-        self._logger.experiment.log_text(self._logger.run_id, text, name)
 
 
 class _TensorBoardRun(TrackedRun):
     def settings(self, settings: Mapping[str, Any]) -> None:
-        self._logger.experiment.add_text("settings", f"```json\n{_json(settings)}\n```")
+        self.logger.experiment.add_text("settings", f"```json\n{_json(settings)}\n```")
 
-    def table(self, title: str, table: ReportTable) -> None:
-        lines: list[list[Any]] = [table.columns, ["---"] * len(table.columns), *table.rows]
-        self._logger.experiment.add_text(
-            title, "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
-        )
+    def table(self, title: str, rows: list[list[Any]]) -> None:
+        lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+        self.logger.experiment.add_text(title, "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
 
     def plot(self, title: str, path: Path) -> None:
         from matplotlib.image import imread
 
-        self._logger.experiment.add_image(f"plots/{title}", imread(path)[..., :3], dataformats="HWC")
+        self.logger.experiment.add_image(f"plots/{title}", imread(path)[..., :3], dataformats="HWC")
 
     def read(self, artifact: Artifact) -> None:
-        self._logger.experiment.add_text(f"read/{artifact.label}", str(artifact.facts["fingerprint"]))
+        self.logger.experiment.add_text(f"read/{artifact.label}", str(artifact.facts["fingerprint"]))
 
     def wrote(self, artifact: Artifact) -> None:
-        self._logger.experiment.add_text(f"wrote/{artifact.label}", str(artifact.facts["fingerprint"]))
+        self.logger.experiment.add_text(f"wrote/{artifact.label}", str(artifact.facts["fingerprint"]))
 
 
 def _json(content: Any) -> str:
     return json.dumps(content, indent=2, default=str)
-
-
-def _slug(title: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", title.lower()).strip("-")
