@@ -78,7 +78,9 @@ def test_a_frozen_rows_name_is_taken_by_nothing_else(name: str) -> None:
     assert short_names([f"runs/{name}", "base"]) == [f"runs-{name}", "base"]
     assert short_names([f"/runs/{name}.trec"]) == [f"runs-{name}"]
     assert short_names([f"a/{name}", f"b/{name}"]) == [f"a-{name}", f"b-{name}"]
-    with pytest.raises(ValueError, match=rf"a frozen row's name .*, got \['{name}'\]; write the path with its parent"):
+    with pytest.raises(
+        ValueError, match=rf"none of a frozen row .*, got \['{name}.trec', 'base'\]; write a path with its parent"
+    ):
         short_names([f"{name}.trec", "base"])
 
 

@@ -72,10 +72,10 @@ def trained(python: Run, package: Path, tmp_path_factory: pytest.TempPathFactory
     command = next(command for command in COMMANDS if command[1] == "train")
     done = python("-m", "graphrerank.cli.main", *command[1:], f"hydra.run.dir={folder}", modules=package)
     assert done.returncode == 0, done.stderr
-    row = re.search(r"│ neighbour_mlp +│(.*)│", done.stdout)
+    row = re.search(r"│neighbour_mlp +│(.*)│", done.stdout)
     assert row is not None
     assert "100.00" in row[1]  # PR@5: it has learned to look at neighbours
-    assert "│ neighbour_mean" in done.stdout
+    assert "│neighbour_mean" in done.stdout
     return folder
 
 
@@ -99,7 +99,7 @@ def test_the_commands_run(python: Run, package: Path, trained: Path) -> None:
         arguments = [argument.replace("RUN", str(trained)) for argument in command[1:]]
         done = python("-m", "graphrerank.cli.main", *arguments, modules=package)
         assert done.returncode == 0, done.stderr
-        assert all(f"│ {name}" in done.stdout for name in ("neighbour_bonus", "neighbour_mean", "trained"))
+        assert all(f"│{name}" in done.stdout for name in ("neighbour_bonus", "neighbour_mean", "trained"))
 
 
 @pytest.mark.slow
@@ -135,7 +135,7 @@ def test_modules_that_are_not_installed(
     assert any(argument.startswith("models=") for argument in arguments)
     done = python("-m", "graphrerank.cli.main", *arguments, modules=bare)
     assert done.returncode == 0, done.stderr
-    assert "│ neighbour_mlp" in done.stdout
+    assert "│neighbour_mlp" in done.stdout
     monkeypatch.syspath_prepend(str(bare))
     for run, name in ((trained, "neighbour_mlp"), (tmp_path / "run", "my_rerankers.model.NeighbourMLP")):
         with pytest.raises(ValueError, match=f"model must be one of .* got '{name}'; if it is yours, install the"):

@@ -147,11 +147,14 @@ def evaluate(
     if pair_encoder is not None:
         reading = [label for label, manifest in manifests.items() if manifest.reads_cross_encoder]
         groups |= {label: replace(groups[label], reads=cross_encoder_top_k) for label in reading}
-    pipelines = {
-        system.label: _pipeline(parts, system, (settings or {}).get(system.label, {}))
-        for system in named
-        if system.kind == "pipeline"
-    }
+    pipelines: dict[str, Part | Pipeline] = {}
+    for system in (one for one in named if one.kind == "pipeline"):
+        try:
+            changes = (settings or {}).get(system.label, {})
+            is_built = isinstance(system.given, Pipeline)
+            pipelines[system.label] = system.given if is_built else parts.part("pipeline", system.given, **changes)
+        except ValueError as error:
+            raise ValueError(re.sub(r"^`(?=\w+[.[`])", f"`settings.{system.label}.", str(error))) from error
     searches, retriever_name = chosen_part(parts, "retriever", retriever, manifests, "dense")
     encodes, encoder_name = chosen_part(parts, "encoder", encoder, manifests, "minilm" if pipelines else None)
     scored = [name for stage in stages for name in stage.measures]
@@ -274,11 +277,7 @@ def evaluate(
 
 
 def name_systems(systems: Any, parts: Parts | None = None) -> list[Named]:
-    """Return the kind of each system, with a name.
-
-    Raises:
-        ValueError: If there is none, two are the same or have one name, or a name is that of a frozen row.
-    """
+    """Return the kind of each system, with a name."""
     parts = parts or Parts()
     if isinstance(systems, Mapping) and "_target_" not in systems:
         taken = sorted({str(label) for label in systems} & set(FROZEN))
@@ -306,27 +305,20 @@ def _named(label: str, given: Any, parts: Parts) -> Named:
 
 
 def short_names(sources: Sequence[str]) -> list[str]:
-    """Name paths by as many of their last parts as make them unique, without the suffixes of run files and checkpoints.
+    """Name paths by as many of their last parts as make them unique, and none of them that of a frozen row.
 
-    A name that a frozen row has (:data:`FROZEN`) gets one part more; a ValueError if names cannot be told apart.
+    Suffixes of run files and checkpoints are left out.
     """
     paths = [Path(source.replace(DATASET, "").rstrip("/")).parts for source in sources]
     for count in range(1, max(map(len, paths)) + 1):
-        names = [_joined(path, count) for path in paths]
-        names = [_joined(path, count + 1) if name in FROZEN else name for path, name in zip(paths, names, strict=True)]
-        if taken := sorted(set(names) & set(FROZEN)):
-            raise ValueError(
-                f"`systems` must not take a frozen row's name {FROZEN}, got {taken}; write the path with its parent "
-                "folder, or rename it"
-            )
-        if len(set(names)) == len(names):
+        listed = [[part for part in path[-count:] if part != "/"] for path in paths]
+        names = ["-".join(re.sub(ENDINGS, "", part).strip(".-_") or part for part in parts) for parts in listed]
+        if len({*names, *FROZEN}) == len(names) + len(FROZEN):
             return names
-    raise ValueError(f"`systems` must have different names, got {list(sources)}")
-
-
-def _joined(parts: Sequence[str], count: int) -> str:
-    bare = [re.sub(ENDINGS, "", part).strip(".-_") or part for part in parts[-count:] if part != "/"]
-    return "-".join(bare)
+    raise ValueError(
+        f"`systems` must have different names, and none of a frozen row {FROZEN}, got {list(sources)}; write a path "
+        "with its parent folder, or rename it"
+    )
 
 
 def load_models(named: Named, *, alone: bool) -> dict[str, Checkpoint]:
@@ -365,10 +357,7 @@ def chosen_part(
 
 
 def data_part(parts: Parts, given: Any, manifests: Mapping[str, RerankerManifest]) -> Part:
-    """Return a data set with the settings of the first checkpoint that was trained on it, else as it is given.
-
-    A folder that a model was trained on has the splits of that training, unless the caller names some.
-    """
+    """Return a data set with the settings of the first checkpoint that was trained on it, else as it is given."""
     for manifest in manifests.values():
         if isinstance(given, str) and manifest.data.choice == given:
             return parts.from_manifest("data", manifest.data)
@@ -382,10 +371,9 @@ def with_trained_splits(data: DictConfig, manifests: Sequence[RerankerManifest])
     """Give a data set folder that names no splits those that the first model trained on it had, in a copy."""
     if data.get("path") is None or "splits" not in data or data.splits is not None:
         return data
-    folder = Path(str(data.path)).resolve()
     for trained in (manifest.data.arguments for manifest in manifests):
         path, splits = trained.get("path"), trained.get("splits")
-        if splits and isinstance(path, str) and Path(path).resolve() == folder:
+        if splits and isinstance(path, str) and Path(path).resolve() == Path(str(data.path)).resolve():
             data = deepcopy(data)
             data.splits = splits
             break
@@ -416,15 +404,6 @@ def _prompts_nothing(step: Mapping[Any, Any]) -> bool:
     )
 
 
-def _pipeline(parts: Parts, system: Named, changes: Mapping[str, Any]) -> Part | Pipeline:
-    if isinstance(system.given, Pipeline):
-        return system.given
-    try:
-        return parts.part("pipeline", system.given, **changes)
-    except ValueError as error:
-        raise ValueError(re.sub(r"^`(?=\w+[.[`])", f"`settings.{system.label}.", str(error))) from error
-
-
 def _check(
     named: Sequence[Named],
     num_datasets: int,
@@ -440,16 +419,17 @@ def _check(
                 f"`systems`: the run file {system.source} is of one data set, `datasets` names {num_datasets}; write "
                 f"its path with {DATASET} in the place of the name"
             )
-    if unknown := sorted(set(settings) - set(pipelines)):
-        raise ValueError(f"`settings` must be of pipelines in `systems`, {pipelines}, got {unknown}")
     if plain := [name for name, changes in settings.items() if not isinstance(changes, Mapping)]:
         raise ValueError(
             f"`settings.{plain[0]}` must be written as settings.{plain[0]}.KEY=..., got {settings[plain[0]]!r}"
         )
-    if unknown := sorted(set(counterfactuals) - set(EDGES)):
-        raise ValueError(f"`counterfactuals` must be of {EDGES}, got {unknown}")
-    if unknown := sorted(set(counterfactual_pipelines) - set(pipelines)):
-        raise ValueError(f"`counterfactual_pipelines` must be of `systems`, got {unknown}")
+    for argument, given, known, whose in (
+        ("settings", settings, pipelines, f"pipelines in `systems`, {pipelines}"),
+        ("counterfactuals", counterfactuals, EDGES, EDGES),
+        ("counterfactual_pipelines", counterfactual_pipelines, pipelines, "`systems`"),
+    ):
+        if unknown := sorted(set(given) - set(known)):
+            raise ValueError(f"`{argument}` must be of {whose}, got {unknown}")
 
 
 def read_run_file(path: Path, dataset: Dataset, split: str, queries: Tensor) -> Ranking:

@@ -92,7 +92,7 @@ def test_evaluate_prints_the_table_of_training(
             trained / "runs" / f"attack.{system}.trec"
         ).read_text()
     for row in ("retriever", "PPR", "GCS", "MLP", "GATv2"):
-        assert f"│ {row} " in done.stdout
+        assert f"│{row} " in done.stdout
     for baseline in ("retriever", "GCS", "MLP"):
         assert f"GATv2 against {baseline}: PR@10 " in done.stdout
 

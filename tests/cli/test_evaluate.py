@@ -48,7 +48,7 @@ def test_any_systems_on_the_same_queries(run: Run, ring: Path, mine: Path) -> No
     assert means["base-1"]["Coverage@2"] >= means["attack"]["Coverage@2"] > 0
     assert means["vector_search"] == means["retriever"]  # the same retriever, so the same candidates
     foreign = study.systems["ring.mine"]
-    assert (foreign.missing, foreign.cost) == (("q5",), None)
+    assert (foreign.missing, foreign.cost) == (["q5"], None)
     assert foreign.means["CR@1"] == pytest.approx(5 / 6)
     assert foreign.tied_share == pytest.approx(4 / 6)
     assert "ring.mine ranks nothing for 1 queries, which count as 0: q5" in report
@@ -88,7 +88,7 @@ def test_all_outputs_print_the_same_numbers(
         title = {"ppr": "PPR", "gcs": "GCS"}.get(name, name)
         cells = [title, *(f"{100 * mean:.2f}" for mean in system.means.values())]
         cells += [f"{time:.2f}" for time in total.values()] or ["-", "-"]
-        assert f"│ {' │ '.join(cells)} │" in printed
+        assert f"│{' │ '.join(cells)}│" in printed
         row = next(line for line in report.splitlines() if line.startswith(f"| {title} |")).replace("*", "")
         for measure, mean in system.means.items():
             low, high = (100 * end for end in system.intervals[measure])
@@ -127,7 +127,7 @@ def test_the_order_of_checkpoints_changes_no_number(run: Run, ring: Path) -> Non
     )
     assert sorted(one.systems) == sorted(other.systems)
     assert list(one.systems)[-2:] == list(other.systems)[:-3:-1] == ["base-1", "attack"]
-    assert one.notes == other.notes == ("candidates: hybrid, vectors: minilm",)
+    assert one.notes == other.notes == ["candidates: hybrid, vectors: minilm"]
     for name, system in one.systems.items():
         for measure, values in system.values.items():
             assert torch.equal(values, other.systems[name].values[measure])
@@ -218,7 +218,7 @@ def test_run_files_alone_need_no_encoder_and_no_retriever(run: Run, ring: Path, 
     study = EvaluationResult.load(folder).datasets["ring"]
     assert list(study.systems) == ["mine", "other"]
     assert len(study.query_ids) == 4
-    assert (study.candidates, study.ceiling, study.counterfactuals) == (None, None, ())
+    assert (study.candidates, study.ceiling, study.counterfactuals) == (None, None, [])
     assert study.systems["mine"].ranking is None
     assert "as trec_eval does" in (folder / "report.md").read_text()
     again = run(
@@ -235,7 +235,7 @@ def test_one_checkpoint_leaves_a_study_too(run: Run, ring: Path) -> None:
     old = metrics["datasets"]["ring"]["systems"]
     for name, system in study.systems.items():
         assert system.means["nDCG@10"] == old[name]["nDCG@10"]
-    assert study.counterfactuals == ()
+    assert study.counterfactuals == []
     assert study.ceiling == metrics["datasets"]["ring"]["ceiling"]
     assert "## ring val: 3 queries" in report
 

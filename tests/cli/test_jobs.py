@@ -95,7 +95,9 @@ def test_an_experiment_is_one_class_and_one_yaml_file(
     assert said == ["good", "morning", "good", "morning", "3"]
     assert capsys.readouterr().out == f"{greeting / 'run'}\n"
     assert _evaluate(greeting, "+job.time=2") == 1
-    assert capsys.readouterr().err.startswith("unknown setting 'job.time'; the settings of Greeting are")
+    assert capsys.readouterr().err.startswith(
+        "`job`: got an unexpected keyword argument 'time'; the settings of Greeting are"
+    )
 
 
 @pytest.mark.usefixtures("_conf")
@@ -114,8 +116,8 @@ def test_a_command_chooses_its_job(script: str, overrides: list[str], job: objec
 @pytest.mark.parametrize(
     ("script", "overrides", "message"),
     [
-        ("train", [TABLES, "+job.seds=[1]"], "unknown setting 'job.seds'; the settings of Gr"),
-        ("train", [TABLES, "~job.seeds"], "`job.seeds` must be set"),
+        ("train", [TABLES, "+job.seds=[1]"], "`job`: got an unexpected keyword argument 'seds'; the settings of Gr"),
+        ("train", [TABLES, "~job.seeds"], "`job`: missing a required argument: 'seeds'"),
         (
             "train",
             [TABLES, "job.seeds=[a]"],
@@ -126,7 +128,7 @@ def test_a_command_chooses_its_job(script: str, overrides: list[str], job: objec
         (
             "train",
             [ADAPTER, "+job.settings.max_epoch=8"],
-            "unknown setting 'job.settings.max_epoch'",
+            "`job.settings`: got an unexpected keyword argument 'max_epoch'",
         ),
         (
             "train",
@@ -134,7 +136,11 @@ def test_a_command_chooses_its_job(script: str, overrides: list[str], job: objec
             "`num_selected` must be a positive integer, got 0",
         ),
         ("evaluate", ["experiment=ea_benchmark"], "`job.checkpoint` must be set"),
-        ("evaluate", ["experiment=ket_solutions", "+job.rerank.depth=1"], "unknown setting 'job.rerank.depth'"),
+        (
+            "evaluate",
+            ["experiment=ket_solutions", "+job.rerank.depth=1"],
+            "`job.rerank`: got an unexpected keyword argument 'depth'",
+        ),
         (
             "evaluate",
             ["job._target_=graphrerank.nowhere.Job"],

@@ -66,7 +66,7 @@ def test_runs_with_other_candidates(
     assert note in " ".join(printed.split())
     for system in study.systems.values():
         for measure, mean in system.means.items():
-            assert measure.endswith("/multi") or f" {100 * mean:.2f} " in printed  # no number is cut
+            assert measure.endswith("/multi") or f" {100 * mean:.2f}" in printed  # no number is cut
     assert "…" not in printed
 
 

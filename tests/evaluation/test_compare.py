@@ -121,13 +121,6 @@ def test_runs_whose_candidates_differ() -> None:
     ]
 
 
-def test_runs_of_an_older_program_have_no_groups_by_density() -> None:
-    studies = {name: run(BASE, system(name, 0.2), densities=()) for name in ("a", "b")}
-    found = compare_runs(studies, command="c", resamples=10).datasets["toy"]
-    assert {one.by for one in found.breakdowns} == {"query length"}
-    assert found.notes[-1] == "no groups by graph density: these runs are of an older program"
-
-
 def test_ties_that_were_broken_in_different_ways_are_refused() -> None:
     other = replace(run(BASE), settings={"ties": "trec"})
     with pytest.raises(ValueError, match=r"must name runs that break ties alike, got \{'a': 'own', 'b': 'trec'\}"):

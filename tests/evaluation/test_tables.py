@@ -69,11 +69,11 @@ def test_no_number_and_no_name_is_cut_at_any_width(width: int, printed: Print) -
     numbers = [[cell for table in tables for cell in table[place][1:]] for place in range(len(NAMES))]
     assert numbers == [[cell.text for cell in row[1:]] for row in TABLE.rows]
     for name in TABLE.header:
-        assert re.search(rf"┃ ?{re.escape(name)} *┃|┃ *{re.escape(name)} ?┃", text)
+        assert re.search(rf"┃ *{re.escape(name)} *┃", text)
     assert "…" not in text
     if width >= 40:
         assert max(map(len, text.splitlines())) <= width
-    assert (len(tables) == 1) == (width > 120)
+    assert (len(tables) == 1) == (width > 100)
 
 
 def test_the_table_of_training_is_whole_at_80_columns(dataset: DatasetResult, printed: Print) -> None:
@@ -100,8 +100,6 @@ def test_the_table_of_training_is_whole_at_80_columns(dataset: DatasetResult, pr
         "GATv2 against retriever: PR@10 +23.0 (p = 0.0001), nDCG@10 +20.4 (p = 0.0001)",
         "GATv2 against GCS: PR@10 +19.0 (p = 0.0001), nDCG@10 +18.3 (p = 0.0001)",
     ]
-    wide = printed(160, print_result, trained, ties="own").splitlines()
-    assert wide[2] == "┃ system    ┃  PR@5 ┃ PR@10 ┃   R@2 ┃   R@5 ┃  R@10 ┃ nDCG@10 ┃ p50 ms ┃ p95 ms ┃"
 
 
 def test_sentences_that_do_not_fit_under_the_table_take_the_whole_width(printed: Print) -> None:

@@ -31,23 +31,23 @@ Job = Callable[..., Path | None]  # of parts and a run folder, or of a command
 
 
 def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
-    """Call a job, and print the folder that it wrote to, if any, as the last line.
+    """Call a job (None: the one that ``cfg.job`` describes), and print the folder that it wrote to as the last line.
 
-    Args:
-        cfg: The command's configuration.
-        name: Its file of ``conf``.
-        job: The job; None for the one that ``cfg.job`` describes.
+    ``name`` is the command's file of ``conf``.
     """
     check_settings(cfg, name)
-    quiet_lightning()
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+    warnings.filterwarnings("ignore", message=".*sync_dist=True")  # our module sums over processes itself
+    warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
     check_processes(cfg)
     check_loggers(cfg.get("logger"))
     register_models(cfg.models)
+    job = job or build_job(cfg)
     if "trainer" in cfg and not is_first_process():  # it helps to train; the first one prints, and holds the folder
         with redirect_stdout(StringIO()):
-            _call(job or build_job(cfg), Command(cfg))
+            _call(job, Command(cfg))
         return None
-    job = job or build_job(cfg)
     with sole_use(Path(cfg.paths.run_dir)):
         folder = _call(job, Command(cfg))
     if folder is not None:
@@ -84,11 +84,7 @@ def build_job(cfg: DictConfig) -> Job:
 
 
 def check_loggers(loggers: DictConfig | None) -> None:
-    """Refuse loggers whose package is not installed, before anything is computed.
-
-    Raises:
-        MissingExtraError: Naming the package and the line that installs it.
-    """
+    """Refuse loggers whose package is not installed, before anything is computed."""
     for logger in (loggers or {}).values():
         extra = LOGGER_EXTRAS.get(str(logger._target_).rpartition(".")[2])
         if extra is not None:
@@ -96,11 +92,7 @@ def check_loggers(loggers: DictConfig | None) -> None:
 
 
 def register_models(paths: Sequence[str]) -> None:
-    """Let checkpoints name the classes that a command's ``models`` names.
-
-    Raises:
-        ValueError: If there is no such class, or it is no model.
-    """
+    """Let checkpoints name the classes that a command's ``models`` names."""
     for path in paths:
         try:
             register_model(get_object(path))
@@ -108,21 +100,10 @@ def register_models(paths: Sequence[str]) -> None:
             raise ValueError(f"`models` must name classes of models, got {path!r}: {error}") from error
 
 
-def quiet_lightning() -> None:
-    """Silence Lightning's informational messages."""
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
-    warnings.filterwarnings("ignore", message=".*sync_dist=True")  # our module sums over processes itself
-    warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
-
-
 def check_plan(node: DictConfig, key: str) -> Any:
-    """Compare the settings under a ``_target_`` with the parameters of the class or function that it names.
+    """Return the class or function of settings with a ``_target_``, at any depth with the types of its parameters.
 
-    ``key`` is the place of the settings in the configuration, for messages. Returns the class or function.
-
-    Raises:
-        ValueError: If a setting is unknown, missing, or of another type; in nested targets too.
+    ``key`` is the place of the settings in the configuration, for messages.
     """
     if not OmegaConf.is_dict(node) or "_target_" not in node:
         raise ValueError(f"`{key}` must be settings with a `_target_`, the class to build, got {node}")
@@ -132,18 +113,13 @@ def check_plan(node: DictConfig, key: str) -> Any:
         raise ValueError(f"`{key}._target_` must name a class, got {node._target_!r}: {error}") from error
     if not isinstance(target, type):
         return target
-    parameters = inspect.signature(target).parameters
+    signature = inspect.signature(target)
     given = [str(name) for name in node if not str(name).startswith("_")]
-    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    unknown = [] if open_ended else [name for name in given if name not in parameters]
-    if unknown:
-        raise ValueError(
-            f"unknown setting '{key}.{unknown[0]}'; the settings of {target.__name__} are {sorted(parameters)}"
-        )
-    for name, parameter in parameters.items():
-        needed = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
-        if needed and name not in node and not node.get("_partial_"):
-            raise ValueError(f"`{key}.{name}` must be set: {target.__name__} needs it")
+    try:
+        (signature.bind_partial if node.get("_partial_") else signature.bind)(**dict.fromkeys(given))
+    except TypeError as error:
+        settings = list(signature.parameters)
+        raise ValueError(f"`{key}`: {error}; the settings of {target.__name__} are {settings}") from None
     types = get_type_hints(target.__init__)  # type: ignore[misc]
     for name in given:
         _check_setting(node, name, f"{key}.{name}", types.get(name, Any))

@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig
@@ -28,11 +27,7 @@ from graphrerank.parts import Parts
 
 
 def run(cfg: DictConfig) -> Path:
-    """Write or change the folder, which is the last line printed.
-
-    Raises:
-        UserError: If there is both a data set to write and a change, or neither.
-    """
+    """Write or change the folder, which is the last line printed."""
     check_settings(cfg, "prepare")
     changes = [f"{key}=" for key in ("add", "remove", "compact") if cfg[key]]
     given = [*changes, *(["data="] if cfg.data is not None else [])]
@@ -52,14 +47,13 @@ def run(cfg: DictConfig) -> Path:
 
 
 def write_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
-    """Encode and index a data set.
-
-    Raises:
-        ValueError: If the folder cannot be written.
-    """
+    """Encode and index a data set."""
     check_own_folder(folder)
     with closing(LOCAL if cfg.engine is None else instantiate(cfg.engine)) as engine:
-        dataset = _dataset(cfg.data, engine)
+        accepted = inspect.signature(get_object(cfg.data["_target_"])).parameters
+        further = {"engine": engine, "keep_derived": True}  # a reader that finds edges in texts does so on the engine
+        taken = {name: given for name, given in further.items() if name in accepted or "options" in accepted}
+        dataset: Dataset = instantiate(cfg.data, **taken)
         print(dataset.summary(encoded=cfg.encoder is not None), flush=True)
         encoder, cache = _encoder(cfg, parts), parts.cache / "candidates"
         prepare_corpus(
@@ -73,22 +67,8 @@ def _encoder(cfg: DictConfig, parts: Parts) -> VectorCache | None:
     return None if cfg.encoder is None else parts.text_encoder(Part(cfg.encoder))
 
 
-def _dataset(data: DictConfig, engine: Any) -> Dataset:
-    """Load the data set; a reader that finds edges in texts does so on the engine."""
-    accepted = inspect.signature(get_object(data["_target_"])).parameters
-    further = {"engine": engine, "keep_derived": True}
-    dataset: Dataset = instantiate(
-        data, **{name: further[name] for name in further if name in accepted or "options" in accepted}
-    )
-    return dataset
-
-
 def change_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
-    """Remove and add passages in one step; then compact the folder if ``compact`` is true.
-
-    Raises:
-        ValueError: If there is no corpus folder, or a passage or an edge does not fit.
-    """
+    """Remove and add passages in one step; then compact the folder if ``compact`` is true."""
     manifest = read_manifest(folder)
     source_of_entities = None if manifest.derived is None else manifest.derived.entity_source
     if cfg.add or cfg.remove:

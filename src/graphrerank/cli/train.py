@@ -14,8 +14,8 @@ from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import joint_training
 from graphrerank.cli.ray_training import is_for_ray, train_on_ray
 from graphrerank.evaluation.cost import peak_memory_mib
+from graphrerank.evaluation.evaluate import FROZEN
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
-from graphrerank.evaluation.records import RETRIEVER
 from graphrerank.files import sole_use
 from graphrerank.fitting.fit import fit
 from graphrerank.fitting.run_manifest import run_folder
@@ -25,8 +25,6 @@ from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.manifest import write_manifest
 from graphrerank.part import Part
 from graphrerank.processes import is_first_process
-
-FROZEN = (RETRIEVER, "ppr", "gcs", "cross_encoder", "granker")  # rows without training
 
 
 def run(cfg: DictConfig) -> Path | None:
@@ -51,7 +49,12 @@ def train(command: Command) -> Path:
 def fit_rows(command: Command, run_dir: Path) -> tuple[dict[str, GraphReranker], TrainingData]:
     """Train every row's model on the same data; return them by name, and the data."""
     cfg, parts, settings = command.cfg, command.parts, fit_settings(command.cfg)
-    rows = {name: row_config(cfg, name, changes, run_dir) for name, changes in row_changes(cfg).items()}
+    rows = {}
+    for name, changes in row_changes(cfg).items():
+        row = rows[name] = deepcopy(cfg)
+        row.system, row.paths.run_dir = name, str(run_dir)
+        OmegaConf.set_struct(row.model, True)
+        row.model = OmegaConf.merge(row.model, changes)
     data = training_data(command, settings, [Part(row.model) for row in rows.values()])
     given = {name: cfg.operator[name].restart_prob for name in ("gcs", "ppr")}
     rerankers: dict[str, GraphReranker] = {}
@@ -107,11 +110,7 @@ def evaluate_rows(command: Command, rerankers: Mapping[str, GraphReranker], data
 
 
 def row_changes(cfg: DictConfig) -> dict[str, Mapping[str, Any]]:
-    """Return the models to train by name, with their changes of the model's settings; the primary one last.
-
-    Raises:
-        ValueError: If ``system`` is the name of another row.
-    """
+    """Return the models to train by name, with their changes of the model's settings; the primary one last."""
     rows: dict[str, Mapping[str, Any]] = {}
     for name, changes in cfg.ablations.items():
         unknown = [key for key in changes or () if key not in cfg.model]
@@ -124,15 +123,6 @@ def row_changes(cfg: DictConfig) -> dict[str, Mapping[str, Any]]:
             f"`system` names the trained model, so it must not be one of {[*FROZEN, *rows]}, got {cfg.system!r}"
         )
     return {**rows, str(cfg.system): {}}
-
-
-def row_config(cfg: DictConfig, name: str, changes: Mapping[str, Any], run_dir: Path) -> DictConfig:
-    """Return the configuration of one model of a run: under its name, with its changes of the model's settings."""
-    row = deepcopy(cfg)
-    row.system, row.paths.run_dir = name, str(run_dir)
-    OmegaConf.set_struct(row.model, True)
-    row.model = OmegaConf.merge(row.model, changes)
-    return row
 
 
 def fit_settings(cfg: DictConfig) -> FitSettings:

@@ -193,11 +193,10 @@ def seed_spreads(systems: Sequence[SystemResult], measures: Sequence[str]) -> li
     spreads = []
     for group in alike.values():
         seeds = tuple(system.seed for system in group if system.seed is not None)
-        names = tuple(system.name for system in group)
         for measure in measures if len(set(seeds)) > 1 else ():
-            means = torch.tensor([system.means[measure] for system in group], dtype=torch.float64)
-            numbers = (means.mean(), means.std(), means.min(), means.max())
-            spreads.append(SeedSpread(names, seeds, measure, *map(float, numbers)))
+            means = np.array([system.means[measure] for system in group])
+            numbers = float(means.mean()), float(means.std(ddof=1)), float(means.min()), float(means.max())
+            spreads.append(SeedSpread(tuple(system.name for system in group), seeds, measure, *numbers))
     return spreads
 
 

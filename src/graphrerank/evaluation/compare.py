@@ -12,6 +12,7 @@ from graphrerank.evaluation.measuring import EvaluationPlan, parse_measures
 from graphrerank.evaluation.records import DatasetResult, SystemResult
 from graphrerank.evaluation.replicability import across_datasets
 from graphrerank.evaluation.result import EvaluationResult
+from graphrerank.evaluation.tables import percent_cell
 
 TOLERANCE = 1e-6  # of a mean, as a fraction
 NOTHING = "nothing"
@@ -33,10 +34,8 @@ def compare_runs(
     Two systems of one name are one where they scored every query alike; else the run's name is added to each. The last
     system of the last run is the primary one, and tests are repeated, of ``tested`` (empty: what the first run tested
     and every run measured); records about single systems are taken over. The notes of a data set say how the runs
-    differ: their commands, settings, versions and candidates.
-
-    Raises:
-        ValueError: If the runs judge other queries, break ties differently, or have no data set or measure in common.
+    differ: their commands, settings, versions and candidates. A ValueError if the runs judge other queries, break ties
+    differently, or have no data set or measure in common.
     """
     if len(results) < 2:
         raise ValueError(f"`report` must name two runs or more, got {list(results)}")
@@ -50,19 +49,20 @@ def compare_runs(
         raise ValueError(f"`report` must name runs that break ties alike, got {ties}")
     notes = [f"{run}: {result.command}" for run, result in results.items()]
     for (run, result), (next_run, next_result) in pairwise(results.items()):
-        notes += _changes(_facts(result), _facts(next_result), f"in {run}", f"in {next_run}")
+        facts = [{**flat("versions", one.versions), **flat("config", one.config)} for one in (result, next_result)]
+        notes += _changes(*facts, f"in {run}", f"in {next_run}")
     datasets = {}
     for name in shared:
-        parts = {run: result.datasets[name] for run, result in results.items()}
-        compared = with_comparisons(*_merged(parts, tested, resamples, seed))
+        compared = with_comparisons(
+            *_merged({run: result.datasets[name] for run, result in results.items()}, tested, resamples, seed)
+        )
         timed = sum(system.cost is not None for system in compared.systems.values()) > 1
         own = ["times and memory of a system are those of its own run"] if timed else []
         datasets[name] = replace(compared, notes=(*notes, *compared.notes, *own))
     settings: dict[str, Any] = {"ties": first.ties, "runs": ", ".join(results), "resamples": resamples, "seed": seed}
-    left_out = {run: [name for name in result.datasets if name not in shared] for run, result in results.items()}
-    if any(left_out.values()):
-        listed = [f"{run}: {', '.join(names)}" for run, names in left_out.items() if names]
-        settings["not in all runs"] = "; ".join(listed)
+    left_out = [f"{run}: {name}" for run, result in results.items() for name in result.datasets if name not in shared]
+    if left_out:
+        settings["not in all runs"] = "; ".join(left_out)
     across = across_datasets(list(datasets.values()), permutations=resamples, seed=seed)
     return EvaluationResult(command, datasets, across, settings)
 
@@ -93,7 +93,6 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
                 records[key].setdefault(repr(facts), replace(record, system=name))
     primary = list(names.values())[-1][last.primary]
     systems[primary] = systems.pop(primary)  # to the end
-    taken_over: dict[str, Any] = {key: list(found.values()) for key, found in records.items()} | _candidates(parts)
     merged = replace(
         last,
         systems=systems,
@@ -104,42 +103,31 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
         grouped=[name for name in last.grouped if name in measures],
         browser=None,
         edges_of_type=(),
-        **taken_over,
+        notes=(),
+        **{key: list(found.values()) for key, found in records.items()},
     )
+    if any(_candidates(part) != _candidates(last) for part in parts.values()):
+        listed = [
+            f"{run} {part.candidates or 'none'} a query, ceiling of PR {percent_cell(part.ceiling)}"
+            for run, part in parts.items()
+        ]
+        note = f"candidates differ: {'; '.join(listed)}; groups by graph density are of {list(parts)[-1]}"
+        merged = replace(merged, candidates=None, ceiling=None, base_ceiling=None, notes=(note,))
     return merged, EvaluationPlan(measures, tested, resamples=resamples, seed=seed, stage=measures)
 
 
-def _candidates(parts: Parts) -> dict[str, Any]:
-    """Note where the runs' candidates differ; groups by graph density are of one run, the last that knows it."""
-    known = {run: part for run, part in parts.items() if part.densities}
-    if not known:
-        return {"notes": ("no groups by graph density: these runs are of an older program",)}
-    run, part = list(known.items())[-1]
-    sizes = {run: (part.candidates, part.ceiling, part.base_ceiling) for run, part in parts.items()}
-    if len(set(sizes.values())) == 1 and all(other.densities == part.densities for other in known.values()):
-        return {"densities": part.densities, "notes": ()}
-    described = [
-        f"{run} {'none' if candidates is None else f'{candidates} a query, ceiling of PR {100 * (ceiling or 0):.2f}'}"
-        for run, (candidates, ceiling, _) in sizes.items()
-    ]
-    note = f"candidates differ: {'; '.join(described)}; groups by graph density are of {run}"
-    return {
-        "densities": part.densities,
-        "candidates": None,
-        "ceiling": None,
-        "base_ceiling": None,
-        "notes": (note,),
-    }
+def _candidates(part: DatasetResult) -> tuple[Any, ...]:
+    return part.candidates, part.ceiling, part.base_ceiling, list(part.densities)
 
 
 def _check_same_queries(parts: Parts) -> None:
     (run, first), *others = parts.items()
     for other_run, other in others:
         if (first.split, first.fingerprint, *first.query_ids) != (other.split, other.fingerprint, *other.query_ids):
-            told = [f"{one.split} {one.fingerprint[:12]}, {len(one.query_ids)} queries" for one in (first, other)]
+            sizes = [f"{one.split} {one.fingerprint[:12]}, {len(one.query_ids)} queries" for one in (first, other)]
             both = len({*first.query_ids} & {*other.query_ids})
             raise ValueError(
-                f"{run} and {other_run} must judge the same queries of {first.name}, got {' and '.join(told)}, {both} "
+                f"{run} and {other_run} must judge the same queries of {first.name}, got {' and '.join(sizes)}, {both} "
                 "of them in both"
             )
 
@@ -182,17 +170,9 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
     for name, dataset in metrics["datasets"].items():
         numbers |= {f"{name}: {fact}": dataset.get(fact) for fact in facts}
         for system, entry in dataset["systems"].items():
-            numbers |= {
-                f"{name}: {system} {key}": mean  # the means are the other numbers of a system
-                for key, mean in entry.items()
-                if key not in NO_MEANS and (mean is None or isinstance(mean, int | float))
-            }
+            means = {key: mean for key, mean in entry.items() if mean is None or isinstance(mean, int | float)}
+            numbers |= {f"{name}: {system} {key}": mean for key, mean in means.items() if key not in NO_MEANS}
     return numbers
-
-
-def _facts(result: EvaluationResult) -> dict[str, Any]:
-    """List the settings and versions that a result depends on, by their whole keys."""
-    return {**flat("versions", result.versions), **flat("config", result.config)}
 
 
 def flat(key: str, content: Any) -> dict[str, Any]:

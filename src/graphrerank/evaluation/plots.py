@@ -11,7 +11,6 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.records import DatasetResult, Reliability
@@ -74,7 +73,6 @@ def drawn_plots(dataset: DatasetResult) -> Sequence[tuple[Picture, str, bytes]]:
 def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
     """Lay out the pictures of a data set: means, differences and cost per tested measure, then calibration."""
     primary = row_name(dataset.primary)
-    untimed = ", ".join(row_name(name) for name, system in dataset.systems.items() if system.cost is None)
     for measure in dataset.tested:
         means: list[Row] = []
         for name, system in dataset.systems.items():
@@ -90,33 +88,26 @@ def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
                 gains.append((row_name(test.baseline), cell, test.interval, color))
         label, gained = f"{measure}, percent, with 95% intervals", f"{primary} minus the other, points of {measure}"
         caption = f"Gain in {measure}; blue, a gain, and orange, a loss: the interval excludes 0"
-        for kind, rows, told, draw in (
+        for kind, rows, said, draw in (
             ("means", means, f"{measure} of every system; blue: {primary}", partial(_draw_rows, label=label)),
             ("differences", gains, caption, partial(_draw_rows, label=gained, zero=True)),
         ):
             if rows:
                 height = 0.8 + 0.3 * len(rows) * max(fill(name, NAME).count("\n") + 1 for name, *_ in rows)
-                yield Picture(f"{dataset.name}.{kind}.{measure}", told, partial(draw, rows=rows), height)
+                yield Picture(f"{dataset.name}.{kind}.{measure}", said, partial(draw, rows=rows), height)
     for measure in dataset.tested:
-        if (baseline := dataset.baseline) is not None:
-            scores = [dataset.systems[name].values[measure] for name in (baseline, dataset.primary)]
-            yield Picture(
-                f"{dataset.name}.queries.{measure}",
-                f"{measure} of each query: gains lie above the line, losses below; larger points are more queries",
-                partial(_draw_gains, scores=scores, labels=(row_name(baseline), primary), measure=measure),
-            )
+        if dataset.baseline is not None:
+            caption = f"{measure} of each query: gains lie above the line, losses below; larger points are more queries"
+            draw = partial(_draw_gains, dataset=dataset, measure=measure)
+            yield Picture(f"{dataset.name}.queries.{measure}", caption, draw)
     for measure in dataset.tested:
         if timed := _timed(dataset, measure):
-            yield Picture(
-                f"{dataset.name}.pareto.{measure}",
-                f"{measure} against time; the line is the Pareto front, hollow points are dominated"
-                + (f"; of unknown time: {untimed}" if untimed else ""),
-                partial(_draw_pareto, dataset=dataset, timed=timed, measure=measure),
-            )
+            caption = f"{measure} against time; the line is the Pareto front, hollow points are dominated"
+            draw = partial(_draw_pareto, dataset=dataset, timed=timed, measure=measure)
+            yield Picture(f"{dataset.name}.pareto.{measure}", caption, draw)
     for entry in dataset.reliability:
         caption = f"{row_name(entry.system)}: a score as a probability ({entry.method}), ECE {entry.ece:.4f}"
-        draw = partial(_draw_reliability, entry=entry)
-        yield Picture(f"{dataset.name}.reliability.{entry.system}", caption, draw)
+        yield Picture(f"{dataset.name}.reliability.{entry.system}", caption, partial(_draw_reliability, entry=entry))
 
 
 def svg(picture: Picture) -> str:
@@ -149,19 +140,21 @@ def _draw_rows(axes: "Axes", *, rows: Sequence[Row], label: str, zero: bool = Fa
         axes.axvline(0, color=SOFT, ls="--", lw=1, zorder=1)
 
 
-def _draw_gains(axes: "Axes", *, scores: Sequence[Tensor], labels: tuple[str, str], measure: str) -> None:
-    """Draw the queries by two systems' scores ``[Q]``, the baseline's first, to the nearest :data:`CELL`."""
-    both = 100 * torch.stack(list(scores), dim=1).double()
-    cells, counts = torch.unique((both[~both.isnan().any(1)] / CELL).round() * CELL, dim=0, return_counts=True)
+def _draw_gains(axes: "Axes", *, dataset: DatasetResult, measure: str) -> None:
+    """Draw the queries by the scores of the baseline and of the primary system, to the nearest :data:`CELL`."""
+    names = (str(dataset.baseline), dataset.primary)
+    scores = torch.stack([dataset.systems[name].values[measure] for name in names], dim=1).double()
+    rounded = (100 * scores[~scores.isnan().any(1)] / CELL).round() * CELL
+    cells, counts = torch.unique(rounded, dim=0, return_counts=True)
     axes.plot([0, 100], [0, 100], ls="--", color=SOFT, lw=1)
     for (x, y), count in zip(cells.tolist(), counts.tolist(), strict=True):
         color = ACCENT if y > x else WARM if y < x else INK
         _point(axes, x, y, color, size=3.5 + 14 * (count / int(counts.max())) ** 0.5)
-    gains, losses = int((scores[1] > scores[0]).sum()), int((scores[1] < scores[0]).sum())
+    gains, losses = int((scores[:, 1] > scores[:, 0]).sum()), int((scores[:, 1] < scores[:, 0]).sum())
     axes.text(2, 97, f"{gains:,} gain", color=ACCENT, va="top", zorder=4)
     axes.text(98, 3, f"{losses:,} lose", color=WARM, ha="right", zorder=4)
-    axes.set(xlim=(-6, 106), ylim=(-6, 106), xlabel=f"{fill(labels[0], TITLE)}: {measure}, percent")
-    axes.set_ylabel(f"{fill(labels[1], NAME)}: {measure}, percent")
+    axes.set(xlim=(-6, 106), ylim=(-6, 106), xlabel=f"{fill(row_name(names[0]), TITLE)}: {measure}, percent")
+    axes.set_ylabel(f"{fill(row_name(names[1]), NAME)}: {measure}, percent")
 
 
 def _timed(dataset: DatasetResult, measure: str) -> dict[str, tuple[float, float]]:

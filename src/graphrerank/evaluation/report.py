@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.plots import drawn_plots
@@ -40,6 +40,9 @@ from graphrerank.evaluation.tables import (
     system_cell,
 )
 
+if TYPE_CHECKING:
+    from graphrerank.evaluation.result import EvaluationResult
+
 QUANTILES = ("p50", "p95")
 NAMED = 5  # missing queries that are named
 SHOWN_TEXT = 120  # characters of a text of several sentences
@@ -51,30 +54,22 @@ TIES = {
 }
 
 
-def render_markdown(
-    datasets: Mapping[str, DatasetResult], across: Sequence[Replication], *, command: str, ties: str
-) -> str:
-    """Write all tables and sentences of some data sets, and those over all of them, as Markdown."""
-    parts = ["# Systems side by side", f"`{command}`"]
-    for dataset in datasets.values():
+def render_markdown(result: "EvaluationResult") -> str:
+    """Write all tables and sentences of a result as Markdown."""
+    parts = ["# Systems side by side", f"`{result.command}`"]
+    for dataset in result.datasets.values():
         parts += [f"## {title_of(dataset)}", _bullets([verdict.sentence for verdict in verdicts(dataset)])]
         for table in dataset_tables(dataset):
             parts += [f"### {table.title.capitalize()}", table.caption, markdown(table)]
             if table.title == "quality":
-                parts.append(_bullets(notes_of(dataset, ties)))
-    if across:
-        table = records_table(Replication, across)
+                parts.append(_bullets(notes_of(dataset, result.ties)))
+    if result.across:
+        table = records_table(Replication, result.across)
         parts += [f"## {table.title.capitalize()}", table.caption, markdown(table)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def render_html(
-    datasets: Mapping[str, DatasetResult],
-    across: Sequence[Replication],
-    *,
-    command: str,
-    settings: Mapping[str, Any],
-) -> str:
+def render_html(result: "EvaluationResult") -> str:
     """Write the same as one HTML page with plots, which forbids itself every request, and every script but its own."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # imported when a page is written
     from markupsafe import Markup
@@ -91,13 +86,13 @@ def render_html(
         undefined=StrictUndefined,
     )
     return environment.get_template("page.html.j2").render(
-        command=command,
+        command=result.command,
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
         style=Markup(style),
         script=Markup(script),
-        across=records_table(Replication, across) if across else None,
-        sections=[_section(dataset, settings.get("ties", "own")) for dataset in datasets.values()],
-        settings={name.replace("_", " "): setting for name, setting in settings.items()},
+        across=records_table(Replication, result.across) if result.across else None,
+        sections=[_section(dataset, result.ties) for dataset in result.datasets.values()],
+        settings={name.replace("_", " "): setting for name, setting in result.settings.items()},
     )
 
 

@@ -154,7 +154,7 @@ def run_reranker(
 def measure_queries(
     prepared: PreparedDataset, split: str, system: System, *, measures: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Rerank a split's queries with one system and score each of them, as :func:`.measuring.measure_ranking` does."""
+    """Rerank a split's queries with one system, and score each of them (:func:`.measuring.measure_ranking`)."""
     qrels = prepared.dataset.split(split)
     return measure_ranking(prepared.dataset, qrels, qrels.queries, rerank(prepared, qrels.queries, system), measures)
 

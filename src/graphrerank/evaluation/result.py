@@ -75,11 +75,11 @@ class EvaluationResult:
 
     def markdown(self) -> str:
         """Return the report as Markdown."""
-        return render_markdown(self.datasets, self.across, command=self.command, ties=self.ties)
+        return render_markdown(self)
 
     def html(self) -> str:
         """Return the report as one HTML page."""
-        return render_html(self.datasets, self.across, command=self.command, settings=self.settings)
+        return render_html(self)
 
     def save(self, folder: str | Path, *, report: bool = True) -> Path:
         """Write ``metrics.json``, ``runs/*.trec``, ``result.json`` with every query's scores, and the report.

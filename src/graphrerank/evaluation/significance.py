@@ -37,7 +37,6 @@ def compare_pairs(
     for pairs, Sakai, "Evaluating Evaluation Metrics Based on the Bootstrap", 2006. *Where we differ:* Sakai divides by
     each sample's standard error.
     """
-    _check_level(level)
     two_sided, greater = randomization_tests(scores, pairs, permutations=resamples, seed=seed)
     p_bootstrap = torch.full_like(two_sided, torch.nan)
     intervals = torch.full((*two_sided.shape, 2), torch.nan, dtype=torch.float64)
@@ -80,7 +79,7 @@ def bootstrap_interval(values: Tensor, *, level: float = LEVEL, samples: int = R
             share the drawn samples.
         level: Share of the samples' means within the interval, in (0, 1).
         samples: Number of samples.
-        seed: Seed of the drawing; torch's global generator is left alone.
+        seed: Of the drawing; torch's global generator is left alone.
 
     Returns:
         ``[..., 2]`` float64, lower and upper end; NaN where no query counts.
@@ -89,7 +88,6 @@ def bootstrap_interval(values: Tensor, *, level: float = LEVEL, samples: int = R
         >>> bootstrap_interval(torch.tensor([1.0, 1.0, 1.0, 0.0]))
         tensor([0.2500, 1.0000], dtype=torch.float64)
     """
-    _check_level(level)
     check_counts(samples=samples)
     rows = values.detach().cpu().reshape(1, -1, values.shape[-1])
     intervals = torch.full((rows.shape[1], 2), torch.nan, dtype=torch.float64)
@@ -216,11 +214,6 @@ def _outer_quantiles(samples: Tensor, level: float) -> Tensor:
     """Return the central interval of probability ``level`` of ``[R, B]`` samples: ``[R, 2]``."""
     outer = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
     return samples.quantile(outer, dim=1).T
-
-
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise ValueError(f"`level` must lie in (0, 1), got {level}")
 
 
 def _blocks(total: int, width: int) -> Iterator[int]:

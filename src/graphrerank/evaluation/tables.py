@@ -18,7 +18,6 @@ ROW_NAMES = {
 }
 TEXTS = ("text", "prose", "system")  # forms of columns on the left
 FRAME = 3  # characters of a printed column around its text: two blanks and a line
-OUTER = 2  # blanks at both ends of a printed row
 SHORTEST_NAME = 12
 
 Entry = TypeVar("Entry")
@@ -181,20 +180,16 @@ def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:
     widths[0] = min(widths[0], max(SHORTEST_NAME, room // 3))
 
     def width(columns: Sequence[int]) -> int:
-        return 1 + sum(widths[column] + FRAME for column in (0, *columns))
+        return sum(widths[column] + FRAME for column in (0, *columns)) - 1  # without the outer blanks
 
-    parts: list[list[int]] = [list(range(1, len(widths)))]
-    tight = 0 < width(parts[0]) - room <= OUTER  # whole without the outer blanks
-    if not tight:
-        parts = [[]]
-        for column in range(1, len(widths)):
-            if parts[-1] and width([*parts[-1], column]) > room:
-                parts.append([])
-            parts[-1].append(column)
-    needed = [width(part) - OUTER * tight for part in parts]
-    console = Console(width=max(room, *needed))  # of a terminal too narrow for a name and a number
-    for part, size in zip(parts, needed, strict=True):
-        grid = RichTable(pad_edge=not tight)
+    parts: list[list[int]] = [[]]
+    for column in range(1, len(widths)):
+        if parts[-1] and width([*parts[-1], column]) > room:
+            parts.append([])
+        parts[-1].append(column)
+    console = Console(width=max(room, *map(width, parts)))  # of a terminal too narrow for a name and a number
+    for part in parts:
+        grid = RichTable(pad_edge=False)
         for column in (0, *part):
             grid.add_column(
                 Text(table.header[column]),
@@ -205,7 +200,7 @@ def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:
         for row in table.rows:
             grid.add_row(*(Text(row[column].text, "bold" if row[column].best else "") for column in (0, *part)))
         above, below = [title] if part is parts[0] else [], lines if part is parts[-1] else []
-        fits = max(map(cell_len, [*above, *below]), default=0) <= size
+        fits = max(map(cell_len, [*above, *below]), default=0) <= width(part)
         if fits:
             grid.title, grid.caption = (Text("\n".join(texts)) if texts else None for texts in (above, below))
         for printed in (grid,) if fits else (*map(Text, above), grid, *map(Text, below)):
