@@ -93,6 +93,7 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
                 records[key].setdefault(repr(facts), replace(record, system=name))
     primary = list(names.values())[-1][last.primary]
     systems[primary] = systems.pop(primary)  # to the end
+    taken_over: dict[str, Any] = {key: list(found.values()) for key, found in records.items()}
     merged = replace(
         last,
         systems=systems,
@@ -104,7 +105,7 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
         browser=None,
         edges_of_type=(),
         notes=(),
-        **{key: list(found.values()) for key, found in records.items()},
+        **taken_over,
     )
     if any(_candidates(part) != _candidates(last) for part in parts.values()):
         listed = [
