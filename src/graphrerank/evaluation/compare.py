@@ -49,8 +49,10 @@ def compare_runs(
         raise ValueError(f"`report` must name runs that break ties alike, got {ties}")
     notes = [f"{run}: {result.command}" for run, result in results.items()]
     for (run, result), (next_run, next_result) in pairwise(results.items()):
-        facts = [{**flat("versions", one.versions), **flat("config", one.config)} for one in (result, next_result)]
-        notes += _changes(*facts, f"in {run}", f"in {next_run}")
+        before, after = (
+            {**flat("versions", one.versions), **flat("config", one.config)} for one in (result, next_result)
+        )
+        notes += _changes(before, after, f"in {run}", f"in {next_run}")
     datasets = {}
     for name in shared:
         compared = with_comparisons(
