@@ -225,8 +225,8 @@ MUTATIONS = (
     Mutation(
         "api.py",
         "a checkpoint may take a frozen row's name",
-        "_joined(path, count + 1) if name in FROZEN else name",
-        "name",
+        "if len({*names, *FROZEN}) == len(names) + len(FROZEN):",
+        "if len(set(names)) == len(names):",
     ),
     Mutation(
         "graphrerank_papers/knowledge/spacy_extractor.py",

@@ -1,16 +1,10 @@
-"""The report of an evaluation: its tables and sentences on the terminal, as Markdown and as an HTML page."""
+"""The tables and sentences of a report on the terminal and as Markdown."""
 
-import hashlib
-import json
-from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from math import isnan
-from typing import TYPE_CHECKING, Any
 
 from graphrerank.evaluation.cost import TOTAL
-from graphrerank.evaluation.plots import drawn_plots
 from graphrerank.evaluation.records import (
     READING,
     Counterfactual,
@@ -21,7 +15,6 @@ from graphrerank.evaluation.records import (
     PairedTest,
     QueryDifference,
     Reliability,
-    Replication,
     SeedSpread,
     SystemResult,
 )
@@ -40,9 +33,6 @@ from graphrerank.evaluation.tables import (
     system_cell,
 )
 
-if TYPE_CHECKING:
-    from graphrerank.evaluation.result import EvaluationResult
-
 QUANTILES = ("p50", "p95")
 NAMED = 5  # missing queries that are named
 SHOWN_TEXT = 120  # characters of a text of several sentences
@@ -52,66 +42,6 @@ TIES = {
     "own": "equal scores in the order that the system gave (else that of the corpus)",
     "trec": "equal scores by document id, from the highest to the lowest, as trec_eval does",
 }
-
-
-def render_markdown(result: "EvaluationResult") -> str:
-    """Write all tables and sentences of a result as Markdown."""
-    parts = ["# Systems side by side", f"`{result.command}`"]
-    for dataset in result.datasets.values():
-        parts += [f"## {title_of(dataset)}", _bullets([verdict.sentence for verdict in verdicts(dataset)])]
-        for table in dataset_tables(dataset):
-            parts += [f"### {table.title.capitalize()}", table.caption, markdown(table)]
-            if table.title == "quality":
-                parts.append(_bullets(notes_of(dataset, result.ties)))
-    if result.across:
-        table = records_table(Replication, result.across)
-        parts += [f"## {table.title.capitalize()}", table.caption, markdown(table)]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def render_html(result: "EvaluationResult") -> str:
-    """Write the same as one HTML page with plots, which forbids itself every request, and every script but its own."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # imported when a page is written
-    from markupsafe import Markup
-
-    sources = files("graphrerank.evaluation") / "html"
-    style, *scripts = ((sources / name).read_text(encoding="utf-8") for name in ("page.css", "page.js", "browser.js"))
-    script = "".join(scripts)
-    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    environment = Environment(
-        loader=PackageLoader("graphrerank.evaluation", "html"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    return environment.get_template("page.html.j2").render(
-        command=result.command,
-        policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
-        style=Markup(style),
-        script=Markup(script),
-        across=records_table(Replication, result.across) if result.across else None,
-        sections=[_section(dataset, result.ties) for dataset in result.datasets.values()],
-        settings={name.replace("_", " "): setting for name, setting in result.settings.items()},
-    )
-
-
-def _section(dataset: DatasetResult, ties: str) -> Mapping[str, Any]:
-    """Return the template's values for a data set."""
-    from markupsafe import Markup
-
-    browser = dataset.browser
-    if browser is not None:
-        content = json.dumps({**browser, "systems": list(map(row_name, browser["systems"]))}, allow_nan=False)
-        browser = {**browser, "json": Markup(content.replace("<", "\\u003c"))}  # no tag begins or ends
-    return {
-        "dataset": dataset,
-        "browser": browser,
-        "verdicts": verdicts(dataset),
-        "tables": dataset_tables(dataset),
-        "notes": notes_of(dataset, ties),
-        "figures": [(Markup(svg), picture.caption) for picture, svg, _ in drawn_plots(dataset)],
-    }
 
 
 def print_result(dataset: DatasetResult, *, ties: str) -> None:
@@ -193,7 +123,8 @@ def verdicts(dataset: DatasetResult) -> list[Verdict]:
     return sentences
 
 
-def _bullets(sentences: Sequence[str]) -> str:
+def bullets(sentences: Sequence[str]) -> str:
+    """Write sentences as a list in Markdown."""
     return "\n".join(f"- {_escaped(sentence)}" for sentence in sentences)
 
 

@@ -1,10 +1,13 @@
 """The result of an evaluation: everything that was measured, and its files."""
 
+import hashlib
 import json
 import math
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +16,16 @@ from pydantic import TypeAdapter, ValidationError
 from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.plots import drawn_plots
 from graphrerank.evaluation.records import DatasetResult, Replication, SystemResult, to_plain
-from graphrerank.evaluation.report import print_result, render_html, render_markdown
+from graphrerank.evaluation.report import (
+    bullets,
+    dataset_tables,
+    markdown,
+    notes_of,
+    print_result,
+    title_of,
+    verdicts,
+)
+from graphrerank.evaluation.tables import records_table, row_name
 from graphrerank.files import write_bytes, write_json, write_text
 from graphrerank.graphs import Ranking
 from graphrerank.untrusted import MAX_LARGE_BYTES, check_name, file_of, read_json
@@ -74,12 +86,61 @@ class EvaluationResult:
         }
 
     def markdown(self) -> str:
-        """Return the report as Markdown."""
-        return render_markdown(self)
+        """Return all tables and sentences as Markdown."""
+        parts = ["# Systems side by side", f"`{self.command}`"]
+        for dataset in self.datasets.values():
+            parts += [f"## {title_of(dataset)}", bullets([verdict.sentence for verdict in verdicts(dataset)])]
+            for table in dataset_tables(dataset):
+                parts += [f"### {table.title.capitalize()}", table.caption, markdown(table)]
+                if table.title == "quality":
+                    parts.append(bullets(notes_of(dataset, self.ties)))
+        if self.across:
+            table = records_table(Replication, self.across)
+            parts += [f"## {table.title.capitalize()}", table.caption, markdown(table)]
+        return "\n\n".join(part for part in parts if part) + "\n"
 
     def html(self) -> str:
-        """Return the report as one HTML page."""
-        return render_html(self)
+        """Return the report as one HTML page with plots, which forbids itself every request and all other scripts."""
+        from jinja2 import Environment, PackageLoader, StrictUndefined  # imported when a page is written
+        from markupsafe import Markup
+
+        sources = files("graphrerank.evaluation") / "html"
+        style, *scripts = ((sources / file).read_text("utf-8") for file in ("page.css", "page.js", "browser.js"))
+        script = "".join(scripts)
+        digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        environment = Environment(
+            loader=PackageLoader("graphrerank.evaluation", "html"),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=StrictUndefined,
+        )
+        return environment.get_template("page.html.j2").render(
+            command=self.command,
+            policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
+            style=Markup(style),
+            script=Markup(script),
+            across=records_table(Replication, self.across) if self.across else None,
+            sections=[self._section(dataset) for dataset in self.datasets.values()],
+            settings={name.replace("_", " "): setting for name, setting in self.settings.items()},
+        )
+
+    def _section(self, dataset: DatasetResult) -> Mapping[str, Any]:
+        """Return the template's values for a data set."""
+        from markupsafe import Markup
+
+        browser = dataset.browser
+        if browser is not None:
+            content = json.dumps({**browser, "systems": list(map(row_name, browser["systems"]))}, allow_nan=False)
+            browser = {**browser, "json": Markup(content.replace("<", "\\u003c"))}  # no tag begins or ends
+        return {
+            "dataset": dataset,
+            "browser": browser,
+            "verdicts": verdicts(dataset),
+            "tables": dataset_tables(dataset),
+            "notes": notes_of(dataset, self.ties),
+            "figures": [(Markup(svg), picture.caption) for picture, svg, _ in drawn_plots(dataset)],
+        }
 
     def save(self, folder: str | Path, *, report: bool = True) -> Path:
         """Write ``metrics.json``, ``runs/*.trec``, ``result.json`` with every query's scores, and the report.
