@@ -14,8 +14,8 @@ from graphrerank_papers.retag.index import (
     Rows,
     Sentences,
     Subgraph,
+    Topics,
 )
-from graphrerank_papers.retag.topics import Topics
 from tests.support.encoders import HashEncoder
 
 ENTITIES = ("Metz", "Nancy", "Trier", "Verdun", "Lothair", "Waldrada", "Rhine", "Moselle")

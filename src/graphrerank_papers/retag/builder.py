@@ -25,10 +25,10 @@ from graphrerank_papers.retag.index import (
     Rows,
     Sentences,
     Subgraph,
+    Topics,
 )
 from graphrerank_papers.retag.language_model import ReTAGPrompts
-from graphrerank_papers.retag.steps import Corpus, ExtractiveSteps, GenerativeSteps, Material
-from graphrerank_papers.retag.topics import Topics, covering_threshold
+from graphrerank_papers.retag.steps import Corpus, ExtractiveSteps, GenerativeSteps, Material, covering_threshold
 
 TITLE_NAMES = 3  # entities in the title of a community
 

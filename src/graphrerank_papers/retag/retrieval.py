@@ -1,7 +1,7 @@
 """ReTAG's retrieval: topics, keywords and summaries of a question, among the summaries of one level."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from itertools import islice, zip_longest
 
@@ -15,14 +15,14 @@ from graphrerank.graphs import Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.queries import TextEncoder
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
 from graphrerank.language_models.answer_cache import ChatModel
+from graphrerank.language_models.prompt import Prompt
 from graphrerank.operators.bm25 import BLOCK_SCORES, BM25
 from graphrerank.pipelines.steps import GraphScorer
 from graphrerank.text import split_sentences
 from graphrerank.text.languages import detect_language
 from graphrerank_papers.knowledge.keywords import find_keywords
-from graphrerank_papers.retag.index import ReTAGIndex
-from graphrerank_papers.retag.language_model import ReTAGPrompts, generate_keywords
-from graphrerank_papers.retag.topics import Topics, route_to_topics, topics_to_graphs
+from graphrerank_papers.retag.index import ReTAGIndex, Topics
+from graphrerank_papers.retag.language_model import generate_keywords
 
 FEATURES = (BASE_SCORE, *TEXT_FEATURES)
 NO_TOPIC = "the whole collection"
@@ -135,24 +135,22 @@ class GeneratedKeywords:
     """Keywords by a language model that knows a short description of the collection and the question's topics."""
 
     model: ChatModel  # best wrapped in an `AnswerCache`
+    prompt: Prompt
     topics: Topics
     _: KW_ONLY
     description: str
     num_keywords: int = 15  # maximum of a question
-    prompts: ReTAGPrompts = field(default_factory=ReTAGPrompts)
 
     def find(self, queries: Queries, graphs: Tensor) -> list[list[str]]:
         """Return the keywords of ``B`` queries; none for a blank one, or without a usable answer."""
-        described = [
-            f"{topic} ({', '.join(terms)})" for topic, terms in zip(self.topics.names, self.topics.terms, strict=True)
-        ]
+        topics = zip(self.topics.names, self.topics.terms, strict=True)
+        described = [f"{topic} ({', '.join(terms)})" for topic, terms in topics]
         scopes = [
             "; ".join(text for text, is_inside in zip(described, inside, strict=True) if is_inside) or NO_TOPIC
             for inside in graphs[:, 1:].tolist()
         ]
-        descriptions = [f"{self.description} Searched in: {scope}" for scope in scopes]
-        prompt, limit = self.prompts.keywords, self.num_keywords
-        return generate_keywords(self.model, prompt, queries.texts, descriptions, num_keywords=limit)
+        collections = [f"{self.description} Searched in: {scope}" for scope in scopes]
+        return generate_keywords(self.model, self.prompt, queries.texts, collections, num_keywords=self.num_keywords)
 
 
 KeywordFinder = ExtractiveKeywords | GeneratedKeywords
@@ -191,7 +189,6 @@ class LevelSummaries:
         listed = torch.cat([*rows, communities.graph[:0]])
         parents = communities.parent[listed]
         parents = torch.unique(parents[parents >= 0])
-        self.level = level
         self.topics = replace(
             index.topics, vectors=index.topics.vectors.to(device), centre=index.topics.centre.to(device)
         )
@@ -289,15 +286,22 @@ class ReTAGRetrieval:
         return RetrievedSummaries(ranking, graphs, candidates, keywords)
 
     def _route(self, queries: Queries) -> Tensor:
-        """Choose graphs, ``[B, 1 + T]`` bool; none for a blank question."""
-        settings, vectors = self.settings, queries.encoded.to(self.summaries.graph.device)
-        is_open = self._is_open & settings.use_topics
-        if self._classifier is not None and settings.use_topics:
-            graphs = topics_to_graphs(self._classifier(queries.texts), is_open)
+        """Choose graphs, ``[B, 1 + T]`` bool: the general one or some topics with a summary; none for a blank question.
+
+        Source: ReTAG, section 3.2.2, where a language model, here ``classifier``, routes a question to at most one
+        topic. *Where we differ:* without it a question goes to every topic that is near enough, as the paper suggests
+        under limitations.
+        """
+        topics, vectors = self.summaries.topics, queries.encoded.to(self.summaries.graph.device)
+        if self._classifier is not None and self.settings.use_topics:
+            numbers = [-1 if topic is None else topic for topic in self._classifier(queries.texts)]
+            chosen = torch.tensor(numbers, device=vectors.device).unsqueeze(1)
+            is_near = chosen == torch.arange(len(topics), device=vectors.device)
         else:
-            graphs = route_to_topics(self.summaries.topics, vectors, is_open)
-        has_text = torch.tensor([bool(text.strip()) for text in queries.texts], dtype=torch.bool, device=graphs.device)
-        return graphs & has_text.unsqueeze(1)
+            is_near = topics.similarity(vectors) >= topics.threshold
+        is_near &= self._is_open & self.settings.use_topics
+        has_text = torch.tensor([bool(text.strip()) for text in queries.texts], dtype=torch.bool, device=vectors.device)
+        return torch.cat([~is_near.any(1, keepdim=True), is_near], dim=1) & has_text.unsqueeze(1)
 
     def _score(self, queries: Queries, keywords: Sequence[Sequence[str]], candidates: Tensor) -> Tensor:
         """Return all nodes' combined score, BM25 and cosine, ``[3, B, N]``."""

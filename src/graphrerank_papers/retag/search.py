@@ -82,12 +82,9 @@ class ReTAGSetup:
         if not num_keywords:
             return None
         if self._model is not None:
+            prompt, description = self.prompts.keywords, self.description
             return GeneratedKeywords(
-                self._model,
-                index.topics,
-                description=self.description,
-                num_keywords=num_keywords,
-                prompts=self.prompts,
+                self._model, prompt, index.topics, description=description, num_keywords=num_keywords
             )
         return ExtractiveKeywords(
             sentences, index.topics, num_keywords=num_keywords, num_sentences=num_sentences, num_terms=num_terms

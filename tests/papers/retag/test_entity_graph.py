@@ -47,13 +47,10 @@ def test_vectors_and_scores_over_sentences() -> None:
     assert graph.relation_scores(scores)[3].tolist() == [-torch.inf, -torch.inf]
 
 
-def test_an_entity_that_no_sentence_names() -> None:
+def test_an_entity_that_no_sentence_names_and_no_passage() -> None:
     graph = build_entity_graph([told("Paris")], ["Metz fell."])
     assert (graph.names, graph.sentences, graph.naming) == (["Paris"], [], [[]])
     assert graph.entity_vectors(torch.zeros(0, 3)).tolist() == [[0, 0, 0]]
-
-
-def test_nothing() -> None:
     graph = build_entity_graph([], [])
     assert (graph.names, graph.sentences, graph.edges.shape) == ([], [], (0, 2))
     with pytest.raises(ValueError, match=r"`knowledge` must have one entry per passage \(2\), got 1"):

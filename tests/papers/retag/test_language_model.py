@@ -48,22 +48,18 @@ def test_topics_of_batches_are_put_together(endpoint: Any) -> None:
     }
 
 
-def test_one_batch_is_not_put_together(endpoint: Any) -> None:
-    endpoint[1].script = {"- a": [say({"topics": [CITY]})]}
-    assert mine_topics(model(endpoint), PROMPTS, [["a"]], num_topics=2) == (["Cities: Where they lie."], 0)
-    assert mine_topics(model(endpoint), PROMPTS, [], num_topics=2) == ([], 0)
+def test_one_batch_and_batches_without_a_usable_answer(endpoint: Any) -> None:
+    endpoint[1].script = {
+        "- a": [say({"topics": [CITY]})], "- b": [say("no")], "- c": [say({"topics": [CITY]})],
+        "- d": [say({"topics": [CITY]})], "- e": [say({"topics": [CODE]})],
+    }  # fmt: skip
+    asked, city = partial(mine_topics, model(endpoint), PROMPTS, num_topics=2), ["Cities: Where they lie."]
+    assert asked([["a"]]) == (city, 0)
+    assert asked([]) == ([], 0)
     assert len(endpoint[1].requests) == 1
-
-
-def test_a_batch_without_a_usable_answer_is_skipped(endpoint: Any) -> None:
-    endpoint[1].script = {"- a": [say("no")], "- b": [say({"topics": [CITY]})]}  # then it echoes
-    assert mine_topics(model(endpoint), PROMPTS, [["a"], ["b"]], num_topics=2) == (["Cities: Where they lie."], 1)
-
-
-def test_topics_that_cannot_be_put_together_are_an_error(endpoint: Any) -> None:
-    endpoint[1].script = {"- a": [say({"topics": [CITY]})], "- b": [say({"topics": [CODE]})]}
+    assert asked([["b"], ["c"]]) == (city, 1)  # it echoes, and is skipped
     with pytest.raises(ValueError, match="no usable list of topics in 3 tries"):
-        mine_topics(model(endpoint), PROMPTS, [["a"], ["b"]], num_topics=2)
+        asked([["d"], ["e"]])
 
 
 def test_notes_are_related_to_topics(endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,45 +67,31 @@ def test_notes_are_related_to_topics(endpoint: Any, monkeypatch: pytest.MonkeyPa
     topics = "Topics:\n1. Cities\n2. Code\n\nNotes:\n"
     endpoint[1].script = {
         f"{topics}1. a\n2. b": [say({"relevant": [[2], []]})],
-        f"{topics}1. c": [say({"relevant": [[2, 1]]})],
-    }
-    found = relate_to_topics(model(endpoint), PROMPTS.relevance, ["a", "b", "c"], ["Cities", "Code"])
-    assert found == ([[1], [], [0, 1]], 0)
+        f"{topics}1. e": [say({"relevant": [[2, 1]]})],
+    }  # it echoes the other batch
+    found = relate_to_topics(model(endpoint), PROMPTS.relevance, list("abcde"), ["Cities", "Code"])
+    assert found == ([[1], [], [], [], [0, 1]], 1)
     assert relate_to_topics(model(endpoint), PROMPTS.relevance, ["a"], []) == ([[]], 0)
     assert relate_to_topics(model(endpoint), PROMPTS.relevance, [], ["Code"]) == ([], 0)
-
-
-def test_notes_without_a_usable_answer_have_no_topic(endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphrerank_papers.retag.language_model.BATCH_NOTES", 1)
-    topics = "Topics:\n1. Code\n\nNotes:\n"
-    endpoint[1].script = {f"{topics}1. b": [say({"relevant": [[1]]})]}
-    found = relate_to_topics(model(endpoint), PROMPTS.relevance, ["a", "b"], ["Code"])
-    assert found == ([[], [0]], 1)
 
 
 @pytest.mark.parametrize(
     ("parse", "bad"),
     [
         *((partial(parse_topics, limit=1), bad) for bad in (
-            "here", "[]", '{"topics": []}', '{"topics": {}}', '{"topics": [1]}', '{"topics": [{"name": "a"}]}',
-            '{"topics": [{"name": "a", "description": " "}]}', '{"topics": [{"name": 1, "description": "a"}]}',
+            "here", "[]", '{"topics": []}', '{"topics": [{"name": "a"}]}',
+            '{"topics": [{"name": "a", "description": " "}]}',
             json.dumps({"topics": [CITY, CODE]}), json.dumps({"topics": [CITY], "more": 1}),
         )),
         *((partial(parse_relevant, num_notes=2, num_topics=2), bad) for bad in (
-            "[]", '{"relevant": [[1]]}', '{"relevant": [[1], [0]]}', '{"relevant": [[1], [3]]}', '{"relevant": [1, 2]}',
-            '{"relevant": [["1"], []]}', '{"relevant": [[true], []]}', '{"relevant": [[1], [2]], "more": []}',
+            '{"relevant": [[1]]}', '{"relevant": [[1], [0]]}', '{"relevant": [[1], [3]]}', '{"relevant": [[true], []]}',
         )),
-        *((partial(parse_topic, num_topics=2), bad) for bad in (
-            "{}", '{"topic": true}', '{"topic": 3}', '{"topic": -1}', '{"topic": "1"}'
-        )),
-        *((parse_keywords, bad) for bad in (
-            "gpu", "[]", "{}", '{"keywords": "gpu"}', '{"keywords": [" "]}', '{"keywords": [1]}',
-            '{"keywords": [], "more": 1}',
-        )),
+        *((partial(parse_topic, num_topics=2), bad) for bad in ('{"topic": true}', '{"topic": 3}', '{"topic": -1}')),
+        *((parse_keywords, bad) for bad in ('{"keywords": "gpu"}', '{"keywords": [" "]}')),
     ],
 )  # fmt: skip
 def test_answers_of_another_form_are_refused(parse: Callable[[str], Any], bad: str) -> None:
-    with pytest.raises(ValueError, match="must"):
+    with pytest.raises(ValueError, match="the answer must be a JSON object of"):
         parse(bad)
 
 

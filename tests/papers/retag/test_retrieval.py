@@ -9,6 +9,7 @@ from graphrerank.graphs import CandidateGraphs, Queries, Ranking
 from graphrerank.operators.bm25 import BM25
 from graphrerank_papers.knowledge.keywords import find_keywords
 from graphrerank_papers.retag.index import ReTAGIndex
+from graphrerank_papers.retag.language_model import ReTAGPrompts
 from graphrerank_papers.retag.retrieval import (
     ExtractiveKeywords,
     GeneratedKeywords,
@@ -112,27 +113,21 @@ def test_a_batch_equals_single_questions(
         assert torch.equal(blocks.ranking.nodes, together.ranking.nodes)
 
 
-def test_a_blank_question_is_asked_nowhere(
-    retag_index: ReTAGIndex, summaries: LevelSummaries, word_encoder: Any
+@pytest.mark.parametrize("top_p", [2, None])
+def test_blank_questions_an_empty_index_and_no_question(
+    top_p: int | None, empty_retag_index: ReTAGIndex, retag_index: ReTAGIndex, word_encoder: Any
 ) -> None:
     finder = ExtractiveKeywords(SummarySentences(retag_index, word_encoder), retag_index.topics)
-    for top_p in (2, None):
-        retrieval = ReTAGRetrieval(summaries, ReTAGSearchSettings(top_p=top_p), keywords=finder, scorer=ByDegree())
-        found = retrieval.retrieve(word_encoder.queries(["", "  ", "Metz"]))
-        assert rows(found.ranking)[:2] == [[], []]
-        assert rows(found.ranking)[2]
-        assert not found.graphs[:2].any()
-
-
-def test_an_empty_index_and_no_question(
-    empty_retag_index: ReTAGIndex, retag_index: ReTAGIndex, word_encoder: Any
-) -> None:
-    for held, texts in ((empty_retag_index, ["Metz"]), (empty_retag_index, []), (retag_index, [])):
-        for top_p in (2, None):
-            retrieval = ReTAGRetrieval(LevelSummaries(held, 0), ReTAGSearchSettings(top_p=top_p), scorer=ByDegree())
-            found = retrieval.retrieve(word_encoder.queries(texts))
-            assert rows(found.ranking) == [[] for _ in texts]
-            assert len(found.keywords) == len(texts)
+    for index, texts, num_found in (
+        (retag_index, ["", "  ", "Metz"], [0, 0, 2]), (empty_retag_index, ["Metz"], [0]),
+        (empty_retag_index, [], []), (retag_index, [], []),
+    ):  # fmt: skip
+        settings = ReTAGSearchSettings(top_p=top_p)
+        retrieval = ReTAGRetrieval(LevelSummaries(index, 0), settings, keywords=finder, scorer=ByDegree())
+        found = retrieval.retrieve(word_encoder.queries(texts))
+        assert [len(row) for row in rows(found.ranking)] == num_found
+        assert len(found.keywords) == len(texts)
+        assert found.graphs.any(1).tolist() == [bool(text.strip()) for text in texts]
 
 
 class ByDegree:
@@ -181,21 +176,15 @@ def test_the_base_checkpoint_ranks_summaries(
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"top_p": 0}, "`top_p` must be a positive integer, got 0"),
-        ({"rerank_depth": 0}, "`rerank_depth` must be a positive integer, got 0"),
-        ({"bm25_weight": 0.0}, "`bm25_weight` and `dense_weight` must not be negative nor both 0, got 0.0 and 0.0"),
-        ({"dense_weight": -1.0}, "must not be negative nor both 0, got 1.0 and -1.0"),
-        ({"keyword_weight": -0.1}, "`keyword_weight` must not be negative, got -0.1"),
-    ],
+    "settings",
+    [{"top_p": 0}, {"rerank_depth": 0}, {"bm25_weight": 0.0}, {"bm25_weight": -1.0}, {"keyword_weight": -0.1}],
 )
-def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_settings_out_of_range(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=rf"`{next(iter(settings))}` .*must (be a positive integer|not be negative)"):
         ReTAGSearchSettings(**settings)
 
 
-def test_a_level_of_all_graphs_and_parents_behind(retag_index: ReTAGIndex) -> None:
+def test_a_level_of_all_graphs_with_parents_behind_and_equal_summaries_once(retag_index: ReTAGIndex) -> None:
     summaries = LevelSummaries(retag_index, 1)
     assert summaries.communities.tolist() == [1, 2, 3, 4, 5, 6, 0]  # topics have one level, which is their finest
     assert summaries.num_listed == 6
@@ -205,10 +194,6 @@ def test_a_level_of_all_graphs_and_parents_behind(retag_index: ReTAGIndex) -> No
     assert list(summaries.graph.texts)[:2] == ["Lothair loved Waldrada.", "Metz and Nancy are cities."]
     _, neighbour = summaries.graph.neighbours(torch.tensor([1]))
     assert set(neighbour.tolist()) == {6, 3}  # its parent, and the topic's community of the same entities
-
-
-def test_of_equal_summaries_one_is_a_candidate(retag_index: ReTAGIndex) -> None:
-    summaries = LevelSummaries(retag_index, 1)
     graphs = torch.tensor([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 1, 1], [0, 0, 0]]).bool()
     assert summaries.candidates(graphs).int().tolist() == [
         [1, 1, 1, 0, 0, 0, 0],
@@ -219,10 +204,12 @@ def test_of_equal_summaries_one_is_a_candidate(retag_index: ReTAGIndex) -> None:
     ]
 
 
-def test_an_empty_summary_is_no_candidate(word_encoder: Any) -> None:
+def test_an_empty_summary_is_no_candidate_and_closes_its_topic(word_encoder: Any) -> None:
     plan = [(0, 0, -1, (0,), "Metz fell."), (0, 0, -1, (1,), "")]  # no usable answer of a language model
     summaries = LevelSummaries(make_index(word_encoder, plan), 0)
     assert summaries.in_graph.tolist() == [[True, False], [False, False], [False, False]]
+    found = ReTAGRetrieval(summaries, ReTAGSearchSettings()).retrieve(word_encoder.queries(["cities and rivers"]))
+    assert found.graphs.tolist() == [GENERAL]
 
 
 GENERAL, PLACES, PEOPLE, BOTH = ([True, False, False], [False, True, False], [False, False, True], [False, True, True])
@@ -280,7 +267,7 @@ def test_a_language_model_is_told_the_topics(
     retag_index: ReTAGIndex, word_encoder: Any, scripted_model: Callable[..., Any]
 ) -> None:
     model = scripted_model(lambda system, question: {"keywords": ["a", "b"]})
-    finder = GeneratedKeywords(model, retag_index.topics, description="Old stories.")
+    finder = GeneratedKeywords(model, ReTAGPrompts().keywords, retag_index.topics, description="Old stories.")
     found = finder.find(word_encoder.queries(["Who?", "", "Where?"]), torch.tensor([BOTH, PLACES, GENERAL]))
     assert found == [["a", "b"], [], ["a", "b"]]
     assert [question for _, question in model.asked] == [
@@ -290,7 +277,7 @@ def test_a_language_model_is_told_the_topics(
     ]
 
 
-@pytest.mark.parametrize("settings", [{"num_keywords": 0}, {"num_sentences": 0}, {"num_terms": -1}])
+@pytest.mark.parametrize("settings", [{"num_keywords": 0}, {"num_terms": -1}])
 def test_settings_of_keywords_out_of_range(
     settings: dict[str, int], retag_index: ReTAGIndex, word_encoder: Any
 ) -> None:

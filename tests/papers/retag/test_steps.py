@@ -1,10 +1,12 @@
 import json
 import re
 from collections.abc import Callable
+from math import log
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from graphrerank.language_models.answer_cache import AnswerCache
 from graphrerank.language_models.client import LanguageModel
@@ -12,6 +14,7 @@ from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.text import WordTokenizer, count_tokens
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder
 from graphrerank_papers.retag.index import ReTAGSettings
+from graphrerank_papers.retag.steps import cluster_entities, covering_threshold, distinctive_words
 
 pytest.importorskip("httpx", reason="httpx is optional")
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
@@ -85,17 +88,10 @@ def test_an_index_by_a_language_model(
         assert bool(own.vectors[community].any()) == bool(text)
     sizes = [sum(map(len, context.split("\n- "))) for context in endpoint[1].script.contexts]
     assert max(sizes) < 80 * 12  # characters, of at most 80 words
-
-
-def test_nothing_is_asked_twice(
-    build: Callable[[str], ReTAGIndexBuilder], make_themed_passages: MakePassages, endpoint: Any
-) -> None:
-    passages = make_themed_passages(15)
-    first = build("a").build(named(passages), passages, SETTINGS)
     asked = len(endpoint[1].requests)
     second = build("b").build(named(passages), passages, SETTINGS)  # no stage is there, but the answers are
     assert len(endpoint[1].requests) == asked
-    assert (second.communities.texts, second.report) == (first.communities.texts, first.report)
+    assert (second.communities.texts, second.report) == (own.texts, index.report)
 
 
 def test_an_update_asks_for_what_is_touched(
@@ -118,3 +114,43 @@ def test_an_update_asks_for_what_is_touched(
     for members, text in zip(own.members.tolist(), own.texts, strict=True):
         if metz not in members and grown.entities.index("Nancy9") not in members:
             assert before[tuple(members)] == text
+
+
+def test_clusters_are_the_groups_the_largest_first() -> None:
+    generator = torch.Generator().manual_seed(0)
+    truth = torch.tensor([1] * 12 + [0] * 20 + [2] * 10)
+    vectors = torch.nn.functional.normalize(5 * torch.eye(3)[truth] + torch.randn(42, 3, generator=generator), dim=1)
+    centres, label = cluster_entities(vectors, num_topics=3)
+    assert torch.equal(label, truth)
+    assert centres.argmax(dim=1).tolist() == [0, 1, 2]
+    assert torch.allclose(centres.norm(dim=1), torch.ones(3))
+    again = cluster_entities(vectors, num_topics=3)
+    assert torch.equal(again[0], centres)
+
+
+@pytest.mark.parametrize(("num_entities", "topics"), [(0, 0), (1, 1), (19, 1), (20, 2), (99, 5)])
+def test_a_small_corpus_has_few_topics(num_entities: int, topics: int) -> None:
+    vectors = torch.randn(num_entities, 4, generator=torch.Generator().manual_seed(0))
+    centres, label = cluster_entities(torch.nn.functional.normalize(vectors, dim=1), num_topics=5)
+    assert centres.shape == (topics, 4)
+    assert label.unique().tolist() == list(range(topics))
+    assert cluster_entities(vectors, num_topics=0)[0].shape == (0, 4)
+    assert set(cluster_entities(torch.zeros(num_entities, 4), num_topics=5)[1].tolist()) <= {-1}
+
+
+def test_distinctive_words_by_hand() -> None:
+    groups = [["Metz, the river, the river"], ["Nancy, the river", "Nancy, a bridge"]]  # 2 and 4 words: 3 on average
+    weight = {"metz": log(1 + 3 / 1), "nancy": 2 * log(1 + 3 / 2), "bridge": log(1 + 3 / 1), "river": log(1 + 3 / 2)}
+    assert weight["nancy"] > weight["bridge"] > weight["river"]
+    assert distinctive_words(groups, num_words=3) == [["metz", "river"], ["nancy", "bridge", "river"]]
+    assert distinctive_words(groups, num_words=1) == [["metz"], ["nancy"]]
+    assert distinctive_words([], num_words=3) == []
+
+
+def test_covering_threshold() -> None:
+    likeness = torch.tensor([[0.9, 0.1], [0.2, 0.7], [0.3, 0.0], [0.4, 0.5]])
+    for coverage, least in ((1.0, 0.3), (0.75, 0.5), (0.7, 0.5), (0.5, 0.7), (0.01, 0.9)):
+        threshold = covering_threshold(likeness, coverage=coverage)
+        assert threshold == pytest.approx(least)
+        assert (likeness.max(dim=1).values >= threshold).float().mean() >= coverage
+    assert covering_threshold(likeness[:0], coverage=0.5) == covering_threshold(likeness[:, :0], coverage=0.5) == 1.0
