@@ -39,10 +39,13 @@ def named(passages: Sequence[str]) -> list[str]:
 
 
 @pytest.fixture
-def builder(tmp_path: Path, word_encoder: Any, name_extractor: Any) -> ReTAGIndexBuilder:
-    return ReTAGIndexBuilder(
-        tmp_path / "retag", tokenizer=WordTokenizer(), encoder=word_encoder, extractor=name_extractor
-    )
+def parts(word_encoder: Any, name_extractor: Any) -> dict[str, Any]:
+    return {"tokenizer": WordTokenizer(), "encoder": word_encoder, "extractor": name_extractor}
+
+
+@pytest.fixture
+def builder(tmp_path: Path, parts: dict[str, Any]) -> ReTAGIndexBuilder:
+    return ReTAGIndexBuilder(tmp_path / "retag", **parts)
 
 
 def build(builder: ReTAGIndexBuilder, passages: Sequence[str], settings: ReTAGSettings = SETTINGS) -> ReTAGIndex:
@@ -74,19 +77,14 @@ def check(index: ReTAGIndex, passages: list[str]) -> None:
             assert set(own.members[child].tolist()) < set(own.members[parent].tolist())
 
 
-def test_summaries_and_levels(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:
-    passages = make_themed_passages(60)
-    index = build(builder, passages)
-    check(index, passages)
-    assert len(index.communities) > 20
-    assert len(index.graphs) == 1 + len(index.topics) == 4
-    assert index.communities.num_levels(0) > 1
-
-
-def test_topics_are_the_themes(
+def test_communities_and_topics(
     builder: ReTAGIndexBuilder, make_themed_passages: MakePassages, word_encoder: Any, themes: Any
 ) -> None:
-    index = build(builder, make_themed_passages(90))
+    passages = make_themed_passages(90)
+    index = build(builder, passages)
+    check(index, passages)
+    assert len(index.graphs) == 1 + len(index.topics) == 4
+    assert index.communities.num_levels(0) > 1
     topics = index.topics
     asked = ["the walls by the river and the bridge", "a proof of the compiler code", "organ fugue choir"]
     best = topics.similarity(word_encoder.encode(asked)).argmax(dim=1).tolist()
@@ -101,40 +99,29 @@ def test_topics_are_the_themes(
     assert 0 < topics.entity_threshold < 1
 
 
-def test_same_seed_same_index(
-    tmp_path: Path, make_themed_passages: MakePassages, word_encoder: Any, name_extractor: Any
+def test_builds_repeat_and_a_second_one_asks_no_model(
+    tmp_path: Path,
+    parts: dict[str, Any],
+    word_encoder: Any,
+    name_extractor: Any,
+    make_themed_passages: MakePassages,
 ) -> None:
     passages = make_themed_passages(60)
-    parts = {"tokenizer": WordTokenizer(), "encoder": word_encoder, "extractor": name_extractor}
     first = build(ReTAGIndexBuilder(tmp_path / "a", **parts), passages)
-    second = build(ReTAGIndexBuilder(tmp_path / "b", **parts), passages)
-    other = build(ReTAGIndexBuilder(tmp_path / "b", **parts), passages, replace(SETTINGS, seed=1))
-    assert same(first, second)
-    assert not same(first.communities.members, other.communities.members)
-
-
-def test_a_second_build_asks_no_model(
-    builder: ReTAGIndexBuilder, word_encoder: Any, name_extractor: Any, make_themed_passages: MakePassages
-) -> None:
-    passages = make_themed_passages(30)
-    first = build(builder, passages)
+    builder = ReTAGIndexBuilder(tmp_path / "b", **parts)
+    assert same(build(builder, passages), first)
     asked = len(word_encoder.asked), len(name_extractor.asked)
     assert same(build(builder, passages), first)
+    other = build(builder, passages, replace(SETTINGS, seed=1))
+    assert not same(first.communities.members, other.communities.members)
     build(builder, passages, replace(SETTINGS, summary_tokens=30, num_topics=2))
     assert (len(word_encoder.asked), len(name_extractor.asked)) == asked
 
 
 def test_goes_on_where_it_was_stopped(
-    tmp_path: Path,
-    word_encoder: Any,
-    name_extractor: Any,
-    make_themed_passages: MakePassages,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, parts: dict[str, Any], make_themed_passages: MakePassages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    passages, parts = (
-        make_themed_passages(24),
-        {"tokenizer": WordTokenizer(), "encoder": word_encoder, "extractor": name_extractor},
-    )
+    passages = make_themed_passages(24)
     whole = build(ReTAGIndexBuilder(tmp_path / "whole", **parts), passages)
     num_stages = len(list((tmp_path / "whole").glob("*.safetensors")))
     assert num_stages > 8
@@ -167,7 +154,7 @@ class Silent:
 
 
 @pytest.mark.parametrize(
-    ("passages", "name_extractor", "entities"),
+    ("passages", "extractor", "entities"),
     [
         ([], Silent("Metz"), 0),
         (["", "Nothing."], Silent(), 0),
@@ -175,11 +162,9 @@ class Silent:
     ],
 )
 def test_a_graph_without_edges(
-    tmp_path: Path, word_encoder: Any, passages: list[str], name_extractor: Any, entities: int
+    tmp_path: Path, parts: dict[str, Any], passages: list[str], extractor: Silent, entities: int
 ) -> None:
-    builder = ReTAGIndexBuilder(
-        tmp_path / "retag", tokenizer=WordTokenizer(), encoder=word_encoder, extractor=name_extractor
-    )
+    builder = ReTAGIndexBuilder(tmp_path / "retag", **{**parts, "extractor": extractor})
     index = build(builder, passages)
     assert (len(index.entities), len(index.communities), index.report.unrelated) == (entities, 0, entities)
     assert len(index.graphs) == 1 + len(index.topics)
@@ -190,31 +175,18 @@ def test_a_graph_without_edges(
     assert same(builder.update(index, named(passages), passages).communities, index.communities)
 
 
-def test_one_document(builder: ReTAGIndexBuilder) -> None:
-    index = build(builder, ["Metz and Nancy are near. Nancy and Trier are not."])
+def test_small_components_are_in_no_community(builder: ReTAGIndexBuilder) -> None:
+    towns = "Metz and Nancy are near. Nancy and Trier are not."
+    index = build(builder, [towns])
     assert [sorted(index.entities[node] for node in row) for row in index.communities.members.tolist()] == [
         ["Metz", "Nancy", "Trier"]
     ] * 2  # the general graph, and one topic
-    assert set(index.communities.texts) == {"Metz and Nancy are near. Nancy and Trier are not."}
-    assert len(index.topics) == 1
-
-
-def test_few_that_hang_together_are_in_no_community(builder: ReTAGIndexBuilder) -> None:
-    passages = ["Metz and Nancy are near. Nancy and Trier are not.", "Ada and Grace met."]
-    index = build(builder, passages, replace(SETTINGS, min_component=3))
+    assert set(index.communities.texts) == {towns}
+    index = build(builder, [towns, "Ada and Grace met."], replace(SETTINGS, min_component=3))
     assert [index.entities[node] for node in index.communities.members[0].tolist()] == ["Metz", "Nancy", "Trier"]
     assert (index.communities.num_levels(0), len(index.communities.at_level(0, 0))) == (1, 1)
     assert len(index.graphs[0].edges) == 3
     assert index.report.unrelated == 2
-
-
-def test_no_topics(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:
-    index = build(builder, make_themed_passages(12), replace(SETTINGS, num_topics=0))
-    assert (len(index.topics), len(index.graphs)) == (0, 1)
-    assert index.communities.graph.unique().tolist() == [0]
-
-
-def test_ids_must_fit(builder: ReTAGIndexBuilder) -> None:
     with pytest.raises(ValueError, match="`ids` must be 2 unique ids, got 2, 1 of them unique"):
         builder.build(["a", "a"], ["Metz.", "Nancy."])
 
@@ -275,12 +247,13 @@ def test_what_is_related_to_nothing_known_makes_communities(
     assert own.texts[community] == more[-1]
 
 
-def test_an_index_grows_from_nothing(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:
-    passages = make_themed_passages(12)
-    settings = replace(SETTINGS, num_topics=0)
-    empty = builder.build([], [], settings)
-    grown = builder.update(empty, named(passages), passages)
-    assert by_members(grown) == by_members(builder.build(named(passages), passages, settings))
+def test_an_index_without_topics_grows_from_nothing(
+    builder: ReTAGIndexBuilder, make_themed_passages: MakePassages
+) -> None:
+    passages, settings = make_themed_passages(12), replace(SETTINGS, num_topics=0)
+    grown = builder.update(builder.build([], [], settings), named(passages), passages)
+    assert (len(grown.topics), len(grown.graphs)) == (0, 1)
+    assert by_members(grown) == by_members(build(builder, passages, settings))
 
 
 def test_other_passages_are_refused(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:

@@ -1,5 +1,4 @@
 import itertools
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 import torch
 
 from graphrerank.graphs import CorpusGraph
-from graphrerank.language_models.client import LanguageModel
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
@@ -92,51 +90,44 @@ def test_hardly_a_corpus(documents: list[str], expected: list[int], build: Build
     assert nodes(build(documents), word_encoder, []) == []
 
 
-def test_keywords_of_a_language_model(
-    retag_index: ReTAGIndex, word_encoder: Any, name_extractor: Any, endpoint: Any, tmp_path: Path
-) -> None:
-    url, handler = endpoint
-    question = "Collection: Old towns. Searched in: the whole collection\nQuestion: towns"
-    handler.script = {question: [(200, {"choices": [{"message": {"content": json.dumps({"keywords": ["Trier"]})}}]})]}
-    model, sentences = LanguageModel(url, "m", pause=0.0), SummarySentences(retag_index, word_encoder)
-    made = {"folder": tmp_path, "tokenizer": WordTokenizer(), "extractor": name_extractor, "language_model": model}
-    setup = ReTAGSetup(**made, language="llm", cache=tmp_path / "answers", description="Old towns.")
-    for _ in range(2):  # the second time from the cache
-        finder = setup.keyword_finder(retag_index, sentences, num_keywords=3, num_sentences=1, num_terms=0)
-        assert finder is not None
-        assert finder.find(word_encoder.queries(["towns"]), torch.tensor([[True, False, False]])) == [["Trier"]]
-    assert len(handler.requests) == 1
-    numbers = {"num_sentences": 1, "num_terms": 0}
-    assert isinstance(
-        ReTAGSetup(**made).keyword_finder(retag_index, sentences, num_keywords=3, **numbers), ExtractiveKeywords
-    )
-    assert setup.keyword_finder(retag_index, sentences, num_keywords=0, **numbers) is None
-
-
-def test_a_language_model_chooses_the_topic(
+def test_a_language_model_finds_keywords_and_topics(
     retag_index: ReTAGIndex, word_encoder: Any, name_extractor: Any, scripted_model: Any, tmp_path: Path
 ) -> None:
-    model = scripted_model(lambda system, question: {"topic": 2 if "Question: towns" in question else 0})
+    def reply(system: str, question: str) -> Any:
+        if "Collection" in question:
+            assert question == "Collection: Old towns. Searched in: the whole collection\nQuestion: towns"
+            return {"keywords": ["Trier"]}
+        return {"topic": 2 if "Question: towns" in question else 0}
+
+    model, sentences = scripted_model(reply), SummarySentences(retag_index, word_encoder)
+    made = {"folder": tmp_path, "tokenizer": WordTokenizer(), "extractor": name_extractor, "language_model": model}
     setup = ReTAGSetup(
-        folder=tmp_path, tokenizer=WordTokenizer(), extractor=name_extractor, language_model=model,
-        routing="language_model",
-    )  # fmt: skip
-    summaries = LevelSummaries(retag_index, 0)
-    chosen = setup.topic_classifier(retag_index)
+        **made, language="llm", cache=tmp_path / "answers", description="Old towns.", routing="language_model"
+    )
+    numbers = {"num_sentences": 1, "num_terms": 0}
+    for _ in range(2):  # the second time from the cache
+        finder = setup.keyword_finder(retag_index, sentences, num_keywords=3, **numbers)
+        assert finder is not None
+        assert finder.find(word_encoder.queries(["towns"]), torch.tensor([[True, False, False]])) == [["Trier"]]
+    assert len(model.asked) == 1
+    plain = ReTAGSetup(**made)
+    assert isinstance(plain.keyword_finder(retag_index, sentences, num_keywords=3, **numbers), ExtractiveKeywords)
+    assert plain.topic_classifier(retag_index) is None
+    assert setup.keyword_finder(retag_index, sentences, num_keywords=0, **numbers) is None
+
+    summaries, chosen = LevelSummaries(retag_index, 0), setup.topic_classifier(retag_index)
     retrieval = ReTAGRetrieval(summaries, ReTAGSearchSettings(top_p=2), classifier=chosen)
     graphs = retrieval.retrieve(word_encoder.queries(["towns", "letters", ""])).graphs
     assert graphs.tolist() == [[False, False, True], [True, False, False], [False, False, False]]
-    assert len(model.asked) == 2
     general = ReTAGRetrieval(summaries, ReTAGSearchSettings(use_topics=False), classifier=chosen)
     assert general.retrieve(word_encoder.queries(["towns"])).graphs.tolist() == [[True, False, False]]
-    assert len(model.asked) == 2
+    assert len(model.asked) == 1 + 2
 
 
 @pytest.mark.parametrize(
     ("setup", "message"),
     [
         ({"language": "latin"}, r"`language` must be one of \['extractive', 'llm'\], got 'latin'"),
-        ({"language": "llm"}, "`language_model` must be given for language=llm and"),
         ({"routing": "any"}, r"`routing` must be one of \['similarity', 'language_model'\], got 'any'"),
         ({"routing": "language_model"}, "`language_model` must be given for language=llm and"),
     ],
