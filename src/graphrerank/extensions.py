@@ -38,7 +38,7 @@ def model_entries() -> Mapping[str, EntryPoint]:
 
 
 def find_builder(name: str) -> Callable[..., dict[str, Any]]:
-    """Import the builder of a data set, an entry point of the group ``graphrerank.builders``.
+    """Import the builder of a data set.
 
     It is called as ``builder(locations, out, downloads=folder, downloader=download, **options)``: it reads the files at
     ``locations`` (paths, archives, URLs), writes the data set folder ``out``, and returns its card, an object for JSON

@@ -24,16 +24,10 @@ Settings = Mapping[str, Any]  # of a group of conf: plain settings, and the clas
 
 @dataclass(frozen=True)
 class Part:
-    """A part as a manifest names it, and its settings, from which it is built.
+    """A part as a manifest names it, and its settings, from which it is built; or the object that the caller brings."""
 
-    Attributes:
-        settings: Resolved settings with ``_target_``; None where the caller brings the object.
-        choice: The file of ``conf/<group>``; None where the caller brings the object or settings without a name.
-        given: The object that the caller brings.
-    """
-
-    settings: DictConfig | None = None
-    choice: str | None = None
+    settings: DictConfig | None = None  # resolved, with ``_target_``
+    choice: str | None = None  # the file of ``conf/<group>``, if the settings are those of one
     given: Any = None
 
     @property
@@ -94,15 +88,8 @@ def dotted_settings(settings: Settings, before: str = "") -> Iterator[tuple[str,
 def check_plain(key: str, settings: Any, usual: Any) -> None:
     """Refuse settings in a file that name a package, a folder, an address, or a model that is not the hub's.
 
-    The path of a data set passes: it is read as data, and as nothing else.
-
-    Args:
-        key: Their place in the configuration.
-        settings: Plain settings, or one of them.
-        usual: The settings of ``conf`` in their place, which always pass; None where there are none.
-
-    Raises:
-        ValueError: Naming the setting.
+    The path of a data set passes: it is read as data, and as nothing else. So does what ``conf`` has in their place,
+    the ``usual``; None where it has nothing.
     """
     if settings == (OmegaConf.to_container(usual) if OmegaConf.is_config(usual) else usual):
         return

@@ -103,11 +103,7 @@ class Parts:
         return composed
 
     def settings(self, group: str, name: str, /, **changes: Any) -> DictConfig:
-        """Compose a file of ``conf/<group>`` with some other settings.
-
-        Raises:
-            ValueError: If there is no such file, or a setting is unknown to it.
-        """
+        """Compose a file of ``conf/<group>`` with some other settings; a ValueError if one of them is unknown."""
         if group == "data" and ("/" in name or "\\" in name):
             changes = {"path": name, **changes}
             name = "corpus_folder" if is_corpus_folder(name) else "folder"
@@ -163,9 +159,6 @@ class Parts:
 
         Classes and packages come from ``conf``, never from the manifest, and so do folders and the device. A manifest
         may name models of the hub and the path of a data set; any other path, or an address, is the caller's to name.
-
-        Raises:
-            ValueError: If the choice or an argument is unknown, or an argument is a path, an address or a reference.
         """
         arguments = without_keys(dict(entry.arguments), MACHINE_KEYS)
         if "${" in (written := json.dumps(arguments)):
@@ -199,19 +192,8 @@ class Parts:
     ) -> tuple[Dataset, Encoder | None, RetrieverFactory]:
         """Load a data set, and build the encoder and the retriever that prepare it.
 
-        Args:
-            data: As :meth:`dataset`.
-            encoder: A name, settings, an encoder, or None.
-            retriever: A name, settings, or a factory of retrievers.
-            reads_vectors: Whether a model reads vectors.
-            splits: Splits that will be read, checked before anything is computed.
-
-        Returns:
-            The data set, the encoder, None where neither a model, the retriever nor edges to nearest neighbours read
-            vectors, and the factory of retrievers.
-
-        Raises:
-            ValueError: If one of them does and there is no encoder, or a split is missing.
+        The encoder is None where neither a model (``reads_vectors``), the retriever nor edges to nearest neighbours
+        read vectors; a ValueError if one of them does and there is none, or one of the ``splits`` is missing.
         """
         data, build_retriever = self.part("data", data), self.build("retriever", retriever)
         dataset = self.dataset(data)
@@ -237,28 +219,23 @@ class Parts:
         *,
         retriever: Any,
         encoder: Any = None,
-        pair_encoder: Any = None,
         reads_vectors: bool = True,
         splits: Sequence[str] = (),
         keep_retriever: bool = False,
     ) -> PreparedDataset:
-        """Load, encode and rank a data set, from the caches where possible; arguments as :meth:`load`.
-
-        ``pair_encoder`` reads pairs of query and passage for models and pipelines that ask for them.
-        """
+        """Load, encode and rank a data set, from the caches where possible; arguments as :meth:`load`."""
         if isinstance(data, PreparedDataset):
             return data
         dataset, encodes, build_retriever = self.load(
             data, encoder=encoder, retriever=retriever, reads_vectors=reads_vectors, splits=splits
         )
-        prepared = prepare(
+        return prepare(
             dataset,
             encoder=encodes,
             build_retriever=build_retriever,
             cache=self.cache / "candidates",
             keep_retriever=keep_retriever,
         )
-        return prepared if pair_encoder is None else self.with_pair_encoder(prepared, pair_encoder)
 
     def pair_encoder(self, given: Any, *, label: str | None = None) -> PairEncoder:
         """Build a cross-encoder with a cache of its vectors on disk."""
@@ -281,10 +258,7 @@ class Parts:
     def pipeline_factory(self, prepared: PreparedDataset, *, retriever: Any, encoder: Any = None) -> PipelineFactory:
         """Return a factory of pipelines over a data set's graph, or over another, on the device.
 
-        Args:
-            prepared: The data set.
-            retriever: Of vector searches that name none.
-            encoder: Of texts; None where no step encodes any.
+        ``retriever`` is of vector searches that name none; ``encoder`` is None where no step encodes texts.
         """
         torch.set_num_threads(self.num_threads)
         graph = prepared.dataset.graph.to(self.device)

@@ -59,9 +59,8 @@ class FastInsightCurves:
 
     def _rows(self, parts: Parts, data: str) -> Iterator[tuple[str, Row]]:
         """Yield the rows of a data set, each with the name of its table."""
-        prepared = parts.prepare(
-            data, retriever=self.retriever, encoder=self.encoder, pair_encoder=self.pair_encoder, splits=(self.split,)
-        )
+        prepared = parts.prepare(data, retriever=self.retriever, encoder=self.encoder, splits=(self.split,))
+        prepared = parts.with_pair_encoder(prepared, self.pair_encoder)
         build = parts.pipeline_factory(prepared, retriever=self.retriever, encoder=self.encoder)
         largest = max(self.budgets)
         pipelines: dict[tuple[str, float], Pipeline] = {(SEARCH, START): build(SEARCH, budget=START)}

@@ -34,8 +34,7 @@ Probabilities = tuple[Tensor, Tensor | None]  # that candidates are relevant and
 def calibrate_system(method: str, parts: Mapping[str, PreparedDataset], split: str, system: System) -> dict[str, Any]:
     """Fit the probabilities of a system's scores and lists on a split of all data sets together.
 
-    Returns the manifest's ``calibration`` and ``list_confidence``, with what they were fitted on and how well they fit
-    there. The latter is left out, with a line that says so, where the lists do not allow it.
+    Returns the manifest's ``calibration`` and, where the lists allow it, ``list_confidence``.
     """
     lists = {name: labelled_lists(part, split, system) for name, part in parts.items()}
     calibration, confidence = fit_probabilities(lists, calibration_method(method), name=system.name)
@@ -59,13 +58,7 @@ def calibrate_checkpoint(
     Without ``data`` it is fitted on the validation splits of the training. With it, on the judged questions of this
     corpus: those of its validation split, or all of them if there is none. Then ``num_queries``, chosen by a hash of
     their ids, are fitted, and the others evaluate the fit; if None all are fitted, and each fifth is evaluated with the
-    fit of the other four.
-
-    Source of the candidates and encoder of texts are those of the training where they are None.
-
-    Raises:
-        ValueError: If a data set is not that of the training, before anything is encoded; or a corpus has too few
-            questions, or none of their candidates is relevant.
+    fit of the other four. ``retriever`` and ``encoder`` are those of the training where they are None.
     """
     manifest = checkpoint.graph_reranker
     if encoder is None and manifest.encoder is not None:

@@ -3,9 +3,10 @@
 import inspect
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lightning as L
 import torch
@@ -168,17 +169,17 @@ def fit(
             train_only(network, settings.train_only)
         rates = {"learning_rate": learning_rate, "weight_decay": weight_decay, "warmup_steps": warmup_steps}
         val_names = list(data.judged) if len(data.prepared) > 1 else []
-        learns = build_module(
+        learns = build(
+            {"_target_": RerankerModule, "seed": settings.seed, **rates, **(module or {}), "val_names": val_names},
             network,
             parts.build("loss", loss),
-            {"seed": settings.seed, **rates, **(module or {}), "val_names": val_names},
         )
-        loggers = logger if isinstance(logger, Sequence) else [] if not logger else [logger]
-        fitted = build_trainer(
-            trainer_settings(parts, trainer, run, name, max_epochs=max_epochs),
-            callbacks=build_callbacks(parts, callbacks, run, name),
-            logger=list(loggers),
-        )
+        loggers = list(logger) if isinstance(logger, Sequence) else [logger] if logger else []
+        composed = partial(_composed, parts, run, name)
+        settings_of_trainer = dict(trainer or {}) | ({} if max_epochs is None else {"max_epochs": max_epochs})
+        if "_target_" not in settings_of_trainer:
+            settings_of_trainer = composed("trainer") | settings_of_trainer
+        fitted = build_trainer(settings_of_trainer, callbacks=build_callbacks(composed, callbacks), logger=loggers)
         for each in loggers:
             each.log_hyperparams(manifest)
         _train(fitted, learns, batches(data, settings, network), last)
@@ -250,17 +251,8 @@ def batches(data: TrainingData, settings: FitSettings, network: nn.Module) -> Ca
     )
 
 
-def build_module(network: nn.Module, loss: Any, arguments: Mapping[str, Any]) -> L.LightningModule:
-    """Build the Lightning module: ours, or the class that ``_target_`` names."""
-    if "_target_" in arguments:
-        module: L.LightningModule = build(dict(arguments), network, loss)
-        return module
-    return RerankerModule(network, loss, **arguments)
-
-
-def build_trainer(settings: Mapping[str, Any], *, callbacks: list[Callback], logger: list[Any]) -> L.Trainer:
+def build_trainer(settings: dict[str, Any], *, callbacks: list[Callback], logger: list[Any]) -> L.Trainer:
     """Build a trainer that shows its epochs by :class:`EpochTable`, unless a callback shows them or nothing shall."""
-    settings = {"_target_": "lightning.Trainer", **settings}
     if not any(isinstance(callback, ProgressBar) for callback in callbacks):
         if settings.pop("enable_progress_bar", True):
             callbacks.append(EpochTable())
@@ -269,26 +261,18 @@ def build_trainer(settings: Mapping[str, Any], *, callbacks: list[Callback], log
     return trainer
 
 
-def trainer_settings(
-    parts: Parts, given: Mapping[str, Any] | None, run: Path, name: str, *, max_epochs: int | None
-) -> dict[str, Any]:
-    """Return settings of a trainer: those of ``conf/trainer`` with changes, or given ones that name their class."""
-    changes = dict(given or {}) | ({} if max_epochs is None else {"max_epochs": max_epochs})
-    if "_target_" in changes:
-        return changes
-    composed = parts.compose("+trainer=default", run_dir=run, system=name).trainer
-    OmegaConf.resolve(composed)
-    return {**{str(key): setting for key, setting in composed.items()}, **changes}
-
-
-def build_callbacks(parts: Parts, given: Any, run: Path, name: str) -> list[Callback]:
+def build_callbacks(composed: Callable[..., dict[str, Any]], given: Any) -> list[Callback]:
     """Build callbacks: those of a file of ``conf/callbacks`` or of settings by name; given ones join the default's."""
     if isinstance(given, Mapping):
         return [build(node) for node in given.values() if node and "_target_" in node]
-    file = given if isinstance(given, str) else "default"
-    composed = parts.compose(f"+callbacks={file}", run_dir=run, system=name).callbacks
-    OmegaConf.resolve(composed)
-    return [*build_callbacks(parts, composed, run, name), *(() if isinstance(given, str) else given)]
+    file, others = (given, ()) if isinstance(given, str) else ("default", given)
+    return [*build_callbacks(composed, composed("callbacks", file)), *others]
+
+
+def _composed(parts: Parts, run: Path, name: str, group: str, file: str = "default") -> dict[str, Any]:
+    """Compose a file of ``conf`` for the model of a run."""
+    composed = parts.compose(f"+{group}={file}", run_dir=run, system=name)[group]
+    return cast(dict[str, Any], OmegaConf.to_container(composed, resolve=True))
 
 
 def _train(trainer: L.Trainer, module: L.LightningModule, data: CandidateDataModule, last: Path | None) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 from omegaconf import OmegaConf
 from torch import nn
 
-from graphrerank.data.candidates import PreparedDataset
 from graphrerank.fitting.training_data import FROM_START, FitSettings, TrainingData
 from graphrerank.models.checkpoint import Checkpoint, library_versions, start_entry
 from graphrerank.models.manifest import MANIFEST, read_manifest
 from graphrerank.models.registry import read_features, register_model
-from graphrerank.part import Part, dotted_settings, portable_arguments
+from graphrerank.part import dotted_settings, portable_arguments
 
 LAST = Path("checkpoints", "last.ckpt")  # in a model's folder
 RESUMED_ENTRIES = ("data", "mix", "retriever", "model", "features", "encoder", "pair_encoder", "start")
@@ -67,7 +66,13 @@ def training_manifest(
             "arguments": portable_arguments(part.settings or {}),
             "fingerprint": prepared.dataset.fingerprint,
         },
-        "mix": {mixed: _mixed_entry(mixed, given, data.prepared[mixed]) for mixed, given in mix},
+        "mix": {
+            mixed: {
+                "arguments": {"data": given.choice or mixed, **portable_arguments(given.settings or {})},
+                "fingerprint": data.prepared[mixed].dataset.fingerprint,
+            }
+            for mixed, given in mix
+        },
         "retriever": {
             "choice": data.retriever.name,
             "arguments": data.retriever.arguments,
@@ -80,11 +85,6 @@ def training_manifest(
         "metrics": {},
         **of_start,
     }
-
-
-def _mixed_entry(name: str, part: Part, prepared: PreparedDataset) -> dict[str, Any]:
-    arguments = {"data": part.choice or name, **portable_arguments(part.settings or {})}
-    return {"arguments": arguments, "fingerprint": prepared.dataset.fingerprint}
 
 
 def run_folder(resume: str | Path) -> Path:

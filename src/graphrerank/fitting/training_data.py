@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from hydra.utils import get_object
@@ -71,18 +71,13 @@ class TrainingData:
 
 
 def declared_inputs(model: Part) -> ModelInputs:
-    """Return the inputs of a model before it is built.
-
-    Raises:
-        ValueError: If its class names another training as ``trained_by``.
-    """
+    """Return the inputs of a model before it is built; a ValueError if another training trains it."""
     model_class = type(model.given) if model.settings is None else get_object(model.settings._target_)
     if (training := getattr(model_class, "trained_by", None)) is not None:
         raise ValueError(f"`model` must be a reranker, got {model.name}, which `train.py {training}` trains")
-    if model.settings is None:
-        inputs: ModelInputs = model.given.inputs
-        return inputs
-    return read_inputs(model_class, model.arguments)
+    return (
+        cast(ModelInputs, model.given.inputs) if model.settings is None else read_inputs(model_class, model.arguments)
+    )
 
 
 def prepare_training(
@@ -100,8 +95,7 @@ def prepare_training(
     """Load and encode data sets, with the candidates and features of a training.
 
     The ``models`` to train decide what is encoded, ``features`` are settings of ``conf/features``, and ``table_split``
-    is that of the first data set that will be evaluated. A ValueError if a split or an encoder is missing, or settings
-    exclude each other.
+    is that of the first data set that will be evaluated.
     """
     limit, top_k = settings.cross_encoder_queries, features.get("cross_encoder_top_k")
     if isinstance(limit, Mapping) and (unknown := set(limit) - set(data)):
