@@ -22,9 +22,7 @@ ELSEWHERE = {  # file -> why it writes by itself
     "evaluation/plots.py": "a picture in memory",
     "ea_graphrag/adapter_training.py": "within atomic_path",
     "operators/cross_encoder.py": "within atomic_folder",
-    "serving/formats/aot.py": "export_artifact hands out a path within atomic_folder",
-    "serving/formats/onnx.py": "export_artifact hands out a path within atomic_folder",
-    "serving/formats/torchscript.py": "export_artifact hands out a path within atomic_folder",
+    "serving/formats.py": "export_artifact hands out a path within atomic_folder",
     "training/callbacks.py": "within atomic_path",
 }
 

@@ -14,7 +14,7 @@ from graphrerank.cli.serve import run as serve
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
 from graphrerank.models.manifest import read_manifest
 from graphrerank.serving.artifact import Artifact, load_artifact
-from graphrerank.serving.formats.exportable import Runner
+from graphrerank.serving.formats import Runner
 from graphrerank.serving.parity import random_graphs
 from tests.support import ROOT
 

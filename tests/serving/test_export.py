@@ -12,7 +12,6 @@ from graphrerank.models.manifest import write_manifest
 from graphrerank.serving import export as export_module
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
-from graphrerank.serving.formats import torchscript
 from graphrerank.serving.parity import parity_batches
 
 
@@ -99,7 +98,7 @@ def test_gate_refuses_other_weights_and_keeps_the_old_artifact(tmp_path, make_ch
     other = make_checkpoint(seed=2).model
     if part == "script":
         script = torch.jit.script
-        monkeypatch.setattr(torchscript.torch.jit, "script", lambda model: script(other))
+        monkeypatch.setattr(torch.jit, "script", lambda model: script(other))
     else:
         save = export_module.save_weights
         monkeypatch.setattr(export_module, "save_weights", lambda folder, model: save(folder, other))

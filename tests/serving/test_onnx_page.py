@@ -20,7 +20,7 @@ from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
-from graphrerank.serving.formats.exportable import input_names
+from graphrerank.serving.formats import input_names
 from graphrerank.serving.parity import TOLERANCE, Batch, parity_batches
 from tests.support import ROOT
 

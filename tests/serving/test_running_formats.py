@@ -9,8 +9,7 @@ import pytest
 from graphrerank import GraphReranker
 from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.serving.export import export_artifact
-from graphrerank.serving.formats import aot
-from graphrerank.serving.formats.registry import FORMATS
+from graphrerank.serving.formats import COMPILERS, FORMATS
 from tests.serving.conftest import TYPED
 from tests.support.running import running
 
@@ -36,7 +35,7 @@ def ranked(service, body=BODY) -> tuple[list[int], list[float]]:
 def test_every_format_ranks_alike_over_http(make_checkpoint, tmp_path):
     """By types of edges too, machine code among them."""
     pytest.importorskip("onnxruntime", reason="onnx is optional")
-    compiler = any(map(shutil.which, aot.COMPILERS))
+    compiler = any(map(shutil.which, COMPILERS))
     formats = [name for name in FORMATS if compiler or name != "aot"]
     checkpoint = make_checkpoint(features="scores", **TYPED)
     calibration = {"method": "logistic", "slope": 1.5, "intercept": -0.5}

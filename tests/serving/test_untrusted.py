@@ -16,7 +16,7 @@ from graphrerank.models.checkpoint import load_checkpoint, save_weights
 from graphrerank.models.manifest import seal_manifest, write_manifest
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
-from graphrerank.serving.formats import onnx
+from graphrerank.serving.formats import load_onnx
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.support.manifests import make_manifest
 
@@ -135,4 +135,4 @@ def test_onnx_that_refers_to_other_files_is_refused(tmp_path, monkeypatch):
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="not a model that ONNX Runtime can load"):
-        onnx.load(tmp_path / "model.onnx")
+        load_onnx(tmp_path / "model.onnx")

@@ -10,7 +10,7 @@ from graphrerank.inference.hub import is_hub_id, locate_model, model_source
 from graphrerank.models.checkpoint import WEIGHTS, find_checkpoint, library_versions, load_checkpoint
 from graphrerank.models.manifest import MANIFEST
 from graphrerank.serving.export import export_artifact
-from graphrerank.serving.formats.registry import FORMATS
+from graphrerank.serving.formats import FORMATS
 
 
 def artifact_folder(cfg: DictConfig) -> Path:

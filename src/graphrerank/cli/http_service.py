@@ -30,7 +30,7 @@ from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.serving.artifact import Artifact, artifact_formats, load_artifact, read_artifact_manifest
 from graphrerank.serving.documents_engine import AddDocuments, DocumentsEngine, DocumentsResponse, RemoveDocuments
 from graphrerank.serving.engine import EngineFactory
-from graphrerank.serving.formats.exportable import Runner
+from graphrerank.serving.formats import Runner
 from graphrerank.serving.inspect_engine import InspectEngine, InspectRequest, InspectResponse
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import load_rerank_engine

@@ -30,7 +30,7 @@ def bench(cfg: DictConfig) -> Path:
     torch.set_num_threads(cfg.num_threads)
     artifact, folder = artifact_folder(cfg), Path(cfg.paths.run_dir)
     times = bench_artifact(artifact, **cfg.bench)
-    content = {"artifact": str(artifact), "settings": dict(cfg.bench), "formats": [entry.to_json() for entry in times]}
+    content = {"artifact": str(artifact), "settings": dict(cfg.bench), "formats": times}
     write_json(folder / BENCH, content)
     print(bench_table(times))
     print(folder, flush=True)

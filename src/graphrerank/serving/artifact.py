@@ -12,7 +12,7 @@ from torch import nn
 
 from graphrerank.models.checkpoint import WEIGHTS
 from graphrerank.models.manifest import Manifest, check_file, check_manifest, read_manifest
-from graphrerank.serving.formats.registry import FORMATS, Format
+from graphrerank.serving.formats import FORMATS, Format
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from operator import truediv
 from pathlib import Path
 from statistics import median
@@ -14,6 +13,7 @@ from torch import Tensor
 from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.evaluation.tables import markdown_table
 from graphrerank.models.checkpoint import load_checkpoint
+from graphrerank.models.manifest import RerankerManifest
 from graphrerank.serving.artifact import artifact_formats, load_artifact, read_artifact_manifest
 from graphrerank.serving.parity import Batch, example_batch
 
@@ -21,24 +21,9 @@ EAGER = "eager"
 WARM_UP = 3  # calls before the clock runs: TorchScript optimises in them
 
 
-@dataclass(frozen=True)
-class FormatTime:
-    """Median milliseconds per query of one format, or ``eager``; speedups are medians of the rounds' ratios."""
-
-    name: str
-    ms_alone: float  # of a call with one query
-    ms_batched: float  # of a call with a batch
-    speedup_alone: float  # over eager
-    speedup_batched: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the content of ``bench.json``, with queries per second."""
-        return {**asdict(self), "qps_alone": 1000 / self.ms_alone, "qps_batched": 1000 / self.ms_batched}
-
-
 def bench_artifact(
     folder: Path, *, candidates: int = 100, edges: int = 300, batch_queries: int = 32, rounds: int = 50
-) -> list[FormatTime]:
+) -> list[dict[str, Any]]:
     """Time all formats of an artifact; each round runs each of them once, so a busy machine slows all of them equally.
 
     Args:
@@ -49,7 +34,9 @@ def bench_artifact(
         rounds: Number of rounds.
 
     Returns:
-        The times, the eager model's first.
+        For the eager model and each format its ``name`` and, for a call with one query (``alone``) and with a batch
+        (``batched``), the median milliseconds per query (``ms_alone``), queries per second (``qps_alone``) and the
+        median of the rounds' ratios to eager (``speedup_alone``).
 
     Raises:
         ValueError: If a number is not positive, or the artifact cannot be loaded.
@@ -59,26 +46,25 @@ def bench_artifact(
     manifest = read_artifact_manifest(folder)
     models: dict[str, Callable[..., Tensor]] = {EAGER: load_checkpoint(folder).model}
     models |= {name: load_artifact(folder, name).module for name in artifact_formats(manifest)}
-    alone = _rounds(models, example_batch(manifest, [candidates], edges), rounds)
-    batched = _rounds(models, example_batch(manifest, [candidates] * batch_queries, edges * batch_queries), rounds)
-    return [
-        FormatTime(
-            name,
-            *(1000 * median(alone[name]), 1000 * median(batched[name]) / batch_queries),
-            *(median(map(truediv, times[EAGER], times[name])) for times in (alone, batched)),
-        )
-        for name in models
-    ]
+    nodes = candidates if isinstance(manifest, RerankerManifest) else 1
+    times: list[dict[str, Any]] = [{"name": name} for name in models]
+    for kind, queries in (("alone", 1), ("batched", batch_queries)):
+        seconds = _rounds(models, example_batch(manifest, [nodes] * queries, edges * queries), rounds)
+        for entry in times:
+            ms = 1000 * median(seconds[entry["name"]]) / queries
+            speedup = median(map(truediv, seconds[EAGER], seconds[entry["name"]]))
+            entry |= {f"ms_{kind}": ms, f"qps_{kind}": 1000 / ms, f"speedup_{kind}": speedup}
+    return times
 
 
-def bench_table(times: Sequence[FormatTime]) -> str:
+def bench_table(times: Sequence[Mapping[str, Any]]) -> str:
     """Return times as a Markdown table."""
     header = ["format", "ms/query alone", "queries/s", "x eager", "ms/query batched", "queries/s", "x eager"]
     rows = []
     for entry in times:
-        row = [entry.name]
-        for ms, speedup in ((entry.ms_alone, entry.speedup_alone), (entry.ms_batched, entry.speedup_batched)):
-            row += [f"{ms:.3f}", f"{1000 / ms:.0f}", f"{speedup:.2f}"]
+        row = [entry["name"]]
+        for kind in ("alone", "batched"):
+            row += [f"{entry[f'ms_{kind}']:.3f}", f"{entry[f'qps_{kind}']:.0f}", f"{entry[f'speedup_{kind}']:.2f}"]
         rows.append(row)
     return markdown_table(header, rows)
 

@@ -16,8 +16,7 @@ from graphrerank.models.manifest import (
     write_manifest,
 )
 from graphrerank.models.registry import model_name
-from graphrerank.serving.formats.exportable import Exportable, input_names, input_schema, output_schema
-from graphrerank.serving.formats.registry import FORMATS, find_formats
+from graphrerank.serving.formats import FORMATS, Exportable
 from graphrerank.serving.parity import (
     NUM_BATCHES,
     ROUNDING,
@@ -47,7 +46,7 @@ def export_artifact(
     Args:
         checkpoint: The model and its manifest.
         folder: Folder of the artifact: new, empty, or an older artifact, which is replaced.
-        formats: Some of :data:`~graphrerank.serving.formats.registry.FORMATS`.
+        formats: Some of :data:`~graphrerank.serving.formats.FORMATS`.
         num_batches: Number of batches to compare; the hard cases come first.
 
     Raises:
@@ -55,23 +54,17 @@ def export_artifact(
             cross-encoder is missing, a format is unknown or cannot express the model, or a file or the model rebuilt
             from manifest and weights does not score as the eager model does.
     """
-    folder = folder.resolve()
-    chosen = find_formats(formats)
+    if not formats or not set(formats) <= FORMATS.keys():
+        raise ValueError(f"`formats` must be one or more of {list(FORMATS)}, got {list(formats)}")
+    folder, chosen = folder.resolve(), {name: FORMATS[name] for name in FORMATS if name in formats}
     _check_target(folder)
     if isinstance(checkpoint.model, GRankerLayers):
         checkpoint = _head_only(checkpoint, checkpoint.model)
     manifest = checkpoint.manifest.without("artifact")
     eager = copy.deepcopy(checkpoint.model).cpu().eval()
-    batches = list(parity_batches(manifest, num_batches))
     calibration = manifest.calibration if isinstance(manifest, RerankerManifest) else None
-    exportable = Exportable(
-        eager,
-        None if calibration is None else calibration.module(),
-        input_schema(manifest),
-        output_schema(manifest),
-        example_batch(manifest).inputs,
-        input_names(manifest),
-    )
+    calibrate = None if calibration is None else calibration.module()
+    exportable = Exportable(eager, calibrate, manifest, example_batch(manifest).inputs)
     with atomic_folder(folder) as new:
         for form in chosen.values():
             form.write(exportable, new / form.file)
@@ -79,12 +72,13 @@ def export_artifact(
         write_manifest(new, manifest.content)
         others = {f"the format {name}": form.load(new / form.file) for name, form in chosen.items()}
         others["the model rebuilt from its weights"] = load_checkpoint(new).model
+        batches = parity_batches(manifest, num_batches)
         differences = parity_differences(eager, others, batches, calibration=calibration)
         entry = {
             "inputs": exportable.inputs,
             "outputs": exportable.outputs,
             "parity": {
-                "batches": len(batches),
+                "batches": num_batches,
                 "tolerance": TOLERANCE,
                 "rounding": ROUNDING,
                 "max_difference": dict(zip([*chosen, "safetensors"], differences.values(), strict=True)),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,7 @@ from graphrerank.models.manifest import Manifest, RerankerManifest
 TOLERANCE = 1e-5  # maximum absolute difference of a score or a probability
 ROUNDING = 2e-6  # relative to the largest score, or to 1: closer scores may swap ranks
 NUM_BATCHES = 500
-REPEATS = 2  # of the first batches: TorchScript profiles a graph's first call and optimises it at the second
-REPEATED = 8
+REPEATED = 8  # batches that are scored twice: TorchScript profiles a graph's first call and optimises it at the second
 HARD_CASES = {  # sizes of the graphs, number of edges: no edge, one node, self-loops and parallel edges, large graphs
     "nodes=1, edges=0": ([1], 0),
     "nodes=1, edges=1": ([1], 1),
@@ -47,56 +46,34 @@ class Batch:
 def parity_batches(manifest: Manifest, num_batches: int) -> Iterator[Batch]:
     """Yield a number of named batches; the hard cases come first."""
     generator = torch.Generator().manual_seed(0)
-    is_reranker = isinstance(manifest, RerankerManifest)
-    batches = _graph_batches(manifest, generator) if is_reranker else _query_batches(_num_columns(manifest), generator)
-    yield from islice(batches, num_batches)
+
+    def below(limit: int, count: int = 1) -> list[int]:
+        return torch.randint(limit, (count,), generator=generator).tolist()
+
+    for name, (sizes, num_edges) in islice(HARD_CASES.items(), num_batches):
+        yield _batch(name, manifest, sizes, num_edges, generator)
+    for index in range(1, num_batches - len(HARD_CASES) + 1):
+        sizes = [1000 if index % 50 == 0 else 1 + below(MAX_NODES - 1)[0], *below(MAX_NODES, below(MAX_GRAPHS)[0])]
+        num_edges = 0 if index % 10 == 1 else below(MAX_EDGES * sum(sizes) + 1)[0]
+        yield _batch(f"random batch {index}", manifest, sizes, num_edges, generator)
 
 
-def example_batch(manifest: Manifest, sizes: Sequence[int] | None = None, num_edges: int = 41) -> Batch:
+def example_batch(manifest: Manifest, sizes: Sequence[int] = (6, 9, 4), num_edges: int = 41) -> Batch:
     """Return a batch to trace or time a model, with ``num_edges`` of all queries together.
 
     Without ``sizes``, no dynamic size is 0, 1 or equal to another.
     """
-    generator = torch.Generator().manual_seed(0)
-    if not isinstance(manifest, RerankerManifest):
-        rows = 7 if sizes is None else len(sizes)
-        return _query_batch("queries", torch.randn(rows, _num_columns(manifest), generator=generator))
-    return _graph_batch("graphs", manifest, sizes or (6, 9, 4), num_edges, generator)
+    return _batch("example", manifest, sizes, num_edges, torch.Generator().manual_seed(0))
 
 
-def _num_columns(manifest: Manifest) -> int:
-    """Return ``F`` of a model that reads features of queries, ``[n, F]``."""
+def _batch(name: str, manifest: Manifest, sizes: Sequence[int], num_edges: int, generator: torch.Generator) -> Batch:
+    """Return a batch of graphs, or for a model that reads features of queries, one query for each graph's node."""
+    if isinstance(manifest, RerankerManifest):
+        graphs = random_graphs(manifest, sizes, num_edges, generator)
+        return Batch(name, graphs.model_inputs(manifest.inputs), graphs.order)
     (shape,) = manifest.input_shapes.values()
-    return int(shape.strip("[]").split(", ")[1])
-
-
-def _graph_batches(manifest: Manifest, generator: torch.Generator) -> Iterator[Batch]:
-    for name, (sizes, num_edges) in HARD_CASES.items():
-        yield _graph_batch(name, manifest, sizes, num_edges, generator)
-    for index in count(1):
-        num_graphs = int(torch.randint(MAX_GRAPHS, (), generator=generator))
-        first = 1000 if index % 50 == 0 else int(torch.randint(1, MAX_NODES, (), generator=generator))
-        sizes = [first, *torch.randint(MAX_NODES, (num_graphs,), generator=generator).tolist()]
-        max_edges = 0 if index % 10 == 1 else MAX_EDGES * sum(sizes)
-        num_edges = int(torch.randint(max_edges + 1, (), generator=generator))
-        yield _graph_batch(f"random batch {index}", manifest, sizes, num_edges, generator)
-
-
-def _query_batches(num_features: int, generator: torch.Generator) -> Iterator[Batch]:
-    yield _query_batch("far out", torch.tensor([[0.0], [1e6], [-1e6]]).expand(3, num_features))
-    for index in count(1):
-        rows = 300 if index % 50 == 1 else int(torch.randint(1, 20, (), generator=generator))
-        yield _query_batch(f"random batch {index}", 5 * torch.randn(rows, num_features, generator=generator))
-
-
-def _graph_batch(
-    name: str, manifest: Manifest, sizes: Sequence[int], num_edges: int, generator: torch.Generator
-) -> Batch:
-    graphs = random_graphs(manifest, sizes, num_edges, generator)
-    return Batch(name, graphs.model_inputs(manifest.inputs), graphs.order)
-
-
-def _query_batch(name: str, features: Tensor) -> Batch:
+    features = 5 * torch.randn(sum(sizes), int(shape.strip("[]").split(", ")[1]), generator=generator)
+    features[len(features) // 2] *= 1e6
     return Batch(name, (features,), lambda scores: torch.argsort(scores, descending=True, stable=True).unsqueeze(0))
 
 
@@ -127,17 +104,13 @@ def random_graphs(
         x[:, is_word] = (share / share.sum(1, keepdim=True))[graph_index(ptr)] * held
     edge_weight = torch.rand(num_edges, generator=generator) + 0.1
     if dim := manifest.embedding_dim:
-        inputs["query_vectors"] = _unit_vectors(len(sizes), dim, generator)
-        inputs["node_vectors"] = _unit_vectors(num_nodes, dim, generator)
+        for name, rows in (("query_vectors", len(sizes)), ("node_vectors", num_nodes)):
+            inputs[name] = nn.functional.normalize(torch.randn(rows, dim, generator=generator), dim=1)
     edge_type = None
     if manifest.inputs.reads_edge_types:
         edge_type = torch.randint(len(EDGE_TYPES), (num_edges,), generator=generator)
     edge_index = torch.stack([source, target])
     return CandidateGraphs(x, edge_index, edge_weight, ptr, inputs=inputs, edge_type=edge_type)
-
-
-def _unit_vectors(rows: int, dim: int, generator: torch.Generator) -> Tensor:
-    return nn.functional.normalize(torch.randn(rows, dim, generator=generator), dim=1)
 
 
 def parity_differences(
@@ -166,23 +139,22 @@ def parity_differences(
     """
     named, largest = list(batches), dict.fromkeys(others, 0.0)
     with torch.inference_mode():
-        expected = [eager(*batch.inputs) for batch in named]
+        expected_scores = [eager(*batch.inputs) for batch in named]
         for name, other in others.items():
-            for index, (batch, scores) in enumerate(zip(named, expected, strict=True)):
+            for index, (batch, expected) in enumerate(zip(named, expected_scores, strict=True)):
                 try:
-                    for _ in range(REPEATS if index < REPEATED else 1):
-                        difference = _difference(other, batch, scores, tolerance)
-                        largest[name] = max(largest[name], difference)
+                    for _ in range(2 if index < REPEATED else 1):
+                        scores = other(*batch.inputs)
+                        largest[name] = max(largest[name], _difference(batch, scores, expected, tolerance))
                     if calibration is not None:
-                        _check_probabilities(other, batch, calibration, tolerance)
+                        _check_probabilities(other, batch, scores, calibration, tolerance)
                 except Exception as error:  # runtimes' errors share no class
                     raise ValueError(f"{name} fails on the batch {batch.name!r}: {error}") from error
     return largest
 
 
-def _difference(other: Callable[..., Tensor], batch: Batch, expected: Tensor, tolerance: float) -> float:
+def _difference(batch: Batch, scores: Tensor, expected: Tensor, tolerance: float) -> float:
     """Return the largest difference of a score; raise if it is too large, or ranks differ."""
-    scores = other(*batch.inputs)
     if scores.shape != expected.shape:
         raise ValueError(f"scores must have the shape {list(expected.shape)}, got {list(scores.shape)}")
     difference = (scores - expected).abs().max().item()
@@ -203,12 +175,11 @@ def _difference(other: Callable[..., Tensor], batch: Batch, expected: Tensor, to
 
 
 def _check_probabilities(
-    other: Callable[..., Tensor], batch: Batch, calibration: Calibration, tolerance: float
+    other: Callable[..., Tensor], batch: Batch, scores: Tensor, calibration: Calibration, tolerance: float
 ) -> None:
     if hasattr(other, "outputs"):
         scores, probabilities = other.outputs(*batch.inputs)
     elif hasattr(other, "calibration"):
-        scores = other(*batch.inputs)
         probabilities = other.calibration(scores)
     else:
         return
