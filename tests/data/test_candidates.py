@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.data import candidates
-from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
+from graphrerank.data.candidates import TENSORS, PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.vector_cache import PairCache
 from graphrerank.features.feature_columns import cross_encoder_columns
@@ -80,13 +80,11 @@ def test_against_the_retriever_itself(dataset: Dataset, prepared: PreparedDatase
     assert (prepared.top_k, prepared.encoder_name, prepared.encoder_fingerprint) == (12, "hash", "hash")
 
 
-def test_cache_hit_does_not_retrieve(dataset: Dataset, tmp_path: Path) -> None:
-    first = run(dataset, HashEncoder(), tmp_path)
-    again = run(dataset, HashEncoder(), tmp_path)
+def test_a_cache_hit_does_not_retrieve(dataset: Dataset, tmp_path: Path) -> None:
+    first, again = (run(dataset, HashEncoder(), tmp_path) for _ in range(2))
     assert CountingRetriever.calls == 1
-    assert torch.equal(first.ranking.nodes, again.ranking.nodes)
-    assert torch.equal(first.ranking.scores, again.ranking.scores)
-    assert torch.equal(first.ranking.features, again.ranking.features)
+    for name in TENSORS:
+        assert torch.equal(getattr(first.ranking, name), getattr(again.ranking, name))
 
 
 def test_anything_else_goes_to_another_file(dataset: Dataset, tmp_path: Path) -> None:
@@ -101,17 +99,20 @@ def test_anything_else_goes_to_another_file(dataset: Dataset, tmp_path: Path) ->
     assert len(list(tmp_path.glob("ring-*.safetensors"))) == 6
 
 
-def test_damaged_cache_is_refused_by_name(dataset: Dataset, tmp_path: Path) -> None:
-    run(dataset, HashEncoder(), tmp_path)
-    (file,) = tmp_path.glob("*.safetensors")
-    content = file.read_bytes()
-    for damaged in (b"", content[:-7], b"\xff" * 99):
-        file.write_bytes(damaged)
-        with pytest.raises(ValueError, match=rf"{file.name}: damaged cache .*; delete this file and run again"):
-            run(dataset, HashEncoder(), tmp_path)
+class Shallow(ListRetriever):
+    def __init__(self, graph: CorpusGraph, *, top_k: int, first: int) -> None:
+        super().__init__(graph, first=first)
 
 
-NAMES = ("nodes", "scores", "features", "base_nodes")
+def test_fingerprints_and_factories_among_the_arguments_name_the_cache(dataset: Dataset, tmp_path: Path) -> None:
+    for version in ("1", "2", "1"):
+        ListRetriever.version = version
+        prepare_lists(dataset, tmp_path)
+    assert ListRetriever.calls == 2
+    for first in (0, 1, 0):
+        build = partial(ExpandRetriever, base=partial(Shallow, first=first), top_k=9, base_k=5, num_seeds=2)
+        prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path)
+    assert ListRetriever.calls == 4
 
 
 @pytest.mark.parametrize(
@@ -120,18 +121,21 @@ NAMES = ("nodes", "scores", "features", "base_nodes")
         ("nodes", lambda nodes: nodes.index_fill(0, torch.tensor([3]), -2)),
         ("nodes", lambda nodes: nodes[:-1]),
         ("base_nodes", lambda nodes: nodes.index_fill(0, torch.tensor([3]), 60)),
-        ("base_nodes", lambda nodes: nodes[:, :-1]),
         ("scores", lambda scores: scores[:, :-1]),
         ("features", lambda features: features[..., :2]),
         ("features", lambda features: features.index_fill(0, torch.tensor([3]), torch.nan)),
+        (None, lambda content: content[:-7]),
     ],
 )
-def test_cache_that_does_not_fit_is_refused_by_name(dataset: Dataset, tmp_path: Path, name: str, damage: Any) -> None:
+def test_a_damaged_cache_is_refused_by_name(dataset: Dataset, tmp_path: Path, name: str | None, damage: Any) -> None:
     run(dataset, HashEncoder(), tmp_path)
     (file,) = tmp_path.glob("*.safetensors")
-    tensors = load_tensors(file, NAMES)
-    save_tensors(file, tensors | {name: damage(tensors[name])})
-    with pytest.raises(ValueError, match=rf"{file.name}: damaged cache, needed 40 lists of nodes below 60"):
+    if name is None:
+        file.write_bytes(damage(file.read_bytes()))
+    else:
+        tensors = load_tensors(file, TENSORS)
+        save_tensors(file, tensors | {name: damage(tensors[name])})
+    with pytest.raises(ValueError, match=rf"{file.name}: damaged cache.*; delete this file and run again"):
         run(dataset, HashEncoder(), tmp_path)
 
 
@@ -163,16 +167,11 @@ def test_graphs_against_naive_loop(prepared: PreparedDataset, split: str) -> Non
     assert torch.equal(graphs.ptr, ptr)
 
 
-def test_graphs_without_labels_vectors_or_edges(prepared: PreparedDataset) -> None:
+def test_graphs_without_labels_vectors_edges_or_padding(dataset: Dataset, tmp_path: Path) -> None:
+    prepared = run(dataset, HashEncoder(), tmp_path, top_k=70)
     graphs = prepared.graphs(torch.tensor([0, 1]), edges=False)
     assert (graphs.relevance, graphs.gains, graphs.inputs) == (None, None, {})
     assert graphs.edge_index.shape == (2, 0)
-    assert graphs.ptr.tolist() == [0, 12, 24]
-
-
-def test_padding_is_left_out_of_graphs(dataset: Dataset, tmp_path: Path) -> None:
-    prepared = run(dataset, HashEncoder(), tmp_path, top_k=70)
-    graphs = prepared.graphs(torch.tensor([0, 1]), split="train")
     assert graphs.ptr.tolist() == [0, 60, 120]
     assert graphs.x.isfinite().all()
 
@@ -183,16 +182,6 @@ def test_ceiling_against_naive_loop(prepared: PreparedDataset, split: str) -> No
     reached = [{q, q + 1} <= set(prepared.ranking.nodes[q].tolist()) for q in queries]
     assert prepared.ceiling(split) == pytest.approx(sum(reached) / len(reached))
     assert 0 < prepared.ceiling("train") < 1
-
-
-def test_with_features_picks_columns_by_name(prepared: PreparedDataset) -> None:
-    first, *_, last = prepared.feature_names
-    picked = prepared.with_features([last, first])
-    assert picked.feature_names == (last, first)
-    assert torch.equal(picked.ranking.features, prepared.ranking.features[..., [-1, 0]])
-    assert torch.equal(picked.ranking.nodes, prepared.ranking.nodes)
-    with pytest.raises(ValueError, match=r"needed the scores \['pagerank'\] per candidate, the retriever gives"):
-        prepared.with_features(["pagerank"])
 
 
 def test_match_features_are_computed_where_asked(
@@ -209,7 +198,14 @@ def test_match_features_are_computed_where_asked(
     assert (features[..., 0] > features[..., 2]).any()
 
 
-def test_optional_features_are_zero_where_the_retriever_does_not_give_them(prepared: PreparedDataset) -> None:
+def test_features_by_name_are_zero_where_the_retriever_does_not_give_optional_ones(prepared: PreparedDataset) -> None:
+    first, *_, last = prepared.feature_names
+    picked = prepared.with_features([last, first])
+    assert picked.feature_names == (last, first)
+    assert torch.equal(picked.ranking.features, prepared.ranking.features[..., [-1, 0]])
+    assert torch.equal(picked.ranking.nodes, prepared.ranking.nodes)
+    with pytest.raises(ValueError, match=r"needed the scores \['pagerank'\] per candidate, the retriever gives"):
+        prepared.with_features(["pagerank"])
     names = [*prepared.feature_names, "hops", "best_seed_score", "best_seed_reciprocal_rank", "seeds_reached"]
     wide = prepared.with_features(names)
     assert (list(wide.feature_names), wide.ranking.features is not None) == (names, True)
@@ -234,25 +230,6 @@ def test_without_an_encoder_there_are_no_vectors(dataset: Dataset, tmp_path: Pat
         prepared.graphs(torch.tensor([0]), inputs=VECTORS)
     known = prepared.with_features(["base_score", "bm25_score", "dense_score"]).ranking.features
     assert known[0, 0].tolist() == [9, 0, 0]
-
-
-def test_a_retrievers_fingerprint_names_the_cache(dataset: Dataset, tmp_path: Path) -> None:
-    for version in ("1", "2", "1"):
-        ListRetriever.version = version
-        prepare_lists(dataset, tmp_path)
-    assert ListRetriever.calls == 2
-
-
-def test_factories_among_the_arguments_name_the_cache(dataset: Dataset, tmp_path: Path) -> None:
-    for first in (0, 1, 0):
-        build = partial(ExpandRetriever, base=partial(Shallow, first=first), top_k=9, base_k=5, num_seeds=2)
-        prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path)
-    assert ListRetriever.calls == 2
-
-
-class Shallow(ListRetriever):
-    def __init__(self, graph: CorpusGraph, *, top_k: int, first: int) -> None:
-        super().__init__(graph, first=first)
 
 
 def test_candidates_before_expansion_are_kept(dataset: Dataset, tmp_path: Path) -> None:
@@ -376,12 +353,7 @@ def test_lists_shorter_than_what_is_read_and_no_queries(prepared: PreparedDatase
     assert not found.ranking.features[5, :, -1].any()  # nothing is unread
     none = with_cross_encoder(prepared, reader, torch.tensor([], dtype=torch.int64), top_k=20)
     assert not none.ranking.features[..., -3:].any()
+    hidden = prepared.with_features(none.feature_names)  # without a cross-encoder
+    assert torch.equal(hidden.ranking.features, none.ranking.features)
     with pytest.raises(ValueError, match="`top_k` must be a positive integer, got 0"):
         with_cross_encoder(prepared, reader, torch.tensor([5]), top_k=0)
-
-
-def test_without_a_cross_encoder_all_is_zero(prepared: PreparedDataset) -> None:
-    names = [*prepared.feature_names, *CROSS_ENCODER_FEATURES]
-    hidden = prepared.with_features(names)
-    none = with_cross_encoder(prepared, HashPairEncoder(), torch.tensor([], dtype=torch.int64), top_k=2)
-    assert torch.equal(hidden.ranking.features, none.with_features(names).ranking.features)

@@ -13,7 +13,7 @@ from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.datamodule import CandidateDataModule, EpochBatches, ShardOrder
 from graphrerank.data.dataset import Dataset
-from graphrerank.graphs.model_inputs import SCORES, VECTORS
+from graphrerank.graphs.model_inputs import VECTORS
 from graphrerank.operators.hybrid import HybridRetriever
 from tests.support.encoders import HashEncoder
 
@@ -104,33 +104,20 @@ def test_training_leaves_out_queries_without_a_relevant_candidate(prepared: Prep
 
 
 def test_validation_keeps_every_query_in_order(prepared: PreparedDataset) -> None:
-    data = CandidateDataModule(prepared, batch_size=4)
+    data = CandidateDataModule(prepared, batch_size=4, inputs=VECTORS)
     loader = data.val_dataloader()
     batches = list(loader)
+    assert set(batches[0].inputs) == {"query_vectors", "node_vectors"}
+    assert next(iter(CandidateDataModule(prepared, val_split="train").val_dataloader())).inputs == {}
+    with pytest.raises(ValueError, match=r"data set 'ring' has the splits .*, got 'dev'"):
+        CandidateDataModule(prepared, val_split="dev").val_dataloader()
+    data.trainer = SimpleNamespace(current_epoch=3)
+    assert data.train_dataloader().sampler.epoch == 3  # of a resumed run
     assert [q for graphs in batches for q in graphs.query_index.tolist()] == list(range(24, 30))
     assert [graphs.num_graphs for graphs in batches] == [4, 2]
     assert len(loader) == 2
     found = [bool(row.any()) for graphs in batches for row in graphs.to_padded(graphs.relevance, fill=0.0)]
     assert not all(found)  # also those that cannot be answered
-
-
-def test_resumed_loader_starts_at_the_epoch_of_its_trainer(prepared: PreparedDataset) -> None:
-    data = CandidateDataModule(prepared)
-    data.trainer = SimpleNamespace(current_epoch=3)
-    assert data.train_dataloader().sampler.epoch == 3
-
-
-@pytest.mark.parametrize("vectors", [True, False])
-def test_batches_carry_vectors_where_asked(prepared: PreparedDataset, vectors: bool) -> None:
-    graphs = next(iter(CandidateDataModule(prepared, inputs=VECTORS if vectors else SCORES).val_dataloader()))
-    assert set(graphs.inputs) == ({"query_vectors", "node_vectors"} if vectors else set())
-
-
-def test_splits_may_be_named(prepared: PreparedDataset) -> None:
-    data = CandidateDataModule(prepared, train_split="test", val_split="train")
-    assert next(iter(data.val_dataloader())).num_graphs == 24
-    with pytest.raises(ValueError, match=r"data set 'ring' has the splits .*, got 'dev'"):
-        CandidateDataModule(prepared, val_split="dev").val_dataloader()
 
 
 @pytest.fixture
@@ -146,7 +133,7 @@ def mixed_epoch(data: CandidateDataModule, number: int) -> list[tuple[str, list[
     return [("shifted" if bool((g.x[:, 0] > 50).any()) else "ring", g.query_index.tolist()) for g in loader]
 
 
-def test_mixture_sees_every_query_once_by_default(parts: dict[str, PreparedDataset]) -> None:
+def test_mixture_sees_every_query_once_or_by_its_shares(parts: dict[str, PreparedDataset]) -> None:
     data = CandidateDataModule(parts, batch_size=1, seed=2)
     served = mixed_epoch(data, 0)
     one = CandidateDataModule(parts["ring"], batch_size=1)
@@ -155,20 +142,13 @@ def test_mixture_sees_every_query_once_by_default(parts: dict[str, PreparedDatas
         assert sorted(q for part, batch in served if part == name for q in batch) == expected
     assert [part for part, _ in served] != sorted(part for part, _ in served)  # interleaved
     assert len(data.train_dataloader()) == len(served)
-
-
-def test_mixture_keeps_its_shares(parts: dict[str, PreparedDataset]) -> None:
-    data = CandidateDataModule(parts, shares={"ring": 3, "shifted": 1}, batch_size=2)
-    names = [part for part, _ in mixed_epoch(data, 0)]
+    assert mixed_epoch(data, 1) != served
+    assert mixed_epoch(CandidateDataModule(parts, batch_size=1, seed=2), 1) == mixed_epoch(data, 1)
+    assert mixed_epoch(CandidateDataModule(parts, batch_size=1, seed=3), 0) != served
+    uneven = mixed_epoch(CandidateDataModule(parts, shares={"ring": 3, "shifted": 1}, batch_size=2), 0)
+    names = [part for part, _ in uneven]
     assert abs(names.count("ring") - 3 * names.count("shifted")) <= 2
-    assert all(len(batch) == 2 for _, batch in mixed_epoch(data, 0))  # a set seen often wraps around, batches stay full
-
-
-def test_mixture_order_is_a_function_of_seed_and_epoch(parts: dict[str, PreparedDataset]) -> None:
-    one, again = (CandidateDataModule(parts, batch_size=4, seed=1) for _ in range(2))
-    assert mixed_epoch(one, 0) != mixed_epoch(one, 1)
-    assert mixed_epoch(again, 1) == mixed_epoch(one, 1)
-    assert mixed_epoch(CandidateDataModule(parts, batch_size=4, seed=2), 1) != mixed_epoch(one, 1)
+    assert all(len(batch) == 2 for _, batch in uneven)  # a set seen often wraps around, batches stay full
 
 
 def test_mixture_validates_on_every_set_or_on_named_ones(parts: dict[str, PreparedDataset]) -> None:

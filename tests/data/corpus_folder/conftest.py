@@ -3,17 +3,22 @@
 import random
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.graphs import CorpusGraph, EntityIncidence, RetrieverFactory
 from graphrerank.graphs.model_inputs import ModelInputs
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.expand import ExpandRetriever, HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
+from tests.support.encoders import HashEncoder
 
 WORDS = [f"word{number}" for number in range(60)] + ["the", "of", "Rivers", "river", "\u03a3\u03bf\u03c6\u03af\u03b1"]
 MakeDataset = Callable[..., Dataset]
@@ -29,6 +34,45 @@ RETRIEVERS: dict[str, RetrieverFactory] = {
 INPUTS = ModelInputs(
     ("base_features", "query_vectors", "node_vectors", "edge_index", "edge_weight", "edge_type", "ptr")
 )
+
+
+def encoder() -> HashEncoder:
+    return HashEncoder(dim=32, by_word=True)
+
+
+def assert_same(found: Dataset, rebuilt: Dataset, cache: Path, *, exact: bool = True, grown: bool = True) -> None:
+    """Compare rankings, features and candidate graphs of all queries; the numbers of passages may differ."""
+    graph = found.graph
+    removed = graph.passages.removed
+    live = torch.arange(graph.num_nodes) if removed is None else (~removed).nonzero().flatten()
+    assert [graph.node_ids[i] for i in live.tolist()] == list(rebuilt.graph.node_ids)
+    number = torch.cat([torch.full((graph.num_nodes,), -1), torch.tensor([-1])])
+    number[live] = torch.arange(len(live))
+
+    def close(one: Any, other: Any, *, exact: bool = False) -> None:
+        torch.testing.assert_close(one, other, **({"rtol": 0, "atol": 0} if exact else {"rtol": 1e-5, "atol": 1e-6}))
+
+    for split, qrels in rebuilt.splits.items():
+        assert torch.equal(number[found.split(split).node], qrels.node)
+    close(graph.degree[live], rebuilt.graph.degree, exact=True)
+    assert graph.num_edges == rebuilt.graph.num_edges
+    for name, build in RETRIEVERS.items():
+        here, there = (
+            prepare(data, encoder=encoder(), build_retriever=build, cache=cache / str(place))
+            for place, data in enumerate((found, rebuilt))
+        )
+        assert torch.equal(number[here.ranking.nodes], there.ranking.nodes), name
+        close(here.ranking.scores, there.ranking.scores, exact=not grown or name.startswith("bm25"))
+        close(here.ranking.features, there.ranking.features, exact=not grown or name.startswith("bm25"))
+    names = ("base_score", *TEXT_MATCH_FEATURES)
+    one, other = (
+        data.with_features(names).graphs(torch.arange(12), split=None, inputs=INPUTS) for data in (here, there)
+    )
+    close(one.x[:, 1:], other.x[:, 1:], exact=exact)
+    assert torch.equal(number[one.nodes], other.nodes)
+    for field in ("edge_index", "edge_attr", "ptr", "edge_type"):
+        close(getattr(one, field), getattr(other, field), exact=exact)
+    close(one.inputs["node_vectors"], other.inputs["node_vectors"], exact=True)
 
 
 @pytest.fixture

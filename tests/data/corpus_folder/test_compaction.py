@@ -71,7 +71,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_random_changes_against_a_preparation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, settings: dict[str, Any]

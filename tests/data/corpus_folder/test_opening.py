@@ -2,25 +2,28 @@
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from graphrerank.data.candidates import prepare
-from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.growth import grow_corpus
+from graphrerank.data.corpus_folder.opening import END_BYTES, Column, Columns, ColumnWriter, open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
-from graphrerank.features.text_match import TEXT_MATCH_FEATURES, TextMatch
+from graphrerank.features.text_match import TextMatch
 from graphrerank.graphs import Queries
 from graphrerank.graphs.mapped_pages import RESIDENT, MappedPages
 from graphrerank.operators import bm25, expand, hybrid
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.expand import HybridExpandRetriever
-from tests.data.corpus_folder.conftest import INPUTS, RETRIEVERS, MakeDataset
+from tests.data.corpus_folder.conftest import RETRIEVERS, MakeDataset, assert_same, encoder
 from tests.support.encoders import HashEncoder
 
 
@@ -42,8 +45,6 @@ def test_it_holds_what_the_data_set_holds(make_dataset: MakeDataset, tmp_path: P
     assert opened.fingerprint == dataset.fingerprint
     assert opened.answers == dataset.answers
     assert opened.summary() == dataset.summary()
-    assert dataset.graph.entities is not None
-    assert opened.graph.entities is not None
     nodes = torch.tensor([5, 0, 5, 89])
     for found, expected in zip(opened.graph.neighbours(nodes), dataset.graph.neighbours(nodes), strict=True):
         assert torch.equal(found, expected)
@@ -53,28 +54,21 @@ def test_it_holds_what_the_data_set_holds(make_dataset: MakeDataset, tmp_path: P
 
 
 @pytest.mark.parametrize("entities", [True, False])
-@pytest.mark.parametrize("name", RETRIEVERS)
-def test_retrievers_rank_as_in_memory(make_dataset: MakeDataset, tmp_path: Path, name: str, entities: bool) -> None:
-    encoder = HashEncoder(dim=32, by_word=True)
+def test_rankings_features_and_graphs_are_those_in_memory(
+    make_dataset: MakeDataset, tmp_path: Path, entities: bool
+) -> None:
     dataset = make_dataset(entities=entities)
-    opened = mapped(dataset, tmp_path / "corpus", encoder=encoder, vectors="float32")
-    retrieve = partial(prepare, encoder=encoder, build_retriever=RETRIEVERS[name])
-    here, there = retrieve(dataset, cache=tmp_path / "a"), retrieve(opened, cache=tmp_path / "b")
-    assert torch.equal(there.ranking.nodes, here.ranking.nodes)
-    assert torch.equal(there.ranking.scores, here.ranking.scores)
-    assert here.ranking.features is not None
-    assert there.ranking.features is not None
-    assert torch.equal(there.ranking.features, here.ranking.features)
+    opened = mapped(dataset, tmp_path / "corpus", encoder=encoder(), vectors="float32")
+    assert_same(opened, dataset, tmp_path / "cache", grown=False)
 
 
 @pytest.mark.parametrize("name", ["bm25", "hybrid", "hybrid_expand", "expand"])
 def test_pages_that_are_given_back_between_questions_change_nothing(
     make_dataset: MakeDataset, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoder = HashEncoder(dim=32, by_word=True)
     dataset = make_dataset()
-    kept, released = (mapped(dataset, tmp_path / "corpus", encoder=encoder).graph for _ in range(2))
-    queries = Queries(dataset.query_ids, dataset.query_texts, encoder.encode(dataset.query_texts))
+    kept, released = (mapped(dataset, tmp_path / "corpus", encoder=encoder()).graph for _ in range(2))
+    queries = Queries(dataset.query_ids, dataset.query_texts, encoder().encode(dataset.query_texts))
     for module in (bm25, expand, hybrid):
         monkeypatch.setattr(module, "BLOCK_SCORES", 1)  # one question at a time
     expected = RETRIEVERS[name](kept).retrieve(queries)
@@ -93,35 +87,15 @@ def test_pages_that_are_given_back_between_questions_change_nothing(
 def test_float16_vectors_rank_as_the_same_numbers_in_memory(
     make_dataset: MakeDataset, tmp_path: Path, name: str
 ) -> None:
-    encoder = HashEncoder(dim=32, by_word=True)
     dataset = make_dataset()
-    opened = mapped(dataset, tmp_path / "corpus", encoder=encoder)
+    opened = mapped(dataset, tmp_path / "corpus", encoder=encoder())
     assert opened.graph.encoded.dtype == torch.float16
     assert opened.fingerprint != dataset.fingerprint  # other vectors, other candidates in the cache
-    rounded = dataset.graph.with_embedding(encoder.encode(dataset.graph.texts).half().float())
-    queries = Queries(dataset.query_ids, dataset.query_texts, encoder.encode(dataset.query_texts))
+    rounded = dataset.graph.with_embedding(encoder().encode(dataset.graph.texts).half().float())
+    queries = Queries(dataset.query_ids, dataset.query_texts, encoder().encode(dataset.query_texts))
     here, there = (RETRIEVERS[name](graph).retrieve(queries) for graph in (rounded, opened.graph))
     assert torch.equal(there.nodes, here.nodes)
-    assert here.features is not None
-    assert there.features is not None
     torch.testing.assert_close(there.features, here.features)
-
-
-def test_candidate_graphs_and_features_are_those_in_memory(make_dataset: MakeDataset, tmp_path: Path) -> None:
-    encoder = HashEncoder(dim=16)
-    dataset = make_dataset()
-    opened = mapped(dataset, tmp_path / "corpus", encoder=encoder, vectors="float32")
-    queries = torch.arange(12)
-    graphs = []
-    for data in (dataset, opened):
-        build = RETRIEVERS["hybrid_expand"]
-        prepared = prepare(data, encoder=encoder, build_retriever=build, cache=tmp_path / "candidates")
-        prepared = prepared.with_features(("base_score", *TEXT_MATCH_FEATURES))
-        graphs.append(prepared.graphs(queries, split=None, inputs=INPUTS))
-    here, there = graphs
-    for name in ("x", "edge_index", "edge_attr", "ptr", "nodes"):
-        assert torch.equal(getattr(there, name), getattr(here, name))
-    assert torch.equal(there.inputs["node_vectors"], here.inputs["node_vectors"])
 
 
 def test_a_corpus_without_words(make_dataset: MakeDataset, tmp_path: Path) -> None:
@@ -134,25 +108,24 @@ def test_a_corpus_without_words(make_dataset: MakeDataset, tmp_path: Path) -> No
     assert match.tolist() == [[0.0] * 3] * 3
 
 
-def test_vectors_of_another_encoder_are_refused(make_dataset: MakeDataset, tmp_path: Path) -> None:
+def test_only_its_encoder_or_none_is_taken(make_dataset: MakeDataset, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="`index` needs an encoder"):
+        mapped(make_dataset(), tmp_path / "corpus", index="ivf")
     opened = mapped(make_dataset(), tmp_path / "corpus", encoder=HashEncoder())
+    prepared = prepare(opened, encoder=None, build_retriever=RETRIEVERS["bm25"], cache=tmp_path)
+    assert prepared.dataset.graph.embedding is None
     other = HashEncoder(fingerprint="another")
     with pytest.raises(ValueError, match="`encoder` must be the one that data set 'drawn' was prepared with"):
         prepare(opened, encoder=other, build_retriever=RETRIEVERS["dense"], cache=tmp_path)
 
 
-def test_without_an_encoder_its_vectors_are_left_out(make_dataset: MakeDataset, tmp_path: Path) -> None:
-    opened = mapped(make_dataset(), tmp_path / "corpus", encoder=HashEncoder())
-    prepared = prepare(opened, encoder=None, build_retriever=RETRIEVERS["bm25"], cache=tmp_path)
-    assert prepared.dataset.graph.embedding is None
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"format": 9}', '{"format": 1}'])
-def test_a_damaged_manifest_is_refused_by_name(make_dataset: MakeDataset, tmp_path: Path, content: str) -> None:
-    folder = prepare_corpus(make_dataset(), tmp_path / "corpus")
-    (folder / "corpus.json").write_text(content)
-    with pytest.raises(ValueError, match=r"corpus\.json: "):
-        open_corpus(folder)
+def test_a_damaged_or_missing_manifest_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"needed corpus\.json, which `graphrerank prepare DIR` writes last"):
+        open_corpus(tmp_path)
+    for content in ("{", "[]", '{"format": 9}', '{"format": 1}'):
+        (tmp_path / "corpus.json").write_text(content)
+        with pytest.raises(ValueError, match=r"corpus\.json: "):
+            open_corpus(tmp_path)
 
 
 def test_no_change_of_a_manifest_is_a_traceback(make_dataset: MakeDataset, tmp_path: Path) -> None:
@@ -175,20 +148,14 @@ def test_no_change_of_a_manifest_is_a_traceback(make_dataset: MakeDataset, tmp_p
     assert refused > 400
 
 
-def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"needed corpus\.json, which `graphrerank prepare DIR` writes last"):
-        open_corpus(tmp_path)
-
-
 @pytest.mark.parametrize("vectors", ["float16", "float32"])
 @pytest.mark.parametrize("index", ["ivf", "hnsw"])
 def test_an_index_of_vectors_is_mapped(make_dataset: MakeDataset, tmp_path: Path, index: str, vectors: str) -> None:
-    encoder = HashEncoder(dim=16, by_word=True)
     dataset = make_dataset(num_nodes=300)
-    opened = mapped(dataset, tmp_path / "corpus", encoder=encoder, vectors=vectors, index=index)
+    opened = mapped(dataset, tmp_path / "corpus", encoder=encoder(), vectors=vectors, index=index)
     assert opened.graph.vectors.index is not None
     assert opened.graph.vectors.index.name == f"vectors.{index}"
-    queries = Queries(dataset.query_ids, dataset.query_texts, encoder.encode(dataset.query_texts))
+    queries = Queries(dataset.query_ids, dataset.query_texts, encoder().encode(dataset.query_texts))
     exact = DenseRetriever(opened.graph, top_k=10).retrieve(queries)
     found = DenseRetriever(opened.graph, top_k=10, index=index, num_probes=100).retrieve(queries)
     same = (found.scores - exact.scores).abs() < 1e-4
@@ -197,6 +164,81 @@ def test_an_index_of_vectors_is_mapped(make_dataset: MakeDataset, tmp_path: Path
     assert (hybrid.retrieve(queries).nodes >= 0).all()
 
 
-def test_an_index_without_vectors_is_refused(make_dataset: MakeDataset, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="`index` needs an encoder"):
-        mapped(make_dataset(), tmp_path / "corpus", index="ivf")
+@pytest.mark.parametrize("has_grown", [False, True])
+def test_every_missing_truncated_or_foreign_file_is_refused_by_name(
+    make_dataset: MakeDataset, tmp_path: Path, has_grown: bool
+) -> None:
+    folder = prepare_corpus(make_dataset(30, entities=not has_grown), tmp_path / "corpus", encoder=HashEncoder())
+    if has_grown:
+        grow_corpus(folder, ["new"], ["A zebra"], remove=["d3"], encoder=HashEncoder())
+    (columns,) = folder.glob("columns-*")
+    manifest = (folder / "corpus.json").read_bytes()
+    for name in json.loads(manifest)["columns"]:
+        content = (columns / name).read_bytes()
+        foreign = bytes(255 - byte for byte in content)
+        for changed, message in ((content[:-1], "must have"), (foreign, "is damaged or another corpus's")):
+            (columns / name).write_bytes(changed)
+            if content:  # else nothing was removed or added yet
+                with pytest.raises(ValueError, match=f"{name}: {message}"):
+                    open_corpus(folder)
+        (columns / name).unlink()
+        with pytest.raises(ValueError, match=f"{name}: is missing"):
+            open_corpus(folder)
+        (columns / name).write_bytes(content + b"of a stopped command")
+    assert (folder / "corpus.json").read_bytes() == manifest
+    shutil.move(folder, tmp_path / "moved")
+    assert open_corpus(tmp_path / "moved", thorough=True).graph.num_nodes == 30 + has_grown
+
+
+def written(folder: Path, numbers: np.ndarray, dtype: str = "<i4") -> dict[str, Column]:
+    writer = ColumnWriter(folder, {})
+    writer.write("a", dtype, [numbers])
+    return writer.entries
+
+
+def test_damage_in_the_middle_is_found_by_reading_all(tmp_path: Path) -> None:
+    numbers = np.zeros(3 * END_BYTES, dtype=np.uint8)
+    entries = written(tmp_path, numbers, "|u1")
+    numbers[END_BYTES + 5] = 1
+    (tmp_path / "a").write_bytes(numbers.tobytes())
+    assert Columns(tmp_path, entries).array("a", "|u1")[END_BYTES + 5] == 1
+    with pytest.raises(ValueError, match="a: is damaged"):
+        Columns(tmp_path, entries, thorough=True)
+
+
+def test_blocks_are_joined_and_rows_appended(tmp_path: Path) -> None:
+    """The number of hashed pieces grows with the logarithm of what is appended."""
+    blocks = [np.arange(6).reshape(3, 2), np.zeros((0, 2), dtype=np.int64), np.arange(2).reshape(1, 2)]
+    writer = ColumnWriter(tmp_path, {})
+    writer.write("a", "<i4", iter(blocks), (2,))
+    assert (writer.entries["a"].shape, writer.entries["a"].num_bytes) == ((4, 2), 32)
+    old = Columns(tmp_path, dict(writer.entries)).array("a", "<i4", (2,))
+    for number in range(20):
+        writer.append("a", np.full((1, 2), number))
+    columns = Columns(tmp_path, writer.entries, thorough=True)
+    found = columns.array("a", "<i4", (2,))
+    assert found.tolist() == [*np.concatenate(blocks).tolist(), *([number] * 2 for number in range(20))]
+    assert found[:4].tolist() == old.tolist()
+    assert len(writer.entries["a"].pieces) <= 5
+    private = columns.array("a", "<i4", (2,), private=True)
+    private[0] = 7
+    assert found[0].tolist() == [0, 1]
+    with pytest.raises(ValueError, match="read-only"):
+        found[0] = 1
+
+
+@pytest.mark.parametrize(
+    "changed", [{"dtype": "<f8"}, {"shape": [-1]}, {"shape": []}, {"shape": None}, {"shape": [4]}, {"ends": 3}], ids=str
+)
+def test_malformed_entries_are_refused(tmp_path: Path, changed: dict[str, object]) -> None:
+    entry = written(tmp_path, np.arange(3))["a"].model_dump()
+    with pytest.raises(ValidationError, match="pieces must have 16 bytes" if changed == {"shape": [4]} else ""):
+        Column.model_validate(entry | changed)
+
+
+def test_a_column_of_another_type_is_refused(tmp_path: Path) -> None:
+    columns = Columns(tmp_path, written(tmp_path, np.arange(3)))
+    with pytest.raises(ValueError, match="needed a column 'a' of type <i8"):
+        columns.array("a", "<i8")
+    with pytest.raises(ValueError, match="needed a column 'b' of type <i8, found None"):
+        columns.array("b", "<i8")

@@ -4,10 +4,9 @@ import dataclasses
 import multiprocessing
 import os
 import signal
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ import torch
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.engines.local import LOCAL, Block, LocalEngine, Work
-from graphrerank.files import sole_use
 from tests.data.corpus_folder.conftest import MakeDataset
 from tests.support.encoders import HashEncoder
 
@@ -72,41 +70,28 @@ def test_until_the_new_manifest_the_old_corpus_is_there(
     assert sorted(path.name.split("-")[0] for path in folder.iterdir()) == ["columns", "corpus.json"]
 
 
-def test_the_same_corpus_is_not_written_again(make_dataset: MakeDataset, tmp_path: Path) -> None:
-    encoder, dataset = HashEncoder(), make_dataset()
-    folder = prepare_corpus(dataset, tmp_path / "corpus", encoder=encoder)
-    stamp = (folder / "corpus.json").stat().st_mtime_ns
-    time.sleep(0.01)
-    prepare_corpus(dataset, folder, encoder=encoder)
-    assert (folder / "corpus.json").stat().st_mtime_ns == stamp
-    assert len(encoder.asked) == 90
-
-
 def test_other_types_of_the_same_edges_are_another_corpus(make_dataset: MakeDataset, tmp_path: Path) -> None:
     dataset = make_dataset()
     folder = prepare_corpus(dataset, tmp_path / "corpus")
-    types = dataset.graph.weight_by_type
-    assert types is not None
+    types: Any = dataset.graph.weight_by_type
     other = dataset.with_graph(dataclasses.replace(dataset.graph, weight_by_type=types.roll(1, dims=1)))
     assert other.fingerprint == dataset.fingerprint
-    found = open_corpus(prepare_corpus(other, folder)).graph.weight_by_type
-    assert found is not None
+    found: Any = open_corpus(prepare_corpus(other, folder)).graph.weight_by_type
     assert torch.equal(found, types.roll(1, dims=1))
 
 
-@pytest.mark.parametrize("part_size", [1, 13, 90, 1000])
-def test_the_size_of_parts_changes_nothing(make_dataset: MakeDataset, tmp_path: Path, part_size: int) -> None:
-    whole = prepare_corpus(make_dataset(), tmp_path / "whole")
-    parts = prepare_corpus(make_dataset(), tmp_path / "corpus", part_size=part_size)
-    assert content(parts) == content(whole)
-
-
-def test_two_writers_are_refused(make_dataset: MakeDataset, tmp_path: Path) -> None:
-    with (
-        sole_use(tmp_path / "corpus"),
-        pytest.raises(ValueError, match="another command writes to this folder now"),
-    ):
-        prepare_corpus(make_dataset(), tmp_path / "corpus")
+def test_the_size_of_parts_changes_nothing_and_nothing_is_written_again(
+    make_dataset: MakeDataset, tmp_path: Path
+) -> None:
+    encoder, dataset = HashEncoder(), make_dataset()
+    whole = prepare_corpus(dataset, tmp_path / "whole", encoder=encoder)
+    for part_size in (1, 13, 90):
+        parts = prepare_corpus(dataset, tmp_path / str(part_size), part_size=part_size, encoder=encoder)
+        assert content(parts) == content(whole)
+    stamp, asked = (whole / "corpus.json").stat().st_mtime_ns, len(encoder.asked)
+    prepare_corpus(dataset, whole, encoder=encoder)
+    assert (whole / "corpus.json").stat().st_mtime_ns == stamp
+    assert len(encoder.asked) == asked
 
 
 def test_a_folder_with_other_files_is_refused(make_dataset: MakeDataset, tmp_path: Path) -> None:

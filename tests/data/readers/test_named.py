@@ -10,7 +10,6 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
-from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers import fetch, named
 from graphrerank.data.readers.named import HOMES, load_named
 from tests.support import ROOT
@@ -139,12 +138,6 @@ def test_musique_is_converted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert query["metadata"] == {"answer": "bee", "answer_aliases": ["bees"]}
 
 
-def test_a_folder_made_by_hand_is_read_as_it_is(write_folder, tmp_path: Path) -> None:
-    write_folder(tmp_path / "bird")
-    dataset = load_named("bird", datasets=tmp_path, downloader=FakeWeb({}))
-    assert dataset.fingerprint == Dataset.from_folder(tmp_path / "bird").fingerprint
-
-
 @pytest.mark.parametrize("source", NAMED)
 def test_unreachable_names_the_folder_and_leaves_nothing(source: str, tmp_path: Path) -> None:
     folder = tmp_path / "sets" / source
@@ -157,64 +150,45 @@ def test_unreachable_names_the_folder_and_leaves_nothing(source: str, tmp_path: 
     assert not list(tmp_path.glob("sets/*"))
 
 
-def test_unknown_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`source` must be one of .* got 'spyder'; data=folder reads any folder"):
-        load_named("spyder", datasets=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"not a zip", r"nfcorpus\.zip: damaged, cut off or encrypted"),
-        (beir_zip(**{"nfcorpus/corpus.jsonl": "{"}), r"corpus\.jsonl, line 1: not in the format of A data set of BEIR"),
-        (beir_zip(**{"nfcorpus/qrels/train.tsv": "x\n1\n"}), r"train\.tsv, line 2: .* KeyError\('query-id'\)"),
-    ],
-)
-def test_a_bad_archive_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        load_named("nfcorpus", datasets=tmp_path, downloader=serve(monkeypatch, "nfcorpus", content))
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_archive_cannot_write_outside_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    evil = {"nfcorpus/qrels/../../../evil.tsv": "x", "/corpus.jsonl": "x", "nfcorpus/../evil/corpus.jsonl": "x"}
-    web = serve(monkeypatch, "nfcorpus", beir_zip(**evil))
-    with pytest.raises(ValueError, match=r"nfcorpus\.zip: needed an archive of relative paths, found .*evil"):
-        load_named("nfcorpus", datasets=tmp_path / "sets", downloader=web, drop_empty=True)
-    assert [path.name for path in tmp_path.rglob("*")] == ["sets"]
-
-
-def test_the_wrong_checksum_leaves_nothing(tmp_path: Path) -> None:
-    web = FakeWeb(dict.fromkeys(HOMES["scifact"].files, beir_zip()))
-    with pytest.raises(
-        ValueError, match=r"scifact\.zip: needed a file with md5 5f7d1de60b170fc8027bb7898e2efca1, found"
-    ):
-        load_named("scifact", datasets=tmp_path, downloader=web)
-    assert not list(tmp_path.iterdir())
-
-
 def unsupported(title: str) -> bytes:
     paragraph = {"title": title, "paragraph_text": "", "is_supporting": True}
     return json.dumps([{**MUSIQUE_QUESTIONS[0], "paragraphs": [paragraph]}]).encode()
 
 
 @pytest.mark.parametrize(
-    ("questions", "message"),
+    ("source", "contents", "message"),
     [
-        (b"{", r"musique\.json, line 1: not in the format of HippoRAG's 1,000 questions: Expecting property name"),
-        (b"[1]", r"musique\.json, entry 0: .* AttributeError"),
-        (unsupported("Z"), r"musique\.json, entry 0: .* needed supporting passages of the corpus, found 'Z'"),
-        (unsupported("Bee"), "needed supporting passages of the corpus, found 'Bee'"),  # two passages of this title
+        ("nfcorpus", [b"not a zip"], r"nfcorpus\.zip: damaged, cut off or encrypted"),
+        (
+            "nfcorpus",
+            [beir_zip(**{"nfcorpus/corpus.jsonl": "{"})],
+            r"corpus\.jsonl, line 1: not in the format of A dat",
+        ),
+        ("nfcorpus", [beir_zip(**{"nfcorpus/qrels/train.tsv": "x\n1\n"})], r"train\.tsv, line 2: .*query-id"),
+        ("nfcorpus", [beir_zip(**{"nfcorpus/qrels/../../../evil.tsv": "x"})], "needed an archive of relative paths"),
+        ("nfcorpus", [beir_zip(**{"/corpus.jsonl": "x"})], "needed an archive of relative paths"),
+        ("musique", [b"{"], r"musique\.json, line 1: not in the format of HippoRAG's 1,000 questions"),
+        ("musique", [b"[1]"], r"musique\.json, entry 0: .* AttributeError"),
+        ("musique", [unsupported("Z")], r"entry 0: .* needed supporting passages of the corpus, found 'Z'"),
+        ("musique", [unsupported("Bee")], "needed supporting passages of the corpus, found 'Bee'"),  # of two passages
     ],
 )
-def test_bad_questions_leave_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, questions: bytes, message: str
+def test_what_cannot_be_converted_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, contents: list[bytes], message: str
 ) -> None:
-    web = serve(monkeypatch, "musique", questions, json.dumps(HOTPOT_CORPUS).encode())
+    further = [json.dumps(HOTPOT_CORPUS).encode()] if source == "musique" else []
+    web = serve(monkeypatch, source, *contents, *further)
     with pytest.raises(ValueError, match=message):
-        load_named("musique", datasets=tmp_path, downloader=web)
+        load_named(source, datasets=tmp_path / "sets", downloader=web)
+    assert [path.name for path in tmp_path.rglob("*")] == ["sets"]
+
+
+def test_an_unknown_name_and_the_wrong_checksum(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`source` must be one of .* got 'spyder'; data=folder reads any folder"):
+        load_named("spyder", datasets=tmp_path)
+    web = FakeWeb(dict.fromkeys(HOMES["scifact"].files, beir_zip()))
+    with pytest.raises(ValueError, match=r"scifact\.zip: needed a file with md5 5f7d1de60b170fc8027bb7898e2efca1, fou"):
+        load_named("scifact", datasets=tmp_path, downloader=web)
     assert not list(tmp_path.iterdir())
 
 
@@ -271,13 +245,6 @@ def test_every_name_has_a_configuration(composed, tmp_path: Path, source: str) -
     assert data.name == source
     assert data.datasets == str(tmp_path)
     assert data.source in HOMES
-
-
-def test_folder_configuration(composed, write_folder) -> None:
-    folder = write_folder()
-    data = composed("folder", f"data.path={folder}", "data.splits={test: test, val: 'train[:100%]'}", "data.edges=[]")
-    dataset = instantiate(data)
-    assert (dataset.name, list(dataset.splits), dataset.graph.num_edges) == ("small", ["test", "val"], 0)
 
 
 REAL = {  # nodes, edges, queries by split

@@ -16,7 +16,6 @@ ends of a question. Splits go by the node from which the answers are reached, an
 answers is a step of a question in training.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,7 +102,6 @@ def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5
         of_split = [q for q in questions if split_of[nodes[q.start]["id"]] == split and not taken & q.shared]
         taken.update(*(q.shared for q in of_split))
         questions_of = {split: of_split} | questions_of
-    check_no_leak(questions_of, edges, graph.texts)
     listed = [question for rows in questions_of.values() for question in rows]
     number = {question.id: i for i, question in enumerate(listed)}
     splits = {
@@ -112,30 +110,6 @@ def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5
     }
     texts = [f"{question.sentence} {question.question}" for question in listed]
     return Dataset("attack_paths", graph, [question.id for question in listed], texts, splits, drafted=True)
-
-
-def check_no_leak(
-    questions_of: dict[str, list[PathQuestion]], edges: Sequence[tuple[int, int]], documents: Sequence[str]
-) -> None:
-    """Refuse questions that the corpus or the training split answers by itself.
-
-    Raises:
-        ValueError: If an edge joins the ends of a question's relation, a document holds a question's sentence, or two
-            splits share a sentence, or an edge between a question and its answers.
-    """
-    joined, whole = {frozenset(edge) for edge in edges}, "\n".join(documents)
-    split_of: dict[Any, str] = {}
-    for split, questions in questions_of.items():
-        for question in questions:
-            if frozenset(question.ends) in joined:
-                raise ValueError(f"question {question.id!r}: an edge joins the ends of its relation")
-            if question.sentence in whole:
-                raise ValueError(f"question {question.id!r}: a document holds its sentence {question.sentence!r}")
-            for shared in question.shared:
-                if split_of.setdefault(shared, split) != split:
-                    raise ValueError(
-                        f"question {question.id!r} of {split!r}: {split_of[shared]!r} holds its {shared!r}"
-                    )
 
 
 def _ends(relation: dict[str, Any], node_of: dict[str, int]) -> frozenset[int]:
