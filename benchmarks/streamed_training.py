@@ -19,8 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from graphrerank.data.candidate_shards import write_shards
-from graphrerank.data.candidates import PreparedDataset, prepare
+from graphrerank.data.candidates import PreparedDataset, prepare, write_shards
 from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch

@@ -16,8 +16,7 @@ from graphrerank.data.corpus_folder.preparation import check_own_folder, prepare
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import EXTRACTORS
 from graphrerank.data.engines.local import LOCAL
-from graphrerank.data.readers.documents import Document, read_documents
-from graphrerank.data.readers.edge_list import read_edges
+from graphrerank.data.readers.documents import Document, read_documents, read_edges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.folder import EDGES
 from graphrerank.data.readers.records import existing_folder, read_lines

@@ -1,6 +1,10 @@
-"""Data sets prepared for reranking: vectors, candidate lists, and candidate graphs on demand."""
+"""Data sets prepared for reranking: vectors, candidate lists, and candidate graphs on demand.
 
-from collections.abc import Sequence
+Candidates of training sets that do not fit into memory lie in shards on disk (:func:`write_shards`).
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +40,10 @@ FORMAT = 2  # raise it when the same arguments would give other candidate lists
 TENSORS = ("nodes", "scores", "features", "base_nodes")
 MATCH_QUERIES = 256  # queries whose words are matched at once
 PAIR_QUERIES = 1024  # queries whose pairs' vectors are held together
+SHARD_FORMAT = 1  # raise it when the same arguments would give other shards
+SHARD_QUERIES = 1 << 10  # of a shard, at most
+SHARD_TENSORS = ("queries", "nodes", "scores", "features")
+QUERY_VECTORS = "query_vectors"
 
 
 @dataclass(frozen=True)
@@ -57,28 +65,24 @@ class PreparedDataset:
         return self.ranking.nodes.shape[1]
 
     def graphs(
-        self, queries: Tensor, *, split: str | None = None, inputs: ModelInputs = SCORES, edges: bool = True
-    ) -> CandidateGraphs:
-        """Build the candidate graphs of queries ``[B]`` int64, all at once.
-
-        The judgements of a ``split`` are attached as ``relevance``, and the ``inputs`` of a model. A ValueError if the
-        model reads vectors and nothing was encoded, or pairs and there is no ``pair_encoder``; or there is no such
-        split.
-        """
-        vectors = None if self.query_vectors is None else self.query_vectors[queries]
-        return self.graphs_of(queries, self.ranking.select(queries), vectors, split=split, inputs=inputs, edges=edges)
-
-    def graphs_of(
         self,
         queries: Tensor,
-        ranking: Ranking,
-        query_vectors: Tensor | None,
         *,
         split: str | None = None,
         inputs: ModelInputs = SCORES,
         edges: bool = True,
+        ranking: Ranking | None = None,
+        query_vectors: Tensor | None = None,
     ) -> CandidateGraphs:
-        """Build candidate graphs as :meth:`graphs`, of rankings with features ``[B, K]`` and vectors ``[B, d]``."""
+        """Build the candidate graphs of queries ``[B]`` int64, all at once.
+
+        The judgements of a ``split`` are attached as ``relevance``, and the ``inputs`` of a model. A ``ranking`` with
+        features ``[B, K]``, and vectors ``[B, d]``, take the place of those of the data set. A ValueError if the model
+        reads vectors and nothing was encoded, or pairs and there is no ``pair_encoder``; or there is no such split.
+        """
+        if ranking is None:
+            ranking = self.ranking.select(queries)
+            query_vectors = None if self.query_vectors is None else self.query_vectors[queries]
         graph = self.dataset.graph
         corpus = graph if edges else graph.without_edges()
         edge_index, edge_weight, ptr, edge_type = candidate_edges(
@@ -155,10 +159,8 @@ class PreparedDataset:
     def pairs(self, queries: Tensor, *, top_k: int | None = None) -> tuple[list[str], list[str]]:
         """List the texts of some queries and of their candidates, or the first ``top_k``, pair by pair, ``N`` each."""
         row, column = torch.nonzero(self.ranking.nodes[queries, :top_k] >= 0, as_tuple=True)
-        query_of_pair = queries[row]
-        nodes = self.ranking.nodes[query_of_pair, column]
-        query_texts = [self.dataset.query_texts[query] for query in query_of_pair.tolist()]
-        return query_texts, [self.dataset.graph.texts[node] for node in nodes.tolist()]
+        nodes, query_texts = self.ranking.nodes[queries[row], column].tolist(), self.dataset.query_texts
+        return [query_texts[query] for query in queries[row].tolist()], [self.dataset.graph.texts[n] for n in nodes]
 
     def answerable(self, split: str) -> Tensor:
         """List a split's queries with a relevant candidate, ``[Q']``."""
@@ -169,9 +171,8 @@ class PreparedDataset:
 
     def ceiling(self, split: str) -> float:
         """Share of a split's queries with all relevant nodes among the candidates: the bound of any reranker."""
-        qrels = self.dataset.split(split)
-        nodes = self.ranking.nodes[qrels.queries]
-        return qrels.share_complete(qrels.queries, nodes, num_nodes=self.dataset.graph.num_nodes)
+        qrels, num_nodes = self.dataset.split(split), self.dataset.graph.num_nodes
+        return qrels.share_complete(qrels.queries, self.ranking.nodes[qrels.queries], num_nodes=num_nodes)
 
 
 def prepare(
@@ -316,3 +317,89 @@ def with_cross_encoder(
     features = torch.cat([ranking.features, cross_encoder_columns(scores, read)], dim=-1)
     names = (*prepared.feature_names, *CROSS_ENCODER_FEATURES)
     return replace(prepared, ranking=replace(ranking, features=features), feature_names=names)
+
+
+@dataclass(frozen=True)
+class CandidateShards:
+    """The candidates of the queries of a split that have a relevant candidate, some thousand queries a file."""
+
+    paths: tuple[Path, ...]
+    sizes: tuple[int, ...]  # queries in each
+    prepared: PreparedDataset  # the data set, whose queries the shards number; its own ranking holds none of them
+    split: str  # whose judgements graphs have
+    _held: "OrderedDict[int, dict[str, Tensor]]" = field(default_factory=OrderedDict, init=False, repr=False)
+
+    def graphs(self, items: Tensor, *, inputs: ModelInputs, hold: int) -> CandidateGraphs:
+        """Build the candidate graphs of some queries, ``[B]`` int64, numbered through the shards.
+
+        The ``hold`` shards used last stay in memory, one at least. A damaged shard is a ValueError that names it.
+        """
+        starts = torch.tensor([0, *self.sizes]).cumsum(0)
+        shard = torch.searchsorted(starts, items, right=True) - 1
+        rows: dict[str, Tensor] = {}
+        for number in torch.unique(shard).tolist():
+            here = torch.nonzero(shard == number).flatten()
+            for name, tensor in self._load(number, hold).items():
+                taken = tensor[items[here] - starts[number]]
+                rows.setdefault(name, taken.new_empty(len(items), *taken.shape[1:]))[here] = taken
+        if not rows:  # a process's share of a batch may be empty
+            rows = {name: tensor[:0] for name, tensor in self._load(0, hold).items()}
+        ranking = Ranking(rows["nodes"], rows["scores"], rows["features"])
+        vectors = rows.get(QUERY_VECTORS)
+        return self.prepared.graphs(
+            rows["queries"], split=self.split, inputs=inputs, ranking=ranking, query_vectors=vectors
+        )
+
+    def _load(self, number: int, hold: int) -> dict[str, Tensor]:
+        if number not in self._held:
+            while len(self._held) >= hold:
+                self._held.popitem(last=False)
+            names = SHARD_TENSORS if self.prepared.query_vectors is None else (*SHARD_TENSORS, QUERY_VECTORS)
+            self._held[number] = {name: t.clone() for name, t in load_tensors(self.paths[number], names).items()}
+        self._held.move_to_end(number)
+        return self._held[number]
+
+
+def write_shards(
+    dataset: Dataset,
+    split: str,
+    *,
+    encoder: Encoder | None,
+    build_retriever: RetrieverFactory,
+    with_features: Callable[[PreparedDataset], PreparedDataset],
+    folder: Path,
+    settings: str = "",
+    shard_size: int = SHARD_QUERIES,
+) -> CandidateShards:
+    """Rank the queries of a split, ``shard_size`` at once; shards that were written before are not ranked again.
+
+    The data set is encoded if there is an encoder; ``with_features`` adds the features that a model reads, as
+    ``settings`` say, which name the shards. A ValueError if a shard is damaged, or no query has a relevant candidate.
+    """
+    retriever, decisive = keyed_retriever(dataset, encoder, build_retriever)
+    key = short_hash(hash_texts([str(SHARD_FORMAT), *decisive, settings, split, str(shard_size)]))
+    check_writable(folder)
+    sizes: dict[Path, int] = {}
+    shell: PreparedDataset | None = None
+    for number, block in enumerate(torch.split(dataset.split(split).queries, shard_size)):
+        path = folder / f"{dataset.name}-{key}-{number:06d}.safetensors"
+        if shell is None or not path.is_file():
+            part = dataset.with_queries(block)
+            ranked = with_features(rank(part, encoder, retriever))
+            shell = replace(ranked, dataset=dataset, ranking=ranked.ranking.select(torch.zeros(0, dtype=torch.int64)))
+            if not path.is_file():
+                save_tensors(path, _rows(ranked, block, split))
+        sizes[path] = len(
+            load_tensors(path, SHARD_TENSORS if encoder is None else (*SHARD_TENSORS, QUERY_VECTORS))["queries"]
+        )
+    sizes = {path: size for path, size in sizes.items() if size}
+    if shell is None or not sizes:
+        raise ValueError(f"split {split!r} of {dataset.name!r} must have a query with a relevant candidate, got none")
+    return CandidateShards(tuple(sizes), tuple(sizes.values()), shell, split)
+
+
+def _rows(ranked: PreparedDataset, block: Tensor, split: str) -> dict[str, Tensor]:
+    """Return the candidates of the queries that have a relevant one; ``block`` are their numbers in the data set."""
+    kept = ranked.answerable(split)
+    rows = {"queries": block[kept], **{name: getattr(ranked.ranking, name)[kept] for name in SHARD_TENSORS[1:]}}
+    return rows if ranked.query_vectors is None else rows | {QUERY_VECTORS: ranked.query_vectors[kept]}

@@ -17,8 +17,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from graphrerank.checks import check_counts
 from graphrerank.data.augmentation import CandidateAugmentation, QueryDraws
-from graphrerank.data.candidate_shards import CandidateShards
-from graphrerank.data.candidates import PreparedDataset
+from graphrerank.data.candidates import CandidateShards, PreparedDataset
 from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.graphs.model_inputs import SCORES
 

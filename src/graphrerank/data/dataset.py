@@ -14,10 +14,9 @@ from graphrerank.checks import check_not_negative
 from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions, read_drafted
 from graphrerank.data.engines.local import LOCAL, Engine
-from graphrerank.data.readers.auto_splits import SHARES, TEST, TRAIN, VAL
 from graphrerank.data.readers.documents import Query
 from graphrerank.data.readers.folder import read_corpus, read_graph
-from graphrerank.data.readers.judgements import Judgement, Splits, read_judged_queries
+from graphrerank.data.readers.judgements import SHARES, TEST, TRAIN, VAL, Judgement, Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
@@ -150,7 +149,7 @@ class Dataset:
                 with a share of its queries in the file's order: ``{"train": "train[:90%]", "val": "train[90%:]",
                 "test": "dev"}``. ``auto``: the queries of all files, divided into train, val and test by a hash,
                 near-duplicates together; ``auto_documents``: also together if they share a relevant document
-                (:mod:`~graphrerank.data.readers.auto_splits`).
+                (:mod:`~graphrerank.data.readers.judgements`).
             edges: Names of edge files in the folder; ``edges.tsv``, if present, if None. Of several edges of one type
                 between two documents the largest weight is kept. ``auto`` finds edges in any texts: ``edges.tsv``, if
                 present; mentions, if titles are names (as of type ``entity`` if the file states references, which they

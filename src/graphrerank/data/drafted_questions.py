@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from graphrerank.checks import check_counts
-from graphrerank.data.readers.edge_list import FILTERED
+from graphrerank.data.readers.documents import FILTERED
 from graphrerank.data.readers.records import bad_line, read_jsonl
 from graphrerank.graphs import CorpusGraph
 from graphrerank.text import split_sentences

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -77,11 +77,10 @@ class VectorCache:
 
     @cached_property
     def _store(self) -> TensorStore:
-        return TensorStore(
-            self.folder / self.fingerprint[:32],
-            ("vectors",),
-            lambda shard, count, source: check_vectors(shard["vectors"], count, source),
-        )
+        def check(shard: Mapping[str, Tensor], count: int, source: str) -> object:
+            return check_vectors(shard["vectors"], count, source)
+
+        return TensorStore(self.folder / self.fingerprint[:32], ("vectors",), check)
 
 
 class PairCache:

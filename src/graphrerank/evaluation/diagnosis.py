@@ -16,7 +16,7 @@ from torch import Tensor
 from graphrerank.caching import hash_texts
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.readers.auto_splits import TRAIN, VAL
+from graphrerank.data.readers.judgements import TRAIN, VAL
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
 from graphrerank.evaluation.records import (

@@ -9,8 +9,14 @@ import torch
 from hydra.utils import get_object
 from torch import Tensor
 
-from graphrerank.data.candidate_shards import SHARD_QUERIES, CandidateShards, write_shards
-from graphrerank.data.candidates import PreparedDataset, prepare, with_vectors
+from graphrerank.data.candidates import (
+    SHARD_QUERIES,
+    CandidateShards,
+    PreparedDataset,
+    prepare,
+    with_vectors,
+    write_shards,
+)
 from graphrerank.features.text_match import MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.graphs import ModelInputs
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES

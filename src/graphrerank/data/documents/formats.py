@@ -35,7 +35,8 @@ _INLINE = re.compile(rf"(?<!!){_LABEL}\(\s*(?:<(?P<pointed>[^<>\n]*)>|(?P<bare>[
 _REFERENCE = re.compile(rf"(?<!!){_LABEL}(?:\[(?P<name>[^\[\]]*)\])?(?![(:\[])")
 _DEFINITION = re.compile(r"^ {0,3}\[([^\[\]]+)\]:\s*(?:<([^<>]*)>|(\S+))", re.MULTILINE)
 _WIKI = re.compile(r"\[\[([^\[\]|\n]+)(?:\|[^\[\]\n]*)?\]\]")
-_KEY = re.compile(r"^([\w-]+)\s*:\s*(.*)$")
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(?=[\w-]+\s*:)(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
+_TITLE = re.compile(r"^title\s*:(.*)$", re.MULTILINE | re.IGNORECASE)
 TEXT_KEYS, TITLE_KEYS, ID_KEYS = ("text", "content", "body", "abstract"), ("title", "name"), ("_id", "id")
 _MAX_DEPTH = 32
 _WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
@@ -177,7 +178,7 @@ def read_markdown(path: Path, name: str) -> list[Document]:
 
     Of YAML before the text only a title is read; comments are left out.
     """
-    matter, text = _front_matter(text_of(path))
+    titled, text = _front_matter(text_of(path))
     lines = _CODE_OR_COMMENT.sub(lambda found: found[1] or "", text).split("\n")
     sections: list[tuple[str, list[str]]] = [("", [])]
     title, fence = "", ""
@@ -194,23 +195,19 @@ def read_markdown(path: Path, name: str) -> list[Document]:
             sections.append((heading, []))
         else:
             rows.append(line)
-    targets = {
-        _label(found[1]): found[2] or found[3] or "" for found in _DEFINITION.finditer("\n".join(lines))
-    }  # of the whole document
+    definitions = _DEFINITION.finditer("\n".join(lines))  # of the whole document
+    targets = {_label(found[1]): found[2] or found[3] or "" for found in definitions}
     parts = tuple(_markdown_section(heading, rows, targets) for heading, rows in sections)
-    return [Document(name, matter.get("title") or title or path.stem, parts)]
+    return [Document(name, titled or title or path.stem, parts)]
 
 
-def _front_matter(text: str) -> tuple[dict[str, str], str]:
-    """Return the plain settings of a block of YAML that opens a page, and the text after it."""
-    lines = text.split("\n")
-    if lines[0].rstrip() != "---" or len(lines) < 2 or not _KEY.match(lines[1]):
-        return {}, text
-    end = next((place for place, line in enumerate(lines) if place and line.rstrip() in ("---", "...")), None)
-    if end is None:
-        return {}, text
-    found = [key for line in lines[1:end] if (key := _KEY.match(line))]
-    return {key[1].lower(): key[2].strip().strip("\"'") for key in found}, "\n".join(lines[end + 1 :])
+def _front_matter(text: str) -> tuple[str, str]:
+    """Return the title in a block of YAML that opens a page, and the text after it."""
+    block = _FRONT_MATTER.match(text)
+    if block is None:
+        return "", text
+    title = _TITLE.search(block[1])
+    return "" if title is None else title[1].strip().strip("\"'"), text[block.end() :]
 
 
 def _is_heading(rows: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ ATT&CK is (c) The MITRE Corporation, used under https://attack.mitre.org/resourc
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,7 @@ STRUCTURE_TYPES = frozenset({"subtechnique-of", "mitigates", "attributed-to"})
 MIN_QUERY_CHARACTERS = 31  # "over 30"
 SPLIT_SHARES = {"train": 0.65, "val": 0.10, "test": 0.25}
 
-_LOOKUP_FILES = {  # file stem in the package -> key of its list of objects
-    "attack-patterns": "attack_patterns",
-    "software": "software",
-    "groups-campaigns": "groups_campaigns",
-    "mitigations": "mitigations",
-    "relationships": "relationships",
-}
+_LOOKUP_FILES = ("attack-patterns", "software", "groups-campaigns", "mitigations", "relationships")  # of the package
 MAX_DESCRIPTION = 10_000  # characters that are read of a description: the expressions take quadratic time
 _CITATION = re.compile(r"\(Citation:[^)]*\)")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -150,24 +144,23 @@ def _read(path: Path) -> list[dict[str, Any]]:
     bundle = read_json(path, max_bytes=MAX_LARGE_BYTES)
     if not isinstance(bundle, dict) or bundle.get("type") != "bundle":
         raise ValueError(f"{path}: needed a STIX 2.1 bundle (an object of type 'bundle' with 'objects')")
-    wanted = NODE_TYPES | {"relationship"}
     objects = []
     for o in _objects(path, bundle, "objects"):
-        if o.get("type") in wanted:
-            named = [r for r in o.get("external_references", ()) if r.get("source_name") == "mitre-attack"]
-            numbers = [r["external_id"] for r in named if "external_id" in r][:1]
-            objects.append(_object(path, o, "id", "x_mitre_deprecated", numbers))
+        if o.get("type") in NODE_TYPES | {"relationship"}:
+            named = (r for r in o.get("external_references", ()) if r.get("source_name") == "mitre-attack")
+            number = next((r["external_id"] for r in named if "external_id" in r), None)
+            objects.append(_object(path, o, "id", "x_mitre_deprecated", number))
     return objects
 
 
 def _read_lookup(folder: Path) -> list[dict[str, Any]]:
     objects: list[dict[str, Any]] = []
-    for stem, key in _LOOKUP_FILES.items():
+    for stem in _LOOKUP_FILES:
         files = sorted(folder.glob(f"{stem}-lookup-v*.json"))
         if len(files) != 1:
             raise ValueError(f"{folder}: needed one file {stem}-lookup-v*.json, found {len(files)}")
-        for o in _objects(files[0], read_json(files[0], max_bytes=MAX_LARGE_BYTES), key):
-            objects.append(_object(files[0], o, "stix_id", "deprecated", filter(None, [o.get("external_id")])))
+        for o in _objects(files[0], read_json(files[0], max_bytes=MAX_LARGE_BYTES), stem.replace("-", "_")):
+            objects.append(_object(files[0], o, "stix_id", "deprecated", o.get("external_id") or None))
     return objects
 
 
@@ -178,9 +171,8 @@ def _objects(path: Path, content: Any, key: str) -> list[dict[str, Any]]:
     return objects
 
 
-def _object(path: Path, o: Mapping[str, Any], id_key: str, old_key: str, numbers: Iterable[str]) -> dict[str, Any]:
+def _object(path: Path, o: Mapping[str, Any], id_key: str, old_key: str, number: str | None) -> dict[str, Any]:
     """Return an object as :func:`read_attack`; its id and whether it is deprecated stand under the two keys."""
-    number = next(iter(numbers), None)
     try:
         kind = o[id_key].split("--")[0]
         shared = {"id": o[id_key], "type": kind, "text": o.get("description") or ""}

@@ -45,23 +45,16 @@ _ACTOR_TYPES, _SOFTWARE_TYPES = frozenset({"intrusion-set", "campaign"}), frozen
 class PathQuestion:
     """A question, the relation that it was made of, and the way to its answers."""
 
-    id: str
+    id: str  # of the relation
     sentence: str  # of the relation
     question: str  # the question about the sentence
-    ends: tuple[int, int]  # the relation's nodes
-    start: int  # the node that decides the split
+    starts: tuple[int, ...]  # the relation's nodes from which the answers are reached; the first decides the split
     answers: tuple[int, ...]
-    steps: frozenset[frozenset[int]]  # the edges between the relation's ends and the answers
-
-    @property
-    def relevant(self) -> tuple[int, ...]:
-        """The answers and the nodes from which they are reached."""
-        return (*(end for end in self.ends if any(end in step for step in self.steps)), *self.answers)
 
     @property
     def shared(self) -> frozenset[Any]:
-        """The sentence and the steps, which questions of two splits must not share."""
-        return frozenset((self.sentence, *self.steps))
+        """The sentence and the edges from ends to answers, which questions of two splits must not share."""
+        return frozenset((self.sentence, *(frozenset((s, answer)) for s in self.starts for answer in self.answers)))
 
 
 def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0) -> Dataset:
@@ -99,13 +92,15 @@ def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5
     questions_of: dict[str, list[PathQuestion]] = {}
     taken: set[Any] = set()  # sentences and steps of later splits
     for split in reversed(SPLIT_SHARES):
-        of_split = [q for q in questions if split_of[nodes[q.start]["id"]] == split and not taken & q.shared]
+        of_split = [q for q in questions if split_of[nodes[q.starts[0]]["id"]] == split and not taken & q.shared]
         taken.update(*(q.shared for q in of_split))
         questions_of = {split: of_split} | questions_of
     listed = [question for rows in questions_of.values() for question in rows]
     number = {question.id: i for i, question in enumerate(listed)}
     splits = {
-        name: Qrels.of((number[question.id], node, 1.0) for question in rows for node in question.relevant)
+        name: Qrels.of(
+            (number[question.id], node, 1.0) for question in rows for node in (*question.starts, *question.answers)
+        )
         for name, rows in questions_of.items()
     }
     texts = [f"{question.sentence} {question.question}" for question in listed]
@@ -134,15 +129,7 @@ def _possible(
         (SOFTWARE, (source, target), software),
     )
     return [
-        PathQuestion(
-            relation["id"],
-            sentence,
-            question,
-            (source, target),
-            starts[0],
-            tuple(sorted(answers)),
-            frozenset(frozenset((start, answer)) for start in starts for answer in answers),
-        )
+        PathQuestion(relation["id"], sentence, question, starts, tuple(sorted(answers)))
         for question, starts, answers in found
         if 1 <= len(answers) <= MAX_ANSWERS
     ]

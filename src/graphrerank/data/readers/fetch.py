@@ -2,6 +2,7 @@
 
 import hashlib
 import http.client
+import shutil
 import time
 import urllib.error
 import urllib.request
@@ -9,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from graphrerank.files import atomic_path
+
 Downloader = Callable[[str, Path], None]
 HUB = "hf://datasets/"  # hf://datasets/<owner>/<name>@<revision>/<file>
 TIMEOUT_SECONDS = 60
 MAX_TRIES = 5
 PAUSE_SECONDS = 1.0  # after the first try; doubled each time
-_BLOCK = 1 << 20
 
 
 def download(location: str, target: Path) -> None:
@@ -27,25 +29,21 @@ def download(location: str, target: Path) -> None:
         _download_from_hub(location, target)
         return
     request = urllib.request.Request(location, headers={"User-Agent": "graphrerank"})
-    part = target.with_name(f"{target.name}.part")
     for attempt in range(MAX_TRIES):
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response, part.open("wb") as stream:
-                while block := response.read(_BLOCK):
-                    stream.write(block)
-            length = response.headers.get("Content-Length")
-            if length is not None and part.stat().st_size != int(length):
-                found = f"found {part.stat().st_size:,}: the file is cut off"
-                raise OSError(f"needed {int(length):,} bytes, as the server announced, {found}")
-            part.replace(target)
+            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response, atomic_path(target) as part:
+                with part.open("wb") as stream:
+                    shutil.copyfileobj(response, stream)
+                length, found = response.headers.get("Content-Length"), part.stat().st_size
+                if length is not None and found != int(length):
+                    needed = f"needed {int(length):,} bytes, as the server announced"
+                    raise OSError(f"{needed}, found {found:,}: the file is cut off")
             return
         except (OSError, http.client.HTTPException) as error:
             refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
             if refused or attempt == MAX_TRIES - 1:
                 raise error if isinstance(error, OSError) else OSError(repr(error)) from error
             time.sleep(PAUSE_SECONDS * 2**attempt)
-        finally:
-            part.unlink(missing_ok=True)
 
 
 def fetch(location: str, checksum: str, folder: Path, *, downloader: Downloader = download) -> Path:

@@ -23,8 +23,7 @@ from graphrerank.data.derived_edges import EXTRACTORS, DerivedEdges, EdgeRule, E
 from graphrerank.data.engines.local import Engine
 from graphrerank.data.enrichment.random_edges import random_edges as draw_edges
 from graphrerank.data.enrichment.shared_entities import entity_names
-from graphrerank.data.readers.documents import Document, read_documents
-from graphrerank.data.readers.edge_list import FILTERED, read_edges
+from graphrerank.data.readers.documents import FILTERED, Document, read_documents, read_edges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.adjacency import adjacency_edges

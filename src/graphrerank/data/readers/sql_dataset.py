@@ -20,20 +20,11 @@ from graphrerank.passwords import check_no_password, without_passwords
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column: its name, its declared type and its description; the latter two may be empty."""
-
-    name: str
-    type: str = ""
-    description: str = ""
-
-
-@dataclass(frozen=True)
 class Table:
     """A table or view; columns and keys in the database's order."""
 
     name: str
-    columns: Sequence[Column]
+    columns: Sequence[tuple[str, str, str]]  # name, declared type and description; the latter two may be empty
     primary_key: Sequence[str] = ()
     references: Sequence[str] = ()  # names of the tables that its foreign keys refer to
     description: str = ""
@@ -42,14 +33,13 @@ class Table:
         """Return the table as a passage, with descriptions by ``table`` or ``table.column`` before its comments.
 
         Example:
-            >>> Table("pet", [Column("id", "INTEGER"), Column("owner", "TEXT", "full name")], ["id"]).text({})
+            >>> Table("pet", [("id", "INTEGER", ""), ("owner", "TEXT", "full name")], ["id"]).text({})
             'table pet: columns id (INTEGER), owner (TEXT, full name); primary key id'
         """
         columns = []
-        for column in self.columns:
-            description = descriptions.get(f"{self.name}.{column.name}", column.description)
-            details = ", ".join(filter(None, (column.type, description)))
-            columns.append(f"{column.name} ({details})" if details else column.name)
+        for name, kind, said in self.columns:
+            details = ", ".join(filter(None, (kind, descriptions.get(f"{self.name}.{name}", said))))
+            columns.append(f"{name} ({details})" if details else name)
         about = descriptions.get(self.name, self.description)
         key = f"; primary key {', '.join(self.primary_key)}" if self.primary_key else ""
         return f"table {self.name}{f' ({about})' if about else ''}: columns {', '.join(columns)}{key}"
@@ -76,7 +66,9 @@ def load_sql_schema(
     if not tables:
         raise ValueError(f"{shown}: the database has no table or view")
     descriptions = descriptions or {}
-    known = {table.name for table in tables} | {f"{table.name}.{c.name}" for table in tables for c in table.columns}
+    known = {table.name for table in tables} | {
+        f"{table.name}.{name}" for table in tables for name, *_ in table.columns
+    }
     if unknown := sorted(set(descriptions) - known):
         raise ValueError(f"`descriptions` must name tables or table.column of the database, got {unknown[0]!r}")
     tables.sort(key=lambda table: table.name)
@@ -119,7 +111,7 @@ def _sqlite_table(connection: sqlite3.Connection, name: str) -> Table:
     references = connection.execute('SELECT DISTINCT "table" FROM pragma_foreign_key_list(?)', [name]).fetchall()
     return Table(
         name,
-        [Column(column, kind) for column, kind, _ in columns],
+        [(column, kind, "") for column, kind, _ in columns],
         [column for _, column in keyed],
         [other for (other,) in references],
     )
@@ -145,10 +137,7 @@ def _from_url(url: str, schema: str | None) -> tuple[list[Table], str]:
 
 
 def _inspected_table(inspector: Any, name: str, schema: str | None) -> Table:
-    columns = [
-        Column(column["name"], str(column["type"]), column.get("comment") or "")
-        for column in inspector.get_columns(name, schema)
-    ]
+    columns = inspector.get_columns(name, schema)
     keys = inspector.get_foreign_keys(name, schema)
     try:
         comment = inspector.get_table_comment(name, schema)["text"] or ""
@@ -156,7 +145,7 @@ def _inspected_table(inspector: Any, name: str, schema: str | None) -> Table:
         comment = ""
     return Table(
         name,
-        columns,
+        [(column["name"], str(column["type"]), column.get("comment") or "") for column in columns],
         inspector.get_pk_constraint(name, schema)["constrained_columns"],
         [key["referred_table"] for key in keys if key["referred_schema"] == schema],
         comment,
