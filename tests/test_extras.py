@@ -44,6 +44,8 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: 
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         optional("no_such_module", "a test")
     assert optional("json", "a test").loads("1") == 1
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"), importing("encoders", "a test"):
+        importlib.import_module("no_such_module")  # that an installed package lacks
 
 
 @pytest.mark.parametrize("adapter", sorted(ADAPTERS))
@@ -57,11 +59,6 @@ def test_an_adapter_names_its_extra(adapter: str, monkeypatch: pytest.MonkeyPatc
     message = rf"^{module} needs {EXTRAS[extra].modules[0]}.* installed: pip install 'graphrerank\[{extra}\]'$"
     with pytest.raises(MissingExtraError, match=message):
         importlib.import_module(module)
-
-
-def test_what_an_installed_package_lacks_is_its_own_error() -> None:
-    with pytest.raises(ModuleNotFoundError, match="no_such_module"), importing("encoders", "a test"):
-        importlib.import_module("no_such_module")
 
 
 @pytest.mark.parametrize(

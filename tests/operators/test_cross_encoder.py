@@ -5,10 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 from transformers import (
     AutoModelForSequenceClassification,
@@ -19,7 +16,6 @@ from transformers import (
     ElectraForSequenceClassification,
     ModernBertConfig,
     ModernBertForSequenceClassification,
-    PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForSequenceClassification,
     XLMRobertaConfig,
@@ -29,10 +25,10 @@ from transformers import (
 from graphrerank.operators import cross_encoder
 from graphrerank.operators.cross_encoder import CrossEncoder, EncoderLayers
 from tests.support import ROOT
+from tests.support.models import LETTERS, write_tokenizer
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz"]
 SIZES: dict[str, Any] = {
-    "vocab_size": len(WORDS),
+    "vocab_size": len(LETTERS),
     "hidden_size": 16,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
@@ -67,21 +63,8 @@ def build(kind: str, folder: Path, **settings: Any) -> Path:
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, mean=float("norm" in name.lower() and "weight" in name), std=0.6)
     model.save_pretrained(folder)
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
     names = ["input_ids", "attention_mask", *(["token_type_ids"] if kind == "bert" else [])]
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        model_input_names=names,
-        model_max_length=36,
-    ).save_pretrained(folder)
+    write_tokenizer(folder, LETTERS, Whitespace(), model_input_names=names, model_max_length=36)
     return folder
 
 

@@ -46,11 +46,6 @@ def make_documents() -> MakeTexts:
 
 
 @pytest.fixture
-def themes() -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
-    return THEMES
-
-
-@pytest.fixture
 def make_themed_passages() -> MakeTexts:
     """Make passages of four sentences, each of one theme with names of its own."""
 

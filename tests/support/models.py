@@ -1,13 +1,32 @@
 """Models of random weights, written as real ones are."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-SPARSE_WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "fox", "dog", "bird", "tree", "river", "stone"]
-LETTERS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+SPARSE_WORDS = [*SPECIAL, "[MASK]", "fox", "dog", "bird", "tree", "river", "stone"]
+LETTERS = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyz"]
+
+
+def write_tokenizer(folder: Path, words: Sequence[str], split: Any, **settings: Any) -> None:
+    """Write a tokenizer of words that a pre-tokenizer splits, with BERT's forms of a text and of a pair."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = split
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    special = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), SPECIAL, strict=True))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, **settings).save_pretrained(folder)
 
 
 @pytest.fixture(scope="session")
@@ -15,11 +34,8 @@ def sparse_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random SPLADE over eleven words, written as sentence-transformers writes them."""
     from sentence_transformers import SparseEncoder
     from sentence_transformers.sparse_encoder.modules import MLMTransformer, SpladePooling
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import WhitespaceSplit
-    from tokenizers.processors import TemplateProcessing
-    from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+    from transformers import BertConfig, BertForMaskedLM
 
     bert, folder = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("splade")
     torch.manual_seed(0)
@@ -28,13 +44,7 @@ def sparse_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         max_position_embeddings=16, initializer_range=0.5,
     )  # fmt: skip
     BertForMaskedLM(config).save_pretrained(bert)
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(SPARSE_WORDS)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = WhitespaceSplit()
-    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-        mask_token="[MASK]", model_max_length=16,
-    ).save_pretrained(bert)  # fmt: skip
+    write_tokenizer(bert, SPARSE_WORDS, WhitespaceSplit(), mask_token="[MASK]", model_max_length=16)
     SparseEncoder(modules=[MLMTransformer(str(bert)), SpladePooling("max")], device="cpu").save(str(folder))
     return folder
 
@@ -71,11 +81,9 @@ def adapter_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random cross-encoder that reads letters."""
-    from tokenizers import Regex, Tokenizer
-    from tokenizers.models import WordLevel
+    from tokenizers import Regex
     from tokenizers.pre_tokenizers import Split
-    from tokenizers.processors import TemplateProcessing
-    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+    from transformers import BertConfig, BertForSequenceClassification
 
     folder = tmp_path_factory.mktemp("reader")
     torch.manual_seed(0)
@@ -84,15 +92,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
         max_position_embeddings=48, num_labels=1,
     )  # fmt: skip
     BertForSequenceClassification(config).save_pretrained(folder)
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(LETTERS)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Split(Regex("."), "isolated")
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-        model_max_length=48,
-    ).save_pretrained(folder)  # fmt: skip
+    write_tokenizer(folder, LETTERS, Split(Regex("."), "isolated"), model_max_length=48)
     return folder
 
 

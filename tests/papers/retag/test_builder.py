@@ -18,6 +18,7 @@ from graphrerank_papers.retag.builder import (
 from graphrerank_papers.retag.communities import Hierarchy
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
 from graphrerank_papers.retag.steps import Material
+from tests.support.corpora import THEMES
 from tests.support.retag_index import same
 
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
@@ -78,7 +79,7 @@ def check(index: ReTAGIndex, passages: list[str]) -> None:
 
 
 def test_communities_and_topics(
-    builder: ReTAGIndexBuilder, make_themed_passages: MakePassages, word_encoder: Any, themes: Any
+    builder: ReTAGIndexBuilder, make_themed_passages: MakePassages, word_encoder: Any
 ) -> None:
     passages = make_themed_passages(90)
     index = build(builder, passages)
@@ -89,7 +90,7 @@ def test_communities_and_topics(
     asked = ["the walls by the river and the bridge", "a proof of the compiler code", "organ fugue choir"]
     best = topics.similarity(word_encoder.encode(asked)).argmax(dim=1).tolist()
     assert sorted(best) == [0, 1, 2]
-    for (names, _), topic in zip(themes, best, strict=True):
+    for (names, _), topic in zip(THEMES, best, strict=True):
         held = [index.entities[node] for node in index.graphs[1 + topic].nodes.tolist()]
         assert len(held) > 10
         assert sum(name[:-1] in names for name in held) > 0.75 * len(held)
