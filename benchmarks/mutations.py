@@ -199,7 +199,7 @@ MUTATIONS = (
         "if len(given) > 10 * most:",
     ),
     Mutation(
-        "graphrerank_papers/answers/answer_judge.py",
+        "graphrerank_papers/answers/judges.py",
         "the second order keeps its sign",
         "        backward[:, rows] *= -1\n",
         "",
@@ -211,7 +211,7 @@ MUTATIONS = (
         "wait_seconds = pause",
     ),
     Mutation(
-        "graphrerank_papers/answers/answer_judge.py",
+        "graphrerank_papers/answers/judges.py",
         "tested against the wrong side",
         "(scores, 1 - scores, seed=seed)",
         "(scores, scores, seed=seed)",

@@ -15,8 +15,7 @@ from graphrerank.conf_folder import listed_choices
 from graphrerank.data.documents.draft_folder import parse_question
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.text import WordTokenizer
-from graphrerank_papers.answers.answer_judge import parse_winner
-from graphrerank_papers.answers.correctness_judge import parse_decision
+from graphrerank_papers.answers.judges import parse_decision, parse_winner
 from graphrerank_papers.answers.local import FormMask, form_tokenizer
 from graphrerank_papers.answers.map_reduce_writer import parse_final_answer, parse_partial_answer
 from graphrerank_papers.answers.prompted_writer import answer_in_form

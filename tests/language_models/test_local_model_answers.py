@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from graphrerank_papers.answers.answer_judge import PairwiseJudge
+from graphrerank_papers.answers.judges import PairwiseJudge
 from graphrerank_papers.answers.local import TransformersLanguageModel
 from graphrerank_papers.answers.map_reduce_writer import CitedReply, MapReduceWriter
 from graphrerank_papers.answers.packing import Context

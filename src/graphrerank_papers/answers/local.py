@@ -1,6 +1,5 @@
 """A chat model of transformers in this process, which can be constrained to write nothing but a prompt's form."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
@@ -115,9 +114,7 @@ class TransformersLanguageModel:
                 f"`max_new_tokens` {self.max_new_tokens}"
             )
         temperature = self.temperature or (RETRY_TEMPERATURE if attempt else 0.0)
-        sampling: dict[str, Any] = (
-            {"do_sample": True, "temperature": temperature} if temperature else {"do_sample": False}
-        )
+        sampling: dict[str, Any] = {"do_sample": temperature > 0, "temperature": temperature or None}
         if self.form is not None:
             sampling["logits_processor"] = [FormMask(self._form_tokenizer, self.form, num_rows=len(texts))]
         with torch.random.fork_rng(), torch.inference_mode():
@@ -157,11 +154,9 @@ class TransformersLanguageModel:
     def _loaded(self) -> tuple[Any, Any]:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        source = {
-            "revision": self.revision,
-            "trust_remote_code": False,
-            **({"gguf_file": self.gguf_file} if self.gguf_file else {}),
-        }
+        source: dict[str, Any] = {"revision": self.revision, "trust_remote_code": False}
+        if self.gguf_file:
+            source["gguf_file"] = self.gguf_file
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.model, padding_side="left", **source)
             model = AutoModelForCausalLM.from_pretrained(self.model, dtype=getattr(torch, self.dtype), **source)
@@ -190,9 +185,12 @@ class FormMask:
 
     def __init__(self, tokenizer: Any, form: str, *, num_rows: int) -> None:
         matcher = optional("llguidance", "constrained decoding").LLMatcher
-        grammar = form_grammar(form)
+        if is_schema(form):
+            grammar = matcher.grammar_from_json_schema(form, overrides={"whitespace_flexible": False})
+        else:
+            grammar = matcher.grammar_from_regex(form)
         self._matchers = [matcher(tokenizer, grammar) for _ in range(num_rows)]
-        if problem := self._matchers[0].get_error() if self._matchers else "":
+        if problem := self._matchers[0].get_error():
             raise ValueError(
                 f"`form` must be a JSON schema or a regular expression, got {form[:80]!r}: {problem[:200]}"
             )
@@ -205,26 +203,13 @@ class FormMask:
                 if not matcher.is_stopped():
                     matcher.consume_token(token)
         self._begun = True
-        masked = torch.full_like(scores, -torch.inf)
+        allowed = torch.zeros_like(scores, dtype=torch.bool)
         for row, matcher in enumerate(self._matchers):
-            allowed = torch.frombuffer(bytearray(matcher.compute_logit_bias()), dtype=torch.uint8).bool()
-            places = allowed.nonzero().flatten().to(scores.device)
+            bias = torch.frombuffer(bytearray(matcher.compute_logit_bias()), dtype=torch.uint8)
             if matcher.is_error() or matcher.stop_reason() == UNSPELT:
                 raise ValueError("no token of the model can continue `form`: its vocabulary lacks a letter of it")
-            masked[row, places] = scores[row, places]
-        return masked
-
-
-def form_grammar(form: str) -> str:
-    """Return a form in the terms of ``llguidance``; a ValueError if it begins like a schema and is none."""
-    matcher = optional("llguidance", "constrained decoding").LLMatcher
-    if not is_schema(form):
-        return str(matcher.grammar_from_regex(form))
-    try:
-        json.loads(form)
-        return str(matcher.grammar_from_json_schema(form, overrides={"whitespace_flexible": False}))
-    except ValueError as error:
-        raise ValueError(f"`form` must be a JSON schema or a regular expression, got {form[:80]!r}: {error}") from error
+            allowed[row, : len(bias)] = bias.bool()
+        return scores.masked_fill(~allowed, -torch.inf)
 
 
 def form_tokenizer(tokenizer: Any, *, num_tokens: int, ends: Sequence[int]) -> Any:
@@ -236,16 +221,17 @@ def form_tokenizer(tokenizer: Any, *, num_tokens: int, ends: Sequence[int]) -> A
     Raises:
         ValueError: If the tokenizer is another one.
     """
+    from tokenizers import decoders
+
     build = optional("llguidance", "constrained decoding").LLTokenizer
     try:
         backend = copy(tokenizer.backend_tokenizer)  # with the tokens that transformers has added
         backend.no_padding()
         backend.no_truncation()
-        content = json.loads(backend.to_str())
-        if (content["decoder"] or {}).get("type") == "Metaspace":  # as `Sequence`, which llguidance reads
-            space = {"type": "Replace", "pattern": {"String": content["decoder"]["replacement"]}, "content": " "}
-            content["decoder"] = {"type": "Sequence", "decoders": [space, {"type": "ByteFallback"}, {"type": "Fuse"}]}
-        return build(json.dumps(content), n_vocab=num_tokens, eos_token=list(ends))
+        if isinstance(backend.decoder, decoders.Metaspace):  # in steps that llguidance reads
+            space = decoders.Replace(backend.decoder.replacement, " ")
+            backend.decoder = decoders.Sequence([space, decoders.ByteFallback(), decoders.Fuse()])
+        return build(backend.to_str(), n_vocab=num_tokens, eos_token=list(ends))
     except (AttributeError, ValueError) as error:
         raise ValueError(
             f"constrained decoding needs a fast tokenizer of byte-level BPE or SentencePiece, got "

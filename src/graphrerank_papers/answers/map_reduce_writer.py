@@ -2,17 +2,19 @@
 
 import hashlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
 
 from graphrerank.checks import check_counts
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.reply import ANSWERED, FAILED, REFUSED, REJECTED, UNUSABLE, Reply, ReplyingModel
-from graphrerank.language_models.strict_answers import ask_strictly, read_json
+from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.text import Tokenizer, WordTokenizer
 from graphrerank.text.tokenizer import count_tokens
 from graphrerank_papers.answers.packing import Context
@@ -90,38 +92,33 @@ class MapReduceWriter:
         keys = [(question, context.passages) for question, context in zip(questions, contexts, strict=True)]
         asked = list(dict.fromkeys(keys))
         model = RecordedModel(self.model, self.cache)
-        requests = [
-            self._map_request(row, part, *asked[row]) for row, key in enumerate(asked) for part in self._parts(*key)
-        ]
-        partial_answers: list[list[PartialAnswer | None]] = [[] for _ in asked]
-        answers = self._ask(model, requests, self.map_prompt, parse_partial_answer)
-        for request, answer in zip(requests, answers, strict=True):
-            partial_answers[request.row].append(answer)
-        fitting = [self._fitting(each) for each in partial_answers]
-        final = [self._reduce_request(row, key[0], fitting[row]) for row, key in enumerate(asked) if fitting[row]]
-        merged = self._ask(model, final, self.reduce_prompt, parse_final_answer)
-        merged_of = {request.row: answer for request, answer in zip(final, merged, strict=True)}
+        requests = []
+        for row, (question, passages) in enumerate(asked):
+            for part in self._parts(question, passages):
+                summaries = "\n\n".join(f"[{index + 1}] {passages[index]}" for index in part)
+                message = self.map_prompt.fill(question=question, summaries=summaries)
+                requests.append(Request(row, message, {index + 1 for index in part}))
+        parts: list[list[PartialAnswer | None]] = [[] for _ in asked]
+        for request, answer in zip(requests, self._ask(model, requests, self.map_prompt), strict=True):
+            parts[request.row].append(answer)
+        final = []
+        for row, (question, _) in enumerate(asked):
+            if fitting := self._fitting(parts[row]):
+                answers = "\n\n".join(
+                    f"(helpfulness {part.helpfulness}; summaries {_listed(part.numbers)}) {part.text}"
+                    for part in fitting
+                )
+                message = self.reduce_prompt.fill(question=question, answers=answers)
+                final.append(Request(row, message, {number for part in fitting for number in part.numbers}))
+        merged = dict(zip((r.row for r in final), self._ask(model, final, self.reduce_prompt), strict=True))
         messages: list[list[str]] = [[] for _ in asked]
         for request in (*requests, *final):
             messages[request.row].append(request.message)
         replies = {
-            key: _reply(merged_of.get(row), partial_answers[row], model.replies_to(messages[row]), len(messages[row]))
+            key: _reply(merged.get(row), parts[row], model.replies_to(messages[row]), len(messages[row]))
             for row, key in enumerate(asked)
         }
         return [replies[key] for key in keys]
-
-    def _map_request(self, row: int, part: Sequence[int], question: str, passages: Sequence[str]) -> Request:
-        listed = "\n\n".join(f"[{index + 1}] {passages[index]}" for index in part)
-        message = self.map_prompt.fill(question=question, summaries=listed)
-        return Request(row, message, {index + 1 for index in part})
-
-    def _reduce_request(self, row: int, question: str, answers: Sequence[PartialAnswer]) -> Request:
-        listed = "\n\n".join(
-            f"(helpfulness {answer.helpfulness}; summaries {_listed(answer.numbers)}) {answer.text}"
-            for answer in answers
-        )
-        message = self.reduce_prompt.fill(question=question, answers=listed)
-        return Request(row, message, {number for answer in answers for number in answer.numbers})
 
     def _parts(self, question: str, passages: Sequence[str]) -> list[list[int]]:
         """Shuffle the positions of a question's passages and cut them into parts."""
@@ -147,9 +144,7 @@ class MapReduceWriter:
         totals = accumulate(count_tokens(self.tokenizer, [answer.text for answer in helpful]))
         return helpful[: max(1, sum(total <= self.context_tokens for total in totals))]
 
-    def _ask(
-        self, model: RecordedModel, requests: Sequence[Request], prompt: Prompt, parse: Callable[[str], PartialAnswer]
-    ) -> list[PartialAnswer | None]:
+    def _ask(self, model: RecordedModel, requests: Sequence[Request], prompt: Prompt) -> list[PartialAnswer | None]:
         """Ask, refusing answers that cite passages which were not shown."""
 
         def check(index: int, answer: PartialAnswer) -> None:
@@ -161,7 +156,7 @@ class MapReduceWriter:
             model,
             [request.message for request in requests],
             system=prompt.instructions(),
-            parse=parse,
+            parse=parse_partial_answer if prompt is self.map_prompt else parse_final_answer,
             check=check,
             tries=self.tries,
             form=prompt.form,
@@ -170,32 +165,21 @@ class MapReduceWriter:
 
 def parse_partial_answer(content: str) -> PartialAnswer:
     """Parse the answer to a part, strictly; one that claims to help needs a text and a cited passage."""
-    answer = _object(content, {"answer", "helpfulness", "summaries"})
-    helpfulness = answer["helpfulness"]
-    if type(helpfulness) is not int or not 0 <= helpfulness <= MOST_HELPFUL:
-        raise ValueError(f"`helpfulness` must be an integer from 0 to {MOST_HELPFUL}, got {helpfulness!r}")
-    return _cited(answer, helpfulness)
+    helpfulness = Annotated[int, Field(ge=0, le=MOST_HELPFUL)]
+    found = read_object(content, answer=str, helpfulness=helpfulness, summaries=list[int])
+    return _cited(found.answer, found.helpfulness, found.summaries)
 
 
 def parse_final_answer(content: str) -> PartialAnswer:
     """Parse the merged answer, strictly; it needs a text and a cited passage."""
-    return _cited(_object(content, {"answer", "summaries"}), MOST_HELPFUL)
+    found = read_object(content, answer=str, summaries=list[int])
+    return _cited(found.answer, MOST_HELPFUL, found.summaries)
 
 
-def _object(content: str, keys: set[str]) -> dict[str, Any]:
-    answer = read_json(content)
-    if not isinstance(answer, dict) or set(answer) != keys:
-        raise ValueError(f"the answer must be a JSON object with the keys {sorted(keys)}, got {content[:80]!r}")
-    return answer
-
-
-def _cited(answer: dict[str, Any], helpfulness: int) -> PartialAnswer:
-    text, numbers = answer["answer"], answer["summaries"]
-    if not isinstance(text, str) or not isinstance(numbers, list) or any(type(number) is not int for number in numbers):
-        raise ValueError(f"`answer` must be a string and `summaries` a list of integers, got {str(answer)[:80]!r}")
-    if helpfulness and not (text.strip() and numbers):
+def _cited(text: str, helpfulness: int, numbers: list[int]) -> PartialAnswer:
+    if helpfulness and not (text and numbers):
         raise ValueError("an answer that helps must have a text and name the summaries that it rests on")
-    return PartialAnswer(text.strip(), helpfulness, tuple(sorted(set(numbers))))
+    return PartialAnswer(text, helpfulness, tuple(sorted(set(numbers))))
 
 
 def _reply(

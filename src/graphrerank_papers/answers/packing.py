@@ -1,6 +1,6 @@
 """Contexts of a token budget, packed from retrieved passages."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from graphrerank.checks import check_choice, check_counts
@@ -54,7 +54,7 @@ class Packing:
 
     def pack(self, ranked: Sequence[Sequence[str]]) -> list[Context]:
         """Pack the passages of ``Q`` questions, each a sequence of texts, best first."""
-        separator, contexts = len(self.tokenizer.spans([SEPARATOR])[0]), []
+        separator, contexts = self._count(SEPARATOR), []
         for texts in ranked:
             kept: list[str] = []
             used = 0
@@ -71,7 +71,8 @@ class Packing:
 
     def _fitting(self, text: str, room: int, *, is_first: bool) -> str:
         """Return the part of a passage that is kept."""
-        if (tokens := self.tokenizer.spans([text])[0]) and len(tokens) <= room:
+        (tokens,) = self.tokenizer.spans([text])
+        if tokens and len(tokens) <= room:
             return text
         if not tokens or room < 1:
             return ""
@@ -87,5 +88,4 @@ class Packing:
 
 def passages_of(texts: Sequence[str], nodes: Sequence[Sequence[int]]) -> list[list[str]]:
     """Look up the texts of ranked nodes, ``[Q, K]``, padded with -1."""
-    look: Callable[[int], str] = texts.__getitem__
-    return [[look(node) for node in row if node >= 0] for row in nodes]
+    return [[texts[node] for node in row if node >= 0] for row in nodes]

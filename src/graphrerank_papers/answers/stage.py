@@ -1,24 +1,116 @@
 """The stage behind any retrieval system: pack, write, score, judge and compare."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from graphrerank.evaluation.systems import RankedDataset, StageResult
+from graphrerank.evaluation.tables import Cell, Columns, Table, build_table, number_cell, system_cell
 from graphrerank.files import write_json_lines
-from graphrerank.language_models.reply import Reply
-from graphrerank_papers.answers.answer_counts import AnswerCounts, Price, answers_table
-from graphrerank_papers.answers.answer_judge import PairwiseJudge, Verdicts, win_rates, wins_table
-from graphrerank_papers.answers.correctness_judge import CorrectnessJudge, parse_decision
+from graphrerank.language_models.reply import OUTCOMES, Reply
+from graphrerank_papers.answers.judges import (
+    CorrectnessJudge,
+    PairwiseJudge,
+    Verdicts,
+    parse_decision,
+    win_rates,
+    wins_table,
+)
 from graphrerank_papers.answers.packing import Context, Packing, passages_of
 from graphrerank_papers.answers.prompted_writer import Writer
 from graphrerank_papers.answers.replies import RecordedModel
 from graphrerank_papers.answers.scoring import EM, F1, JUDGED, SCORED, question_kinds, score_answers
 
 Right = Sequence[Sequence[str] | None]  # of each question, as in `score_answers`
+
+
+@dataclass(frozen=True)
+class Price:
+    """Prices of a model in USD per million tokens; None for both if no money is counted."""
+
+    input: float | None = None
+    output: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, usd in asdict(self).items():
+            if usd is not None and (type(usd) not in (int, float) or not 0 <= usd < math.inf):
+                raise ValueError(f"`price.{name}` must be USD per million tokens, 0 or more, got {usd!r}")
+        if (self.input is None) != (self.output is None):
+            raise ValueError(f"`price` must have both `input` and `output` or neither, got {self}")
+
+    def of(self, replies: Sequence[Reply]) -> float | None:
+        """Return the cost of replies in USD; None if the endpoint counted no tokens of one, or without a price."""
+        read, written = (total_tokens(replies, name) for name in ("input_tokens", "output_tokens"))
+        if self.input is None or self.output is None or read is None or written is None:
+            return None
+        return (self.input * read + self.output * written) / 1e6
+
+
+def total_tokens(replies: Sequence[Reply], name: str) -> int | None:
+    """Add up ``input_tokens`` or ``output_tokens`` of the replies that came; None if there is none, or one lacks it."""
+    counts = [getattr(reply, name) for reply in replies if reply.has_come]
+    return None if not counts or None in counts else sum(counts)
+
+
+@dataclass(frozen=True)
+class AnswerCounts:
+    """Counts over the questions of one system; a cached reply counts as a request."""
+
+    writer: str  # name of the writer: a prompt or a reader
+    questions: int
+    context_tokens: float  # mean tokens of a context, by the tokenizer of the packing
+    outcomes: Mapping[str, int]  # questions by outcome (`OUTCOMES`)
+    abstained: int  # blank answers, and those that say that the passages do not hold one
+    repeated: int  # requests beyond the first of each question
+    models: Mapping[str, int]  # questions by the model's name; several names: it changed meanwhile
+    input_tokens: int | None = None  # of all questions; None if the endpoint does not count
+    output_tokens: int | None = None
+    usd: float | None = None  # of all questions; None without a price, or without counts
+    verdicts: int = 0  # number of verdicts of the judge of right answers
+    verdicts_unusable: int = 0  # of them, those without a decision
+    judge_usd: float | None = None  # of these verdicts
+    problems: Mapping[str, int] = field(default_factory=dict)  # rejected and failed questions by error message
+
+    @classmethod
+    def of(
+        cls, writer: str, replies: Sequence[Reply], contexts: Sequence[Context], price: Price | None, **rest: Any
+    ) -> "AnswerCounts":
+        """Count replies to ``Q`` questions from a context each."""
+        outcomes, models = Counter(reply.outcome for reply in replies), Counter(reply.model for reply in replies)
+        problems = Counter(reply.problem for reply in replies if reply.problem)
+        return cls(
+            writer=writer,
+            questions=len(replies),
+            context_tokens=sum(context.num_tokens for context in contexts) / max(1, len(contexts)),
+            outcomes={name: outcomes[name] for name in OUTCOMES},
+            abstained=sum(reply.said is not None and not reply.said.strip() for reply in replies),
+            repeated=sum(reply.attempts - 1 for reply in replies),
+            models={name: models[name] for name in sorted(models) if name},
+            input_tokens=total_tokens(replies, "input_tokens"),
+            output_tokens=total_tokens(replies, "output_tokens"),
+            usd=None if price is None else price.of(replies),
+            problems=dict(problems.most_common()),
+            **rest,
+        )
+
+    def notes(self, system: str) -> list[str]:
+        """List warnings about a system's answers: questions without one and why, and models that changed."""
+        notes = []
+        if lost := [f"{n} {name}" for name, n in self.outcomes.items() if name != OUTCOMES[0] and n]:
+            problem = "".join(f"; {count:,} times: {text}" for text, count in [*self.problems.items()][:1])
+            notes.append(f"answers of {system}: {', '.join(lost)} of {self.questions:,}{problem}")
+        if self.verdicts_unusable:
+            verdicts = f"{self.verdicts_unusable:,} of {self.verdicts:,} verdicts"
+            notes.append(f"answers of {system}: {verdicts} unusable, which count as wrong")
+        if len(self.models) > 1:
+            notes.append(f"answers of {system}: the model changed its name, {', '.join(self.models)}")
+        return notes
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,16 +145,21 @@ class AnswerStage:
     judge_price: Price | None = None  # of the judge's model
     comparison: PairwiseJudge | None = None  # prefers one of two systems' answers; None: no model does
     comparison_price: Price | None = None  # of the comparison's model
-    measures: tuple[str, ...] = field(init=False)  # names of the measures of `SystemAnswers.values`
-    tested: tuple[str, ...] = field(init=False)  # those of them that are tested by default
 
     def __post_init__(self) -> None:
         for name in ("price", "judge_price", "comparison_price"):
             if not isinstance(price := getattr(self, name), Price | None):
                 raise ValueError(f"`{name}` must have `input` and `output`, USD per million tokens, got {price!r}")
-        judged = () if self.judge is None else (JUDGED,)
-        object.__setattr__(self, "measures", (*SCORED, *judged))
-        object.__setattr__(self, "tested", (F1, EM, *judged))
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Names of the measures of :attr:`SystemAnswers.values`."""
+        return SCORED if self.judge is None else (*SCORED, JUDGED)
+
+    @property
+    def tested(self) -> tuple[str, ...]:
+        """Those of them that are tested by default."""
+        return (F1, EM) if self.judge is None else (F1, EM, JUDGED)
 
     def __call__(self, ranked: RankedDataset, *, run_dir: Path | None = None, seed: int = 0) -> StageResult:
         """Answer the queries of a data set from each system's ranking.
@@ -82,16 +179,16 @@ class AnswerStage:
             raise ValueError(
                 f"`answers` needs an `answer` in the metadata of queries, found none in data set {dataset.name!r}"
             )
-        passages = {
-            system.name: passages_of(dataset.graph.texts, system.ranking.nodes.tolist()) for system in ranked.systems
+        contexts = {
+            system.name: self.packing.pack(passages_of(dataset.graph.texts, system.ranking.nodes.tolist()))
+            for system in ranked.systems
         }
-        answers = self.answer(questions, passages, right)
+        answers = self.answer(questions, contexts, right)
         *others, primary = answers
         verdicts: dict[str, Verdicts] = {}
         notes: list[str] = []
         if self.comparison is not None:
-            model = self.comparison.model
-            recorded = model.recorded if isinstance(model, RecordedModel) else []
+            recorded = self.comparison.model.recorded if isinstance(self.comparison.model, RecordedModel) else []
             before = len(recorded)
             for other in others:
                 verdicts[other] = self.comparison.compare(questions, answers[primary].said, answers[other].said)
@@ -115,27 +212,17 @@ class AnswerStage:
             notes=[*notes, *(note for name, part in counts.items() for note in part.notes(name))],
             tables=[answers_table(counts), *([wins_table(rates)] if rates else [])],
             extra={"win_rates": [rate.to_json() for rate in rates]} if rates else {},
-            system_extra={name: {"answers": part.to_json()} for name, part in counts.items()},
+            system_extra={name: {"answers": asdict(part)} for name, part in counts.items()},
         )
 
     def answer(
-        self, questions: Sequence[str], ranked: Mapping[str, Sequence[Sequence[str]]], right: Right
-    ) -> dict[str, SystemAnswers]:
-        """Answer ``Q`` questions from the passages that each system ranked for them, best first.
-
-        Equal contexts of several systems are answered from once.
-        """
-        return self.answer_from(questions, {name: self.packing.pack(texts) for name, texts in ranked.items()}, right)
-
-    def answer_from(
         self, questions: Sequence[str], contexts: Mapping[str, Sequence[Context]], right: Right
     ) -> dict[str, SystemAnswers]:
-        """Answer ``Q`` questions from each system's packed contexts."""
-        size = len(questions)
-        replies = self.writer.write([*questions] * len(contexts), [c for row in contexts.values() for c in row])
+        """Answer ``Q`` questions from each system's packed contexts; equal contexts are answered from once."""
+        replies = iter(self.writer.write([*questions] * len(contexts), [c for row in contexts.values() for c in row]))
         return {
-            name: self._system(questions, replies[number * size : (number + 1) * size], packed, right)
-            for number, (name, packed) in enumerate(contexts.items())
+            name: self._system(questions, list(islice(replies, len(questions))), packed, right)
+            for name, packed in contexts.items()
         }
 
     def _system(
@@ -157,19 +244,56 @@ class AnswerStage:
         return SystemAnswers(replies, contexts, values, counts, verdicts)
 
 
+def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
+    """Lay out the counts of each system, a row each."""
+
+    def number(name: str, form: str = ",.0f") -> Callable[[tuple[str, AnswerCounts]], Cell]:
+        return lambda row: number_cell(getattr(row[1], name), form)
+
+    def outcome(name: str) -> Callable[[tuple[str, AnswerCounts]], Cell]:
+        return lambda row: number_cell(row[1].outcomes[name], ",.0f")
+
+    columns: Columns[tuple[str, AnswerCounts]] = {
+        "system": lambda row: system_cell(row[0]),
+        "written by": lambda row: Cell(row[1].writer),
+        "model": lambda row: Cell(", ".join(f"{name} ({n})" for name, n in row[1].models.items()) or "-"),
+        "tokens of a context": number("context_tokens"),
+        "tokens read": number("input_tokens"),
+        "tokens written": number("output_tokens"),
+        "USD": number("usd", ".4f"),
+        **{name: outcome(name) for name in OUTCOMES},
+        "abstained": number("abstained"),
+        "repeated": number("repeated"),
+    }
+    caption = (
+        "Answers from the packed contexts. Tokens read and written and USD are of all questions, as if this system "
+        "were the only one, without rejected and failed requests. Model: the names under which it answered. Cut: by "
+        "the limit of tokens. Refused: by the model or a filter. Rejected: a request at fault, such as one that is too "
+        "long. Failed: no usable answer in all attempts. Unusable: not in the form of the prompt. These four are "
+        "missing, and right nowhere. Abstained: blank, or a statement of not knowing. Repeated: requests beyond the "
+        "first of a question."
+    )
+    if any(row.verdicts for row in counts.values()):
+        columns = {
+            **columns,
+            "verdicts": number("verdicts"),
+            "unusable verdicts": number("verdicts_unusable"),
+            "USD of verdicts": number("judge_usd", ".4f"),
+        }
+        caption += " Verdicts: of the model that judges answers; an unusable one counts as wrong."
+    return build_table("answers", caption, list(counts.items()), columns, text_columns=3)
+
+
 def _comparison_notes(replies: Sequence[Reply], price: Price | None) -> list[str]:
     """Describe the cost of a comparison whose model was recorded."""
     if not replies:
         return []
-    counts = AnswerCounts.of("comparison", replies, [], price)
-    tokens = (
-        "tokens not counted"
-        if counts.input_tokens is None or counts.output_tokens is None
-        else f"{counts.input_tokens:,} tokens read, {counts.output_tokens:,} written"
-    )
-    usd = "" if counts.usd is None else f", {counts.usd:.4f} USD"
     failed = sum(not reply.has_come for reply in replies)
-    return [f"comparison of answers: {len(replies):,} requests, {failed:,} of them failed or rejected; {tokens}{usd}"]
+    read, written = (total_tokens(replies, name) for name in ("input_tokens", "output_tokens"))
+    tokens = "tokens not counted" if read is None or written is None else f"{read:,} tokens read, {written:,} written"
+    usd = None if price is None else price.of(replies)
+    cost = tokens if usd is None else f"{tokens}, {usd:.4f} USD"
+    return [f"comparison of answers: {len(replies):,} requests, {failed:,} of them failed or rejected; {cost}"]
 
 
 def _answer_lines(ids: Sequence[str], right: Right, answers: Mapping[str, SystemAnswers]) -> Iterator[dict[str, Any]]:

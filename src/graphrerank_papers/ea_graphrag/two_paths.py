@@ -101,9 +101,9 @@ class TwoPaths:
             return self._holds_answer(nodes[:, :top_k]) > 0
         if answers is None:
             raise ValueError(f"`answers` must be given with `right` = {rule}, got none")
-        passages = passages_of(self.dataset.graph.texts, nodes[:, :top_k].tolist())
+        contexts = answers.packing.pack(passages_of(self.dataset.graph.texts, nodes[:, :top_k].tolist()))
         right = [known[query_id] for query_id in self.queries.ids]
-        (said,) = answers.answer(self.queries.texts, {"": passages}, right).values()
+        (said,) = answers.answer(self.queries.texts, {"": contexts}, right).values()
         return said.values[CONTAIN_MATCH if answers.judge is None else JUDGED] > 0
 
     def _relevance(self, nodes: Tensor) -> tuple[Tensor, Tensor]:

@@ -242,9 +242,9 @@ def judge_contexts(
     covered = torch.tensor([coverage(*pair) for pair in zip(texts, right, strict=True)], dtype=torch.float64)
     row: Row = {"Coverage": float(covered.mean()), "interval": bootstrap_interval(covered).tolist()}
     if answers is not None:
-        (written,) = answers.answer_from(queries.texts, {"": packed}, right).values()
+        (written,) = answers.answer(queries.texts, {"": packed}, right).values()
         row |= {name: float(written.values[name].mean()) for name in ("EM", "F1")}
-        row |= {"USD of answers": written.counts.usd, "answers": written.counts.to_json()}
+        row |= {"USD of answers": written.counts.usd, "answers": asdict(written.counts)}
     tokens = statistics.mean(context.num_tokens for context in packed)
     return {**row, "questions": len(queries), "ms": statistics.median(milliseconds), "context_tokens": tokens}
 

@@ -21,7 +21,7 @@ from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.parts import Parts
 from graphrerank.text.tokenizer import count_tokens
-from graphrerank_papers.answers.answer_judge import win_rates
+from graphrerank_papers.answers.judges import win_rates
 from graphrerank_papers.answers.map_reduce_writer import CitedReply
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage, SystemAnswers
@@ -226,7 +226,7 @@ class _Bench:
         texts, contexts, names = self._queries.texts, {}, {}
         for way in reversed(WAYS):
             contexts[way], names[way] = self._contexts(self._way(way, self._job.answer_level))
-        answers = stage.answer_from(texts, contexts, [None] * len(texts))
+        answers = stage.answer(texts, contexts, [None] * len(texts))
         lines = [line for way, written in answers.items() for line in self._lines(way, written, names[way])]
         write_json_lines(self._run_dir / "answers.jsonl", lines)
         for way, written in answers.items():
@@ -321,7 +321,7 @@ def count_answers(answers: SystemAnswers) -> Row:
         "input_tokens": counts.input_tokens,
         "output_tokens": counts.output_tokens,
         "USD": counts.usd,
-        "counts": counts.to_json(),
+        "counts": asdict(counts),
     }
 
 

@@ -8,15 +8,13 @@ import pytest
 
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.language_models.reply import Reply
-from graphrerank_papers.answers.answer_counts import Price
 from graphrerank_papers.answers.map_reduce_writer import (
     CitedReply,
     MapReduceWriter,
     parse_final_answer,
-    parse_partial_answer,
 )
 from graphrerank_papers.answers.packing import Context, Packing
-from graphrerank_papers.answers.stage import AnswerStage
+from graphrerank_papers.answers.stage import AnswerStage, Price
 
 MAP = shipped_prompt("retag_map").system
 PASSAGES = tuple(f"Passage {number}: thing{number} matters" for number in range(1, 5))  # four words each
@@ -107,7 +105,7 @@ def test_through_the_stage_and_its_cache(tmp_path: Path) -> None:
     for reader in (Reader(), Reader()):
         writer = MapReduceWriter(reader, part_tokens=4, cache=tmp_path)
         stage = AnswerStage(Packing(100, top_k=None), writer, price=Price(1.0, 1.0))
-        (answers,) = stage.answer(["Which?"], {"one": [PASSAGES]}, [["thing1"]]).values()
+        (answers,) = stage.answer(["Which?"], {"one": stage.packing.pack([PASSAGES])}, [["thing1"]]).values()
         assert answers.values["Contain-Match"].tolist() == [1.0]
         counts.append(answers.counts)
     assert counts[0] == counts[1]
@@ -138,6 +136,11 @@ def test_only_the_most_helpful_that_fit_are_merged() -> None:
     assert (answer.text, answer.citations, len(answer.helpfulness)) == ("thing7; thing5", (4, 6), 7)
     (answer,) = written(Reader(), SEVEN, part_tokens=100, context_tokens=1)
     assert answer.text.count("thing") == 4  # at least one
+
+
+def test_a_merged_answer_needs_a_source() -> None:
+    with pytest.raises(ValueError, match="must have a text and name the summaries"):
+        parse_final_answer('{"answer": "a", "summaries": []}')
 
 
 BAD = [
@@ -173,12 +176,3 @@ def test_an_answer_may_cite_only_what_its_parts_cite() -> None:
 
     (answer,) = written(Inventing(), SEVEN, part_tokens=100)
     assert (answer.text, answer.citations, answer.helpfulness, answer.outcome) == ("", (), (70,), "unusable")
-
-
-def test_messages_of_the_parsers() -> None:
-    with pytest.raises(ValueError, match="the answer must be JSON and nothing else, got 'I think so'"):
-        parse_partial_answer("I think so")
-    with pytest.raises(ValueError, match="keys \\['answer', 'helpfulness', 'summaries'\\]"):
-        parse_partial_answer('{"answer": "a"}')
-    with pytest.raises(ValueError, match="must have a text and name the summaries"):
-        parse_final_answer('{"answer": "a", "summaries": []}')

@@ -7,7 +7,7 @@ import pytest
 from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.reply import Reply
 from graphrerank.language_models.strict_answers import ask_strictly
-from graphrerank_papers.answers.answer_judge import PairwiseJudge
+from graphrerank_papers.answers.judges import PairwiseJudge
 from graphrerank_papers.answers.replies import RecordedModel
 
 

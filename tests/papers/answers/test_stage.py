@@ -12,13 +12,11 @@ from graphrerank.evaluation.systems import RankedDataset, RankedSystem
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.language_models.prompt import Prompt
 from graphrerank.language_models.reply import Reply
-from graphrerank_papers.answers.answer_counts import Price
-from graphrerank_papers.answers.answer_judge import PairwiseJudge
-from graphrerank_papers.answers.correctness_judge import CorrectnessJudge
-from graphrerank_papers.answers.packing import Packing
+from graphrerank_papers.answers.judges import CorrectnessJudge, PairwiseJudge
+from graphrerank_papers.answers.packing import Context, Packing
 from graphrerank_papers.answers.prompted_writer import PromptedWriter
 from graphrerank_papers.answers.replies import RecordedModel
-from graphrerank_papers.answers.stage import AnswerStage
+from graphrerank_papers.answers.stage import AnswerCounts, AnswerStage, Price
 from tests.papers.answers.test_prompted_writer import Scripted
 
 PROMPT = Prompt("p", "{context} {question}")
@@ -56,7 +54,8 @@ def stage(model: Scripted, judge: Scripted | None = None) -> AnswerStage:
 def test_each_system_is_answered_from_its_own_passages() -> None:
     model = Scripted({"x y?q": "Metz", "x y\n\nz?q": "Nancy", "?r": ""})
     ranked = {"one": [["x y", "three more words"], []], "two": [["x y", "z"], []]}
-    answers = stage(model).answer(["q", "r"], ranked, [["Metz"], None])
+    packed = {name: Packing(3).pack(texts) for name, texts in ranked.items()}
+    answers = stage(model).answer(["q", "r"], packed, [["Metz"], None])
     assert {name: part.said for name, part in answers.items()} == {"one": ["Metz", ""], "two": ["Nancy", ""]}
     assert [part.values["EM"].nan_to_num(-1).tolist() for part in answers.values()] == [[1.0, -1.0], [0.0, -1.0]]
     assert [part.counts.context_tokens for part in answers.values()] == [1.0, 1.5]
@@ -88,13 +87,13 @@ LOST = {
 def test_a_lost_answer_is_no_abstention() -> None:
     questions = [*(key.removeprefix("?") for key in LOST), "abstains"]
     judged = stage(Lost({"?abstains": " "}), Scripted({}))
-    (answers,) = judged.answer(questions, {"one": [[]] * 5}, [[]] * 5).values()  # none has an answer
+    (answers,) = judged.answer(questions, {"one": [Context((), 0)] * 5}, [[]] * 5).values()  # none has an answer
     assert answers.said == [None, None, None, None, ""]
     for measure in ("EM", "F1", "Contain-Match", "Judged"):
         assert answers.values[measure].tolist() == [0.0, 0.0, 0.0, 0.0, 1.0]
     assert answers.counts.abstained == 1
     assert answers.counts.problems == {"status 500": 1, "status 400: 'too long'": 1}
-    (answers,) = judged.answer(questions, {"one": [[]] * 5}, [["Metz"]] * 5).values()
+    (answers,) = judged.answer(questions, {"one": [Context((), 0)] * 5}, [["Metz"]] * 5).values()
     assert answers.values["EM"].tolist() == answers.values["Judged"].tolist() == [0.0] * 5
 
 
@@ -203,3 +202,34 @@ def one_system() -> RankedDataset:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_counts_and_money() -> None:
+    replies = [
+        Reply("Metz", "answered", "m-1", 1000, 10),
+        Reply("", "answered", "m-2", 2000, 20, attempts=3),
+        Reply("Me", "cut", "m-1", 3000, 30),
+        Reply("", "failed", attempts=6, problem="status 500"),
+    ]
+    contexts = [Context(("a",), 10), Context(("a",), 20), Context(("a",), 30), Context((), 0)]
+    counts = AnswerCounts.of("w", replies, contexts, Price(0.5, 2.0))
+    assert counts.outcomes == {"answered": 2, "cut": 1, "refused": 0, "rejected": 0, "failed": 1, "unusable": 0}
+    assert (counts.questions, counts.abstained, counts.repeated, counts.context_tokens) == (4, 1, 7, 15.0)
+    assert (counts.input_tokens, counts.output_tokens) == (6000, 60)
+    assert counts.usd == pytest.approx((6000 * 0.5 + 60 * 2.0) / 1e6)
+    assert counts.models == {"m-1": 2, "m-2": 1}
+    assert counts.notes("x") == [
+        "answers of x: 1 cut, 1 failed of 4; 1 times: status 500", "answers of x: the model changed its name, m-1, m-2",
+    ]  # fmt: skip
+    assert Price().of(replies) is None
+    uncounted = AnswerCounts.of("w", [Reply("Metz", "answered", "m")], contexts[:1], Price(1.0, 1.0))
+    assert (uncounted.usd, uncounted.input_tokens) == (None, None)
+
+
+@pytest.mark.parametrize("usd", ["abc", float("nan"), float("inf"), -0.1, True])
+def test_a_price_is_a_number(usd: Any) -> None:
+    for prices in ((usd, 1.0), (1.0, usd)):
+        with pytest.raises(ValueError, match=r"`price\.(input|output)` must be USD per million tokens, 0 or more, got"):
+            Price(*prices)
+    with pytest.raises(ValueError, match="`price` must have both `input` and `output` or neither"):
+        Price(1.0)

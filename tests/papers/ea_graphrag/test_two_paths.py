@@ -8,7 +8,7 @@ from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.language_models.prompt import Prompt
 from graphrerank.language_models.reply import Reply
-from graphrerank_papers.answers.correctness_judge import CorrectnessJudge
+from graphrerank_papers.answers.judges import CorrectnessJudge
 from graphrerank_papers.answers.packing import Packing
 from graphrerank_papers.answers.prompted_writer import PromptedWriter
 from graphrerank_papers.answers.stage import AnswerStage

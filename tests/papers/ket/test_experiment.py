@@ -13,10 +13,9 @@ from graphrerank.graphs import Queries, Ranking
 from graphrerank.language_models.prompt import Prompt
 from graphrerank.language_models.reply import Reply
 from graphrerank.text import WordTokenizer, count_tokens
-from graphrerank_papers.answers.answer_counts import Price
 from graphrerank_papers.answers.packing import Packing
 from graphrerank_papers.answers.prompted_writer import PromptedWriter
-from graphrerank_papers.answers.stage import AnswerStage
+from graphrerank_papers.answers.stage import AnswerStage, Price
 from graphrerank_papers.ket.experiment import (
     BATCH,
     chunk_corpus,

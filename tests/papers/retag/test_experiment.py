@@ -9,10 +9,9 @@ from torch import Tensor
 
 from graphrerank.graphs import Ranking
 from graphrerank.language_models.reply import Reply
-from graphrerank_papers.answers.answer_counts import AnswerCounts
 from graphrerank_papers.answers.map_reduce_writer import CitedReply
 from graphrerank_papers.answers.packing import Context
-from graphrerank_papers.answers.stage import SystemAnswers
+from graphrerank_papers.answers.stage import AnswerCounts, SystemAnswers
 from graphrerank_papers.retag.experiment import count_answers, most_relevant, read_by_pairs, summary_recall
 from tests.support.folders import write_dataset
 from tests.support.tracking import mlflow_runs

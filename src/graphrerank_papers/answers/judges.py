@@ -1,12 +1,15 @@
-"""Pairwise comparison of answers by a language model, in both orders, and the win rates of a system."""
+"""Verdicts of a language model on answers: whether one is right, and which of two is better."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
@@ -23,8 +26,12 @@ from graphrerank.evaluation.tables import (
 from graphrerank.files import without_nan
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
-from graphrerank.language_models.strict_answers import ask_strictly, read_json
+from graphrerank.language_models.reply import Reply, ReplyingModel
+from graphrerank.language_models.strict_answers import ask_strictly, read_object
+from graphrerank_papers.answers.replies import RecordedModel
 
+_DECISION = re.compile(r"decision\W*(yes|no)\b", re.IGNORECASE)
+OR = " or "  # between right answers that mean the same
 CRITERIA: Mapping[str, str] = MappingProxyType(
     {
         "comprehensiveness": "How much detail does the answer give to cover all aspects of the question?",
@@ -34,6 +41,63 @@ CRITERIA: Mapping[str, str] = MappingProxyType(
     }
 )
 FOR_FIRST = {1: 1.0, 0: 0.0, 2: -1.0}  # winner -> score of the answer shown first
+
+
+@dataclass(eq=False)
+class CorrectnessJudge:
+    """Asks a chat model whether an answer contains a right answer.
+
+    Source: GraphER, appendix A.1.3, whose prompt is ``grapher_judge``. *Where we differ:* several
+    right answers are joined by "or", blank and missing answers are wrong without asking, and so are those without a
+    usable verdict, which are counted.
+    """
+
+    model: ReplyingModel
+    prompt: Prompt  # with the places `{query}`, `{generated_answer}` and `{ground_truth_answer}`
+    _: KW_ONLY
+    cache: str | Path | None = None  # folder of replies, which a later run reads; None for no cache
+
+    def __post_init__(self) -> None:
+        self.prompt.fill(query="", generated_answer="", ground_truth_answer="")
+        self.prompt.instructions()
+
+    def judge(
+        self, questions: Sequence[str], said: Sequence[str | None], right: Sequence[Sequence[str] | None]
+    ) -> tuple[Tensor, list[Reply | None]]:
+        """Judge ``Q`` answers; None where there is none, as of a failed request.
+
+        Returns:
+            ``[Q]`` float64: 1 for right, 0 for wrong; of a question without an answer 1 if the answer is blank; NaN
+            if no right answer is known. And the reply with each verdict, None if none was needed.
+        """
+        messages = {
+            row: self.prompt.fill(query=question, generated_answer=text, ground_truth_answer=OR.join(answers))
+            for row, (question, text, answers) in enumerate(zip(questions, said, right, strict=True))
+            if answers and text and text.strip()
+        }
+        model = RecordedModel(self.model, self.cache).in_form(self.prompt.form)
+        replies = model.all_replies(list(messages.values()), system=self.prompt.instructions())
+        verdicts: list[Reply | None] = [None] * len(questions)
+        for row, reply in zip(messages, replies, strict=True):
+            verdicts[row] = reply
+        scores = [
+            torch.nan if answers is None
+            else float(text is not None and not text.strip()) if not answers
+            else float(verdict is not None and parse_decision(verdict.text) is True)
+            for text, answers, verdict in zip(said, right, verdicts, strict=True)
+        ]  # fmt: skip
+        return torch.tensor(scores, dtype=torch.float64), verdicts
+
+
+def parse_decision(text: str) -> bool | None:
+    r"""Read the last decision of a verdict; None if there is none.
+
+    Example:
+        >>> [parse_decision(text) for text in ("Explanation: same.\nDecision: yes", "**Decision:** No.", "maybe")]
+        [True, False, None]
+    """
+    found = _DECISION.findall(text)
+    return found[-1].lower() == "yes" if found else None
 
 
 @dataclass(frozen=True)
@@ -84,18 +148,14 @@ class PairwiseJudge:
         self._criteria = dict(CRITERIA if self.criteria is None else self.criteria)
         if not self._criteria:
             raise ValueError("`criteria` must contain a criterion, got none")
-        self._message("", "", "", "")
+        self.prompt.fill(criterion="", question="", first="", second="")
         self.prompt.instructions()
 
     def compare(self, questions: Sequence[str], first: Sequence[str | None], second: Sequence[str | None]) -> Verdicts:
         """Compare the answers of two systems to ``Q`` questions; None where there is none, as of a failed request."""
-        if not len(questions) == len(first) == len(second):
-            raise ValueError(
-                f"`first` and `second` must be as many as `questions` ({len(questions)}), got {len(first)} and "
-                f"{len(second)}"
-            )
         pairs = [
-            ("", "") if one is None or other is None else (one, other) for one, other in zip(first, second, strict=True)
+            ("", "") if one is None or other is None else (one, other)
+            for _, one, other in zip(questions, first, second, strict=True)
         ]
         known = torch.tensor([_known_score(*pair) for pair in pairs], dtype=torch.float64)
         rows = [row for row in known.isnan().nonzero().flatten().tolist() if pairs[row][0].strip()]
@@ -104,7 +164,12 @@ class PairwiseJudge:
         orders = []
         for shown in (pairs, [(other, one) for one, other in pairs]):
             scores = known.repeat(len(self._criteria), 1)
-            messages = [self._message(texts[criterion], questions[row], *shown[row]) for criterion, row in cells]
+            messages = [
+                self.prompt.fill(
+                    criterion=texts[criterion], question=questions[row], first=shown[row][0], second=shown[row][1]
+                )
+                for criterion, row in cells
+            ]
             winners = ask_strictly(
                 self.model,
                 messages,
@@ -120,17 +185,10 @@ class PairwiseJudge:
         backward[:, rows] *= -1
         return Verdicts(tuple(self._criteria), forward, backward)
 
-    def _message(self, criterion: str, question: str, first: str, second: str) -> str:
-        return self.prompt.fill(criterion=criterion, question=question, first=first, second=second)
-
 
 def parse_winner(content: str) -> int:
     """Parse a verdict, strictly: a JSON object with ``reason``, a string, and ``winner``, 0, 1 or 2."""
-    answer = read_json(content)
-    is_valid = isinstance(answer, dict) and set(answer) == {"reason", "winner"} and isinstance(answer["reason"], str)
-    if not is_valid or type(answer["winner"]) is not int or answer["winner"] not in FOR_FIRST:
-        raise ValueError(f'the answer must be {{"reason": "...", "winner": 0, 1 or 2}}, got {content[:80]!r}')
-    winner: int = answer["winner"]
+    winner: int = read_object(content, reason=str, winner=Annotated[int, Field(ge=0, le=2)]).winner
     return winner
 
 

@@ -6,16 +6,47 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank_papers.answers.answer_judge import (
+from graphrerank.language_models.prompt import Prompt
+from graphrerank_papers.answers.judges import (
     CRITERIA,
+    CorrectnessJudge,
     PairwiseJudge,
     Verdicts,
+    parse_decision,
     parse_winner,
     win_rates,
     wins_table,
 )
+from tests.papers.answers.test_prompted_writer import Scripted
 
 ONE = {"length": "Which is longer?"}
+
+
+def test_right_answers() -> None:
+    model = Scripted({"a|Metz|Metz or Nancy": "Explanation: x\nDecision: yes", "b|Paris|Metz": "who knows"})
+    prompt = Prompt("p", "{query}|{generated_answer}|{ground_truth_answer}")
+    scores, verdicts = CorrectnessJudge(model, prompt).judge(
+        ["a", "b", "c", "d", "e", "f", "g", "h"],
+        ["Metz", "Paris", " ", "x", "", "x", None, None],
+        [["Metz", "Nancy"], ["Metz"], ["Metz"], [], [], None, ["Metz"], []],
+    )
+    assert scores.nan_to_num(-1.0).tolist() == [1.0, 0.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0]
+    assert [verdict is None for verdict in verdicts] == [False, False, *[True] * 6]
+    assert len(model.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "decision"),
+    [
+        ("Decision: yes", True),
+        ("decision - **No**", False),
+        ("Decision: yes\nOn reflection, Decision: no", False),
+        ("Decision: yesterday", None),
+        ("yes", None),
+    ],
+)
+def test_parse_decision(text: str, decision: bool | None) -> None:
+    assert parse_decision(text) is decision
 
 
 def pair(question: str) -> tuple[str, str]:
@@ -68,18 +99,12 @@ def test_the_systems_changed_over_change_the_verdicts(scripted_model: Callable[.
     torch.testing.assert_close(judge.compare(["q"] * 4, other, one).scores, 1 - scores)
 
 
-def test_equal_and_empty_answers_are_not_asked_about(scripted_model: Callable[..., Any]) -> None:
+def test_equal_empty_and_missing_answers_are_not_asked_about(scripted_model: Callable[..., Any]) -> None:
     model = scripted_model(longest)
-    verdicts = PairwiseJudge(model, criteria=ONE).compare(["q"] * 4, ["a", "", "b", " "], ["a ", "c", " ", ""])
+    first, second = ["a", "", "b", " ", "a", None, None], ["a ", "c", " ", "", None, "", None]
+    verdicts = PairwiseJudge(model, criteria=ONE).compare(["q"] * 7, first, second)
     assert verdicts.scores[0, :3].tolist() == [0.5, 0.0, 1.0]
-    assert math.isnan(verdicts.scores[0, 3])  # nothing to compare
-    assert model.asked == []
-
-
-def test_missing_answers_are_not_compared(scripted_model: Callable[..., Any]) -> None:
-    model = scripted_model(longest)
-    verdicts = PairwiseJudge(model, criteria=ONE).compare(["q"] * 3, ["a", None, None], [None, "", None])
-    assert verdicts.scores.isnan().all()
+    assert verdicts.scores[0, 3:].isnan().all()  # nothing to compare
     assert model.asked == []
 
 
@@ -102,11 +127,9 @@ def test_strict_parsing(content: str) -> None:
         parse_winner(content)
 
 
-def test_arguments_that_are_refused(scripted_model: Callable[..., Any]) -> None:
+def test_no_criterion(scripted_model: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="`criteria` must contain a criterion, got none"):
         PairwiseJudge(scripted_model(longest), criteria={})
-    with pytest.raises(ValueError, match=r"must be as many as `questions` \(1\), got 2 and 1"):
-        PairwiseJudge(scripted_model(longest)).compare(["q"], ["a", "b"], ["c"])
 
 
 NAN = math.nan
