@@ -34,6 +34,8 @@ def test_the_service_needs_nothing_that_training_alone_installs() -> None:
 
 
 def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"), importing("encoders", "a test"):
+        importlib.import_module("no_such_module")  # that an installed package lacks
     monkeypatch.setitem(sys.modules, "wandb", None)
     assert missing_modules("wandb") == ["wandb"]
     with pytest.raises(ValueError, match=r"^logger=wandb needs wandb, .*: pip install 'graphrerank\[wandb\]'$"):
@@ -44,8 +46,6 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: 
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         optional("no_such_module", "a test")
     assert optional("json", "a test").loads("1") == 1
-    with pytest.raises(ModuleNotFoundError, match="no_such_module"), importing("encoders", "a test"):
-        importlib.import_module("no_such_module")  # that an installed package lacks
 
 
 @pytest.mark.parametrize("adapter", sorted(ADAPTERS))
