@@ -3,14 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphrerank.checks import check_positive_share
 from graphrerank.graphs import top_k_by_node_order
 from graphrerank.text import Tokenizer
 
@@ -132,7 +131,10 @@ def build_chunk_graph(keywords: Sequence[Sequence[str]], vectors: Tensor, *, num
         ([1, 0, 1], [2, 2, 0])
     """
     num_chunks, half = len(keywords), num_neighbours // 2
-    incidence = keyword_incidence(keywords)
+    column_of = {word: column for column, word in enumerate(dict.fromkeys(chain.from_iterable(keywords)))}
+    columns = np.asarray([column_of[word] for words in keywords for word in words], dtype=np.int64)
+    indptr, shape = np.cumsum([0, *map(len, keywords)]), (num_chunks, len(column_of))
+    incidence = sparse.csr_matrix((np.ones(len(columns), dtype=np.float32), columns, indptr), shape=shape)
     transposed = incidence.T.tocsc()
     unit = torch.nn.functional.normalize(vectors.double(), dim=1)
     rows = max(1, BLOCK_SCORES // max(1, num_chunks))
@@ -152,15 +154,6 @@ def build_chunk_graph(keywords: Sequence[Sequence[str]], vectors: Tensor, *, num
     return ChunkGraph(torch.cat([none, *lexical]), torch.cat([none, *semantic]))
 
 
-def keyword_incidence(keywords: Sequence[Sequence[str]]) -> sparse.csr_matrix:
-    """Return the ``[n, W]`` float32 matrix with 1 where a text contains a keyword, in order of first occurrence."""
-    column_of: dict[str, int] = {}
-    columns = [column_of.setdefault(word, len(column_of)) for words in keywords for word in words]
-    indptr = np.cumsum([0, *(len(words) for words in keywords)])
-    ones = np.ones(len(columns), dtype=np.float32)
-    return sparse.csr_matrix((ones, np.asarray(columns, dtype=np.int64), indptr), shape=(len(keywords), len(column_of)))
-
-
 def page_rank(edges: Tensor, num_nodes: int, *, restart_prob: float = 0.15, tolerance: float = 1e-12) -> Tensor:
     r"""Score nodes by the stationary distribution of a random walk with restarts on undirected edges: ``[n]``.
 
@@ -169,7 +162,6 @@ def page_rank(edges: Tensor, num_nodes: int, *, restart_prob: float = 0.15, tole
     Source: KET-RAG, Eq. (1), whose teleport probability, ``restart_prob``, the paper does not state. A node without an
     edge sends its mass to all nodes evenly. ``tolerance`` bounds the L1 distance from the fixed point.
     """
-    check_positive_share(restart_prob=restart_prob)
     source, target = torch.cat([edges, edges.flip(1)]).T
     degree = torch.bincount(source, minlength=num_nodes)
     share = torch.where(degree > 0, 1.0 / degree.double(), 0.0)

@@ -204,7 +204,7 @@ class _Bench:
 
     def _retrieval(self, index: KETIndex, solution: str, settings: Mapping[str, Any]) -> KETRetrieval:
         arguments = {name: settings.get(name, self._step[name]) for name in RETRIEVED}
-        return KETRetrieval(index, solution=solution, **arguments).to(self._parts.device)
+        return KETRetrieval(index, solution=solution, **arguments, device=self._parts.device)
 
 
 def model_tokens(index: KETIndex) -> Tokens:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphrerank.checks import check_choice, check_counts, check_share
 from graphrerank.graphs import Ranking
@@ -15,7 +15,7 @@ from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.text import Tokenizer
-from graphrerank_papers.ket.chunks import ChunkGraph, Chunks
+from graphrerank_papers.ket.chunks import Chunks
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings, KeywordGraph, Skeleton
 
 CHANNELS = ("graph", "keyword", "text", "neighbours")
@@ -84,12 +84,12 @@ class Contexts:
         return ["".join(f"{passage}\n" for passage in row) for row in self.passages]
 
 
-class KETRetrieval(nn.Module):
+class KETRetrieval:
     r"""Retrieve contexts of at most ``context_tokens`` from an index, for many queries at once.
 
     Source: KET-RAG, Algorithms 2 and 4, and section 6.1 for the other solutions. *Where we differ:* the paper takes
     texts until a number of tokens is reached, we take whole texts as long as they fit. A chunk found by two channels
-    occurs twice in the context, as in Algorithm 4, line 5. All state is in buffers.
+    occurs twice in the context, as in Algorithm 4, line 5.
 
     Args:
         index: Index built with the solution's settings.
@@ -98,12 +98,11 @@ class KETRetrieval(nn.Module):
         graph_share: :math:`\theta` in [0, 1], the first channel's share of the tokens where there are two; None for the
             solution's: 0.4 in KET-RAG, half in Hybrid-RAG.
         num_seeds: Number of seed entities.
+        device: Where vectors are compared.
 
     Raises:
         ValueError: If a setting is out of range, or the index was built with others.
     """
-
-    chunk_vectors: Tensor  # [n, d] unit
 
     def __init__(
         self,
@@ -113,8 +112,8 @@ class KETRetrieval(nn.Module):
         context_tokens: int = 12_000,
         graph_share: float | None = None,
         num_seeds: int = 10,
+        device: str | torch.device = "cpu",
     ) -> None:
-        super().__init__()
         chosen = find_solution(solution)
         check_counts(context_tokens=context_tokens)
         share = chosen.graph_share if graph_share is None else graph_share
@@ -123,37 +122,39 @@ class KETRetrieval(nn.Module):
             raise ValueError(f"`index` must be built with {needed} for {solution}, got {index.settings}")
         first = context_tokens if len(chosen.channels) == 1 else math.floor(share * context_tokens + 1e-6)
         self.limits = dict(zip(chosen.channels, (first, context_tokens - first), strict=False))
-        chunks, skeleton = index.sub_chunks, index.skeleton
-        self._texts: dict[str, Sequence[str]] = dict.fromkeys(CHANNELS, chunks.texts)
-        self._lengths = dict.fromkeys(CHANNELS, chunks.num_tokens)
-        self.channels = nn.ModuleDict()
+        skeleton, vectors = index.skeleton, _unit(index.sub_chunks.vectors).to(device)
+        self._chunks = replace(index.sub_chunks, vectors=vectors, num_tokens=index.sub_chunks.num_tokens.to(device))
+        self._texts: dict[str, Sequence[str]] = dict.fromkeys(CHANNELS, index.sub_chunks.texts)
+        self._lengths = dict.fromkeys(CHANNELS, index.sub_chunks.num_tokens)
+        self._channels: dict[str, GraphChannel | KeywordChannel | TextChannel] = {}
         for channel in chosen.channels:
             if channel == "graph":
                 if skeleton is None:
                     continue  # `core_share` is 0: the skeleton's share of the context stays empty
-                self.channels[channel] = GraphChannel(skeleton, chunks, num_seeds=num_seeds)
+                self._channels[channel] = GraphChannel(skeleton, self._chunks, num_seeds=num_seeds)
                 knowledge = skeleton.knowledge
                 self._texts |= {"entities": knowledge.entity_texts, "relations": knowledge.relation_texts}
                 self._lengths |= {"entities": skeleton.entity_tokens, "relations": skeleton.relation_tokens}
             elif channel == "keyword":
                 assert index.keyword_graph is not None
-                self.channels[channel] = KeywordChannel(index.keyword_graph, chunks)
+                self._channels[channel] = KeywordChannel(index.keyword_graph, self._chunks)
             else:
-                self.channels[channel] = TextChannel(chunks, index.chunk_graph if channel == "neighbours" else None)
-        self.register_buffer("chunk_vectors", _unit(chunks.vectors), persistent=False)
+                edges = index.chunk_graph.edges if channel == "neighbours" else torch.zeros(0, 2, dtype=torch.int64)
+                self._channels[channel] = TextChannel(self._chunks, edges)
 
     @torch.no_grad()
-    def forward(self, queries: Tensor) -> Contexts:
+    def __call__(self, queries: Tensor) -> Contexts:
         """Retrieve for ``B`` queries, ``[B, d]`` vectors of the index's encoder."""
-        if queries.dim() != 2 or (queries.shape[1] != self.chunk_vectors.shape[1] and len(self.chunk_vectors)):
-            raise ValueError(f"`queries` must be [B, {self.chunk_vectors.shape[1]}], got {list(queries.shape)}")
-        queries = queries.to(self.chunk_vectors)
+        vectors = self._chunks.vectors
+        if queries.dim() != 2 or (queries.shape[1] != vectors.shape[1] and len(vectors)):
+            raise ValueError(f"`queries` must be [B, {vectors.shape[1]}], got {list(queries.shape)}")
+        queries = queries.to(vectors)
         pairs: dict[str, Tensor] = {}  # (query, index of a text) by kind
-        for name, channel in self.channels.items():
-            if name == "graph":
-                pairs["entities"], pairs["relations"], pairs["graph"] = channel(queries, self.limits[name])
+        for name, channel in self._channels.items():
+            if isinstance(channel, GraphChannel):
+                pairs["entities"], pairs["relations"], pairs[name] = channel.select(queries, self.limits[name])
             else:
-                pairs[name] = channel(queries, self.limits[name])
+                pairs[name] = channel.select(queries, self.limits[name])
         parts = {kind: pad_rows(rows[:, 0], rows[:, 1], len(queries), fill=-1) for kind, rows in pairs.items()}
         passages, num_tokens = [], []
         for row in range(len(queries)):
@@ -169,7 +170,7 @@ class KETRetrieval(nn.Module):
             empty = queries.new_zeros(len(queries), 0)
             return Ranking(empty.long(), empty)
         query, chunk = torch.unique(pairs, dim=0).T
-        scores = _cosines(self.chunk_vectors, queries, query, chunk)
+        scores = _cosines(self._chunks.vectors, queries, query, chunk)
         order = _order(query, -scores)
         nodes = pad_rows(query[order], chunk[order], len(queries), fill=-1)
         return Ranking(nodes, pad_rows(query[order], scores[order], len(queries), fill=-torch.inf))
@@ -205,8 +206,13 @@ class KETSearch:
         print(f"KET-RAG's index: {sizes}; tokens read and written by models for ${built.sent.dollars:.4f}", flush=True)
         device = resources.graph.device
         self.retrieval = KETRetrieval(
-            built, solution=solution, context_tokens=context_tokens, graph_share=graph_share, num_seeds=num_seeds
-        ).to(device)
+            built,
+            solution=solution,
+            context_tokens=context_tokens,
+            graph_share=graph_share,
+            num_seeds=num_seeds,
+            device=device,
+        )
         self._indptr, self._documents = built.sub_chunks.indptr.to(device), built.sub_chunks.documents.to(device)
         self._resources = resources
 
@@ -225,7 +231,7 @@ class KETSearch:
             return ranked.with_pool(ranked.nodes)
 
 
-class GraphChannel(nn.Module):
+class GraphChannel:
     """KG-Retrieval: seed entities, their relations, and the chunks that contain most of both.
 
     Half of the tokens go to entities and relations, half to chunks; of each kind the first ones that fit, in order:
@@ -238,78 +244,60 @@ class GraphChannel(nn.Module):
     order relations by their nearest seed, chunks by their cosine with the query, and both then by index.
     """
 
-    entity_vectors: Tensor  # [E, d]
-    entity_tokens: Tensor  # [E]
-    relation_tokens: Tensor  # [R]
-    chunk_tokens: Tensor  # [n]
-    chunk_vectors: Tensor  # [n, d] unit
-    relation_ptr: Tensor  # [E + 1]
-    relation_at: Tensor  # [2 R] relations of each entity
-    holder_ptr: Tensor  # [E + R + 1]
-    holder: Tensor  # chunks of each entity, then of each relation
-
-    def __init__(self, skeleton: Skeleton, chunks: Chunks, *, num_seeds: int = 10) -> None:
-        super().__init__()
+    def __init__(self, skeleton: Skeleton, chunks: Chunks, *, num_seeds: int) -> None:
         check_counts(num_seeds=num_seeds)
-        self.num_seeds = num_seeds
-        knowledge, num_entities = skeleton.knowledge, len(skeleton.entity_tokens)
-        num_relations = len(skeleton.relation_tokens)
-        relation = torch.arange(num_relations)
-        ends = torch.cat([torch.stack([end, relation], dim=1) for end in knowledge.ends.T])
-        holders = torch.cat([knowledge.entity_links, knowledge.relation_links + torch.tensor([num_entities, 0])])
-        relation_ptr, relation_at = _rows(ends, num_entities)
-        holder_ptr, holder = _rows(holders, num_entities + num_relations)
-        _register_buffers(
-            self,
-            chunks,
-            entity_vectors=skeleton.entity_vectors,
-            entity_tokens=skeleton.entity_tokens,
-            relation_tokens=skeleton.relation_tokens,
-            relation_ptr=relation_ptr,
-            relation_at=relation_at,
-            holder_ptr=holder_ptr,
-            holder=holder,
+        self._num_seeds, self._chunks = num_seeds, chunks
+        knowledge, device = skeleton.knowledge, chunks.vectors.device
+        self._entity_vectors, self._entity_tokens = (
+            skeleton.entity_vectors.to(device),
+            skeleton.entity_tokens.to(device),
         )
+        self._relation_tokens = skeleton.relation_tokens.to(device)
+        num_entities, num_relations = len(skeleton.entity_tokens), len(skeleton.relation_tokens)
+        ends = torch.cat([torch.stack([end, torch.arange(num_relations)], dim=1) for end in knowledge.ends.T])
+        holders = torch.cat([knowledge.entity_links, knowledge.relation_links + torch.tensor([num_entities, 0])])
+        self._relations = _rows(ends, num_entities, device)  # of each entity
+        self._holders = _rows(holders, num_entities + num_relations, device)  # chunks of each entity and relation
 
-    def forward(self, queries: Tensor, limit: int) -> tuple[Tensor, Tensor, Tensor]:
+    def select(self, queries: Tensor, limit: int) -> tuple[Tensor, Tensor, Tensor]:
         """Fill ``limit`` tokens for each of ``B`` queries ``[B, d]``.
 
         Returns entities, relations and chunks, each ``[P, 2]`` int64 (query, index), by query and then best first.
         """
         none = torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
-        if not len(self.entity_tokens) or not len(queries):
+        if not len(self._entity_tokens) or not len(queries):
             return none, none, none
         remaining = torch.full((len(queries),), limit // 2, device=queries.device)
-        seeds = _nearest(self.entity_vectors, queries, self.num_seeds, by_distance=True)
+        seeds = _nearest(self._entity_vectors, queries, self._num_seeds, by_distance=True)
         query, rank = torch.nonzero(seeds >= 0, as_tuple=True)
         entity = seeds[query, rank]
-        fitting = fits(query, self.entity_tokens[entity], remaining)
+        fitting = fits(query, self._entity_tokens[entity], remaining)
         query, rank, entity = query[fitting], rank[fitting], entity[fitting]
         entities = torch.stack([query, entity], dim=1)
 
-        after_entities = remaining.index_add(0, query, -self.entity_tokens[entity])
-        origin, relation = row_entries(self.relation_ptr, self.relation_at, entity)
-        num_relations = max(1, len(self.relation_tokens))
+        after_entities = remaining.index_add(0, query, -self._entity_tokens[entity])
+        origin, relation = row_entries(*self._relations, entity)
+        num_relations = max(1, len(self._relation_tokens))
         key, position, num_ends = torch.unique(
             query[origin] * num_relations + relation, return_inverse=True, return_counts=True
         )
-        nearest = torch.full_like(key, self.num_seeds).scatter_reduce_(0, position, rank[origin], "amin")
+        nearest = torch.full_like(key, self._num_seeds).scatter_reduce_(0, position, rank[origin], "amin")
         key = key[_order(key // num_relations, -num_ends, nearest)]
         query, relation = key // num_relations, key % num_relations
-        fitting = fits(query, self.relation_tokens[relation], after_entities)
+        fitting = fits(query, self._relation_tokens[relation], after_entities)
         relations = torch.stack([query[fitting], relation[fitting]], dim=1)
 
         query = torch.cat([entities[:, 0], relations[:, 0]])
-        element = torch.cat([entities[:, 1], relations[:, 1] + len(self.entity_tokens)])
-        origin, chunk = row_entries(self.holder_ptr, self.holder, element)
-        num_chunks = max(1, len(self.chunk_tokens))
+        element = torch.cat([entities[:, 1], relations[:, 1] + len(self._entity_tokens)])
+        origin, chunk = row_entries(*self._holders, element)
+        num_chunks = max(1, len(self._chunks.num_tokens))
         key, count = torch.unique(query[origin] * num_chunks + chunk, return_counts=True)
         query, chunk = key // num_chunks, key % num_chunks
-        order = _order(query, -count, -_cosines(self.chunk_vectors, queries, query, chunk))
-        return entities, relations, _fitting_pairs(query[order], chunk[order], self.chunk_tokens, remaining)
+        order = _order(query, -count, -_cosines(self._chunks.vectors, queries, query, chunk))
+        return entities, relations, _fitting_pairs(query[order], chunk[order], self._chunks.num_tokens, remaining)
 
 
-class KeywordChannel(nn.Module):
+class KeywordChannel:
     """Algorithm 4, lines 2 to 4: the keywords nearest to the query select chunks.
 
     Keywords are taken by their cosine with the query until the chunks that contain one of them have twice the requested
@@ -318,20 +306,14 @@ class KeywordChannel(nn.Module):
     Source: KET-RAG, Algorithm 4; ties are broken by index.
     """
 
-    keyword_vectors: Tensor  # [G, d] unit
-    indptr: Tensor  # [G + 1]
-    indices: Tensor  # chunks of each row of keywords
-    chunk_tokens: Tensor  # [n]
-    chunk_vectors: Tensor  # [n, d] unit
-
     def __init__(self, keyword_graph: KeywordGraph, chunks: Chunks) -> None:
-        super().__init__()
-        rows = {"indptr": keyword_graph.indptr, "indices": keyword_graph.indices}
-        _register_buffers(self, chunks, keyword_vectors=keyword_graph.vectors, **rows)
+        device = chunks.vectors.device
+        self._chunks, self._vectors = chunks, keyword_graph.vectors.to(device)
+        self._rows = keyword_graph.indptr.to(device), keyword_graph.indices.to(device)  # chunks of each row of keywords
 
-    def forward(self, queries: Tensor, limit: int) -> Tensor:
+    def select(self, queries: Tensor, limit: int) -> Tensor:
         """Select chunks to fill ``limit`` tokens of queries ``[B, d]``: ``[P, 2]`` int64, query and chunk, in order."""
-        num_rows = len(self.keyword_vectors)
+        num_rows = len(self._vectors)
         if not num_rows or not len(queries) or limit < 1:
             return torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
         queries, count, is_enough = _unit(queries), min(FIRST_SEEDS, num_rows), False
@@ -339,81 +321,67 @@ class KeywordChannel(nn.Module):
             query, chunk, is_enough = self._candidates(queries, count, 2 * limit)
             is_enough = is_enough or count == num_rows
             count = min(2 * count, num_rows)
-        order = _order(query, -_cosines(self.chunk_vectors, queries, query, chunk))
+        order = _order(query, -_cosines(self._chunks.vectors, queries, query, chunk))
         limits = torch.full((len(queries),), limit, device=queries.device)
-        return _fitting_pairs(query[order], chunk[order], self.chunk_tokens, limits)
+        return _fitting_pairs(query[order], chunk[order], self._chunks.num_tokens, limits)
 
     def _candidates(self, queries: Tensor, count: int, num_tokens: int) -> tuple[Tensor, Tensor, bool]:
         """Return the chunks of the ``count`` nearest keyword rows, and whether they reach ``num_tokens``."""
-        seeds = _nearest(self.keyword_vectors, queries, count)
-        origin, chunk = row_entries(self.indptr, self.indices, seeds.flatten())
-        num_chunks = len(self.chunk_tokens)
+        seeds = _nearest(self._vectors, queries, count)
+        origin, chunk = row_entries(*self._rows, seeds.flatten())
+        num_chunks = len(self._chunks.num_tokens)
         key, position = torch.unique(origin // count * num_chunks + chunk, return_inverse=True)
         rank = torch.full_like(key, count).scatter_reduce_(0, position, origin % count, "amin")  # of its first keyword
         query, chunk = key // num_chunks, key % num_chunks
         tokens = torch.zeros(len(queries) * count, dtype=torch.int64, device=queries.device)
-        tokens.index_add_(0, query * count + rank, self.chunk_tokens[chunk])
+        tokens.index_add_(0, query * count + rank, self._chunks.num_tokens[chunk])
         is_short = tokens.view(-1, count).cumsum(1) < num_tokens  # after this keyword, more are needed
         is_used = rank <= is_short.sum(1)[query]
         return query[is_used], chunk[is_used], not bool(is_short[:, -1].any())
 
 
-class TextChannel(nn.Module):
+class TextChannel:
     """Text-RAG and KNNG-RAG: the chunks nearest to the query, each followed by its neighbours in KNNG-RAG.
 
     Source: KET-RAG, section 6.1: Text-RAG retrieves "only the seed nodes" of the chunks' graph, KNNG-RAG also "their
     neighbors". The paper does not give the order; we sort the neighbours of a seed by their cosine with the query.
     """
 
-    chunk_tokens: Tensor  # [n]
-    chunk_vectors: Tensor  # [n, d] unit
-    indptr: Tensor  # [n + 1]
-    indices: Tensor  # neighbours of each chunk, without itself
-    shortest: Tensor  # [n] cumulative tokens of the chunks, shortest first
+    def __init__(self, chunks: Chunks, edges: Tensor) -> None:
+        self._chunks = chunks
+        self._rows = _rows(torch.cat([edges, edges.flip(1)]), len(chunks), chunks.vectors.device)  # neighbours of each
+        self._shortest = chunks.num_tokens.sort().values.cumsum(0)  # tokens of the shortest chunks
 
-    def __init__(self, chunks: Chunks, chunk_graph: ChunkGraph | None = None) -> None:
-        super().__init__()
-        edges = torch.zeros(0, 2, dtype=torch.int64) if chunk_graph is None else chunk_graph.edges
-        indptr, indices = _rows(torch.cat([edges, edges.flip(1)]), len(chunks))
-        shortest = chunks.num_tokens.sort().values.cumsum(0)
-        _register_buffers(self, chunks, indptr=indptr, indices=indices, shortest=shortest)
-
-    def forward(self, queries: Tensor, limit: int) -> Tensor:
+    def select(self, queries: Tensor, limit: int) -> Tensor:
         """Select chunks to fill ``limit`` tokens of queries ``[B, d]``: ``[P, 2]`` int64, query and chunk, in order."""
-        max_chunks = int((self.shortest <= limit).sum())
+        max_chunks = int((self._shortest <= limit).sum())
         if not max_chunks or not len(queries):
             return torch.zeros(0, 2, dtype=torch.int64, device=queries.device)
-        queries, num_chunks = _unit(queries), len(self.chunk_tokens)
-        seeds = _nearest(self.chunk_vectors, queries, max_chunks)
+        queries, num_chunks = _unit(queries), len(self._chunks.num_tokens)
+        seeds = _nearest(self._chunks.vectors, queries, max_chunks)
         query, rank = torch.nonzero(seeds >= 0, as_tuple=True)
         seed = seeds[query, rank]
-        origin, neighbour = row_entries(self.indptr, self.indices, seed)
+        origin, neighbour = row_entries(*self._rows, seed)
         is_neighbour = torch.cat([torch.zeros_like(seed), torch.ones_like(neighbour)])
         query, rank = torch.cat([query, query[origin]]), torch.cat([rank, rank[origin]])
         chunk = torch.cat([seed, neighbour])
-        order = _order(query, rank, is_neighbour, -_cosines(self.chunk_vectors, queries, query, chunk), chunk)
+        order = _order(query, rank, is_neighbour, -_cosines(self._chunks.vectors, queries, query, chunk), chunk)
         query, chunk = query[order], chunk[order]
         first = _first(query * num_chunks + chunk)
         limits = torch.full((len(queries),), limit, device=queries.device)
-        return _fitting_pairs(query[first], chunk[first], self.chunk_tokens, limits)
-
-
-def _register_buffers(module: nn.Module, chunks: Chunks, **buffers: Tensor) -> None:
-    buffers |= {"chunk_tokens": chunks.num_tokens, "chunk_vectors": _unit(chunks.vectors)}
-    for name, tensor in buffers.items():
-        module.register_buffer(name, tensor, persistent=False)
+        return _fitting_pairs(query[first], chunk[first], self._chunks.num_tokens, limits)
 
 
 def _unit(vectors: Tensor) -> Tensor:
     return torch.nn.functional.normalize(vectors.float(), dim=1)
 
 
-def _rows(pairs: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
+def _rows(pairs: Tensor, num_rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Sort pairs (row, entry) ``[P, 2]`` into compressed sparse rows, entries ascending."""
     pairs = torch.unique(pairs, dim=0)
     indptr = torch.zeros(num_rows + 1, dtype=torch.int64)
     indptr[1:] = torch.bincount(pairs[:, 0], minlength=num_rows).cumsum(0)
-    return indptr, pairs[:, 1].contiguous()
+    return indptr.to(device), pairs[:, 1].contiguous().to(device)
 
 
 def _cosines(vectors: Tensor, queries: Tensor, query: Tensor, node: Tensor) -> Tensor:

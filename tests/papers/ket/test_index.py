@@ -31,26 +31,17 @@ def builder(tmp_path: Path, hash_encoder: Any, name_extractor: Any) -> KETIndexB
     return KETIndexBuilder(tmp_path / "ket", tokenizer=WordTokenizer(), encoder=hash_encoder, extractor=name_extractor)
 
 
-def test_a_second_build_asks_no_model(
+def test_a_second_build_asks_no_model_and_settings_share_stages(
     builder: KETIndexBuilder, hash_encoder: Any, name_extractor: Any, make_documents: MakeDocuments, tmp_path: Path
 ) -> None:
     documents = make_documents(12)
     first = builder.build(documents, SETTINGS)
-    before, asked = content(tmp_path / "ket"), (len(hash_encoder.asked), len(name_extractor.asked))
+    before, asked, extracted = content(tmp_path / "ket"), len(hash_encoder.asked), len(name_extractor.asked)
     second = builder.build(documents, SETTINGS)
-    assert (len(hash_encoder.asked), len(name_extractor.asked)) == asked
+    assert (len(hash_encoder.asked), len(name_extractor.asked)) == (asked, extracted)
     assert content(tmp_path / "ket") == before
     assert (second.sizes, second.sent) == (first.sizes, first.sent)
-    queries = torch.eye(6)
-    assert KETRetrieval(second)(queries).texts == KETRetrieval(first)(queries).texts
-
-
-def test_settings_share_stages(
-    builder: KETIndexBuilder, hash_encoder: Any, name_extractor: Any, make_documents: MakeDocuments
-) -> None:
-    documents = make_documents(12)
-    builder.build(documents, SETTINGS)
-    asked, extracted = len(hash_encoder.asked), len(name_extractor.asked)
+    assert KETRetrieval(second)(torch.eye(6)).texts == KETRetrieval(first)(torch.eye(6)).texts
     builder.build(documents, replace(SETTINGS, num_neighbours=4, core_share=0.0))
     assert len(hash_encoder.asked) == asked
     builder.build(documents, replace(SETTINGS, core_share=1.0))
@@ -128,17 +119,11 @@ def test_sizes_and_what_was_sent(tmp_path: Path, hash_encoder: Any, name_extract
     assert sent.model_output == sum(count_tokens(words, written))
 
 
-def test_prompts_of_a_language_model(tmp_path: Path, name_extractor: Any) -> None:
-    class Model:
-        fingerprint = "model"
-
-        def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
-            raise AssertionError
-
-    asking = LanguageModelKnowledgeExtractor(Model(), prompt=Prompt("p", "{text}", system="List them."))
+def test_prompts_of_a_language_model(tmp_path: Path, name_extractor: Any, scripted_model: Any) -> None:
+    model, triples = scripted_model(lambda system, question: {}), shipped_prompt("ea_graphrag_triples")
+    asking = LanguageModelKnowledgeExtractor(model, prompt=Prompt("p", "{text}", system="List them."))
     assert prompts_of(asking) == prompts_of(KnowledgeCache(asking, tmp_path)) == ("List them.",)
-    triples = shipped_prompt("ea_graphrag_triples")
-    twice = LanguageModelKnowledgeExtractor(Model(), prompt=Prompt("e", "Names: {text}"), relations=triples)
+    twice = LanguageModelKnowledgeExtractor(model, prompt=Prompt("e", "Names: {text}"), relations=triples)
     assert prompts_of(twice) == ("Names:", triples.wording)
     assert prompts_of(name_extractor) == prompts_of(KnowledgeCache(name_extractor, tmp_path)) == ()
 
@@ -167,7 +152,6 @@ def test_small_corpora(documents: Sequence[str], builder: KETIndexBuilder) -> No
     ("settings", "message"),
     [
         ({"chunk_tokens": 0}, "`chunk_tokens` must be a positive integer, got 0"),
-        ({"description_tokens": 0}, "`description_tokens` must be a positive integer, got 0"),
         ({"num_neighbours": 3}, "`num_neighbours` must be a positive even number, got 3"),
         ({"core_share": 1.5}, r"`core_share` must lie in \[0, 1\], got 1.5"),
         ({"core_selection": "best"}, r"`core_selection` must be one of \['pagerank', 'random'\], got 'best'"),
