@@ -14,6 +14,7 @@ from torch import Tensor
 from graphrerank.caching import hash_texts
 from graphrerank.files import check_writable, load_tensors, save_tensors, write_text
 from graphrerank.graphs.queries import IndexEncoder
+from graphrerank.graphs.sparse_rows import pad_rows
 from graphrerank.pipelines.state import RetrievalState
 
 FORMAT = 2  # increment when the content of a stage changes
@@ -123,6 +124,19 @@ def _join(kind: Any, content: Any, name: str, tensors: dict[str, Tensor]) -> Any
     if arguments and is_dataclass(arguments[0]):
         return [_join(arguments[0], part, f"{name}.{index}", tensors) for index, part in enumerate(content)]
     return content
+
+
+def with_documents(
+    state: RetrievalState, query: Tensor, node: Tensor, scores: Tensor, *, budget: int
+) -> RetrievalState:
+    """Replace the retrieved passages by nodes of queries, ``[P]`` each, by their best scores up to ``budget``."""
+    num_nodes = int(node.max()) + 1 if len(node) else 1
+    key, position = torch.unique(query * num_nodes + node, return_inverse=True)
+    best = torch.full(key.shape, -torch.inf, device=key.device).scatter_reduce_(0, position, scores, "amax")
+    nodes = pad_rows(key // num_nodes, key % num_nodes, len(state.queries), fill=-1)
+    padded = pad_rows(key // num_nodes, best, len(state.queries), fill=-torch.inf)
+    ranked = state.with_ranking(nodes, padded).ranked_by(padded).top(budget)
+    return ranked.with_pool(ranked.nodes)
 
 
 def with_listed(state: RetrievalState, listed: Sequence[Sequence[int]], *, budget: int) -> RetrievalState:

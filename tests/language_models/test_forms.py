@@ -53,13 +53,13 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "retag_map": parse_partial_answer,
     "retag_merged_topics": partial(parse_topics, limit=20),
     "retag_reduce": parse_final_answer,
-    "retag_relevance": partial(parse_relevant, num_notes=2, num_topics=999),
+    "retag_relevance": partial(parse_relevant, num_topics=999),
     "retag_topics": partial(parse_topics, limit=20),
     "summary": partial(parse_summary, tokenizer=WordTokenizer(), limit=5000),
 }
 # what a form does not say, and its reader refuses: names without a letter, blank texts, lists of another length, and
 # an answer that helps without citing
-BEYOND = "letter or digit|should have at |\\.\\.\\.|as many|lists, got|none of them blank|rests on"
+BEYOND = "letter or digit|should have at least|\\.\\.\\.|as many|lists, got|none of them blank|rests on"
 
 
 def byte_level() -> Tokenizer:

@@ -15,6 +15,7 @@ from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.text import Tokenizer
+from graphrerank_papers.indexing import with_documents
 from graphrerank_papers.ket.chunks import Chunks
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings, KeywordGraph, Skeleton
 
@@ -222,13 +223,8 @@ class KETSearch:
             chunks = self.retrieval(state.queries.encoded).ranking
             row, column = torch.nonzero(chunks.nodes >= 0, as_tuple=True)
             origin, document = row_entries(self._indptr, self._documents, chunks.nodes[row, column])
-            num_nodes, scores = max(1, self._resources.graph.num_nodes), chunks.scores[row, column][origin]
-            key, position = torch.unique(row[origin] * num_nodes + document, return_inverse=True)
-            best = torch.full(key.shape, -torch.inf, device=key.device).scatter_reduce_(0, position, scores, "amax")
-            nodes = pad_rows(key // num_nodes, key % num_nodes, len(chunks), fill=-1)
-            scores = pad_rows(key // num_nodes, best, len(chunks), fill=-torch.inf)
-            ranked = state.with_ranking(nodes, scores).ranked_by(scores).top(self._resources.budget)
-            return ranked.with_pool(ranked.nodes)
+            scores = chunks.scores[row, column][origin]
+            return with_documents(state, row[origin], document, scores, budget=self._resources.budget)
 
 
 class GraphChannel:

@@ -1,7 +1,7 @@
 """Mentions in a parsed text: named entities and noun phrases that can stand alone."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,7 +105,7 @@ class Mention:
     label: str  # spaCy's entity type; empty for other noun phrases
 
 
-def find_mentions(document: Any, labels: Sequence[str], *, title: str = "") -> dict[int, Mention]:
+def find_mentions(document: Any, *, title: str = "") -> dict[int, Mention]:
     """Find names and noun phrases.
 
     - A phrase whose head lies in a named entity is that entity, and a person's description stands for the person: "film
@@ -116,13 +116,13 @@ def find_mentions(document: Any, labels: Sequence[str], *, title: str = "") -> d
       "Metz's country" mention "Metz".
     - Leading determiners, numbers and words like "several" are dropped; a date must have a year.
 
-    ``labels`` are the entity types to keep. The ``title`` is a mention wherever the text contains it, with or without
+    The ``title`` is a mention wherever the text contains it, with or without
     the brackets at its end. Returns mentions by the index of their head token, ascending.
     """
     mentions: dict[int, Mention] = {}
     entity_of = {token.i: entity for entity in document.ents for token in entity}
     for entity in document.ents:
-        if entity.label_ in labels and _stands_alone(entity):
+        if entity.label_ in NAMES and _stands_alone(entity):
             _add(mentions, entity.root, _trim(list(entity)), entity.label_)
     for chunk in document.noun_chunks:
         root = chunk.root

@@ -14,6 +14,7 @@ from graphrerank_papers.knowledge.noun_phrases import BRACKETED_END, NAMES, Ment
 
 VERSION = 2  # of the rules: a change of what is extracted must change it
 MAX_TITLE_WORDS = 10
+BATCH_SIZE = 64  # texts
 COMPONENTS = ("transformer", "tok2vec", "tagger", "parser", "attribute_ruler", "lemmatizer", "ner")
 
 _OPEN_BRACKET = re.compile(r"(?<=\w)\(\s+")  # "Lambert( died after 938)"
@@ -47,32 +48,28 @@ class SpacyKnowledgeExtractor:
         self,
         model: str = ENGLISH,
         *,
-        labels: Sequence[str] = NAMES,
         titles: bool = True,
         pronoun_sentences: int = 0,
-        batch_size: int = 64,
     ) -> None:
         if pronoun_sentences < 0 or (pronoun_sentences and not titles):
             raise ValueError(
                 f"`pronoun_sentences` must be 0 or, with `titles`, positive, got {pronoun_sentences} and {titles}"
             )
         self.model = model
-        self.labels = tuple(sorted(labels))
         self.titles = titles
         self.pronoun_sentences = pronoun_sentences
-        self.batch_size = batch_size
 
     @cached_property
     def fingerprint(self) -> str:
         """The versions of spaCy, of the pipeline and of the rules, and the settings."""
-        settings = (VERSION, self.labels, self.titles, self.pronoun_sentences)
+        settings = (VERSION, NAMES, self.titles, self.pronoun_sentences)
         return repr(("spacy knowledge", *spacy_versions(self.model), *settings))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Extract the knowledge of each text; a ValueError if the pipeline is not installed or has no parser."""
         split = [split_title(text) if self.titles else ("", text) for text in texts]
         bodies = [_SPLIT_HYPHEN.sub("-", _OPEN_BRACKET.sub(" (", body)) for _, body in split]
-        documents = self._pipeline.pipe(bodies, batch_size=self.batch_size)
+        documents = self._pipeline.pipe(bodies, batch_size=BATCH_SIZE)
         return [self._read(title, document) for (title, _), document in zip(split, documents, strict=True)]
 
     @cached_property
@@ -83,7 +80,7 @@ class SpacyKnowledgeExtractor:
         return pipeline
 
     def _read(self, title: str, document: Any) -> Knowledge:
-        mentions = find_mentions(document, self.labels, title=title)
+        mentions = find_mentions(document, title=title)
         pronouns = self.pronoun_sentences if title else 0
         return _knowledge(title, document, mentions, find_statements(document, mentions, pronoun_sentences=pronouns))
 

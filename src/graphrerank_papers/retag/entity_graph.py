@@ -80,9 +80,7 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
         >>> graph.sentences, graph.named.tolist(), graph.edges.tolist(), graph.together.tolist()
         (['Metz fell.', 'Metz and Nancy are near.'], [[0], [0, 1]], [[0, 1]], [[1]])
     """
-    if len(knowledge) != len(passages):
-        raise ValueError(f"`knowledge` must have one entry per passage ({len(passages)}), got {len(knowledge)}")
-    facts = merge_knowledge(knowledge)
+    facts = merge_knowledge(knowledge, passages=range(len(passages)))
     passage_entities: list[list[int]] = [[] for _ in passages]
     for entity, index in facts.entity_links.tolist():
         passage_entities[index].append(entity)

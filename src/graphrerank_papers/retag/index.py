@@ -10,7 +10,6 @@ from torch import Tensor
 
 from graphrerank.checks import check_counts, check_not_negative, check_positive, check_positive_share, check_share
 from graphrerank.files import atomic_folder
-from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank_papers.indexing import load_record, save_record
 
 
@@ -191,26 +190,6 @@ class ReTAGIndex:
     communities: Communities  # communities of all graphs
     sentences: Sentences  # sentences that summaries consist of
     report: ReTAGReport  # sizes and costs
-
-    def community_graph(self, communities: Tensor) -> CorpusGraph:
-        """Build a corpus graph whose ``n`` nodes are the summaries of ``[n]`` int64 communities, in their order.
-
-        Edges join parent and child; summaries that name the same entity are neighbours by ``CorpusGraph.entities``,
-        unless more than 5% of the summaries (and more than 10) name it. Ids are
-        ``<graph>.<level>.<community>``.
-        """
-        source = self.communities
-        indices = communities.tolist()
-        node_of = torch.full((len(source) + 1,), -1, dtype=torch.int64)  # a parent of -1 reads the last element
-        node_of[communities] = torch.arange(len(indices))
-        parent = node_of[source.parent[communities]]
-        child = (parent >= 0).nonzero().flatten()
-        ids = [f"{source.graph[index]}.{source.level[index]}.{index}" for index in indices]
-        edges = torch.stack([parent[child], child], dim=1)
-        graph = CorpusGraph.from_edges(ids, [source.texts[index] for index in indices], edges)
-        named = [[str(entity) for entity in source.named[index].tolist()] for index in indices]
-        entities = EntityIncidence.from_names(named, max_share=0.05)
-        return graph.with_embedding(source.vectors[communities]).with_entities(entities)
 
     def save(self, folder: str | Path) -> None:
         """Write the index into a folder, atomically."""

@@ -56,15 +56,16 @@ def mine_topics(
         Each topic as "name: description", the most important first; and the number of batches skipped for lack of a
         usable answer.
     """
-    read, limits = partial(parse_topics, limit=num_topics), {"limit": num_topics}
+    read = partial(parse_topics, limit=num_topics)
     questions = [prompts.topics.fill(notes="\n".join(f"- {note}" for note in batch)) for batch in batches]
-    answers = _ask(model, prompts.topics, questions, read, **limits)
+    answers = _ask(model, prompts.topics, questions, read, limit=num_topics)
     mined = [topics for topics in answers if topics is not None]
     num_skipped = len(answers) - len(mined)
     if len(mined) < 2:
         return (mined[0] if mined else []), num_skipped
     listed = "\n".join(f"- {topic}" for topic in dict.fromkeys(topic for topics in mined for topic in topics))
-    (merged,) = _ask(model, prompts.merged_topics, [prompts.merged_topics.fill(topics=listed)], read, **limits)
+    question = prompts.merged_topics.fill(topics=listed)
+    (merged,) = _ask(model, prompts.merged_topics, [question], read, limit=num_topics)
     if merged is None:
         raise ValueError("the language model gave no usable list of topics in 3 tries; choose another one")
     return merged, num_skipped
@@ -80,17 +81,16 @@ def relate_to_topics(
     if not topics:
         return [[] for _ in notes], 0
     batches = [notes[start : start + BATCH_NOTES] for start in range(0, len(notes), BATCH_NOTES)]
-    relevant: list[list[int]] = []
-    num_skipped = 0
-    for size in sorted({len(batch) for batch in batches}, reverse=True):  # the last batch may be shorter
-        questions = [
-            prompt.fill(topics=_numbered(topics), notes=_numbered(batch)) for batch in batches if len(batch) == size
-        ]
-        read = partial(parse_relevant, num_notes=size, num_topics=len(topics))
-        for answer in _ask(model, prompt, questions, read):
-            num_skipped += answer is None
-            relevant += [[] for _ in range(size)] if answer is None else answer
-    return relevant, num_skipped
+
+    def check(index: int, answer: Sequence[Sequence[int]]) -> None:
+        if len(answer) != len(batches[index]):
+            raise ValueError(f"`relevant` must have as many lists as notes, {len(batches[index])}, got {len(answer)}")
+
+    questions = [prompt.fill(topics=_numbered(topics), notes=_numbered(batch)) for batch in batches]
+    answers = _ask(model, prompt, questions, partial(parse_relevant, num_topics=len(topics)), check=check)
+    pairs = zip(batches, answers, strict=True)
+    relevant = [row for batch, answer in pairs for row in (answer or [[] for _ in batch])]
+    return relevant, sum(answer is None for answer in answers)
 
 
 def classify_questions(
@@ -100,11 +100,11 @@ def classify_questions(
 
     Source: ReTAG, section 3.2.2: a language model routes a question to one topic, or to the general summaries.
     """
-    rows = [row for row, question in enumerate(questions) if question.strip()] if topics else []
-    filled = [prompt.fill(topics=_numbered(topics), question=questions[row]) for row in rows]
-    numbers = dict(zip(rows, _ask(model, prompt, filled, partial(parse_topic, num_topics=len(topics))), strict=True))
-    chosen = [numbers.get(row) for row in range(len(questions))]
-    return [number - 1 if number else None for number in chosen]
+    if not topics:
+        return [None for _ in questions]
+    listed, read = _numbered(topics), partial(parse_topic, num_topics=len(topics))
+    filled = [prompt.fill(topics=listed, question=text) if text.strip() else None for text in questions]
+    return [number - 1 if number else None for number in _ask(model, prompt, filled, read)]
 
 
 def generate_keywords(
@@ -115,10 +115,12 @@ def generate_keywords(
     Source: ReTAG, section 3.3: keywords generated from the question and a description of the data set. A blank
     question has no keywords and is not sent; nor has one without a usable answer.
     """
-    rows = [row for row, question in enumerate(questions) if question.strip()]
-    filled = [prompt.fill(collection=descriptions[row], question=questions[row]) for row in rows]
-    answers = dict(zip(rows, _ask(model, prompt, filled, parse_keywords, limit=num_keywords), strict=True))
-    return [(answers.get(row) or [])[:num_keywords] for row in range(len(questions))]
+    filled = [
+        prompt.fill(collection=described, question=text) if text.strip() else None
+        for text, described in zip(questions, descriptions, strict=True)
+    ]
+    answers = _ask(model, prompt, filled, parse_keywords, limit=num_keywords)
+    return [(answer or [])[:num_keywords] for answer in answers]
 
 
 def parse_topic(content: str, *, num_topics: int) -> int:
@@ -133,10 +135,9 @@ def parse_topics(content: str, *, limit: int) -> list[str]:
     return list(dict.fromkeys(f"{topic.name}: {topic.description}" for topic in topics))
 
 
-def parse_relevant(content: str, *, num_notes: int, num_topics: int) -> list[list[int]]:
+def parse_relevant(content: str, *, num_topics: int) -> list[list[int]]:
     """Parse the topics of each note, strictly: ascending indices."""
-    topics = list[Annotated[int, Field(ge=1, le=num_topics)]]
-    rows = read_object(content, relevant=Annotated[list[topics], Field(min_length=num_notes, max_length=num_notes)])
+    rows = read_object(content, relevant=list[list[Annotated[int, Field(ge=1, le=num_topics)]]])
     return [sorted({number - 1 for number in row}) for row in rows.relevant]
 
 
@@ -146,9 +147,20 @@ def parse_keywords(content: str) -> list[str]:
 
 
 def _ask(
-    model: ChatModel, prompt: Prompt, questions: Sequence[str], parse: Callable[[str], Answer], **settings: int
+    model: ChatModel,
+    prompt: Prompt,
+    questions: Sequence[str | None],
+    parse: Callable[[str], Answer],
+    *,
+    check: Callable[[int, Answer], None] | None = None,
+    **settings: int,
 ) -> list[Answer | None]:
-    return ask_strictly(model, questions, system=prompt.instructions(**settings), parse=parse, form=prompt.form)
+    """Ask questions; None for a question that is None or has no usable answer."""
+    rows, texts = [row for row, text in enumerate(questions) if text is not None], list(filter(None, questions))
+    system = prompt.instructions(**settings)
+    replies = ask_strictly(model, texts, system=system, parse=parse, check=check, form=prompt.form)
+    answers = dict(zip(rows, replies, strict=True))
+    return [answers.get(row) for row in range(len(questions))]
 
 
 def _numbered(texts: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphrerank.checks import check_counts, check_not_negative
-from graphrerank.graphs import Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.queries import TextEncoder
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
 from graphrerank.language_models.answer_cache import ChatModel
@@ -170,13 +170,15 @@ class LevelSummaries:
     """Summaries of the communities of a level, in all graphs of an index.
 
     The nodes of the corpus graph are these communities, by index, followed by their parents. Parents are not retrieved:
-    a graph reranker reads them with their children. Term frequencies are counted over all nodes.
+    a graph reranker reads them with their children. Term frequencies are counted over all nodes. Edges join parent and
+    child; summaries that name the same entity are neighbours by ``CorpusGraph.entities``, unless more than 5% of the
+    summaries (and more than 10) name it. Ids are ``<graph>.<level>.<community>``.
 
     ``level`` is 0 for the coarsest; a graph with fewer levels contributes its finest.
 
     Attributes:
         communities: ``[N]`` int64, each node's index among the communities; the first ``num_listed`` may be retrieved.
-        graph: The nodes with their summaries, vectors and edges: shared entities, parent and child.
+        graph: The nodes with their summaries, vectors and edges.
         parent: ``[N]`` int64, the node of each node's parent; -1 for none.
         in_graph: ``[1 + T, N]`` bool, nodes that may be retrieved in the general graph and in each topic's; never those
             with an empty summary.
@@ -184,24 +186,31 @@ class LevelSummaries:
     """
 
     def __init__(self, index: ReTAGIndex, level: int, *, device: str | torch.device = "cpu") -> None:
-        communities = index.communities
-        rows = [communities.at_level(graph, level) for graph in range(len(index.graphs))]
-        listed = torch.cat([*rows, communities.graph[:0]])
-        parents = communities.parent[listed]
-        parents = torch.unique(parents[parents >= 0])
-        self.topics = replace(
-            index.topics, vectors=index.topics.vectors.to(device), centre=index.topics.centre.to(device)
-        )
-        self.communities = torch.cat([listed, parents])
+        source, topics = index.communities, index.topics
+        rows = [source.at_level(graph, level) for graph in range(len(index.graphs))]
+        listed = torch.cat([*rows, source.graph[:0]])
+        parents = source.parent[listed]
+        self.topics = replace(topics, vectors=topics.vectors.to(device), centre=topics.centre.to(device))
+        self.communities = torch.cat([listed, torch.unique(parents[parents >= 0])])
         self.num_listed = len(listed)
-        self.graph = index.community_graph(self.communities).to(device)
-        self.num_tokens = communities.num_tokens[self.communities]
-        node_of = torch.full((len(communities) + 1,), -1, dtype=torch.int64)  # a parent of -1 reads the last element
+        self.num_tokens = source.num_tokens[self.communities]
+        node_of = torch.full((len(source) + 1,), -1, dtype=torch.int64)  # a parent of -1 reads the last element
         node_of[self.communities] = torch.arange(len(self.communities))
-        self.parent = node_of[communities.parent[self.communities]].to(device)
+        parent = node_of[source.parent[self.communities]]
+        child = (parent >= 0).nonzero().flatten()
+        communities = self.communities.tolist()
+        graph = CorpusGraph.from_edges(
+            [f"{source.graph[community]}.{source.level[community]}.{community}" for community in communities],
+            [source.texts[community] for community in communities],
+            torch.stack([parent[child], child], dim=1),
+        )
+        named = [[str(entity) for entity in source.named[community].tolist()] for community in communities]
+        entities = EntityIncidence.from_names(named, max_share=0.05)
+        graph = graph.with_embedding(source.vectors[self.communities]).with_entities(entities)
+        self.graph, self.parent = graph.to(device), parent.to(device)
         in_graph = torch.zeros(len(rows), len(self.communities), dtype=torch.bool)
-        for graph, row in enumerate(rows):
-            in_graph[graph, node_of[row]] = True
+        for number, row in enumerate(rows):
+            in_graph[number, node_of[row]] = True
         has_text = torch.tensor([bool(text) for text in self.graph.texts], dtype=torch.bool)
         self.in_graph = (in_graph & has_text).to(device)
         text_index = {text: index for index, text in enumerate(dict.fromkeys(self.graph.texts))}

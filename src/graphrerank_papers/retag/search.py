@@ -6,18 +6,17 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from graphrerank.checks import check_choice
-from graphrerank.graphs import Queries
 from graphrerank.graphs.queries import IndexEncoder
-from graphrerank.graphs.sparse_rows import pad_rows, row_entries
+from graphrerank.graphs.sparse_rows import row_entries
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.pipelines.steps import GraphScorerFactory
 from graphrerank.text import Tokenizer
+from graphrerank_papers.indexing import with_documents
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
 from graphrerank_papers.retag.language_model import ReTAGPrompts, classify_questions
@@ -143,18 +142,9 @@ class ReTAGSearch:
     def run(self, state: RetrievalState) -> RetrievalState:
         """Replace the retrieved nodes by the documents of the retrieved summaries."""
         with self._resources.clock("retrieve"):
-            nodes, scores = self._documents_of(state.queries)
-            ranked = state.with_ranking(nodes, scores).ranked_by(scores).top(self._resources.budget)
-            return ranked.with_pool(ranked.nodes)
-
-    def _documents_of(self, queries: Queries) -> tuple[Tensor, Tensor]:
-        """Return the documents of the retrieved summaries, ``[B, n]`` padded with -1, and their cosines."""
-        nodes, num_documents = self.retrieval.retrieve(queries).ranking.nodes, max(1, len(self._embedding))
-        row, column = torch.nonzero(nodes >= 0, as_tuple=True)
-        communities = self.retrieval.summaries.communities.to(nodes.device)[nodes[row, column]]
-        origin, document = row_entries(self._indptr, self._documents, communities)
-        key = torch.unique(row[origin] * num_documents + document)
-        owner, document = key // num_documents, key % num_documents
-        cosine = (self._embedding[document] * queries.encoded.to(nodes.device)[owner]).sum(1)
-        padded = pad_rows(owner, cosine, len(queries), fill=-torch.inf)
-        return pad_rows(owner, document, len(queries), fill=-1), padded
+            nodes, queries = self.retrieval.retrieve(state.queries).ranking.nodes, state.queries.encoded
+            row, column = torch.nonzero(nodes >= 0, as_tuple=True)
+            communities = self.retrieval.summaries.communities.to(nodes.device)[nodes[row, column]]
+            origin, document = row_entries(self._indptr, self._documents, communities)
+            cosines = (self._embedding[document] * queries.to(nodes.device)[row[origin]]).sum(1)
+            return with_documents(state, row[origin], document, cosines, budget=self._resources.budget)

@@ -17,6 +17,7 @@ from graphrerank_papers.retag.builder import (
 )
 from graphrerank_papers.retag.communities import Hierarchy
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
+from graphrerank_papers.retag.retrieval import LevelSummaries
 from graphrerank_papers.retag.steps import Material
 from tests.support.corpora import THEMES
 from tests.support.retag_index import same
@@ -170,7 +171,7 @@ def test_a_graph_without_edges(
     assert (len(index.entities), len(index.communities), index.report.unrelated) == (entities, 0, entities)
     assert len(index.graphs) == 1 + len(index.topics)
     assert index.communities.at_level(0, 0).tolist() == []
-    assert index.community_graph(index.communities.at_level(0, 0)).num_nodes == 0
+    assert LevelSummaries(index, 0).graph.num_nodes == 0
     index.save(tmp_path / "saved")
     assert same(ReTAGIndex.load(tmp_path / "saved").communities, index.communities)
     assert same(builder.update(index, named(passages), passages).communities, index.communities)

@@ -33,17 +33,6 @@ def test_a_level_holds_each_entity_once(retag_index: ReTAGIndex) -> None:
         communities.at_level(0, -1)
 
 
-def test_community_graph(retag_index: ReTAGIndex) -> None:
-    graph = retag_index.community_graph(torch.tensor([4, 2, 0]))
-    assert graph.node_ids == ["1.0.4", "0.1.2", "0.0.0"]
-    assert list(graph.texts) == [retag_index.communities.texts[community] for community in (4, 2, 0)]
-    assert graph.indptr.tolist() == [0, 0, 1, 2]  # parent and child alone
-    _, partner = graph.neighbours(torch.tensor([0]))
-    assert sorted(partner.tolist()) == [1, 1, 2, 2]  # by Metz and Nancy
-    assert torch.equal(graph.embedding, retag_index.communities.vectors[[4, 2, 0]])  # type: ignore[arg-type]
-    assert retag_index.community_graph(torch.zeros(0, dtype=torch.int64)).num_nodes == 0
-
-
 def test_topics_compare_what_is_left_without_the_centre(retag_index: ReTAGIndex) -> None:
     vectors, centre = torch.eye(4)[:2], torch.tensor([0.0, 0.0, 1.0, 0.0])
     topics = replace(retag_index.topics, vectors=vectors, centre=centre)

@@ -83,8 +83,8 @@ def test_notes_are_related_to_topics(endpoint: Any, monkeypatch: pytest.MonkeyPa
             '{"topics": [{"name": "a", "description": " "}]}',
             json.dumps({"topics": [CITY, CODE]}), json.dumps({"topics": [CITY], "more": 1}),
         )),
-        *((partial(parse_relevant, num_notes=2, num_topics=2), bad) for bad in (
-            '{"relevant": [[1]]}', '{"relevant": [[1], [0]]}', '{"relevant": [[1], [3]]}', '{"relevant": [[true], []]}',
+        *((partial(parse_relevant, num_topics=2), bad) for bad in (
+            '{"relevant": [1]}', '{"relevant": [[1], [0]]}', '{"relevant": [[1], [3]]}', '{"relevant": [[true], []]}',
         )),
         *((partial(parse_topic, num_topics=2), bad) for bad in ('{"topic": true}', '{"topic": 3}', '{"topic": -1}')),
         *((parse_keywords, bad) for bad in ('{"keywords": "gpu"}', '{"keywords": [" "]}')),

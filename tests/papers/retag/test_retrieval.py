@@ -191,7 +191,11 @@ def test_a_level_of_all_graphs_with_parents_behind_and_equal_summaries_once(reta
     assert summaries.parent.tolist() == [-1, 6, 6, -1, -1, -1, -1]
     assert summaries.in_graph.int().tolist() == [[1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 0]]
     assert summaries.num_tokens.tolist() == [3, 5, 6, 5, 10, 6, 11]
-    assert list(summaries.graph.texts)[:2] == ["Lothair loved Waldrada.", "Metz and Nancy are cities."]
+    graph = summaries.graph
+    assert graph.node_ids == ["0.0.1", "0.1.2", "0.1.3", "1.0.4", "1.0.5", "2.0.6", "0.0.0"]
+    assert graph.indptr.tolist() == [0, 0, 1, 2, 2, 2, 2, 4]  # parent and child alone
+    assert torch.equal(graph.encoded, retag_index.communities.vectors[summaries.communities])
+    assert list(graph.texts)[:2] == ["Lothair loved Waldrada.", "Metz and Nancy are cities."]
     _, neighbour = summaries.graph.neighbours(torch.tensor([1]))
     assert set(neighbour.tolist()) == {6, 3}  # its parent, and the topic's community of the same entities
     graphs = torch.tensor([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 1, 1], [0, 0, 0]]).bool()
