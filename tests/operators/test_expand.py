@@ -320,7 +320,7 @@ def expanded(graph: CorpusGraph, room: int, num_seeds: int = 1, **settings: Any)
     base_k = num_seeds + 1
     expander = Expander(graph, top_k=base_k + room, base_k=base_k, num_seeds=num_seeds, **settings)
     nodes = torch.arange(base_k + room)[None]
-    candidates, features = expander.candidates(nodes, 1 - nodes / 10, torch.tensor([[1.0, 0.0]]))
+    candidates, features = expander.candidates(Ranking(nodes, 1 - nodes / 10), torch.tensor([[1.0, 0.0]]))
     chosen = zip(candidates[0].tolist(), features[0].tolist(), strict=True)
     return {node: walk for node, walk in chosen if node >= 0}
 

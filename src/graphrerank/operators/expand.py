@@ -1,8 +1,8 @@
 """Expansion before ranking: the top of a base ranking, and the best graph neighbours of its best nodes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -81,61 +81,59 @@ class Expander:
                 "only (retriever.similarity_weight=0)"
             )
 
-    def candidates(self, nodes: Tensor, scores: Tensor, query_vectors: Tensor | None) -> tuple[Tensor, Tensor]:
+    def candidates(self, ranking: Ranking, query_vectors: Tensor | None) -> tuple[Tensor, Tensor]:
         """Collect candidates: the top of the base ranking, neighbours, and the rest of the base ranking as needed.
 
-        ``nodes [b, top_k]`` int64 and ``scores`` are the base ranking, padded with -1; ``query_vectors`` may be None if
-        ``similarity_weight`` is 0. Returns ``[b, M]`` int64 nodes, unique per row, at most ``top_k`` of them not -1;
-        and ``[b, M, 4]`` the ``EXPANSION_FEATURES``, 0 except for neighbours.
+        ``ranking`` is the base ranking ``[b, top_k]``; ``query_vectors`` may be None if ``similarity_weight`` is 0.
+        Returns ``[b, M]`` int64 nodes, unique per row, at most ``top_k`` of them not -1; and ``[b, M, 4]`` the
+        ``EXPANSION_FEATURES``, 0 except for neighbours.
         """
-        base = nodes[:, : self.base_k]
-        seeds = Ranking(nodes[:, : self.num_seeds], scores[:, : self.num_seeds])
-        expansion, others = self._neighbours(seeds, base, query_vectors)
-        rest = nodes[:, self.base_k :]
-        is_new = (rest >= 0) & ~is_listed(rest, torch.cat([expansion.nodes, others], dim=1))
-        num_missing = self.top_k - self.base_k - ((expansion.nodes >= 0).sum(1) + (others >= 0).sum(1)).unsqueeze(1)
+        room = self.top_k - self.base_k
+        base, rest = ranking.nodes[:, : self.base_k], ranking.nodes[:, self.base_k :]
+        seeds = Ranking(ranking.nodes[:, : self.num_seeds], ranking.scores[:, : self.num_seeds])
+        walk = partial(
+            semantic_topological_expansion,
+            self.graph,
+            seeds,
+            query_vectors,
+            top_k=room,
+            exclude=base,
+            similarity_weight=self.similarity_weight,
+            structure_weight=self.structure_weight,
+            hops=self.hops,
+        )
+        chosen = self._choose(walk, seeds, base)
+        expansion = walk(only=chosen)
+        others = base[:, :0] if chosen is None else chosen.where(~is_listed(chosen, expansion.nodes), -1)
+        neighbours = torch.cat([expansion.nodes, others], dim=1)
+        is_new = (rest >= 0) & ~is_listed(rest, neighbours)
+        num_missing = room - (neighbours >= 0).sum(1, keepdim=True)
         fill = rest.where(is_new & (is_new.cumsum(1) <= num_missing), -1)
-        candidates = torch.cat([base, expansion.nodes, others, fill], dim=1)
+        candidates = torch.cat([base, neighbours, fill], dim=1)
         reciprocal_rank = torch.where(expansion.nodes >= 0, 1 / expansion.best_seed_rank, 0.0)
         share_reached = expansion.seeds_reached / self.num_seeds
-        walk = (expansion.hops.float(), expansion.best_seed_score, reciprocal_rank, share_reached)
         features = torch.zeros(*candidates.shape, 4, device=candidates.device)
-        features[:, self.base_k : self.top_k] = torch.stack(walk, dim=-1)
+        features[:, self.base_k : self.top_k] = torch.stack(
+            [expansion.hops.float(), expansion.best_seed_score, reciprocal_rank, share_reached], dim=-1
+        )
         return candidates, features
 
-    def _neighbours(self, seeds: Ranking, base: Tensor, query_vectors: Tensor | None) -> tuple[Expansion, Tensor]:
-        """Choose neighbours; and, ``[b, n]``, those of PageRank's passages that no edge joins with a seed."""
+    def _choose(self, walk: Callable[..., Expansion], seeds: Ranking, base: Tensor) -> Tensor | None:
+        """Choose neighbours ``[b, n]`` by type of edge and by PageRank; None to take the best over all edges."""
         room = self.top_k - self.base_k
-
-        def walk(edge_type: int | None = None, only: Tensor | None = None) -> Expansion:
-            return semantic_topological_expansion(
-                self.graph,
-                seeds,
-                query_vectors,
-                top_k=room,
-                exclude=base,
-                only=only,
-                similarity_weight=self.similarity_weight,
-                structure_weight=self.structure_weight,
-                hops=self.hops,
-                edge_type=edge_type,
-            )
-
         num_ranked = round(room * self.pagerank_share)
-        if self.quotas is None or (self.graph.weight_by_type is None and self.graph.entities is None):  # of one type
-            all_types = walk()
-            if not num_ranked:
-                return all_types, base[:, :0]
-            lists, places = [all_types.nodes], [room - num_ranked]
-        else:
-            lists = [walk(edge_type).nodes for edge_type in range(len(EDGE_TYPES))]
+        has_types = self.graph.weight_by_type is not None or self.graph.entities is not None
+        if self.quotas is not None and has_types:
+            lists = [walk(edge_type=edge_type).nodes for edge_type in range(len(EDGE_TYPES))]
             places = [round((room - num_ranked) * self.quotas.get(name, 0)) for name in EDGE_TYPES]
+        elif num_ranked:
+            lists, places = [walk().nodes], [room - num_ranked]
+        else:
+            return None
         if num_ranked:
             lists.append(self._pagerank.expand(seeds, top_k=room, exclude=base).nodes)
             places.append(num_ranked)
-        chosen = share_places(lists, places, room)
-        expansion = walk(only=chosen)
-        return expansion, chosen.where(~is_listed(chosen, expansion.nodes), -1)
+        return share_places(lists, places, room)
 
     @cached_property
     def _pagerank(self) -> EntityPPR:
@@ -202,12 +200,11 @@ class HybridExpandRetriever(Expander):
         Returns ``[B, top_k]`` with ``features [B, top_k, 7]`` and the plain hybrid ranking as ``base_nodes``.
         """
         rankings = []
-        for vectors, table in self._base.score_blocks(queries):
-            nodes, scores = table.top(self.top_k)
+        for base, table in self._base.rank(queries):
             self.graph.pages.release()
-            candidates, walk_features = self.candidates(nodes, scores, vectors)
+            candidates, walk_features = self.candidates(base, table.vectors)
             features = torch.cat([table.gather(candidates), walk_features], dim=-1)
-            rankings.append(self.rank(candidates, features, nodes))
+            rankings.append(self.rank(candidates, features, base.nodes))
         return Ranking.concatenate(rankings)
 
 
@@ -267,7 +264,7 @@ class ExpandRetriever(Expander):
 
     def _expand(self, ranking: Ranking, queries: Queries) -> Ranking:
         vectors = None if self.graph.embedding is None else queries.encoded.to(self.graph.device)
-        candidates, walk_features = self.candidates(ranking.nodes, ranking.scores, vectors)
+        candidates, walk_features = self.candidates(ranking, vectors)
         columns = [
             _look_up(ranking, candidates),
             *(self._text_scores(name, queries, candidates) for name in self._added),

@@ -1,7 +1,7 @@
 """Hybrid vector search: BM25 and cosine similarity in one score."""
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,47 +16,30 @@ from graphrerank.operators.dense import BLOCK_VECTORS, DenseRetriever
 
 
 class HybridScores(NamedTuple):
-    """Scores of the whole corpus for a block of queries, each ``[b, N]``."""
+    """Scores of a block of queries, of the whole corpus or, if nodes were proposed, computed on demand."""
 
-    hybrid: Tensor
-    lexical: Tensor
-    dense: Tensor
-
-    def top(self, top_k: int) -> tuple[Tensor, Tensor]:
-        """Rank by the hybrid score: nodes ``[b, top_k]`` and scores, as :func:`top_k_by_node_order`."""
-        return top_k_by_node_order(self.hybrid, top_k)
-
-    def gather(self, nodes: Tensor) -> Tensor:
-        """Return the three scores of nodes ``[b, K]`` padded with -1, as ``[b, K, 3]`` padded with 0."""
-        column = nodes.clamp(min=0)
-        features = torch.stack([table.gather(1, column) for table in self], dim=-1)
-        return features.masked_fill((nodes < 0).unsqueeze(-1), 0.0)
-
-
-class ProposedScores(NamedTuple):
-    """Scores of proposed nodes, and of any others on demand; as :class:`HybridScores`."""
-
-    proposed: Tensor  # `[b, P]` int64, ascending, each once; padded with -1 anywhere
-    lexical: Tensor  # `[b, N]`
-    vectors: Tensor  # `[b, d]`
+    vectors: Tensor  # `[b, d]`, of the queries
     embedding: Tensor  # `[N, d]`
     weights: tuple[float, float]  # of BM25 and of the dot product
-
-    def top(self, top_k: int) -> tuple[Tensor, Tensor]:
-        """Rank the proposed nodes by the hybrid score."""
-        hybrid = self.gather(self.proposed)[..., 0].masked_fill(self.proposed < 0, -torch.inf)
-        column, scores = top_k_by_node_order(hybrid, top_k)
-        return self.proposed.gather(1, column.clamp(min=0)).masked_fill(column < 0, -1), scores
+    lexical: Tensor  # `[b, N]`
+    dense: Tensor | None = None  # `[b, N]`; None if nodes were proposed
 
     def gather(self, nodes: Tensor) -> Tensor:
         """Return the hybrid, BM25 and dense scores of nodes ``[b, K]`` padded with -1, as ``[b, K, 3]``."""
         column = nodes.clamp(min=0)
         lexical = self.lexical.gather(1, column)
-        dense = torch.zeros_like(lexical)
-        for row, found, vector in zip(dense, column, self.vectors, strict=True):
-            row[:] = (self.embedding[found].float() * vector).sum(1)
-        hybrid = self.weights[0] * lexical + self.weights[1] * dense
-        return torch.stack([hybrid, lexical, dense], dim=-1).masked_fill((nodes < 0).unsqueeze(-1), 0.0)
+        if self.dense is not None:
+            dense = self.dense.gather(1, column)
+        else:
+            dense = torch.zeros_like(lexical)
+            for row, found, vector in zip(dense, column, self.vectors, strict=True):
+                row[:] = (self.embedding[found].float() * vector).sum(1)
+        features = torch.stack([self.hybrid(lexical, dense), lexical, dense], dim=-1)
+        return features.masked_fill((nodes < 0).unsqueeze(-1), 0.0)
+
+    def hybrid(self, lexical: Tensor, dense: Tensor) -> Tensor:
+        """Return the weighted sum of scores of any shape."""
+        return self.weights[0] * lexical + self.weights[1] * dense
 
 
 @dataclass(eq=False)
@@ -97,34 +80,35 @@ class HybridRetriever:
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each of ``B`` texts with unit vectors: ``[B, top_k]``, ``features [B, top_k, 3]``."""
-        rankings = []
-        for _, table in self.score_blocks(queries):
-            nodes, scores = table.top(self.top_k)
-            rankings.append(Ranking(nodes, scores, table.gather(nodes)))
-        return Ranking.concatenate(rankings)
+        return Ranking.concatenate(
+            [replace(top, features=table.gather(top.nodes)) for top, table in self.rank(queries)]
+        )
 
-    def score_blocks(self, queries: Queries) -> Iterator[tuple[Tensor, HybridScores | ProposedScores]]:
-        """Score the whole corpus, or the proposed nodes, for blocks of queries that fit into memory.
+    def rank(self, queries: Queries) -> Iterator[tuple[Ranking, HybridScores]]:
+        """Rank the corpus, or the proposed nodes, for blocks of queries that fit into memory; one without queries.
 
-        Yields the block's query vectors ``[b, d]`` and its scores; one empty block if there are no queries.
+        Yields each block's ranking without features, and its scores.
         """
         for block in queries.blocks(max(1, BLOCK_SCORES // max(1, len(self._embedding)))):
             vectors = block.encoded.to(self._embedding.device)
             lexical = lexical_scores(self._bm25, block.texts).to(vectors.device)
             self._graph.pages.release()
+            table = HybridScores(vectors, self._embedding, (self.bm25_weight, self.dense_weight), lexical)
             if self._dense is not None:
                 near = self._dense.retrieve(block).nodes.to(lexical.device)
-                yield vectors, self._proposed(near, lexical, vectors)
+                yield self._rank_proposed(near, table), table
                 continue
             dense = _dot_products(vectors, self._embedding)
-            hybrid = self._graph.passages.mask_removed(self.bm25_weight * lexical + self.dense_weight * dense)
-            yield vectors, HybridScores(hybrid, lexical, dense)
+            hybrid = self._graph.passages.mask_removed(table.hybrid(lexical, dense))
+            yield Ranking(*top_k_by_node_order(hybrid, self.top_k)), table._replace(dense=dense)
 
-    def _proposed(self, near: Tensor, lexical: Tensor, vectors: Tensor) -> ProposedScores:
-        likely, _ = top_k_by_node_order(self._graph.passages.mask_removed(lexical), near.shape[1])
-        proposed = torch.sort(torch.cat([near, likely], dim=1), dim=1).values
-        proposed[:, 1:] = proposed[:, 1:].masked_fill(proposed[:, 1:] == proposed[:, :-1], -1)
-        return ProposedScores(proposed, lexical, vectors, self._embedding, (self.bm25_weight, self.dense_weight))
+    def _rank_proposed(self, near: Tensor, table: HybridScores) -> Ranking:
+        likely, _ = top_k_by_node_order(self._graph.passages.mask_removed(table.lexical), near.shape[1])
+        nodes = torch.sort(torch.cat([near, likely], dim=1), dim=1).values
+        nodes[:, 1:] = nodes[:, 1:].masked_fill(nodes[:, 1:] == nodes[:, :-1], -1)
+        hybrid = table.gather(nodes)[..., 0].masked_fill(nodes < 0, -torch.inf)
+        column, scores = top_k_by_node_order(hybrid, self.top_k)
+        return Ranking(nodes.gather(1, column.clamp(min=0)).masked_fill(column < 0, -1), scores)
 
     @cached_property
     def _bm25(self) -> LexicalIndex:
