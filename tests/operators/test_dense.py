@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphrerank import extras
 from graphrerank.graphs import CorpusGraph, Queries, top_k_by_node_order
 from graphrerank.operators import dense
 from graphrerank.operators.dense import DenseRetriever
@@ -141,23 +142,16 @@ def test_a_node_without_a_vector_stands_between_like_and_unlike() -> None:
 
 
 def test_without_faiss_the_error_names_the_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "is_installed", lambda name: False)
-    with pytest.raises(ValueError, match=r"must be flat.*pip install 'graphrerank\[faiss\]' .*'graphrerank\[gpu\]'"):
+    monkeypatch.setattr(extras, "is_installed", lambda name: False)
+    with pytest.raises(ImportError, match=r"retriever.index=hnsw needs .*pip install .graphrerank\[faiss\]"):
         DenseRetriever(corpus(random_vectors(3)), index="hnsw")
 
 
 def test_exact_search_needs_no_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "is_installed", lambda name: False)
     monkeypatch.setitem(sys.modules, "faiss", None)
     nodes, queries = random_vectors(50), random_vectors(4, seed=1)
     found = DenseRetriever(corpus(nodes), top_k=7).retrieve(asked(queries))
     assert torch.equal(found.nodes, (queries @ nodes.T).topk(7).indices)
-
-
-def test_two_packages_of_faiss_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "distributions", lambda name: [name])
-    with pytest.raises(ValueError, match=r"found faiss-cpu and faiss-gpu-cu12.*pip uninstall faiss-cpu faiss-gpu-cu12"):
-        DenseRetriever(corpus(random_vectors(3)), index="ivf")
 
 
 @pytest.mark.parametrize("top_k", [1, 7, 60, 80])

@@ -305,11 +305,11 @@ def test_blocks_of_queries_give_the_same(expand: Callable[..., Ranking], monkeyp
 
 def test_without_seeds_entities_or_queries() -> None:
     nothing, exclude = Ranking(torch.full((2, 3), -1), torch.full((2, 3), -torch.inf)), torch.full((2, 1), -1)
-    for expand in (
-        CorpusPPR(corpus()).expand,
-        partial(EntityPPR(EntityIncidence.from_names(NAMES)).expand, exclude=exclude),
-    ):
-        assert expand(nothing, top_k=4).nodes.tolist() == [[-1] * 4] * 2
-        assert expand(nothing.select(exclude[:0, 0]), top_k=4).nodes.shape == (0, 4)
+    none = Ranking(nothing.nodes[:0], nothing.scores[:0])
+    walk, entities = CorpusPPR(corpus()), EntityPPR(EntityIncidence.from_names(NAMES))
+    assert walk.expand(nothing, top_k=4).nodes.tolist() == [[-1] * 4] * 2
+    assert entities.expand(nothing, top_k=4, exclude=exclude).nodes.tolist() == [[-1] * 4] * 2
+    assert walk.expand(none, top_k=4).nodes.shape == (0, 4)
+    assert entities.expand(none, top_k=4, exclude=exclude[:0]).nodes.shape == (0, 4)
     bare = EntityPPR(EntityIncidence.from_names([[], []]))
     assert bare.expand(ranking([[0]]), top_k=2, exclude=exclude[:1]).nodes.tolist() == [[-1, -1]]

@@ -101,7 +101,7 @@ def test_the_fingerprint_follows_the_weights(model: Path, tmp_path: Path) -> Non
     weights = next(tmp_path.rglob("*.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     assert SpladeRetriever(corpus(), model=str(tmp_path)).fingerprint != before
-    assert SpladeRetriever(corpus(), model="some/hub-id").fingerprint == ""
+    assert SpladeRetriever(corpus(), model="some/hub-id").fingerprint == "some/hub-id@None"
 
 
 def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -109,5 +109,5 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path:
     with pytest.raises(ValueError, match="`max_length` must be a positive integer, got 0"):
         SpladeRetriever(corpus(), model="x", max_length=0)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(ValueError, match="`model` must be a local folder or a reachable hub id of a sparse encoder"):
+    with pytest.raises(ValueError, match="`model` must be a local folder or a reachable hub id of a SparseEncoder"):
         SpladeRetriever(corpus(), model=str(tmp_path / "nothing")).retrieve(queries(["fox"]))

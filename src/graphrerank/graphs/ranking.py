@@ -80,6 +80,15 @@ def check_nodes(num_nodes: int, **lists: Tensor) -> None:
                 raise ValueError(f"`{name}` must {needed}, got {int(ascending[row, column])} in row {row}")
 
 
+def rank_candidates(nodes: Tensor, features: Tensor, top_k: int, base_nodes: Tensor | None = None) -> Ranking:
+    """Rank nodes ``[b, M]``, padded with -1, by their first feature of ``[b, M, F]``, ties by node number."""
+    by_node = torch.argsort(nodes, dim=1)
+    base = features[..., 0].masked_fill(nodes < 0, -torch.inf).gather(1, by_node)
+    order = by_node.gather(1, torch.argsort(base, dim=1, descending=True, stable=True))[:, :top_k]
+    nodes, features = nodes.gather(1, order), features.take_along_dim(order.unsqueeze(-1), dim=1)
+    return Ranking(nodes, features[..., 0].masked_fill(nodes < 0, -torch.inf), features, base_nodes)
+
+
 def is_listed(nodes: Tensor, listed: Tensor) -> Tensor:
     """Return which of the nodes ``[B, M]`` are among the listed ones ``[B, K]`` of their row: ``[B, M]`` bool.
 

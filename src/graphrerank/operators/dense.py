@@ -2,7 +2,6 @@
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import cached_property
-from importlib.metadata import distributions
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,12 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import check_choice, check_counts
-from graphrerank.extras import is_installed
+from graphrerank.extras import require_extra
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.graphs.vector_index import fill_vector_index, map_vector_index, new_vector_index
 
 INDEXES = ("flat", "hnsw", "ivf")
-FAISS_PACKAGES = ("faiss-cpu", "faiss-gpu-cu12")  # both contain the module `faiss`, so one overwrites the other
 BLOCK_QUERIES = 1024  # searched at once
 BLOCK_VECTORS = 1 << 14  # multiplied at once if the whole corpus is scored
 MARGIN = 16  # further nodes of a search, to detect ties with the last of ``top_k``, and for vectors of 8 bits
@@ -37,7 +35,7 @@ class DotRanking:
 
     @cached_property
     def num_ranked(self) -> int:
-        """Nodes that are ranked."""
+        """Number of nodes that are not removed."""
         return len(self.embedding) - (0 if self.removed is None else int(self.removed.sum()))
 
     def rank(self, vectors: Tensor, proposed: Tensor, *, is_exact: bool) -> Ranking:
@@ -58,16 +56,14 @@ class DotRanking:
             return _ranking(torch.full(empty.shape, -1, device=device), empty)
         vectors = vectors.float().to(device)
         proposed = torch.sort(proposed.to(device), dim=1).values
-        scores = torch.stack(
-            [self._score(row.clamp(min=0), vector) for row, vector in zip(proposed, vectors, strict=True)]
-        )
+        scores = dot_products(self.embedding, proposed.clamp(min=0), vectors)
         columns, top_scores = top_k_by_node_order(scores.masked_fill(proposed < 0, -torch.inf), self.top_k)
         nodes = proposed.gather(1, columns.clamp(min=0)).masked_fill(columns < 0, -1)
         if is_exact and proposed.shape[1] < self.num_ranked:
             for row in self._contested(vectors, scores, top_scores[:, -1]).nonzero().flatten().tolist():
-                blocks = torch.split(torch.arange(num_nodes, device=device), BLOCK_VECTORS)
-                all_scores = torch.cat([self._score(block, vectors[row]) for block in blocks])
-                all_scores = self.without_removed(all_scores, 0).unsqueeze(0)
+                blocks = torch.split(torch.arange(num_nodes, device=device)[None], BLOCK_VECTORS, dim=1)
+                every = torch.cat([dot_products(self.embedding, block, vectors[row, None]) for block in blocks], dim=1)
+                all_scores = self.without_removed(every, 0)
                 nodes[row], top_scores[row] = (part[0] for part in top_k_by_node_order(all_scores, self.top_k))
         return _ranking(nodes, top_scores)
 
@@ -77,10 +73,6 @@ class DotRanking:
             return scores
         removed = self.removed[start : start + scores.shape[-1]].to(scores.device)
         return scores.masked_fill(removed, -torch.inf)
-
-    def _score(self, nodes: Tensor, vector: Tensor) -> Tensor:
-        """Return dot products node by node: unlike a matrix product, equal vectors give equal scores."""
-        return (self.embedding[nodes] * vector).sum(1)
 
     def _contested(self, vectors: Tensor, scores: Tensor, last: Tensor) -> Tensor:
         """Return ``[b]``, whether a node that was not proposed might belong among the ``top_k``.
@@ -96,6 +88,17 @@ class DotRanking:
         return max(float(part.float().norm(dim=1).max()) for part in torch.split(self.embedding, BLOCK_VECTORS))
 
 
+def dot_products(embedding: Tensor, nodes: Tensor, vectors: Tensor) -> Tensor:
+    """Multiply query vectors ``[b, d]`` with those of nodes ``[b, M]``: ``[b, M]`` float32.
+
+    Each product is computed by itself: unlike in a matrix product, equal vectors give equal scores.
+    """
+    scores = vectors.new_empty(nodes.shape, dtype=torch.float32)
+    for row, found, vector in zip(scores, nodes, vectors, strict=True):
+        row[:] = (embedding[found].float() * vector).sum(1)
+    return scores
+
+
 def _ranking(nodes: Tensor, scores: Tensor) -> Ranking:
     known = scores.masked_fill(nodes < 0, 0.0)
     return Ranking(nodes, scores, torch.stack([known, known], dim=-1))
@@ -105,11 +108,9 @@ def _ranking(nodes: Tensor, scores: Tensor) -> Ranking:
 class DenseRetriever:
     r"""Rank the corpus by :math:`v_q \cdot v_n`, ties broken by node index.
 
-    ``flat`` multiplies all nodes with the queries, in blocks, and is exact, even if nodes tie at the last rank: nodes
-    near the top are scored again node by node (so that equal vectors get equal scores), and a query whose last rank is
-    contested within rounding is scored against the whole corpus. ``hnsw`` and ``ivf`` are approximate indexes of FAISS,
-    an extra: ``graphrerank[faiss]`` for the CPU, ``graphrerank[gpu]`` for CUDA 12, never both; their nodes are ordered
-    in the same way.
+    ``flat`` multiplies all nodes with the queries, in blocks, and is exact, even if nodes tie at the last rank.
+    ``hnsw`` and ``ivf`` are approximate indexes of FAISS, an extra: ``graphrerank[faiss]`` for the CPU,
+    ``graphrerank[gpu]`` for CUDA 12, never both; their nodes are ordered in the same way.
 
     Source: FastInsight, Definition 2 (vector search), with its dot product; for unit vectors that is the cosine of its
     Example 1. An approximate index is built at the first query, an IVF index on a GPU if FAISS has one. A stored index
@@ -134,7 +135,7 @@ class DenseRetriever:
         self._stored_index = None if graph.vectors is None else graph.vectors.index
         self._ranking = DotRanking(self._embedding, self.top_k, self._removed)
         if self.index != "flat":
-            _check_faiss()
+            require_extra("faiss", f"retriever.index={self.index}")
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each of ``B`` queries, which need vectors: ``[B, top_k]``, ``features [B, top_k, 2]``."""
@@ -198,18 +199,3 @@ class DenseRetriever:
             index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
         fill_vector_index(index, self._embedding)
         return index
-
-
-def _check_faiss() -> None:
-    """Require FAISS, from one package: two of them overwrite each other."""
-    install = "pip install 'graphrerank[faiss]' (CPU) or 'graphrerank[gpu]' (CUDA 12, Linux)"
-    if not is_installed("faiss"):
-        raise ValueError(
-            f"`index` must be flat where FAISS is not installed, as hnsw and ivf are its indexes: {install}, never both"
-        )
-    installed = [package for package in FAISS_PACKAGES if any(distributions(name=package))]
-    if len(installed) > 1:
-        raise ValueError(
-            f"FAISS must be installed from one package, found {' and '.join(installed)}, which overwrite each other: "
-            f"pip uninstall {' '.join(installed)}, then {install}"
-        )

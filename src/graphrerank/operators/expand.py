@@ -11,7 +11,7 @@ from torch import Tensor
 from graphrerank.checks import check_counts, check_not_negative, check_share
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, RetrieverFactory
 from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_numbers
-from graphrerank.graphs.ranking import is_listed
+from graphrerank.graphs.ranking import is_listed, rank_candidates
 from graphrerank.graphs.retriever import EXPANSION_FEATURES, TEXT_FEATURES, is_lookup, needs_vectors
 from graphrerank.operators.bm25 import BLOCK_SCORES, LexicalIndex, lexical_index, lexical_scores
 from graphrerank.operators.hybrid import HybridRetriever
@@ -139,14 +139,6 @@ class Expander:
     def _pagerank(self) -> EntityPPR:
         return EntityPPR(corpus_entities(self.graph), num_seeds=self.num_seeds)
 
-    def rank(self, nodes: Tensor, features: Tensor, base_nodes: Tensor) -> Ranking:
-        """Rank candidates ``[b, M]``, padded with -1, by their first feature of ``[b, M, F]``, ties by node index."""
-        by_node = torch.argsort(nodes, dim=1)
-        base = features[..., 0].masked_fill(nodes < 0, -torch.inf).gather(1, by_node)
-        order = by_node.gather(1, torch.argsort(base, dim=1, descending=True, stable=True))[:, : self.top_k]
-        nodes, features = nodes.gather(1, order), features.take_along_dim(order.unsqueeze(-1), dim=1)
-        return Ranking(nodes, features[..., 0].masked_fill(nodes < 0, -torch.inf), features, base_nodes)
-
 
 def share_places(lists: Sequence[Tensor], places: Sequence[int], num_places: int) -> Tensor:
     """Choose nodes from several lists for each query: each list's places first, then the others from the first list on.
@@ -204,7 +196,7 @@ class HybridExpandRetriever(Expander):
             self.graph.pages.release()
             candidates, walk_features = self.candidates(base, table.vectors)
             features = torch.cat([table.gather(candidates), walk_features], dim=-1)
-            rankings.append(self.rank(candidates, features, base.nodes))
+            rankings.append(rank_candidates(candidates, features, self.top_k, base.nodes))
         return Ranking.concatenate(rankings)
 
 
@@ -271,7 +263,7 @@ class ExpandRetriever(Expander):
         ]
         features = torch.cat([*columns, walk_features], dim=-1).masked_fill((candidates < 0).unsqueeze(-1), 0.0)
         self.graph.pages.release()
-        return self.rank(candidates, features, ranking.nodes)
+        return rank_candidates(candidates, features, self.top_k, ranking.nodes)
 
     def _text_scores(self, name: str, queries: Queries, nodes: Tensor) -> Tensor:
         column = nodes.clamp(min=0)

@@ -1,7 +1,7 @@
 """Hybrid vector search: BM25 and cosine similarity in one score."""
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -10,9 +10,10 @@ from torch import Tensor
 
 from graphrerank.checks import check_counts
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs.ranking import rank_candidates
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
 from graphrerank.operators.bm25 import BLOCK_SCORES, LexicalIndex, lexical_index, lexical_scores
-from graphrerank.operators.dense import BLOCK_VECTORS, DenseRetriever
+from graphrerank.operators.dense import BLOCK_VECTORS, DenseRetriever, dot_products
 
 
 class HybridScores(NamedTuple):
@@ -28,12 +29,9 @@ class HybridScores(NamedTuple):
         """Return the hybrid, BM25 and dense scores of nodes ``[b, K]`` padded with -1, as ``[b, K, 3]``."""
         column = nodes.clamp(min=0)
         lexical = self.lexical.gather(1, column)
-        if self.dense is not None:
-            dense = self.dense.gather(1, column)
-        else:
-            dense = torch.zeros_like(lexical)
-            for row, found, vector in zip(dense, column, self.vectors, strict=True):
-                row[:] = (self.embedding[found].float() * vector).sum(1)
+        dense = (
+            dot_products(self.embedding, column, self.vectors) if self.dense is None else self.dense.gather(1, column)
+        )
         features = torch.stack([self.hybrid(lexical, dense), lexical, dense], dim=-1)
         return features.masked_fill((nodes < 0).unsqueeze(-1), 0.0)
 
@@ -80,15 +78,10 @@ class HybridRetriever:
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each of ``B`` texts with unit vectors: ``[B, top_k]``, ``features [B, top_k, 3]``."""
-        return Ranking.concatenate(
-            [replace(top, features=table.gather(top.nodes)) for top, table in self.rank(queries)]
-        )
+        return Ranking.concatenate([ranking for ranking, _ in self.rank(queries)])
 
     def rank(self, queries: Queries) -> Iterator[tuple[Ranking, HybridScores]]:
-        """Rank the corpus, or the proposed nodes, for blocks of queries that fit into memory; one without queries.
-
-        Yields each block's ranking without features, and its scores.
-        """
+        """Yield the ranking and the scores of blocks of queries that fit into memory; one block without queries."""
         for block in queries.blocks(max(1, BLOCK_SCORES // max(1, len(self._embedding)))):
             vectors = block.encoded.to(self._embedding.device)
             lexical = lexical_scores(self._bm25, block.texts).to(vectors.device)
@@ -98,24 +91,28 @@ class HybridRetriever:
                 near = self._dense.retrieve(block).nodes.to(lexical.device)
                 yield self._rank_proposed(near, table), table
                 continue
-            dense = _dot_products(vectors, self._embedding)
-            hybrid = self._graph.passages.mask_removed(table.hybrid(lexical, dense))
-            yield Ranking(*top_k_by_node_order(hybrid, self.top_k)), table._replace(dense=dense)
+            table = table._replace(dense=_all_dot_products(vectors, self._embedding))
+            hybrid = self._graph.passages.mask_removed(table.hybrid(lexical, table.dense))
+            nodes, scores = top_k_by_node_order(hybrid, self.top_k)
+            yield Ranking(nodes, scores, table.gather(nodes)), table
 
     def _rank_proposed(self, near: Tensor, table: HybridScores) -> Ranking:
         likely, _ = top_k_by_node_order(self._graph.passages.mask_removed(table.lexical), near.shape[1])
-        nodes = torch.sort(torch.cat([near, likely], dim=1), dim=1).values
-        nodes[:, 1:] = nodes[:, 1:].masked_fill(nodes[:, 1:] == nodes[:, :-1], -1)
-        hybrid = table.gather(nodes)[..., 0].masked_fill(nodes < 0, -torch.inf)
-        column, scores = top_k_by_node_order(hybrid, self.top_k)
-        return Ranking(nodes.gather(1, column.clamp(min=0)).masked_fill(column < 0, -1), scores)
+        nodes = without_repeats(torch.sort(torch.cat([near, likely], dim=1), dim=1).values)
+        return rank_candidates(nodes, table.gather(nodes), self.top_k)
 
     @cached_property
     def _bm25(self) -> LexicalIndex:
         return lexical_index(self._graph)
 
 
-def _dot_products(vectors: Tensor, embedding: Tensor) -> Tensor:
+def without_repeats(ascending: Tensor) -> Tensor:
+    """Replace all but the first of equal nodes of a row ``[b, M]`` by -1."""
+    repeated = ascending[:, 1:] == ascending[:, :-1]
+    return torch.cat([ascending[:, :1], ascending[:, 1:].masked_fill(repeated, -1)], dim=1)
+
+
+def _all_dot_products(vectors: Tensor, embedding: Tensor) -> Tensor:
     """Multiply query vectors ``[b, d]`` with all node vectors: ``[b, N]``; float16 ones are read in blocks."""
     if embedding.dtype == torch.float32:
         return vectors @ embedding.T

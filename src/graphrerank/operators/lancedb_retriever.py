@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from graphrerank.checks import check_counts, check_not_negative
 from graphrerank.files import sole_use
-from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.graphs.ranking import rank_candidates
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
-from graphrerank.operators.dense import DotRanking
+from graphrerank.operators.dense import DotRanking, dot_products
+from graphrerank.operators.hybrid import without_repeats
 from graphrerank.operators.vector_store import FORMAT, Nodes, Vectors, VectorStoreRetriever
 from graphrerank.passwords import check_no_password
 
@@ -74,30 +75,16 @@ class LanceDBRetriever(VectorStoreRetriever):
         near = super().retrieve(queries)
         if not self.bm25_weight:
             return near
-        found, score = map(torch.from_numpy, self.search_texts(queries.texts, self.proposals))
-        found, score = found.to(near.nodes.device), score.to(near.nodes.device)
-        score = score / score.amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-        rows = [self._merge(*row) for row in zip(near.nodes, found, score, queries.encoded, strict=True)]
-        if not rows:
-            none = near.scores[:, : self.top_k]
-            return Ranking(near.nodes[:, : self.top_k], none, none.new_zeros(*none.shape, len(self.feature_names)))
-        return Ranking.concatenate(rows)
-
-    def _merge(self, near: Tensor, found: Tensor, score: Tensor, vector: Tensor) -> Ranking:
-        """Rank the results of one query's searches, padded with -1: by vectors, and by words with a score."""
-        nodes = torch.unique(torch.cat([near, found]))
-        nodes = nodes[nodes >= 0]
-        lexical = score.new_zeros(len(nodes))
-        lexical[torch.searchsorted(nodes, found[found >= 0])] = score[found >= 0]
-        dense = (self._embedding[nodes].float() * vector.to(nodes.device)).sum(1)
-        hybrid = self.bm25_weight * lexical + self.dense_weight * dense
-        column, scores = top_k_by_node_order(hybrid[None], self.top_k)
-        features = torch.stack([hybrid, lexical, dense], dim=-1)[column.clamp(min=0)]
-        return Ranking(
-            nodes[column.clamp(min=0)].masked_fill(column < 0, -1),
-            scores,
-            features.masked_fill(column[..., None] < 0, 0.0),
+        found, score = (
+            torch.from_numpy(part).to(near.nodes.device) for part in self.search_texts(queries.texts, self.proposals)
         )
+        score = score / score.amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+        nodes = torch.sort(torch.cat([near.nodes, found], dim=1), dim=1).values
+        lexical = score.new_zeros(nodes.shape).scatter_add_(1, torch.searchsorted(nodes, found), score)
+        nodes = without_repeats(nodes)
+        dense = dot_products(self._embedding, nodes.clamp(min=0), queries.encoded.to(nodes.device))
+        features = torch.stack([self.bm25_weight * lexical + self.dense_weight * dense, lexical, dense], dim=-1)
+        return rank_candidates(nodes, features.masked_fill((nodes < 0).unsqueeze(-1), 0.0), self.top_k)
 
     @property
     def where(self) -> str:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import check_counts
+from graphrerank.extras import optional
 from graphrerank.files import hash_model
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
@@ -109,18 +110,22 @@ class LateInteractionRetriever:
 
     @cached_property
     def _encoder(self) -> Any:
-        from sentence_transformers import MultiVectorEncoder  # heavy: only when something must be encoded
-
-        settings = {"device": self.device, "revision": self.revision, "trust_remote_code": False}
-        try:
-            encoder = MultiVectorEncoder(self.model, **settings)
-            if self.token_states:  # without the random projection that a text encoder is given there
-                first, *_, normalize = encoder
-                encoder = MultiVectorEncoder(modules=[first, normalize], device=self.device)
-        except (OSError, ValueError) as error:
-            raise ValueError(
-                f"`model` must be a local folder or a reachable hub id of a token encoder, got {self.model!r}: {error}"
-            ) from error
-        if self.max_length is not None:
-            encoder.max_seq_length = self.max_length
+        encoder = load_encoder("MultiVectorEncoder", self.model, self.device, self.revision, self.max_length)
+        if self.token_states:  # without the random projection that a text encoder is given there
+            first, *_, normalize = encoder
+            encoder = type(encoder)(modules=[first, normalize], device=self.device)
         return encoder
+
+
+def load_encoder(kind: str, model: str, device: str | None, revision: str | None, max_length: int | None) -> Any:
+    """Load a model by a class of sentence-transformers; texts are truncated to ``max_length`` tokens unless None."""
+    library = optional("sentence_transformers", f"a {kind}")  # heavy: only when something must be encoded
+    try:
+        encoder = getattr(library, kind)(model, device=device, revision=revision, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"`model` must be a local folder or a reachable hub id of a {kind}, got {model!r}: {error}"
+        ) from error
+    if max_length is not None:
+        encoder.max_seq_length = max_length
+    return encoder

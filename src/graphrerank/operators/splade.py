@@ -4,7 +4,7 @@ import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,15 @@ from torch import Tensor
 
 from graphrerank.caching import short_hash
 from graphrerank.checks import check_counts
-from graphrerank.extras import optional
-from graphrerank.files import check_writable, hash_files, load_tensors, save_tensors
+from graphrerank.files import check_writable, hash_model, load_tensors, save_tensors
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.graphs.sparse_rows import sparse_matrix
+from graphrerank.operators.late_interaction import FINGERPRINTED, load_encoder
 
 TENSORS = ("indptr", "indices", "weights", "num_columns")  # of a matrix in compressed sparse rows
 BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32
 BLOCK_TEXTS = 1024  # encoded between two transfers to the CPU
-FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt"}  # weights, settings and vocabularies
 
 
 @dataclass(eq=False)
@@ -33,8 +32,7 @@ class SpladeRetriever:
     first query; its vectors stay sparse.
 
     Source: Formal et al., *SPLADE*, 2021, Eq. (2), through sentence-transformers' ``SparseEncoder``, which encodes
-    queries and documents each in the model's own way. A model found neither locally nor on the hub is a ValueError at
-    the first query.
+    queries and documents each in the model's own way.
     """
 
     graph: InitVar[CorpusGraph]  # its vectors are not read
@@ -59,12 +57,8 @@ class SpladeRetriever:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of a local model's files; empty for a hub model, identified by its id and revision."""
-        folder = Path(self.model)
-        if not folder.is_dir():
-            return ""
-        files = sorted(file for file in folder.rglob("*") if file.suffix in FINGERPRINTED)
-        return hashlib.sha256(hash_files(files).encode()).hexdigest()
+        """Hash of the model's files, or the name and revision of a hub model."""
+        return hash_model(self.model, self.revision, FINGERPRINTED)
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each of ``B`` texts: ``[B, top_k]``, with the dot product as the one feature."""
@@ -87,7 +81,7 @@ class SpladeRetriever:
         if self.cache is None or not self._texts:
             return self._encode_corpus()
         texts = hashlib.sha256("\0".join(self._texts).encode("utf-8", "surrogatepass")).hexdigest()
-        identity = repr((self.fingerprint or f"{self.model}@{self.revision}", self.max_length, texts))
+        identity = repr((self.fingerprint, self.max_length, texts))
         file = Path(self.cache) / f"{short_hash(identity)}.safetensors"
         if not file.is_file():
             check_writable(file.parent)
@@ -105,29 +99,10 @@ class SpladeRetriever:
             return encoded.to_sparse_csr()
 
     def _encode(self, encode: Any, texts: Sequence[str]) -> Tensor:
-        blocks = [
-            encode(
-                list(texts[start : start + BLOCK_TEXTS]),
-                batch_size=self.batch_size,
-                convert_to_sparse_tensor=True,
-                save_to_cpu=True,
-                show_progress_bar=False,
-            ).float()
-            for start in range(0, len(texts), BLOCK_TEXTS)
-        ]
-        return torch.cat(blocks).coalesce()
+        encode = partial(encode, batch_size=self.batch_size, save_to_cpu=True, show_progress_bar=False)
+        blocks = [encode(list(texts[start : start + BLOCK_TEXTS])) for start in range(0, len(texts), BLOCK_TEXTS)]
+        return torch.cat(blocks).float().coalesce()
 
     @cached_property
     def _encoder(self) -> Any:
-        library = optional("sentence_transformers", "retriever=splade")  # heavy: only when something must be encoded
-        try:
-            encoder = library.SparseEncoder(
-                self.model, device=self.device, revision=self.revision, trust_remote_code=False
-            )
-        except (OSError, ValueError) as error:
-            raise ValueError(
-                f"`model` must be a local folder or a reachable hub id of a sparse encoder, got {self.model!r}: {error}"
-            ) from error
-        if self.max_length is not None:
-            encoder.max_seq_length = self.max_length
-        return encoder
+        return load_encoder("SparseEncoder", self.model, self.device, self.revision, self.max_length)
