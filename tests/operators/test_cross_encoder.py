@@ -5,22 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from tokenizers.pre_tokenizers import Whitespace
 from torch import Tensor
-from transformers import (
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    BertConfig,
-    BertForSequenceClassification,
-    ElectraConfig,
-    ElectraForSequenceClassification,
-    ModernBertConfig,
-    ModernBertForSequenceClassification,
-    RobertaConfig,
-    RobertaForSequenceClassification,
-    XLMRobertaConfig,
-    XLMRobertaForSequenceClassification,
-)
 
 from graphrerank.operators import cross_encoder
 from graphrerank.operators.cross_encoder import CrossEncoder, EncoderLayers
@@ -41,16 +28,13 @@ SIZES: dict[str, Any] = {
     "sep_token_id": 3,
     "num_labels": 1,
 }
-KINDS: dict[str, Any] = {
-    "bert": lambda **k: BertForSequenceClassification(BertConfig(**SIZES | k)),
-    "roberta": lambda **k: RobertaForSequenceClassification(RobertaConfig(**SIZES | {"type_vocab_size": 1} | k)),
-    "xlm-roberta": lambda **k: XLMRobertaForSequenceClassification(
-        XLMRobertaConfig(**SIZES | {"type_vocab_size": 1} | k)
-    ),
-    "modernbert-cls": lambda **k: ModernBertForSequenceClassification(ModernBertConfig(**SIZES | k)),
-    "modernbert-mean": lambda **k: ModernBertForSequenceClassification(
-        ModernBertConfig(**SIZES | {"classifier_pooling": "mean", "classifier_bias": True, "norm_bias": True} | k)
-    ),
+MODERN_MEAN: dict[str, Any] = {"classifier_pooling": "mean", "classifier_bias": True, "norm_bias": True}
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("Bert", {}),
+    "roberta": ("Roberta", {"type_vocab_size": 1}),
+    "xlm-roberta": ("XLMRoberta", {"type_vocab_size": 1}),
+    "modernbert-cls": ("ModernBert", {}),
+    "modernbert-mean": ("ModernBert", MODERN_MEAN),
 }
 QUERIES = ["a b", "", "c", "d e f g", "a b"]
 PASSAGES = ["h i j", "k", "l m n o p q r s t", "", " ".join("abcdefghijklmnopqrstuvwxyz")]
@@ -59,7 +43,9 @@ PASSAGES = ["h i j", "k", "l m n o p q r s t", "", " ".join("abcdefghijklmnopqrs
 def build(kind: str, folder: Path, **settings: Any) -> Path:
     """Save a random model of a kind with a word tokenizer."""
     torch.manual_seed(0)
-    model = KINDS[kind](**settings)
+    family, defaults = KINDS[kind]
+    config = getattr(transformers, f"{family}Config")(**SIZES | defaults | settings)
+    model = getattr(transformers, f"{family}ForSequenceClassification")(config)
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, mean=float("norm" in name.lower() and "weight" in name), std=0.6)
     model.save_pretrained(folder)
@@ -70,8 +56,8 @@ def build(kind: str, folder: Path, **settings: Any) -> Path:
 
 def logits(folder: Path | str, queries: list[str], passages: list[str], *, max_length: int) -> torch.Tensor:
     """The model's own logits, one pair at a time."""
-    model, tokenizer = AutoModelForSequenceClassification.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    model = model.float().eval()
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).float().eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     with torch.no_grad():
         return torch.cat(
             [
@@ -93,6 +79,7 @@ def test_against_the_models_own_logits(kind: str, max_length: int, tmp_path: Pat
     assert vectors.dtype == torch.float32
     torch.testing.assert_close(encoder.head(vectors), expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(encoder.head(vectors.reshape(1, 5, 16)), expected[None], atol=1e-5, rtol=0)
+    assert encoder.head(encoder.encode([], [])).shape == (0,)
 
 
 def test_half_precision_is_close_and_given_out_as_float32(tmp_path: Path) -> None:
@@ -103,14 +90,6 @@ def test_half_precision_is_close_and_given_out_as_float32(tmp_path: Path) -> Non
     assert not torch.equal(vectors, exact.encode(QUERIES, PASSAGES))
     torch.testing.assert_close(vectors, exact.encode(QUERIES, PASSAGES), atol=0.05, rtol=0)
     assert rounded.fingerprint != exact.fingerprint
-    with pytest.raises(ValueError, match=r"`dtype` must be one of .*, got 'int8'"):
-        CrossEncoder(folder, dtype="int8")
-
-
-def test_no_pairs(tmp_path: Path) -> None:
-    encoder = CrossEncoder(build("bert", tmp_path), max_length=36)
-    assert encoder.encode([], []).shape == (0, 16)
-    assert encoder.head(torch.zeros(0, 16)).shape == (0,)
 
 
 def test_fingerprint_follows_weights_and_length(tmp_path: Path) -> None:
@@ -124,46 +103,31 @@ def test_fingerprint_follows_weights_and_length(tmp_path: Path) -> None:
     assert hub[0] != hub[1]
 
 
-def test_other_heads_are_refused_by_name(tmp_path: Path) -> None:
-    build("bert", tmp_path)
-    ElectraForSequenceClassification(ElectraConfig(**SIZES, embedding_size=16)).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"must be that of one of \['Bert.*got ElectraForSequenceClassification"):
-        CrossEncoder(tmp_path, max_length=36).encode(["a"], ["b"])
+def test_models_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    def refused(folder: Path | str, message: str, max_length: int = 36) -> None:
+        with pytest.raises(ValueError, match=message):
+            CrossEncoder(folder, max_length=max_length).encode(["a"], ["b"])
 
-
-def test_two_logits_are_refused(tmp_path: Path) -> None:
-    folder = build("bert", tmp_path, num_labels=2)
-    with pytest.raises(ValueError, match="the classifier must have one logit, got 2"):
-        CrossEncoder(folder, max_length=36).encode(["a"], ["b"])
-
-
-def test_untrained_head_is_refused(tmp_path: Path) -> None:
-    folder = build("bert", tmp_path)
-    KINDS["bert"]().bert.save_pretrained(folder)  # a body alone
-    with pytest.raises(ValueError, match=r"needs a trained classifier, found no \['classifier\.bias"):
-        CrossEncoder(folder, max_length=36).encode(["a"], ["b"])
-
-
-@pytest.mark.parametrize(("kind", "limit"), [("bert", 36), ("roberta", 36)])
-def test_longer_than_the_model_reads_is_refused(kind: str, limit: int, tmp_path: Path) -> None:
-    folder = build(kind, tmp_path)
-    with pytest.raises(ValueError, match=f"`max_length` must be at most the {limit} tokens .*, got 37"):
-        CrossEncoder(folder, max_length=37).encode(["a"], ["b"])
-
-
-def test_robertas_positions_begin_after_the_padding_token(tmp_path: Path) -> None:
-    folder = build("roberta", tmp_path, max_position_embeddings=30)
+    refused("/no/such/model", r"must be a local folder or a reachable hub id .* got '/no/such/model'")
+    refused(build("bert", tmp_path / "two", num_labels=2), "the classifier must have one logit, got 2")
+    bert = build("bert", tmp_path / "bert")
+    refused(bert, "`max_length` must be at most the 36 tokens .*, got 37", 37)
+    transformers.BertModel(transformers.BertConfig(**SIZES)).save_pretrained(bert)  # a body alone
+    refused(bert, r"needs a trained classifier, found no \['classifier\.bias")
+    electra = transformers.ElectraConfig(**SIZES, embedding_size=16)
+    transformers.ElectraForSequenceClassification(electra).save_pretrained(bert)
+    refused(bert, r"must be that of one of \['Bert.*got ElectraForSequenceClassification")
+    roberta = build("roberta", tmp_path / "roberta", max_position_embeddings=30)  # beginning after the padding token
     text = " ".join("abcdefghijklmnopqrstuvwxyz")
-    assert CrossEncoder(folder, max_length=29).encode([text], [text]).isfinite().all()
-    with pytest.raises(ValueError, match="at most the 29 tokens"):
-        CrossEncoder(folder, max_length=30).encode(["a"], ["b"])
+    assert CrossEncoder(roberta, max_length=29).encode([text], [text]).isfinite().all()
+    refused(roberta, "at most the 29 tokens", 30)
 
 
 def test_arguments_are_checked(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="`batch_size` must be a positive integer, got 0"):
         CrossEncoder("x", batch_size=0)
-    with pytest.raises(ValueError, match=r"must be a local folder or a reachable hub id .* got '/no/such/model'"):
-        CrossEncoder("/no/such/model").encode(["a"], ["b"])
+    with pytest.raises(ValueError, match=r"`dtype` must be one of .*, got 'int8'"):
+        CrossEncoder("x", dtype="int8")
     with pytest.raises(ValueError, match=r"`passages` must be as many as `query_texts` \(1\), got 2"):
         CrossEncoder(build("bert", tmp_path), max_length=36).encode(["a"], ["b", "c"])
 
@@ -288,14 +252,10 @@ def test_a_bias_without_a_place_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "trained").exists()
 
 
-@pytest.mark.parametrize("num_layers", [0, 4, -1])
-def test_more_layers_than_there_are_are_refused(num_layers: int, tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=rf"`train_last_layers` must lie in \[1, 3\] for this encoder, got {num_layers}"
-    ):
-        reader("bert", tmp_path).last_layers(num_layers)
-
-
-def test_other_encoders_are_refused_by_name() -> None:
+def test_layers_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    encoder = reader("bert", tmp_path)
+    for num_layers in (0, 4, -1):
+        with pytest.raises(ValueError, match=rf"`train_last_layers` must lie in \[1, 3\] .*, got {num_layers}"):
+            encoder.last_layers(num_layers)
     with pytest.raises(ValueError, match=r"needs an encoder of one of \('bert', .*\), got 'electra'"):
-        EncoderLayers(ElectraConfig().to_diff_dict(), 1)
+        EncoderLayers(transformers.ElectraConfig().to_diff_dict(), 1)

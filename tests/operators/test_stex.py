@@ -81,8 +81,8 @@ def row_of(seeds: Ranking, row: int) -> list[int]:
     return [node for node in seeds.nodes[row].tolist() if node >= 0]
 
 
-@pytest.mark.parametrize("structure_weight", [0.0, 0.5, 1.0, 3.0])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("structure_weight", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize("seed", range(5))
 def test_against_algorithm_3(seed: int, structure_weight: float) -> None:
     graph = corpus(40, 20 * (seed + 1), seed=seed, isolated=8)
     seeds = random_seeds(40, [12, 1, 0, 7, 2, 40, 3], seed=seed)
@@ -201,26 +201,20 @@ def case() -> tuple[CorpusGraph, Ranking, Tensor, Tensor]:
     return graph, seeds, torch.randn(6, DIM, generator=generator), torch.randint(-1, 80, (6, 9), generator=generator)
 
 
-@pytest.mark.parametrize("hops", [1, 2])
-def test_a_batch_equals_its_rows(hops: int) -> None:
+def test_a_batch_equals_its_rows_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, seeds, queries, exclude = case()
-    whole = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=exclude, hops=hops)
+    whole = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=exclude, hops=2)
     for row in range(6):
         at = torch.tensor([row])
         one = semantic_topological_expansion(
-            graph, seeds.select(at), queries[at], top_k=25, exclude=exclude[at], hops=hops
+            graph, seeds.select(at), queries[at], top_k=25, exclude=exclude[at], hops=2
         )
         assert all(torch.equal(getattr(one, name), getattr(whole, name)[at]) for name in FIELDS)
-
-
-@pytest.mark.parametrize("block", [1, 7, 60])
-def test_blocks_give_the_same(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, seeds, queries, exclude = case()
-    whole = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=exclude, hops=2)
-    monkeypatch.setattr(stex, "BLOCK_PATHS", block)
-    monkeypatch.setattr(stex, "BLOCK_VECTORS", block)
-    parts = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=exclude, hops=2)
-    assert all(torch.equal(getattr(parts, name), getattr(whole, name)) for name in FIELDS)
+    for block in (1, 7, 60):
+        monkeypatch.setattr(stex, "BLOCK_PATHS", block)
+        monkeypatch.setattr(stex, "BLOCK_VECTORS", block)
+        parts = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=exclude, hops=2)
+        assert all(torch.equal(getattr(parts, name), getattr(whole, name)) for name in FIELDS)
 
 
 def test_relabelling_nodes_relabels_the_expansion() -> None:

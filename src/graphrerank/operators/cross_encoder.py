@@ -36,13 +36,8 @@ class ClassificationHead(nn.Module):
 
     .. math:: s = w^\top \mathrm{norm}(f(W h + b)) + c
 
-    with the activation ``f`` = tanh and no norm in BERT (where :math:`W` is called the pooler) and RoBERTa. In
-    inference these heads are the same map; ModernBERT's has no :math:`b`, which is 0 here. Scriptable.
-
-    Args:
-        hidden_size: Width ``h`` of a vector.
-        activation: One of ``tanh``, ``gelu``, ``relu``, ``silu``.
-        norm_eps: Constant that the layer norm adds to the variance; None for no norm.
+    with the activation ``f`` = tanh and no norm (``norm_eps=None``) in BERT, where :math:`W` is called the pooler, and
+    RoBERTa. In inference these heads are the same map; ModernBERT's has no :math:`b`, which is 0 here. Scriptable.
     """
 
     def __init__(self, hidden_size: int, *, activation: str = "tanh", norm_eps: float | None = None) -> None:
@@ -99,18 +94,11 @@ class EncoderLayers(nn.Module):
             modern = self.body.config
             self.body.layers[0].attn_norm = nn.LayerNorm(modern.hidden_size, eps=modern.norm_eps, bias=modern.norm_bias)
 
-    def start_from(self, body: nn.Module) -> None:
-        """Copy the weights of a whole encoder's last layers."""
-        for ours, theirs in self._pairs(body):
-            ours.load_state_dict(theirs.state_dict())
-
-    def copy_to(self, body: nn.Module) -> None:
-        """Overwrite the weights of a whole encoder's last layers."""
-        for ours, theirs in self._pairs(body):
-            theirs.load_state_dict(ours.state_dict())
-
-    def _pairs(self, body: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
-        return zip(_last_parts(self.body, self.num_layers), _last_parts(body, self.num_layers), strict=True)
+    def paired(self, body: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
+        """Pair these layers, and the final norm if there is one, with those of a whole encoder."""
+        yield _layers_of(self.body), _layers_of(body)[-self.num_layers :]
+        if hasattr(body, "final_norm"):
+            yield self.body.get_submodule("final_norm"), body.get_submodule("final_norm")
 
     def forward(self, token_states: Tensor, token_ptr: Tensor) -> Tensor:
         """Encode ``N`` pairs, in batches of similar length, as ``[N, h]``; ``token_ptr`` bounds each pair's states."""
@@ -132,7 +120,7 @@ class EncoderLayers(nn.Module):
 
     def _encode(self, states: Tensor, mask: Tensor) -> Tensor:
         states = self.body(inputs_embeds=states, attention_mask=mask.long()).last_hidden_state
-        return _pool(states, mask, mean=self.config.get("classifier_pooling") == "mean")
+        return _pool(states, mask, self.config)
 
 
 class _NoEmbeddings(nn.Module):
@@ -142,12 +130,9 @@ class _NoEmbeddings(nn.Module):
         return inputs_embeds
 
 
-def _pool(states: Tensor, mask: Tensor, *, mean: bool) -> Tensor:
-    """Return the vector ``[B, h]`` of each pair: the state of its first token, or the mean over its tokens.
-
-    ``states`` are ``[B, T, h]``, ``mask`` is ``[B, T]``, not 0 for tokens.
-    """
-    if not mean:
+def _pool(states: Tensor, mask: Tensor, config: Mapping[str, Any]) -> Tensor:
+    """Pool states ``[B, T, h]`` by the first token, or by the mean over tokens, where ``mask`` is 1: ``[B, h]``."""
+    if config.get("classifier_pooling") != "mean":
         return states[:, 0]
     weight = mask.unsqueeze(-1)
     return (states * weight).sum(1) / weight.sum(1)
@@ -205,15 +190,16 @@ class CrossEncoder:
     def last_layers(self, num_layers: int) -> EncoderLayers:
         """Copy the body's last layers, at least one, for training, as float32 on the CPU."""
         layers = EncoderLayers(self.layer_settings, num_layers)
-        layers.start_from(self._loaded.body)
+        for copied, original in layers.paired(self._loaded.body):
+            copied.load_state_dict(original.state_dict())
         return layers
 
     @torch.no_grad()
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         """Encode ``M`` pairs of a query and a passage: ``[M, hidden_size]`` float32, on the CPU."""
-        vectors = torch.empty(len(passages), self.hidden_size)
+        vectors, config = torch.empty(len(passages), self.hidden_size), vars(self._loaded.body.config)
         for pairs, states, mask in self._states(self._loaded.body, query_texts, passages):
-            vectors[pairs] = _pool(states, mask, mean=self._loaded.mean_pooling).cpu()
+            vectors[pairs] = _pool(states, mask, config).cpu()
         return vectors
 
     @torch.no_grad()
@@ -226,11 +212,9 @@ class CrossEncoder:
     def encode_states(
         self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
     ) -> tuple[Tensor, Tensor]:
-        """Encode ``M`` pairs by all layers but the last ones; without all layers the embeddings remain.
+        """Encode ``M`` pairs by all layers but the last ones, on the CPU (:class:`~graphrerank.graphs.PairEncoder`).
 
-        Returns:
-            ``token_states [T, hidden_size]`` float32, on the CPU, of the tokens of all pairs, and ``token_ptr [M +
-            1]``; ``last_layers(without_last)`` maps them to the result of :meth:`encode`.
+        ``last_layers(without_last)`` maps the result to that of :meth:`encode`.
         """
         token_states: list[Tensor] = [torch.zeros(0, self.hidden_size)] * len(passages)
         body = _without_last(self._loaded.body, without_last)
@@ -247,7 +231,8 @@ class CrossEncoder:
         """
         tokenizer, model = self._from_pretrained()
         model = model.float()
-        layers.copy_to(model.base_model)
+        for trained, original in layers.paired(model.base_model):
+            original.load_state_dict(trained.state_dict())
         with torch.no_grad():
             for ours, theirs in _head_parts(model, head):
                 theirs.weight.copy_(ours.weight)
@@ -284,9 +269,8 @@ class CrossEncoder:
         limit = min(int(tokenizer.model_max_length), _num_positions(model.config))
         if self.max_length > limit:
             raise ValueError(f"`max_length` must be at most the {limit} tokens of {self.model}, got {self.max_length}")
-        mean_pooling = getattr(model.config, "classifier_pooling", "cls") == "mean"
         body = model.base_model.to(self._device, getattr(torch, self.dtype)).eval()
-        return _Loaded(tokenizer, body, head.to(self._device), mean_pooling)
+        return _Loaded(tokenizer, body, head.to(self._device))
 
     def _from_pretrained(self) -> tuple[Any, Any]:
         library = optional("transformers", "a cross-encoder")  # heavy: only when it is used
@@ -311,7 +295,6 @@ class _Loaded(NamedTuple):
     tokenizer: Any
     body: nn.Module
     head: ClassificationHead
-    mean_pooling: bool
 
 
 def _layers_of(body: nn.Module) -> nn.ModuleList:
@@ -319,13 +302,6 @@ def _layers_of(body: nn.Module) -> nn.ModuleList:
     layers = body.get_submodule("layers" if hasattr(body, "layers") else "encoder.layer")
     assert isinstance(layers, nn.ModuleList)
     return layers
-
-
-def _last_parts(body: nn.Module, num_layers: int) -> list[nn.Module]:
-    """Return the last modules of an encoder: its last layers, and the final norm if there is one."""
-    layers = _layers_of(body)
-    modules: list[nn.Module] = [layers[len(layers) - num_layers :]]
-    return [*modules, body.get_submodule("final_norm")] if hasattr(body, "final_norm") else modules
 
 
 def _batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:

@@ -91,8 +91,9 @@ class HybridRetriever:
                 near = self._dense.retrieve(block).nodes.to(lexical.device)
                 yield self._rank_proposed(near, table), table
                 continue
-            table = table._replace(dense=_all_dot_products(vectors, self._embedding))
-            hybrid = self._graph.passages.mask_removed(table.hybrid(lexical, table.dense))
+            dense = _all_dot_products(vectors, self._embedding)
+            table = table._replace(dense=dense)
+            hybrid = self._graph.passages.mask_removed(table.hybrid(lexical, dense))
             nodes, scores = top_k_by_node_order(hybrid, self.top_k)
             yield Ranking(nodes, scores, table.gather(nodes)), table
 
