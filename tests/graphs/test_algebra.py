@@ -14,12 +14,19 @@ from graphrerank.graphs.algebra import (
 
 NUM_NODES = 7
 SEEDS = range(3)
-SIZES = [(NUM_NODES, 0), (1, 0), (1, 3), (NUM_NODES, 1), (NUM_NODES, 40)]  # (nodes, edges); parallel edges and loops
+SIZES = [
+    (0, 0),
+    (NUM_NODES, 0),
+    (1, 0),
+    (1, 3),
+    (NUM_NODES, 1),
+    (NUM_NODES, 40),
+]  # (nodes, edges); parallel edges and loops
 
 
 def random_edges(num_nodes: int, num_edges: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    edge_index = torch.randint(0, num_nodes, (2, num_edges), generator=generator)
+    edge_index = torch.randint(0, max(1, num_nodes), (2, num_edges), generator=generator)
     return edge_index, torch.rand(num_edges, generator=generator, dtype=torch.float64)
 
 
@@ -67,17 +74,7 @@ def test_normalisation_against_dense_matrix(num_nodes: int, num_edges: int, seed
         normalized = normalize(edge_index, weight, num_nodes)
         found = torch.zeros_like(adjacency).index_put((edge_index[1], edge_index[0]), normalized, accumulate=True)
         torch.testing.assert_close(found, expected)
-        sums = found.sum(dim)
-        torch.testing.assert_close(sums, (total.flatten() > 0).double())
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_propagate_against_dense_matrix(seed: int) -> None:
-    edge_index, weight = random_edges(NUM_NODES, 40, seed)
-    scores = torch.rand(NUM_NODES, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    adjacency = torch.zeros(NUM_NODES, NUM_NODES, dtype=torch.float64)
-    for (source, target), w in zip(edge_index.T, weight, strict=True):
-        adjacency[target, source] += w
+    scores = torch.arange(1.0, num_nodes + 1, dtype=torch.float64)
     torch.testing.assert_close(propagate(scores, edge_index, weight), adjacency @ scores)
 
 
@@ -93,9 +90,3 @@ def test_with_self_loops_against_pyg_add_self_loops(num_nodes: int, num_edges: i
     found_index, found_attr = with_self_loops(edge_index, attr, num_nodes)
     assert torch.equal(found_index, looped_index[:, order])
     assert torch.equal(found_attr, looped_attr[order])
-
-
-def test_with_self_loops_of_no_nodes() -> None:
-    edge_index, attr = with_self_loops(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, 2), 0)
-    assert edge_index.shape == (2, 0)
-    assert attr.shape == (0, 2)

@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from graphrerank.graphs import CorpusGraph, EntityIncidence, corpus_graph
-from graphrerank.graphs.edge_lists import merge_parallel
 from graphrerank.graphs.edge_types import ENTITY, OTHER, REFERENCE, SIMILARITY
 
 
@@ -68,7 +67,9 @@ def test_further_edges_keep_their_type() -> None:
     one_way = {(0, 1, REFERENCE): 1.0, (0, 1, SIMILARITY): 0.5, (1, 2, SIMILARITY): 2.0}
     assert typed_edges_of(more) == one_way | {(b, a, t): w for (a, b, t), w in one_way.items()}
     assert typed_edges_of(more.to("cpu")) == typed_edges_of(more)
-    assert typed_edges_of(more.without_edges()) == {}
+    bare = more.without_edges()
+    assert typed_edges_of(bare) == {}
+    assert (bare.node_ids, bare.texts, bare.degree.tolist()) == (graph.node_ids, graph.texts, [0, 0, 0])
 
 
 def test_edges_of_one_type() -> None:
@@ -83,19 +84,6 @@ def test_edges_of_one_type() -> None:
     assert not graph.with_types([OTHER]).num_edges
 
 
-def test_an_edge_of_no_known_type_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"be of a type from 0 to 4, got \[0, 1\]"):
-        CorpusGraph.from_edges(ids(2), [""] * 2, torch.tensor([[0, 1]]), edge_type=5)
-
-
-def test_without_edges_keeps_the_passages() -> None:
-    graph = CorpusGraph.from_edges(ids(3), ["a", "b", "c"], torch.tensor([[0, 1], [1, 2]]))
-    bare = graph.without_edges()
-    assert (bare.node_ids, bare.texts) == (graph.node_ids, graph.texts)
-    assert bare.degree.tolist() == [0, 0, 0]
-    assert graph.degree.tolist() == [1, 2, 1]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -107,9 +95,9 @@ def test_without_edges_keeps_the_passages() -> None:
         ({"edges": torch.tensor([[0, 1], [2, 2]])}, r"`edges` must each join two different nodes, got \[2, 2\]"),
         ({"edges": torch.tensor([[0, 1, 2], [1, 2, 0]])}, r"`edges` must be \[M, 2\], got \[2, 3\]"),
         ({"weight": torch.tensor([1.0, 0.0])}, "positive, finite weight, got .* with weight 0.0 at row 1"),
-        ({"weight": torch.tensor([-1.0, 1.0])}, "positive, finite weight"),
         ({"weight": torch.tensor([1.0, torch.nan])}, "positive, finite weight"),
         ({"weight": torch.tensor([1.0, torch.inf])}, "positive, finite weight"),
+        ({"edge_type": 5}, r"be of a type from 0 to 4, got \[0, 1\]"),
     ],
 )
 def test_from_edges_refuses(changes: dict[str, object], message: str) -> None:
@@ -123,31 +111,10 @@ def test_from_edges_refuses(changes: dict[str, object], message: str) -> None:
         CorpusGraph.from_edges(**(arguments | changes))  # type: ignore[arg-type]
 
 
-def test_with_embedding() -> None:
-    graph = CorpusGraph.from_edges(ids(2), ["", ""], torch.tensor([[0, 1]]))
-    vectors = torch.rand(2, 3)
-    assert graph.embedding is None
-    assert graph.with_embedding(vectors).embedding is vectors
-    for wrong in (torch.rand(3, 3), torch.rand(2)):
-        with pytest.raises(ValueError, match=r"`embedding` must be \[2, d\], got"):
-            graph.with_embedding(wrong)
-
-
 def names_of(graph: CorpusGraph, node: int) -> list[int]:
     origin, neighbour = graph.neighbours(torch.tensor([node, node]))
     assert origin.tolist().count(0) == origin.tolist().count(1) == int(graph.num_neighbours[node])
     return sorted(neighbour[origin == 1].tolist())
-
-
-def test_neighbours_by_edges_and_entities() -> None:
-    """Of 0: 1 by an edge and by the entity b, 2 by a and b; 3 has nobody."""
-    plain = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1]]))
-    graph = plain.with_entities(EntityIncidence.from_names([["a", "b"], ["b"], ["a", "b"], []]))
-    assert [names_of(plain, node) for node in range(4)] == [[1], [0], [], []]
-    assert [names_of(graph, node) for node in range(4)] == [[1, 1, 2, 2], [0, 0, 2], [0, 0, 1], []]
-    assert names_of(graph.without_edges(), 0) == []
-    with pytest.raises(ValueError, match="`entities` must be of 4 passages, got 1"):
-        plain.with_entities(EntityIncidence.from_names([["a"]]))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -157,6 +124,8 @@ def test_neighbours_against_naive_loop(seed: int) -> None:
     edges = torch.randint(0, 15, (20, 2), generator=generator)
     graph = CorpusGraph.from_edges([str(i) for i in range(15)], [""] * 15, edges[edges[:, 0] != edges[:, 1]])
     near = [set(names_of(graph, node)) for node in range(15)]
+    with pytest.raises(ValueError, match="`entities` must be of 15 passages, got 1"):
+        graph.with_entities(EntityIncidence.from_names([["a"]]))
     graph = graph.with_entities(EntityIncidence.from_names([[str(name) for name in row] for row in held]))
     for node in range(15):
         shared = [len(set(held[node]) & set(row)) if i != node else 0 for i, row in enumerate(held)]
@@ -185,20 +154,11 @@ def test_vectors_must_be_finite_and_a_node_without_one_has_zeros(number: float, 
     graph = CorpusGraph.from_edges(list("abcde"), [""] * 5, torch.tensor([[0, 1]]))
     vectors = torch.eye(5)
     vectors[3] = 0.0
-    assert torch.equal(graph.with_embedding(vectors).embedding, vectors)
+    assert graph.embedding is None
+    assert graph.with_embedding(vectors).embedding is vectors
+    for wrong in (torch.rand(3, 3), torch.rand(2)):
+        with pytest.raises(ValueError, match=r"`embedding` must be \[5, d\], got"):
+            graph.with_embedding(wrong)
     vectors[3, 1] = number
     with pytest.raises(ValueError, match="`embedding` must be finite, got another vector at node 'd'; a node without"):
         graph.with_embedding(vectors)
-
-
-def test_parallel_edges_are_merged_as_in_a_dictionary() -> None:
-    generator = torch.Generator().manual_seed(0)
-    for num_nodes, num_edges in ((1, 3), (5, 0), (7, 60), (40, 60)):
-        edges = torch.randint(num_nodes, (num_edges, 2), generator=generator)
-        weight = torch.rand(num_edges, generator=generator) + 0.1
-        largest: dict[tuple[int, ...], float] = {}
-        for pair, of_pair in zip(map(tuple, edges.tolist()), weight.tolist(), strict=True):
-            largest[pair] = max(of_pair, largest.get(pair, 0.0))
-        merged, found = merge_parallel(edges, weight, num_nodes)
-        assert list(map(tuple, merged.tolist())) == sorted(largest)
-        assert found.tolist() == [largest[pair] for pair in sorted(largest)]

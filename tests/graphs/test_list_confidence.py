@@ -28,23 +28,14 @@ def test_it_never_falls_with_the_rank() -> None:
     assert others == [first, first]
 
 
-def test_padding_changes_nothing_but_its_own_ranks() -> None:
-    p = torch.rand(3, 7, generator=torch.Generator().manual_seed(0)).sort(1, descending=True).values
-    alone = CONFIDENCE.perfect_recall(p)
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (1,), (2, 5), (3, 100)])
+def test_any_shape_and_padding(shape: tuple[int, ...]) -> None:
+    p = torch.rand(shape, generator=torch.Generator().manual_seed(0)).sort(-1, descending=True).values
+    for certain in (torch.ones_like(p), torch.zeros_like(p), p):
+        found = CONFIDENCE.perfect_recall(certain)
+        assert (found.shape, found.dtype, bool(found.isfinite().all())) == (shape, torch.float32, True)
     padded = CONFIDENCE.perfect_recall(torch.nn.functional.pad(p, (0, 4)))
-    torch.testing.assert_close(padded[:, :7], alone)
-    torch.testing.assert_close(CONFIDENCE.perfect_recall(p[1]), alone[1])
-
-
-@pytest.mark.parametrize("shape", [(0,), (2, 0), (1,), (2, 5)])
-def test_any_shape(shape: tuple[int, ...]) -> None:
-    found = CONFIDENCE.perfect_recall(torch.zeros(shape))
-    assert (found.shape, found.dtype) == (shape, torch.float32)
-
-
-def test_certain_lists() -> None:
-    for p in (torch.ones(100), torch.zeros(100)):
-        assert bool(CONFIDENCE.perfect_recall(p).isfinite().all())
+    torch.testing.assert_close(padded[..., : shape[-1]], CONFIDENCE.perfect_recall(p))
 
 
 @pytest.mark.parametrize("entry", [{"beyond": math.inf, "within": 1, "intercept": 0}, {"beyond": 1, "within": 1}, 3])
@@ -52,11 +43,6 @@ def test_a_broken_manifest_is_refused(entry: object) -> None:
     assert ListConfidence.model_validate(CONFIDENCE.model_dump(mode="json")) == CONFIDENCE
     with pytest.raises(ValidationError, match=r"finite number|Field required|valid dictionary"):
         ListConfidence.model_validate(entry)
-
-
-def test_neither_end() -> None:
-    assert adaptive_k(P, RISING) is None
-    assert adaptive_k(None, None) is None
 
 
 @pytest.mark.parametrize(("least", "kept"), [(0.0, 4), (0.1, 4), (0.5, 3), (0.51, 1), (0.95, 0), (1.0, 0)])
@@ -73,8 +59,9 @@ def test_against_the_first_rank_that_is_complete_enough() -> None:
     assert adaptive_k(P, RISING, min_perfect_recall=1.0, min_probability=0.5) == 3  # the smaller one
 
 
-def test_an_empty_list_stays_empty() -> None:
+def test_empty_lists_and_no_end() -> None:
     assert adaptive_k(P[:0], RISING, min_probability=0.0, min_perfect_recall=0.5) == 0
+    assert adaptive_k(P, RISING) is adaptive_k(None, None) is None
 
 
 def test_what_the_model_lacks_is_named() -> None:
