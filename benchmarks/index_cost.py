@@ -25,7 +25,7 @@ from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.operators.late_interaction import LateInteractionRetriever
-from graphrerank_papers.hipporag.fact_graph import build_fact_graph
+from graphrerank_papers.hipporag import build_fact_graph
 from graphrerank_papers.knowledge.corpus_knowledge import build_knowledge_graph
 from graphrerank_papers.knowledge.spacy_extractor import SpacyKnowledgeExtractor
 from graphrerank_papers.raptor import SummaryTreeSettings, build_summary_tree

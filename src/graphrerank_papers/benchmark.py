@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path, PurePath
 from typing import Annotated, Any
@@ -63,27 +63,30 @@ class PublishedRow:
     # in percent, by data set
     recall: Annotated[Mapping[str, Annotated[float, Field(ge=0, le=100)]], Field(alias=COMPARED)]
 
+    def shown(self, dataset: str) -> Row:
+        """Return the row of a data set's table."""
+        texts = {"method": self.method, "source": self.source, "embedder": self.embedder}
+        return {**texts, "language model": self.language_model, COMPARED: self.recall[dataset] / 100}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
     """The experiment; ``conf/experiment/benchmark.yaml`` describes its settings."""
 
-    sets: Mapping[str, Mapping[str, Any]]
-    rows: Mapping[str, Mapping[str, Any]]
+    sets: Mapping[str, Any]  # of `BenchmarkSet`, as settings are given
+    rows: Mapping[str, Any]  # of `BenchmarkRow`
     measures: Sequence[str]
     split: str
     num_queries: int | None = None
     published: str | None = None
     encoder: Mapping[str, Any]
-    _sets: Mapping[str, BenchmarkSet] = field(init=False)
-    _rows: Mapping[str, BenchmarkRow] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_sets", _records(dict[str, BenchmarkSet], self.sets, "job.sets"))
-        object.__setattr__(self, "_rows", _records(dict[str, BenchmarkRow], self.rows, "job.rows"))
+        object.__setattr__(self, "sets", _records(dict[str, BenchmarkSet], self.sets, "job.sets"))
+        object.__setattr__(self, "rows", _records(dict[str, BenchmarkRow], self.rows, "job.rows"))
         check_counts(num_queries=self.num_queries)
-        for name, known in self._sets.items():
-            if unknown := set(known.skip) - set(self._rows):
+        for name, known in self.sets.items():
+            if unknown := set(known.skip) - set(self.rows):
                 raise ValueError(f"`job.sets.{name}.skip` must be of `job.rows` {list(self.rows)}, got {unknown}")
         if COMPARED not in parse_measures(self.measures):
             raise ValueError(f"`job.measures` must hold {COMPARED}, which is published, got {list(self.measures)}")
@@ -91,55 +94,39 @@ class Benchmark:
     def __call__(self, parts: Parts, run_dir: Path) -> Path:
         """Measure what is not measured yet on the sets that are there; write ``metrics.json`` and ``report.md``."""
         published = read_published(Path(self.published) if self.published else PUBLISHED)
-        there = {key: known for key, known in self._sets.items() if not self._is_missing(parts, key)}
-        for key in sorted(set(self._sets) - set(there)):
+        there = {key: known for key, known in self.sets.items() if not self._is_missing(parts, key)}
+        for key in sorted(set(self.sets) - set(there)):
             print(f"missing: {key} is not in paths.datasets; docs/papers/builders.md says how to build it", flush=True)
         if not there:
             raise ValueError(f"`paths.datasets` must hold one of the data sets {list(self.sets)} or more, found none")
         tables: dict[str, list[Row]] = {"data sets": []}
         for key, known in there.items():
             prepare = cache(partial(parts.prepare, known.data or key, encoder=self.encoder, splits=(self.split,)))
-            rows = [row for name, row in self._rows.items() if name not in known.skip]
+            rows = [row for name, row in self.rows.items() if name not in known.skip]
             tables[key] = [self._measure(parts, run_dir, key, prepare(retriever=row.retriever), row) for row in rows]
             dataset = prepare(retriever=rows[0].retriever).dataset
-            num_queries = len(judged_queries(dataset, self.split, self.num_queries))
-            tables["data sets"].append(
-                {
-                    "data set": key,
-                    "passages": dataset.graph.num_nodes,
-                    "questions": num_queries,
-                    "published on passages": known.passages,
-                    "published on questions": known.questions,
-                    "comparable": "yes"
-                    if (dataset.graph.num_nodes, num_queries) == (known.passages, known.questions)
-                    else "no",
-                }
-            )
-            tables[f"{key}: published"] = [
-                {
-                    "method": row.method,
-                    "source": row.source,
-                    "embedder": row.embedder,
-                    "language model": row.language_model,
-                    COMPARED: row.recall[known.published_as(key)] / 100,
-                }
-                for row in published
-                if known.published_as(key) in row.recall
-            ]
+            size = dataset.graph.num_nodes, len(judged_queries(dataset, self.split, self.num_queries))
+            published_on = known.passages, known.questions
+            columns = ("passages", "questions", "published on passages", "published on questions")
+            sizes = dict(zip(columns, size + published_on, strict=True))
+            comparable = "yes" if size == published_on else "no"
+            tables["data sets"].append({"data set": key, **sizes, "comparable": comparable})
+            name = known.published_as(key)
+            tables[f"{key}: published"] = [row.shown(name) for row in published if name in row.recall]
             report = write_tables(run_dir, "Benchmark", tables)
         print(report)
         return run_dir
 
     def _is_missing(self, parts: Parts, key: str) -> bool:
         """Return whether the folder of a data set is not there; those of registry packages always are."""
-        data = self._sets[key].data or key
+        data = self.sets[key].data or key
         settings = {"path": data} if "/" in data else parts.settings("data", data)
         folder = Path(settings["datasets"]) / settings["source"] if "source" in settings else settings.get("path")
         return folder is not None and not Path(folder).is_dir()
 
     def _measure(self, parts: Parts, run_dir: Path, key: str, prepared: PreparedDataset, row: BenchmarkRow) -> Row:
         """Measure a system on a data set, or read what was measured before."""
-        dataset, known = prepared.dataset, self._sets[key]
+        dataset, known = prepared.dataset, self.sets[key]
         settings = parts.settings("pipeline", row.pipeline)
         holders = list(settings_with(settings, "checkpoint"))
         if row.checkpoint is not None and not holders:
@@ -185,9 +172,7 @@ def read_published(path: Path) -> list[PublishedRow]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path}: needed a JSON list of published rows, got {error}") from error
-    rows: list[PublishedRow] = _records(
-        list[PublishedRow], content if isinstance(content, list) else [content], str(path)
-    )
+    rows: list[PublishedRow] = _records(list[PublishedRow], content, str(path))
     return rows
 
 

@@ -27,10 +27,6 @@ class SteinerTree:
 
     The pipeline's graph is undirected, lists its edges, and has an embedding. ``edge_cost`` is positive. The last seed
     has ``last_prize``, not negative, and each earlier one 1 more.
-
-    Raises:
-        ValueError: If an argument is out of range, the corpus has no embedding or joins passages by shared entities,
-            or ``pcst_fast`` is not installed.
     """
 
     def __init__(self, resources: Resources, *, edge_cost: float = 0.5, last_prize: float = 1.0) -> None:
@@ -63,10 +59,7 @@ class SteinerTree:
             return state.with_ranking(nodes, scores).ranked_by(scores).top(self._resources.budget)
 
     def subgraphs(self, seeds: Tensor) -> list[Tensor]:
-        """Find the nodes of each query's subgraph, ascending; none for a query without seeds.
-
-        ``seeds`` are ``[B, S]`` int64, best first, padded with -1.
-        """
+        """Find the nodes of each query's subgraph, ascending, given seeds ``[B, S]``, best first, padded with -1."""
         return [self._subgraph(row[row >= 0].cpu()).to(seeds.device) for row in seeds]
 
     def _subgraph(self, seeds: Tensor) -> Tensor:

@@ -24,9 +24,6 @@ class HypotheticalPassages:
 
     The pipeline's ``text_encoder`` encodes the passages of ``language_model``, ``num_passages`` (:math:`M`) for each
     query; ``prompt`` has the place ``{question}``; ``cache`` is a folder of answers.
-
-    Raises:
-        ValueError: If ``num_passages`` is below 1, or there is no encoder of texts.
     """
 
     def __init__(

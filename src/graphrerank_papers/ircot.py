@@ -31,17 +31,10 @@ class ChainOfThought:
     prompt has no worked examples; the last step writes no thought, as no search follows; a blank query is
     searched by, but gets no thoughts.
 
-    Args:
-        resources: Its ``retriever`` searches by text or vector, not by query id, and its ``text_encoder`` encodes the
-            thoughts where the retriever reads vectors.
-        language_model: Language model that writes the thoughts.
-        num_steps: Number of searches per query, at least 1.
-        top_k: Number of nodes per search, at least 1; nodes beyond the budget are dropped.
-        prompt: With the places ``{passages}``, ``{question}`` and ``{thoughts}``; None for the one that ships.
-        cache: Folder of cached answers of the language model; None for no cache.
-
-    Raises:
-        ValueError: If a number is below 1, or the retriever needs vectors and there is no encoder of texts.
+    The pipeline's ``retriever`` searches by text or vector, not by query id; its ``text_encoder`` encodes the thoughts
+    where the retriever reads vectors. ``num_steps`` are the searches of a query, ``top_k`` the nodes of a search; nodes
+    beyond the budget are dropped. ``prompt`` has the places ``{passages}``, ``{question}`` and ``{thoughts}``;
+    ``cache`` is the folder of the model's answers.
     """
 
     def __init__(

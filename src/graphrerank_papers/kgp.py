@@ -29,17 +29,8 @@ class KnowledgeGraphPrompting:
     Multi-Hop Dense Retrieval", 2021, with the pipeline's encoder as it is. *Where we differ:* the seeds are those of
     the vector search, the graph is the corpus's, and the order is that of a ranking.
 
-    Args:
-        resources: Its ``text_encoder`` encodes the evidence.
-        num_seeds: Passages at the top from which paths start.
-        num_branches: Passages that continue a path.
-        num_hops: Edges of a path.
-        language_model: Language model that writes the evidence; None for question and passages.
-        prompt: With the places ``{question}`` and ``{passages}``; None for the one that ships.
-        cache: Folder of cached answers of the language model; None for no cache.
-
-    Raises:
-        ValueError: If a number is below 1, or there is no encoder.
+    The pipeline's ``text_encoder`` encodes the evidence. ``num_hops`` are the edges of a path. ``prompt`` has the
+    places ``{question}`` and ``{passages}``; ``cache`` is the folder of the language model's answers.
     """
 
     def __init__(
@@ -85,38 +76,36 @@ class KnowledgeGraphPrompting:
         graph = self._resources.graph
         with self._resources.clock("graph"):
             lasts = torch.tensor([path[-1] for _, path in frontier], dtype=torch.int64, device=graph.device)
-            places, neighbours = graph.neighbours(lasts)
+            positions, neighbours = graph.neighbours(lasts)
             around: list[set[int]] = [set() for _ in frontier]
-            for place, neighbour in zip(places.tolist(), neighbours.tolist(), strict=True):
-                around[place].add(neighbour)
-            open_paths = [place for place, (query, _) in enumerate(frontier) if around[place] - visited[query]]
-        if not open_paths:
+            for position, neighbour in zip(positions.tolist(), neighbours.tolist(), strict=True):
+                around[position].add(neighbour)
+            grown = [(*step, near) for step, near in zip(frontier, around, strict=True) if near - visited[step[0]]]
+        if not grown:
             return []
         with self._resources.clock("retrieve"):
-            texts = self._evidence(state.queries.texts, [frontier[place] for place in open_paths])
+            texts = self._evidence(state.queries.texts, [(query, path) for query, path, _ in grown])
             vectors = self._encoder.encode(texts).to(graph.encoded)
         following: list[QueryPath] = []
         with self._resources.clock("graph"):
-            for place, vector in zip(open_paths, vectors, strict=True):
-                query, path = frontier[place]
-                candidates = sorted(around[place] - visited[query])
-                scores = (graph.encoded[candidates] @ vector).tolist()
-                best = sorted(range(len(candidates)), key=lambda i: (-scores[i], candidates[i]))[: self.num_branches]
-                reached = [candidates[position] for position in best]
+            for (query, path, near), vector in zip(grown, vectors, strict=True):
+                candidates = sorted(near - visited[query])
+                best = torch.argsort(graph.encoded[candidates] @ vector, descending=True, stable=True)
+                reached = [candidates[position] for position in best[: self.num_branches].tolist()]
                 visited[query].update(reached)
-                position = order[query].index(path[-1]) + 1
-                order[query][position:position] = reached
+                behind = order[query].index(path[-1]) + 1
+                order[query][behind:behind] = reached
                 following += [(query, (*path, node)) for node in reached]
         return following
 
     def _evidence(self, questions: Sequence[str], paths: Sequence[QueryPath]) -> list[str]:
-        passages = self._resources.graph.texts
+        texts = self._resources.graph.texts
+        read = [(questions[query], [texts[node] for node in path]) for query, path in paths]
         if self._model is None:
-            return ["\n".join([questions[query], *(passages[node] for node in path)]) for query, path in paths]
-        passages_of = ["\n\n".join(f"Passage: {passages[node]}" for node in path) for _, path in paths]
+            return ["\n".join([question, *passages]) for question, passages in read]
         requests = [
-            self._prompt.fill(question=questions[query], passages=shown)
-            for (query, _), shown in zip(paths, passages_of, strict=True)
+            self._prompt.fill(question=question, passages="\n\n".join(f"Passage: {text}" for text in passages))
+            for question, passages in read
         ]
         return self._model.ask(requests, system=self._prompt.instructions(), read=_sentence)
 

@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from graphrerank.checks import check_choice, check_counts
@@ -12,7 +14,7 @@ from graphrerank.graphs import Queries, top_k_by_node_order
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
-from graphrerank.language_models.strict_answers import ask_strictly, read_json
+from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank_papers.indexing import with_listed
@@ -20,7 +22,6 @@ from graphrerank_papers.knowledge.corpus_knowledge import build_knowledge_graph
 
 MODES = ("local", "global", "hybrid")
 ORDERS = ("graph", "similarity")
-LEVELS = ("low_level", "high_level")
 Levels = tuple[list[str], list[str]]  # keywords
 
 
@@ -97,16 +98,14 @@ class LightRAGSearch:
 
     def _levels(self, queries: Queries) -> tuple[Tensor, Tensor]:
         """Return the vectors of both levels, ``[B, d]`` each; a level without keywords takes the query's vector."""
-        vectors = queries.encoded
-        if self._model is None:
-            return vectors, vectors
-        keywords = query_levels(self._model, queries.texts, self._prompt)
-        levels = [vectors.clone(), vectors.clone()]
-        for level, encoded in enumerate(levels):
-            texts = {row: ", ".join(found[level]) for row, found in enumerate(keywords) if found[level]}
-            if texts:
-                encoded[list(texts)] = self._encoder.encode(list(texts.values())).to(encoded)
-        return levels[0], levels[1]
+        low, high = queries.encoded.clone(), queries.encoded.clone()
+        if self._model is not None:
+            keywords = query_levels(self._model, queries.texts, self._prompt)
+            for level, vectors in enumerate((low, high)):
+                texts = {row: ", ".join(found[level]) for row, found in enumerate(keywords) if found[level]}
+                if texts:
+                    vectors[list(texts)] = self._encoder.encode(list(texts.values())).to(vectors)
+        return low, high
 
     def _local(self, entities: Iterable[int]) -> list[int]:
         passages_of, neighbours = self._graph.passages_of_entity, self._graph.neighbours
@@ -158,17 +157,12 @@ def query_levels(model: ChatModel, questions: Sequence[str], prompt: Prompt) -> 
 
 
 def parse_levels(content: str) -> Levels:
-    """Parse an answer, strictly: one JSON object with the lists of strings ``low_level`` and ``high_level``.
+    """Parse an answer: a JSON object with the lists of strings ``low_level`` and ``high_level``.
 
     Example:
         >>> parse_levels('{"low_level": ["Metz", "Metz"], "high_level": []}')
         (['Metz'], [])
     """
-    answer = read_json(content)
-    if not isinstance(answer, dict) or set(answer) != set(LEVELS):
-        raise ValueError(f"the answer must be a JSON object with the keys {list(LEVELS)}, got {content[:80]!r}")
-    for words in answer.values():
-        if not isinstance(words, list) or not all(isinstance(word, str) and word.strip() for word in words):
-            raise ValueError(f"both must be lists of strings, none of them blank, got {str(words)[:80]!r}")
-    low, high = (list(dict.fromkeys(word.strip() for word in answer[name])) for name in LEVELS)
-    return low, high
+    words = list[Annotated[str, Field(min_length=1)]]
+    answer = read_object(content, low_level=words, high_level=words)
+    return list(dict.fromkeys(answer.low_level)), list(dict.fromkeys(answer.high_level))

@@ -157,7 +157,7 @@ def build_summary_tree(
     openings of representative nodes (:func:`pick_sentences`); so does one that the language model fails to write.
 
     Passages have vectors of the same ``encoder`` as summaries. ``language_model`` is best wrapped in an
-    ``AnswerCache``; ``prompt`` is its own (:func:`write_summaries`), None for the one that ships.
+    ``AnswerCache``.
     """
     prompt, words, limit = prompt or shipped_prompt("summary"), WordTokenizer(), settings.summary_tokens
 
@@ -167,13 +167,12 @@ def build_summary_tree(
         children: list[list[int]] = []
         layers: list[int] = []
         while len(layers) < settings.max_layers and len(layer) > settings.num_dims + 1:
-            of_layer, num_tokens = rows[layer], count_tokens(words, [texts[node] for node in layer])
-            clusters = cluster_nodes(of_layer, num_tokens, settings)
+            clusters = cluster_nodes(rows[layer], count_tokens(words, [texts[node] for node in layer]), settings)
             if len(clusters) >= len(layer):
                 break
             groups = [[layer[position] for position in cluster] for cluster in clusters]
             members = [[texts[child] for child in group] for group in groups]
-            summaries = [quote(each, of_layer[cluster], limit) for each, cluster in zip(members, clusters, strict=True)]
+            summaries = [quote(each, rows[group], limit) for each, group in zip(members, groups, strict=True)]
             if language_model is not None:
                 written = write_summaries(language_model, members, words, limit=limit, prompt=prompt)
                 summaries = [text or quotation for text, quotation in zip(written, summaries, strict=True)]
@@ -203,9 +202,8 @@ def cluster_nodes(vectors: Tensor, num_tokens: Sequence[int], settings: SummaryT
     pending = [cluster for group in groups for cluster in _divide(group, vectors, settings, least=1)]
     while pending:
         cluster = pending.pop(0)
-        parts = [cluster]
-        if sum(num_tokens[position] for position in cluster) > settings.cluster_tokens:
-            parts = _divide(cluster, vectors, settings, least=2)
+        is_long = sum(num_tokens[position] for position in cluster) > settings.cluster_tokens
+        parts = _divide(cluster, vectors, settings, least=2) if is_long else [cluster]
         if max(map(len, parts)) < len(cluster):
             pending = parts + pending
         else:

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 from torch import Tensor
 
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
-from graphrerank.language_models.strict_answers import ask_strictly, read_json
+from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.text.tokenizer import Tokenizer, count_tokens
 
 SAME = 0.95  # cosine from which two sentences count as equal
@@ -43,11 +45,9 @@ def pick_sentences(vectors: Tensor, num_tokens: Sequence[int], *, limit: int, ce
     central = unit @ (mean / max(float(np.linalg.norm(mean)), 1e-12))
     nearest = np.zeros(len(unit))
     selected: list[int] = []
-    used = 0
-    is_free = tokens <= limit
+    used, is_free = 0, tokens <= limit
     while is_free.any() and used < FULL * limit:
-        score = np.where(is_free, centrality * central - (1 - centrality) * nearest, -np.inf)
-        best = int(score.argmax())
+        best = int(np.where(is_free, centrality * central - (1 - centrality) * nearest, -np.inf).argmax())
         selected.append(best)
         used += int(tokens[best])
         nearest = np.maximum(nearest, unit @ unit[best])
@@ -81,11 +81,8 @@ def write_summaries(
 
 def parse_summary(content: str, *, tokenizer: Tokenizer, limit: int) -> str:
     """Parse a summary, strictly: not blank, at most ``limit`` tokens."""
-    answer = read_json(content)
-    text = answer.get("summary") if isinstance(answer, dict) and set(answer) == {"summary"} else None
-    if not isinstance(text, str) or not text.strip():
-        raise ValueError(f'the answer must be {{"summary": "..."}}, got {content[:80]!r}')
-    (length,) = count_tokens(tokenizer, [text.strip()])
+    summary: str = read_object(content, summary=Annotated[str, Field(min_length=1)]).summary
+    (length,) = count_tokens(tokenizer, [summary])
     if length > limit:
         raise ValueError(f"the summary must have at most {limit} tokens, got {length}")
-    return text.strip()
+    return summary

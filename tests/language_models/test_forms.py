@@ -19,8 +19,8 @@ from graphrerank_papers.answers.judges import parse_decision, parse_winner
 from graphrerank_papers.answers.local import FormMask, form_tokenizer
 from graphrerank_papers.answers.map_reduce_writer import parse_final_answer, parse_partial_answer
 from graphrerank_papers.answers.prompted_writer import answer_in_form
-from graphrerank_papers.grapher.citations import read_numbers
-from graphrerank_papers.hipporag.fact_graph_search import _read
+from graphrerank_papers.grapher.reference_network import read_numbers
+from graphrerank_papers.hipporag import read_selection
 from graphrerank_papers.knowledge.language_model import parse_entities, parse_knowledge, parse_names, parse_relations
 from graphrerank_papers.light_rag import parse_levels
 from graphrerank_papers.retag.language_model import parse_keywords, parse_relevant, parse_topic, parse_topics
@@ -37,7 +37,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "citations": read_numbers,
     "drafted_question": parse_question,
     "ea_graphrag_entities": parse_names,
-    "ea_graphrag_facts": _read,
+    "ea_graphrag_facts": read_selection,
     "ea_graphrag_triples": parse_relations,
     "entities": parse_entities,
     "grapher_entities": parse_entities,

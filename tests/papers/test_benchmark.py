@@ -104,7 +104,7 @@ def test_ours_names_a_source_and_an_embedder_for_every_row() -> None:
     ("content", "message"),
     [
         ("{", "needed a JSON list of published rows"),
-        ("{}", r"published.json.0.method`: field required"),
+        ("[{}]", r"published.json.0.method`: field required"),
         (
             json.dumps([ENTRY, {**ENTRY, "R@5": {"musique": "many"}}]),
             "1.R@5.musique`: .* got 'many'",

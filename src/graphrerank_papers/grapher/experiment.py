@@ -1,6 +1,5 @@
 """``python train.py experiment=grapher_tables``: GraphER's protocol over many data sets, as tables."""
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -84,44 +83,45 @@ class GraphERTables:
         """Do all steps that are not done, and write ``metrics.json`` and ``report.md``."""
         bench = Bench(self, parts, run_dir)
         bench.tune()
+        models = [(network, mode) for mode in self.features for network in NETWORKS]
         grid = [tuple(zip(self.grid, numbers, strict=True)) for numbers in product(*self.grid.values())]
-        rows = [(network, mode) for mode in self.features for network in NETWORKS]
-        alone: dict[str, Any] = {"train": tuple(self.train[:1]), "judge": (self.judge,), "split": self.val_split}
-        alone["seed"] = self.seed
-        searches = {
-            row: [Step(f"{' '.join(row)} with {in_words(choice)}", *row, choice, **alone) for choice in grid]
-            for row in rows
+        alone = partial(Step, train=(self.train[0],), judge=(self.judge,), split=self.val_split, seed=self.seed)
+        tries = {
+            (model, choice): alone(f"{' '.join(model)} with {in_words(choice)}", *model, choice)
+            for model in models
+            for choice in grid
         }
-        tried = bench.do([step for steps in searches.values() for step in steps])
-        scores = {row: [mean_of(tried[step], CHOOSE_BY) for step in steps] for row, steps in searches.items()}
-        chosen = {row: grid[found.index(max(found))] for row, found in scores.items()}  # the first of equals
-        final: dict[str, Any] = {"judge": tuple(self.test), "split": self.test_split}
-        trained: dict[str, Any] = {"train": tuple(self.train), **final}
-        frozen = [Step(name, name, **final) for name in FROZEN]
-        finals = {
-            row: [Step(f"{' '.join(row)} seed {seed}", *row, chosen[row], seed=seed, **trained) for seed in self.seeds]
-            for row in rows
-        }
-        first = finals[GATV2, self.ablated][0]
+        tried = bench.do(list(tries.values()))
+        scores = {key: mean_of(tried[step], CHOOSE_BY) for key, step in tries.items()}
+        best = {model: max(scores[model, choice] for choice in grid) for model in models}
+        final = partial(Step, judge=tuple(self.test), split=self.test_split)
+        systems = {}
+        for name in FROZEN:
+            searched = {"restart_prob": bench.restart_probs[name]} if name in bench.restart_probs else {}
+            systems[name, ""] = [final(name, name, choice=tuple(searched.items()))]
+        for model in models:
+            chosen = next(choice for choice in grid if scores[model, choice] == best[model])  # the first of equals
+            trained = partial(final, system=model[0], features=model[1], choice=chosen, train=tuple(self.train))
+            systems[model] = [trained(f"{' '.join(model)} seed {seed}", seed=seed) for seed in self.seeds]
+        first = systems[GATV2, self.ablated][0]
         ablations = {
             change: replace(first, name=f"{GATV2} {self.ablated} with {change}", overrides=(change,))
             for change in self.ablations
         }
-        systems: dict[tuple[str, str], list[Step]] = {(step.system, ""): [step] for step in frozen} | finals
         done = bench.do([*(step for steps in systems.values() for step in steps), *ablations.values()])
         tables = {
-            "test sets": bench.test_sets([finals[rows[0]][0], *ablations.values()]),
-            **result_tables({row: [done[step] for step in steps] for row, steps in systems.items()}),
+            "test sets": bench.test_sets([systems[models[0]][0], *ablations.values()]),
+            **result_tables({key: [done[step] for step in steps] for key, steps in systems.items()}),
             "ablations": ablation_rows(done[first], {name: done[step] for name, step in ablations.items()}),
             f"tried settings, {CHOOSE_BY} on validation": [
-                {"settings": in_words(choice), **{" ".join(row): scores[row][number] for row in rows}}
-                for number, choice in enumerate(grid)
+                {"settings": in_words(choice), **{" ".join(model): scores[model, choice] for model in models}}
+                for choice in grid
             ],
             "systems": [
                 {
                     "system": system,
                     "features": mode,
-                    "chosen": in_words(chosen[system, mode] if mode else bench.restart_of(system)),
+                    "chosen": in_words(steps[0].choice),
                     "parameters": done[steps[0]]["parameters"],
                     "seconds": round(mean(done[step]["train_seconds"] for step in steps)),
                 }
@@ -154,10 +154,6 @@ class Bench:
         decisive = [self._settings(step), prepared.dataset.fingerprint, prepared.encoder_fingerprint]
         file = step_file(self.run_dir, "operators", [*decisive, self.job.train_split])
         self.restart_probs = do_step(file, lambda: tune_restart_probs(prepared, self.job.train_split))
-
-    def restart_of(self, system: str) -> Choice:
-        """Return the setting of a frozen operator; none of the retriever."""
-        return (("restart_prob", self.restart_probs[system]),) if system in self.restart_probs else ()
 
     def compose(self, step: Step) -> DictConfig:
         """Compose the parts of a step."""
@@ -193,13 +189,13 @@ class Bench:
         sets = [self.dataset(step, name) for name in (*step.train, *step.judge)]
         data = [[prepared.dataset.fingerprint, prepared.encoder_fingerprint] for prepared in sets]
         decisive = [self._settings(step), step.choice, step.seed, data, step.judge, step.split]
-        return step_file(self.run_dir, step.name, [*decisive, None if step.train else self.restart_probs])
+        return step_file(self.run_dir, step.name, decisive)
 
     def do(self, steps: Sequence[Step]) -> dict[Step, dict[str, Any]]:
         """Do the steps that have left no file yet, and read the results of all.
 
         Returns:
-            By step: ``values``, data set -> measure -> a number per query (None = does not count); ``parameters``;
+            By step: ``values``, data set -> measure -> a number per query (NaN = does not count); ``parameters``;
             ``train_seconds`` and ``seconds`` in all.
         """
         files = {step: self.file(step) for step in steps}
@@ -215,16 +211,13 @@ class Bench:
         train_seconds = time.perf_counter() - begin
         systems = reranking_systems(models, self.restart_probs, device=self.parts.device)
         system = next(each for each in systems if each.name == step.system)
-        values: dict[str, Mapping[str, list[float | None]]] = {}
+        values: dict[str, Mapping[str, list[float]]] = {}
         for name in step.judge:
             prepared = self.dataset(step, name)
             if prepared.dataset.name in values:
                 raise ValueError(f"`job.test` must name different data sets, got {prepared.dataset.name!r} twice")
             measured = measure_queries(prepared, step.split, system, measures=MEASURES)
-            values[prepared.dataset.name] = {
-                measure: [None if math.isnan(score) else score for score in per_query.tolist()]
-                for measure, per_query in measured.items()
-            }
+            values[prepared.dataset.name] = {measure: scores.tolist() for measure, scores in measured.items()}
         return {
             "step": step.name,
             "parameters": sum(p.numel() for model in models.values() for p in model.parameters()),
@@ -269,17 +262,18 @@ class Bench:
         """Describe the test sets, with the ceiling of each number of candidates that a step has."""
         rows = []
         for name in self.job.test:
-            prepared: dict[int, PreparedDataset] = {}
-            for step in steps:
-                prepared.setdefault(int(self.compose(step).retriever.top_k), self.dataset(step, name))
-            dataset = next(iter(prepared.values())).dataset
+            prepared = {int(self.compose(step).retriever.top_k): self.dataset(step, name) for step in reversed(steps)}
+            dataset = self.dataset(steps[0], name).dataset
             qrels = dataset.split(self.job.test_split)
-            several = (qrels.gains(qrels.queries) > 0).sum(dim=1) > 1
-            row = {"data set": dataset.name, "nodes": dataset.graph.num_nodes}
-            row |= {"edges": len(dataset.graph.indices) // 2, "queries": len(qrels.queries)}
-            row |= {"with several relevant": int(several.sum())}
-            ceilings = {f"ceiling at {depth}": each.ceiling(self.job.test_split) for depth, each in prepared.items()}
-            rows.append({**row, **ceilings})
+            row: Row = {
+                "data set": dataset.name,
+                "nodes": dataset.graph.num_nodes,
+                "edges": len(dataset.graph.indices) // 2,
+                "queries": len(qrels.queries),
+                "with several relevant": int(((qrels.gains(qrels.queries) > 0).sum(dim=1) > 1).sum()),
+            }
+            ceilings = {depth: prepared[depth].ceiling(self.job.test_split) for depth in reversed(prepared)}
+            rows.append(row | {f"ceiling at {depth}": ceiling for depth, ceiling in ceilings.items()})
         return rows
 
 
@@ -290,26 +284,28 @@ def result_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
         A table per data set: measures, the deviation over seeds and the 95% interval over queries of PR@10, and for
         GATv2 its difference from the retriever, from GCS and from the MLP of the same features, with its p-value.
     """
-    tables = {}
+    tables: dict[str, list[Row]] = {}
     for dataset in next(iter(results.values()))[0]["values"]:
         averages = {
-            row: {name: torch.stack([_tensor(run, dataset, name) for run in runs]).mean(dim=0) for name in MEASURES}
-            for row, runs in results.items()
+            key: {name: torch.stack([_tensor(run, dataset, name) for run in runs]).mean(dim=0) for name in MEASURES}
+            for key, runs in results.items()
         }
-        rows = []
-        for (system, mode), runs in results.items():
-            average = averages[system, mode]
-            row: Row = {"system": system, "features": mode}
-            row |= {name: float(average[name].nanmean()) for name in MEASURES}
-            by_seed = [float(_tensor(run, dataset, CHOOSE_BY).nanmean()) for run in runs]
-            row["deviation"] = stdev(by_seed) if len(by_seed) > 1 else None
-            row["95% interval"] = bootstrap_interval(average[CHOOSE_BY]).tolist()
+        tables[dataset] = []
+        for (system, mode), average in averages.items():
+            best = average[CHOOSE_BY]
+            by_seed = [float(_tensor(run, dataset, CHOOSE_BY).nanmean()) for run in results[system, mode]]
+            row: Row = {
+                "system": system,
+                "features": mode,
+                **{name: float(average[name].nanmean()) for name in MEASURES},
+                "deviation": stdev(by_seed) if len(by_seed) > 1 else None,
+                "95% interval": bootstrap_interval(best).tolist(),
+            }
             for other in (("retriever", ""), ("gcs", ""), (MLP, mode)) if system == GATV2 else ():
                 theirs = averages[other][CHOOSE_BY]
-                row[f"minus {other[0]}"] = float((average[CHOOSE_BY] - theirs).nanmean())
-                row[f"p, {other[0]}"] = float(paired_randomization(average[CHOOSE_BY], theirs))
-            rows.append(row)
-        tables[dataset] = rows
+                row[f"minus {other[0]}"] = float((best - theirs).nanmean())
+                row[f"p, {other[0]}"] = float(paired_randomization(best, theirs))
+            tables[dataset].append(row)
     return tables
 
 
@@ -344,5 +340,4 @@ def in_words(choice: Choice) -> str:
 
 
 def _tensor(result: Mapping[str, Any], dataset: str, measure: str) -> Tensor:
-    scores = result["values"][dataset][measure]
-    return torch.tensor([math.nan if score is None else score for score in scores], dtype=torch.float64)
+    return torch.tensor(result["values"][dataset][measure], dtype=torch.float64)

@@ -1,37 +1,180 @@
 """Reference networks: chunks of papers, each joined with the papers that it cites."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
 import torch
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
+from graphrerank.checks import check_choice, check_counts
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.documents import Document, read_documents
-from graphrerank.data.readers.judgements import Judgement, Splits, read_judged_queries
+from graphrerank.data.readers.judgements import Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import REFERENCE
+from graphrerank.language_models.answer_cache import ChatModel
+from graphrerank.language_models.prompt import Prompt, shipped_prompt
+from graphrerank.language_models.strict_answers import ask_strictly, read_object
+from graphrerank.text import normalize_entity
 from graphrerank_papers.builders.chunker import chunk_document
-from graphrerank_papers.grapher.citations import CitationDetector, CitationPatterns, Reference
 
-GOLD = ("paper", "chunk")
+MIN_TITLE_WORDS = 3  # shorter titles are mentioned by chance
 
 _BIBLIOGRAPHY = re.compile(r"^\W*(?:\d+\W+)?(?:references|bibliography|works cited)\W*$", re.IGNORECASE | re.MULTILINE)
+_BRACKETS = re.compile(r"\[([^\[\]]{1,200})\]")
+_RANGE = re.compile(r"(\d{1,4})\s*[-–]\s*(\d{1,4})")  # noqa: RUF001
+_NAME = r"[^\W\d_][\w'’\-]+"  # noqa: RUF001
+_AUTHOR_YEAR = re.compile(
+    rf"({_NAME})(?:\s+(et\s+al\.?|(?:and|&)\s+(?:{_NAME}\s+)*?({_NAME}))(?:'s|’s)?)?[,\s]*[(\[]?\s*"  # noqa: RUF001
+    r"((?:1[89]|20)\d\d[a-z]?(?:\s*,\s*(?:1[89]|20)\d\d[a-z]?)*)"
+)
+_YEAR = re.compile(r"((?:1[89]|20)\d\d)([a-z]?)")
 
 
-class _Entry(BaseModel):
-    """An entry of ``references``."""
-
-    id: str
-    key: str | int | None = None
-    title: str | int | None = None
-    authors: list[str] | None = None
-    year: str | int | None = None
+def _text(given: Any) -> Any:
+    """Return the text of a field that may be unknown or a number."""
+    return "" if given is None else str(given) if type(given) is int else given
 
 
-_ENTRIES = TypeAdapter(list[_Entry])
+Text = Annotated[str, BeforeValidator(_text)]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An entry of a paper's bibliography; unknown fields are empty."""
+
+    id: str  # the cited paper
+    key: Text = ""  # its key in brackets, such as `12` or `Smith20`
+    title: Text = ""
+    # names such as "Ann Smith" or "Smith, Ann"
+    authors: Annotated[tuple[str, ...], BeforeValidator(lambda given: () if given is None else given)] = ()
+    year: Text = ""  # such as `2020` or `2020a`
+
+
+class CitationPatterns:
+    """Finds citations by the usual patterns, without a model.
+
+    - A key in square brackets, alone or in a list; ranges of numbers are expanded: "[3, 7-9; Smith20]".
+    - The first author's surname and the year, with "et al.", the second author, or neither: "(Smith et al., 2020a)",
+      "Smith and Jones (2019, 2020)". A letter after the year must match if the reference has one.
+    - The title, if it has three words or more, compared without case and punctuation.
+    """
+
+    def detect(self, texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
+        """List the references of its paper that each text cites.
+
+        Example:
+            >>> references = [Reference("a", key="1"), Reference("b", authors=("Ann Smith", "Bo Lee"), year="2020")]
+            >>> CitationPatterns().detect(["As shown [1].", "Smith and Lee (2020) agree."], [references, references])
+            [[0], [1]]
+        """
+        return [_cited(text, entries) for text, entries in zip(texts, references, strict=True)]
+
+
+class LanguageModelCitations:
+    """Asks a chat model, as FastInsight does: one question per text that has references to choose from.
+
+    ``prompt`` has the places ``{references}`` and ``{text}``. An answer that is not the requested JSON is requested
+    again, in all ``tries`` times; a text without a usable answer cites nothing.
+    """
+
+    def __init__(self, model: ChatModel, *, tries: int = 3, prompt: Prompt | None = None) -> None:
+        check_counts(tries=tries)
+        self.model, self.tries, self.prompt = model, tries, prompt or shipped_prompt("citations")
+        self.prompt.fill(references="", text="")
+
+    def detect(self, texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
+        """List the references of its paper that each text cites."""
+        rows = [row for row, entries in enumerate(references) if entries]
+
+        def check(index: int, numbers: list[int]) -> None:
+            if not all(1 <= number <= len(references[rows[index]]) for number in numbers):
+                raise ValueError(f"`cited` must be numbers of the list, got {numbers}")
+
+        answers = ask_strictly(
+            self.model,
+            [self.prompt.fill(references=_numbered(references[row]), text=texts[row]) for row in rows],
+            system=self.prompt.instructions(),
+            parse=read_numbers,
+            check=check,
+            tries=self.tries,
+            form=self.prompt.form,
+        )
+        cited: list[list[int]] = [[] for _ in texts]
+        for row, numbers in zip(rows, answers, strict=True):
+            cited[row] = sorted({number - 1 for number in numbers or ()})
+        return cited
+
+
+def _cited(text: str, references: Sequence[Reference]) -> list[int]:
+    if not references:
+        return []
+    keys, dated, words = set(_keys(text)), set(_dated_names(text)), f" {normalize_entity(text)} "
+    return [
+        index
+        for index, entry in enumerate(references)
+        if entry.key.strip("[] ").casefold() in keys or _names_and_year(entry, dated) or _title(entry.title) in words
+    ]
+
+
+def _keys(text: str) -> Iterator[str]:
+    """List the keys in square brackets, ranges expanded, in lower case."""
+    for group in _BRACKETS.findall(text):
+        for part in re.split(r"[,;]", group):
+            span = _RANGE.fullmatch(part.strip())
+            if span is not None and int(span[1]) < int(span[2]):
+                yield from map(str, range(int(span[1]), int(span[2]) + 1))
+            elif part.strip():
+                yield part.strip().casefold()
+
+
+def _dated_names(text: str) -> Iterator[tuple[str, str, str]]:
+    """List (first surname, second surname or "", year) of each likely citation."""
+    for match in _AUTHOR_YEAR.finditer(text):
+        for year in re.split(r"\s*,\s*", match[4]):
+            yield normalize_entity(match[1]), normalize_entity(match[3] or ""), year
+
+
+def _names_and_year(entry: Reference, dated: set[tuple[str, str, str]]) -> bool:
+    year = _YEAR.fullmatch(entry.year.strip())
+    if year is None or not entry.authors:
+        return False
+    surnames = [_surname(author) for author in entry.authors]
+    years = {year[0]} if year[2] else {year[1], *(f"{year[1]}{letter}" for letter in "abcdefgh")}
+    return any(
+        first == surnames[0] and when in years and (not second or second in surnames[1:])
+        for first, second, when in dated
+    )
+
+
+def _surname(author: str) -> str:
+    """Return the last word of a surname, normalised."""
+    words = normalize_entity(author.partition(",")[0]).split()
+    return words[-1] if words else ""
+
+
+def _title(title: str) -> str:
+    """Return a title as searched for; if it is too short, a string that occurs in no text."""
+    comparable = normalize_entity(title)
+    return f" {comparable} " if len(comparable.split()) >= MIN_TITLE_WORDS else "\n"
+
+
+def _numbered(references: Sequence[Reference]) -> str:
+    lines = []
+    for number, entry in enumerate(references, start=1):
+        key = f"[{entry.key}]" if entry.key else ""
+        known = filter(None, (key, ", ".join(entry.authors), entry.title, entry.year))
+        lines.append(f"{number}. {'; '.join(known)}")
+    return "\n".join(lines)
+
+
+def read_numbers(content: str) -> list[int]:
+    """Parse an answer, strictly: ``{"cited": [numbers]}``."""
+    return list(read_object(content, cited=list[int]).cited)
 
 
 def load_reference_network(
@@ -40,7 +183,7 @@ def load_reference_network(
     name: str | None = None,
     splits: Splits = None,
     max_size: int = 4096,
-    citations: CitationDetector | None = None,
+    citations: CitationPatterns | LanguageModelCitations | None = None,
     gold: str = "paper",
     drop_empty: bool = False,
     knn: int = 0,
@@ -57,23 +200,18 @@ def load_reference_network(
     Source: "FastInsight", 2026, section 4.2.1. We chunk by sentences (the paper says only 4,096 characters) and match
     patterns by default (the paper asks GPT-5-nano: ``LanguageModelCitations``).
 
-    Args:
-        path: The folder.
-        name: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
-        splits: As there.
-        max_size: Characters of a chunk, without the title.
-        citations: Citation detector; :class:`~graphrerank_papers.grapher.citations.CitationPatterns` when None.
-        gold: Whether a ``corpus-id`` of the judgements names a ``chunk``, or a ``paper``, all of whose chunks are then
-            relevant (the rule of section 4.2.2 for all nodes of a relevant document).
-        drop_empty: Leave out papers without title and text, which are an error otherwise.
-        knn: As of ``name``.
+    ``path`` is the folder; ``name``, ``splits`` and ``knn`` are as of
+    :meth:`~graphrerank.data.dataset.Dataset.from_folder`. ``max_size`` are the characters of a chunk, without the
+    title. ``citations`` finds citations, :class:`CitationPatterns` when None. ``gold`` says whether a ``corpus-id`` of
+    the judgements names a ``chunk``, or a ``paper``, all of whose chunks are then relevant (the rule of section 4.2.2
+    for all nodes of a relevant document). ``drop_empty`` leaves out papers without title and text, which are an error
+    otherwise.
 
     Raises:
         ValueError: If a file is missing or malformed, naming file and line; ``references`` are malformed, naming the
             paper; or a setting is out of range.
     """
-    if gold not in GOLD:
-        raise ValueError(f"`gold` must be 'paper' or 'chunk', got {gold!r}")
+    check_choice(("paper", "chunk"), gold=gold)
     folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
     papers = list(read_documents(folder, drop_empty=drop_empty))
     if not papers:
@@ -87,7 +225,7 @@ def load_reference_network(
         (node, other)
         for node, entries in enumerate(cited)
         for entry in entries
-        for other in nodes_of[index_of[references[paper_of[node]][entry].paper_id]]
+        for other in nodes_of[index_of[references[paper_of[node]][entry].id]]
     }
     edges = torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2)
     graph = CorpusGraph.from_edges(ids, texts, edges, edge_type=REFERENCE)
@@ -95,7 +233,10 @@ def load_reference_network(
         queries, judged = read_judged_queries(folder, splits, {node_id: i for i, node_id in enumerate(ids)})
     else:
         queries, of_papers = read_judged_queries(folder, splits, index_of)
-        judged = {split: _of_chunks(rows, nodes_of) for split, rows in of_papers.items()}
+        judged = {
+            split: [row._replace(node=node) for row in rows for node in nodes_of[row.node]]
+            for split, rows in of_papers.items()
+        }
     counts = {"citations": graph.num_edges // 2}
     return Dataset.from_queries(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=counts)
 
@@ -123,19 +264,10 @@ def _references(folder: Path, paper: Document, index_of: Mapping[str, int]) -> l
     """Read a paper's references to other papers of the corpus."""
     given = paper.metadata.get("references", [])
     try:
-        entries = _ENTRIES.validate_python(given, strict=True)
+        entries = TypeAdapter(list[Reference]).validate_python(given)
     except ValidationError as error:
         raise ValueError(
             f'{folder}: `references` in the metadata of a paper must be a list of {{"id": "...", "key"?, "title"?, '
             f'"authors"?: [...], "year"?}}, got {str(given)[:80]!r} in {paper.doc_id!r}'
         ) from error
-    texts = [["" if text is None else str(text) for text in (entry.key, entry.title, entry.year)] for entry in entries]
-    return [
-        Reference(entry.id, key, title, tuple(entry.authors or ()), year)
-        for entry, (key, title, year) in zip(entries, texts, strict=True)
-        if entry.id in index_of and entry.id != paper.doc_id
-    ]
-
-
-def _of_chunks(rows: Sequence[Judgement], nodes_of: Sequence[range]) -> list[Judgement]:
-    return [row._replace(node=node) for row in rows for node in nodes_of[row.node]]
+    return [entry for entry in entries if entry.id in index_of and entry.id != paper.doc_id]

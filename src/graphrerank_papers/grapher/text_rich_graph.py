@@ -27,25 +27,7 @@ def load_text_rich_graph(
     max_characters: int = 4096,
     cache: str | Path | None = None,
 ) -> Dataset:
-    """Build a text-rich knowledge graph from a data set's passages; see :func:`text_rich_graph`.
-
-    ``cache`` is a folder that keeps extracted knowledge, in its ``knowledge/``; nothing is kept when None.
-    """
-    if cache is not None:
-        extractor = KnowledgeCache(extractor, Path(cache) / "knowledge")
-    knowledge = extractor.extract(source.graph.all_texts)
-    return text_rich_graph(source, knowledge, name=name, max_entities=max_entities, max_characters=max_characters)
-
-
-def text_rich_graph(
-    source: Dataset,
-    knowledge: Sequence[Knowledge],
-    *,
-    name: str | None = None,
-    max_entities: int | None = None,
-    max_characters: int = 4096,
-) -> Dataset:
-    """Merge the knowledge of all passages into one graph.
+    """Merge the knowledge of all passages of a data set into one graph.
 
     - Entities whose names :func:`~graphrerank.text.normalize_entity` makes equal are one node. Its id is that name, so
       that it stays when passages are added; its text is the most frequent spelling and the entity's descriptions.
@@ -57,21 +39,15 @@ def text_rich_graph(
     Source: "FastInsight", 2026, section 4.2.2, after "LightRAG: Simple and Fast Retrieval-Augmented Generation", 2024.
     We concatenate descriptions (LightRAG lets a language model summarise long ones).
 
-    Args:
-        source: The data set whose passages were read; its edges and entities play no part.
-        knowledge: The knowledge of each of its ``D`` passages.
-        name: Short name of the graph; the source's with "-G" when None.
-        max_entities: Entities to keep per passage, at least 1, those in most of its relations first; all when None.
-        max_characters: Length up to which descriptions are added to a node's text; the first always is.
-
-    Raises:
-        ValueError: If lengths differ, or a number is below 1.
+    The edges and entities of ``source`` play no part. ``name`` is the source's with "-G" when None. ``max_entities`` of
+    a passage are kept, those in most of its relations first; all when None. ``max_characters`` is the length up to
+    which descriptions are added to a node's text; the first always is. ``cache`` is a folder that keeps extracted
+    knowledge, in its ``knowledge/``; nothing is kept when None.
     """
-    if len(knowledge) != source.graph.num_nodes:
-        raise ValueError(
-            f"`knowledge` must have one entry per passage ({source.graph.num_nodes}), got {len(knowledge)}"
-        )
     check_counts(max_entities=max_entities, max_characters=max_characters)
+    if cache is not None:
+        extractor = KnowledgeCache(extractor, Path(cache) / "knowledge")
+    knowledge = extractor.extract(source.graph.all_texts)
     nodes: dict[str, _Node] = {}
     weight: Counter[tuple[int, int]] = Counter()
     for passage, known in enumerate(knowledge):
@@ -102,7 +78,7 @@ def text_rich_graph(
         graph,
         source.query_ids,
         source.query_texts,
-        {split: spread_judgements(qrels, nodes_of) for split, qrels in source.splits.items()},
+        {split: _of_nodes(qrels, nodes_of) for split, qrels in source.splits.items()},
         edge_counts={"relations": len(edges)},
     )
 
@@ -140,17 +116,11 @@ def _kept(knowledge: Knowledge, max_entities: int | None) -> list[Entity]:
     return [entity for entity in candidates if entity in kept]
 
 
-def spread_judgements(qrels: Qrels, parts: Sequence[Sequence[int]]) -> Qrels:
-    """Transfer judgements of documents to their parts, by query, then number; a part takes the largest of its gains.
-
-    Example:
-        >>> one = Qrels(torch.tensor([0]), torch.tensor([1]), torch.tensor([2.0]))
-        >>> spread_judgements(one, [[0], [1, 2]]).node
-        tensor([1, 2])
-    """
+def _of_nodes(qrels: Qrels, nodes_of: Sequence[Sequence[int]]) -> Qrels:
+    """Transfer judgements of passages to their nodes, by query, then number; a node takes the largest of its gains."""
     gains: dict[tuple[int, int], float] = {}
-    for query, document, gain in zip(qrels.query.tolist(), qrels.node.tolist(), qrels.gain.tolist(), strict=True):
-        for node in parts[document]:
+    for query, passage, gain in zip(qrels.query.tolist(), qrels.node.tolist(), qrels.gain.tolist(), strict=True):
+        for node in nodes_of[passage]:
             gains[query, node] = max(gain, gains.get((query, node), 0.0))
     queries, nodes = torch.tensor(sorted(gains), dtype=torch.int64).reshape(-1, 2).unbind(1)
     return Qrels(queries, nodes, torch.tensor([gains[key] for key in sorted(gains)]))

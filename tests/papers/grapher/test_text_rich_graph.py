@@ -1,6 +1,7 @@
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
-from graphrerank_papers.grapher.text_rich_graph import load_text_rich_graph, text_rich_graph
+from graphrerank_papers.grapher.text_rich_graph import load_text_rich_graph
 
 
 def source(num_passages: int, judged: Sequence[tuple[int, int, float]]) -> Dataset:
@@ -27,6 +28,23 @@ def knowledge(entities: Sequence[str], relations: Sequence[tuple[str, str]] = ()
     )
 
 
+class Given:
+    """An extractor of given knowledge."""
+
+    fingerprint = "given"
+
+    def __init__(self, entries: Sequence[Knowledge]) -> None:
+        self.entries, self.calls = entries, 0
+
+    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
+        self.calls += 1
+        return [self.entries[int(text.split()[1][:-1])] for text in texts]
+
+
+def build(data: Dataset, entries: Sequence[Knowledge], **settings: Any) -> Dataset:
+    return load_text_rich_graph(data, extractor=Given(entries), **settings)
+
+
 PASSAGES = [
     knowledge(["The Cat", "Dog", "Lonely"], [("The Cat", "Dog"), ("Dog", "The Cat")], "One: "),
     knowledge(["dog", "cat", "Ant"], [("dog", "cat"), ("dog", "Ant")], "Two: "),
@@ -38,7 +56,7 @@ JUDGED = [(0, 0, 1.0), (0, 1, 2.0), (1, 3, 1.0), (2, 2, 3.0)]
 
 
 def test_a_small_corpus_by_hand() -> None:
-    data = text_rich_graph(source(5, JUDGED), PASSAGES)
+    data = build(source(5, JUDGED), PASSAGES)
     assert data.name == "small-G"
     assert data.graph.node_ids == ["cat", "dog", "ant", "bee", "passage:p3"]
     assert data.graph.texts == [
@@ -80,7 +98,7 @@ def test_gold_against_naive_loop(seed: int) -> None:
         pairs = [tuple(draw.sample(held, 2)) for _ in range(draw.randint(0, 4)) if len(held) > 1]
         passages.append(knowledge(held, pairs))  # type: ignore[arg-type]
     judged = [(query, node, float(draw.randint(1, 3))) for query in range(6) for node in draw.sample(range(20), 3)]
-    made = text_rich_graph(source(20, judged), passages)
+    made = build(source(20, judged), passages)
     ids = list(made.graph.node_ids)
     expected: dict[tuple[int, int], float] = {}
     for query, passage, gain in judged:
@@ -97,36 +115,21 @@ def test_gold_against_naive_loop(seed: int) -> None:
 
 
 def test_ids_stay_when_passages_come() -> None:
-    few = text_rich_graph(source(2, [(0, 0, 1.0)]), PASSAGES[:2]).graph
-    many = text_rich_graph(source(5, JUDGED), PASSAGES).graph
-    assert set(few.node_ids) < set(many.node_ids)
+    few = build(source(2, [(0, 0, 1.0)]), PASSAGES[:2]).graph
+    assert set(few.node_ids) < set(build(source(5, JUDGED), PASSAGES).graph.node_ids)
 
 
-def test_the_most_related_entities_are_kept() -> None:
-    said = [knowledge(["A", "Bb", "Cc", "Dd"], [("Bb", "Cc"), ("Dd", "Cc"), ("A", "Dd")])]
-    assert text_rich_graph(source(2, [(0, 0, 1.0)]), [*said, Knowledge()], max_entities=2).graph.node_ids == [
-        "cc",
-        "dd",
-        "passage:p1",
-    ]
-
-
-def test_texts_end_at_a_description() -> None:
-    texts = text_rich_graph(source(5, JUDGED), PASSAGES, max_characters=20).graph.texts
+def test_limits() -> None:
+    said = [knowledge(["A", "Bb", "Cc", "Dd"], [("Bb", "Cc"), ("Dd", "Cc"), ("A", "Dd")]), Knowledge()]
+    most_related = build(source(2, [(0, 0, 1.0)]), said, max_entities=2)
+    assert most_related.graph.node_ids == ["cc", "dd", "passage:p1"]
+    texts = build(source(5, JUDGED), PASSAGES, max_characters=20).graph.texts
     assert texts[:2] == ["cat. One: the cat.", "Dog. One: dog. Two: dog."]
-    assert text_rich_graph(source(5, JUDGED), PASSAGES, max_characters=1).graph.texts[1] == "Dog. One: dog."
+    assert build(source(5, JUDGED), PASSAGES, max_characters=1).graph.texts[1] == "Dog. One: dog."
 
 
 def test_what_was_extracted_is_kept(tmp_path: Path) -> None:
-    class Extractor:
-        fingerprint = "f"
-        calls = 0
-
-        def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-            self.calls += 1
-            return [PASSAGES[int(text.split()[1][:-1])] for text in texts]
-
-    extractor = Extractor()
+    extractor = Given(PASSAGES)
     for _ in range(2):
         data = load_text_rich_graph(source(5, JUDGED), extractor=extractor, cache=tmp_path, name="other")
         assert (data.name, data.graph.num_nodes, extractor.calls) == ("other", 5, 1)

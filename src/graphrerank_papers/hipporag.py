@@ -1,15 +1,18 @@
-"""Graph search from facts: the entities of a query's facts seed PageRank over entities and passages."""
+"""HippoRAG and HippoRAG 2: PageRank over a graph of passages and entities, from the query's entities or facts."""
 
-import json
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
-from graphrerank.checks import check_choice, check_counts, check_not_negative
-from graphrerank.graphs import PairEncoder, Ranking, top_k_by_node_order
+from graphrerank.caching import hash_texts
+from graphrerank.checks import check_choice, check_counts, check_not_negative, check_positive_share
+from graphrerank.graphs import CorpusGraph, PairEncoder, Ranking, top_k_by_node_order
+from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.graphs.sparse_rows import pad_rows, positions_in_rows
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel, remembering
@@ -17,14 +20,218 @@ from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
 from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.hipporag.fact_graph import build_fact_graph, with_reached
+from graphrerank_papers.indexing import Stages
+from graphrerank_papers.knowledge.corpus_knowledge import CorpusKnowledge, merge_knowledge
 
+MIN_NAME_CHARACTERS = 3  # letters and digits of the name of an entity with synonyms
+MAX_COSINES = 1 << 23  # held at once by the search for synonyms: 32 MiB of float32
 COMBINATIONS = ("last", "mean", "sum")
 RERANKERS = ("none", "cross_encoder", "language_model")
 PASSAGE_SEEDS = ("retrieved", "all")
 
 # selects from the facts of each of `B` queries: unique positions in its list, most relevant first
 FactReranker = Callable[[Sequence[str], Sequence[Sequence[str]]], list[list[int]]]
+
+
+@dataclass(frozen=True)
+class FactGraph:
+    """The index of the graph path."""
+
+    graph: CorpusGraph  # undirected; `P` passages, then `E` entities with ids `entity:<normalised name>`
+    num_passages: int  # `P`
+    facts: CorpusKnowledge  # entities and facts; entity `e` is node `P + e`
+    fact_vectors: Tensor  # `[F, d]` float32
+    num_synonyms: int  # number of synonymy edges, each pair counted once
+
+    @cached_property
+    def num_holders(self) -> Tensor:
+        """``[E]`` int64, number of passages that contain each entity."""
+        return torch.bincount(self.facts.entity_links[:, 0], minlength=len(self.facts.names))
+
+    def between_entities(self) -> CorpusGraph:
+        """Return the graph of the ``E`` entities alone: relation and synonymy edges."""
+        graph, first = self.graph, self.num_passages
+        origin = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree)
+        kept = (origin >= first) & (graph.indices >= first) & (origin < graph.indices)
+        edges = torch.stack([origin[kept], graph.indices[kept]], dim=1) - first
+        ids, texts = graph.node_ids[first:], graph.texts[first:]
+        return CorpusGraph.from_edges(ids, texts, edges, graph.weight[kept])
+
+
+def build_fact_graph(
+    passages: Sequence[str],
+    *,
+    folder: str | Path,
+    extractor: KnowledgeExtractor,
+    encoder: IndexEncoder,
+    synonymy_threshold: float = 0.8,
+    max_synonyms: int = 100,
+    device: str | torch.device = "cpu",
+) -> FactGraph:
+    """Build the index of ``P`` passages, or read it from the folder (:class:`Stages`), and print its size.
+
+    An occurrence edge has weight 1, a relation edge the number of statements that join its ends, a synonymy edge the
+    cosine of two names, which have 3 letters and digits or more (:func:`synonym_edges`, on ``device``). A pair that is
+    both related and synonymous takes the larger weight. Queries need the same encoder.
+
+    Source: "EA-GraphRAG", 2026, section 3.1, after HippoRAG 2, except that there the cosine of a pair of both kinds
+    wins. When a corpus grows, an ``extractor`` and an ``encoder`` with a cache (``KnowledgeCache``, ``VectorCache``)
+    process the new texts only.
+
+    Raises:
+        ValueError: If a setting is out of range, a model's output does not fit, or a file of the folder is damaged.
+    """
+    check_positive_share(synonymy_threshold=synonymy_threshold)
+    check_not_negative(max_synonyms=max_synonyms)
+    stages, num_passages = Stages(folder), len(passages)
+
+    def merge() -> CorpusKnowledge:
+        return merge_knowledge(extractor.extract(passages), passages=range(num_passages))
+
+    facts_key = stages.key("corpus_knowledge", hash_texts(passages).hex(), extractor.fingerprint)
+    facts = stages.get(facts_key, CorpusKnowledge, merge)
+
+    def find_synonyms() -> tuple[Tensor, Tensor]:
+        is_long = [sum(map(str.isalnum, name)) >= MIN_NAME_CHARACTERS for name in facts.names]
+        entities = torch.tensor(is_long, dtype=torch.bool).nonzero().flatten()
+        spellings = [facts.spellings[entity] for entity in entities.tolist()]
+        vectors = stages.encode(encoder, spellings).to(device)
+        pairs, cosine = synonym_edges(vectors, threshold=synonymy_threshold, max_synonyms=max_synonyms)
+        return entities[pairs.cpu()], cosine.cpu()
+
+    key = stages.key("synonyms", facts_key, encoder.fingerprint, synonymy_threshold, max_synonyms)
+    pairs, cosine = stages.get(key, tuple[Tensor, Tensor], find_synonyms)
+    occurrences = facts.entity_links.flip(1) + torch.tensor([0, num_passages])
+    edges = torch.cat([occurrences, facts.related + num_passages, pairs + num_passages])
+    weight = torch.cat([torch.ones(len(occurrences)), facts.num_statements.float(), cosine.float()])
+    ids = [*(f"passage:{passage}" for passage in range(num_passages)), *(f"entity:{name}" for name in facts.names)]
+    graph = CorpusGraph.from_edges(ids, [*passages, *facts.spellings], edges, weight)
+    without_entity = num_passages - len(torch.unique(facts.entity_links[:, 1]))
+    print(
+        f"fact graph: {num_passages:,} passages ({without_entity:,} without an entity), {len(facts.names):,} entities, "
+        f"{len(facts.facts):,} facts; edges: {len(occurrences):,} occurrence, {len(facts.related):,} relation, "
+        f"{len(pairs):,} synonymy",
+        flush=True,
+    )
+    return FactGraph(graph, num_passages, facts, stages.encode(encoder, facts.facts), len(pairs))
+
+
+def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int = 100) -> tuple[Tensor, Tensor]:
+    r"""Join each entity with its nearest entities of cosine ``threshold`` or above.
+
+    Source: "EA-GraphRAG", 2026, section 3.1, :math:`\cos(M(n), M(v)) \geq \tau`; the defaults and the limit are
+    HippoRAG 2's. The search is exact, in blocks of rows: quadratic in time, linear in memory.
+
+    ``vectors`` are ``[E, d]``; a zero vector has no synonyms. An entity chooses at most ``max_synonyms``, ties broken
+    by index; either end may choose a pair. Returns ``[M, 2]`` int64, unique pairs, the smaller index first, ascending,
+    and their ``[M]`` float32 cosines.
+
+    Example:
+        >>> synonym_edges(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 2.0]]), threshold=0.7)
+        (tensor([[0, 1]]), tensor([0.8000]))
+    """
+    if vectors.dim() != 2 or not torch.isfinite(vectors).all():
+        raise ValueError(f"`vectors` must be a finite [E, d] matrix, got {list(vectors.shape)}")
+    unit = torch.nn.functional.normalize(vectors.float(), dim=1)
+    num_entities = max(1, len(unit))
+    block = max(1, MAX_COSINES // num_entities)
+    keys, cosines = [torch.zeros(0, dtype=torch.int64, device=unit.device)], [unit.new_zeros(0)]
+    for start in range(0, len(unit) if max_synonyms else 0, block):
+        cosine = unit[start : start + block] @ unit.T
+        cosine.diagonal(start).fill_(-torch.inf)
+        nearest, similarity = top_k_by_node_order(cosine.masked_fill_(cosine < threshold, -torch.inf), max_synonyms)
+        row, rank = torch.nonzero(nearest >= 0, as_tuple=True)
+        one, other = row + start, nearest[row, rank]
+        keys.append(torch.minimum(one, other) * num_entities + torch.maximum(one, other))
+        cosines.append(similarity[row, rank])
+    key, pair = torch.unique(torch.cat(keys), return_inverse=True)
+    weight = unit.new_zeros(len(key)).scatter_reduce_(0, pair, torch.cat(cosines), "amax")  # chosen by one end or both
+    return torch.stack([key // num_entities, key % num_entities], dim=1), weight
+
+
+def with_reached(state: RetrievalState, mass: Tensor, *, budget: int, where: Tensor | None = None) -> RetrievalState:
+    """Rank the passages that PageRank reached by their mass ``[B, P]``; queries without any keep their ranking.
+
+    ``where`` is ``[B, 1]`` bool, the queries whose ranking is replaced; None: those with a passage that was reached.
+    """
+    new = Ranking(*top_k_by_node_order(mass.masked_fill(mass == 0, -torch.inf), budget))
+    where = new.nodes[:, :1] >= 0 if where is None else where
+    width = max(new.nodes.shape[1], state.nodes.shape[1])
+    new, old = new.padded(width), state.ranking.padded(width)
+    return state.with_ranking(torch.where(where, new.nodes, old.nodes), torch.where(where, new.scores, old.scores))
+
+
+class HippoRAGSearch:
+    r"""Replace the retrieved passages by those whose entities PageRank reaches from the query's entities.
+
+    1. Extract the entities of the query, and link each to the entity of the corpus with the most similar name.
+    2. Weigh these seeds by node specificity, :math:`s_i = 1 / |P_i|`, with :math:`P_i` the passages of an entity.
+    3. Spread them by PageRank over the entities' graph of relations and synonyms.
+    4. Score a passage by the sum over its entities' mass, :math:`p = n' P`.
+
+    Source: Gutiérrez et al., "HippoRAG: Neurobiologically Inspired Long-Term Memory for Large Language Models", 2024,
+    sections 2.3 and 2.4. *Where we differ:* :math:`P` holds whether a passage has an entity, not how often. A query
+    without entities keeps what was retrieved before, as in the paper's code, and so does one whose entities reach no
+    passage. Passages without mass are not ranked.
+
+    ``node_specificity``: whether seeds are weighted; else all weigh 1. The index of facts is that of
+    :class:`FactGraphSearch`, whose other settings it shares.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        *,
+        folder: str | Path,
+        extractor: KnowledgeExtractor,
+        query_extractor: KnowledgeExtractor,
+        synonymy_threshold: float = 0.8,
+        max_synonyms: int = 100,
+        node_specificity: bool = True,
+        restart_prob: float = 0.5,
+    ) -> None:
+        self._resources = resources
+        self._encoder = resources.index_encoder
+        self._query_extractor = query_extractor
+        device = resources.graph.device
+        index = build_fact_graph(
+            resources.graph.all_texts,
+            folder=folder,
+            extractor=extractor,
+            encoder=self._encoder,
+            synonymy_threshold=synonymy_threshold,
+            max_synonyms=max_synonyms,
+            device=device,
+        )
+        self._names = Stages(folder).encode(self._encoder, index.facts.spellings).to(device)
+        self._walk = CorpusPPR(index.between_entities().to(device), restart_prob=restart_prob)
+        self._occurrences = index.facts.entity_links.to(device)
+        holders = index.num_holders.to(device)
+        weight = 1 / holders.clamp(min=1).float() if node_specificity else torch.ones_like(holders).float()
+        self._weight = torch.cat([weight, weight.new_zeros(1)])  # the last is that of padding, -1
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Search from the entities of each query."""
+        with self._resources.clock("retrieve"):
+            seeds = self._link(state)
+        with self._resources.clock("graph"):
+            mass = self._walk.score(seeds, self._weight[seeds]).T
+            entity, passage = self._occurrences.unbind(1)
+            scores = mass.new_zeros(self._resources.graph.num_nodes, len(seeds)).index_add_(0, passage, mass[entity]).T
+            return with_reached(state, scores, budget=self._resources.budget)
+
+    def _link(self, state: RetrievalState) -> Tensor:
+        """Return the corpus's entities that the queries' entities are linked to: ``[B, S]`` int64, padded with -1."""
+        knowledge = self._query_extractor.extract(state.queries.texts)
+        device = self._names.device
+        pairs = [(row, name) for row, query in enumerate(knowledge) for name in query.names]
+        links = torch.zeros(0, 2, dtype=torch.int64, device=device)
+        if pairs and len(self._names):
+            vectors = self._encoder.encode([name for _, name in pairs]).to(self._names)
+            nearest, _ = top_k_by_node_order(vectors @ self._names.T, 1)
+            rows = torch.tensor([row for row, _ in pairs], device=device)
+            links = torch.unique(torch.cat([rows.unsqueeze(1), nearest], dim=1), dim=0)
+        return pad_rows(links[:, 0], links[:, 1], len(state.queries), fill=-1)
 
 
 class FactGraphSearch:
@@ -121,17 +328,16 @@ class FactGraphSearch:
 
     def _choose(self, query_texts: Sequence[str], candidates: Ranking) -> tuple[Tensor, Tensor]:
         """Return the facts that weigh entities, ``[B, num_facts]``, with their similarities."""
+        nodes, scores = candidates.nodes[:, : self.num_facts], candidates.scores[:, : self.num_facts]
         if self._rerank is None:
-            return candidates.nodes[:, : self.num_facts], candidates.scores[:, : self.num_facts]
+            return nodes, scores
         texts = [[self._fact_texts[fact] for fact in row if fact >= 0] for row in candidates.nodes.tolist()]
-        order = torch.full((len(candidates), self.num_facts), -1, dtype=torch.int64)
+        nodes, scores = torch.full_like(nodes, -1), torch.full_like(scores, -torch.inf)
         for row, positions in enumerate(self._rerank(query_texts, texts)):
             chosen = positions[: self.num_facts]
-            order[row, : len(chosen)] = torch.tensor(chosen, dtype=torch.int64)
-        order = order.to(candidates.nodes.device)
-        column = order.clamp(min=0)
-        facts = candidates.nodes.gather(1, column).masked_fill(order < 0, -1)
-        return facts, candidates.scores.gather(1, column).masked_fill(order < 0, -torch.inf)
+            nodes[row, : len(chosen)] = candidates.nodes[row, chosen]
+            scores[row, : len(chosen)] = candidates.scores[row, chosen]
+        return nodes, scores
 
     def _with_passages(self, state: RetrievalState, entities: Ranking) -> tuple[Tensor, Tensor]:
         """Join entities, as nodes of the graph, and passages as seeds: ``[B, S]`` nodes and weights."""
@@ -161,10 +367,9 @@ def rerank_by_pairs(
     pairs = [(text, fact) for text, listed in zip(query_texts, facts, strict=True) for fact in listed]
     if not pairs:
         return [[] for _ in facts]
-    vectors = encoder.encode([text for text, _ in pairs], [fact for _, fact in pairs])
-    logits = iter(encoder.head(vectors).tolist())
-    scores = [[next(logits) for _ in listed] for listed in facts]
-    return [sorted(range(len(row)), key=lambda position: (-row[position], position)) for row in scores]
+    logits = encoder.head(encoder.encode(*map(list, zip(*pairs, strict=True))))
+    by_query = torch.split(logits, [len(listed) for listed in facts])
+    return [torch.argsort(row, descending=True, stable=True).tolist() for row in by_query]
 
 
 def select_by_language_model(
@@ -179,21 +384,19 @@ def select_by_language_model(
     rows = [row for row, listed in enumerate(facts) if listed]
     numbered = ["\n".join(f"{number}. {fact}" for number, fact in enumerate(facts[row], 1)) for row in rows]
     questions = [prompt.fill(question=query_texts[row], facts=text) for row, text in zip(rows, numbered, strict=True)]
-    answers = in_form(model, prompt.form).ask(questions, system=prompt.instructions(), read=_read)
+    answers = in_form(model, prompt.form).ask(questions, system=prompt.instructions(), read=read_selection)
     for row, answer in zip(rows, answers, strict=True):
         if answer is not None and all(1 <= number <= len(facts[row]) for number in answer):
             selected[row] = [number - 1 for number in dict.fromkeys(answer)]
     return selected
 
 
-def _read(content: str) -> list[int] | None:
+def read_selection(content: str) -> list[int] | None:
+    """Parse an answer, strictly: a list of numbers; None for any other."""
     try:
-        answer = json.loads(content)
-    except (ValueError, TypeError, RecursionError):  # TypeError: the model's answer was null
+        return TypeAdapter(list[int]).validate_json(content, strict=True)
+    except (ValueError, TypeError):  # TypeError: the model's answer was null
         return None
-    if not isinstance(answer, list) or not all(type(number) is int for number in answer):
-        return None
-    return answer
 
 
 def find_facts(queries: Tensor, facts: Tensor, *, top_k: int = 5) -> Ranking:

@@ -1,31 +1,193 @@
 import random
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import igraph
+import networkx
 import pytest
 import torch
 from torch import Tensor
 
+from graphrerank.data.vector_cache import VectorCache
 from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.knowledge.knowledge_cache import KnowledgeCache
+from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
-from graphrerank_papers.hipporag.fact_graph import FactGraph
-from graphrerank_papers.hipporag.fact_graph_search import (
+from graphrerank_papers import hipporag, indexing
+from graphrerank_papers.hipporag import (
+    FactGraph,
     FactGraphSearch,
+    HippoRAGSearch,
+    build_fact_graph,
     entity_seeds,
     find_facts,
     rerank_by_pairs,
     select_by_language_model,
+    synonym_edges,
 )
+from tests.support.encoders import HashEncoder
+from tests.support.extractors import StatementExtractor
 from tests.support.graphs import after_vector_search, keeps_vector_search
 
 MakePassages = Callable[..., list[str]]
 Build = Callable[..., Pipeline]
 Index = Callable[..., FactGraph]
+
+
+@pytest.fixture
+def fact_graph(tmp_path: Path, statement_extractor: StatementExtractor, hash_encoder: HashEncoder) -> Index:
+    def make(passages: Sequence[str], *, folder: Path = tmp_path, **settings: Any) -> FactGraph:
+        models = {"extractor": statement_extractor, "encoder": hash_encoder}
+        return build_fact_graph(passages, folder=folder, **settings, **models)
+
+    return make
+
+
+def same(one: FactGraph, two: FactGraph) -> None:
+    for name in ("indptr", "indices", "weight"):
+        assert torch.equal(getattr(one.graph, name), getattr(two.graph, name))
+    assert one.facts.facts == two.facts.facts
+    assert torch.equal(one.fact_vectors, two.fact_vectors)
+
+
+def test_the_graph_by_hand(
+    fact_graph: Index, fact_passages: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = fact_graph(fact_passages, max_synonyms=0)
+    graph, entity = index.graph, {name: 6 + number for number, name in enumerate(index.facts.names)}
+    assert graph.num_nodes == 6 + 7
+    assert graph.node_ids[:2] == ["passage:0", "passage:1"]
+    assert graph.node_ids[6] == "entity:lothair ii"
+
+    def neighbours(node: int) -> dict[int, float]:
+        span = slice(int(graph.indptr[node]), int(graph.indptr[node + 1]))
+        return dict(zip(graph.indices[span].tolist(), graph.weight[span].tolist(), strict=True))
+
+    assert neighbours(0) == {entity["lothair ii"]: 1.0, entity["metz"]: 1.0}
+    assert neighbours(4) == {}  # an isolated passage
+    assert neighbours(entity["nancy"]) == {1: 1.0}
+    assert neighbours(entity["metz"]) == {
+        0: 1.0, 1: 1.0, 3: 1.0, entity["lothair ii"]: 1.0, entity["moselle"]: 1.0, entity["lotharingia"]: 1.0,
+    }  # fmt: skip
+    assert index.num_holders.tolist() == [2, 3, 1, 1, 1, 2, 1]
+    assert capsys.readouterr().out == (
+        "fact graph: 6 passages (1 without an entity), 7 entities, 5 facts; "
+        "edges: 11 occurrence, 5 relation, 0 synonymy\n"
+    )
+
+
+def test_only_what_changes_is_done_again(
+    fact_graph: Index, statement_extractor: Any, hash_encoder: Any, make_fact_passages: MakePassages
+) -> None:
+    passages = make_fact_passages()
+    first = fact_graph(passages)
+    extracted, encoded = statement_extractor.asked, hash_encoder.asked
+    for asked in (extracted, encoded):
+        asked.clear()
+    same(fact_graph(passages), first)
+    fact_graph(passages, synonymy_threshold=0.5)  # other synonyms of the same entities
+    assert extracted == encoded == []
+    fact_graph([*passages[:-1], "Name 1|sees|Name 2"])
+    assert len(extracted) == len(passages)
+    statement_extractor.fingerprint = "other statements"
+    encoded.clear()
+    fact_graph(passages)
+    assert len(extracted) == 2 * len(passages)
+    assert encoded == []  # the same facts
+    hash_encoder.fingerprint = "other hash"
+    fact_graph(passages)
+    assert len(encoded) > 0
+
+
+@pytest.mark.parametrize("stop", range(6))
+def test_a_build_that_was_stopped_goes_on(
+    stop: int,
+    tmp_path: Path,
+    statement_extractor: Any,
+    hash_encoder: Any,
+    make_fact_passages: MakePassages,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(indexing, "BLOCK_TEXTS", 10)
+    passages = make_fact_passages()
+    models = {"extractor": statement_extractor, "encoder": hash_encoder}
+    whole = build_fact_graph(passages, folder=tmp_path / "whole", **models)
+    asked, hash_encoder.asked = hash_encoder.asked, []
+    hash_encoder.fail_at = asked[10 * stop + 5]
+    assert len(asked) > 60
+    with pytest.raises(KeyboardInterrupt):
+        build_fact_graph(passages, folder=tmp_path / "stopped", **models)
+    hash_encoder.fail_at = None
+    statement_extractor.asked.clear()
+    same(build_fact_graph(passages, folder=tmp_path / "stopped", **models), whole)
+    assert statement_extractor.asked == []
+    assert hash_encoder.asked == asked  # each text once, in the same order
+    names = [sorted(file.name for file in (tmp_path / folder).iterdir()) for folder in ("whole", "stopped")]
+    assert names[0] == names[1]
+
+
+def test_a_corpus_that_grew(
+    tmp_path: Path, statement_extractor: Any, hash_encoder: Any, make_fact_passages: MakePassages
+) -> None:
+    hash_encoder.name = "hash"
+    models = {
+        "extractor": KnowledgeCache(statement_extractor, tmp_path / "knowledge"),
+        "encoder": VectorCache(hash_encoder, tmp_path / "vectors"),
+    }
+    passages = make_fact_passages(40)
+    build_fact_graph(passages, folder=tmp_path / "one", **models)
+    statement_extractor.asked.clear()
+    hash_encoder.asked.clear()
+    more = [*passages, "Name 1|leaves|Nowhere"]
+    grown = build_fact_graph(more, folder=tmp_path / "one", **models)
+    assert statement_extractor.asked == ["Name 1|leaves|Nowhere"]
+    assert set(hash_encoder.asked) == {"Name 1 leaves Nowhere", "Nowhere"}
+    same(build_fact_graph(more, folder=tmp_path / "two", **models), grown)
+
+
+@pytest.mark.parametrize("passages", [[], ["nothing", "nobody"]])
+def test_no_entities(passages: list[str], fact_graph: Index) -> None:
+    index = fact_graph(passages)
+    assert index.graph.num_nodes == len(passages)
+    assert index.graph.num_edges == 0
+    assert index.fact_vectors.shape == (0, 0)
+
+
+def test_vectors_that_do_not_fit_are_refused(
+    fact_graph: Index, fact_passages: tuple[str, ...], hash_encoder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hash_encoder, "encode", lambda texts: torch.zeros(1, 3))
+    with pytest.raises(
+        ValueError, match=r"`encoder` must return finite \[7, d\] vectors, got a tensor of shape \[1, 3\]"
+    ):
+        fact_graph(fact_passages)
+
+
+@pytest.mark.parametrize("max_cosines", [1, 7 * 60, 1 << 23])
+@pytest.mark.parametrize("max_synonyms", [0, 1, 3, 100])
+def test_synonyms_against_naive_loop(max_synonyms: int, max_cosines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hipporag, "MAX_COSINES", max_cosines)
+    drawn = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    drawn[7], drawn[9] = drawn[8], 0.0
+    unit = torch.nn.functional.normalize(drawn, dim=1)
+    cosine = unit @ unit.T
+    expected = {}
+    for entity in range(60):
+        near = [other for other in range(60) if other != entity and cosine[entity, other] >= 0.8]
+        for other in sorted(near, key=lambda other: (-float(cosine[entity, other]), other))[:max_synonyms]:
+            expected[min(entity, other), max(entity, other)] = float(cosine[entity, other])
+    pairs, weight = synonym_edges(drawn, threshold=0.8, max_synonyms=max_synonyms)
+    assert pairs.tolist() == [list(pair) for pair in sorted(expected)]
+    assert weight.tolist() == pytest.approx([expected[pair] for pair in sorted(expected)])
+    assert (len(expected) > 20) == (max_synonyms > 0)
+    assert not (pairs == 9).any()  # a vector of zeros
+    with pytest.raises(ValueError, match=r"`vectors` must be a finite \[E, d\] matrix, got \[1, 1\]"):
+        synonym_edges(torch.tensor([[float("nan")]]))
 
 
 class PairHash:
@@ -233,8 +395,9 @@ def test_a_language_model_that_throws_all_facts_out(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"synonymy_threshold": 1.5}, r"`synonymy_threshold` must lie in \(0, 1\], got 1.5"),
+        ({"max_synonyms": -1}, "`max_synonyms` must not be negative, got -1"),
         ({"num_facts": 0}, "`num_facts` must be a positive integer, got 0"),
-        ({"num_seeds": 0}, "`num_seeds` must be a positive integer, got 0"),
         ({"num_candidates": 3}, r"`num_candidates` must be at least `num_facts` \(5\), got 3"),
         ({"combination": "max"}, r"`combination` must be one of \['last', 'mean', 'sum'\], got 'max'"),
         ({"passage_weight": -0.1}, "`passage_weight` must not be negative, got -0.1"),
@@ -256,17 +419,12 @@ def test_facts_by_hand() -> None:
     found = find_facts(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), facts, top_k=3)
     assert found.nodes.tolist() == [[1, 0, 3], [3, 2, 1]]
     torch.testing.assert_close(found.scores, torch.tensor([[1.0, 0.6, 0.6], [1.0, 4 / 7, 2 / 7]]))
-
-
-def test_a_fact_that_is_not_like_the_query_is_not_found() -> None:
-    found = find_facts(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.tensor([[0.4, 1.0], [0.0, 1.0]]), top_k=2)
+    queries = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
+    found = find_facts(queries, torch.tensor([[0.4, 1.0], [0.0, 1.0]]), top_k=2)  # one fact is like the first query
     assert found.nodes.tolist() == [[0, -1], [-1, -1]]
     assert found.scores.tolist() == [[1.0, -torch.inf], [-torch.inf, -torch.inf]]
-
-
-@pytest.mark.parametrize("queries", [0, 2])
-def test_no_facts_and_no_queries(queries: int) -> None:
-    assert find_facts(torch.ones(queries, 3), torch.zeros(0, 0), top_k=4).nodes.tolist() == [[-1] * 4] * queries
+    for size in (0, 2):
+        assert find_facts(torch.ones(size, 3), torch.zeros(0, 0), top_k=4).nodes.tolist() == [[-1] * 4] * size
 
 
 @pytest.mark.parametrize("combination", ["last", "mean", "sum"])
@@ -333,3 +491,72 @@ def test_a_language_model_selects(answer: str, places: list[int], scripted_model
     first, _ = (question for _, question in model.asked)
     numbered = "\n".join(f"{number}. {fact}" for number, fact in enumerate(FACTS[0], 1))
     assert first == f"Question: {TEXTS[0]}\nFacts:\n{numbered}"
+
+
+class Words:
+    """Capitalised words are entities."""
+
+    fingerprint = "words"
+
+    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
+        return [Knowledge.from_names(re.findall(r"[A-Z]\w+", text)) for text in texts]
+
+
+@pytest.fixture
+def entity_pipeline(tmp_path: Path, hash_encoder: Any, statement_extractor: Any) -> Build:
+    def make(passages: Sequence[str], **settings: Any) -> Pipeline:
+        parts = {"folder": tmp_path, "extractor": statement_extractor, "query_extractor": Words()}
+        step = partial(HippoRAGSearch, **parts, **settings)
+        return after_vector_search(step, passages, hash_encoder, budget=20)
+
+    return make
+
+
+@pytest.mark.parametrize("settings", [{}, {"node_specificity": False, "restart_prob": 0.2}])
+def test_entities_against_the_description_query_by_query(
+    settings: dict[str, Any], entity_pipeline: Build, make_fact_passages: MakePassages, hash_encoder: Any,
+    fact_graph: Index,
+) -> None:  # fmt: skip
+    passages = make_fact_passages(num_names=60)
+    index = fact_graph(passages, synonymy_threshold=0.7)
+    assert index.num_synonyms > 10
+    names = hash_encoder.encode(index.facts.spellings)
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(len(names)))
+    for (one, other), count in zip(index.facts.related.tolist(), index.facts.num_statements.tolist(), strict=True):
+        graph.add_edge(one, other, weight=float(count))
+    for one in graph:
+        for other in range(one):
+            cosine = float(names[one] @ names[other])
+            if cosine >= 0.7:
+                graph.add_edge(one, other, weight=max(cosine, graph.get_edge_data(one, other, {"weight": 0})["weight"]))
+    holders: dict[int, set[int]] = {}
+    for entity, passage in index.facts.entity_links.tolist():
+        holders.setdefault(entity, set()).add(passage)
+    queries = hash_encoder.queries(["who knew Anna and Berta?", "Metz", "nobody", "Xaver or Ylva or Zita"])
+    system = entity_pipeline(passages, synonymy_threshold=0.7, **settings)
+    found = system.retrieve(queries).ranking
+    assert keeps_vector_search(system, queries, [2])  # no entity in the query
+    for row in (0, 1, 3):
+        linked = {
+            int((names @ hash_encoder.encode([name])[0]).argmax())
+            for name in re.findall(r"[A-Z]\w+", queries.texts[row])
+        }
+        specific = settings.get("node_specificity", True)
+        reset = {entity: 1 / len(holders[entity]) if specific else 1.0 for entity in linked}
+        damping = 1 - settings.get("restart_prob", 0.5)
+        mass = networkx.pagerank(graph, alpha=damping, personalization=reset, dangling=reset, tol=1e-9)
+        score = [sum(mass[e] for e, held in holders.items() if passage in held) for passage in range(len(passages))]
+        expected = torch.tensor(sorted((share for share in score if share > 1e-7), reverse=True)[:20])
+        kept = found.scores[row][found.nodes[row] >= 0]
+        torch.testing.assert_close(kept[: len(expected)], expected, atol=2e-5, rtol=0)
+        own = torch.tensor([score[node] for node in found.nodes[row].tolist() if node >= 0])
+        torch.testing.assert_close(kept, own, atol=2e-5, rtol=0)
+        assert len(kept) > 3
+
+
+def test_no_entities_and_no_queries(entity_pipeline: Build, hash_encoder: Any) -> None:
+    system = entity_pipeline(["nothing", "nobody"])
+    queries = Queries(["q"], ["Metz"], hash_encoder.encode(["Metz"]))
+    assert keeps_vector_search(system, queries)
+    assert system.retrieve(queries.block(0, 0)).ranking.nodes.shape == (0, 20)
