@@ -3,16 +3,16 @@
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphrerank.files import hash_files, load_tensors
-from graphrerank.language_models.reply import Reply
+from graphrerank.language_models.reply import ANSWERED, Reply
 from graphrerank.metrics.coverage import normalize_answer
 from graphrerank.text import normalize_entity, split_sentences, words
 from graphrerank_papers.answers.packing import Context
@@ -20,6 +20,7 @@ from graphrerank_papers.answers.packing import Context
 WEIGHTS = Path(__file__).parent / "extractive_reader.safetensors"  # by benchmarks/train_reader.py
 NUM_WEIGHTS = 1 << 15
 NAME = "extractive_reader"
+YES_NO = "yes/no"  # kind of a question
 YEAR = re.compile(r"\b(1\d{3}|20\d{2})\b")
 _ASKED = re.compile(r"\b(who|whom|whose|when|where|which|what|how many|how|why)\b")
 _YES_NO = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will)\b", re.IGNORECASE)
@@ -52,8 +53,7 @@ NEAR = 6  # words
 DASH = "\u2013"
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """A span, and the names of its features."""
 
     text: str
@@ -83,14 +83,9 @@ class ExtractiveReader:
 
     def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
         """Answer ``Q`` questions from a context each; equal ones are read once."""
-        known: dict[tuple[str, tuple[str, ...]], str] = {}
-        replies = []
-        for question, context in zip(questions, contexts, strict=True):
-            key = (question, context.passages)
-            if key not in known:
-                known[key] = best_text(answer_spans(question, context.passages), self._weights)
-            replies.append(Reply(known[key], "answered", NAME, 0, 0))
-        return replies
+        keys = [(question, context.passages) for question, context in zip(questions, contexts, strict=True)]
+        texts = {key: best_text(answer_spans(*key), self._weights) for key in dict.fromkeys(keys)}
+        return [Reply(texts[key], ANSWERED, NAME, 0, 0) for key in keys]
 
     @cached_property
     def _weights(self) -> Tensor:
@@ -126,12 +121,12 @@ class Question:
     """A question's kind and the stems of its words."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
         self.lower = text.lower()
+        self.plain = f" {normalize_entity(text)} "
         asked = _ASKED.search(self.lower)
-        self.is_yes_no = _YES_NO.match(text) is not None and " or " not in text
         following = self.lower[asked.end() :].split() if asked else []
-        self.kind = "yes/no" if self.is_yes_no else asked[0] if asked else "none"
+        is_yes_no = _YES_NO.match(text) is not None and " or " not in text
+        self.kind = YES_NO if is_yes_no else asked[0] if asked else "none"
         self.wanted = f"{self.kind} {following[0].strip('?,.') if following else ''}"
         self.stems = frozenset(words(text))
         names = frozenset(stem for name in _NAME.findall(text[1:]) for stem in words(name))
@@ -140,65 +135,50 @@ class Question:
         self.cues = sorted(_CUES.intersection(lower)) or ["none"]
         self.turn = "+".join(sorted(_TURNS.intersection(lower)))
 
-    def names(self, text: str) -> bool:
-        """Return whether the question has a text in it, as whole words, whatever their case."""
-        plain = normalize_entity(text)
-        return len(plain) >= NEAR_TITLE and f" {plain} " in f" {self._plain} "
 
-    @cached_property
-    def _plain(self) -> str:
-        return normalize_entity(self.text)
-
-
-@dataclass(frozen=True)
 class Passage:
-    """A passage of a context."""
+    """A passage of a context, split into its title, which is its first sentence if it is short, and the rest."""
 
-    rank: int  # in the order of reading
-    title: str  # its first sentence, where it is short; empty for none
-    text: str  # what follows it
-    asked_about: bool  # whether the question names the title
-    linked: bool  # whether a passage that the question asks about names the title
+    def __init__(self, rank: int, text: str) -> None:
+        self.rank = rank  # in the order of reading
+        title, stop, rest = text.partition(". ")
+        self.title, self.text = (title, rest) if stop and len(title) <= TITLE_CHARS else ("", text)
+        self.name = re.sub(r"\s*\([^)]*\)$", "", self.title)  # without its parenthesis
+        self.plain = normalize_entity(self.text)
+        self.years = tuple(int(year) for year in YEAR.findall(self.text))
+        # `asked` if the question names the title, `linked` if the text of such a passage does, else `other`
+        self.role = "other"
 
-    @property
-    def role(self) -> str:
-        """How it stands to the question."""
-        return "asked" if self.asked_about else "linked" if self.linked else "other"
-
-    @cached_property
-    def years(self) -> tuple[int, ...]:
-        """Years in it, in order."""
-        return tuple(int(year) for year in YEAR.findall(self.text))
+    def is_named_in(self, plain: str) -> bool:
+        """Return whether a normalised text with blanks around it names the title, as whole words."""
+        name = normalize_entity(self.name)
+        return len(name) >= NEAR_TITLE and f" {name} " in plain
 
 
 def read_passages(question: Question, texts: Sequence[str]) -> list[Passage]:
-    """Split passages into title and text, and find those that the question names and those that these name."""
-    split = [_split(text) for text in texts]
-    asked = [question.names(_bare(title)) for title, _ in split]
-    from_asked = " ".join(normalize_entity(text) for (_, text), named in zip(split, asked, strict=True) if named)
-    passages = []
-    for rank, ((title, text), named) in enumerate(zip(split, asked, strict=True)):
-        plain = normalize_entity(_bare(title))
-        linked = not named and len(plain) >= NEAR_TITLE and f" {plain} " in f" {from_asked} "
-        passages.append(Passage(rank, title, text, named, linked))
+    """Split passages, and find those that the question names and those that these name."""
+    passages = [Passage(rank, text) for rank, text in enumerate(texts)]
+    for passage in passages:
+        if passage.is_named_in(question.plain):
+            passage.role = "asked"
+    from_asked = " ".join(passage.plain for passage in passages if passage.role == "asked")
+    for passage in passages:
+        if passage.role == "other" and passage.is_named_in(f" {from_asked} "):
+            passage.role = "linked"
     return passages
 
 
 def linked_from(passage: Passage, passages: Sequence[Passage]) -> Passage | None:
     """Return the first passage whose title another one names, or None."""
-    text = f" {normalize_entity(passage.text)} "
-    for other in passages:
-        plain = normalize_entity(_bare(other.title))
-        if other.rank != passage.rank and len(plain) >= NEAR_TITLE and f" {plain} " in text:
-            return other
-    return None
+    others = (other for other in passages if other.rank != passage.rank)
+    return next((other for other in others if other.is_named_in(f" {passage.plain} ")), None)
 
 
 def answer_spans(question_text: str, texts: Sequence[str]) -> list[Span]:
     """List the spans of packed passages that may answer a question; the same text may come several times."""
     question = Question(question_text)
     passages = read_passages(question, texts)
-    if question.is_yes_no:
+    if question.kind == YES_NO:
         return list(_yes_no(question, passages))
     spans = [span for passage in passages for span in _in_passage(question, passage)]
     return [*spans, *_options(question, passages)]
@@ -206,38 +186,28 @@ def answer_spans(question_text: str, texts: Sequence[str]) -> list[Span]:
 
 def _in_passage(question: Question, passage: Passage) -> Iterator[Span]:
     if passage.title:
-        plain = _bare(passage.title)
-        yield Span(plain, _features(question, passage, "title", plain, "", "", 0, 0, 0))
+        yield Span(passage.name, _features(question, passage, "title", passage.name, ("", ""), "0.0", 0))
     for number, (start, stop) in enumerate(split_sentences(passage.text)[:MOST_SENTENCES]):
         sentence = passage.text[start:stop]
         shared = len(question.stems & set(words(sentence)))
         for kind, form in _FORMS.items():
             for place, found in enumerate(islice(form.finditer(sentence), MOST_SPANS)):
-                left = sentence[max(0, found.start() - REACH) : found.start()]
-                right = sentence[found.end() : found.end() + REACH]
-                yield Span(found[0], _features(question, passage, kind, found[0], left, right, number, place, shared))
+                sides = sentence[max(0, found.start() - REACH) : found.start()], sentence[found.end() :][:REACH]
+                where = f"{min(number, 3)}.{min(place, 4)}"
+                yield Span(found[0], _features(question, passage, kind, found[0], sides, where, shared))
 
 
 def _features(
-    question: Question,
-    passage: Passage,
-    kind: str,
-    text: str,
-    left: str,
-    right: str,
-    sentence: int,
-    place: int,
-    shared: int,
+    question: Question, passage: Passage, kind: str, text: str, sides: tuple[str, str], where: str, shared: int
 ) -> tuple[str, ...]:
     """Name the features of a span; the reader has a weight for each name."""
-    wanted, role = question.wanted, passage.role
+    wanted, role, (left, right) = question.wanted, passage.role, sides
     own = set(words(text))
     overlap = "none" if not own & question.stems else "all" if own <= question.stems else "some"
     before, after = left.lower().split()[-NEAR:], right.lower().split()[:NEAR]
     near = set(words(" ".join([*before, *after])))
     last, nearest = before[-1] if before else "^", " ".join(before[-2:])
     inside = left.count("(") > left.count(")")
-    where = f"{min(sentence, 3)}.{min(place, 4)}"
     names = [
         f"kind {kind}",
         f"kind {kind} {wanted}",
@@ -272,29 +242,26 @@ def _options(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
     """Titles that the question offers, by the years in their passages and in those that they name."""
     if " or " not in question.lower:
         return
-    offered = [passage for passage in passages if passage.asked_about]
+    offered = [passage for passage in passages if passage.role == "asked"]
+    rest = [passage for passage in passages if passage.role != "asked"]
     for passage in offered:
         names = ["option", f"option {question.wanted}"]
         other = next((each for each in offered if each.title != passage.title), None)
-        named = linked_from(passage, [each for each in passages if not each.asked_about])
-        others = None if other is None else linked_from(other, [each for each in passages if not each.asked_about])
-        for label, first, second in (("own", passage, other), ("linked", named, others)):
+        linked = linked_from(passage, rest), None if other is None else linked_from(other, rest)
+        for label, (first, second) in (("own", (passage, other)), ("linked", linked)):
             for at, step in ((0, "first"), (1, "second"), (-1, "last")):
                 order = _order(_year(first, at), _year(second, at))
                 names += [f"option {label} {step} {order} {cue} {question.turn}" for cue in question.cues]
                 names += [f"option {label} {step} {order} {cue}" for cue in question.cues]
-        yield Span(_bare(passage.title), tuple(names))
+        yield Span(passage.name, tuple(names))
 
 
 def _yes_no(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
-    """Both answers, by the names that the passages asked about share."""
-    read = [passage for passage in passages if passage.asked_about]
+    """Both answers, by the words that the passages with titles in the question, and those that they name, share."""
+    read = [passage for passage in passages if passage.role == "asked"]
     read += [each for passage in read if (each := linked_from(passage, passages)) is not None]
-    shared: set[str] = set()
-    for number, passage in enumerate(read):
-        for other in read[number + 1 :]:
-            both = [set(words(each.text[:300])) - question.stems for each in (passage, other)]
-            shared |= both[0] & both[1]
+    stems = [set(words(passage.text[:300])) - question.stems for passage in read]
+    shared: set[str] = set().union(*(one & other for one, other in combinations(stems, 2)))
     names = [f"shared {min(len(shared), 6)}", f"read {len(read)}", *(f"word {stem}" for stem in question.relations)]
     names += [f"both {stem}" for stem in sorted(shared)]
     for answer in ("yes", "no"):
@@ -302,23 +269,11 @@ def _yes_no(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
 
 
 def _year(passage: Passage | None, at: int) -> int | None:
-    if passage is None or len(passage.years) <= at or not passage.years:
-        return None
-    return passage.years[at]
+    years = () if passage is None else passage.years
+    return years[at] if -len(years) <= at < len(years) else None
 
 
 def _order(number: int | None, other: int | None) -> str:
     if number is None or other is None:
         return "unknown"
     return "less" if number < other else "more" if number > other else "same"
-
-
-def _split(text: str) -> tuple[str, str]:
-    """Split a passage into its title, the first sentence if it is short, and the rest."""
-    title, stop, rest = text.partition(". ")
-    return (title, rest) if stop and len(title) <= TITLE_CHARS else ("", text)
-
-
-def _bare(title: str) -> str:
-    """Return a title without its parenthesis."""
-    return re.sub(r"\s*\([^)]*\)$", "", title)
