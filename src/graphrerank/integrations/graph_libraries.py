@@ -28,21 +28,32 @@ def corpus_from_networkx(
     Raises:
         ValueError: If a node has no text, or as :meth:`CorpusGraph.from_edges`.
     """
-    nodes = list(graph.nodes)
-    place = {node: number for number, node in enumerate(nodes)}
-    texts = [_text(graph.nodes[node], text, node) for node in nodes]
+    place = {node: number for number, node in enumerate(graph)}
+    texts = [attributes.get(text) for _, attributes in graph.nodes(data=True)]
+    if missing := [node for node, found in zip(graph, texts, strict=True) if not isinstance(found, str)]:
+        found = graph.nodes[missing[0]].get(text)
+        raise ValueError(f"every node must have the text {text!r}, {missing[0]!r} has {found!r}")
     edges = [(place[i], place[j], attributes) for i, j, attributes in graph.edges(data=True) if i != j]
-    return _corpus([str(node) for node in nodes], texts, edges, edge_meanings, undirected=not graph.is_directed())
+    types = [edge_type_of(str(attributes.get("type", "other")), edge_meanings) for _, _, attributes in edges]
+    weights = [1.0 if attributes.get("weight") is None else float(attributes["weight"]) for _, _, attributes in edges]
+    return CorpusGraph.from_edges(
+        [str(node) for node in graph],
+        texts,
+        torch.tensor([(i, j) for i, j, _ in edges], dtype=torch.int64).reshape(-1, 2),
+        torch.tensor(weights),
+        edge_type=torch.tensor(types, dtype=torch.int64),
+        undirected=not graph.is_directed(),
+    )
 
 
 def corpus_to_networkx(graph: CorpusGraph) -> "networkx.MultiDiGraph":
     """Return a graph of ids with ``text``, and an edge with ``weight`` and ``type`` for each type and direction."""
     import networkx
 
-    made = networkx.MultiDiGraph()
-    made.add_nodes_from((node, {"text": text}) for node, text in zip(graph.node_ids, graph.all_texts, strict=True))
-    for i, j, weight, edge_type in _typed(graph):
-        made.add_edge(graph.node_ids[i], graph.node_ids[j], weight=weight, type=edge_type)
+    made, ids = networkx.MultiDiGraph(), graph.node_ids
+    made.add_nodes_from((node, {"text": text}) for node, text in zip(ids, graph.all_texts, strict=True))
+    for (i, j), weight, edge_type in zip(*(column.tolist() for column in graph.typed_edges()), strict=True):
+        made.add_edge(ids[i], ids[j], weight=weight, type=EDGE_TYPES[edge_type])
     return made
 
 
@@ -50,25 +61,14 @@ def corpus_from_igraph(
     graph: "igraph.Graph", *, text: str = "text", edge_meanings: Mapping[str, str] | None = None
 ) -> CorpusGraph:
     """Build a corpus graph; ids are the vertices' ``name``, or their numbers; else as :func:`corpus_from_networkx`."""
-    has_names = "name" in graph.vs.attributes()
-    node_ids = [str(vertex["name"]) if has_names else str(vertex.index) for vertex in graph.vs]
-    texts = [_text(vertex.attributes(), text, node) for vertex, node in zip(graph.vs, node_ids, strict=True)]
-    edges = [(edge.source, edge.target, edge.attributes()) for edge in graph.es if edge.source != edge.target]
-    return _corpus(node_ids, texts, edges, edge_meanings, undirected=not graph.is_directed())
+    return corpus_from_networkx(graph.to_networkx(vertex_attr_hashable="name"), text=text, edge_meanings=edge_meanings)
 
 
 def corpus_to_igraph(graph: CorpusGraph) -> "igraph.Graph":
     """Return a directed graph with ``name`` and ``text``, and an edge with ``weight`` and ``type`` for each type."""
     import igraph
 
-    rows = list(_typed(graph))
-    return igraph.Graph(
-        graph.num_nodes,
-        [(i, j) for i, j, _, _ in rows],
-        directed=True,
-        vertex_attrs={"name": list(graph.node_ids), "text": list(graph.all_texts)},
-        edge_attrs={"weight": [row[2] for row in rows], "type": [row[3] for row in rows]},
-    )
+    return igraph.Graph.from_networkx(corpus_to_networkx(graph), vertex_attr_hashable="name")
 
 
 def corpus_from_scipy(node_ids: Sequence[str], texts: Sequence[str], adjacency: Any) -> CorpusGraph:
@@ -89,36 +89,3 @@ def corpus_to_scipy(graph: CorpusGraph) -> "csr_array":
 
     graph, shape = graph.with_rows_in_order(), (graph.num_nodes, graph.num_nodes)
     return csr_array((graph.weight.numpy(), graph.indices.numpy(), graph.indptr.numpy()), shape=shape)
-
-
-def _text(attributes: Mapping[str, Any], name: str, node: Any) -> str:
-    if not isinstance(text := attributes.get(name), str):
-        raise ValueError(f"every node must have the text {name!r}, {node!r} has {text!r}")
-    return text
-
-
-def _corpus(
-    node_ids: list[str],
-    texts: list[str],
-    edges: list[tuple[int, int, Mapping[str, Any]]],
-    meanings: Mapping[str, str] | None,
-    *,
-    undirected: bool,
-) -> CorpusGraph:
-    types = [edge_type_of(str(attributes.get("type", "other")), meanings) for _, _, attributes in edges]
-    weights = [1.0 if attributes.get("weight") is None else float(attributes["weight"]) for _, _, attributes in edges]
-    return CorpusGraph.from_edges(
-        node_ids,
-        texts,
-        torch.tensor([(i, j) for i, j, _ in edges], dtype=torch.int64).reshape(-1, 2),
-        torch.tensor(weights),
-        edge_type=torch.tensor(types, dtype=torch.int64),
-        undirected=undirected,
-    )
-
-
-def _typed(graph: CorpusGraph) -> list[tuple[int, int, float, str]]:
-    """List node, neighbour, weight and type of each edge."""
-    edges, weight, edge_type = graph.typed_edges()
-    names = [EDGE_TYPES[number] for number in edge_type.tolist()]
-    return [(i, j, *rest) for (i, j), *rest in zip(edges.tolist(), weight.tolist(), names, strict=True)]
