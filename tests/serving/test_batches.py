@@ -12,7 +12,7 @@ import pytest
 
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Refusal
-from graphrerank.serving.limits import Limits
+from graphrerank.serving.limits import Limits, Work
 from graphrerank.serving.server import load_engines
 from tests.support import ROOT
 
@@ -25,6 +25,10 @@ class Job:
     seconds: float = 0.001
     num_chars: int = 0
     is_bad: bool = False
+
+    @property
+    def work(self) -> Work:
+        return Work(self.seconds, self.num_documents, self.num_chars)
 
 
 class Recorder:
@@ -55,7 +59,7 @@ def play(*requests: tuple[str, Job], engines: dict[str, Recorder], hold: bool = 
     async def ask_all() -> list[Any]:
         batcher = Batcher(engines, Limits(**settings), **batching)
         tasks = [
-            asyncio.create_task(batcher.ask(kind, job, f"r{index}", arrival=arrival, receive=receive))
+            asyncio.create_task(batcher.ask(kind, job, job.work, f"r{index}", arrival=arrival, receive=receive))
             for index, (kind, job) in enumerate(requests)
         ]
         if hold:
@@ -101,8 +105,8 @@ def test_searches_do_not_wait_for_documents_that_are_added() -> None:
 
     async def ask() -> None:
         batcher = Batcher({"documents": writing, "search": reading}, Limits())
-        slow = asyncio.create_task(batcher.ask("documents", Job(), "w"))
-        assert await batcher.ask("search", Job(), "r") == "result of r"
+        slow = asyncio.create_task(batcher.ask("documents", Job(), Job().work, "w"))
+        assert await batcher.ask("search", Job(), Job().work, "r") == "result of r"
         assert not slow.done()
         writing.may_answer.set()
         assert await slow == "result of w"
@@ -141,7 +145,7 @@ def test_long_work_stops_when_nobody_waits_any_longer() -> None:
 
     async def ask() -> None:
         with pytest.raises(Refusal, match="504"):
-            await Batcher({"a": engine}, Limits(request_seconds=0.1)).ask("a", Job(), "r0")
+            await Batcher({"a": engine}, Limits(request_seconds=0.1)).ask("a", Job(), Job().work, "r0")
         await asyncio.sleep(0.3)
 
     asyncio.run(ask())
@@ -164,13 +168,14 @@ def test_requests_are_refused_when_the_wait_would_be_too_long() -> None:
     async def ask() -> None:
         batcher = Batcher({"a": engine}, limits, batch_requests=1)
         engine.may_answer.clear()
-        tasks = [asyncio.create_task(batcher.ask("a", Job(seconds=1.0), f"r{index}")) for index in range(10)]
+        job = Job(seconds=1.0)
+        tasks = [asyncio.create_task(batcher.ask("a", job, job.work, f"r{index}")) for index in range(10)]
         await asyncio.sleep(0.1)
         refusals = [task.exception() for task in tasks if task.done()]
         assert len(refusals) == 6  # the fifth would wait for four seconds
         assert {refusal.status_code for refusal in refusals} == {429}
         assert all(int(refusal.headers["retry-after"]) >= 1 for refusal in refusals)
-        more = asyncio.create_task(batcher.ask("documents", Job(), "more"))
+        more = asyncio.create_task(batcher.ask("documents", Job(), Job().work, "more"))
         await asyncio.sleep(0)
         with pytest.raises(Refusal, match="too many requests: 5 are waiting"):
             batcher.check_wait()
@@ -188,14 +193,14 @@ def test_a_process_whose_engine_does_not_come_back_ends() -> None:
     program = """
 import asyncio
 from graphrerank.serving.batches import Batcher
-from graphrerank.serving.limits import Limits
+from graphrerank.serving.limits import Limits, Work
 from tests.serving.test_batches import Job, Recorder
 
 async def ask():
     engine = Recorder()
     engine.may_answer.clear()
     batcher = Batcher({"a": engine}, Limits(request_seconds=0.1))
-    await asyncio.gather(batcher.ask("a", Job(), "r"), return_exceptions=True)
+    await asyncio.gather(batcher.ask("a", Job(), Job().work, "r"), return_exceptions=True)
     await asyncio.sleep(60)
 
 asyncio.run(ask())

@@ -130,6 +130,6 @@ def test_too_many_edges_to_explain(inspect: Callable[..., InspectResponse]) -> N
 
 
 def test_only_questions_are_asked() -> None:
-    assert InspectRequest(query="a", explain=True).seconds > InspectRequest(query="a").seconds > 0
+    assert InspectRequest(query="a", explain=True).work() > InspectRequest(query="a").work()
     with pytest.raises(ValueError, match="documents"):
         InspectRequest.model_validate({"query": "a", "documents": []})

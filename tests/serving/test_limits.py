@@ -3,10 +3,10 @@
 import pytest
 from pydantic import ValidationError
 
+from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.serving.inspect_engine import InspectRequest
-from graphrerank.serving.limits import Limits
-from graphrerank.serving.rerank_request import RerankRequest
-from graphrerank.serving.rerank_response import TeiRequest
+from graphrerank.serving.limits import Limits, rerank_work
+from graphrerank.serving.rerank_request import RerankRequest, TeiRequest
 from graphrerank.serving.search_engine import SearchRequest
 from graphrerank_papers.ea_graphrag.route_engine import RouteRequest
 
@@ -38,3 +38,18 @@ def test_queries_that_are_blank_or_too_long(request_class, query, message):
 def test_a_limit_must_be_positive():
     with pytest.raises(ValueError, match=r"`limits\.edges` must be positive, got 0"):
         Limits(edges=0)
+
+
+def test_more_of_anything_is_more_work() -> None:
+    small = RerankInput("a query", ["a text"] * 10, edges=[(0, 1)])
+    seconds = rerank_work(small).seconds
+    larger = [
+        RerankInput("a query", ["a text"] * 20, edges=[(0, 1)]),
+        RerankInput("a query", ["a text" * 2] * 10, edges=[(0, 1)]),
+        RerankInput("a query", ["a text"] * 10, edges=[(0, 1), (1, 2)]),
+        RerankInput("a query" * 2, ["a text"] * 10, edges=[(0, 1)]),
+    ]
+    assert all(rerank_work(given).seconds > seconds for given in larger)
+    assert rerank_work(small, explain=True).seconds > seconds
+    assert rerank_work(RerankInput("a query", scores=[1.0] * 10)).seconds < seconds
+    assert SearchRequest(query="a longer query").work() > SearchRequest(query="a query").work()

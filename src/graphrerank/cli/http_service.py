@@ -31,8 +31,14 @@ from graphrerank.serving.formats import Runner
 from graphrerank.serving.inspect_engine import InspectEngine, InspectRequest, InspectResponse
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import load_rerank_engine
-from graphrerank.serving.rerank_request import RerankRequest
-from graphrerank.serving.rerank_response import RerankResponse, TeiRequest, TeiResult, render_rerank, render_tei
+from graphrerank.serving.rerank_request import (
+    RerankRequest,
+    RerankResponse,
+    TeiRequest,
+    TeiResult,
+    render_rerank,
+    render_tei,
+)
 from graphrerank.serving.routes import Route
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest, SearchResponse
 from graphrerank.serving.server import Service, run

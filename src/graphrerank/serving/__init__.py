@@ -7,8 +7,7 @@ try:
     from graphrerank.serving.export import export_artifact
     from graphrerank.serving.limits import Limits
     from graphrerank.serving.rerank_engine import RerankEngine
-    from graphrerank.serving.rerank_request import RerankRequest
-    from graphrerank.serving.rerank_response import RerankResponse
+    from graphrerank.serving.rerank_request import RerankRequest, RerankResponse
     from graphrerank.serving.server import Service, run
     from graphrerank.serving.settings import ServiceSettings
 except ModuleNotFoundError as error:

@@ -15,8 +15,7 @@ from typing import Any
 from graphrerank.serving import metrics
 from graphrerank.serving.engine import Engine, Refusal, answer_all, too_late
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import Limits
-from graphrerank.serving.work import encoding_seconds
+from graphrerank.serving.limits import Limits, Work
 
 GRACE_SECONDS = 2.0  # after the last deadline of its batch, the process ends, and uvicorn starts another
 MEMORY = 0.9  # weight of earlier measurements of the speed
@@ -32,6 +31,7 @@ class _Waiting:
     uid: str
     kind: str  # of its engine
     job: Any
+    num_documents: int
     seconds: float  # estimated work
     result: asyncio.Future[Any]
     arrival: float
@@ -105,13 +105,14 @@ class Batcher:
             raise Refusal(429, message, retry_after=math.ceil(wait - most / 2))
 
     async def ask(
-        self, kind: str, job: Any, uid: str, *, arrival: float | None = None, receive: Receive | None = None
+        self, kind: str, job: Any, work: Work, uid: str, *, arrival: float | None = None, receive: Receive | None = None
     ) -> Any:
         """Let an engine do a job, and return its result.
 
         Args:
             kind: Name of the engine.
-            job: The engine's job, with ``seconds``, ``num_documents`` and ``num_chars``, those to encode.
+            job: The engine's job.
+            work: Its estimated work.
             uid: The request's id.
             arrival: Its arrival by the monotonic clock; None for now.
             receive: Receives ASGI's messages of the client, to notice that it is gone.
@@ -124,8 +125,8 @@ class Batcher:
         loop, now = asyncio.get_running_loop(), time.monotonic()
         arrival = now if arrival is None else arrival
         deadline = arrival + self.limits.request_seconds
-        seconds = job.seconds + (encoding_seconds(job.num_chars) if self._encodes else 0.0)
-        waiting = _Waiting(uid, kind, job, seconds, loop.create_future(), arrival, deadline)
+        seconds = work.total_seconds(encodes=self._encodes)
+        waiting = _Waiting(uid, kind, job, work.num_documents, seconds, loop.create_future(), arrival, deadline)
         lane.waiting.append(waiting)
         lane.unanswered += 1
         lane.work += seconds
@@ -186,7 +187,7 @@ class Batcher:
                 others.append(waiting)
                 continue
             batch.append(waiting)
-            candidates += waiting.job.num_documents
+            candidates += waiting.num_documents
             work += lane.slowness * waiting.seconds
         lane.waiting.extendleft(reversed(others))
         return batch

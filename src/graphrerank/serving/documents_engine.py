@@ -17,10 +17,9 @@ from graphrerank.data.readers.documents import Document
 from graphrerank.files import FolderInUseError
 from graphrerank.serving.engine import Check, Refusal, too_late
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import EngineRequest, limits_of
+from graphrerank.serving.limits import EngineRequest, Work, growth_work, limits_of
 from graphrerank.serving.rerank_request import edge_schema, read_edges
 from graphrerank.serving.search_engine import corpus_version
-from graphrerank.serving.work import growth_seconds
 
 WAIT_SECONDS = 0.02  # between two looks whether another worker has written
 ID_CHARS = 512
@@ -85,8 +84,8 @@ class AddDocuments(EngineRequest):
                 raise ValueError(f"document {place} must have a text")
             if len(document.passage) > limits.text_chars:
                 raise ValueError(f"document {place} must have at most {limits.text_chars} characters")
-        if self.num_chars > limits.request_chars:
-            raise ValueError(f"`documents` must have at most {limits.request_chars} characters, got {self.num_chars}")
+        if self._num_chars > limits.request_chars:
+            raise ValueError(f"`documents` must have at most {limits.request_chars} characters, got {self._num_chars}")
         ids = Counter(document.id for document in self.documents)
         if max(ids.values()) > 1:
             raise ValueError("`documents` must have different ids")
@@ -95,20 +94,13 @@ class AddDocuments(EngineRequest):
                 raise ValueError(f"edge {place} must be of a document of the request")
         return self
 
-    @property
-    def num_documents(self) -> int:
-        """Number of passages."""
-        return len(self.documents)
+    def work(self) -> Work:
+        """Estimate the work to add them."""
+        return growth_work(len(self.documents), self._num_chars, len(self.edges))
 
     @property
-    def num_chars(self) -> int:
-        """Characters of the texts that a service with an encoder encodes."""
+    def _num_chars(self) -> int:
         return sum(len(document.title) + len(document.text) for document in self.documents)
-
-    @property
-    def seconds(self) -> float:
-        """Estimated time to add them without encoding."""
-        return growth_seconds(self.num_documents, self.num_chars, len(self.edges))
 
 
 class RemoveDocuments(EngineRequest):
@@ -126,15 +118,9 @@ class RemoveDocuments(EngineRequest):
             raise ValueError(f"`ids` must be at most {most}, got {len(self.ids)}")
         return self
 
-    @property
-    def num_documents(self) -> int:
-        """Number of passages."""
-        return len(self.ids)
-
-    @property
-    def seconds(self) -> float:
-        """Estimated time to remove them."""
-        return growth_seconds(len(self.ids), 0, 0)
+    def work(self) -> Work:
+        """Estimate the work to remove them."""
+        return growth_work(len(self.ids))
 
 
 class DocumentsResponse(BaseModel):

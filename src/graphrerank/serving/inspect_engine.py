@@ -19,11 +19,10 @@ from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.pipelines.pipeline import TracedStep
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.serving.engine import Check
-from graphrerank.serving.limits import Flag, Limits, QueryRequest
+from graphrerank.serving.limits import Flag, Limits, QueryRequest, Work, explain_seconds
 from graphrerank.serving.metrics import STAGE_SECONDS
-from graphrerank.serving.rerank_response import Explanation, explanation_of
+from graphrerank.serving.rerank_request import Explanation, explanation_of
 from graphrerank.serving.search_engine import SearchEngine, scorer_of
-from graphrerank.serving.work import inspect_seconds
 
 SHOWN_CHARACTERS = 4000  # of a passage
 RETRIEVER = "retriever"
@@ -40,10 +39,10 @@ class InspectRequest(QueryRequest):
 
     explain: Flag = False
 
-    @property
-    def seconds(self) -> float:
-        """Estimated time to search and to explain."""
-        return inspect_seconds(self.query, explain=self.explain)
+    def work(self) -> Work:
+        """Estimate the work to search step by step, and to explain edges, which are known only then."""
+        work = super().work()
+        return work._replace(seconds=2 * work.seconds + (explain_seconds(100, 300) if self.explain else 0.0))
 
 
 class InspectedNode(BaseModel):

@@ -1,12 +1,31 @@
-"""Limits of requests, in size, number and time."""
+"""Limits of requests, in size, number and time, and their estimated work, known before they are ranked."""
 
+import math
+from collections import Counter
+from collections.abc import Sized
 from dataclasses import dataclass, fields
-from typing import Annotated, Self
+from itertools import chain
+from typing import Annotated, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
+from graphrerank.graphs.entity_incidence import MIN_COMMON
 from graphrerank.graphs.list_confidence import CALIBRATE
-from graphrerank.serving.work import most_explained_edges, query_seconds
+from graphrerank.inference.rerank_input import RerankInput
+
+# Seconds of one core on a busy machine, from `benchmarks/rerank_path.py` and the attacks of docs/serving.md.
+PER_REQUEST = 3e-3
+PER_DOCUMENT = 15e-6
+PER_CHARACTER = 3e-7  # of words that were never seen; others take a fifth
+PER_EDGE = 1.2e-6
+PER_QUERY_CHARACTER_AND_DOCUMENT = 2e-9
+PER_QUERY_CHARACTER_AND_EDGE = 3e-10
+PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE = 2e-6
+PER_ENCODED_CHARACTER = 3e-5
+PER_SEARCH = 0.01
+PER_CHARACTER_OF_SEARCH = 1e-4
+PER_GROWTH = 0.1  # mostly waiting for the disk
+PER_NEW_EDGE = 1e-5
 
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
 Positive = Annotated[int, Field(ge=1, strict=True)]
@@ -30,7 +49,7 @@ class Limits:
     text_chars: int = 100_000  # of each document
     request_chars: int = 8_000_000  # of the query and all documents together
     explained_edges: int = 1000  # with `explain`, which removes each once
-    work_seconds: float = 2.0  # estimated, without encoding; see graphrerank.serving.work
+    work_seconds: float = 2.0  # estimated, without encoding
     request_seconds: float = 30.0  # from a request's arrival to its answer
     queue_seconds: float = 10.0  # estimated wait for an engine, beyond which requests are refused
     waiting: int = 1000  # unanswered requests
@@ -43,16 +62,10 @@ class Limits:
                 raise ValueError(f"`limits.{field.name}` must be positive, got {limit}")
 
     def most_explained_edges(self, num_documents: int) -> int:
-        """Return how many edges a request may leave out once each."""
-        return min(self.explained_edges, most_explained_edges(num_documents, self.work_seconds))
-
-    def check_query(self, query: str) -> str:
-        """Return a query; a ValueError if it is too long, or blank."""
-        if not query.strip():
-            raise ValueError("`query` must be a text that is not blank")
-        if len(query) > self.query_chars:
-            raise ValueError(f"`query` must have at most {self.query_chars} characters, got {len(query)}")
-        return query
+        """Return how many edges a request may leave out once each: in ``work_seconds`` by :func:`explain_seconds`."""
+        quarter = num_documents / 4
+        most = math.sqrt(quarter**2 + self.work_seconds / PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE / 2) - quarter
+        return min(self.explained_edges, int(most))
 
 
 def limits_of(info: ValidationInfo) -> Limits:
@@ -60,27 +73,65 @@ def limits_of(info: ValidationInfo) -> Limits:
     return info.context if isinstance(info.context, Limits) else Limits()
 
 
-Query = Annotated[
-    str,
-    Field(json_schema_extra={"minLength": 1, "pattern": r"\S"}),
-    AfterValidator(lambda query, info: limits_of(info).check_query(query)),
-]
+class Work(NamedTuple):
+    """The estimated work of a request."""
+
+    seconds: float  # without encoding
+    num_documents: int = 1  # of a batch that it counts as
+    num_chars: int = 0  # of the texts that a service with an encoder encodes
+
+    def total_seconds(self, *, encodes: bool) -> float:
+        """Return the estimated time, of a service that encodes texts or does not."""
+        return self.seconds + (PER_ENCODED_CHARACTER * self.num_chars if encodes else 0.0)
+
+
+def rerank_work(candidates: RerankInput, *, explain: bool = False) -> Work:
+    """Estimate the work to rank candidates."""
+    num_documents = candidates.num_passages
+    num_edges = len(candidates.edges) if isinstance(candidates.edges, Sized) else 0  # a request's are arrays
+    num_edges += 0 if candidates.doc_ids is None else num_documents - 1  # at most
+    if candidates.entities is not None:
+        sizes = Counter(chain.from_iterable(map(set, candidates.entities))).values()
+        num_edges += sum(size * (size - 1) // 2 for size in sizes if size <= MIN_COMMON)  # others join none
+    seconds = PER_REQUEST + PER_DOCUMENT * num_documents + PER_EDGE * num_edges
+    num_chars = 0
+    if candidates.passages is not None:
+        num_chars, query_chars = sum(map(len, candidates.passages)), len(candidates.query)
+        seconds += PER_CHARACTER * num_chars
+        seconds += query_chars * PER_QUERY_CHARACTER_AND_DOCUMENT * num_documents
+        seconds += query_chars * PER_QUERY_CHARACTER_AND_EDGE * num_edges
+        num_chars += query_chars
+    if explain:
+        seconds += explain_seconds(num_documents, num_edges)
+    return Work(seconds, num_documents, num_chars if candidates.vectors is None else 0)
+
+
+def explain_seconds(num_documents: int, num_edges: int) -> float:
+    """Estimate the time to leave out each edge once."""
+    return num_edges * PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE * (num_documents + 2 * num_edges)
+
+
+def growth_work(num_documents: int, num_chars: int = 0, num_edges: int = 0) -> Work:
+    """Estimate the work to add documents to a corpus folder, or to remove some."""
+    seconds = PER_GROWTH + PER_DOCUMENT * num_documents + PER_CHARACTER * num_chars + PER_NEW_EDGE * num_edges
+    return Work(seconds, num_documents, num_chars)
+
+
+def _check_query(query: str, info: ValidationInfo) -> str:
+    if not query.strip():
+        raise ValueError("`query` must be a text that is not blank")
+    if len(query) > (most := limits_of(info).query_chars):
+        raise ValueError(f"`query` must have at most {most} characters, got {len(query)}")
+    return query
+
+
+Query = Annotated[str, Field(json_schema_extra={"minLength": 1, "pattern": r"\S"}), AfterValidator(_check_query)]
 
 
 class EngineRequest(BaseModel):
-    """A request that its engine answers as it is."""
+    """A request that its engine answers as it is; a subclass has a method ``work``."""
 
     model_config = ConfigDict(extra="forbid")
-
-    @property
-    def num_documents(self) -> int:
-        """Documents of a batch that it counts as."""
-        return 1
-
-    @property
-    def num_chars(self) -> int:
-        """Characters of the texts that a service with an encoder encodes."""
-        return 0
 
     def to_job(self) -> Self:
         """Return the request: the engine needs all of it."""
@@ -96,12 +147,7 @@ class QueryRequest(EngineRequest):
 
     query: Query
 
-    @property
-    def num_chars(self) -> int:
-        """Characters of the text that a service with an encoder encodes."""
-        return len(self.query)
-
-    @property
-    def seconds(self) -> float:
-        """Estimated time to parse the query or to search for it."""
-        return query_seconds(self.query)
+    def work(self) -> Work:
+        """Estimate the work to search for the query, or to parse it."""
+        num_chars = len(self.query)
+        return Work(PER_SEARCH + PER_CHARACTER_OF_SEARCH * num_chars, num_chars=num_chars)

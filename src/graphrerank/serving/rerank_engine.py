@@ -25,13 +25,13 @@ from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.engine import Check
 from graphrerank.serving.limits import NO_CONFIDENCE, Limits
 from graphrerank.serving.metrics import STAGE_SECONDS
-from graphrerank.serving.rerank_request import RerankRequest
-from graphrerank.serving.rerank_response import (
+from graphrerank.serving.rerank_request import (
     Explanation,
     RankedDocuments,
+    RerankRequest,
     RerankResponse,
     explanation_of,
-    rerank_response,
+    render_rerank,
 )
 from graphrerank.text.languages import AUTO
 
@@ -97,7 +97,7 @@ class RerankEngine:
         """Rank the documents of a batch of requests, by id; a ValueError if one is invalid."""
         ranked = self.answer(requests)
         return {
-            uid: RerankResponse.model_validate(rerank_response(request, ranked[uid], uid))
+            uid: RerankResponse.model_validate(render_rerank(request, ranked[uid], uid))
             for uid, request in requests.items()
         }
 

@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Refusal
-from graphrerank.serving.limits import Limits
+from graphrerank.serving.limits import Limits, Work
 
 LARGE_BODY = 65_536  # bytes, from which on bodies are parsed in a thread, one after the other
 ERRORS = {
@@ -54,7 +54,7 @@ class Route:
 
     paths: tuple[str, ...]
     kind: str  # name of the engine
-    request: type[BaseModel]  # the body; its `to_job` returns what the engine needs
+    request: type[BaseModel]  # the body; its `to_job` returns what the engine needs, which has a method `work`
     response: Any  # model of the response
     summary: str
     # returns the content of the response to a request, from the engine's result, the id and the path; None: the result
@@ -113,13 +113,13 @@ class Endpoints:
     async def _answer(self, route: Route, request: Request, content: bytes) -> Response:
         begin, uid = time.perf_counter(), request.state.uid
         if len(content) < LARGE_BODY:
-            body, job = parse(route, content, self._limits)
+            body, job, work = parse(route, content, self._limits)
         else:
             async with self._parsing:  # in a thread, while the loop serves others
-                body, job = await asyncio.to_thread(parse, route, content, self._limits)
-        request.state.counts = {"documents": job.num_documents}
-        read = time.perf_counter()
-        result = await self._batcher.ask(route.kind, job, uid, arrival=request.state.arrival, receive=request.receive)
+                body, job, work = await asyncio.to_thread(parse, route, content, self._limits)
+        request.state.counts = {"documents": work.num_documents}
+        read, arrival = time.perf_counter(), request.state.arrival
+        result = await self._batcher.ask(route.kind, job, work, uid, arrival=arrival, receive=request.receive)
         ranked = time.perf_counter()
         with metrics.STAGE_SECONDS.labels("render").time():
             rendered = result if route.render is None else route.render(body, result, uid, request.url.path)
@@ -129,8 +129,8 @@ class Endpoints:
         return Response(answer, headers={"server-timing": timing}, media_type="application/json")
 
 
-def parse(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any]:
-    """Parse and check a body; return the request and its job, or raise a refusal if it is invalid or too much work."""
+def parse(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any, Work]:
+    """Parse and check a body; return the request, its job and work, or raise a refusal if it is invalid or too much."""
     with metrics.STAGE_SECONDS.labels("read").time():
         count = content.count(b"[") + content.count(b"{") + content.count(b":")
         if count > limits.json_nodes:
@@ -145,18 +145,18 @@ def parse(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any]:
         try:
             body: Any = route.request.model_validate(given, context=limits)
             job = body.to_job()
-            seconds = job.seconds
+            work: Work = job.work()
         except ValidationError as error:
             raise Refusal.of(error) from None
         except ValueError as error:
             raise Refusal(422, str(error)) from None
-        if seconds > limits.work_seconds:
+        if work.seconds > limits.work_seconds:
             raise Refusal(
                 422,
                 f"the request must be at most `limits.work_seconds` = {limits.work_seconds:g} seconds of work, got "
-                f"about {seconds:.1f}; give fewer documents, edges or words, or leave out `explain`",
+                f"about {work.seconds:.1f}; give fewer documents, edges or words, or leave out `explain`",
             )
-        return body, job
+        return body, job, work
 
 
 def _unknown(names: set[Any], request: type[BaseModel]) -> Refusal:
