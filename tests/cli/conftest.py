@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ WORDS = ["river", "stone", "metal", "cloud", "forest", "engine", "violin", "plan
 QUERIES = 6
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twelve passages in a ring with a hub, six queries of one or two relevant passages, three of another split."""
     asked = [{"_id": f"q{i}", "text": f"What is a {WORDS[i]}?", "metadata": {"answer": WORDS[i]}} for i in range(9)]
@@ -31,7 +31,7 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def mine(ring: Path) -> Path:
     """A run of somebody else's, which has nothing for the last query, and ties."""
     path = ring.parent / "ring.mine.trec"
@@ -40,30 +40,20 @@ def mine(ring: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def session(tmp_path: Path, cache: Path) -> Iterator[Callable[..., Command]]:
-    """Make what ``python evaluate.py`` calls its job with, in this process."""
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Callable[..., Path]:
+    """Do what ``python evaluate.py`` does, in this process and in a new folder of a given name."""
     schema.register()
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
 
-        def make(*overrides: str, folder: str = "out") -> Command:
-            every = [*overrides, f"paths.run_dir={tmp_path / folder}", f"paths.cache={cache}", "resamples=200"]
+    def evaluate_here(*overrides: str, folder: str = "out") -> Path:
+        run_dir = tmp_path_factory.mktemp("runs") / folder
+        every = [*overrides, f"paths.run_dir={run_dir}", f"paths.cache={cache}", "resamples=200"]
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"), blank_pictures():
             cfg = compose("evaluate", overrides=every, return_hydra_config=True)
             HydraConfig.instance().set_config(cfg)
             with open_dict(cfg):
                 del cfg["hydra"]
             schema.check_settings(cfg, "evaluate")
-            return Command(cfg)
-
-        yield make
-
-
-@pytest.fixture
-def run(session: Callable[..., Command]) -> Callable[..., Path]:
-    """Do what ``python evaluate.py`` does, in this process."""
-
-    def evaluate_here(*overrides: str, folder: str = "out") -> Path:
-        with blank_pictures():
-            return evaluate(session(*overrides, folder=folder))
+            return evaluate(Command(cfg))
 
     return evaluate_here

@@ -94,14 +94,6 @@ def test_what_cannot_be_calibrated(
         assert not (tmp_path / "run" / "manifest.json").exists()
 
 
-def test_an_unknown_method_is_refused_before_training(run_command, small_attack: Path, tmp_path: Path) -> None:
-    done = run_command(
-        "train.py", "calibration=magic", f"data.path={small_attack}", f"hydra.run.dir={tmp_path}", status=1
-    )
-    assert "`calibration` must be one of ['logistic', 'isotonic'] or null, got 'magic'" in done.stderr
-    assert not list(tmp_path.glob("*/manifest.json"))
-
-
 def _toy(scores: list[float], relevant: int) -> PreparedDataset:
     """One query with three candidates."""
     graph = CorpusGraph.from_edges(["a", "b", "c"], ["", "", ""], torch.zeros(0, 2, dtype=torch.int64))

@@ -1,6 +1,7 @@
-"""``graphrerank report RUN1 RUN2``: finished runs side by side, without ranking again."""
+"""The files of a run of evaluate.py, ``graphrerank report RUN1 RUN2`` without ranking again, and ``expect=RUN``."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,80 +10,107 @@ import pytest
 from graphrerank.cli.report import compare as compare_into
 from graphrerank.evaluation.records import to_plain
 from graphrerank.evaluation.result import EvaluationResult
+from tests.support.commands import RunCommand
 
-Compare = Callable[..., Path]
+Run = Callable[..., Path]
 
 
 @pytest.fixture
-def compare(tmp_path: Path) -> Compare:
-    def compare(*runs: Path, folder: str, tested: Sequence[str] = ()) -> Path:
+def compare(tmp_path: Path) -> Run:
+    def compare(*runs: Path, folder: str = "report", tested: Sequence[str] = ()) -> Path:
         command = f"graphrerank report --tested {' '.join(tested)}"
         return compare_into(runs, tmp_path / folder, command, tested=tested, resamples=200, seed=0)
 
     return compare
 
 
-@pytest.fixture
-def runs(run: Callable[..., Path], ring: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def job(ring: Path) -> tuple[str, ...]:
+    return (f"datasets=[{ring}]", "checkpoint=base", "counterfactuals=[]", "retriever=hybrid", "retriever.top_k=4")
+
+
+@pytest.fixture(scope="module")
+def runs(run: Run, ring: Path, job: tuple[str, ...]) -> tuple[Path, Path]:
     """Two runs of a checkpoint on candidates of two retrievers."""
-    settings = (f"datasets=[{ring}]", "checkpoint=base", "counterfactuals=[]")
-    return (
-        run(*settings, "retriever=hybrid", "retriever.top_k=4", folder="hybrid"),
-        run(
-            *settings,
-            "retriever=hybrid_expand",
-            "retriever.top_k=8",
-            "retriever.base_k=4",
-            "retriever.num_seeds=4",
-            folder="expand",
-        ),
-    )
+    expand = ("retriever=hybrid_expand", "retriever.top_k=8", "retriever.base_k=4", "retriever.num_seeds=4")
+    return run(*job, folder="hybrid"), run(*job[:3], *expand, folder="expand")
+
+
+def copied(run: Path, folder: Path, **changed: object) -> Path:
+    """Copy a run's result with other entries of its data set."""
+    content = json.loads((run / "result.json").read_text())
+    content["datasets"]["ring"].update(changed)
+    folder.mkdir()
+    (folder / "result.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_a_run_leaves_a_report_and_plots(runs: tuple[Path, Path]) -> None:
+    files = {str(path.relative_to(runs[0])) for path in runs[0].rglob("*") if path.is_file()}
+    assert {
+        "metrics.json", "report.html", "report.md", "result.json", "runs/ring.retriever.trec",
+        "plots/ring.pareto.PR@10.png", "plots/ring.reliability.gatv2.png",
+    } <= files  # fmt: skip
+    assert "GATv2: a score as a probability (logistic), ECE 0." in (runs[0] / "report.html").read_text()
+    content = json.loads((runs[0] / "result.json").read_text())["datasets"]["ring"]
+    assert [(entry["system"], entry["num_pairs"]) for entry in content["reliability"]] == [("gatv2", 4 * 6)]
 
 
 def test_runs_with_other_candidates(
-    runs: tuple[Path, Path], compare: Compare, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    runs: tuple[Path, Path], compare: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    folder = compare(*runs, folder="report")
-    study = EvaluationResult.load(folder).datasets["ring"]
+    folder = compare(*runs)
+    found = EvaluationResult.load(folder).datasets["ring"]
     before = [EvaluationResult.load(path).datasets["ring"] for path in runs]
     assert before[0].densities != before[1].densities
-    assert study.densities == before[1].densities
+    assert found.densities == before[1].densities
     names = ["retriever (hybrid)", "ppr (hybrid)", "gcs (hybrid)", "gatv2 (hybrid)",
              "retriever (expand)", "ppr (expand)", "gcs (expand)", "gatv2 (expand)"]  # fmt: skip
-    assert set(study.systems) <= {*names, "retriever", "ppr", "gcs", "gatv2"}
-    assert study.primary == "gatv2 (expand)"
-    assert all(list(group.means) == list(study.systems) for group in study.breakdowns)
+    assert set(found.systems) <= {*names, "retriever", "ppr", "gcs", "gatv2"}
+    assert found.primary == "gatv2 (expand)"
+    assert all(list(group.means) == list(found.systems) for group in found.breakdowns)
     ceilings = [f"{100 * part.ceiling:.2f}" for part in before]
     note = (f"candidates differ: hybrid 4 a query, ceiling of PR {ceilings[0]}; expand 8 a query, ceiling of PR "
             f"{ceilings[1]}; groups by graph density are of expand")  # fmt: skip
-    assert note in study.notes
-    assert "config retriever.top_k: 4 in hybrid, 8 in expand" in study.notes
-    assert any(line.startswith("hybrid: python evaluate.py ") for line in study.notes)
+    assert note in found.notes
+    assert "config retriever.top_k: 4 in hybrid, 8 in expand" in found.notes
+    assert any(line.startswith("hybrid: python evaluate.py ") for line in found.notes)
     report, page = ((folder / name).read_text() for name in ("report.md", "report.html"))
     assert f"- {note}" in report
     assert note in page
     printed = capsys.readouterr().out
     assert note in " ".join(printed.split())
-    for system in study.systems.values():
+    for system in found.systems.values():
         for measure, mean in system.means.items():
             assert measure.endswith("/multi") or f" {100 * mean:.2f}" in printed  # no number is cut
     assert "…" not in printed
 
 
-def test_answers_of_two_runs_are_tested_as_if_they_were_one(
-    run: Callable[..., Path], ring: Path, compare: Compare
-) -> None:
+def test_the_command_compares_finished_runs(runs: tuple[Path, Path], run_command: RunCommand, tmp_path: Path) -> None:
+    other = copied(runs[0], tmp_path / "second")
+    content = json.loads((other / "result.json").read_text())
+    values = content["datasets"]["ring"]["systems"]["gatv2"]["values"]
+    values["PR@10"] = [0.0 for _ in values["PR@10"]]
+    (other / "result.json").write_text(json.dumps(content))
+    done = run_command("report", str(runs[0]), str(other), "--out", str(tmp_path / "report"))
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "report")
+    found = json.loads((tmp_path / "report" / "result.json").read_text())["datasets"]["ring"]
+    assert list(found["systems"]) == ["retriever", "ppr", "gcs", "gatv2 (hybrid)", "gatv2 (second)"]
+    assert set(found["systems"]["gatv2 (second)"]["values"]["PR@10"]) == {0.0}
+    assert "gatv2 (second)" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_answers_of_two_runs_are_tested_as_if_they_were_one(run: Run, ring: Path, compare: Run) -> None:
     settings = (f"datasets=[{ring}]", "measures=[nDCG@10]", "answers=extractive", "retriever=bm25")
-    names = ["vector_search", "g_retriever", "hipporag2_ppr"]
-    one = run(*settings, f"systems=[{names[0]}]", folder="one")
-    two = run(*settings, f"systems=[{names[1]},{names[2]}]", folder="two")
+    names = ["vector_search", "hipporag2_ppr"]
+    one, two = (run(*settings, f"systems=[{name}]", folder=name) for name in names)
     whole = run(*settings, f"systems=[{','.join(names)}]", "tested=[EM,F1,nDCG@10]", folder="whole")
-    folder = compare(one, two, tested=["EM", "F1", "nDCG@10"], folder="report")
+    folder = compare(one, two, tested=["EM", "F1", "nDCG@10"])
     found, expected = (EvaluationResult.load(path).datasets["ring"] for path in (folder, whole))
     assert list(found.systems) == names
     assert [(test.baseline, test.measure) for test in found.tests] == [
-        (name, measure) for name in names[:2] for measure in ("EM", "F1", "nDCG@10")
+        (names[0], measure) for measure in ("EM", "F1", "nDCG@10")
     ]
     assert any(test.difference for test in found.tests)
     assert to_plain(found.tests) == to_plain(expected.tests)
@@ -93,21 +121,33 @@ def test_answers_of_two_runs_are_tested_as_if_they_were_one(
 
 
 def test_what_cannot_be_compared_or_rendered_leaves_no_file(
-    runs: tuple[Path, Path], compare: Compare, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    runs: tuple[Path, Path], compare: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    content = json.loads((runs[1] / "result.json").read_text())
-    content["datasets"]["ring"]["query_ids"][0] = "another"
-    (runs[1] / "result.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="hybrid and expand must judge the same queries of ring"):
-        compare(*runs, folder="refused")
-    assert not (tmp_path / "refused").exists()
+    ids = ["another", *EvaluationResult.load(runs[1]).datasets["ring"].query_ids[1:]]
+    with pytest.raises(ValueError, match="hybrid and other must judge the same queries of ring"):
+        compare(runs[0], copied(runs[1], tmp_path / "other", query_ids=ids))
 
     def broken(*_: object) -> list[Path]:
         raise RuntimeError("no pictures")
 
     monkeypatch.setattr("graphrerank.evaluation.result.drawn_plots", broken)
-    (tmp_path / "twin").mkdir()
-    (tmp_path / "twin" / "result.json").write_text((runs[0] / "result.json").read_text())  # without a capsule
     with pytest.raises(RuntimeError, match="no pictures"):
-        compare(runs[0], tmp_path / "twin", folder="broken")
-    assert not (tmp_path / "broken").exists()
+        compare(runs[0], copied(runs[0], tmp_path / "twin"))
+    assert not (tmp_path / "report").exists()
+
+
+def test_the_same_run_again_has_the_expected_metrics(
+    runs: tuple[Path, Path], run: Run, job: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = Path(shutil.copy(runs[0] / "metrics.json", tmp_path))
+    run(*job, f"expect={runs[0]}")
+    assert f"same as {runs[0]}" in capsys.readouterr().out
+    metrics = json.loads(expected.read_text())
+    metrics["datasets"]["ring"]["systems"]["gatv2"]["PR@10"] += 0.01
+    expected.write_text(json.dumps(metrics))
+    with pytest.raises(SystemExit, match="1"):
+        run(*job, f"expect={expected}")
+    printed = capsys.readouterr().out
+    assert printed[printed.index("differs from") :].splitlines()[1].startswith("ring: gatv2 PR@10: ")
+    with pytest.raises(ValueError, match=r"`expect` must be a metrics.json of evaluate\.py"):
+        run(*job, f"expect={tmp_path / 'nowhere'}")

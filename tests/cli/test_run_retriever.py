@@ -41,11 +41,10 @@ def train(run_command: Any, folder: Path, run: Path, *arguments: str, status: in
     return run_command("train.py", *small, *arguments, f"hydra.run.dir={run}", status=status)
 
 
-@pytest.mark.parametrize("encoder", [["encoder=none"], []], ids=["none", "not needed"])
-def test_train_then_evaluate_on_a_run_without_an_encoder(run_command: Any, tmp_path: Path, encoder: list[str]) -> None:
+def test_train_then_evaluate_on_a_run_without_an_encoder(run_command: Any, tmp_path: Path) -> None:
     folder, run = write_folder(tmp_path / "things"), tmp_path / "run"
     retriever = ["retriever=run", f"retriever.path={folder / 'mine.trec'}"]
-    done = train(run_command, folder, run, *retriever, *encoder)
+    done = train(run_command, folder, run, *retriever)
     assert "none for q9" in done.stderr
     assert not (run / "cache" / "vectors").exists()
     manifest = json.loads((run / "gatv2" / "manifest.json").read_text())
@@ -54,13 +53,8 @@ def test_train_then_evaluate_on_a_run_without_an_encoder(run_command: Any, tmp_p
     assert metrics(run)["ceiling"] == metrics(run)["base_ceiling"] == 0.0  # the second document is never listed
 
     out = tmp_path / "evaluated"
-    done = run_command(
-        "evaluate.py",
-        f"checkpoint={run}",
-        f"datasets=[{folder}]",
-        f"paths.cache={run / 'cache'}",
-        f"hydra.run.dir={out}",
-    )
+    folders = (f"datasets=[{folder}]", f"paths.cache={run / 'cache'}", f"hydra.run.dir={out}")
+    run_command("evaluate.py", f"checkpoint={run}", *folders)
     for name, system in metrics(run)["systems"].items():
         assert metrics(out)["systems"][name]["nDCG@10"] == system["nDCG@10"]
 
@@ -69,19 +63,10 @@ def test_expanded_run_with_the_graph_alone_lifts_the_ceiling(run_command: Any, t
     folder, run = write_folder(tmp_path / "things"), tmp_path / "run"
     expand = ["retriever=run_expand", f"retriever.base.path={folder / 'mine.trec'}", "retriever.similarity_weight=0"]
     sizes = ["retriever.top_k=8", "retriever.base_k=3", "retriever.num_seeds=2"]
-    done = train(run_command, folder, run, *expand, *sizes)
+    done = train(run_command, folder, run, "encoder=none", *expand, *sizes)
     assert not (run / "cache" / "vectors").exists()
     assert (metrics(run)["base_ceiling"], metrics(run)["ceiling"]) == (0.0, 0.5)
     assert "ceiling of PR 50.00 (0.00 before expansion)" in done.stdout
-
-
-def test_shipped_checkpoint_on_a_run_needs_no_encoder(run_command: Any, tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "things")
-    retriever = ["retriever=run", f"retriever.path={folder / 'mine.trec'}"]
-    folders = [f"paths.cache={tmp_path / 'cache'}", f"hydra.run.dir={tmp_path / 'o'}"]
-    run_command("evaluate.py", "checkpoint=attack", f"datasets=[{folder}]", *retriever, *folders)
-    assert not (tmp_path / "cache" / "vectors").exists()
-    assert metrics(tmp_path / "o")["systems"]["retriever"]["R@10"] == 0.25  # q8 finds one of two, q9 nothing
 
 
 @pytest.mark.parametrize("encoder", [["encoder=none"], []], ids=["none", "of the checkpoint"])
@@ -102,6 +87,29 @@ def test_pipelines_and_the_doctor_go_without_an_encoder(run_command: Any, tmp_pa
     run_command("evaluate.py", "pipeline=vector_search", f"datasets=[{folder}]", "retriever=bm25", *settings)
     done = run_command("doctor", str(folder), *settings, status=1)
     assert "`encoder` must be chosen (encoder=minilm) for a retriever that reads vectors, got none" in done.stderr
+
+
+def test_an_evaluation_has_the_splits_of_the_training(run_command: Any, tmp_path: Path) -> None:
+    folder, run = write_folder(tmp_path / "things"), tmp_path / "run"
+    splits = 'data.splits={train: "train[:50%]", val: val, test: "train[50%:]"}'
+    train(run_command, folder, run, splits, "encoder=none", "retriever=bm25", "retriever.top_k=5", "~ablations.mlp")
+    for number, data in enumerate(([f"datasets=[{folder}]"], ["data=folder", f"data.path={folder}"])):
+        judged = tmp_path / f"judged{number}"
+        run_command("evaluate.py", f"checkpoint={run}", *data, f"hydra.run.dir={judged}")
+        assert metrics(judged)["queries"] == metrics(run)["queries"] == 3
+
+
+def test_a_missing_split_is_refused_before_anything_is_encoded(run_command: Any, tmp_path: Path) -> None:
+    folder = write_dataset(write_folder(tmp_path / "things"), all=[("q0", "d0")])
+    for split in ("train", "val", "test"):
+        (folder / "qrels" / f"{split}.tsv").unlink()
+    encoder = ("encoder=sentence_transformer", "encoder.model=/nowhere")
+    done = train(run_command, folder, tmp_path / "run", *encoder, status=1)
+    assert done.stderr == (
+        "data set 'things' has the splits ['all'], got 'train'; to divide what there is: "
+        "data.splits=auto, or "
+        '\'data.splits={train: "all[:80%]", val: "all[80%:90%]", test: "all[90%:]"}\'\n'
+    )
 
 
 @pytest.mark.parametrize(

@@ -114,22 +114,11 @@ def make_browser(study: DatasetResult) -> dict[str, Any]:
     edges = torch.stack([ring, (ring + 1) % 30], dim=1)
     graph = CorpusGraph.from_edges(ids, texts, edges, edge_type=ring % 2)
     generator = torch.Generator().manual_seed(5)
-    names = ("retriever", "gatv2")
-    rankings = {
-        name: Ranking(torch.rand(NUM_QUERIES, 30, generator=generator).argsort(dim=1), torch.zeros(NUM_QUERIES, 30))
-        for name in names
-    }
-    scores = {name: study.systems[name].values["PR@10"] for name in names}
-    relevant = torch.zeros(NUM_QUERIES, 1, dtype=torch.int64)
-    return browse_queries(
-        graph,
-        rankings,
-        scores,
-        relevant,
-        measure="PR@10",
-        query_ids=study.query_ids,
-        query_texts=study.query_texts,
-    )
+    systems = {}
+    for name in ("retriever", "gatv2"):
+        nodes = torch.rand(NUM_QUERIES, 30, generator=generator).argsort(dim=1)
+        systems[name] = replace(study.systems[name], ranking=Ranking(nodes, torch.zeros(NUM_QUERIES, 30)))
+    return browse_queries(replace(study, systems=systems), graph, torch.zeros(NUM_QUERIES, 1, dtype=torch.int64))
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,18 @@ from graphrerank.evaluation.analysis import (
     query_differences,
     relevant_groups,
 )
-from graphrerank.evaluation.records import EdgesOfType
+from graphrerank.evaluation.records import DatasetResult, EdgesOfType, SystemResult
 from graphrerank.graphs import CorpusGraph, Ranking
+
+
+def result_of(
+    scores: dict[str, torch.Tensor], ids: list[str], texts: list[str], rankings: dict[str, Ranking] | None = None
+) -> DatasetResult:
+    systems = {
+        name: SystemResult(name, "run", name, {"R@5": row}, {}, ranking=(rankings or {}).get(name))
+        for name, row in scores.items()
+    }
+    return DatasetResult("toy", "test", "f", ids, texts, [2] * len(ids), systems, ("R@5",))
 
 
 def test_the_largest_gains_and_losses() -> None:
@@ -27,10 +37,7 @@ def test_the_largest_gains_and_losses() -> None:
     ours = base + torch.linspace(-0.3, 0.29, 30, dtype=torch.float64)
     ours[3], base[4] = 0.5, math.nan  # no change; does not count
     ids = [f"q{row:02}" for row in range(30)]
-    found = query_differences(
-        {"a": ours, "b": base}, system="a", baseline="b", measure="R@5", query_ids=ids, query_texts=ids,
-        num_relevant=[2] * 30,
-    )  # fmt: skip
+    found = query_differences(result_of({"b": base, "a": ours}, ids, ids), baseline="b")
     assert [one.query_id for one in found[:10]] == [f"q{row}" for row in range(29, 19, -1)]
     assert [one.query_id for one in found[10:]] == ["q00", "q01", "q02", *(f"q{row:02}" for row in range(5, 12))]
     assert all(one.system_score < one.baseline_score for one in found[10:])
@@ -138,17 +145,15 @@ def browser(**changed: torch.Tensor) -> dict[str, Any]:
     }
     scores = {"retriever": torch.tensor([0.5, 0.0, torch.nan]), "gatv2": torch.tensor([0.75, 1.0, 1.0]), **changed}
     relevant = torch.tensor([[2, 4], [4, -1], [0, -1]])
-    return browse_queries(
-        graph_of_two_types(), rankings, scores, relevant, measure="PR@2", query_ids=IDS, query_texts=TEXTS
-    )
+    return browse_queries(result_of(scores, IDS, TEXTS, rankings), graph_of_two_types(), relevant)
 
 
 def test_queries_that_differ_most_come_first() -> None:
     found = browser()
     assert [query[:4] for query in found["queries"]] == [  # NaN last
-        ["q2", "two", 1, [0.0, 1.0]],
+        ["q2", "two", 2, [0.0, 1.0]],
         ["q1", "one", 2, [0.5, 0.75]],
-        ["q3", "three", 1, [None, 1.0]],
+        ["q3", "three", 2, [None, 1.0]],
     ]
     ids = [node_id for node_id, _ in found["passages"]]
     named = [[[ids[place] for place in ranked] for ranked in query[4]] for query in found["queries"]]
@@ -172,9 +177,6 @@ def test_equal_ones_are_ordered_by_id_and_the_number_is_bounded(monkeypatch) -> 
 
 
 def test_one_system_alone(prepared: PreparedDataset) -> None:
-    ranking = replace(prepared.ranking, features=None)
-    alone = browse_queries(
-        prepared.dataset.graph, {"a.run": ranking}, {"a.run": torch.ones(3)}, torch.tensor([[0], [3], [5]]),
-        measure="R@5", query_ids=IDS, query_texts=TEXTS,
-    )  # fmt: skip
+    result = result_of({"a.run": torch.ones(3)}, IDS, TEXTS, {"a.run": replace(prepared.ranking, features=None)})
+    alone = browse_queries(result, prepared.dataset.graph, torch.tensor([[0], [3], [5]]))
     assert [len(query[4]) for query in alone["queries"]] == [1, 1, 1]

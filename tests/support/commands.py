@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from graphrerank.cli.main import main
 from tests.support import ROOT
@@ -123,6 +124,32 @@ def run_process(cache: Path) -> RunCommand:
         return Finished(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+def systems_of(folder: Path, dataset: str | None = None) -> dict[str, dict[str, Any]]:
+    """Return the systems of a run's ``metrics.json``, of a data set or of the only one."""
+    datasets = json.loads((folder / "metrics.json").read_text())["datasets"]
+    found: dict[str, dict[str, Any]] = (datasets[dataset] if dataset else next(iter(datasets.values())))["systems"]
+    return found
+
+
+def measures_of(folder: Path) -> dict[str, dict[str, float]]:
+    """Return the means of each system of a run."""
+    return {name: {key: entry[key] for key in entry if "@" in key} for name, entry in systems_of(folder).items()}
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a model's folder."""
+    content: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+    return content
+
+
+def weights_of(folder: Path, name: str = "best") -> dict[str, torch.Tensor]:
+    """Return the weights of a model's checkpoint."""
+    state: dict[str, torch.Tensor] = torch.load(folder / "checkpoints" / f"{name}.ckpt", weights_only=True)[
+        "state_dict"
+    ]
+    return state
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,15 @@ import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
-from graphrerank.evaluation.records import Breakdown, EdgesOfType, HubBias, QueryDifference, SeedSpread, SystemResult
+from graphrerank.evaluation.records import (
+    Breakdown,
+    DatasetResult,
+    EdgesOfType,
+    HubBias,
+    QueryDifference,
+    SeedSpread,
+    SystemResult,
+)
 from graphrerank.graphs import CorpusGraph, Ranking, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.text import WordTokenizer
@@ -26,25 +34,17 @@ TOP = 10
 DEPTH = 100  # nodes whose scores and degrees are correlated
 
 
-def query_differences(
-    scores: Mapping[str, Tensor],
-    *,
-    system: str,
-    baseline: str,
-    measure: str,
-    query_ids: Sequence[str],
-    query_texts: Sequence[str],
-    num_relevant: Sequence[int],
-) -> list[QueryDifference]:
-    """List the queries on which ``system`` gains most over ``baseline``, then those on which it loses most.
+def query_differences(result: DatasetResult, *, baseline: str) -> list[QueryDifference]:
+    """List the queries on which the primary system gains most over another one, then those on which it loses most.
 
-    ``scores`` is ``[Q]`` of each system, NaN = the query does not count. At most ten of each, the largest first; equal
-    ones by id.
+    At most ten of each in the first measure that is tested, the largest first; equal ones by id.
     """
-    theirs, ours = scores[baseline].tolist(), scores[system].tolist()
+    measure, system = result.tested[0], result.primary
+    theirs, ours = (result.systems[name].values[measure].tolist() for name in (baseline, system))
+    facts = zip(result.query_ids, result.query_texts, result.num_relevant, theirs, ours, strict=True)
     found = [
         QueryDifference(query, text, baseline, measure, system, relevant, a, b)
-        for query, text, relevant, a, b in zip(query_ids, query_texts, num_relevant, theirs, ours, strict=True)
+        for query, text, relevant, a, b in facts
         if abs(b - a) > 0  # not of NaN
     ]
     found.sort(key=lambda entry: (-abs(entry.difference), entry.query_id))
@@ -184,51 +184,44 @@ def mean_spearman(a: Tensor, b: Tensor) -> float:
     return float((product / norms)[norms > 0].mean())
 
 
-def seed_spreads(systems: Sequence[SystemResult], measures: Sequence[str]) -> list[SeedSpread]:
+def seed_spreads(result: DatasetResult) -> list[SeedSpread]:
     """Describe checkpoints that were trained alike but for the seed: how far their means lie apart."""
-    alike: dict[str, list[SystemResult]] = {}
-    for system in systems:
+    alike: dict[str, dict[str, SystemResult]] = {}
+    for name, system in result.systems.items():
         if system.config is not None and system.seed is not None:
-            alike.setdefault(system.config, []).append(system)
+            alike.setdefault(system.config, {})[name] = system
     spreads = []
     for group in alike.values():
-        seeds = tuple(system.seed for system in group if system.seed is not None)
-        for measure in measures if len(set(seeds)) > 1 else ():
-            means = np.array([system.means[measure] for system in group])
+        seeds = tuple(system.seed for system in group.values() if system.seed is not None)
+        for measure in result.tested if len(set(seeds)) > 1 else ():
+            means = np.array([system.means[measure] for system in group.values()])
             numbers = float(means.mean()), float(means.std(ddof=1)), float(means.min()), float(means.max())
-            spreads.append(SeedSpread(tuple(system.name for system in group), seeds, measure, *numbers))
+            spreads.append(SeedSpread(tuple(group), seeds, measure, *numbers))
     return spreads
 
 
-def browse_queries(
-    graph: CorpusGraph,
-    rankings: Mapping[str, Ranking],
-    scores: Mapping[str, Tensor],
-    relevant: Tensor,
-    *,
-    measure: str,
-    query_ids: Sequence[str],
-    query_texts: Sequence[str],
-) -> dict[str, Any]:
-    """Return the queries on which two systems differ most, at most :data:`BROWSED`, as ``browser.js`` reads them.
+def browse_queries(result: DatasetResult, graph: CorpusGraph, relevant: Tensor) -> dict[str, Any]:
+    """Return the queries on which the primary system and the baseline differ most, as ``browser.js`` reads them.
 
-    Queries are lists of id, text, number of relevant passages, score by each system (None = the query does not count),
-    first passages of each system, the relevant ones of them, and edges with their types; passages are numbers of
-    ``passages``, each an id and the beginning of a text. ``rankings`` are ``[Q, K]`` of one or two systems, the primary
-    one last, ``scores`` ``[Q]``, ``relevant`` ``[Q, R]``, padded with -1.
+    At most :data:`BROWSED`, as lists of id, text, number of relevant passages, score by each system (None = the query
+    does not count), first passages of each system, the relevant ones of them, and edges with their types; passages are
+    numbers of ``passages``, each an id and the beginning of a text. ``relevant`` is ``[Q, R]``, padded with -1.
     """
-    table = torch.stack([scores[name] for name in rankings])
+    names = [name for name in (result.baseline, result.primary) if name is not None]
+    measure, ids = result.tested[0], result.query_ids
+    table = torch.stack([result.systems[name].values[measure] for name in names])
     change = (table[-1] - table[0]).abs().nan_to_num(-1.0).tolist()
-    rows = sorted(range(len(query_ids)), key=lambda row: (-change[row], query_ids[row]))[:BROWSED]
-    tops = [ranking.nodes[rows, :SHOWN].cpu() for ranking in rankings.values()]
+    rows = sorted(range(len(ids)), key=lambda row: (-change[row], ids[row]))[:BROWSED]
+    rankings = [ranking for name in names if (ranking := result.systems[name].ranking) is not None]
+    tops = [ranking.nodes[rows, :SHOWN].cpu() for ranking in rankings]
     shown = _distinct(torch.cat(tops, dim=1))
     place = {node: number for number, node in enumerate(torch.unique(shown[shown >= 0]).tolist())}
     edges = _edges(graph, shown)
     queries = [
         [
-            query_ids[row],
-            query_texts[row],
-            int((relevant[row] >= 0).sum()),
+            ids[row],
+            result.query_texts[row],
+            result.num_relevant[row],
             [None if score != score else score for score in table[:, row].tolist()],
             [[place[node] for node in top[number].tolist() if node >= 0] for top in tops],
             sorted(place[node] for node in set(relevant[row].tolist()) & set(shown[number].tolist()) - {-1}),
@@ -238,7 +231,7 @@ def browse_queries(
     ]
     used = {kind for listed in edges for *_, kind in listed}
     return {
-        "systems": list(rankings),
+        "systems": names,
         "measure": measure,
         "passages": [(graph.node_ids[node], " ".join(graph.texts[node].split())[:SHOWN_TEXT]) for node in place],
         "types": {str(number): name for number, name in enumerate(EDGE_TYPES) if number in used},

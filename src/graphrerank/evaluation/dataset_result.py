@@ -44,13 +44,28 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
         ranking = break_ties(ranking, graph.node_ids, ties=plan.ties)
         return measure_ranking(dataset, qrels, queries, ranking, plan.measures, stage=plan.stage)
 
-    values = {system.name: _in_order(measured(system.ranking), system, plan, stages) for system in systems}
+    values = {}
+    for system in systems:
+        added = _joined(stage.measures.get(system.name, {}) for stage in stages)
+        every = {**measured(system.ranking), **added}
+        if missing := [name for name in plan.measures if name not in every]:
+            raise ValueError(f"`measures` {missing} are of a stage after ranking that was not run, such as answers=...")
+        values[system.name] = {name: every[name] for name in plan.measures}
     table = torch.stack([torch.stack(list(rows.values())) for rows in values.values()])  # [S, M, Q]
     intervals = bootstrap_interval(table, samples=plan.resamples, seed=plan.seed).tolist()
-    results = {
-        system.name: _system_result(graph, system, values[system.name], ends, ids, plan, stages)
-        for system, ends in zip(systems, intervals, strict=True)
-    }
+    results = {}
+    for system, ends in zip(systems, intervals, strict=True):
+        empty = ~(system.ranking.nodes >= 0).any(dim=1)
+        results[system.name] = SystemResult(
+            **{name: getattr(system, name) for name in TAKEN_OVER},
+            values=values[system.name],
+            intervals={name: (low, high) for name, (low, high) in zip(plan.measures, ends, strict=True)},
+            cost=system.cost and replace(system.cost, tokens=_tokens(graph, system.ranking)),
+            missing=tuple(ids[row] for row in empty.nonzero().flatten().tolist()),
+            tied_share=tied_share(system.ranking),
+            ranking=break_ties(system.ranking, graph.node_ids, ties=plan.ties),
+            extra=_joined(stage.system_extra.get(system.name, {}) for stage in stages),
+        )
     reliability, list_reliability = [], []
     for system in systems:
         if system.calibration is not None:
@@ -98,55 +113,12 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
         node_ids=graph.node_ids,
         **ceilings,
     )
-    measure = result.tested[0]
-    pair = [name for name in (result.baseline, result.primary) if name is not None]
-    browser = browse_queries(
-        graph,
-        {name: ranking for name in pair if (ranking := results[name].ranking) is not None},
-        {name: values[name][measure] for name in pair},
-        relevant,
-        measure=measure,
-        query_ids=ids,
-        query_texts=texts,
-    )
-    return replace(with_comparisons(result, plan), browser=browser)
+    result = with_comparisons(result, plan)
+    return replace(result, browser=browse_queries(result, graph, relevant))
 
 
 def _joined(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {key: entry for mapping in mappings for key, entry in mapping.items()}
-
-
-def _in_order(
-    scores: Mapping[str, Tensor], system: RankedSystem, plan: EvaluationPlan, stages: Sequence[StageResult]
-) -> dict[str, Tensor]:
-    """Put the measures of a ranking and of the stages after it into the order of the plan."""
-    every = {**scores, **_joined(stage.measures.get(system.name, {}) for stage in stages)}
-    if missing := [name for name in plan.measures if name not in every]:
-        raise ValueError(f"`measures` {missing} are of a stage after ranking that was not run, such as answers=...")
-    return {name: every[name] for name in plan.measures}
-
-
-def _system_result(
-    graph: CorpusGraph,
-    system: RankedSystem,
-    values: Mapping[str, Tensor],
-    intervals: Sequence[Sequence[float]],
-    query_ids: Sequence[str],
-    plan: EvaluationPlan,
-    stages: Sequence[StageResult],
-) -> SystemResult:
-    empty = ~(system.ranking.nodes >= 0).any(dim=1)
-    cost = system.cost if system.cost is None else replace(system.cost, tokens=_tokens(graph, system.ranking))
-    return SystemResult(
-        **{name: getattr(system, name) for name in TAKEN_OVER},
-        values=values,
-        intervals={name: (ends[0], ends[1]) for name, ends in zip(values, intervals, strict=True)},
-        cost=cost,
-        missing=tuple(query_ids[row] for row in empty.nonzero().flatten().tolist()),
-        tied_share=tied_share(system.ranking),
-        ranking=break_ties(system.ranking, graph.node_ids, ties=plan.ties),
-        extra=_joined(stage.system_extra.get(system.name, {}) for stage in stages),
-    )
 
 
 def _tokens(graph: CorpusGraph, ranking: Ranking) -> float:
@@ -159,46 +131,38 @@ def _tokens(graph: CorpusGraph, ranking: Ranking) -> float:
 
 def with_comparisons(result: DatasetResult, plan: EvaluationPlan) -> DatasetResult:
     """Compare the last system of a result with the others, and average all of them over groups of queries."""
-    main = plan.tested[0]
-    scores = {name: system.values[main] for name, system in result.systems.items()}
-    *others, primary = scores
-    differences = []
-    if others:
-        differences = query_differences(
-            scores,
-            system=primary,
-            baseline=max(others, key=lambda name: float(scores[name].nansum())),
-            measure=main,
-            query_ids=result.query_ids,
-            query_texts=result.query_texts,
-            num_relevant=result.num_relevant,
-        )
+    *others, _ = result.systems
     groups = {
         by: {name: torch.tensor(rows, dtype=torch.int64) for name, rows in parts.items()}
         for by, parts in result.groups.items()
     }
+    usual = query_groups(result.num_relevant, result.densities, result.query_texts)
 
-    def of_stage(measure: str) -> dict[str, Tensor]:
+    def scores(measure: str) -> dict[str, Tensor]:
         return {name: system.values[measure] for name, system in result.systems.items()}
 
+    main = plan.tested[0]
+    result = replace(result, tested=tuple(plan.tested))
+    best = max(others, key=lambda name: float(scores(main)[name].nansum()), default=None)
     return replace(
         result,
-        tests=_compare_last({name: system.values for name, system in result.systems.items()}, plan),
-        query_differences=differences,
+        tests=_compare_last(result, plan),
+        query_differences=[] if best is None else query_differences(result, baseline=best),
         breakdowns=[
-            *break_down(scores, query_groups(result.num_relevant, result.densities, result.query_texts), measure=main),
-            *(group for measure in result.grouped for group in break_down(of_stage(measure), groups, measure=measure)),
+            *break_down(scores(main), usual, measure=main),
+            *(group for measure in result.grouped for group in break_down(scores(measure), groups, measure=measure)),
         ],
-        seed_spreads=seed_spreads(list(result.systems.values()), plan.tested),
+        seed_spreads=seed_spreads(result),
     )
 
 
-def _compare_last(values: Mapping[str, Mapping[str, Tensor]], plan: EvaluationPlan) -> list[PairedTest]:
+def _compare_last(result: DatasetResult, plan: EvaluationPlan) -> list[PairedTest]:
     """Test the last system against every other one in the tested measures; Holm's correction covers all of it."""
-    *others, last = values
+    *others, last = result.systems
     if not others:
         return []
-    table = torch.stack([torch.stack([values[name][measure] for measure in plan.tested]) for name in values])
+    systems = result.systems.values()
+    table = torch.stack([torch.stack([system.values[measure] for measure in plan.tested]) for system in systems])
     pairs = [(len(others), other) for other in range(len(others))]
     found = compare_pairs(table, pairs, resamples=plan.resamples, seed=plan.seed)
     numbers = {name: table.tolist() for name, table in found.items()}
