@@ -280,7 +280,7 @@ def test_drafted_questions_train_and_neither_validate_nor_calibrate(
     ]  # fmt: skip
     mix = f"mix={{drafted: {{data: folder, path: {tmp_path / 'ring'}, drafted: 60}}}}"
     judged = {}
-    for run, chosen in (("mixed", [mix, "batches.buffer=10000"]), ("alone", ["data.drafted=60"])):
+    for run, chosen in (("mixed", [mix]), ("alone", ["data.drafted=60"])):
         run_command("train.py", *settings, *chosen, f"hydra.run.dir={tmp_path / run}")
         folder = tmp_path / run / "gatv2"
         header = next((folder / "csv").rglob("metrics.csv")).read_text(encoding="utf-8").splitlines()[0]

@@ -173,19 +173,6 @@ def test_findings(study: DatasetResult) -> None:
     assert spread.std == pytest.approx(abs(means["good"] - means["twin"]) / math.sqrt(2))
 
 
-def test_a_comparison_does_not_depend_on_what_else_is_judged(study: DatasetResult) -> None:
-    data = dataset()
-    names = {"base": (0.0, 1), "good": (0.6, 3)}
-    pair = judged(data, [ranked(data, name, quality=quality, seed=seed) for name, (quality, seed) in names.items()])
-    among_others = [test for test in study.tests if test.baseline == "base"]
-    for key in ("measure", "difference", "p_randomization", "p_bootstrap", "p_greater"):
-        assert [getattr(test, key) for test in pair.tests] == [getattr(test, key) for test in among_others]
-    for alone, beside_others in zip(pair.tests, among_others, strict=True):
-        assert alone.interval == pytest.approx(
-            beside_others.interval, rel=1e-12
-        )  # a larger product sums in another order
-
-
 def test_candidates_and_their_ceiling_by_hand() -> None:
     data = dataset()
     qrels, system = data.split("test"), ranked(data, "a", quality=0.0, seed=0)

@@ -73,58 +73,54 @@ def diagnosis(difference: float = 0.05, p: float = 0.001, *, half_width: float =
     return Diagnosis(result, shape=SHAPE, **given)
 
 
-def test_drafted_questions_say_little_of_the_graph() -> None:
-    found = verdict(diagnosis(questions=DRAFTED))
-    assert found.kind == "drafted"
-    assert "bound to help" in found.sentence
-    assert "queries.jsonl" in found.next_step
+HARMFUL = [changed("shuffled", 0.04, 0.001), changed("without reference", 0.03, 0.01),
+           changed("without similarity", -0.02, 0.01)]  # fmt: skip
 
 
-def test_it_helps() -> None:
-    found = verdict(diagnosis())
-    assert found.kind == "helps"
-    assert found.sentence == "The graph helps: nDCG@10 +5.00 (+3.0 to +7.0), p = 0.001."
-    assert "train.py data.splits=auto" in found.next_step
+@pytest.mark.parametrize(
+    ("given", "kind", "sentence", "step"),
+    [
+        ({"questions": DRAFTED}, "drafted", "bound to help", "queries.jsonl"),
+        ({}, "helps", "The graph helps: nDCG@10 +5.00 (+3.0 to +7.0), p = 0.001.", "train.py data.splits=auto"),
+        ({"counterfactuals": HARMFUL}, "helps", "", "type similarity, without which the ranking is better"),
+        ({"difference": -0.05, "counterfactuals": HARMFUL}, "hurts", "", "similarity first"),
+        ({"difference": -0.05}, "hurts", "", "retriever=hybrid"),
+        (
+            {"counterfactuals": [changed("shuffled", 0.01, 0.4)]},
+            "helps, as other edges do",
+            "not by which passages it joins",
+            "",
+        ),
+        ({"counterfactuals": [changed("shuffled", -0.02, 0.001)]}, "helps, as other edges do", "", ""),
+        # 2.8 * 0.2 / sqrt(80), and (2.8 * 0.2 / 0.03)^2
+        (
+            {"difference": 0.03, "p": 0.2, "half_width": 0.05},
+            "unclear",
+            "80 questions do not tell whether the graph helps: nDCG@10 +3.00 (-2.0 to +8.0), p = 0.2; they would show "
+            "a difference of 6.3 points four times out of five",
+            "about 349 would show a difference of 3.0 points",
+        ),
+        ({"difference": -0.01, "p": 0.4, "half_width": 0.05}, "unclear", "", "take other edges"),
+        ({"difference": 0.001, "p": 0.6, "half_width": 0.005}, "no help", "", "data.edges=auto"),
+        (
+            {"difference": 0.001, "p": 0.6, "half_width": 0.005, "ceiling": 0.9},
+            "no help",
+            "",
+            "90.0% of the questions, 80.0% before",
+        ),
+        ({"difference": 0.0, "p": 1.0, "deviation": 0.0}, "no help", "", ""),
+    ],
+)
+def test_verdicts(given: dict[str, Any], kind: str, sentence: str, step: str) -> None:
+    found = verdict(diagnosis(**given))
+    assert found.kind == kind
+    assert sentence in found.sentence
+    assert step in found.next_step
 
 
-def test_a_type_that_costs_is_named() -> None:
-    changes = [changed("shuffled", 0.04, 0.001), changed("without reference", 0.03, 0.01)]
-    harmful = [*changes, changed("without similarity", -0.02, 0.01)]
-    assert (
-        "type similarity, without which the ranking is better" in verdict(diagnosis(counterfactuals=harmful)).next_step
-    )
-    unclear = [*changes, changed("without similarity", -0.02, 0.3)]
+def test_a_type_whose_cost_is_unclear_is_not_named() -> None:
+    unclear = [*HARMFUL[:2], changed("without similarity", -0.02, 0.3)]
     assert "similarity" not in verdict(diagnosis(counterfactuals=unclear)).next_step
-    found = verdict(diagnosis(-0.05, 0.001, counterfactuals=harmful))
-    assert found.kind == "hurts"
-    assert "similarity first" in found.next_step
-    assert "retriever=hybrid" in verdict(diagnosis(-0.05, 0.001)).next_step
-
-
-@pytest.mark.parametrize("shuffled", [changed("shuffled", 0.01, 0.4), changed("shuffled", -0.02, 0.001)])
-def test_other_edges_would_do(shuffled: Counterfactual) -> None:
-    found = verdict(diagnosis(counterfactuals=[shuffled]))
-    assert found.kind == "helps, as other edges do"
-    assert "not by which passages it joins" in found.sentence
-
-
-def test_too_few_questions() -> None:
-    found = verdict(diagnosis(0.03, 0.2, half_width=0.05))
-    assert found.kind == "unclear"
-    assert "80 questions do not tell" in found.sentence
-    assert "6.3 points four times out of five" in found.sentence  # 2.8 * 0.2 / sqrt(80)
-    assert "about 349 would show a difference of 3.0 points" in found.next_step  # (2.8 * 0.2 / 0.03)^2
-    assert "take other edges" in verdict(diagnosis(-0.01, 0.4, half_width=0.05)).next_step
-
-
-def test_no_help_and_no_difference() -> None:
-    found = verdict(diagnosis(0.001, 0.6, half_width=0.005))
-    assert found.kind == "no help"
-    assert "data.edges=auto" in found.next_step
-    more = verdict(diagnosis(0.001, 0.6, half_width=0.005, ceiling=0.9))
-    assert "90.0% of the questions, 80.0% before" in more.next_step
-    same = verdict(diagnosis(0.0, 1.0, deviation=0.0))
-    assert same.kind == "no help"
     assert "no question differs" in diagnosis(0.0, 1.0, deviation=0.0).lines()[1]
 
 

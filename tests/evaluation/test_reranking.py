@@ -59,27 +59,14 @@ def test_a_ranked_system_holds_its_ranking_and_what_it_took(prepared: PreparedDa
     assert alone.cost.ms["total"] == alone.cost.latency_ms
 
 
-def test_other_edges_are_tried_on_what_reads_edges(prepared: PreparedDataset) -> None:
-    edges, queries = OtherEdges(prepared, ["removed"]), torch.arange(3)
-    degree = System("degree", lambda graphs: torch.bincount(graphs.edge_index[1], minlength=graphs.num_nodes).float())
-    row = run_reranker(prepared, queries, degree, other_edges=edges)
-    assert list(row.on_other_edges) == ["removed"]
-    assert row.on_other_edges["removed"].scores.nan_to_num(neginf=0).abs().max() == 0
-    assert row.ranking.scores.max() > 0
-    assert run_reranker(prepared, queries, RETRIEVER, other_edges=edges).on_other_edges == {}
-
-
-def test_rankings_are_padded_and_sorted(prepared: PreparedDataset) -> None:
-    ranking = rerank(prepared, torch.tensor([1, 0]), System("first", prefer_first_triangle))
+def test_rankings_are_padded_and_sorted_and_a_batch_equals_singles(prepared: PreparedDataset) -> None:
+    first = System("first", prefer_first_triangle)
+    ranking = rerank(prepared, torch.tensor([1, 0]), first)
     assert ranking.nodes.tolist() == [[0, 3, 4, -1], [0, 1, 3, 4]]
     assert ranking.scores.tolist() == [[0.0, -3.0, -4.0, -math.inf], [0.0, -1.0, -3.0, -4.0]]
-
-
-def test_a_batch_equals_singles(prepared: PreparedDataset) -> None:
-    together = rerank(prepared, torch.arange(3), RETRIEVER)
-    for query in range(3):
-        alone = rerank(prepared, torch.tensor([query]), RETRIEVER)
-        assert torch.equal(together.nodes[query], alone.nodes[0])
+    assert torch.equal(
+        ranking.nodes, torch.cat([rerank(prepared, torch.tensor([query]), first).nodes for query in (1, 0)])
+    )
 
 
 def test_systems_see_edges_and_vectors_only_where_they_ask(prepared: PreparedDataset) -> None:
@@ -138,80 +125,71 @@ def test_the_best_of_the_grid_wins_and_the_first_of_equals(prepared: PreparedDat
 QUERIES = torch.arange(3)
 
 
-def num_neighbours(graphs: CandidateGraphs) -> torch.Tensor:
-    return torch.bincount(graphs.edge_index[1], minlength=graphs.num_nodes).float()
+class Spy:
+    """Scores as the retriever did, and keeps the graphs that it scored."""
+
+    def __init__(self) -> None:
+        self.seen: list[CandidateGraphs] = []
+
+    def __call__(self, graphs: CandidateGraphs) -> torch.Tensor:
+        self.seen.append(graphs)
+        return graphs.x[:, 0]
 
 
-def test_removed_edges_are_not_seen(prepared: PreparedDataset) -> None:
-    gcs, base = System("gcs", GCS(restart_prob=0.3).score), System("retriever", base_ranking)
-    removed = rerank(prepared, QUERIES, OtherEdges(prepared).systems(gcs)["removed"])
-    assert torch.equal(removed.scores, rerank(prepared, QUERIES, base).scores)
-    assert not torch.equal(removed.scores, rerank(prepared, QUERIES, gcs).scores)
+def test_removed_edges_are_not_seen_and_what_reads_none_is_not_tried(prepared: PreparedDataset) -> None:
+    gcs, edges = System("gcs", GCS(restart_prob=0.3).score), OtherEdges(prepared)
+    assert list(edges.systems(gcs)) == ["shuffled", "removed"]  # one type alone is not left out
+    base = rerank(prepared, QUERIES, RETRIEVER).scores
+    row = run_reranker(prepared, QUERIES, gcs, other_edges=OtherEdges(prepared, ["removed"]))
+    assert list(row.on_other_edges) == ["removed"]
+    assert torch.equal(row.on_other_edges["removed"].scores, base)
+    assert not torch.equal(row.ranking.scores, base)
+    assert run_reranker(prepared, QUERIES, RETRIEVER, other_edges=edges).on_other_edges == {}
 
 
-def test_shuffled_edges_keep_each_candidates_number(prepared: PreparedDataset) -> None:
-    edges = torch.combinations(torch.arange(8))[::2]
-    graph = CorpusGraph.from_edges(list("abcdefgh"), [""] * 8, edges)
-    nodes = torch.arange(8).expand(3, 8)
-    scores = torch.linspace(1, 0, 8).expand(3, 8)
-    ranking = replace(prepared.ranking, nodes=nodes, scores=scores, features=scores.unsqueeze(-1))
-    prepared = replace(prepared, dataset=replace(prepared.dataset, graph=graph), ranking=ranking)
-    seen: list[CandidateGraphs] = []
-
-    def spy(graphs: CandidateGraphs) -> torch.Tensor:
-        seen.append(graphs)
-        return num_neighbours(graphs)
-
-    system = System("spy", spy)
-    as_it_is = rerank(prepared, QUERIES, system)
-    shuffled = rerank(prepared, QUERIES, OtherEdges(prepared).systems(system)["shuffled"])
-    assert torch.equal(as_it_is.nodes, shuffled.nodes)  # the degrees are the same
-    assert not torch.equal(seen[0].edge_index, seen[1].edge_index)
-    again = rerank(prepared, QUERIES, OtherEdges(prepared).systems(system)["shuffled"])
-    assert torch.equal(seen[1].edge_index, seen[2].edge_index)  # seeded
-    assert torch.equal(again.nodes, shuffled.nodes)
-
-
-def test_each_type_is_shuffled_and_its_words_follow(prepared: PreparedDataset) -> None:
-    edges = torch.combinations(torch.arange(8))[::2]
-    types = torch.arange(len(edges)) % 2 * 3
+def eight(prepared: PreparedDataset, **types: torch.Tensor) -> PreparedDataset:
+    """Eight passages, all candidates of each query, with half of all possible edges."""
     texts = [f"alpha{i} beta{i}" for i in range(8)]
-    graph = CorpusGraph.from_edges(list("abcdefgh"), texts, edges, edge_type=types)
+    graph = CorpusGraph.from_edges(list("abcdefgh"), texts, torch.combinations(torch.arange(8))[::2], **types)
     nodes, scores = torch.arange(8).expand(3, 8), torch.linspace(1, 0, 8).expand(3, 8)
     ranking = replace(prepared.ranking, nodes=nodes, scores=scores, features=scores.unsqueeze(-1))
     dataset = replace(prepared.dataset, graph=graph, query_texts=["alpha1 alpha5", "beta2 beta7", "alpha0"])
-    with_match = replace(prepared, dataset=dataset, ranking=ranking).with_features(("base_score", *MATCH_FEATURES))
-    seen: list[CandidateGraphs] = []
+    return replace(prepared, dataset=dataset, ranking=ranking)
 
-    def spy(graphs: CandidateGraphs) -> torch.Tensor:
-        seen.append(graphs)
-        return graphs.x[:, 0]
 
+def test_shuffled_edges_keep_each_candidates_number(prepared: PreparedDataset) -> None:
+    prepared, spy = eight(prepared), Spy()
+    system = System("spy", spy)
+    for changed in (system, *(OtherEdges(prepared).systems(system)["shuffled"] for _ in range(2))):
+        rerank(prepared, QUERIES, changed)
+    before, after, again = (graphs.edge_index for graphs in spy.seen)
+    assert torch.equal(*(torch.bincount(edges[1], minlength=24) for edges in (before, after)))
+    assert not torch.equal(before, after)
+    assert torch.equal(after, again)  # seeded
+
+
+def test_each_type_is_shuffled_and_its_words_follow(prepared: PreparedDataset) -> None:
+    with_match = eight(prepared, edge_type=torch.arange(14) % 2 * 3).with_features(("base_score", *MATCH_FEATURES))
+    spy = Spy()
     system = System("spy", spy, inputs=SCORES.with_edge_types())
     others = OtherEdges(with_match).systems(system)
     for changed in (system, others["shuffled"], others["removed"]):
         rerank(with_match, QUERIES, changed)
-    before, after, removed = seen
+    before, after, removed = spy.seen
     for number in (0, 3):
         degrees = [torch.bincount(g.edge_index[1][g.edge_type == number], minlength=24) for g in (before, after)]
         assert torch.equal(*degrees)
-    names = list(with_match.feature_names)
-    match, ptr = TextMatch(texts), torch.arange(0, 25, 8)
-    places = nodes.flatten()
-    found = match.score(dataset.query_texts, places, after.edge_index, ptr)
+    names, match = list(with_match.feature_names), TextMatch(with_match.dataset.graph.texts)
+    places = with_match.ranking.nodes.flatten()
+    found = match.score(with_match.dataset.query_texts, places, after.edge_index, torch.arange(0, 25, 8))
     assert torch.equal(after.x[:, 1:], found)
     assert not torch.equal(after.x, before.x)
     assert removed.edge_type is not None
     assert not removed.edge_type.numel()
     alone = removed.x[:, names.index("query_coverage")]
     assert torch.equal(removed.x[:, names.index("neighbourhood_coverage")], alone)
-    merged = System("merged", spy)
-    rerank(with_match, QUERIES, OtherEdges(with_match).systems(merged)["shuffled"])
-    assert seen[-1].edge_type is None
-
-
-def test_what_reads_no_edges_is_not_tried(prepared: PreparedDataset) -> None:
-    assert OtherEdges(prepared).systems(System("retriever", base_ranking, reads_graph=False)) == {}
+    rerank(with_match, QUERIES, OtherEdges(with_match).systems(System("merged", spy))["shuffled"])
+    assert spy.seen[-1].edge_type is None
 
 
 def typed(prepared: PreparedDataset) -> PreparedDataset:
@@ -228,13 +206,7 @@ def typed(prepared: PreparedDataset) -> PreparedDataset:
 
 @pytest.mark.parametrize("inputs", [SCORES, SCORES.with_edge_types()], ids=["merged", "typed"])
 def test_each_type_is_left_out_in_turn(prepared: PreparedDataset, inputs: ModelInputs) -> None:
-    prepared = typed(prepared)
-    seen: list[CandidateGraphs] = []
-
-    def spy(graphs: CandidateGraphs) -> torch.Tensor:
-        seen.append(graphs)
-        return graphs.x[:, 0]
-
+    prepared, spy = typed(prepared), Spy()
     others = OtherEdges(prepared, ["each_type"]).systems(System("spy", spy, inputs=inputs))
     assert list(others) == ["without reference", "without entity"]
     for number, system in enumerate(others.values()):
@@ -242,14 +214,9 @@ def test_each_type_is_left_out_in_turn(prepared: PreparedDataset, inputs: ModelI
         corpus = prepared.dataset.graph.with_types([other for other in range(len(EDGE_TYPES)) if other != number])
         keep = inputs.reads_edge_types
         edge_index, weight, _, edge_type = candidate_edges(corpus, prepared.ranking.nodes, keep_types=keep)
-        assert torch.equal(seen[-1].edge_index, edge_index)
-        assert torch.equal(seen[-1].edge_attr, weight)
-        assert edge_type is None or torch.equal(seen[-1].edge_type, edge_type)
-
-
-def test_one_type_alone_is_not_left_out(prepared: PreparedDataset) -> None:
-    gcs = System("gcs", GCS(restart_prob=0.3).score)
-    assert list(OtherEdges(prepared).systems(gcs)) == ["shuffled", "removed"]
+        assert torch.equal(spy.seen[-1].edge_index, edge_index)
+        assert torch.equal(spy.seen[-1].edge_attr, weight)
+        assert edge_type is None or torch.equal(spy.seen[-1].edge_type, edge_type)
 
 
 def test_graphs_with_other_edges(prepared: PreparedDataset) -> None:
