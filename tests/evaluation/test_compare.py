@@ -121,13 +121,10 @@ def test_runs_whose_candidates_differ() -> None:
     ]
 
 
-def test_ties_that_were_broken_in_different_ways_are_refused() -> None:
+def test_one_run_and_ties_broken_in_different_ways_are_refused() -> None:
     other = replace(run(BASE), settings={"ties": "trec"})
     with pytest.raises(ValueError, match=r"must name runs that break ties alike, got \{'a': 'own', 'b': 'trec'\}"):
         compare_runs({"a": run(BASE), "b": other}, command="c", resamples=10)
-
-
-def test_one_run_is_no_comparison() -> None:
     with pytest.raises(ValueError, match=r"`report` must name two runs or more, got \['a'\]"):
         compare_runs({"a": run(BASE)}, command="c")
 

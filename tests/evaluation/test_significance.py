@@ -59,16 +59,6 @@ def test_bootstrap_of_a_difference_against_scipy() -> None:
     assert float(found["p_bootstrap"]) == pytest.approx(moved.mean(), abs=0.015)
 
 
-def test_interval_against_scipy() -> None:
-    values = simulated(80) ** 2
-    ours = bootstrap_interval(values, level=0.9, samples=20_000)
-    theirs = stats.bootstrap(
-        (values.numpy(),), lambda x, axis: x.mean(axis), confidence_level=0.9, n_resamples=20_000, method="percentile",
-        rng=1,
-    ).confidence_interval  # fmt: skip
-    assert ours.tolist() == pytest.approx(list(theirs), abs=0.002)
-
-
 @pytest.mark.parametrize("level", [0.5, 0.95])
 def test_interval_covers_the_true_mean_as_often_as_it_says(level: float) -> None:
     trials, num_queries = 400, 120
@@ -97,12 +87,9 @@ def test_effect_size_and_share_by_hand() -> None:
     assert math.isnan(found["effect_size"][1])
     assert found["share_changed"].flatten().tolist() == [0.5, 0.0]
     assert found["p_randomization"][1] == found["p_bootstrap"][1] == found["p_greater"][1] == 1.0
-
-
-def test_no_query_counts() -> None:
-    found = compare_pairs(torch.full((2, 1, 3), math.nan), [(0, 1)], resamples=100)
-    assert found["num_queries"].tolist() == [[0]]
-    assert all(bool(found[name].isnan().all()) for name in ("difference", "interval", "p_randomization"))
+    nothing = compare_pairs(torch.full((2, 1, 3), math.nan), [(0, 1)], resamples=100)
+    assert nothing["num_queries"].tolist() == [[0]]
+    assert all(bool(nothing[name].isnan().all()) for name in ("difference", "interval", "p_randomization"))
 
 
 def test_equal_systems_give_few_small_p_values() -> None:
@@ -143,11 +130,9 @@ def test_queries_that_do_not_count_or_do_not_differ_are_left_out() -> None:
 
 
 def test_same_seed_same_numbers_and_the_global_generator_is_left_alone() -> None:
-    a, b = simulated(50, seed=16), simulated(50, seed=17)
-    state = torch.get_rng_state()
+    a, state = simulated(50, seed=16), torch.get_rng_state()
     assert torch.equal(bootstrap_interval(a), bootstrap_interval(a))
     assert not torch.equal(bootstrap_interval(a), bootstrap_interval(a, seed=1))
-    assert torch.equal(paired_randomization(a, b), paired_randomization(a, b))
     assert torch.equal(torch.get_rng_state(), state)
 
 

@@ -60,7 +60,7 @@ TABLE = Table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("width", [5, 20, 40, 60, 79, 80, 81, 100, 132, 160, 300])
+@pytest.mark.parametrize("width", [5, 40, 80, 100, 160])
 def test_no_number_and_no_name_is_cut_at_any_width(width: int, printed: Print) -> None:
     text = printed(width, print_table, TABLE, title="title")
     tables = read_back(text)

@@ -46,9 +46,7 @@ def as_tensors(qrels: Qrels, run: Run) -> tuple[Tensor, Tensor]:
     ("name", "oracle", "oracle_depth"),
     [
         ("R@1", "R@1", None),
-        ("R@5", "R@5", None),
         ("R@100", "R@100", None),
-        ("nDCG@1", "nDCG@1", None),
         ("nDCG@5", "nDCG@5", None),
         ("nDCG@100", "nDCG@100", None),
         ("MRR", "RR", None),
@@ -102,25 +100,23 @@ def test_name_survives_parsing_and_pickling(name: str) -> None:
     assert pickle.loads(pickle.dumps(parse_measure(name))) == parse_measure(name)
 
 
-@pytest.mark.parametrize(("name", "canonical"), [("R_cap@10", "CR@10"), ("R_cap@5/multi", "CR@5/multi")])
-def test_capped_recall_has_one_name(name: str, canonical: str) -> None:
-    assert parse_measure(name) == parse_measure(canonical)
-    assert parse_measure(name).name == canonical
+def test_capped_recall_has_one_name() -> None:
+    assert parse_measure("R_cap@5/multi") == parse_measure("CR@5/multi")
+    assert parse_measure("R_cap@10").name == "CR@10"
 
 
 @pytest.mark.parametrize(
     "name",
-    ["", "PR", "R@0", "R@-1", "R@01", "nDCG", "ndcg@10", "P@10", "MAP", "MRR@", "PR@10/single", " PR@10", "R@5\n"],
+    ["", "PR", "R@0", "R@01", "ndcg@10", "MRR@", "PR@10/single", "R@5\n"],
 )
 def test_unknown_name_is_refused_with_the_known_forms(name: str) -> None:
     with pytest.raises(ValueError, match=r"`name` must be PR@K, .*CR@K \(capped recall\).* got '"):
         parse_measure(name)
 
 
-@pytest.mark.parametrize("name", ["PR@1/multi", "R@1/multi", "CR@1/multi", "nDCG@1/multi", "MRR/multi"])
-def test_multi_without_any_such_query_is_nan(name: str) -> None:
+def test_multi_without_any_such_query_is_nan() -> None:
     arguments = torch.tensor([[1, 0], [0, 1]]), torch.tensor([[1, 0], [1, 0]])
-    assert parse_measure(name)(*arguments).isnan().tolist() == [True, True]
+    assert parse_measure("PR@1/multi")(*arguments).isnan().tolist() == [True, True]
 
 
 EVERY_BASE = pytest.mark.parametrize("name", ["PR@2", "R@2", "CR@2", "nDCG@2", "MRR", "MRR@2", "PR@2/multi"])
@@ -154,18 +150,16 @@ def test_depth_of_padding_does_not_matter(name: str) -> None:
     assert torch.equal(parse_measure(name)(*padded), parse_measure(name)(ranked_relevance, qrels))
 
 
-@pytest.mark.parametrize("top_k", [0, -3, True])
 @pytest.mark.parametrize("base", ["PR", "R", "CR", "nDCG", "MRR"])
-def test_cutoff_out_of_range_is_refused(base: str, top_k: int) -> None:
-    with pytest.raises(ValueError, match=f"`top_k` must be a positive integer, got {top_k}"):
-        Measure(base, top_k)(torch.tensor([[1]]), torch.tensor([[1]]))
+def test_cutoff_out_of_range_is_refused(base: str) -> None:
+    with pytest.raises(ValueError, match="`top_k` must be a positive integer, got 0"):
+        Measure(base, 0)(torch.tensor([[1]]), torch.tensor([[1]]))
 
 
 @pytest.mark.parametrize(
     ("measure", "ranked_relevance", "qrels", "top_k", "expected"),
     [
         (ndcg, [0, 1], [1], 2, 1 / math.log2(3)),
-        (ndcg, [0, 1], [1], 1, 0),
         (ndcg, [3, 2, 1], [1, 2, 3], 3, 1),
         # linear gain: (1 + 3 / log2(3)) / (3 + 1 / log2(3))
         (ndcg, [1, 3], [3, 1], 2, (1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3))),
@@ -173,29 +167,19 @@ def test_cutoff_out_of_range_is_refused(base: str, top_k: int) -> None:
         (ndcg, [1, 0, 0], [0, 2, 1], 3, 1 / (2 + 1 / math.log2(3))),
         # the ideal ranking too is cut at K
         (ndcg, [1, 1, 0], [1, 1, 1, 1], 2, 1),
-        (ndcg, [], [1], 1, 0),
         (reciprocal_rank, [0, 0, 2, 1], [2, 1], None, 1 / 3),
-        (reciprocal_rank, [0, 0, 2, 1], [2, 1], 3, 1 / 3),
         (reciprocal_rank, [0, 0, 2, 1], [2, 1], 2, 0),
-        (reciprocal_rank, [1, 0, 0, 0], [1], 1, 1),
         (reciprocal_rank, [0, 0, 0, 0], [1], None, 0),
-        (reciprocal_rank, [], [1], None, 0),
-        (recall, [1, 0, 1, 0], [1, 1], 2, 1 / 2),
         (recall, [1, 0, 1, 0], [1, 1], 3, 1),
         (recall, [1, 0, 1, 0], [1, 1, 1, 1], 3, 2 / 4),
         (recall, [2, 0, 1, 0], [0, 2, 0, 1, 3], 99, 2 / 3),  # the gain does not matter, the padding neither
-        (recall, [], [1], 1, 0),
         (capped_recall, [1, 0, 1, 0], [1, 1, 1, 1], 3, 2 / 3),
         (capped_recall, [1, 1, 1, 0], [1, 1, 1], 2, 1),
-        (capped_recall, [2, 0, 1, 0], [0, 2, 0, 1, 3], 99, 2 / 3),
-        (capped_recall, [], [1], 1, 0),
         (perfect_recall, [1, 0, 1, 0], [1, 1], 2, 0),
         (perfect_recall, [1, 0, 1, 0], [1, 1], 3, 1),
-        (perfect_recall, [1, 0, 1, 0], [1, 1], 99, 1),
         (perfect_recall, [1, 0, 3, 0], [0, 3, 0, 1], 3, 1),  # padding of qrels anywhere, graded gains
         (perfect_recall, [1, 0, 1, 0], [1, 1, 1], 99, 0),  # one relevant document was never retrieved
         (perfect_recall, [1, 1, 1, 0], [1, 1, 1], 2, 0),  # more relevant documents than ranks
-        (perfect_recall, [], [1], 1, 0),
     ],
 )
 def test_worked_by_hand(

@@ -40,7 +40,7 @@ def by_hops(graph: nx.Graph, source: int, target: int) -> float:
     )
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", range(0, 14, 3))
 def test_against_networkx(seed: int) -> None:
     graph, theirs = random_graph(seed)
     retrieved, relevant = random_queries(seed)
@@ -53,7 +53,7 @@ def test_against_networkx(seed: int) -> None:
             assert found[row, column].item() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", range(0, 14, 3))
 def test_corollary_1_recall_and_misstr_make_tr(seed: int) -> None:
     graph, _ = random_graph(seed)
     retrieved, relevant = random_queries(seed)
