@@ -1,3 +1,4 @@
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ from omegaconf import DictConfig
 from graphrerank.cli import export, http_service, schema
 from graphrerank.cli.artifacts import artifact_folder
 from graphrerank.cli.serve import run as serve
-from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
-from graphrerank.models.manifest import read_manifest
+from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint, save_weights
+from graphrerank.models.manifest import read_manifest, write_manifest
 from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.formats import Runner
 from graphrerank.serving.parity import random_graphs
+from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.support import ROOT
+from tests.support.commands import RunCommand
+from tests.support.manifests import make_manifest
 
 HUB_ID = "someone/reranker"
 
@@ -58,7 +62,9 @@ def files(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
 
 
-def test_a_model_of_the_hub_is_exported_here_from_its_weights(settings, hub, tmp_path: Path, capsys) -> None:
+def test_a_model_of_the_hub_is_exported_here_from_its_weights(
+    settings, hub, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = artifact_folder(settings(f"artifact={HUB_ID}", "revision=v1"))
     assert hub == [{"repo_id": HUB_ID, "revision": "v1", "allow_patterns": ["manifest.json", "model.safetensors"]}]
     assert files(tmp_path / "downloaded").keys() == {"manifest.json", "model.safetensors"}
@@ -72,10 +78,13 @@ def test_a_model_of_the_hub_is_exported_here_from_its_weights(settings, hub, tmp
     )
     torch.testing.assert_close(artifact.module(*inputs), eager.model(*inputs))
 
-    before = files(folder)
+    before, target = files(folder), tmp_path / "artifact"
     assert artifact_folder(settings(f"artifact={HUB_ID}")) == folder
     assert files(folder) == before
     assert capsys.readouterr().out == where
+    monkeypatch.setattr(export, "export_artifact", lambda checkpoint, out, formats: shutil.copytree(folder, out))
+    assert export.run(settings(f"checkpoint={HUB_ID}", f"artifact={target}", command="export")) == target
+    assert files(target).keys() == {"manifest.json", "model.pt", "model.safetensors"}
 
 
 def test_a_model_of_the_hub_that_was_tampered_with(settings, hub, tmp_path: Path) -> None:
@@ -84,12 +93,6 @@ def test_a_model_of_the_hub_that_was_tampered_with(settings, hub, tmp_path: Path
     with pytest.raises(ValueError, match="needed SHA-256"):
         artifact_folder(settings(f"artifact={HUB_ID}"))
     assert not (tmp_path / "cache").exists() or not list((tmp_path / "cache" / "artifacts").iterdir())
-
-
-def test_a_model_of_the_hub_is_exported_where_one_says(settings, hub, tmp_path: Path) -> None:
-    target = tmp_path / "artifact"
-    assert export.run(settings(f"checkpoint={HUB_ID}", f"artifact={target}", command="export")) == target
-    assert files(target).keys() == {"manifest.json", "model.pt", "model.safetensors"}
 
 
 def test_what_ships_and_paths_are_not_asked_for(settings, hub) -> None:
@@ -101,17 +104,13 @@ def test_what_ships_and_paths_are_not_asked_for(settings, hub) -> None:
     assert hub == []
 
 
-@pytest.mark.parametrize("artifact", ["attack", HUB_ID])
-def test_an_unknown_format_is_refused_before_the_service_starts(settings, hub, artifact: str) -> None:
+def test_an_unknown_format_is_refused_before_the_service_starts(settings, hub) -> None:
     message = r"`format` must be one of \['torchscript', 'onnx', 'aot'\] or null, got 'magic'"
     with pytest.raises(ValueError, match=message):
-        serve(settings(f"artifact={artifact}", "format=magic"))
-    assert hub == []
-
-
-def test_a_format_that_is_not_there_is_refused_before_the_service_starts(settings) -> None:
+        serve(settings(f"artifact={HUB_ID}", "format=magic"))
     with pytest.raises(ValueError, match=r"has the formats \['torchscript'\], got `format` 'onnx'"):
         serve(settings("artifact=attack", "format=onnx"))
+    assert hub == []
 
 
 def test_a_format_that_runs_on_the_cpu_alone_is_refused_for_another_device(settings, monkeypatch) -> None:
@@ -119,3 +118,48 @@ def test_a_format_that_runs_on_the_cpu_alone_is_refused_for_another_device(setti
     monkeypatch.setattr(http_service, "load_artifact", lambda folder, format_name: artifact)
     with pytest.raises(ValueError, match="`device` must be cpu for the format onnx, got cuda"):
         serve(settings("artifact=attack", "format=onnx", "device=cuda"))
+
+
+def test_export_in_some_formats_then_bench(run_command: RunCommand, tmp_path: Path) -> None:
+    arguments = {"num_features": 4, "num_selected": 2, "hidden_channels": [3]}
+    torch.manual_seed(0)
+    save_weights(tmp_path / "run", ComplexityAdapter(**arguments))
+    write_manifest(tmp_path / "run", make_manifest("complexity_adapter", arguments))
+
+    artifact = tmp_path / "artifact"
+    chosen = (f"checkpoint={tmp_path / 'run'}", f"artifact={artifact}", "formats=[onnx,torchscript]")
+    done = run_command("serve.py", "mode=export", *chosen)
+    *lines, last = done.stdout.splitlines()
+    assert last == str(artifact)
+    assert [line.split(":")[0] for line in lines] == ["onnx", "safetensors", "torchscript"]
+    assert all(line.endswith("on 500 batches") for line in lines)
+    assert {file.name for file in artifact.glob("model.*")} == {"model.pt", "model.onnx", "model.safetensors"}
+
+    bench = {"candidates": 10, "edges": 5, "batch_queries": 4, "rounds": 3}
+    folder = tmp_path / "bench"
+    settings = [f"bench.{name}={number}" for name, number in bench.items()]
+    done = run_command("serve.py", "mode=bench", f"artifact={artifact}", *settings, f"hydra.run.dir={folder}")
+    table = done.stdout.splitlines()
+    assert table[-1] == str(folder)
+    assert [line.split(" | ")[0] for line in table[2:-1]] == ["| eager", "| torchscript", "| onnx"]
+    content = json.loads((folder / "bench.json").read_text())
+    assert content["settings"] == bench
+    assert [entry["name"] for entry in content["formats"]] == ["eager", "torchscript", "onnx"]
+    assert all(entry["ms_alone"] > 0 for entry in content["formats"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("mode=serve", "`mode` must be one of ['http', 'bench', 'export', 'demo'], got 'serve'"),
+        ("mode=bench", "mode=bench needs `artifact`: a folder that `graphrerank export` wrote"),
+        ("limits.body_bytes=many", "`limits.body_bytes`: input should be a valid integer"),
+        ("limits.body_bytes=0", "`limits.body_bytes` must be positive, got 0"),
+        ("limits.bodies=1", "Key 'bodies' is not in struct"),
+        ("bench.rounds=0", "`rounds` must be a positive integer, got 0"),
+    ],
+)
+def test_what_is_missing_or_mistyped(run_command: RunCommand, setting: str, message: str) -> None:
+    mode = () if "mode=" in setting else (("mode=bench",) if "bench" in setting else ())
+    done = run_command("serve.py", *mode, setting, *(() if "mode=" in setting else ("artifact=attack",)), status=1)
+    assert message in done.stderr

@@ -1,32 +1,31 @@
+"""``graphrerank calibrate``: as in the training, and for a corpus with a few judged questions."""
+
 import json
+import math
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from graphrerank import GraphReranker
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.evaluation.reliability import LabelledLists
 from graphrerank.evaluation.systems import System, base_ranking
-from graphrerank.fitting.calibrate import calibrate_system
+from graphrerank.fitting.calibrate import _errors, _out_of_fold, _predict, calibrate_system, fit_probabilities
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration
 from graphrerank.graphs.list_confidence import ListConfidence
-from graphrerank.models.checkpoint import load_checkpoint
+from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint, load_primary
 from graphrerank.parts import Parts
-
-PASSAGES = ["worm on removable drives", "a cake recipe", "infected USB sticks"]
-
-
-def _manifest(folder: Path) -> dict:
-    return json.loads((folder / "manifest.json").read_text())
+from graphrerank.training.calibration import calibration_method
+from tests.support.commands import RunCommand, manifest_of
+from tests.support.folders import write_films
 
 
 @pytest.mark.parametrize("system", ["mlp", "gatv2"])
 def test_training_calibrates_on_validation(trained: Path, system: str) -> None:
-    manifest = _manifest(trained / system)
+    manifest = manifest_of(trained / system)
     found = manifest["calibration"]
     assert found["method"] == "logistic"
     assert found["slope"] > 0
@@ -41,22 +40,12 @@ def test_training_calibrates_on_validation(trained: Path, system: str) -> None:
     assert fitted["brier"] < fitted["share_relevant"] * (1 - fitted["share_relevant"])  # knows more than the share
 
 
-def test_a_trained_model_gives_probabilities(trained: Path) -> None:
-    ranking = GraphReranker.from_pretrained(trained / "gatv2" / "checkpoints" / "best.ckpt").rerank(
-        "spreads through USB sticks", PASSAGES, query_vector=[0.0] * 31 + [1.0], vectors=torch.eye(3, 32).tolist()
-    )
-    expected = LogisticCalibration.model_validate(_manifest(trained / "gatv2")["calibration"]).probabilities(
-        ranking.scores
-    )
-    assert torch.equal(ranking.probabilities, expected)
-
-
 def test_a_finished_checkpoint_is_calibrated_as_its_training_did(
     run_command, trained: Path, small_encoder, tmp_path: Path
 ) -> None:
     done = run_command("calibrate", f"checkpoint={trained}", *small_encoder, f"hydra.run.dir={tmp_path}")
     *_, of_one, of_lists, together, last = done.stdout.splitlines()
-    expected, found = _manifest(trained / "gatv2"), _manifest(tmp_path)
+    expected, found = manifest_of(trained / "gatv2"), manifest_of(tmp_path)
     assert found == expected
     error = found["calibration"]["fitted"]["ece"]
     assert found["calibration"]["fitted"]["ece_by_dataset"] == {"attack": error}
@@ -73,38 +62,74 @@ def test_a_finished_checkpoint_is_calibrated_as_its_training_did(
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
 
 
-def test_what_cannot_be_calibrated(
-    run_command, trained: Path, small_encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_base_for_a_folder(run_command: RunCommand, small_encoder: tuple[str, ...], tmp_path: Path) -> None:
+    folder, run = write_films(tmp_path / "films", edges=True, judged=True), tmp_path / "run"
+    arguments = ("checkpoint=base", "data=folder", f"data.path={folder}", *small_encoder)
+    done = run_command("calibrate", *arguments, f"hydra.run.dir={run}")
+    manifest = manifest_of(run)
+    fitted = manifest["calibration"]["fitted"]
+    assert (fitted["datasets"], fitted["split"], fitted["queries"]) == (["films"], "all judged questions", 12)
+    assert fitted["pairs"] == 12 * 24
+    assert fitted["share_relevant"] == pytest.approx(2 / 24)
+    assert "list_confidence" not in manifest  # too few
+    held_out = fitted["held_out"]
+    assert held_out["how"] == "cross-validated over 5 parts"
+    assert held_out["after"]["ece"] < held_out["before"]["ece"]
+    for when in ("before", "after"):
+        assert f"{when}: expected calibration error {held_out[when]['ece']:.4f}, of the first 10" in done.stdout
+    before, after = load_checkpoint(PRETRAINED / "base").model.state_dict(), load_checkpoint(run).model.state_dict()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+    assert load_primary(run).graph_reranker.calibration == LogisticCalibration.model_validate(manifest["calibration"])
+
+    done = run_command("calibrate", *arguments, "num_queries=10", f"hydra.run.dir={tmp_path / 'again'}")
+    assert "fitted on 10 questions" in done.stdout
+    assert "(2 questions not used)" in done.stdout
+
+
+def test_what_cannot_be_calibrated_is_refused_before_anything_is_encoded(
+    run_command: RunCommand,
+    trained: Path,
+    small_encoder: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is refused before anything is encoded."""
     monkeypatch.setattr(Parts, "prepare", None)
     other = shutil.copytree(trained, tmp_path / "other")
-    manifest = _manifest(other / "gatv2")
+    manifest = manifest_of(other / "gatv2")
     manifest["data"]["fingerprint"] = "0" * 64
     (other / "gatv2" / "manifest.json").write_text(json.dumps(manifest))
+    films, bare = (write_films(tmp_path / name, edges=True, judged=name == "films") for name in ("films", "bare"))
     for arguments, message in (
         (
-            [f"checkpoint={other}", *small_encoder],
+            (f"checkpoint={other}", *small_encoder),
             "was trained on attack with fingerprint 000000000000, the data set is now another one",
         ),
-        ([f"checkpoint={trained}", "method=magic"], "must be one of ['logistic', 'isotonic']"),
+        ((f"checkpoint={trained}", "method=magic"), "must be one of ['logistic', 'isotonic']"),
+        (
+            ("checkpoint=base", "data=folder", f"data.path={films}", *small_encoder, "num_queries=3"),
+            "must be at least 10 of the 12 judged questions of 'all judged questions'",
+        ),
+        (("checkpoint=base", "data=folder", f"data.path={films}", *small_encoder, "num_queries=13"), "got 13"),
+        (
+            ("checkpoint=base", "data=folder", f"data.path={bare}", *small_encoder),
+            "'bare' must have judged questions, found no qrels",
+        ),
+        (("checkpoint=base", "num_queries=20"), "`num_queries` needs the judged queries of a corpus of yours"),
     ):
         done = run_command("calibrate", *arguments, f"hydra.run.dir={tmp_path / 'run'}", status=1)
         assert message in done.stderr
         assert not (tmp_path / "run" / "manifest.json").exists()
 
 
-def _toy(scores: list[float], relevant: int) -> PreparedDataset:
-    """One query with three candidates."""
-    graph = CorpusGraph.from_edges(["a", "b", "c"], ["", "", ""], torch.zeros(0, 2, dtype=torch.int64))
-    qrels = Qrels(torch.tensor([0]), torch.tensor([relevant]), torch.ones(1))
-    dataset = Dataset("toy", graph, ["q"], [""], {"val": qrels})
-    row = torch.tensor([scores])
-    return PreparedDataset(dataset, None, Ranking(torch.tensor([[0, 1, 2]]), row, row.unsqueeze(-1)), ("base_score",))
-
-
 def test_several_data_sets_are_fitted_together() -> None:
-    parts = {"one": _toy([0.75, 0.5, 0.25], relevant=0), "two": _toy([0.75, 0.5, 0.25], relevant=1)}
+    graph = CorpusGraph.from_edges(["a", "b", "c"], ["", "", ""], torch.zeros(0, 2, dtype=torch.int64))
+    row, parts = torch.tensor([[0.75, 0.5, 0.25]]), {}
+    for relevant, name in enumerate(("one", "two")):
+        dataset = Dataset(
+            name, graph, ["q"], [""], {"val": Qrels(torch.tensor([0]), torch.tensor([relevant]), torch.ones(1))}
+        )
+        ranking = Ranking(torch.tensor([[0, 1, 2]]), row, row.unsqueeze(-1))
+        parts[name] = PreparedDataset(dataset, None, ranking, ("base_score",))
     entries = calibrate_system("isotonic", parts, "val", System("base", base_ranking, reads_graph=False))
     found = entries["calibration"]
     assert IsotonicCalibration.model_validate(found) == IsotonicCalibration(
@@ -119,11 +144,54 @@ def test_several_data_sets_are_fitted_together() -> None:
     assert entries["list_confidence"]["fitted"]["queries"] == 2
 
 
-def test_lists_that_are_never_complete_leave_no_confidence(capsys: pytest.CaptureFixture[str]) -> None:
-    part = _toy([0.75, 0.5, 0.25], relevant=0)
-    missed = Qrels(torch.tensor([0, 0]), torch.tensor([0, 3]), torch.ones(2))
-    graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.zeros(0, 2, dtype=torch.int64))
-    part = replace(part, dataset=replace(part.dataset, graph=graph, splits={"val": missed}))
-    entries = calibrate_system("logistic", {"one": part}, "val", System("base", base_ranking, reads_graph=False))
-    assert list(entries) == ["calibration"]
-    assert "base: no list_confidence: `lists` must be complete at some ranks" in capsys.readouterr().out
+def _lists(num_queries: int, slope: float, intercept: float, seed: int = 0) -> LabelledLists:
+    """Draw scores, and labels by a calibration."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(num_queries, 50, generator=generator).sort(dim=1, descending=True).values * 3
+    p = LogisticCalibration(slope=slope, intercept=intercept).probabilities(scores)
+    relevant = torch.rand(p.shape, generator=generator) < p
+    scores[:, 45:] = -math.inf
+    relevant[:, 45:] = False
+    return LabelledLists(scores, relevant, relevant.sum(1))
+
+
+def test_a_few_dozen_questions_mend_a_foreign_calibration() -> None:
+    lists = _lists(30, slope=0.8, intercept=-3.0)
+    before = _errors(lists, lists.probabilities(LogisticCalibration(slope=0.8, intercept=-1.0)), None)
+    p, complete = _out_of_fold(lists, calibration_method("logistic"), with_confidence=False)
+    after = _errors(lists, p, complete)
+    assert before["ece"] > 0.1
+    assert after["ece"] < 0.03
+    assert after["ece_top"] < before["ece_top"] / 3
+    assert after["brier"] < before["brier"]
+    assert torch.equal(p[:, 45:], torch.zeros(30, 5))
+
+
+def test_forty_questions_mend_a_foreign_confidence() -> None:
+    lists, foreign = _lists(40, slope=1.5, intercept=-7.5), ListConfidence(beyond=-0.5, within=0.5, intercept=3.0)
+    sure = _errors(lists, *_predict(lists, LogisticCalibration(slope=1.5, intercept=-7.5), foreign))
+    mended = _errors(lists, *_out_of_fold(lists, calibration_method("logistic"), with_confidence=True))
+    assert sure["ece_PR@5"] > 0.2
+    assert mended["ece_PR@5"] < sure["ece_PR@5"] / 2
+
+
+def test_lists_that_are_never_complete_give_no_confidence() -> None:
+    lists = _lists(40, slope=0.8, intercept=-2.0)
+    endless = LabelledLists(lists.scores, lists.relevant, lists.num_relevant + 1)
+    _, confidence = fit_probabilities({"": endless}, calibration_method("logistic"))
+    _, complete = _out_of_fold(endless, calibration_method("logistic"), with_confidence=True)
+    assert confidence is None
+    assert complete is None
+
+
+def test_a_part_is_calibrated_without_its_own_labels() -> None:
+    lists = _lists(20, slope=1.5, intercept=-7.5)
+    turned = lists.relevant.clone()
+    turned[::5] = ~turned[::5]  # the first part
+    changed = LabelledLists(lists.scores, turned, turned.sum(1))
+    whole, found = (
+        _out_of_fold(part, calibration_method("isotonic"), with_confidence=True) for part in (lists, changed)
+    )
+    for before, after in zip(whole, found, strict=True):
+        assert torch.equal(after[::5], before[::5])
+        assert not torch.equal(after[1::5], before[1::5])

@@ -1,6 +1,5 @@
 """A checkpoint that reads a cross-encoder's scores of the first candidates: with them, without them, and served."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from graphrerank.models.checkpoint import load_primary
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.rerank_engine import RerankEngine
 from graphrerank.serving.rerank_request import RerankRequest
+from tests.support.commands import manifest_of, measures_of, systems_of
 
 PASSAGES, SCORES = ["a worm", "a removable drive", "a key logger"], [0.5, 0.4, 0.3]
 
@@ -39,11 +39,6 @@ def artifact(run: Path, run_command, tmp_path_factory: pytest.TempPathFactory) -
     return folder
 
 
-def measures(folder: Path) -> dict[str, float]:
-    found = json.loads((folder / "metrics.json").read_text())["datasets"]["attack"]["systems"]["gatv2"]
-    return {name: number for name, number in found.items() if "@" in name}
-
-
 def test_evaluate_with_the_cross_encoder_agrees_with_train_and_reads_no_pair_again(
     run: Path, run_command, small_encoder: tuple[str, ...], reader: Path, cache: Path, tmp_path: Path
 ) -> None:
@@ -54,22 +49,13 @@ def test_evaluate_with_the_cross_encoder_agrees_with_train_and_reads_no_pair_aga
         f"pair_encoder.model={reader}", "pair_encoder.max_length=48", f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert "cross_encoder on the first 3, whose time is in no stage" in (tmp_path / "report.md").read_text()
-    assert measures(tmp_path) == measures(run)
+    assert measures_of(tmp_path) == measures_of(run)
     assert {file: file.stat().st_size for file in (cache / "pairs").glob("*.sqlite")} == sizes
-    cost = json.loads((tmp_path / "result.json").read_text())["datasets"]["attack"]["systems"]
-    assert next(system for name, system in cost.items() if name == "gatv2")["cost"]["encodings"] == 3
-
-
-def test_without_a_cross_encoder_it_ranks_too(
-    run: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path
-) -> None:
+    assert systems_of(tmp_path)["gatv2"]["cost"]["encodings"] == 3
     run_command("evaluate.py", f"checkpoint={run}", *small_encoder, "datasets=[attack]", f"hydra.run.dir={tmp_path}")
     assert "whose time is in no stage" not in (tmp_path / "report.md").read_text()
-    assert measures(tmp_path).keys() == measures(run).keys()
-
-
-def test_the_manifest_names_the_scores_and_no_encoder_of_pairs(run: Path) -> None:
-    manifest = json.loads((run / "gatv2" / "manifest.json").read_text())
+    assert measures_of(tmp_path).keys() == measures_of(run).keys()
+    manifest = manifest_of(run / "gatv2")
     assert manifest["pair_encoder"] is None
     names = manifest["retriever"]["feature_names"]
     assert tuple(names[5:8]) == CROSS_ENCODER_FEATURES
@@ -99,16 +85,9 @@ def test_calibrating_anew_goes_without_the_scores(
 ) -> None:
     done = run_command("calibrate", f"checkpoint={run}", *small_encoder, f"hydra.run.dir={tmp_path}")
     assert "calibrated without a cross-encoder's scores" in done.stdout
-    found, before = (json.loads(path.read_text()) for path in (tmp_path / "manifest.json", run / "gatv2/manifest.json"))
+    found, before = manifest_of(tmp_path), manifest_of(run / "gatv2")
     assert found["calibration"]["fitted"]["pairs"] == before["calibration"]["fitted"]["pairs"]
     assert found["calibration"]["slope"] != before["calibration"]["slope"]
-
-
-def test_queries_of_unknown_data_sets_are_refused(arguments: tuple[str, ...], run_command, tmp_path: Path) -> None:
-    done = run_command(
-        "train.py", *arguments, "cross_encoder_queries={atack: 3}", f"hydra.run.dir={tmp_path}", status=1
-    )
-    assert "`cross_encoder_queries` must name data sets of ['attack'], got ['atack']" in done.stderr + done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +129,18 @@ def test_a_layer_for_the_scores_behind_finished_weights(
     run_command("train.py", *other, f"ckpt_path={tmp_path / 'run'}", f"hydra.run.dir={tmp_path / 'no'}", status=1)
 
 
-def test_the_calibration_of_no_start_is_refused(arguments: tuple[str, ...], run_command, tmp_path: Path) -> None:
-    done = run_command("train.py", *arguments, "calibration=start", f"hydra.run.dir={tmp_path}", status=1)
-    assert "`calibration=start` needs a checkpoint whose calibration is kept, got start=null" in done.stderr
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("calibration=start", "`calibration=start` needs a checkpoint whose calibration is kept, got start=null"),
+        (
+            "cross_encoder_queries={atack: 3}",
+            "`cross_encoder_queries` must name data sets of ['attack'], got ['atack']",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    arguments: tuple[str, ...], run_command, tmp_path: Path, setting: str, message: str
+) -> None:
+    done = run_command("train.py", *arguments, setting, f"hydra.run.dir={tmp_path}", status=1)
+    assert message in done.stderr + done.stdout

@@ -28,16 +28,25 @@ def run_failing(error: BaseException, monkeypatch: pytest.MonkeyPatch, **environ
     return run_hydra("evaluate", ["checkpoint=base", "hydra.output_subdir=null", "hydra.run.dir=."], CONF, fail)
 
 
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (ValueError(), 1, "`top_k` must be a positive integer, got 0\n"),
+        (FileNotFoundError(2, "No such file", "x"), 1, "[Errno 2] No such file: 'x'\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+    ],
+)
 def test_a_users_error_is_one_message(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: object
+    error: BaseException,
+    status: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.chdir(str(tmp_path))
-    assert run_failing(ValueError(), monkeypatch) == 1
-    assert capsys.readouterr().err == "`top_k` must be a positive integer, got 0\n"
-    assert run_failing(FileNotFoundError(2, "No such file", "x"), monkeypatch) == 1
-    assert capsys.readouterr().err == "[Errno 2] No such file: 'x'\n"
-    assert run_failing(KeyboardInterrupt(), monkeypatch) == 130
-    assert capsys.readouterr().err == "interrupted\n"
+    monkeypatch.chdir(tmp_path)
+    assert run_failing(error, monkeypatch) == status
+    assert capsys.readouterr().err == message
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -119,9 +128,6 @@ def test_hydras_advice_does_not_lead_into_the_next_error(run_command: RunCommand
     assert "Key 'sede' is not in struct" in done.stderr
     assert "+sede" not in done.stderr
     assert "HYDRA_FULL_ERROR" not in done.stderr
-
-
-def test_a_setting_of_a_group_that_was_not_chosen_names_the_choice(run_command: RunCommand) -> None:
     done = run_command("evaluate.py", "checkpoint=base", "datasets=[attack]", "data.mentions=true", status=1)
     assert done.stderr.rstrip().endswith("with it: data=folder data.path=DIR data.mentions=...")
 
@@ -130,11 +136,6 @@ def test_what_hydra_could_not_build_is_told_by_its_cause() -> None:
     error = InstantiationException("Error in call to target")
     error.__cause__ = ValueError("`path` must be a folder")
     assert message_of(error) == "`path` must be a folder"
-
-
-def test_settings_of_pipelines_are_added() -> None:
-    given = ["datasets=a,b", "-m", "settings.fastinsight.budget=5"]
-    assert read_arguments(given) == ["datasets=a,b", "-m", "+settings.fastinsight.budget=5"]
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:hunter2@host/db", "postgresql://me@host/db?password=hunter2"])
