@@ -86,39 +86,32 @@ def test_base_for_a_folder(run_command: RunCommand, small_encoder: tuple[str, ..
     assert "(2 questions not used)" in done.stdout
 
 
-def test_what_cannot_be_calibrated_is_refused_before_anything_is_encoded(
+def test_what_cannot_be_calibrated_is_refused(
     run_command: RunCommand,
     trained: Path,
     small_encoder: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Parts, "prepare", None)
+    def refused(*arguments: str) -> str:
+        done = run_command("calibrate", *arguments, *small_encoder, f"hydra.run.dir={tmp_path / 'run'}", status=1)
+        assert not (tmp_path / "run" / "manifest.json").exists()
+        return done.stderr
+
+    films, bare = (write_films(tmp_path / name, edges=True, judged=name == "films") for name in ("films", "bare"))
+    few, none = (("checkpoint=base", "data=folder", f"data.path={folder}") for folder in (films, bare))
+    assert "must be at least 10 of the 12 judged questions of 'all judged questions'" in refused(*few, "num_queries=3")
+    assert "got 13" in refused(*few, "num_queries=13")
+    assert "'bare' must have judged questions, found no qrels" in refused(*none)
+    monkeypatch.setattr(Parts, "prepare", None)  # nothing is encoded
     other = shutil.copytree(trained, tmp_path / "other")
     manifest = manifest_of(other / "gatv2")
     manifest["data"]["fingerprint"] = "0" * 64
     (other / "gatv2" / "manifest.json").write_text(json.dumps(manifest))
-    films, bare = (write_films(tmp_path / name, edges=True, judged=name == "films") for name in ("films", "bare"))
-    for arguments, message in (
-        (
-            (f"checkpoint={other}", *small_encoder),
-            "was trained on attack with fingerprint 000000000000, the data set is now another one",
-        ),
-        ((f"checkpoint={trained}", "method=magic"), "must be one of ['logistic', 'isotonic']"),
-        (
-            ("checkpoint=base", "data=folder", f"data.path={films}", *small_encoder, "num_queries=3"),
-            "must be at least 10 of the 12 judged questions of 'all judged questions'",
-        ),
-        (("checkpoint=base", "data=folder", f"data.path={films}", *small_encoder, "num_queries=13"), "got 13"),
-        (
-            ("checkpoint=base", "data=folder", f"data.path={bare}", *small_encoder),
-            "'bare' must have judged questions, found no qrels",
-        ),
-        (("checkpoint=base", "num_queries=20"), "`num_queries` needs the judged queries of a corpus of yours"),
-    ):
-        done = run_command("calibrate", *arguments, f"hydra.run.dir={tmp_path / 'run'}", status=1)
-        assert message in done.stderr
-        assert not (tmp_path / "run" / "manifest.json").exists()
+    changed = "was trained on attack with fingerprint 000000000000, the data set is now another one"
+    assert changed in refused(f"checkpoint={other}")
+    assert "must be one of ['logistic', 'isotonic']" in refused(f"checkpoint={trained}", "method=magic")
+    assert "`num_queries` needs the judged queries of a corpus of yours" in refused("checkpoint=base", "num_queries=20")
 
 
 def test_several_data_sets_are_fitted_together() -> None:

@@ -128,8 +128,6 @@ def test_hydras_advice_does_not_lead_into_the_next_error(run_command: RunCommand
     assert "Key 'sede' is not in struct" in done.stderr
     assert "+sede" not in done.stderr
     assert "HYDRA_FULL_ERROR" not in done.stderr
-    done = run_command("evaluate.py", "checkpoint=base", "datasets=[attack]", "data.mentions=true", status=1)
-    assert done.stderr.rstrip().endswith("with it: data=folder data.path=DIR data.mentions=...")
 
 
 def test_what_hydra_could_not_build_is_told_by_its_cause() -> None:

@@ -9,7 +9,6 @@ from graphrerank.evaluation.report import print_result
 from graphrerank.evaluation.tables import (
     Cell,
     Table,
-    build_table,
     markdown_table,
     number_cell,
     p_cell,
@@ -18,6 +17,7 @@ from graphrerank.evaluation.tables import (
     points_cell,
     print_table,
     row_name,
+    rows_table,
 )
 
 Print = Callable[..., str]
@@ -120,7 +120,7 @@ def test_numbers_are_rounded_once() -> None:
 
 
 def test_a_row_per_entry() -> None:
-    table = build_table("doubles", "", [1, 2], {"n": lambda n: Cell(str(n)), "2n": lambda n: number_cell(2 * n)})
+    table = rows_table("doubles", "", [{"n": Cell(str(n)), "2n": number_cell(2 * n)} for n in (1, 2)])
     assert (table.header, [str(cell) for cell in table.rows[1]]) == (["n", "2n"], ["2", "4.00"])
     assert (row_name("gcs"), row_name("re2")) == ("GCS", "re2")
     assert markdown_table(["name", "a"], [["x", "1"]]) == "| name | a |\n| --- | --: |\n| x | 1 |"

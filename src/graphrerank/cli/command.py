@@ -18,14 +18,7 @@ SCRIPTS = ("train", "evaluate", "serve")  # commands with a script in a checkout
 
 
 class Command:
-    """What a command gives to the function that does its work.
-
-    Attributes:
-        cfg: Its configuration.
-        run_dir: Its folder.
-        tracking: Its loggers.
-        parts: Builds parts by their names, with its folders and device.
-    """
+    """What a command gives to its function: configuration, folder, loggers, and parts by their names."""
 
     def __init__(self, cfg: DictConfig) -> None:
         self.cfg, self.run_dir, self.tracking = cfg, Path(cfg.paths.run_dir), Tracking()

@@ -2,11 +2,10 @@
 
 import dis
 import os
-import re
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -15,17 +14,16 @@ from graphrerank.checks import UserError
 from graphrerank.extensions import extension_entries
 
 INTERRUPTED, TERMINATED = 130, 143  # exit statuses after Ctrl+C and SIGTERM, as shells give them
-UNCHOSEN = re.compile(r"Could not override '(?P<group>data|encoder|retriever|pipeline)\.(?P<key>[\w.]+)'")
 
 
-def report_error(error: BaseException, arguments: Sequence[str] = (), *, full: bool = False) -> int:
+def report_error(error: BaseException, *, full: bool = False) -> int:
     """Print an error, and return the exit status: one message for a user's, else (or for ``full``) the traceback."""
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as `head` reads no further
     elif full or not is_users(error):
         traceback.print_exception(error)
     else:
-        print(with_advice(message_of(error), arguments), file=sys.stderr)
+        print(message_of(error), file=sys.stderr)
     return 1
 
 
@@ -53,22 +51,6 @@ def _is_check(error: BaseException) -> bool:
 def _is_of_hydra(error: BaseException) -> bool:
     """Return whether Hydra or OmegaConf raised an error, without importing them."""
     return any(kind.__name__ in ("HydraException", "OmegaConfBaseException") for kind in type(error).__mro__)
-
-
-def with_advice(message: str, arguments: Sequence[str]) -> str:
-    r"""Add to Hydra's message about a setting of a group that the command has not chosen how to choose it.
-
-    Example:
-        >>> print(with_advice("Could not override 'data.edges'.\nKey 'edges' is not in struct", ["data.edges=auto"]))
-        Could not override 'data.edges'.
-        Key 'edges' is not in struct
-        choose a file of conf/data with it: data=folder data.path=DIR data.edges=...
-    """
-    found = UNCHOSEN.search(message)
-    if found is None or any(argument.startswith(f"{found['group']}=") for argument in arguments):
-        return message
-    example = "data=folder data.path=DIR" if found["group"] == "data" else f"{found['group']}=NAME"
-    return f"{message}\nchoose a file of conf/{found['group']} with it: {example} {found['group']}.{found['key']}=..."
 
 
 def message_of(error: BaseException) -> str:

@@ -69,10 +69,7 @@ def evaluate(command: Command) -> Path:
 
 
 def named_systems(command: Command) -> tuple[Any, bool]:
-    """Return one checkpoint alone, or a list of systems, or pipelines by name, as a command names them.
-
-    The second is whether they are those of ``pipeline`` and ``pipelines``.
-    """
+    """Return one checkpoint alone, a list of systems, or pipelines by name; and whether they are pipelines."""
     cfg = command.cfg
     given = None if OmegaConf.is_missing(cfg, "checkpoint") else cfg.checkpoint
     checkpoints = [] if given is None else list(given) if OmegaConf.is_list(given) else [given]
@@ -103,9 +100,8 @@ def read_metrics(path: Path) -> dict[str, Any]:
     path = path / METRICS if path.is_dir() else path
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content["datasets"], dict):
-            raise TypeError("`datasets` is no mapping")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        content["datasets"].items()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"`expect` must be a metrics.json of evaluate.py, or its folder, got {path}: {error}"
         ) from error

@@ -20,13 +20,10 @@ FULL_ERROR = "HYDRA_FULL_ERROR"  # set by the user: every error with its traceba
 
 
 def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[DictConfig], object]) -> int:
-    """Compose ``conf/<name>.yaml`` with overrides and call a task with it, or do what Hydra's own flags say.
+    """Compose ``conf/<name>.yaml`` with overrides and call a task with it; returns the exit status.
 
     A user's error is one message on standard error; an error of ours has its traceback, and with ``HYDRA_FULL_ERROR=1``
     every error has. Ctrl+C and SIGTERM end a command with one line, and a sweep with all its further runs.
-
-    Returns:
-        The exit status.
     """
     schema.register()
     full = os.environ.get(FULL_ERROR, "0") != "0"
@@ -40,9 +37,9 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[D
             print("terminated" if signals else "interrupted", file=sys.stderr)
             return TERMINATED if signals else INTERRUPTED
         except _StoppedError as stopped:
-            return report_error(stopped.__cause__ or stopped, arguments, full=full)
+            return report_error(stopped.__cause__ or stopped, full=full)
         except Exception as error:
-            return report_error(error, arguments, full=full)
+            return report_error(error, full=full)
         finally:
             os.environ[FULL_ERROR] = str(int(full))
     return 0

@@ -57,11 +57,7 @@ def joint_training() -> Iterator[None]:
 
 
 def check_processes(cfg: DictConfig) -> None:
-    """Refuse several processes where they cannot train together.
-
-    Raises:
-        ValueError: If the job is not the ordinary training, or they were started without a folder in common.
-    """
+    """Refuse several processes of another job than the ordinary training, or without a folder in common."""
     if "trainer" not in cfg:
         return
     first = is_first_process()

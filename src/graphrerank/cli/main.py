@@ -18,22 +18,13 @@ Main = Callable[[Sequence[str]], int]  # parses the arguments, and returns the e
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the package: the module of its name.
+    """A command of the package: the module of its name."""
 
-    Attributes:
-        usage: Its arguments, as ``graphrerank --help`` shows them.
-        summary: What it does, in the same line.
-        config: The file of ``conf`` that Hydra composes for its function ``run(cfg)``; None for a command that parses
-            arguments by its function ``main(arguments)``.
-        extra: The extra that it needs.
-        positional: The setting of a first argument without ``=``; None where there is none.
-    """
-
-    usage: str
-    summary: str
-    config: str | None = None
-    extra: str = "train"
-    positional: str | None = None
+    usage: str  # its arguments, as `graphrerank --help` shows them
+    summary: str  # in the same line
+    config: str | None = None  # the file of `conf` that Hydra composes for `run(cfg)`; None: `main(arguments)` parses
+    extra: str = "train"  # that it needs
+    positional: str | None = None  # the setting of a first argument without `=`
 
 
 COMMANDS = {
@@ -74,15 +65,7 @@ MOVED = {  # settings of earlier versions, and the command in their place
 
 
 def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) -> int:
-    """Run the command that the arguments name, and return the exit status.
-
-    ``conf`` is the folder of settings; None for the package's.
-
-    Example:
-        >>> main(["--version"])  # doctest: +ELLIPSIS
-        graphrerank ...
-        0
-    """
+    """Run the command that the arguments name, and return the exit status; ``conf`` None: the package's settings."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         status = _run(given[0], given[1:], conf or conf_folder())
@@ -125,12 +108,7 @@ def command_of(name: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _run_own(name: str, arguments: Sequence[str], conf: Path) -> int:
-    """Run one of ``COMMANDS``.
-
-    Raises:
-        MissingExtraError: If the extra of its settings is not installed.
-        UserError: If a setting is one of earlier versions, or an argument is no setting.
-    """
+    """Run one of ``COMMANDS``."""
     command = COMMANDS[name]
     if command.config is None or (name == "doctor" and not arguments):
         own: Main = import_module(f"graphrerank.cli.{name}").main
@@ -144,9 +122,6 @@ def _run_own(name: str, arguments: Sequence[str], conf: Path) -> int:
 
 def settings(name: str, arguments: Sequence[str]) -> list[str]:
     """Write the arguments of a command as settings; a first one without ``=`` is its positional argument.
-
-    Raises:
-        UserError: If there is a second one, or a setting of earlier versions.
 
     Example:
         >>> settings("prepare", ["my corpus", "data=folder"])

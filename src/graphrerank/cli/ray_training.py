@@ -19,13 +19,7 @@ STRATEGY = "ray.train.lightning.RayDDPStrategy"
 
 
 def is_for_ray(cfg: DictConfig) -> bool:
-    """Return whether a configuration's trainer is one of Ray Train.
-
-    Example:
-        >>> from omegaconf import OmegaConf
-        >>> [is_for_ray(OmegaConf.create({"trainer": {"strategy": s}})) for s in ("ddp", {"_target_": STRATEGY})]
-        [False, True]
-    """
+    """Return whether a configuration's trainer is one of Ray Train."""
     return bool(OmegaConf.is_dict(cfg.trainer.strategy) and cfg.trainer.strategy.get("_target_") == STRATEGY)
 
 
@@ -33,10 +27,6 @@ def train_on_ray(cfg: DictConfig) -> Path:
     """Let ``trainer.num_nodes`` workers do the job of the command, and print the folder that they wrote to.
 
     They see one file system. The cluster is that of ``RAY_ADDRESS``, or else one that is started here.
-
-    Raises:
-        MissingExtraError: If Ray Train is not installed.
-        RayTaskError, RuntimeError: If a worker failed; Ray's message holds the worker's.
     """
     require_extra("ray", "trainer=ray")
     import ray

@@ -17,7 +17,7 @@ class ClaimRunFolder(Callback):
     """Give two commands that start in the same second two folders: the later one gets a number after its name.
 
     A folder that the command line names (``hydra.run.dir=DIR``), or in which a job goes on (``goes_on``), is taken as
-    it is.
+    it is; in that of a sweep each run has a folder by its number.
     """
 
     def __init__(self, *, goes_on: bool = False) -> None:
@@ -29,7 +29,7 @@ class ClaimRunFolder(Callback):
             _claim(config, "run")
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Claim ``hydra.sweep.dir``, in which each run has a folder by its number."""
+        """Claim ``hydra.sweep.dir``."""
         _claim(config, "sweep")
 
 

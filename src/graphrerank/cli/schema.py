@@ -49,9 +49,6 @@ def check_settings(cfg: DictConfig, name: str) -> None:
     """Refuse settings that ``conf/<name>.yaml`` does not have, or of another type; groups without a choice become null.
 
     Settings below a group of ``conf`` are checked by the class that they build.
-
-    Raises:
-        UserError: Naming the setting.
     """
     usual = OmegaConf.to_container(OmegaConf.load(conf_folder() / f"{name}.yaml"))
     assert isinstance(usual, dict)
@@ -85,11 +82,7 @@ def _check_as(node: DictConfig, key: str, usual: Any, path: str) -> None:
 
 
 def check_type(setting: Any, needed: Any, key: str) -> None:
-    """Refuse a setting of another type; the error names its ``key``. Types of built parts are not checked.
-
-    Raises:
-        UserError: If the type differs.
-    """
+    """Refuse a setting of another type; the error names its ``key``. Types of built parts are not checked."""
     if OmegaConf.is_config(setting):
         setting = OmegaConf.to_container(setting, resolve=True)
     try:

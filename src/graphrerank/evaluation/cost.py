@@ -49,12 +49,7 @@ def with_peak_memory(work: Callable[[], Result]) -> tuple[Result, float | None]:
 
 
 def spread_over(count: int, wanted: int) -> Tensor:
-    """Choose ``wanted`` of ``count`` numbers, or all, evenly spread: ``[n]`` int64.
-
-    Example:
-        >>> spread_over(100, 3), spread_over(2, 3)
-        (tensor([ 0, 49, 99]), tensor([0, 1]))
-    """
+    """Choose ``wanted`` of ``count`` numbers, or all, evenly spread: ``[n]`` int64."""
     return torch.linspace(0, count - 1, min(wanted, count)).long()
 
 
@@ -69,20 +64,19 @@ def time_stages(
     for query in queries[:warm_up]:
         run(query)
     rows: list[Mapping[str, float]] = []
-    begin = time.perf_counter()
+    end = time.perf_counter() + MOST_SECONDS
     for query in queries:
         rows.append(run(query))
-        if time.perf_counter() - begin > MOST_SECONDS:
+        if time.perf_counter() > end:
             break
     stages = dict.fromkeys(stage for row in rows for stage in row)
     return {stage: [1000 * row.get(stage, 0.0) for row in rows] for stage in stages}
 
 
 def retrieval_times(prepared: PreparedDataset, queries: Tensor) -> dict[str, list[float]]:
-    """Time the search for candidates of some of the queries, ``[Q]`` int64, one at a time; they are encoded already.
+    """Time the search for candidates of some of the queries, ``[Q]`` int64, one at a time: the stage ``retrieve``.
 
-    Returns the one stage ``retrieve`` of :func:`time_stages`; nothing where the data set keeps no retriever, or for
-    rankings that a file holds, which are looked up for a whole data set at once.
+    Nothing without a retriever, or for rankings of a file, which are looked up for a whole data set at once.
     """
     retriever = prepared.retriever
     if retriever is None or is_lookup(retriever):

@@ -1,9 +1,9 @@
 """Tables of formatted cells, shared by the terminal, Markdown and HTML."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isfinite, isnan
-from typing import Any, TypeVar
+from typing import Any
 
 NOTHING = "-"
 ROW_NAMES = {
@@ -19,8 +19,6 @@ ROW_NAMES = {
 TEXTS = ("text", "prose", "system")  # forms of columns on the left
 FRAME = 3  # characters of a printed column around its text: two blanks and a line
 SHORTEST_NAME = 12
-
-Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -52,17 +50,6 @@ class Table:
     caption: str = ""  # sentences that say what the table shows
     text_columns: int = 1  # how many columns, from the left, hold texts; the others hold numbers
     printed: bool = False  # whether the terminal shows it besides the table of quality
-
-
-Columns = Mapping[str, Callable[[Entry], Cell]]
-
-
-def build_table(
-    title: str, caption: str, entries: Sequence[Entry], columns: Columns[Entry], *, text_columns: int = 1
-) -> Table:
-    """Lay out a row per entry; a column is a name and a function of an entry."""
-    rows = [[cell(entry) for cell in columns.values()] for entry in entries]
-    return Table(title, list(columns), rows, caption, text_columns)
 
 
 def rows_table(title: str, caption: str, rows: Sequence[Mapping[str, Cell]], *, text_columns: int = 1) -> Table:

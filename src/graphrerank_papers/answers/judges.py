@@ -1,7 +1,7 @@
 """Verdicts of a language model on answers: whether one is right, and which of two is better."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,11 @@ from torch import Tensor
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.evaluation.tables import (
     Cell,
-    Columns,
     Table,
-    build_table,
     number_cell,
     p_cell,
     percent_cell,
+    rows_table,
     system_cell,
 )
 from graphrerank.files import without_nan
@@ -238,7 +237,7 @@ def win_rates(verdicts: Verdicts, *, system: str, baseline: str, seed: int = 0) 
 
 def wins_table(rates: Sequence[WinRate]) -> Table:
     """Lay out a row per other system and criterion."""
-    columns: Columns[WinRate] = {
+    columns: dict[str, Callable[[WinRate], Cell]] = {
         "against": lambda rate: system_cell(rate.baseline),
         "criterion": lambda rate: Cell(rate.criterion),
         "won": lambda rate: number_cell(rate.wins, ",.0f"),
@@ -256,4 +255,5 @@ def wins_table(rates: Sequence[WinRate]) -> Table:
         "bootstrap interval; p: paired randomisation test against one half. Same: percent of the pairs with one "
         "verdict in both orders."
     )
-    return replace(build_table("win rates", caption, rates, columns, text_columns=2), printed=True)
+    rows = [{name: cell(rate) for name, cell in columns.items()} for rate in rates]
+    return replace(rows_table("win rates", caption, rows, text_columns=2), printed=True)

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from graphrerank.evaluation.systems import RankedDataset, StageResult
-from graphrerank.evaluation.tables import Cell, Columns, Table, build_table, number_cell, system_cell
+from graphrerank.evaluation.tables import Cell, Table, number_cell, rows_table, system_cell
 from graphrerank.files import write_json_lines
 from graphrerank.language_models.reply import OUTCOMES, Reply
 from graphrerank_papers.answers.judges import (
@@ -253,7 +253,7 @@ def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
     def outcome(name: str) -> Callable[[tuple[str, AnswerCounts]], Cell]:
         return lambda row: number_cell(row[1].outcomes[name], ",.0f")
 
-    columns: Columns[tuple[str, AnswerCounts]] = {
+    columns: dict[str, Callable[[tuple[str, AnswerCounts]], Cell]] = {
         "system": lambda row: system_cell(row[0]),
         "written by": lambda row: Cell(row[1].writer),
         "model": lambda row: Cell(", ".join(f"{name} ({n})" for name, n in row[1].models.items()) or "-"),
@@ -281,7 +281,8 @@ def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
             "USD of verdicts": number("judge_usd", ".4f"),
         }
         caption += " Verdicts: of the model that judges answers; an unusable one counts as wrong."
-    return build_table("answers", caption, list(counts.items()), columns, text_columns=3)
+    rows = [{name: cell(row) for name, cell in columns.items()} for row in counts.items()]
+    return rows_table("answers", caption, rows, text_columns=3)
 
 
 def _comparison_notes(replies: Sequence[Reply], price: Price | None) -> list[str]:
