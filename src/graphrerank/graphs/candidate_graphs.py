@@ -118,8 +118,7 @@ def candidate_edges(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Find all edges among each row's nodes: those of the corpus, and where it has entities the conceptual ones.
 
-    Every neighbour of every candidate is looked up in the sorted list of (row, node) keys: work grows with the sum of
-    the candidates' degrees, memory never with the corpus.
+    Work grows with the sum of the candidates' degrees, memory never with the corpus.
 
     Args:
         graph: The corpus.
@@ -130,9 +129,6 @@ def candidate_edges(
         ``edge_index [2, E]`` in packed numbering, sorted by target and then by source's node number;
         ``edge_weight [E]``, where the edge ``j -> i`` carries the weight stored in row i; ``ptr [B + 1]``; and
         ``edge_type [E]`` int64 or None, edges of one source and target by type.
-
-    Raises:
-        ValueError: If a row holds a node twice.
     """
     edge_index, slot, ptr = _induced_slots(graph, nodes)
     edge_type = None

@@ -232,14 +232,10 @@ class CorpusGraph:
 
     def with_only(self, edges: Tensor, weight: Tensor, edge_type: Tensor) -> "CorpusGraph":
         """Return the same graph with other edges, directed ones as of :meth:`from_edges`."""
-        return self.with_edges_of(
-            CorpusGraph.from_edges(self.node_ids, self.texts, edges, weight, edge_type=edge_type, undirected=False)
-        )
-
-    def with_edges_of(self, other: "CorpusGraph") -> "CorpusGraph":
-        """Return the same graph with the edges of another one of the same passages."""
-        moved = other.to(self.device)
-        return replace(self, **{name: getattr(moved, name) for name in EDGE_FIELDS})
+        built = CorpusGraph.from_edges(
+            self.node_ids, self.texts, edges, weight, edge_type=edge_type, undirected=False
+        ).to(self.device)
+        return replace(self, **{name: getattr(built, name) for name in EDGE_FIELDS})
 
     def with_rows_in_order(self) -> "CorpusGraph":
         """Return the same graph with each row where the one before ends."""

@@ -29,13 +29,11 @@ class EntityIncidence:
 
     @classmethod
     def from_names(cls, names: Sequence[Iterable[str]], *, max_share: float = 0.001) -> "EntityIncidence":
-        """Number the entities that make edges, and count all but the too common ones.
+        """Number the entities of ``N`` collections of names that make edges, and count all but the too common ones.
 
-        Args:
-            names: ``N`` collections of names; equal names are one entity.
-            max_share: An entity in more than this share of the passages, in (0, 1], and in more than 10, is ignored. On
-                the training questions of 2WikiMultihopQA and HotpotQA, smoothing over these edges (GCS) gained the more
-                the lower this was.
+        An entity in more than ``max_share`` of the passages, in (0, 1], and in more than 10, is ignored. On the
+        training questions of 2WikiMultihopQA and HotpotQA, smoothing over these edges (GCS) gained the more the lower
+        this was.
 
         Example:
             >>> incidence = EntityIncidence.from_names([["metz"], ["metz", "rome"], []])
@@ -94,10 +92,9 @@ class EntityIncidence:
         return torch.zeros_like(nodes).index_add_(0, place, others)
 
     def partners(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """List the passages that share an entity with some passages ``[P]``, once per shared entity.
+        """List the passages that share an entity with passages ``[P]``: position in ``nodes``, and partner.
 
-        Returns:
-            For each partner the place of its passage in ``nodes``, and its number.
+        A partner comes once per shared entity.
 
         Example:
             >>> incidence = EntityIncidence.from_names([["rome", "nero"], ["rome"], ["nero", "rome"]])
@@ -146,17 +143,9 @@ def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor,
     Source: GraphER, section 2.1 (conceptual proximity); :math:`E` are the entities that the incidence kept. Work grows
     with the number of pairs that share an entity.
 
-    Args:
-        incidence: The entities of the corpus.
-        nodes: ``[B, K]`` int64 passage numbers, padded with -1; a row holds a passage at most once.
-
-    Returns:
-        As :func:`~graphrerank.graphs.candidate_edges`: ``edge_index [2, E]`` in packed numbering, sorted by target and
-        then by source's node number; ``edge_weight [E]`` in (0, 1], where the edge ``j -> i`` carries ``A_ij``;
-        ``ptr [B + 1]``.
-
-    Raises:
-        ValueError: If a passage number is out of range, or a row holds a passage twice.
+    ``nodes`` are ``[B, K]`` int64 passage numbers, padded with -1, each at most once in a row. Returns as
+    :func:`~graphrerank.graphs.candidate_edges`: ``edge_index [2, E]`` in packed numbering, sorted by target and then by
+    source's node number; ``edge_weight [E]`` in (0, 1], where the edge ``j -> i`` carries ``A_ij``; ``ptr [B + 1]``.
 
     Example:
         >>> incidence = EntityIncidence.from_names([["rome", "nero"], ["rome"], ["oslo"]])

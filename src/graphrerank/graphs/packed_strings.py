@@ -1,5 +1,6 @@
 """Strings concatenated in one array of bytes, which may lie on disk; each is decoded on access."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -54,14 +55,8 @@ class PackedStrings(Sequence[str]):
     def rank(self, string: str) -> int:
         """Return the place of a string among these, which ascend by their bytes; -1 if it is none of them."""
         wanted = string.encode("utf-8", "surrogatepass")
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self._encoded(middle) < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(self) and self._encoded(low) == wanted else -1
+        place = bisect_left(range(len(self)), wanted, key=self._encoded)
+        return place if place < len(self) and self._encoded(place) == wanted else -1
 
     def _encoded(self, place: int) -> bytes:
         return self.content[self.offsets[place] : self._stops[place]].tobytes()

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from graphrerank.checks import check_counts
+from graphrerank.graphs.sparse_rows import positions_in_rows
 
 BLOCK_NODES = 64  # of a block whose largest score decides whether its nodes are looked at
 FEW_BLOCKS = 4  # for each node that is kept: with fewer, all nodes are looked at at once
@@ -132,8 +133,7 @@ def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     by_score = torch.argsort(scores[row, node], descending=True, stable=True)
     order = by_score[torch.argsort(row[by_score], stable=True)]
     row, node = row[order], node[order]
-    start = torch.searchsorted(row, torch.arange(batch, device=scores.device))
-    rank = torch.arange(row.numel(), device=scores.device) - start[row]
+    rank = positions_in_rows(row)
     kept = rank < top_k
     nodes[row[kept], rank[kept]] = node[kept]
     kept_scores[row[kept], rank[kept]] = scores[row[kept], node[kept]]

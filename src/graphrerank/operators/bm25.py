@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -19,20 +19,12 @@ from graphrerank.text.languages import ENGLISH, language_of
 BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32 per term
 
 
-class LexicalIndex(Protocol):
-    """Scores all texts of a corpus by the words that they share with a query."""
-
-    def score_all(self, query_texts: Sequence[str]) -> Tensor:
-        """Score ``N`` texts for ``B`` queries: ``[B, N]`` float32, not negative; 0 if no word is shared."""
-
-
 class BM25:
     """BM25 as in Lucene over an in-memory corpus, through ``bm25s``.
 
-    Source: Robertson and Zaragoza, *The Probabilistic Relevance Framework: BM25 and Beyond*, 2009, Eq. (3.15); the
-    ``lucene`` variant never scores below 0. Stop words are removed; words of other languages than English are stemmed.
-
-    ``k1`` is the saturation of term frequency, ``b`` the length normalisation in [0, 1].
+    Source: Robertson and Zaragoza, *The Probabilistic Relevance Framework: BM25 and Beyond*, 2009, Eq. (3.15), with the
+    saturation ``k1`` of term frequency and the length normalisation ``b`` in [0, 1]; the ``lucene`` variant never
+    scores below 0. Stop words are removed; words of other languages than English are stemmed.
 
     Example:
         >>> BM25(["red apple", "green pear", "red pear"]).score_all(["red"]).argmax(1)
@@ -48,7 +40,7 @@ class BM25:
             self._index.index(tokens, show_progress=False)
 
     def score_all(self, query_texts: Sequence[str]) -> Tensor:
-        """As of :class:`LexicalIndex`."""
+        """Score ``N`` texts for ``B`` queries: ``[B, N]`` float32, not negative; 0 if no word is shared."""
         scores = np.zeros((len(query_texts), self.num_nodes), dtype=np.float32)
         if not self._is_empty:
             for row, words in zip(scores, _tokens(query_texts, self._language), strict=True):
@@ -68,7 +60,7 @@ class PostingsBM25:
         self._postings, self._k1, self._b, self._language = postings, k1, b, language
 
     def score_all(self, query_texts: Sequence[str]) -> Tensor:
-        """As of :class:`LexicalIndex`; 0 for removed texts."""
+        """Score as :meth:`BM25.score_all`; 0 for removed texts."""
         scores = np.zeros((len(query_texts), len(self._postings.lengths)), dtype=np.float32)
         for row, words in zip(scores, _tokens(query_texts, self._language), strict=True):
             held = {word: self._impact(word) for word in dict.fromkeys(words)}
@@ -97,6 +89,9 @@ class PostingsBM25:
         mean_length = self._postings.num_tokens / self._postings.num_texts
         norm = self._k1 * ((1 - self._b) + self._b * self._postings.lengths / mean_length)
         return np.asarray(norm, dtype=np.float64)
+
+
+LexicalIndex = BM25 | PostingsBM25
 
 
 def lexical_index(graph: CorpusGraph, *, k1: float = 1.5, b: float = 0.75) -> LexicalIndex:

@@ -176,15 +176,8 @@ class HybridExpandRetriever(Expander):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._base = HybridRetriever(
-            self.graph,
-            top_k=self.top_k,
-            bm25_weight=self.bm25_weight,
-            dense_weight=self.dense_weight,
-            proposals=self.proposals,
-            index=self.index,
-            num_probes=self.num_probes,
-        )
+        settings = ("top_k", "bm25_weight", "dense_weight", "proposals", "index", "num_probes")
+        self._base = HybridRetriever(self.graph, **{name: getattr(self, name) for name in settings})
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the candidates of each of ``B`` texts with unit vectors by hybrid score, ties broken by node index.
@@ -204,9 +197,8 @@ class HybridExpandRetriever(Expander):
 class ExpandRetriever(Expander):
     """Expand the ranking of a retriever that scores only its own list.
 
-    A neighbour that it lists further down keeps its score. One that it does not list scores just below the query's
-    lowest score (the next smaller float32) and therefore ranks behind the list, ties broken by node index; it takes the
-    query's lowest value of every other feature.
+    A neighbour that it lists further down keeps its score. One that it does not list ranks behind the list, with the
+    next float32 below the query's lowest score, and takes the query's lowest value of every other feature.
 
     Features: those of the base retriever; ``bm25_score`` (divided by the query's maximum over the corpus) and, if the
     corpus is encoded, ``dense_score``, unless the base retriever has them; and the four of the walk.
@@ -257,11 +249,9 @@ class ExpandRetriever(Expander):
     def _expand(self, ranking: Ranking, queries: Queries) -> Ranking:
         vectors = None if self.graph.embedding is None else queries.encoded.to(self.graph.device)
         candidates, walk_features = self.candidates(ranking, vectors)
-        columns = [
-            _look_up(ranking, candidates),
-            *(self._text_scores(name, queries, candidates) for name in self._added),
-        ]
-        features = torch.cat([*columns, walk_features], dim=-1).masked_fill((candidates < 0).unsqueeze(-1), 0.0)
+        added = [self._text_scores(name, queries, candidates) for name in self._added]
+        features = torch.cat([_look_up(ranking, candidates), *added, walk_features], dim=-1)
+        features = features.masked_fill((candidates < 0).unsqueeze(-1), 0.0)
         self.graph.pages.release()
         return rank_candidates(candidates, features, self.top_k, ranking.nodes)
 

@@ -24,14 +24,9 @@ def weighted_rank_fusion(
     graph :math:`s(q)`. The paper gives no :math:`k`; 60 is that of Cormack et al., "Reciprocal Rank Fusion outperforms
     Condorcet and individual Rank Learning Methods", 2009. Ties are broken by node index.
 
-    Args:
-        rankings: ``L`` rankings for the same ``B`` queries, of any depth, without duplicate nodes.
-        weights: ``[B, L]``, not negative.
-        top_k: Nodes to keep per query, at least 1.
-        rank_offset: :math:`k`, positive.
-
-    Returns:
-        ``[B, top_k]``; a node whose rankings all have weight 0 comes last, with a score of 0.
+    ``rankings`` are ``L`` rankings for the same ``B`` queries, of any depth, without duplicate nodes; ``weights
+    [B, L]`` are not negative; ``rank_offset`` is :math:`k`. Returns ``[B, top_k]``; a node whose rankings all have
+    weight 0 comes last, with a score of 0.
 
     Example:
         >>> dense = Ranking(torch.tensor([[7, 8]]), torch.tensor([[0.9, 0.8]]))

@@ -38,9 +38,7 @@ class LanceDBRetriever(VectorStoreRetriever):
 
     Source: as :class:`~graphrerank.operators.hybrid.HybridRetriever`. *Where we differ:* LanceDB's words are stemmed.
 
-    The table has the columns ``node``, ``id``, ``text`` and ``vector``. It is filled at the first query, unless it is
-    there; a stopped filling continues where it was. It is bound to the passages, their order and their vectors: a table
-    made from others is a ValueError that names it.
+    The table has the columns ``node``, ``id``, ``text`` and ``vector``.
     """
 
     _: KW_ONLY
@@ -111,7 +109,7 @@ class LanceDBRetriever(VectorStoreRetriever):
     def count(self) -> int:
         """As of :class:`VectorStoreRetriever`."""
         with self._named():
-            if TABLE not in self._tables():
+            if not self._exists():
                 return 0
             schema = self._table.schema
             count = int(self._table.count_rows())
@@ -136,7 +134,7 @@ class LanceDBRetriever(VectorStoreRetriever):
             ),
         }
         with self._named():
-            if TABLE not in self._tables():
+            if not self._exists():
                 self._database.create_table(TABLE, schema=self._schema)
             self._table.add(pa.table(columns, schema=self._schema))
 
@@ -181,8 +179,8 @@ class LanceDBRetriever(VectorStoreRetriever):
     def _table(self) -> Any:
         return self._database.open_table(TABLE)
 
-    def _tables(self) -> list[str]:
-        return list(self._database.list_tables().tables)
+    def _exists(self) -> bool:
+        return TABLE in self._database.list_tables().tables
 
     @cached_property
     def _schema(self) -> Any:

@@ -26,11 +26,8 @@ class QdrantRetriever(VectorStoreRetriever):
     r"""Rank the corpus by :math:`v_q \cdot v_n`, proposed by Qdrant, ties broken by node index.
 
     With ``index=flat`` the rankings are those of ``DenseRetriever``: Qdrant compares all vectors, and scores are
-    computed from the corpus's vectors. The points of a collection are the passages, with ``id`` in their payload.
-
-    The collection is filled at the first query, unless it is there; a stopped filling continues where it was. It is
-    bound to the passages, their order and their vectors: a collection made from others is a ValueError that names it.
-    A key of the server is read from ``QDRANT_API_KEY``.
+    computed from the corpus's vectors. The points of a collection are the passages, with ``id`` in their payload. A key
+    of the server is read from ``QDRANT_API_KEY``.
     """
 
     _: KW_ONLY

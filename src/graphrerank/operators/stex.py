@@ -50,27 +50,26 @@ def semantic_topological_expansion(
 
     with :math:`A(n)` the seeds that ``n`` is a neighbour of, :math:`r_{best}` the best (1-based) rank among them,
     :math:`R_{max}` the number of seeds, :math:`C_{max} = \min(\deg n, R_{max})` with the degree in the whole corpus
-    graph (a neighbour by shared entities counts once for each), :math:`\alpha` the ``similarity_weight`` and
-    :math:`\beta` the ``structure_weight``.
+    graph (a neighbour by shared entities counts once for each).
 
     Source: FastInsight, Algorithm 3 (STeX); its weights are 1. *Where we differ:* ``exclude`` may contain more nodes
     than the seeds; ties are broken by node index. ``hops`` above 1 is ours: if a query's nodes do not fill ``top_k``,
     the neighbours of these nodes follow, with the same score over the seeds :math:`A(n)` at the start of a shortest
     path to ``n``, and its second term capped at 1.
 
-    Time and memory grow with the sum of the seeds' degrees, not with the corpus; queries are processed in blocks.
+    Time and memory grow with the sum of the seeds' degrees, not with the corpus.
 
     Args:
         graph: The corpus, undirected; passages that share an entity are neighbours too. It needs an ``embedding``
             unless ``similarity_weight`` is 0. Edge weights are not read.
         seeds: ``[B, S]`` the retrieved nodes, best first, padding last, unique per row.
         query_vectors: ``[B, d]``; may be None if ``similarity_weight`` is 0.
-        top_k: Nodes to return per query, at least 1.
+        top_k: Nodes to return per query.
         exclude: ``[B, M]`` int64 nodes that must not be returned, padded with -1; the seeds never are.
         only: ``[B, M]`` int64, padded with -1: the only nodes that may be entered; all when None.
-        similarity_weight: Weight of the dot product, not negative; 0 reads no vectors.
-        structure_weight: Weight of the structural score, not negative.
-        hops: Maximum number of steps from a seed, at least 1.
+        similarity_weight: :math:`\alpha`, not negative; 0 reads no vectors.
+        structure_weight: :math:`\beta`, not negative.
+        hops: Maximum number of steps from a seed.
         edge_type: The only type of edges to follow, and to count in the degree; None for all.
 
     Returns:
@@ -109,9 +108,9 @@ def semantic_topological_expansion(
     for hop in range(1, hops + 1):
         walks = [step.walk(block, forbidden, remaining, hop) for block in _row_blocks(graph, paths)]
         reached += [nodes for nodes, _ in walks]
-        paths = torch.cat([paths[:, :0], *(onward for _, onward in walks)], dim=1)
+        paths = torch.cat([onward for _, onward in walks], dim=1)
         forbidden = torch.unique(torch.cat([forbidden, paths[0] * graph.num_nodes + paths[1]]))
-        rows = torch.cat([remaining[:0], *(nodes.row for nodes, _ in walks)])
+        rows = torch.cat([nodes.row for nodes, _ in walks])
         remaining = remaining - torch.bincount(rows, minlength=len(remaining))
     return _pad(reached, seeds, top_k)
 
@@ -142,7 +141,7 @@ class _Step:
         # paths: [3, P], row, node at the end, 1-based rank of the seed at the start; ascending by row
         # forbidden: [F], sorted keys `row * num_nodes + node` of nodes that must not be entered
         # remaining: [B], number of nodes that each row may still take; hop: steps from the seeds after this one
-        num_nodes, width = self.graph.num_nodes, int(self.num_seeds.max()) + 1
+        num_nodes, width = self.graph.num_nodes, int(paths[2].max()) + 1 if paths.numel() else 1
         step, neighbour = self.graph.neighbours(paths[1], self.edge_type)
         key = paths[0][step] * num_nodes + neighbour
         is_new = ~_contains(forbidden, key)
@@ -195,11 +194,11 @@ def _split(entries: Tensor, sizes: Tensor) -> Sequence[Tensor]:
 
 
 def _row_blocks(graph: CorpusGraph, paths: Tensor) -> Sequence[Tensor]:
-    """Cut paths between rows into blocks of at most about ``BLOCK_PATHS`` steps, or of a single row."""
+    """Cut paths between rows into blocks of at most about ``BLOCK_PATHS`` steps, or of a single row; at least one."""
     degree = graph.count_neighbours(paths[1])
     before = (degree.cumsum(0) - degree)[torch.searchsorted(paths[0], paths[0])]  # steps of the rows above
     _, sizes = torch.unique_consecutive(before // BLOCK_PATHS, return_counts=True)
-    return torch.split(paths, sizes.tolist(), dim=1) if sizes.numel() else ()
+    return torch.split(paths, sizes.tolist(), dim=1) if sizes.numel() else (paths,)
 
 
 def _contains(ascending: Tensor, keys: Tensor) -> Tensor:
@@ -209,21 +208,14 @@ def _contains(ascending: Tensor, keys: Tensor) -> Tensor:
 
 
 def _pad(reached: list[_Reached], seeds: Ranking, top_k: int) -> Expansion:
-    shape, device = (len(seeds), top_k), seeds.nodes.device
-    nodes = torch.full(shape, -1, device=device)
-    scores, zeros = seeds.scores.new_full(shape, -torch.inf), seeds.scores.new_zeros(shape)
-    counts = torch.zeros_like(nodes)
-    if not reached:
-        return Expansion(nodes, scores, counts, zeros, counts, counts)
     joined = _Reached(*(torch.cat(fields) for fields in zip(*reached, strict=True)))
     order = torch.argsort(joined.row, stable=True)  # hop after hop within a row
     row, node, score, best_rank, num_seeds, hops = (field[order] for field in joined)
     cell = (row, positions_in_rows(row))
-    return Expansion(
-        nodes=nodes.index_put(cell, node),
-        scores=scores.index_put(cell, score),
-        best_seed_rank=counts.index_put(cell, best_rank),
-        best_seed_score=zeros.index_put(cell, seeds.scores[row, best_rank - 1]),
-        seeds_reached=counts.index_put(cell, num_seeds),
-        hops=counts.index_put(cell, hops),
-    )
+
+    def laid_out(entries: Tensor, fill: float = 0) -> Tensor:
+        return entries.new_full((len(seeds), top_k), fill).index_put(cell, entries)
+
+    best_score = seeds.scores[row, best_rank - 1]
+    rest = (laid_out(best_rank), laid_out(best_score), laid_out(num_seeds), laid_out(hops))
+    return Expansion(laid_out(node, -1), laid_out(score, -torch.inf), *rest)

@@ -25,10 +25,11 @@ Nodes = npt.NDArray[np.int64]
 
 @dataclass(eq=False)
 class VectorStoreRetriever(ABC):
-    """Ranks passages by dot products among those that a database proposes.
+    """Ranks passages by dot products among those that a database proposes, which is filled at the first query.
 
-    The database numbers passages as in the corpus, and is filled at the first query. Each :meth:`add` is atomic, so
-    that it always holds a prefix of the passages; a stopped filling continues where it was.
+    It numbers passages as in the corpus, and holds a prefix of them, as each :meth:`add` is atomic: a stopped filling
+    continues where it was. It is bound to the passages, their order and their vectors; one made from others is a
+    ValueError that names it.
     """
 
     graph: InitVar[CorpusGraph]  # with its `embedding`
@@ -55,11 +56,7 @@ class VectorStoreRetriever(ABC):
 
     @abstractmethod
     def count(self) -> int:
-        """Number of passages in the database; 0 where it does not exist.
-
-        Raises:
-            ValueError: If it holds another corpus, other vectors or something else.
-        """
+        """Number of passages in the database; 0 where it does not exist. A ValueError if it holds something else."""
 
     @abstractmethod
     def add(self, start: int, node_ids: Sequence[str], texts: Sequence[str], vectors: Vectors) -> None:
@@ -70,11 +67,7 @@ class VectorStoreRetriever(ABC):
         """Return the passages with the largest dot products, ``[B, depth]`` for ``B`` queries, padded with -1."""
 
     def fill(self) -> None:
-        """Add the passages that the database lacks.
-
-        Raises:
-            ValueError: If it holds something else, or passages were removed from the corpus.
-        """
+        """Add the passages that the database lacks; a ValueError if passages were removed from the corpus."""
         done, num_nodes = self.count(), self._graph.num_nodes
         if done > num_nodes:
             raise ValueError(f"{self.where}: needed the {num_nodes:,} passages of the corpus, found {done:,}")
