@@ -1,7 +1,13 @@
+from pathlib import Path
+
 import pytest
 import torch
 
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph, EntityIncidence, corpus_graph
+from graphrerank.graphs.corpus_graph import content_hash
 from graphrerank.graphs.edge_types import ENTITY, OTHER, REFERENCE, SIMILARITY
 
 
@@ -162,3 +168,40 @@ def test_vectors_must_be_finite_and_a_node_without_one_has_zeros(number: float, 
     vectors[3, 1] = number
     with pytest.raises(ValueError, match="`embedding` must be finite, got another vector at node 'd'; a node without"):
         graph.with_embedding(vectors)
+
+
+class Encoder:
+    name, fingerprint = "lengths", "lengths-1"
+
+    def encode(self, texts: list[str]) -> torch.Tensor:
+        return torch.tensor([[float(len(text)), 1.0] for text in texts])
+
+
+def hashed_corpus() -> CorpusGraph:
+    edges = torch.tensor([[0, 1]])
+    graph = CorpusGraph.from_edges(["a", "b", "c"], ["x", "", "c\u00e9 \ud800"], edges)
+    return graph.with_embedding(Encoder().encode(list(graph.texts)))
+
+
+@pytest.mark.parametrize("vectors", ["float32", "float16"])
+def test_a_folder_and_memory_have_the_same_content_hash(tmp_path: Path, vectors: str) -> None:
+    qrels = {"test": Qrels(torch.tensor([0]), torch.tensor([1]), torch.ones(1))}
+    dataset = Dataset("tiny", hashed_corpus(), ["q"], ["x"], qrels)
+    prepare_corpus(dataset, tmp_path / "c", encoder=Encoder(), vectors=vectors, part_size=2)  # type: ignore[arg-type]
+    mapped = open_corpus(tmp_path / "c").graph
+    in_memory = hashed_corpus().with_embedding(hashed_corpus().encoded.to(getattr(torch, vectors)))
+    assert mapped.vectors.content is not None
+    assert content_hash(mapped) == content_hash(in_memory) == content_hash(mapped.with_embedding(mapped.embedding))
+
+
+def test_each_part_counts_in_the_content_hash_and_edges_do_not() -> None:
+    graph = hashed_corpus()
+    others = [
+        graph.with_passages(ids=["a", "b", "d"]),
+        graph.with_passages(ids=["ab", "", "c"]),
+        graph.with_passages(texts=["", "x", graph.texts[2]]),
+        graph.with_embedding(graph.encoded + 1),
+        graph.with_embedding(graph.encoded.half()),
+    ]
+    assert len({content_hash(other) for other in (graph, *others)}) == 6
+    assert content_hash(graph.without_edges()) == content_hash(graph)

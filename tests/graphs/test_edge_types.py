@@ -8,22 +8,10 @@ def test_types_are_numbered_in_their_order() -> None:
     assert [edge_type_of(name) for name in EDGE_TYPES] == list(range(len(EDGE_TYPES)))
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("foreign_key", "reference"),
-        ("title_mention", "reference"),
-        ("shared_entity", "entity"),
-        ("next_chunk", "adjacency"),
-        ("nearest", "similarity"),
-        ("likes", "other"),
-        ("Entity", "entity"),
-        ("FOREIGN KEY", "reference"),
-        ("Next-Chunk", "adjacency"),
-    ],
-)
-def test_names_of_edge_files_have_a_meaning(name: str, expected: str) -> None:
-    assert EDGE_TYPES[edge_type_of(name)] == expected
+def test_names_of_edge_files_have_a_meaning_whatever_their_case() -> None:
+    names = {"foreign_key": "reference", "shared_entity": "entity", "nearest": "similarity", "likes": "other"}
+    for name, expected in {**names, "Entity": "entity", "FOREIGN KEY": "reference", "Next-Chunk": "adjacency"}.items():
+        assert EDGE_TYPES[edge_type_of(name)] == expected
 
 
 def test_no_name_has_two_meanings() -> None:
@@ -33,27 +21,17 @@ def test_no_name_has_two_meanings() -> None:
     assert not set(names) & set(EDGE_TYPES)
 
 
-def test_own_meanings_come_first() -> None:
-    assert EDGE_TYPES[edge_type_of("likes", {"likes": "similarity"})] == "similarity"
+def test_meanings_of_a_user_come_first_and_one_may_hold_for_all_other_names() -> None:
     assert EDGE_TYPES[edge_type_of("mention", {"mention": "adjacency"})] == "adjacency"
     assert EDGE_TYPES[edge_type_of("mention", {"likes": "adjacency"})] == "reference"
-
-
-def test_one_meaning_for_all_names_without_one() -> None:
     meanings = {"other": "reference", "hates": "other"}
-    found = {name: EDGE_TYPES[edge_type_of(name, meanings)] for name in ("likes", "other", "hates", "knn", "Entity")}
-    assert found == {
-        "likes": "reference",
-        "other": "reference",
-        "hates": "other",
-        "knn": "similarity",
-        "Entity": "entity",
-    }
-    with pytest.raises(ValueError, match=r"`edge_meanings\['other'\]` must be of .*, got 'wrong'"):
-        edge_type_of("likes", {"other": "wrong"})
+    found = [EDGE_TYPES[edge_type_of(name, meanings)] for name in ("likes", "other", "hates", "knn", "Entity")]
+    assert found == ["reference", "reference", "other", "similarity", "entity"]
 
 
 def test_an_unknown_type_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"`edge_meanings\['other'\]` must be of .*, got 'wrong'"):
+        edge_type_of("likes", {"other": "wrong"})
     with pytest.raises(ValueError, match=r"`edge_meanings\['likes'\]` must be of .* got 'link' at place 0"):
         edge_type_of("likes", {"likes": "link"})
     with pytest.raises(ValueError, match=r"`edge_types` must be of .* got 'cites' at place 1"):

@@ -1,11 +1,13 @@
 """The corpus as a graph: node ids, texts, edges in compressed sparse rows, and node vectors."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +18,8 @@ from graphrerank.graphs.mapped_pages import MappedPages
 from graphrerank.graphs.passages import NodeVectors, Passages
 from graphrerank.graphs.sparse_rows import row_slots
 
-BLOCK_VECTORS = 1 << 14  # checked at once
+BLOCK_STRINGS = 1 << 16  # encoded at once
+BLOCK_VECTORS = 1 << 14  # checked or hashed at once
 EDGE_FIELDS = ("indptr", "indices", "weight", "weight_by_type", "row_stop")
 
 
@@ -55,19 +58,15 @@ class CorpusGraph:
         edge_type: Tensor | int = OTHER,
         undirected: bool = True,
     ) -> "CorpusGraph":
-        """Build a graph from pairs of node numbers; of parallel edges of one type the largest weight is kept.
+        """Build a graph of ``N`` nodes; of parallel edges of one type the largest weight is kept.
 
         Args:
-            node_ids: ``N`` unique strings.
-            texts: ``N`` strings.
-            edges: ``[M, 2]`` int64 node numbers, (node, neighbour).
+            node_ids: Unique strings.
+            texts: Strings.
+            edges: ``[M, 2]`` int64 node numbers, (node, neighbour), without self-loops.
             weight: ``[M]``, positive and finite; 1 for each edge when None.
             edge_type: ``[M]`` int64, the number of each edge's type, or one for all.
             undirected: Whether an edge also runs back.
-
-        Raises:
-            ValueError: If an id repeats, shapes differ, a node number is out of range, an edge is a self-loop, or a
-                weight is not positive and finite.
 
         Example:
             >>> graph = CorpusGraph.from_edges(["a", "b", "c"], ["", "", ""], torch.tensor([[0, 1], [1, 2], [2, 1]]))
@@ -277,3 +276,41 @@ class CorpusGraph:
             row_stop=None,
             entities=None,
         )
+
+
+def content_hash(graph: CorpusGraph) -> str:
+    """Hash the ids, texts and vectors of a corpus, in their order; edges are not read.
+
+    A corpus folder with vectors has noted the hash, so that nothing is read. The same corpus in memory has the same
+    hash, if its vectors have the same type.
+    """
+    if graph.vectors is not None and graph.vectors.content is not None:
+        return graph.vectors.content
+    return combined_hash(
+        *(digest for strings in (graph.node_ids, graph.texts) for digest in _hash_strings(strings)),
+        None if graph.embedding is None else _hash_vectors(graph.embedding),
+    )
+
+
+def combined_hash(*digests: str | None) -> str:
+    """Combine the SHA-256 of offsets and bytes of ids, of those of texts, and of vectors, None where there are none."""
+    return hashlib.sha256(repr(digests).encode()).hexdigest()
+
+
+def _hash_strings(strings: Sequence[str]) -> tuple[str, str]:
+    """Hash offsets and bytes as :class:`~graphrerank.graphs.PackedStrings` holds them."""
+    lengths, content = [np.zeros(1, dtype=np.int64)], hashlib.sha256()
+    for start in range(0, len(strings), BLOCK_STRINGS):
+        encoded = [string.encode("utf-8", "surrogatepass") for string in strings[start : start + BLOCK_STRINGS]]
+        lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+        content.update(b"".join(encoded))
+    offsets = np.cumsum(np.concatenate(lengths)).astype("<i8")
+    return hashlib.sha256(offsets.data).hexdigest(), content.hexdigest()
+
+
+def _hash_vectors(vectors: Tensor) -> str:
+    sha = hashlib.sha256()
+    for start in range(0, len(vectors), BLOCK_VECTORS):
+        block = vectors[start : start + BLOCK_VECTORS].cpu().contiguous().numpy()
+        sha.update(block.astype(block.dtype.newbyteorder("<"), copy=False).data.cast("B"))
+    return sha.hexdigest()

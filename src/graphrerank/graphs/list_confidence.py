@@ -67,7 +67,7 @@ def adaptive_k(
     min_probability: float | None = None,
     min_perfect_recall: float | None = None,
 ) -> int | None:
-    """Return how many passages of a ranking to keep.
+    """Return how many passages of a ranking to keep: the smaller number if both ends are given, None if neither is.
 
     Args:
         probabilities: ``[K]`` in [0, 1], of relevance, best first; None for a model that is not calibrated.
@@ -75,9 +75,6 @@ def adaptive_k(
         min_probability: Keep the passages that are relevant with at least this probability.
         min_perfect_recall: Keep as few passages as hold all that is relevant with at least this probability, all ``K``
             if no number of them does.
-
-    Returns:
-        From 0 to ``K``; the smaller number if both are given, None if neither is.
 
     Example:
         >>> adaptive_k(torch.tensor([0.9, 0.5, 0.1]), None, min_probability=0.5)

@@ -27,8 +27,8 @@ class PairEncoder(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """Encode ``M`` pairs by all layers but the last ones, for a model that replaces these.
 
-        Returns ``token_states [T, h]`` float32, the tokens of all pairs one after the other without padding, and
-        ``token_ptr [M + 1]`` int64: pair ``m`` owns the tokens ``token_ptr[m]:token_ptr[m + 1]``.
+        Returns ``token_states [T, h]`` float32 without padding, and ``token_ptr [M + 1]`` int64: pair ``m`` owns the
+        tokens ``token_ptr[m]:token_ptr[m + 1]``.
         """
 
     def head(self, vectors: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ class NodeVectors:
         embedding: ``[N, d]`` float32, or float16 on disk. A node without a vector has zeros: its likeness to every
             query is 0, and it is found by its words and its neighbours like any other.
         index: File of an index of FAISS over the first of the vectors, whose suffix is its kind, ``.ivf`` or ``.hnsw``.
-        content: Hash of ids, texts and vectors (:func:`~graphrerank.graphs.content_hash.content_hash`), if known.
+        content: Hash of ids, texts and vectors (:func:`~graphrerank.graphs.corpus_graph.content_hash`), if known.
     """
 
     embedding: Tensor

@@ -7,10 +7,7 @@ from torch import Tensor
 
 
 def row_entries(indptr: Tensor, indices: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """List what some rows hold, ``indices[indptr[i]:indptr[i + 1]]``, one row ``[R]`` after the other.
-
-    Returns:
-        For each entry the place of its row in ``rows``, ``[P]``, and the entry, ``[P]``.
+    """List what rows ``[R]`` hold, ``indices[indptr[i]:indptr[i + 1]]``: position in ``rows`` and entry, ``[P]`` each.
 
     Example:
         >>> row_entries(torch.tensor([0, 2, 3]), torch.tensor([7, 8, 9]), torch.tensor([1, 0]))
@@ -21,12 +18,9 @@ def row_entries(indptr: Tensor, indices: Tensor, rows: Tensor) -> tuple[Tensor, 
 
 
 def row_slots(indptr: Tensor, rows: Tensor, row_stop: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """List where some rows' entries lie, one row after the other; as :func:`row_entries`, before the look-up.
+    """List as :func:`row_entries`, with the place of each entry among all in place of the entry.
 
     Row ``i`` ends at ``row_stop[i]``, ``[N]``; where the next begins when None.
-
-    Returns:
-        For each entry the place of its row in ``rows``, ``[P]``, and its place among all entries, ``[P]``.
     """
     length = (indptr[rows + 1] if row_stop is None else row_stop[rows]) - indptr[rows]
     origin = torch.repeat_interleave(torch.arange(rows.numel(), device=rows.device), length)

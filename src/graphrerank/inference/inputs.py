@@ -16,7 +16,7 @@ from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.features.shared_words import words_of
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.graphs import conceptual_edges
-from graphrerank.graphs.adjacency import adjacency_edges
+from graphrerank.graphs.edge_lists import adjacency_edges
 from graphrerank.graphs.edge_types import ADJACENCY, EDGE_TYPES, ENTITY, OTHER, edge_type_of
 from graphrerank.graphs.entity_incidence import entity_incidence
 from graphrerank.graphs.retriever import BASE_SCORE, CROSS_ENCODER_FEATURES, OPTIONAL_FEATURES, TEXT_FEATURES

@@ -13,7 +13,7 @@ import torch
 from graphrerank.checks import check_choice, check_counts
 from graphrerank.extras import require_extra
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.graphs.content_hash import content_hash
+from graphrerank.graphs.corpus_graph import content_hash
 from graphrerank.operators.dense import MARGIN, DotRanking
 
 BLOCK_QUERIES = 64  # searched at once

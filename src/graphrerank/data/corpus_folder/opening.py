@@ -40,7 +40,7 @@ from graphrerank.graphs import (
     Vocabulary,
     WordIndex,
 )
-from graphrerank.graphs.content_hash import combined_hash
+from graphrerank.graphs.corpus_graph import combined_hash
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.mapped_pages import MappedPages
 from graphrerank.graphs.passages import NodeVectors, Passages

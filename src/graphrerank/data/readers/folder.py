@@ -26,7 +26,7 @@ from graphrerank.data.enrichment.shared_entities import entity_names
 from graphrerank.data.readers.documents import FILTERED, Document, read_documents, read_edges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.graphs import CorpusGraph
-from graphrerank.graphs.adjacency import adjacency_edges
+from graphrerank.graphs.edge_lists import adjacency_edges
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE
 from graphrerank.graphs.entity_incidence import normalized_names
 from graphrerank.graphs.passages import Passages

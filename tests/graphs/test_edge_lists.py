@@ -3,7 +3,7 @@ import random
 import pytest
 import torch
 
-from graphrerank.graphs.adjacency import adjacency_edges
+from graphrerank.graphs.edge_lists import adjacency_edges
 
 
 @pytest.mark.parametrize("reach", [1, 2, 5])
