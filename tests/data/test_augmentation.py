@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import pytest
 import torch
 
@@ -20,10 +22,11 @@ def graphs() -> CandidateGraphs:
     return CandidateGraphs(x, edges, torch.ones(edges.shape[1]), torch.arange(0, SIZE * QUERIES + 1, SIZE))
 
 
-def changed(graphs: CandidateGraphs, seed: int = 0, **probabilities: float) -> CandidateGraphs:
-    return CandidateAugmentation(NAMES, **probabilities)(
-        graphs, QueryDraws(torch.Generator().manual_seed(seed), graphs.num_graphs)
-    )
+def changed(
+    graphs: CandidateGraphs, seed: int = 0, names: Sequence[str] = NAMES, **probabilities: float
+) -> CandidateGraphs:
+    draws = QueryDraws(torch.Generator().manual_seed(seed), graphs.num_graphs)
+    return CandidateAugmentation(names, **probabilities)(graphs, draws)
 
 
 def test_base_score_is_swapped_for_whole_queries(graphs: CandidateGraphs) -> None:
@@ -69,12 +72,8 @@ def test_refuses_what_is_no_probability(name: str, p: float) -> None:
 
 
 def test_scores_of_a_cross_encoder_are_hidden_together_and_by_nothing_else(graphs: CandidateGraphs) -> None:
-    names = (*NAMES[:5], *CROSS_ENCODER_FEATURES)
-
     def hidden(**probabilities: float) -> torch.Tensor:
-        after = CandidateAugmentation(names, **probabilities)(
-            graphs, QueryDraws(torch.Generator().manual_seed(0), QUERIES)
-        )
+        after = changed(graphs, names=(*NAMES[:5], *CROSS_ENCODER_FEATURES), **probabilities)
         return (after.x == 0).reshape(QUERIES, SIZE, -1)
 
     alone = hidden(cross_encoder_dropout=0.3)
@@ -114,12 +113,6 @@ def types_graphs() -> CandidateGraphs:
     return CandidateGraphs(x, edge_index, weight, ptr, edge_type=edge_type)
 
 
-def types_changed(types_graphs: CandidateGraphs, seed: int = 0, **probabilities: float) -> CandidateGraphs:
-    return CandidateAugmentation(["base_score"], **probabilities)(
-        types_graphs, QueryDraws(torch.Generator().manual_seed(seed), types_graphs.num_graphs)
-    )
-
-
 def edges_of(types_graphs: CandidateGraphs, query: int) -> dict[tuple[int, int, int], float]:
     own = types_graphs.edge_index[1] // TYPES_SIZE == query
     columns = (*(types_graphs.edge_index[:, own] - TYPES_SIZE * query).tolist(), types_graphs.edge_type[own].tolist())
@@ -129,7 +122,7 @@ def edges_of(types_graphs: CandidateGraphs, query: int) -> dict[tuple[int, int, 
 
 
 def test_all_types_of_a_query_are_merged(types_graphs: CandidateGraphs) -> None:
-    after, count = types_changed(types_graphs, type_merge=0.4), 0
+    after, count = changed(types_graphs, names=["base_score"], type_merge=0.4), 0
     for query in range(TYPES_QUERIES):
         before, found = edges_of(types_graphs, query), edges_of(after, query)
         expected: dict[tuple[int, int, int], float] = {}
@@ -141,7 +134,7 @@ def test_all_types_of_a_query_are_merged(types_graphs: CandidateGraphs) -> None:
 
 
 def test_types_trade_places_within_a_query(types_graphs: CandidateGraphs) -> None:
-    after, orders = types_changed(types_graphs, type_swap=0.5), set()
+    after, orders = changed(types_graphs, names=["base_score"], type_swap=0.5), set()
     for query in range(TYPES_QUERIES):
         before, found = edges_of(types_graphs, query), edges_of(after, query)
         of_pair = {}
@@ -156,7 +149,7 @@ def test_types_trade_places_within_a_query(types_graphs: CandidateGraphs) -> Non
 
 
 def test_the_edges_of_a_type_are_hidden(types_graphs: CandidateGraphs) -> None:
-    after, left = types_changed(types_graphs, type_dropout=0.3), torch.zeros(len(EDGE_TYPES))
+    after, left = changed(types_graphs, names=["base_score"], type_dropout=0.3), torch.zeros(len(EDGE_TYPES))
     for query in range(TYPES_QUERIES):
         before, found = edges_of(types_graphs, query), edges_of(after, query)
         kinds = {kind for _, _, kind in found}
@@ -167,8 +160,7 @@ def test_the_edges_of_a_type_are_hidden(types_graphs: CandidateGraphs) -> None:
 
 
 def test_all_edges_of_a_query_are_dropped_before(types_graphs: CandidateGraphs) -> None:
-    augmentation = CandidateAugmentation(["base_score", "bm25_score"], edge_dropout=0.5, type_merge=1.0)
-    after = augmentation(types_graphs, QueryDraws(torch.Generator().manual_seed(0), types_graphs.num_graphs))
+    after = changed(types_graphs, names=["base_score", "bm25_score"], edge_dropout=0.5, type_merge=1.0)
     assert (after.edge_type == OTHER).all()
     left = len(torch.unique(after.edge_index[1] // TYPES_SIZE))
     assert abs(left / TYPES_QUERIES - 0.5) < 0.1
@@ -176,10 +168,10 @@ def test_all_edges_of_a_query_are_dropped_before(types_graphs: CandidateGraphs) 
 
 def test_merged_edges_are_refused_and_one_seed_draws_the_same(types_graphs: CandidateGraphs) -> None:
     draws = {"type_merge": 0.3, "type_swap": 0.5, "type_dropout": 0.2}
-    first, again, other = (types_changed(types_graphs, seed, **draws) for seed in (1, 1, 2))
+    first, again, other = (changed(types_graphs, seed, names=["base_score"], **draws) for seed in (1, 1, 2))
     assert torch.equal(first.edge_index, again.edge_index)
     assert torch.equal(first.edge_type, again.edge_type)
     assert first.edge_index.shape != other.edge_index.shape
     merged = CandidateGraphs(types_graphs.x, types_graphs.edge_index, types_graphs.edge_attr, types_graphs.ptr)
     with pytest.raises(ValueError, match="need edges that keep their type: a model of `num_edge_types`"):
-        types_changed(merged, type_swap=0.1)
+        changed(merged, names=["base_score"], type_swap=0.1)

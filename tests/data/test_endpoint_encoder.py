@@ -86,9 +86,14 @@ def test_what_fails_is_asked_again(embeddings: tuple[str, type[Embeddings]], tro
     torch.testing.assert_close(encoder.encode(["abc"]), expected("abc"))
     assert len(handler.requests) == 3
     assert (encoder.counts["requests"], encoder.counts["retries"]) == (1, 2)
-    handler.troubles += [trouble] * 2
+    handler.troubles += [trouble] * 2 + [(401, {"error": "no key"})]
     with pytest.raises(ValueError, match=r"no usable answer in 2 tries for 1 texts that begin with 'abc'"):
         EndpointEncoder(url, model="m", pause=0.0, max_retries=1).encode(["abc"])
+    with pytest.raises(ValueError, match=r"embeddings refused with status 401"):
+        encoder.encode(["abc"])
+    assert len(handler.requests) == 6
+    with pytest.raises(ValueError, match="`base_url`"):
+        EndpointEncoder("http://me:secret@host/v1", model="m")
 
 
 def test_a_run_reports_what_it_asked(
@@ -117,15 +122,3 @@ def test_a_run_reports_what_it_asked(
     note = "the encoder's endpoint, so far in this run: 2 requests, 4 texts, 12 tokens, 1 retries, 0 cache hits"
     assert note in (tmp_path / "first" / "report.md").read_text()
     assert json.loads((tmp_path / "first" / "metrics.json").read_text())["datasets"]["data"]["notes"] == [note]
-
-
-def test_what_is_refused_is_an_error(embeddings: tuple[str, type[Embeddings]]) -> None:
-    url, handler = embeddings
-    handler.troubles.append((401, {"error": "no key"}))
-    with pytest.raises(ValueError, match=r"embeddings refused with status 401"):
-        EndpointEncoder(url, model="m").encode(["abc"])
-    assert len(handler.requests) == 1
-    with pytest.raises(ValueError, match="`batch_size` must be a positive integer"):
-        EndpointEncoder(url, model="m", batch_size=0)
-    with pytest.raises(ValueError, match="`base_url`"):
-        EndpointEncoder("http://me:secret@host/v1", model="m")

@@ -8,23 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.errors import InstantiationException
-from hydra.utils import instantiate
 
-from graphrerank.cli import schema
-from graphrerank.conf_folder import listed_choices
 from graphrerank.data.candidates import prepare, with_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment.knn import nearest_neighbor_edges
 from graphrerank.data.readers import folder as folder_reader
 from graphrerank.data.vector_cache import VectorCache
-from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.hybrid import HybridRetriever
-from tests.support import CONF
 from tests.support.encoders import HashEncoder
+from tests.support.graphs import named_edges
 
 CHUNKS = [
     {"_id": f"{doc}{i}", "title": f"Title {doc}{i}", "text": text, "metadata": {"doc_id": doc, "chunk_id": i}}
@@ -56,10 +50,12 @@ def write_chunks(write: Any, folder: Path, *, chunks: Sequence[Any] = CHUNKS) ->
     return write(folder, corpus=chunks, queries=FEW_QUERIES, edges=None, **QRELS)
 
 
-def pairs_of(dataset: Dataset) -> set[tuple[str, str]]:
-    graph, ids = dataset.graph, dataset.graph.node_ids
-    row = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree)
-    return {(ids[i], ids[j]) for i, j in zip(row.tolist(), graph.indices.tolist(), strict=True) if i < j}
+def types_of(dataset: Dataset) -> dict[tuple[str, str], list[str]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for one, other, kind in named_edges(dataset.graph):
+        if one < other:
+            found.setdefault((one, other), []).append(kind)
+    return found
 
 
 def shared_of(dataset: Dataset) -> set[tuple[str, str]]:
@@ -72,8 +68,8 @@ def test_neighbouring_chunks_and_mentions(write_folder: Any, tmp_path: Path) -> 
     folder = write_chunks(write_folder, tmp_path / "chunks")
     plain = Dataset.from_folder(folder)
     dataset = Dataset.from_folder(folder, adjacency=True, mentions=True)
-    assert pairs_of(plain) == set()
-    assert pairs_of(dataset) == {("a0", "a1"), ("a1", "a2"), ("b0", "b1"), ("a1", "b1")}
+    assert types_of(plain) == {}
+    assert set(types_of(dataset)) == {("a0", "a1"), ("a1", "a2"), ("b0", "b1"), ("a1", "b1")}
     assert "5 nodes, 4 edges (file 0, mentions 1, neighbouring chunks 3), queries" in dataset.summary()
     assert plain.fingerprint != dataset.fingerprint
 
@@ -82,7 +78,7 @@ def test_entities_of_an_extractor_and_of_a_file_are_the_same(write_folder: Any, 
     folder = write_chunks(write_folder, tmp_path / "chunks")
     found = Dataset.from_folder(folder, entities=Capitals())
     assert shared_of(found) == {("a0", "b0"), ("a2", "b1")}
-    assert pairs_of(found) == set()  # no conceptual edge of the whole corpus
+    assert types_of(found) == {}  # no conceptual edge of the whole corpus
     assert "0 edges (file 0), 2 shared entities, queries" in found.summary()
     rows = [{"_id": "b0", "entities": ["the Nero"]}, {"_id": "a0", "entities": ["Rome", "NERO"]}]
     rows += [{"_id": "a2", "entities": ["Oslo"]}, {"_id": "b1", "entities": ["Oslo's"]}]
@@ -155,7 +151,7 @@ def test_candidate_graphs_hold_the_union_of_all_types(write_folder: Any, tmp_pat
     vectors = HashEncoder().encode(dataset.graph.texts)
     nearest, similarity = nearest_neighbor_edges(vectors, k=1)
     names = dataset.graph.node_ids
-    expected = dict.fromkeys(pairs_of(dataset), 1.0)
+    expected = dict.fromkeys(types_of(dataset), 1.0)
     for (one, other), weight in zip(nearest.tolist(), similarity.tolist(), strict=True):
         expected[names[one], names[other]] = max(weight, expected.get((names[one], names[other]), 0.0))
     expected |= {(other, one): weight for (one, other), weight in expected.items()}
@@ -207,48 +203,6 @@ def test_only_new_documents_are_encoded_and_enriched(write_folder: Any, tmp_path
     queries = [str(query["text"]) for query in FEW_QUERIES]
     assert asked[0] == (sorted(passages[:2]), sorted([*passages[:2], *queries]))
     assert asked[1] == (sorted(passages[2:]), sorted(passages[2:]))
-
-
-@pytest.fixture
-def composed(tmp_path: Path) -> Any:
-    schema.register()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-
-        def group(*overrides: str) -> Any:
-            return compose("train", overrides=[*overrides, f"paths.run_dir={tmp_path}", f"paths.cache={tmp_path}"]).data
-
-        yield group
-
-
-NEAREST = {"scifact": 10, "nfcorpus": 10}  # they come without edges
-ENRICHABLE = ["folder", *(name for name, entry in listed_choices("data").items() if "home" in entry)]
-
-
-@pytest.mark.parametrize("choice", ENRICHABLE)
-def test_every_data_set_with_mentions_has_the_settings(composed: Any, tmp_path: Path, choice: str) -> None:
-    data = composed(f"data={choice}", *(["data.path=x"] if choice == "folder" else []))
-    settings = {key: data[key] for key in ("adjacency", "entities", "max_entity_share", "knn", "random_edges", "cache")}
-    defaults = Dataset.from_folder.__kwdefaults__
-    chosen = {"cache": str(tmp_path), "knn": NEAREST.get(choice, 0)}
-    assert settings == {key: defaults[key] for key in settings} | chosen
-
-
-def test_an_extractor_by_configuration(composed: Any, write_folder: Any, tmp_path: Path) -> None:
-    folder = write_chunks(write_folder, tmp_path / "chunks")
-    target = "graphrerank_papers.knowledge.language_model.LanguageModelEntityExtractor"
-    extractor = f"{{_target_: {target}, base_url: 'http://127.0.0.1:9/v1', model: m, max_retries: 0, concurrency: 1}}"
-    data = composed("data=folder", f"data.path={folder}", f"data.entities={extractor}")
-    with pytest.raises(InstantiationException, match=r"127\.0\.0\.1:9/v1/chat/completions gave no usable answer"):
-        instantiate(data)
-
-
-def types_of(dataset: Dataset) -> dict[tuple[str, str], list[str]]:
-    edges, _, types = dataset.graph.typed_edges()
-    ids, found = dataset.graph.node_ids, dict[tuple[str, str], list[str]]()
-    for (i, j), number in zip(edges.tolist(), types.tolist(), strict=True):
-        if i < j:
-            found.setdefault((ids[i], ids[j]), []).append(EDGE_TYPES[number])
-    return found
 
 
 def test_automatic_edges_are_of_every_kind(write_folder: Any, tmp_path: Path) -> None:

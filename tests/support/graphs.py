@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
 from tests.support.encoders import HashEncoder
@@ -68,3 +69,10 @@ def keeps_vector_search(system: Pipeline, asked: Queries, rows: Sequence[int] | 
     dense = Pipeline(system._resources.graph, steps=[VectorSearch], budget=system.budget).retrieve(asked).ranking
     found, at = system.retrieve(asked).ranking, slice(None) if rows is None else list(rows)
     return torch.equal(found.nodes[at], dense.nodes[at]) and torch.equal(found.scores[at], dense.scores[at])
+
+
+def named_edges(graph: CorpusGraph) -> dict[tuple[str, str, str], float]:
+    """Weights of edges by the ids of both ends and the name of the type."""
+    ids, (pairs, weight, types) = graph.node_ids, graph.typed_edges()
+    rows = zip(pairs.tolist(), types.tolist(), weight.tolist(), strict=True)
+    return {(ids[i], ids[j], EDGE_TYPES[kind]): w for (i, j), kind, w in rows}

@@ -16,10 +16,11 @@ from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment import mentions, shared_entities
 from graphrerank.data.readers.documents import Document
-from graphrerank.graphs import CorpusGraph, entity_incidence
-from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, REFERENCE
+from graphrerank.graphs import entity_incidence
+from graphrerank.graphs.edge_types import ADJACENCY, REFERENCE
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from tests.support.encoders import HashEncoder
+from tests.support.graphs import named_edges
 
 FIRST = ["Rome", "New", "Anna", "Bahrām", "The", "old", "A", "Metz", "Nero"]
 LAST = ["York", "Rome", "Lee", "Beyzai", "Who", "Treaty", "Metz", "river", "AT&amp;T"]
@@ -55,12 +56,6 @@ def load(folder: Path, texts: Sequence[Document], stated: Sequence[tuple[str, st
         rows = "".join(f"{source}\t{target}\tnext\t0.5\n" for source, target in stated)
         (folder / "edges.tsv").write_text(f"source\ttarget\ttype\tweight\n{rows}")
     return Dataset.from_folder(folder, keep_derived=True, name="drawn", **settings)
-
-
-def edges_of(graph: CorpusGraph) -> set[tuple[str, str, int]]:
-    pairs, _, types = graph.typed_edges()
-    rows = zip(pairs.tolist(), types.tolist(), strict=True)
-    return {(graph.node_ids[i], graph.node_ids[j], kind) for (i, j), kind in rows}
 
 
 SETTINGS = {
@@ -102,7 +97,7 @@ def test_random_changes_against_a_preparation(
         )
         kept = {text.doc_id for text in live}
         stated = [pair for pair in [*stated, *edges] if {*pair} <= kept]
-        grown = edges_of(open_corpus(folder, thorough=True).graph)
+        grown = named_edges(open_corpus(folder, thorough=True).graph)
         assert {(i, j) for i, j, _ in grown} >= {*stated}
         assert {i for i, _, _ in grown} <= kept
     rebuilt = load(tmp_path / "rebuilt", live, stated, **settings)
@@ -116,7 +111,7 @@ def test_random_changes_against_a_preparation(
     one = further[0]
     grow_corpus(folder, [one.doc_id], [one.passage], title_lengths=[len(one.title)], encoder=encoder)
     again = load(tmp_path / "again", [*live, one], stated, **settings)
-    assert edges_of(open_corpus(compact_corpus(folder)).graph) == edges_of(
+    assert named_edges(open_corpus(compact_corpus(folder)).graph) == named_edges(
         open_corpus(prepare_corpus(again, tmp_path / "fresh", encoder=encoder, vectors="float32")).graph
     )
 
@@ -128,12 +123,12 @@ def test_edges_in_texts_come_with_the_compaction(tmp_path: Path) -> None:
     folder = prepare_corpus(base, tmp_path / "corpus")
     edges = [NewEdge("new", "b", 1.0, REFERENCE)]
     grow_corpus(folder, ["new"], ["Rome. Near Metz."], title_lengths=[4], edges=edges)
-    explicit = {("new", "b", REFERENCE), ("b", "new", REFERENCE)}
-    assert edges_of(open_corpus(folder).graph) == explicit
-    found = edges_of(open_corpus(compact_corpus(folder)).graph)
+    explicit = {("new", "b", "reference"), ("b", "new", "reference")}
+    assert named_edges(open_corpus(folder).graph).keys() == explicit
+    found = named_edges(open_corpus(compact_corpus(folder)).graph).keys()
     assert found > explicit
-    assert ("a", "new", REFERENCE) in found
-    assert ("new", "a", ENTITY) in found
+    assert ("a", "new", "reference") in found
+    assert ("new", "a", "entity") in found
 
 
 def test_it_starts_by_itself_where_many_passages_are_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +171,7 @@ def test_entities_of_another_extractor_are_given(tmp_path: Path, arguments: dict
         grow_corpus(folder, ["b"], ["Rome. It stands."], **arguments)
     assert (folder / "corpus.json").read_bytes() == before
     assert grow_corpus(folder, ["b"], ["Rome. It stands."], entities=[["Metz."]]).num_added == 1
-    assert ("b", "a", ENTITY) in edges_of(open_corpus(compact_corpus(folder)).graph)
+    assert ("b", "a", "entity") in named_edges(open_corpus(compact_corpus(folder)).graph)
 
 
 def test_removed_passages_share_no_entity(tmp_path: Path) -> None:

@@ -44,19 +44,17 @@ def test_code_and_bytes_that_are_no_text(tmp_path, read):
 
 def test_pdf(tmp_path):
     pypdf = pytest.importorskip("pypdf", reason="pypdf is optional")
+    generic, name = pypdf.generic, pypdf.generic.NameObject
     writer = pypdf.PdfWriter()
     page = writer.add_blank_page(width=200, height=200)
-    stream = pypdf.generic.DecodedStreamObject()
+    stream = generic.DecodedStreamObject()
     stream.set_data(b"BT /F1 12 Tf 20 100 Td (infected sticks) Tj ET")
-    page[pypdf.generic.NameObject("/Contents")] = writer._add_object(stream)
-    font = pypdf.generic.DictionaryObject(
-        {pypdf.generic.NameObject(k): pypdf.generic.NameObject(v)
-         for k, v in {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}.items()}
-    )  # fmt: skip
-    fonts = pypdf.generic.DictionaryObject({pypdf.generic.NameObject("/F1"): font})
-    page[pypdf.generic.NameObject("/Resources")] = pypdf.generic.DictionaryObject(
-        {pypdf.generic.NameObject("/Font"): fonts}
+    page[name("/Contents")] = writer._add_object(stream)
+    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
+    fonts = generic.DictionaryObject(
+        {name("/F1"): generic.DictionaryObject({name(k): name(v) for k, v in font.items()})}
     )
+    page[name("/Resources")] = generic.DictionaryObject({name("/Font"): fonts})
     writer.write(tmp_path / "a.pdf")
     (document,) = FORMATS[".pdf"](tmp_path / "a.pdf", "a.pdf")
     assert [section.text for section in document.sections] == ["infected sticks"]
@@ -89,10 +87,8 @@ def test_html(read):
     )
     (document,) = read("a.html", content)
     assert document.title == "The & page"
-    assert [(s.heading, s.text) for s in document.sections] == [
-        ("", "One bold word.\n\nTwo"),
-        ("Next part", "after link"),
-    ]
+    shown = [("", "One bold word.\n\nTwo"), ("Next part", "after link")]
+    assert [(s.heading, s.text) for s in document.sections] == shown
     assert document.sections[1].links == ((6, "b.html#x"),)
 
 
@@ -154,10 +150,8 @@ def test_what_markdown_does_not_show(read):
     content = f"{front}<!-- a\nnote -->\n# Guide\none <!-- b --> two\n```\n<!-- code -->\n```\n<!-- c -->"
     (document,) = read("a.md", content)
     assert document.title == "My: page"
-    assert [(s.heading, s.text) for s in document.sections] == [
-        ("", ""),
-        ("Guide", "one  two\n```\n<!-- code -->\n```"),
-    ]
+    code = "```\n<!-- code -->\n```"
+    assert [(s.heading, s.text) for s in document.sections] == [("", ""), ("Guide", f"one  two\n{code}")]
     (document,) = read("b.md", "---\nA rule above, and no settings.\n\n---\n\nEnd <!-- of it")
     assert document.sections[0].text == "---\nA rule above, and no settings.\n\n---\n\nEnd <!-- of it"
 
@@ -180,15 +174,8 @@ def test_json_and_jsonl(read):
 
 
 def test_objects_without_a_text_say_what_they_have(read):
-    row = {
-        "id": 7,
-        "name": "Saw",
-        "size": {"width": 2, "unit": "cm"},
-        "tags": ["a", "b"],
-        "vector": [1.5],
-        "sold": None,
-        "new": True,
-    }
+    row = {"id": 7, "name": "Saw", "size": {"width": 2, "unit": "cm"}, "tags": ["a", "b"]}
+    row |= {"vector": [1.5], "sold": None, "new": True}
     (document,) = read("a.json", json.dumps(row))
     assert (document.name, document.title) == ("a.json", "Saw")
     assert document.sections[0].text == "size.width: 2\nsize.unit: cm\ntags: a, b\nnew: true"
@@ -196,10 +183,8 @@ def test_objects_without_a_text_say_what_they_have(read):
 
 def test_tables(read):
     found = read("a.csv", '\ufeffid;name;text\r\n x ;Foo;"a; b\nc"\r\ny;Bar;\r\n')
-    assert [(d.name, d.title, d.sections[0].text) for d in found] == [
-        ("a.csv#x", "Foo", "a; b\nc"),
-        ("a.csv#y", "Bar", ""),
-    ]
+    shown = [("a.csv#x", "Foo", "a; b\nc"), ("a.csv#y", "Bar", "")]
+    assert [(d.name, d.title, d.sections[0].text) for d in found] == shown
     found = read("a.tsv", 'what\t"size"\nsaw\t5"\n')
     assert [(d.name, d.sections[0].text) for d in found] == [("a.tsv#2", 'what: saw\n"size": 5"')]
     assert read("b.csv", "a,b\n") == read("c.csv", "") == []

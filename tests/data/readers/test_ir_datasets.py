@@ -8,27 +8,26 @@ import pytest
 from graphrerank.data.readers.ir_datasets import load_ir_dataset
 
 
-class Doc(NamedTuple):
-    doc_id: str
+class Text(NamedTuple):
+    """A document or a query."""
+
+    id: str
     text: str
 
     def default_text(self) -> str:
         return self.text
 
+    @property
+    def doc_id(self) -> str:
+        return self.id
 
-class Query(NamedTuple):
-    query_id: str
-    text: str
-
-    def default_text(self) -> str:
-        return self.text
+    query_id = doc_id
 
 
 class Qrel(NamedTuple):
     query_id: str
     doc_id: str
-    relevance: int
-    iteration: str = "0"
+    relevance: float
 
 
 class Part:
@@ -40,12 +39,12 @@ class Part:
             setattr(self, f"{name}_iter", lambda content=content: iter(content))
 
 
-DOCS = [Doc("a", "A"), Doc("b", " B "), Doc("e", "")]
+DOCS = [Text("a", "A"), Text("b", " B "), Text("e", "")]
 
 
 @pytest.fixture
 def package(monkeypatch: pytest.MonkeyPatch) -> dict[str, Part]:
-    queries = [Query("1", "one?"), Query("2", "two?"), Query("3", "three?")]
+    queries = [Text("1", "one?"), Text("2", "two?"), Text("3", "three?")]
     parts = {
         "x": Part(DOCS),
         "x/train": Part(DOCS, queries, [Qrel("2", "b", 2), Qrel("1", "a", -1), Qrel("2", "a", 0)]),
@@ -68,36 +67,28 @@ def test_splits_of_their_own_ids(package: dict[str, Part]) -> None:
     train, test = dataset.split("train"), dataset.split("test")
     assert (train.query.tolist(), train.node.tolist(), train.gain.tolist()) == ([0], [1], [2])
     assert (test.query.tolist(), test.node.tolist(), test.gain.tolist()) == ([1, 2], [0, 1], [1, 1])
-
-
-def test_one_id_is_the_test_split(package: dict[str, Part]) -> None:
-    dataset = load_ir_dataset("x/test")
-    assert (dataset.name, list(dataset.splits), list(dataset.query_ids)) == ("x-test", ["test"], ["3", "1"])
+    one = load_ir_dataset("x/test")
+    assert (one.name, list(one.splits), list(one.query_ids)) == ("x-test", ["test"], ["3", "1"])
 
 
 @pytest.mark.parametrize(
-    ("id", "part", "message"),
+    ("part", "message"),
     [
-        ("y", None, r"`id` must be a data set of ir_datasets, got 'y'"),
-        ("y", Part(DOCS, [], None), r"with qrels, got 'y', which has none"),
-        ("y", Part([*DOCS, Doc("a", "again")], [], []), r"y: needed each document once, found 'a' a second time"),
-        ("y", Part(DOCS, [], [Qrel("1", "a", 1)]), r"y: needed judgements of its own queries, found one of '1'"),
-        ("y", Part(DOCS, [Query("1", "?")], [Qrel("1", "z", 1)]), r"needed judgements of documents in the corpus"),
-        (
-            "y",
-            Part(DOCS, [Query("1", " ")], [Qrel("1", "a", 1)]),
-            r"y: needed a text for each query, found none for '1'",
-        ),
-        ("y", Part(DOCS, [Query("1", "?")], [Qrel("1", "a", 1), Qrel("1", "a", 2)]), r"needed one relevance of 'a'"),
-        ("y", Part(DOCS, [Query("1", "?")], [Qrel("1", "a", float("nan"))]), r"y: needed finite relevances"),  # type: ignore[arg-type]
-        ("y", Part(DOCS, [], []), r"`splits` must each hold a judgement, got none in 'test'"),
+        (None, r"`id` must be a data set of ir_datasets, got 'y'"),
+        (Part(DOCS, [], None), r"with qrels, got 'y', which has none"),
+        (Part([*DOCS, Text("a", "again")], [], []), r"y: needed each document once, found 'a' a second time"),
+        (Part(DOCS, [], [Qrel("1", "a", 1)]), r"y: needed judgements of its own queries, found one of '1'"),
+        (Part(DOCS, [Text("1", "?")], [Qrel("1", "z", 1)]), r"needed judgements of documents in the corpus"),
+        (Part(DOCS, [Text("1", " ")], [Qrel("1", "a", 1)]), r"y: needed a text for each query, found none for '1'"),
+        (Part(DOCS, [Text("1", "?")], [Qrel("1", "a", 1), Qrel("1", "a", 2)]), r"needed one relevance of 'a'"),
+        (Part(DOCS, [Text("1", "?")], [Qrel("1", "a", float("nan"))]), r"y: needed finite relevances"),
+        (Part(DOCS, [], []), r"`splits` must each hold a judgement, got none in 'test'"),
     ],
 )
-def test_bad_data_sets(package: dict[str, Part], id: str, part: Part | None, message: str) -> None:
-    if part is not None:
-        package[id] = part
+def test_bad_data_sets(package: dict[str, Part], part: Part | None, message: str) -> None:
+    package |= {} if part is None else {"y": part}
     with pytest.raises(ValueError, match=message):
-        load_ir_dataset(id)
+        load_ir_dataset("y")
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

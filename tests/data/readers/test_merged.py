@@ -4,6 +4,7 @@ import torch
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.merged import load_merged
 from graphrerank.graphs import CorpusGraph, EntityIncidence
+from tests.support.graphs import named_edges
 
 
 def part(number: int, *, typed: bool = False) -> Dataset:
@@ -25,12 +26,12 @@ def test_every_part_is_found_again() -> None:
     merged = load_merged(parts)
     assert merged.graph.num_edges == sum(entry.graph.num_edges for entry in parts.values())
     number = {node_id: node for node, node_id in enumerate(merged.graph.node_ids)}
-    listed = {tuple(pair): (weight, kind) for pair, weight, kind in _listed(merged.graph)}
+    listed = named_edges(merged.graph)
     for key, entry in parts.items():
         own = [number[f"{key}-{node_id}"] for node_id in entry.graph.node_ids]
         assert [merged.graph.texts[node] for node in own] == list(entry.graph.texts)
-        for (source, target), weight, kind in _listed(entry.graph):
-            assert listed[own[source], own[target]] == (weight, kind)
+        for (source, target, kind), weight in named_edges(entry.graph).items():
+            assert listed[f"{key}-{source}", f"{key}-{target}", kind] == weight
         qrels = merged.split(f"{key}-test")
         judged = {merged.query_ids[query]: node for query, node in zip(qrels.query, qrels.node, strict=True)}
         assert {query: int(node) for query, node in judged.items()} == {
@@ -38,11 +39,6 @@ def test_every_part_is_found_again() -> None:
         }  # fmt: skip
     assert merged.answers == {f"{key}-q1": ["Metz"] for key in parts}
     assert merged.query_texts == ["x", "y", "z"] * 3
-
-
-def _listed(graph: CorpusGraph) -> list[tuple[list[int], float, int]]:
-    pairs, weight, kind = graph.typed_edges()
-    return list(zip(pairs.tolist(), weight.tolist(), kind.tolist(), strict=True))
 
 
 def test_one_part_keeps_its_ranks_and_its_order() -> None:

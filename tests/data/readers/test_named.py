@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
@@ -233,7 +234,12 @@ def composed(tmp_path: Path):
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
 
         def group(choice: str, *overrides: str) -> Any:
-            everything = [f"data={choice}", f"paths.run_dir={tmp_path}", *overrides]
+            everything = [
+                f"data={choice}",
+                f"paths.run_dir={tmp_path}",
+                f"paths.cache={tmp_path / 'cache'}",
+                *overrides,
+            ]
             return compose("train", overrides=everything).data
 
         yield group
@@ -242,9 +248,19 @@ def composed(tmp_path: Path):
 @pytest.mark.parametrize("source", [*NAMED, "bird_train"])
 def test_every_name_has_a_configuration(composed, tmp_path: Path, source: str) -> None:
     data = composed(source, f"paths.datasets={tmp_path}")
-    assert data.name == source
-    assert data.datasets == str(tmp_path)
+    assert (data.name, data.datasets, data.cache) == (source, str(tmp_path), str(tmp_path / "cache"))
     assert data.source in HOMES
+    defaults = {"adjacency": False, "entities": None, "max_entity_share": 0.001, "random_edges": 0}
+    assert {key: data[key] for key in defaults} == defaults
+    assert data.knn == (10 if source in ("scifact", "nfcorpus") else 0)  # they come without edges
+
+
+def test_an_extractor_by_configuration(composed, write_folder) -> None:
+    target = "graphrerank_papers.knowledge.language_model.LanguageModelEntityExtractor"
+    extractor = f"{{_target_: {target}, base_url: 'http://127.0.0.1:9/v1', model: m, max_retries: 0, concurrency: 1}}"
+    data = composed("folder", f"data.path={write_folder()}", f"data.entities={extractor}")
+    with pytest.raises(InstantiationException, match=r"127\.0\.0\.1:9/v1/chat/completions gave no usable answer"):
+        instantiate(data)
 
 
 REAL = {  # nodes, edges, queries by split

@@ -6,59 +6,9 @@ import pytest
 import torch
 
 from graphrerank.data.readers.sql_dataset import load_sql_dataset, load_sql_schema
-from graphrerank.graphs import CorpusGraph
+from tests.support.graphs import named_edges
 
 HEADER = "query-id\tcorpus-id\tscore\n"
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    path = tmp_path / "shop.db"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT)")
-        connection.execute('CREATE TABLE "order" (id INTEGER, customer INTEGER REFERENCES customer(id))')
-        connection.execute("CREATE TABLE region (id INTEGER)")
-    connection.close()
-    return path
-
-
-@pytest.fixture
-def questions(tmp_path: Path) -> Path:
-    folder = tmp_path / "questions"
-    (folder / "qrels").mkdir(parents=True)
-    queries = [{"_id": "q1", "text": "Who orders most?"}, {"_id": "q2", "text": "Which regions?"}]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
-    (folder / "qrels" / "test.tsv").write_text(f"{HEADER}q1\tcustomer\t1\nq1\torder\t1\n")
-    (folder / "qrels" / "train.tsv").write_text(f"{HEADER}q2\tregion\t1\n")
-    return folder
-
-
-@pytest.mark.parametrize("prefix", ["", "sqlite:///"])
-def test_tables_questions_and_judgements(database: Path, questions: Path, prefix: str) -> None:
-    dataset = load_sql_dataset(f"{prefix}{database}", path=questions, descriptions={"region": "where"}, knn=1)
-    graph = load_sql_schema(database, descriptions={"region": "where"})
-    assert (dataset.name, dataset.graph.node_ids, dataset.graph.texts) == ("questions", graph.node_ids, graph.texts)
-    assert torch.equal(dataset.graph.indices, graph.indices)
-    qrels = dataset.split("test")
-    judged = [(dataset.query_ids[q], graph.node_ids[n]) for q, n in zip(qrels.query, qrels.node, strict=True)]
-    assert judged == [("q1", "customer"), ("q1", "order")]
-    assert dataset.summary() == (
-        "questions: 3 nodes, 1 edges (foreign keys 1), 1 nearest of each to come, queries: test 1, train 1"
-    )
-
-
-def test_errors(database: Path, questions: Path, tmp_path: Path) -> None:
-    for url in ("postgresql://user:hunter2@127.0.0.1/x", "postgresql://user@127.0.0.1/x?password=hunter2"):
-        with pytest.raises(ValueError, match="`url` must not hold a password") as caught:
-            load_sql_dataset(url, path=questions)
-        assert "hunter2" not in str(caught.value)
-    with pytest.raises(ValueError, match=r"nowhere: no such folder; it must hold queries\.jsonl"):
-        load_sql_dataset(str(database), path=tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"gone\.db: no such file"):
-        load_sql_dataset("sqlite:///gone.db", path=questions)
-    (questions / "qrels" / "train.tsv").write_text(f"{HEADER}q2\tregions\t1\n")
-    with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a corpus-id of the corpus, found 'regions'"):
-        load_sql_dataset(str(database), path=questions)
 
 
 SCHEMA = '''
@@ -74,8 +24,11 @@ CREATE VIEW names AS SELECT name FROM customer;
 '''
 
 
+JOINED = [("customer", "order"), ("line", "order"), ("line", "shipment")]
+
+
 @pytest.fixture
-def schema_database(tmp_path: Path) -> Path:
+def database(tmp_path: Path) -> Path:
     path = tmp_path / "shop #1.sqlite"
     with sqlite3.connect(path) as connection:
         connection.executescript(SCHEMA)
@@ -83,19 +36,50 @@ def schema_database(tmp_path: Path) -> Path:
     return path
 
 
-def edges(graph: CorpusGraph) -> list[tuple[str, str]]:
-    return [
-        (graph.node_ids[i], graph.node_ids[j])
-        for i in range(graph.num_nodes)
-        for j in graph.indices[graph.indptr[i] : graph.indptr[i + 1]].tolist()
-        if i < j
-    ]
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    folder = tmp_path / "questions"
+    (folder / "qrels").mkdir(parents=True)
+    queries = [{"_id": "q1", "text": "Who orders most?"}, {"_id": "q2", "text": "Which lines?"}]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    (folder / "qrels" / "test.tsv").write_text(f"{HEADER}q1\tcustomer\t1\nq1\torder\t1\n")
+    (folder / "qrels" / "train.tsv").write_text(f"{HEADER}q2\tline\t1\n")
+    return folder
 
 
-def test_tables_become_passages_and_foreign_keys_edges(schema_database: Path) -> None:
-    graph = load_sql_schema(schema_database, descriptions={"customer": "who buys", "customer.name": "full name"})
+@pytest.mark.parametrize("prefix", ["", "sqlite:///"])
+def test_tables_questions_and_judgements(database: Path, questions: Path, prefix: str) -> None:
+    dataset = load_sql_dataset(f"{prefix}{database}", path=questions, descriptions={"line": "where"}, knn=1)
+    graph = load_sql_schema(database, descriptions={"line": "where"})
+    assert (dataset.name, dataset.graph.node_ids, dataset.graph.texts) == ("questions", graph.node_ids, graph.texts)
+    assert torch.equal(dataset.graph.indices, graph.indices)
+    qrels = dataset.split("test")
+    judged = [(dataset.query_ids[q], graph.node_ids[n]) for q, n in zip(qrels.query, qrels.node, strict=True)]
+    assert judged == [("q1", "customer"), ("q1", "order")]
+    counts = "questions: 6 nodes, 3 edges (foreign keys 3), 1 nearest of each to come"
+    assert dataset.summary() == f"{counts}, queries: test 1, train 1"
+
+
+def test_errors(database: Path, questions: Path, tmp_path: Path) -> None:
+    for url in ("postgresql://user:hunter2@127.0.0.1/x", "postgresql://user@127.0.0.1/x?password=hunter2"):
+        with pytest.raises(ValueError, match="`url` must not hold a password") as caught:
+            load_sql_dataset(url, path=questions)
+        assert "hunter2" not in str(caught.value)
+    with pytest.raises(ValueError, match=r"nowhere: no such folder; it must hold queries\.jsonl"):
+        load_sql_dataset(str(database), path=tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"gone\.db: no such file"):
+        load_sql_dataset("sqlite:///gone.db", path=questions)
+    (questions / "qrels" / "train.tsv").write_text(f"{HEADER}q2\tlines\t1\n")
+    with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a corpus-id of the corpus, found 'lines'"):
+        load_sql_dataset(str(database), path=questions)
+
+
+def test_tables_become_passages_and_foreign_keys_edges(database: Path) -> None:
+    graph = load_sql_schema(database, descriptions={"customer": "who buys", "customer.name": "full name"})
     assert graph.node_ids == ["customer", 'it\'s; "odd"', "line", "names", "order", "shipment"]
-    assert edges(graph) == [("customer", "order"), ("line", "order"), ("line", "shipment")]
+    assert named_edges(graph).keys() == {
+        (one, other, "reference") for i, j in JOINED for one, other in ((i, j), (j, i))
+    }
     texts = dict(zip(graph.node_ids, graph.texts, strict=True))
     said = "table customer (who buys): columns id (INTEGER), name (TEXT, full name); primary key id"
     assert texts["customer"] == said
@@ -104,11 +88,14 @@ def test_tables_become_passages_and_foreign_keys_edges(schema_database: Path) ->
     assert texts["names"] == "table names: columns name (TEXT)"
 
 
-def test_against_sqlalchemy(schema_database: Path) -> None:
+def test_against_sqlalchemy(database: Path) -> None:
     pytest.importorskip("sqlalchemy", reason="SQLAlchemy is optional")
-    ours, theirs = load_sql_schema(str(schema_database)), load_sql_schema(f"sqlite:///{schema_database}")
+    with pytest.raises(ValueError, match=r"user:\*\*\*@") as caught:
+        load_sql_schema("nodialect+none://user:hunter2@127.0.0.1/x")
+    assert "hunter2" not in str(caught.value)
+    ours, theirs = load_sql_schema(str(database)), load_sql_schema(f"sqlite:///{database}")
     assert ours.node_ids == theirs.node_ids
-    assert edges(ours) == edges(theirs)
+    assert named_edges(ours) == named_edges(theirs)
     ordinary = [i for i, name in enumerate(ours.node_ids) if "odd" not in name]  # a column without a type is NULL there
     assert [ours.texts[i] for i in ordinary] == [theirs.texts[i] for i in ordinary]
 
@@ -122,7 +109,7 @@ def test_a_key_to_nowhere_is_left_out_with_a_warning(tmp_path: Path) -> None:
     assert graph.num_edges == 0
 
 
-def test_schema_errors(tmp_path: Path, schema_database: Path) -> None:
+def test_schema_errors(tmp_path: Path, database: Path) -> None:
     with pytest.raises(ValueError, match="no such file"):
         load_sql_schema(tmp_path / "gone.db")
     (tmp_path / "empty.db").touch()
@@ -132,11 +119,4 @@ def test_schema_errors(tmp_path: Path, schema_database: Path) -> None:
     with pytest.raises(ValueError, match=r"text\.db: cannot be read as a SQLite database"):
         load_sql_schema(tmp_path / "text.db")
     with pytest.raises(ValueError, match=r"`descriptions` must name tables .*got 'customer\.nme'"):
-        load_sql_schema(schema_database, descriptions={"customer.nme": "x"})
-
-
-def test_a_url_error_hides_the_password() -> None:
-    pytest.importorskip("sqlalchemy", reason="SQLAlchemy is optional")
-    with pytest.raises(ValueError, match=r"user:\*\*\*@") as caught:
-        load_sql_schema("nodialect+none://user:hunter2@127.0.0.1/x")
-    assert "hunter2" not in str(caught.value)
+        load_sql_schema(database, descriptions={"customer.nme": "x"})
