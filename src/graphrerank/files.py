@@ -124,14 +124,12 @@ def check_writable(folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically, in UTF-8."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_chunks(path, [text.encode()])
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically."""
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(content)
+    write_chunks(path, [content])
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> str:

@@ -132,10 +132,10 @@ def test_lines(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"text": " ", "relevant": ["a"]}, "d.jsonl, line 1: needed a `text` that is not blank"),
-        ({"text": "q", "relevant": []}, "d.jsonl, line 1: needed .*ids of the corpus, one at least"),
-        ({"text": "q", "relevant": "a"}, "d.jsonl, line 1: needed .*ids of the corpus, one at least"),
-        ({"text": "q", "relevant": ["c"]}, "d.jsonl, line 1: needed .*ids of the corpus, one at least.*c"),
+        ({"text": " ", "relevant": ["a"]}, "d.jsonl, line 1: needed `text`: String should match"),
+        ({"text": "q", "relevant": []}, "d.jsonl, line 1: needed `relevant`: List should have at least 1 item"),
+        ({"text": "q", "relevant": "a"}, "d.jsonl, line 1: needed `relevant`: Input should be a valid list"),
+        ({"text": "q", "relevant": ["c"]}, "d.jsonl, line 1: needed `relevant`: ids of the corpus, found 'c'"),
         ({"text": "q", "relevant": ["left out"]}, "d.jsonl: needed a question with documents of the corpus"),
     ],
 )

@@ -94,8 +94,9 @@ class CandidateDataModule(L.LightningDataModule):
 
     def train_dataloader(self) -> Loader:
         """Return shuffled batches of the training splits."""
-        sets = list(self._streamed() if self.shards else map(self._held, self.parts.values()))
-        graphs, orders = [graphs for graphs, _ in sets], [order for _, order in sets]
+        split = self.train_split
+        held = (self._in_memory(part, part.answerable(split), split) for part in self.parts.values())
+        graphs, orders = map(list, zip(*(self._streamed() if self.shards else held), strict=True))
         shares: list[float] | None = None
         if len(self.parts) > 1 or self.augmentation is not None:
             sizes = dict(zip(self.parts, (order.num_items for order in orders), strict=True))
@@ -111,10 +112,9 @@ class CandidateDataModule(L.LightningDataModule):
         """Return batches of the validation split, in order; of several data sets, a list of a loader for each."""
         loaders: list[Loader] = []
         for part in map(self.parts.__getitem__, self.validated):
-            queries = part.dataset.split(self.val_split).queries
-            sampler = EpochBatches([ShardOrder([len(queries)])], batch_size=self.batch_size, seed=None)
-            served = _Served([self._graphs(part, queries, self.val_split)], None)
-            loaders.append(DataLoader(served, batch_size=None, sampler=sampler))
+            graphs, order = self._in_memory(part, part.dataset.split(self.val_split).queries, self.val_split)
+            sampler = EpochBatches([order], batch_size=self.batch_size, seed=None)
+            loaders.append(DataLoader(_Served([graphs], None), batch_size=None, sampler=sampler))
         return loaders if len(self.parts) > 1 else loaders[0]
 
     def state_dict(self) -> dict[str, int]:
@@ -125,12 +125,9 @@ class CandidateDataModule(L.LightningDataModule):
         """Continue with the next batch."""
         self._progress.update(state_dict, resumed=True)
 
-    def _graphs(self, part: PreparedDataset, queries: Tensor, split: str) -> Graphs:
-        return lambda items: part.graphs(queries[items], split=split, inputs=self.inputs)
-
-    def _held(self, part: PreparedDataset) -> tuple[Graphs, "ShardOrder"]:
-        queries = part.answerable(self.train_split)
-        return self._graphs(part, queries, self.train_split), ShardOrder([len(queries)])
+    def _in_memory(self, part: PreparedDataset, queries: Tensor, split: str) -> tuple[Graphs, "ShardOrder"]:
+        graphs: Graphs = lambda items: part.graphs(queries[items], split=split, inputs=self.inputs)  # noqa: E731
+        return graphs, ShardOrder([len(queries)])
 
     def _streamed(self) -> Iterator[tuple[Graphs, "ShardOrder"]]:
         assert self.buffer is not None

@@ -38,11 +38,11 @@ class Qrels:
     @classmethod
     def of(cls, rows: Iterable[tuple[int, int, float]]) -> "Qrels":
         """Convert rows of query number, node number and gain."""
-        listed = list(rows)
+        query, node, gain = zip(*rows, strict=True) if (rows := list(rows)) else ((), (), ())
         return cls(
-            torch.tensor([query for query, _, _ in listed], dtype=torch.int64),
-            torch.tensor([node for _, node, _ in listed], dtype=torch.int64),
-            torch.tensor([gain for _, _, gain in listed], dtype=torch.float32),
+            torch.tensor(query, dtype=torch.int64),
+            torch.tensor(node, dtype=torch.int64),
+            torch.tensor(gain, dtype=torch.float32),
         )
 
     @property
@@ -90,9 +90,7 @@ class Dataset:
     knn: int = 0  # edges to add from each node to its nearest neighbours, once the graph is encoded; 0 for none
     knn_below: int | None = None  # nodes with fewer neighbours get these edges; None: every node does
     edge_counts: Mapping[str, int] = field(default_factory=dict)  # pairs of nodes by type of edge, if counted
-    answers: Mapping[str, Sequence[str]] = field(
-        default_factory=dict
-    )  # right answers by query id; no retriever reads them
+    answers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by query id; no retriever reads them
     encoded_by: str | None = None  # fingerprint of the encoder of vectors that came with the graph
     derived: DerivedEdges | None = None  # the graph's edges by origin, where some follow from its passages
     drafted: bool = False  # whether questions of train and val were made from its passages or edges
@@ -278,11 +276,11 @@ class Dataset:
             kept = number[qrels.query] >= 0
             if kept.any():
                 splits[name] = Qrels(number[qrels.query[kept]], qrels.node[kept], qrels.gain[kept])
-        ids = [self.query_ids[query] for query in queries.tolist()]
+        ids, texts = ([of[query] for query in queries.tolist()] for of in (self.query_ids, self.query_texts))
         return replace(
             self,
             query_ids=ids,
-            query_texts=[self.query_texts[query] for query in queries.tolist()],
+            query_texts=texts,
             splits=splits,
             answers={query: self.answers[query] for query in ids if query in self.answers},
             known_fingerprint=short_hash(hash_texts([self.fingerprint, *ids])),
@@ -294,8 +292,8 @@ class Dataset:
             raise ValueError(f"data set {self.name!r} must have passages with words to draft questions from, got none")
         judged = [qrels.query for split, qrels in self.splits.items() if split not in (TRAIN, VAL)]
         others = self.with_queries(torch.unique(torch.cat([torch.zeros(0, dtype=torch.int64), *judged])))
-        first, num_val = len(others.query_ids), int(VALIDATION * len(drafts))
-        numbers = {TRAIN: range(len(drafts) - num_val), VAL: range(len(drafts) - num_val, len(drafts))}
+        first, num_train = len(others.query_ids), len(drafts) - int(VALIDATION * len(drafts))
+        numbers = {TRAIN: range(num_train), VAL: range(num_train, len(drafts))}
         splits = {
             split: Qrels.of((first + number, node, 1.0) for number in chosen for node in drafts[number].nodes)
             for split, chosen in numbers.items()

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from pydantic import BaseModel, Field
 
 from graphrerank.checks import check_counts
 from graphrerank.data.readers.documents import FILTERED
-from graphrerank.data.readers.records import bad_line, read_jsonl
+from graphrerank.data.readers.records import Written, bad_line, checked, read_jsonl
 from graphrerank.graphs import CorpusGraph
 from graphrerank.text import split_sentences
 from graphrerank.text.languages import CHARACTERS, ENGLISH, UNSPACED, language_of
@@ -150,6 +151,11 @@ def drafted_lines(drafts: Sequence[Draft], node_ids: Sequence[str], *, drafted_b
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
 
 
+class _Question(BaseModel):
+    text: Written
+    relevant: list[str] = Field(min_length=1)
+
+
 def read_drafted(path: Path, node_number: Mapping[str, int]) -> list[Draft]:
     """Read ``{"text": "...", "relevant": ["d1", ...]}``, one a line; other keys are ignored.
 
@@ -158,15 +164,12 @@ def read_drafted(path: Path, node_number: Mapping[str, int]) -> list[Draft]:
     """
     drafts = []
     for line, record in read_jsonl(path):
-        text, relevant = record.get("text"), record.get("relevant")
-        if not isinstance(text, str) or not text.strip():
-            raise bad_line(path, line, needed="a `text` that is not blank", found=text)
-        ids = relevant if isinstance(relevant, list) else []
-        if not ids or not all(isinstance(doc_id, str) and doc_id in node_number for doc_id in ids):
-            raise bad_line(path, line, needed='"relevant": [...], ids of the corpus, one at least', found=relevant)
-        nodes = [node_number[doc_id] for doc_id in dict.fromkeys(ids)]
+        question = checked(path, line, record, _Question)
+        if unknown := [doc_id for doc_id in question.relevant if doc_id not in node_number]:
+            raise bad_line(path, line, needed="`relevant`: ids of the corpus", found=unknown[0])
+        nodes = [node_number[doc_id] for doc_id in dict.fromkeys(question.relevant)]
         if FILTERED not in nodes:
-            drafts.append(Draft(text, nodes))
+            drafts.append(Draft(question.text, nodes))
     if not drafts:
         raise ValueError(f"{path}: needed a question with documents of the corpus that are kept, found none")
     return drafts

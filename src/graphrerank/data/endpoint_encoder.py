@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import Any
 
@@ -77,13 +77,13 @@ class EndpointEncoder:
         httpx = optional("httpx", "an encoder's endpoint")
         key = os.environ.get(self.api_key_variable)
         batches = [texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size)]
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
         with (
-            httpx.Client(timeout=self.timeout, headers={"Authorization": f"Bearer {key}"} if key else {}) as client,
+            httpx.Client(timeout=self.timeout, headers=headers) as client,
             ThreadPoolExecutor(self.concurrency) as pool,
         ):
-            futures = [pool.submit(self._ask, client, batch) for batch in batches]
             try:
-                vectors = [future.result() for future in futures]
+                vectors = list(pool.map(partial(self._ask, client), batches))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, Field, StrictStr, ValidationError
+from pydantic import BaseModel, Field, StrictStr
 
 from graphrerank.checks import check_counts
-from graphrerank.data.readers.records import LARGEST, bad_line, parse_number, read_jsonl, read_lines
+from graphrerank.data.readers.records import LARGEST, bad_line, checked, parse_number, read_jsonl, read_lines
 from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.retriever import BASE_SCORE
@@ -119,12 +119,7 @@ def _read_rows(path: Path) -> Iterator[Row]:
 def _read_jsonl_rows(path: Path) -> Iterator[Row]:
     queries: set[str] = set()
     for line, record in read_jsonl(path):
-        try:
-            read = RunLine.model_validate(record)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise bad_line(path, line, needed=f"`{place}`: {first['msg']}", found=first["input"]) from None
+        read = checked(path, line, record, RunLine)
         if read.query_id in queries:
             raise bad_line(path, line, needed="each query on one line", found=f"{read.query_id} a second time")
         queries.add(read.query_id)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.data.readers.entities import FileKnowledge, PassageEntities, read_entities
+from graphrerank.data.readers.entities import FileKnowledge, read_entities
 from graphrerank.knowledge.passage_knowledge import Entity, Relation
 from graphrerank_papers.knowledge.corpus_knowledge import merge_knowledge
 
@@ -18,17 +18,17 @@ def write(folder: Path, *lines: object) -> Path:
     [
         ({"_id": "z", "entities": []}, "an `_id` of the corpus that did not come before, found 'z'"),
         ({"_id": "a", "entities": []}, "an `_id` of the corpus that did not come before, found 'a'"),
-        ({"_id": "b"}, r'"entities": \[...\] of strings that are not blank, found None'),
-        ({"_id": "b", "entities": [" "]}, r'"entities": \[...\] of strings'),
-        ({"_id": "b", "entities": [], "triples": [["Metz", "is"]]}, r'"triples": \[\["head", "relation", "tail"\]'),
-        ({"_id": "b", "entities": [], "triples": {"Metz": 1}}, r'"triples": \[\["head", "relation", "tail"\]'),
+        ({"_id": "b"}, "`entities`, a list of strings"),
+        ({"_id": "b", "entities": [" "]}, "`entities.0`: String should match pattern"),
+        ({"_id": "b", "entities": [], "triples": [["Metz", "is"]]}, "`triples.0.2`: Field required, found"),
+        ({"_id": "b", "entities": [], "triples": {"Metz": 1}}, "`triples`: Input should be a valid list"),
     ],
 )
 def test_lines_of_another_form_are_refused_with_their_number(tmp_path: Path, line: object, needed: str) -> None:
     first = {"_id": "a", "entities": ["X", "Y"], "triples": [["X", "r", "Y"]], "other": 1}
     path = write(tmp_path, first, {"_id": "b"})
-    expected = [PassageEntities("a", ["X", "Y"], [("X", "r", "Y")]), PassageEntities("b", [], [])]
-    assert list(read_entities(path, ["a", "b", "c"])) == expected
+    read = [(entry.doc_id, entry.names, entry.triples) for entry in read_entities(path, ["a", "b", "c"])]
+    assert read == [("a", ["X", "Y"], [("X", "r", "Y")]), ("b", [], [])]
     path = write(tmp_path, first, line)
     with pytest.raises(ValueError, match=rf"entities\.jsonl, line 2: needed {needed}"):
         list(read_entities(path, ["a", "b"], need_names=True))

@@ -63,8 +63,7 @@ class EdgeError(ValueError):
     """A new edge, at ``place`` among the new edges, does not join a new passage with one of the corpus."""
 
     def __init__(self, edge: NewEdge, place: int, reason: str) -> None:
-        ends = f"{edge.source!r} and {edge.target!r}"
-        super().__init__(f"`edges` must join a new passage with one of the corpus, got {ends}: {reason}")
+        super().__init__(f"`edges` must join a new passage with one of the corpus, got {tuple(edge[:2])}: {reason}")
         self.place = place
 
 
@@ -100,8 +99,8 @@ def grow_corpus(
 
     Args:
         folder: A corpus folder.
-        node_ids: ``n`` ids of new passages, each once.
-        texts: Their texts.
+        node_ids: ``n`` different ids of new passages, with their ``texts``.
+        texts: ``n`` texts.
         edges: Edges among them and to those that are there.
         entities: Names of the entities of each new passage, if the corpus was prepared with entities: needed if they
             came from an extractor of yours; when None, others are extracted by the compaction.
@@ -149,12 +148,11 @@ class _Growth:
                 f"{folder}: does not name the entities of each passage, and so cannot grow; prepare it again"
             )
         passages = self._graph.passages
-        found = np.flatnonzero(np.isin(self._old.array("node_ids.hashes", "<i8"), hash_strings(list(node_ids))))
-        self._numbers = {  # of those that the corpus has; one pass over the hashes of all
-            passages.ids[number]: number
-            for number in found.tolist()
-            if passages.ids[number] in node_ids and (passages.removed is None or not passages.removed[number])
-        }
+        hashed = np.isin(self._old.array("node_ids.hashes", "<i8"), hash_strings(list(node_ids)))
+        if passages.removed is not None:
+            hashed &= ~passages.removed.numpy()
+        found = {passages.ids[number]: number for number in np.flatnonzero(hashed).tolist()}
+        self._numbers = {node_id: number for node_id, number in found.items() if node_id in node_ids}
 
     def take_removed(
         self, node_ids: Sequence[str], remove: Sequence[str], *, replaces: bool, ignore_absent: bool
@@ -184,24 +182,21 @@ class _Growth:
         if not node_ids:
             return
         columns, append = self._columns, self._columns.append
-        columns.append_strings("node_ids", PackedStrings.of(node_ids))
-        columns.append_strings("texts", PackedStrings.of(texts))
+        columns.append_strings("node_ids", node_ids)
+        columns.append_strings("texts", texts)
         append("node_ids.hashes", hash_strings(node_ids))
         if "title_lengths" in self._old:
             append("title_lengths", np.array(title_lengths))
         if (rule := self._manifest.derived) is not None and rule.entity_source is not None:
-            if entities is None and rule.entity_source not in (FILE, *EXTRACTORS):
-                source = rule.entity_source
+            if entities is None and (source := rule.entity_source) not in (FILE, *EXTRACTORS):
                 raise ValueError(f"`entities` must be given, as those of {self._folder} are by {source}, got none")
             names = [None] * len(texts) if entities is None else map(sorted, normalized_names(entities))
-            columns.append_strings("stated.entities", PackedStrings.of(map(json.dumps, names)))
+            columns.append_strings("stated.entities", map(json.dumps, names))
         if (wanted := self._manifest.encoder) is not None:
             if encoder is None or encoder.fingerprint != wanted.fingerprint:
+                needed = f"{wanted.name} ({wanted.fingerprint[:12]})"
                 got = "none" if encoder is None else f"{encoder.name} ({encoder.fingerprint[:12]})"
-                raise ValueError(
-                    f"`encoder` must be the one that {self._folder} was prepared with, {wanted.name} "
-                    f"({wanted.fingerprint[:12]}), got {got}"
-                )
+                raise ValueError(f"`encoder` must be that of {self._folder}, {needed}, got {got}")
             append("vectors", check_vectors(encoder.encode(texts), len(texts), encoder.name).numpy())
         words = read_words(texts, self._graph.passages.language)
         self._num_tokens += int(words["token.lengths"].sum(dtype=np.int64))
@@ -228,7 +223,7 @@ class _Growth:
         order = np.arange(len(found)) if kind == "token" else words["stem.seen"]
         new = order[numbers[order] < 0]
         numbers[new] = np.arange(len(vocabulary), len(vocabulary) + len(new))
-        self._columns.append_strings(f"{kind}.words", PackedStrings.of(found[place] for place in new.tolist()))
+        self._columns.append_strings(f"{kind}.words", (found[place] for place in new.tolist()))
         if kind == "stem":
             self._columns.append("stem.texts_with", np.zeros(len(new), dtype=np.int64))  # of prepared texts
             self._columns.append("stem.order", numbers[new])

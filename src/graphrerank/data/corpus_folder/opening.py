@@ -54,7 +54,6 @@ VECTOR_INDEXES = {"ivf": "vectors.ivf", "hnsw": "vectors.hnsw"}
 Array = npt.NDArray[Any]
 PlainName = Annotated[str, AfterValidator(plain_name)]  # of a file or folder: no path
 HASH_BYTES = 1 << 20  # read at once
-BLOCK_ROWS = 1 << 20  # of a tensor, written at once
 END_BYTES = 1 << 16  # at a file's start and end, which are compared whenever the folder is opened
 
 
@@ -95,15 +94,10 @@ class ColumnWriter:
         count = size // (np.dtype(dtype).itemsize * math.prod(row_shape))
         self._note(name, dtype, (count, *row_shape), [(size, sha256)])
 
-    def write_tensor(self, name: str, tensor: Tensor) -> None:
-        """Write a tensor, in its type."""
-        blocks = (tensor[start : start + BLOCK_ROWS].cpu().numpy() for start in range(0, len(tensor), BLOCK_ROWS))
-        self.write(name, tensor[:0].cpu().numpy().dtype.str, blocks, tuple(tensor.shape[1:]))
-
-    def write_strings(self, name: str, strings: PackedStrings) -> None:
-        """Write the two columns of a list of strings."""
-        self.write(f"{name}.offsets", "<i8", [strings.offsets])
-        self.write(f"{name}.content", "|u1", [strings.content])
+    def write_arrays(self, arrays: Mapping[str, Array]) -> None:
+        """Write arrays, in their types."""
+        for name, array in arrays.items():
+            self.write(name, array.dtype.str, [array], array.shape[1:])
 
     def note_file(self, name: str) -> None:
         """Describe a file that something else wrote, as bytes."""
@@ -127,8 +121,9 @@ class ColumnWriter:
             pieces[-2:] = [(joined, _hash(path, (size - joined, size)))]
         self._note(name, column.dtype, (column.shape[0] + len(rows), *column.shape[1:]), pieces)
 
-    def append_strings(self, name: str, strings: PackedStrings) -> None:
+    def append_strings(self, name: str, added: Iterable[str]) -> None:
         """Append strings to the two columns of a list of them."""
+        strings = PackedStrings.of(added)
         self.append(f"{name}.offsets", strings.offsets[1:] + self.entries[f"{name}.content"].shape[0])
         self.append(f"{name}.content", strings.content)
 
@@ -138,11 +133,7 @@ class ColumnWriter:
 
 
 class Columns:
-    """The columns of a manifest, mapped from disk; ``pages`` are those that were mapped to be read.
-
-    Sizes and ends of files are compared with the entries, with ``thorough`` all hashes. A ValueError names what is
-    missing, truncated, damaged, another corpus's or a symbolic link.
-    """
+    """The columns of a manifest, checked as :func:`open_corpus` says, and mapped; ``pages`` are those that are read."""
 
     def __init__(self, folder: Path, entries: Mapping[str, Column], *, thorough: bool = False) -> None:
         self.folder, self.entries, self.pages = folder, entries, MappedPages()

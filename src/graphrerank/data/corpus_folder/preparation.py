@@ -134,7 +134,7 @@ def prepare_corpus(
             stated = dataset.graph.typed_edges() if derived is None else derived.stated
         if encoder is not None and finds_nearest:
             embedding = torch.cat([torch.from_numpy(part.array("vectors")) for part in parts])
-            known = StoredVectors(encoder.name, encoder.fingerprint, embedding)
+            known = StoredVectors(encoder.name, encoder.fingerprint, embedding, torch.arange(len(embedding)))
             dataset = with_vectors(dataset, known, Path(cache or folder / PARTS), engine=engine)
         num_tokens = write_texts(writer, parts)
         _write_graph(writer, dataset, stated)
@@ -171,17 +171,15 @@ def prepare_corpus(
 
 
 class StoredVectors:
-    """An encoder of passages in their order, which reads their vectors: those of ``nodes``, or of all when None."""
+    """An encoder of passages in their order, which reads the vectors of ``nodes``."""
 
-    def __init__(self, name: str, fingerprint: str, embedding: Tensor, nodes: Tensor | None = None) -> None:
-        self.name, self.fingerprint = name, fingerprint
-        self._embedding, self._nodes, self._start = embedding, nodes, 0
+    def __init__(self, name: str, fingerprint: str, embedding: Tensor, nodes: Tensor) -> None:
+        self.name, self.fingerprint, self._embedding, self._left = name, fingerprint, embedding, nodes
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Read the vectors of the passages that follow those of the call before."""
-        rows = slice(self._start, self._start + len(texts))
-        self._start = rows.stop
-        return self._embedding[rows if self._nodes is None else self._nodes[rows]]
+        nodes, self._left = self._left[: len(texts)], self._left[len(texts) :]
+        return self._embedding[nodes]
 
 
 def _not_in_fingerprint(dataset: Dataset) -> list[str]:
@@ -207,18 +205,20 @@ def _write_graph(writer: ColumnWriter, dataset: Dataset, stated: Edges | None) -
     ``stated`` are the edges from which a compaction finds all others; None where there are no others.
     """
     graph, tensors = dataset.graph, dict[str, Tensor]()
-    strings = {"query_ids": dataset.query_ids, "query_texts": dataset.query_texts}
+    arrays = _columns("query_ids", PackedStrings.of(dataset.query_ids))
+    arrays |= _columns("query_texts", PackedStrings.of(dataset.query_texts))
     for name in ("indptr", "indices", "weight", "weight_by_type"):
         if (tensor := getattr(graph, name)) is not None:
             tensors[f"edges.{name}"] = tensor
     if graph.passages.title_lengths is not None:
         tensors["title_lengths"] = graph.passages.title_lengths.int()
     if graph.entities is not None:
-        strings["entities.names"] = graph.entities.names
+        arrays |= _columns("entities.names", PackedStrings.of(graph.entities.names))
         for name in ("indptr", "indices", "sizes", "holder_ptr", "holders"):
             tensors[f"entities.{name}"] = getattr(graph.entities, name)
     if dataset.derived is not None and dataset.derived.entity_names is not None:
-        strings["stated.entities"] = [json.dumps(sorted(names)) for names in dataset.derived.entity_names]
+        names_of = (json.dumps(sorted(names)) for names in dataset.derived.entity_names)
+        arrays |= _columns("stated.entities", PackedStrings.of(names_of))
     if stated is not None:
         tensors |= dict(zip(("stated.pairs", "stated.weight", "stated.type"), stated, strict=True))
     for number, qrels in enumerate(dataset.splits.values()):
@@ -227,10 +227,7 @@ def _write_graph(writer: ColumnWriter, dataset: Dataset, stated: Edges | None) -
     tensors["added.tokens"] = tensors["added.counts"] = torch.zeros(0, dtype=torch.int32)
     tensors["edges.moved"] = torch.zeros(0, 3, dtype=torch.int64)  # (node, start, stop) of rows that lie elsewhere
     tensors["removed"] = torch.zeros(0, dtype=torch.int64)  # numbers of passages
-    for name, tensor in tensors.items():
-        writer.write_tensor(name, tensor)
-    for name, held in strings.items():
-        writer.write_strings(name, PackedStrings.of(held))
+    writer.write_arrays({name: tensor.cpu().numpy() for name, tensor in tensors.items()} | arrays)
 
 
 class PartWriter:
@@ -351,7 +348,7 @@ def write_texts(writer: ColumnWriter, parts: Sequence[WrittenPart]) -> int:
     ids = (PackedStrings(part.array("id.offsets"), part.array("id.content")) for part in parts)
     write("node_ids.hashes", "<i8", map(hash_strings, ids))
     words, ranks = _vocabulary(parts, "token.words")
-    writer.write_strings("token.words", PackedStrings.of_encoded(words))
+    writer.write_arrays(_columns("token.words", PackedStrings.of_encoded(words)))
     count = np.zeros(len(words), dtype=np.int64)
     for part, rank in zip(parts, ranks, strict=True):
         count[rank] += np.diff(part.array("token.ptr"))
@@ -360,7 +357,7 @@ def write_texts(writer: ColumnWriter, parts: Sequence[WrittenPart]) -> int:
     write("token.postings", "<i4", _postings(parts, ranks, ptr), (2,))
     write("token.lengths", "<i4", _each(parts, "token.lengths"))
     words, ranks = _vocabulary(parts, "stem.words")
-    writer.write_strings("stem.words", PackedStrings.of_encoded(words))
+    writer.write_arrays(_columns("stem.words", PackedStrings.of_encoded(words)))
     write("stem.ptr", "<i8", _running(parts, "stem.ptr"))
     write("stem.stems", "<i4", (rank[part.array("stem.stems")] for part, rank in zip(parts, ranks, strict=True)))
     write("stem.in_lead", "|b1", _each(parts, "stem.in_lead"))

@@ -3,26 +3,24 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeGuard
+
+from pydantic import BaseModel, Field
 
 from graphrerank.data.readers.documents import read_documents
-from graphrerank.data.readers.records import bad_line, find_record_files, read_jsonl
+from graphrerank.data.readers.records import Written, bad_line, checked, find_record_files, read_jsonl
 from graphrerank.files import hash_files
 from graphrerank.knowledge.passage_knowledge import Knowledge, Relation
 
 ENTITIES = "entities.jsonl"  # read on request
 Triple = tuple[str, str, str]
 
-_NAMES = '"entities": [...] of strings that are not blank'
-_TRIPLES = '"triples": [["head", "relation", "tail"], ...] of strings that are not blank'
 
-
-class PassageEntities(NamedTuple):
+class PassageEntities(BaseModel):
     """One line: a document's id, its names as written, and its triples ``(head, relation, tail)``."""
 
-    doc_id: str
-    names: Sequence[str]
-    triples: Sequence[Triple]
+    doc_id: str = Field(alias="_id", strict=True)
+    names: list[Written] = Field([], alias="entities")
+    triples: list[tuple[Written, Written, Written]] = []
 
 
 def read_entities(path: Path, doc_ids: Collection[str], *, need_names: bool = False) -> Iterator[PassageEntities]:
@@ -32,22 +30,14 @@ def read_entities(path: Path, doc_ids: Collection[str], *, need_names: bool = Fa
     line if a line is not of that form, or an id is not in the corpus or comes twice.
     """
     seen: set[str] = set()
-    for line, record in read_jsonl(path):
-        doc_id = record.get("_id")
-        if not isinstance(doc_id, str) or doc_id not in doc_ids or doc_id in seen:
-            raise bad_line(path, line, needed="an `_id` of the corpus that did not come before", found=doc_id)
-        seen.add(doc_id)
-        names, triples = record.get("entities", None if need_names else []), record.get("triples", [])
-        if not _are_names(names):
-            raise bad_line(path, line, needed=_NAMES, found=names)
-        for triple in triples if isinstance(triples, list) else [triples]:
-            if not _are_names(triple) or len(triple) != 3:
-                raise bad_line(path, line, needed=_TRIPLES, found=triple)
-        yield PassageEntities(doc_id, names, [tuple(triple) for triple in triples])
-
-
-def _are_names(names: object) -> TypeGuard[list[str]]:
-    return isinstance(names, list) and all(isinstance(name, str) and name.strip() for name in names)
+    for number, record in read_jsonl(path):
+        line = checked(path, number, record, PassageEntities)
+        if line.doc_id not in doc_ids or line.doc_id in seen:
+            raise bad_line(path, number, needed="an `_id` of the corpus that did not come before", found=line.doc_id)
+        if need_names and "entities" not in record:
+            raise bad_line(path, number, needed="`entities`, a list of strings", found=record)
+        seen.add(line.doc_id)
+        yield line
 
 
 class FileKnowledge:

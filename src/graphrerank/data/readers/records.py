@@ -8,12 +8,16 @@ import zlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
 
 from graphrerank.extras import optional
 from graphrerank.untrusted import MAX_DEPTH, check_depth
 
 Record = dict[str, Any]
+Model = TypeVar("Model", bound=BaseModel)
+Written = Annotated[str, Field(strict=True, pattern=r"\S")]  # a string that is not blank
 MAX_LINE_BYTES = 1 << 26  # a gzip file of a megabyte may hold a line of a gigabyte
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal float32
 
@@ -70,6 +74,16 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
         if line.count("[") + line.count("{") > MAX_DEPTH:
             check_depth(record, f"{path}, line {line_number}")
         yield line_number, record
+
+
+def checked(path: Path, line: int, record: Record, model: type[Model]) -> Model:
+    """Return the record of a line as a model; the error names the first field that does not fit."""
+    try:
+        return model.model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise bad_line(path, line, needed=f"`{place}`: {first['msg']}", found=first["input"]) from None
 
 
 def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
