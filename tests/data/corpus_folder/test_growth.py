@@ -16,6 +16,7 @@ from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
+from graphrerank.operators.expand import HybridExpandRetriever
 from tests.data.corpus_folder.conftest import MakeDataset, assert_same, encoder
 from tests.support.encoders import HashEncoder
 
@@ -127,6 +128,8 @@ def test_added_vectors_are_found_next_to_an_index(make_dataset: MakeDataset, tmp
         retriever = DenseRetriever(graph, top_k=20, index=index, num_probes=100)
         torch.testing.assert_close(retriever.retrieve(queries).scores, exact.scores)
         assert retriever._index[0].ntotal == num_indexed
+        hybrid = HybridExpandRetriever(graph, top_k=20, base_k=8, num_seeds=4, proposals=300, index=index)
+        assert (hybrid.retrieve(queries).nodes >= 0).all()
         compact_corpus(folder)
 
 

@@ -21,8 +21,6 @@ from graphrerank.features.text_match import TextMatch
 from graphrerank.graphs import Queries
 from graphrerank.graphs.mapped_pages import RESIDENT, MappedPages
 from graphrerank.operators import bm25, expand, hybrid
-from graphrerank.operators.dense import DenseRetriever
-from graphrerank.operators.expand import HybridExpandRetriever
 from tests.data.corpus_folder.conftest import RETRIEVERS, MakeDataset, assert_same, encoder
 from tests.support.encoders import HashEncoder
 
@@ -146,22 +144,6 @@ def test_no_change_of_a_manifest_is_a_traceback(make_dataset: MakeDataset, tmp_p
         except ValueError:
             refused += 1
     assert refused > 400
-
-
-@pytest.mark.parametrize("vectors", ["float16", "float32"])
-@pytest.mark.parametrize("index", ["ivf", "hnsw"])
-def test_an_index_of_vectors_is_mapped(make_dataset: MakeDataset, tmp_path: Path, index: str, vectors: str) -> None:
-    dataset = make_dataset(num_nodes=300)
-    opened = mapped(dataset, tmp_path / "corpus", encoder=encoder(), vectors=vectors, index=index)
-    assert opened.graph.vectors.index is not None
-    assert opened.graph.vectors.index.name == f"vectors.{index}"
-    queries = Queries(dataset.query_ids, dataset.query_texts, encoder().encode(dataset.query_texts))
-    exact = DenseRetriever(opened.graph, top_k=10).retrieve(queries)
-    found = DenseRetriever(opened.graph, top_k=10, index=index, num_probes=100).retrieve(queries)
-    same = (found.scores - exact.scores).abs() < 1e-4
-    assert same.all() if index == "ivf" else same.float().mean() > 0.95  # all cells; nodes may tie
-    hybrid = HybridExpandRetriever(opened.graph, top_k=20, base_k=8, num_seeds=4, proposals=300, index=index)
-    assert (hybrid.retrieve(queries).nodes >= 0).all()
 
 
 @pytest.mark.parametrize("has_grown", [False, True])

@@ -5,7 +5,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import torch
 
 from graphrerank.data.enrichment import mentions
 from graphrerank.data.enrichment.mentions import MIN_COMMON, find_mentions, split_words
@@ -76,30 +75,32 @@ def test_what_counts_as_a_mention(title: str, text: str, mentioned: bool) -> Non
     assert pairs([title, ""], ["", text]) == ([(1, 0)] if mentioned else [])
 
 
-def test_longest_mention_wins_even_if_ambiguous(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pairs(["York", "New York", "a"], ["", "", "New York, not York"]) == [(2, 0), (2, 1)]
-    assert pairs(["York", "New York", "a"], ["", "", "in New York"]) == [(2, 1)]
+@pytest.mark.parametrize(
+    ("titles", "texts", "expected"),
+    [
+        (["York", "New York", "a"], ["", "", "New York, not York"], [(2, 0), (2, 1)]),
+        (["York", "New York", "a"], ["", "", "in New York"], [(2, 1)]),  # the longest one
+        (["Arcade Fire", "Arcade Fire (album)", "a"], ["", "", "by Arcade Fire"], [(2, 0)]),  # the strongest one
+        (["Arcade Fire (album)", "a"], ["", "by Arcade Fire"], [(1, 0)]),
+        (["Hunger (film)", "Hunger (novel)", "a"], ["", "", "read Hunger"], [(2, 0), (2, 1)]),
+        (["H. S. Rawail", "a"], ["Harnam Singh Rawail (born 1921) was.", "by Harnam Singh Rawail"], [(1, 0)]),
+        (["Another", "a"], ["Harnam Singh Rawail (born 1921) was.", "by Harnam Singh Rawail"], []),  # no common word
+        ([], [], []),
+        (["", ""], ["a", "b"], []),
+    ],
+)
+def test_which_of_several_names_is_mentioned(titles: list[str], texts: list[str], expected: list[object]) -> None:
+    assert pairs(titles, texts) == expected
+    assert find_mentions(titles, texts).shape == (len(expected), 2)
+
+
+def test_names_of_more_owners_than_one_may_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mentions, "MAX_OWNERS", 1)
     assert pairs(["York", "New York (state)", "New York (city)", "a"], ["", "", "", "in New York"]) == []
-
-
-def test_a_stronger_name_takes_all() -> None:
-    titles, texts = ["Arcade Fire", "Arcade Fire (album)", "a"], ["", "", "by Arcade Fire"]
-    assert pairs(titles, texts) == [(2, 0)]
-    assert pairs(titles[1:], texts[1:]) == [(1, 0)]
-
-
-def test_shared_names_up_to_max_owners(monkeypatch: pytest.MonkeyPatch) -> None:
-    titles, texts = ["Hunger (film)", "Hunger (novel)", "a"], ["", "", "read Hunger"]
-    assert pairs(titles, texts) == [(2, 0), (2, 1)]
-    monkeypatch.setattr(mentions, "MAX_OWNERS", 1)
-    assert pairs(titles, texts) == []
-
-
-def test_opening_names() -> None:
-    texts = ["Harnam Singh Rawail (born 1921) was a director.", "directed by Harnam Singh Rawail"]
-    assert pairs(["H. S. Rawail", "a"], texts) == [(1, 0)]
-    assert pairs(["Another", "a"], texts) == []  # shares no word with the title
+    assert pairs(["Hunger (film)", "Hunger (novel)", "a"], ["", "", "read Hunger"]) == []
+    assert split_words("Ünïted_States, d'Ibelin") == ["United", "States", "d", "Ibelin"]
+    with pytest.raises(ValueError, match="one entry per passage, got 1 titles and 0 texts"):
+        find_mentions(["a"], [])
 
 
 def test_too_common_names_are_dropped() -> None:
@@ -109,21 +110,6 @@ def test_too_common_names_are_dropped() -> None:
     assert found.tolist() == []
     texts[1] = ""
     assert len(pairs(titles, texts)) == MIN_COMMON
-
-
-def test_empty_corpus_and_no_names() -> None:
-    for titles, texts in (([], []), (["", ""], ["a", "b"])):
-        edges = find_mentions(titles, texts)
-        assert (edges.shape, edges.dtype) == ((0, 2), torch.int64)
-
-
-def test_lengths_that_differ_are_refused() -> None:
-    with pytest.raises(ValueError, match="one entry per passage, got 1 titles and 0 texts"):
-        find_mentions(["a"], [])
-
-
-def test_split_words_keeps_case_and_folds_accents() -> None:
-    assert split_words("Ünïted_States, d'Ibelin") == ["United", "States", "d", "Ibelin"]
 
 
 @pytest.mark.parametrize("name", ["2wikimultihopqa_train", "hotpotqa"])
