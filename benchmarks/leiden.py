@@ -14,7 +14,7 @@ import torch
 from interleaved import median_seconds
 from retag_tables import Podcast
 
-from graphrerank_papers.retag.communities import hierarchical_leiden
+from graphrerank_papers.retag.entity_graph import hierarchical_leiden
 from graphrerank_papers.retag.index import ReTAGSettings
 
 

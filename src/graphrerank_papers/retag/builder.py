@@ -15,8 +15,14 @@ from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.text import Tokenizer, count_tokens
 from graphrerank_papers.indexing import Stages
-from graphrerank_papers.retag.communities import Hierarchy, graft, hierarchical_leiden
-from graphrerank_papers.retag.entity_graph import EntityGraph, build_entity_graph, names_in
+from graphrerank_papers.retag.entity_graph import (
+    EntityGraph,
+    Hierarchy,
+    build_entity_graph,
+    graft,
+    hierarchical_leiden,
+    names_in,
+)
 from graphrerank_papers.retag.index import (
     Communities,
     ReTAGIndex,
@@ -137,10 +143,8 @@ class ReTAGIndexBuilder:
         for topic, subgraph in enumerate(index.graphs[1:]):
             entities[subgraph.nodes, topic] = True
         relations = steps.relevant_relations(corpus, index.topics, entities)
-        edges = corpus.graph.edges[:, 0] * len(names) + corpus.graph.edges[:, 1]  # ascending
         for topic, subgraph in enumerate(index.graphs[1:]):
-            old = subgraph.edges[:, 0] * len(names) + subgraph.edges[:, 1]
-            relations[torch.searchsorted(edges, old), topic] = True
+            relations[corpus.graph.positions(subgraph.edges), topic] = True
         skipped, parts = steps.num_skipped, []
         for number, graph in enumerate(_subgraphs(corpus.graph, entities, relations)):
             hierarchy = graft(_hierarchy_of(index, number), graph.edges, graph.weight, settings)
@@ -271,22 +275,23 @@ def _hierarchy_of(index: ReTAGIndex, graph: int) -> Hierarchy:
 
 
 def _summarise(graph: Subgraph, hierarchy: Hierarchy, corpus: Corpus, steps: Steps) -> GraphSummaries:
-    before, material, size = steps.num_skipped, corpus.material.copy(), len(corpus.graph.names)
-    all_edges = corpus.graph.edges[:, 0] * size + corpus.graph.edges[:, 1]  # ascending
-    positions = torch.searchsorted(all_edges, graph.edges[:, 0] * size + graph.edges[:, 1]).tolist()
+    before, material = steps.num_skipped, corpus.material.copy()
     summaries = summarise_communities(
         hierarchy,
         graph.edges.tolist(),
-        [material.edges[position] for position in positions],
+        [material.edges[position] for position in corpus.graph.positions(graph.edges).tolist()],
         material,
         lambda contexts: steps.summarise(contexts, material, corpus),
         context_tokens=steps.settings.context_tokens,
     )
+    vectors = torch.zeros(len(summaries), corpus.sentence_vectors.shape[1])
+    if filled := [row for row, summary in enumerate(summaries) if summary]:
+        vectors[filled] = steps.vectors([summaries[row] for row in filled], material, corpus)
     return GraphSummaries(
         texts=[material.join(summary) for summary in summaries],
         sentences=[summary if steps.is_extractive else [] for summary in summaries],
         sources=[sorted({passage for text in summary for passage in material.sources[text]}) for summary in summaries],
-        vectors=steps.vectors(summaries, material, corpus),
+        vectors=vectors,
         skipped=steps.num_skipped - before,
     )
 
@@ -360,16 +365,8 @@ def parent_context(
     """
     lengths = [sum(num_tokens[text] for text in texts) for texts in elements]
     chosen = list(elements)
-    uses = Counter(text for texts in elements for text in texts)
-    total = sum(num_tokens[text] for text in uses)
     for child in sorted(range(len(elements)), key=lambda child: (-lengths[child], child)):
-        if total <= limit:
+        if sum(num_tokens[text] for text in {text for texts in chosen for text in texts}) <= limit:
             break
-        for text in elements[child]:
-            uses[text] -= 1
-            total -= num_tokens[text] * (uses[text] == 0)
-        for text in summaries[child]:
-            total += num_tokens[text] * (uses[text] == 0)
-            uses[text] += 1
         chosen[child] = summaries[child]
     return list(dict.fromkeys(text for texts in chosen for text in texts))

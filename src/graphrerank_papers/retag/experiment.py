@@ -27,8 +27,7 @@ from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage, SystemAnswers
 from graphrerank_papers.hashed_order import hashed_order
 from graphrerank_papers.retag.index import ReTAGIndex
-from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, SummarySentences
-from graphrerank_papers.retag.search import ReTAGSearch, ReTAGSetup
+from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, ReTAGSearch, ReTAGSetup, SummarySentences
 from graphrerank_papers.tables import write_tables
 
 GRAPHRAG = "GraphRAG"

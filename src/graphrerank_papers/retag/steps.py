@@ -155,12 +155,9 @@ class ExtractiveSteps:
         return [sorted(sentences) for sentences in summaries]
 
     def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
-        """Return the normalised mean vector of each summary's sentences, ``[n, d]``; zeros for empty ones."""
-        vectors = torch.zeros(len(summaries), corpus.sentence_vectors.shape[1])
-        for row, sentences in enumerate(summaries):
-            if sentences:
-                vectors[row] = corpus.sentence_vectors[list(sentences)].mean(dim=0)
-        return torch.nn.functional.normalize(vectors, dim=1)
+        """Return the normalised mean vector of each summary's sentences, ``[n, d]``; none is empty."""
+        means = [corpus.sentence_vectors[list(sentences)].mean(dim=0) for sentences in summaries]
+        return torch.nn.functional.normalize(torch.stack(means), dim=1)
 
 
 class GenerativeSteps:
@@ -254,12 +251,8 @@ class GenerativeSteps:
         return summaries
 
     def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
-        """Encode the summaries, ``[n, d]``; zeros for empty ones."""
-        vectors = torch.zeros(len(summaries), corpus.sentence_vectors.shape[1])
-        rows = [row for row, texts in enumerate(summaries) if texts]
-        if rows:
-            vectors[rows] = self._encode([material.join(summaries[row]) for row in rows])
-        return vectors
+        """Encode the summaries, ``[n, d]``."""
+        return self._encode([material.join(texts) for texts in summaries])
 
 
 def cluster_entities(vectors: Tensor, *, num_topics: int, seed: int = 0) -> tuple[Tensor, Tensor]:

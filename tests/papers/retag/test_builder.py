@@ -15,7 +15,7 @@ from graphrerank_papers.retag.builder import (
     parent_context,
     summarise_communities,
 )
-from graphrerank_papers.retag.communities import Hierarchy
+from graphrerank_papers.retag.entity_graph import Hierarchy
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
 from graphrerank_papers.retag.retrieval import LevelSummaries
 from graphrerank_papers.retag.steps import Material
