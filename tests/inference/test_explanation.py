@@ -55,8 +55,8 @@ def test_against_reranking_without_each_edge(
     checkpoint: Checkpoint, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(explanation, "ROWS_AT_ONCE", rows_at_once)
-    named = [check_effects(checkpoint, given, [(pair, None) for pair in pairs]) for given, pairs in random_inputs(8)]
-    assert sum(map(len, named)) > 50
+    named = [check_effects(checkpoint, given, [(pair, None) for pair in pairs]) for given, pairs in random_inputs(4)]
+    assert sum(map(len, named)) > 25
 
 
 def test_an_edge_of_each_type_is_left_out_by_itself(make_checkpoint: Callable[..., Checkpoint]) -> None:

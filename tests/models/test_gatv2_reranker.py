@@ -47,13 +47,6 @@ def single(graphs: CandidateGraphs, number: int) -> CandidateGraphs:
     )
 
 
-@every_mode
-@pytest.mark.parametrize("edge_features", [False, True])
-def test_batch_of_two_equals_two_singles(features: str, edge_features: bool, random_batch: MakeBatch) -> None:
-    model, graphs = reranker(features, edge_features=edge_features), random_batch()
-    torch.testing.assert_close(score(model, graphs), torch.cat([score(model, single(graphs, i)) for i in range(2)]))
-
-
 def test_scores_mode_ignores_scale_and_shift_of_each_query_and_column(random_batch: MakeBatch) -> None:
     model, graphs = reranker("scores"), random_batch()
     graph = graph_index(graphs.ptr)
@@ -139,9 +132,12 @@ def test_edge_weights_are_read_by_attention_only_where_asked(random_batch: MakeB
 
 
 @every_mode
-@pytest.mark.parametrize("sizes", [(6, 0, 3), (0, 5), (1, 0), (0,)])
-def test_queries_without_candidates(features: str, sizes: tuple[int, ...], random_batch: MakeBatch) -> None:
-    graphs, model = random_batch(sizes=sizes), reranker(features)
+@pytest.mark.parametrize("edge_features", [False, True])
+@pytest.mark.parametrize("sizes", [(9, 14), (6, 0, 3), (0, 5), (1, 0), (0,)])
+def test_a_batch_equals_single_queries(
+    sizes: tuple[int, ...], edge_features: bool, features: str, random_batch: MakeBatch
+) -> None:
+    graphs, model = random_batch(sizes=sizes), reranker(features, edge_features=edge_features)
     expected = [score(model, single(graphs, i)) for i, size in enumerate(sizes) if size]
     for gradients in (True, False):
         with torch.set_grad_enabled(gradients):

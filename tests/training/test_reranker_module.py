@@ -136,17 +136,6 @@ def test_resumed_run_equals_unbroken_run_bit_for_bit(
     assert [name for name in unbroken if not torch.equal(unbroken[name], resumed[name])] == []
 
 
-def test_seed_decides_the_run(toy: PreparedDataset, tmp_path: Path) -> None:
-    def run(seed: int) -> torch.Tensor:
-        made = module(dropout=0.3, seed=seed)
-        trainer(tmp_path, max_epochs=1).fit(made, CandidateDataModule(toy, batch_size=BATCH_SIZE))
-        return made.model.lin_in.weight.detach()
-
-    first = run(1)
-    assert torch.equal(run(1), first)
-    assert not torch.equal(run(2), first)
-
-
 @pytest.mark.parametrize("accumulated", [1, 2, 4])
 def test_no_batch_of_an_accumulated_step_draws_the_same_numbers(
     accumulated: int, toy: PreparedDataset, tmp_path: Path
