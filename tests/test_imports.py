@@ -23,7 +23,6 @@ LAYERS = [  # from the lowest up: a package imports the layers below its own, ne
     {"training"},
     {"evaluation"},
     {"inference"},
-    {"part"},
     {"parts"},
     {"fitting"},
     {"serving", "integrations"},

@@ -9,8 +9,7 @@ from hydra.core.global_hydra import GlobalHydra
 from graphrerank.models.manifest import GroupEntry
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import ExpandRetriever
-from graphrerank.part import Part, plain_arguments
-from graphrerank.parts import Parts
+from graphrerank.parts import Part, Parts, plain_arguments
 from tests.support.encoders import HashEncoder
 from tests.support.folders import write_dataset
 

@@ -36,8 +36,7 @@ from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.language_models.prompt import Prompt
 from graphrerank.models.checkpoint import Checkpoint, library_versions, load_checkpoints
 from graphrerank.models.manifest import RerankerManifest
-from graphrerank.part import Part
-from graphrerank.parts import Parts
+from graphrerank.parts import Part, Parts
 from graphrerank.pipelines.pipeline import Pipeline
 
 RUN_DEPTH = 1_000  # nodes that are read of a run file, per query

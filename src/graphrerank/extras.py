@@ -100,7 +100,10 @@ def optional(module: str, what: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise explained(error, what) from error
+        missing = (error.name or "").split(".")[0]
+        if (extra := extra_of(missing)) is None:
+            raise
+        raise MissingExtraError(_message(what, [missing], extra), name=missing) from error
 
 
 @contextmanager
@@ -111,13 +114,6 @@ def importing(extra: str, what: str) -> Iterator[None]:
     except ModuleNotFoundError:
         require_extra(extra, what)
         raise
-
-
-def explained(error: ModuleNotFoundError, what: str) -> ImportError:
-    """Return the error to raise for a module that was not found: of an extra, or else the same one."""
-    module = (error.name or "").split(".")[0]
-    extra = extra_of(module)
-    return error if extra is None else MissingExtraError(_message(what, [module], extra), name=module)
 
 
 def extra_of(module: str) -> str | None:

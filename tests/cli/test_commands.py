@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.fitting.run_manifest import last_checkpoint
+from graphrerank.fitting.fit import last_checkpoint
 from graphrerank.models.manifest import read_manifest
 from graphrerank.training.reranker_module import RerankerModule
 from tests.support import ROOT

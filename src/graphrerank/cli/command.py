@@ -9,8 +9,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.cli.tracking import Tracking
-from graphrerank.part import Part, shown
-from graphrerank.parts import Parts
+from graphrerank.parts import Part, Parts, shown
 from graphrerank.passwords import without_passwords
 
 NONE = "none"  # the file of `conf/encoder` for no encoder

@@ -21,8 +21,7 @@ from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.folder import EDGES
 from graphrerank.data.readers.records import existing_folder, read_lines
 from graphrerank.data.vector_cache import VectorCache
-from graphrerank.part import Part
-from graphrerank.parts import Parts
+from graphrerank.parts import Part, Parts
 
 
 def run(cfg: DictConfig) -> Path:

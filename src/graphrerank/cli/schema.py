@@ -10,7 +10,7 @@ from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 from graphrerank.checks import UserError
 from graphrerank.conf_folder import CHOICES, conf_folder, listed_choices
 from graphrerank.extensions import settings_folders
-from graphrerank.part import register_settings
+from graphrerank.parts import register_settings
 
 OPTIONAL: dict[str, Any] = {  # types of settings that are null by default, where an error would come late
     "num_queries": int | None,

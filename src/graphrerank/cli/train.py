@@ -17,13 +17,12 @@ from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.evaluate import FROZEN
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
 from graphrerank.files import sole_use
-from graphrerank.fitting.fit import fit
-from graphrerank.fitting.run_manifest import run_folder
+from graphrerank.fitting.fit import fit, run_folder
 from graphrerank.fitting.training_data import FitSettings, TrainingData, declared_inputs, prepare_training
 from graphrerank.graphs.model_inputs import QUERIES
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.manifest import write_manifest
-from graphrerank.part import Part
+from graphrerank.parts import Part
 from graphrerank.processes import is_first_process
 
 

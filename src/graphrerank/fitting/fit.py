@@ -1,6 +1,7 @@
 """Fit one reranker: from named or built parts to a folder with the best checkpoint and its manifest."""
 
 import inspect
+import shlex
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,6 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.reranking import own_encoder, trained_system, tune_restart_probs
 from graphrerank.files import claim_folder
 from graphrerank.fitting.calibrate import calibrate_system
-from graphrerank.fitting.run_manifest import last_checkpoint, run_folder, training_manifest
 from graphrerank.fitting.training_data import (
     FROM_START,
     FitSettings,
@@ -32,17 +32,28 @@ from graphrerank.fitting.training_data import (
 )
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.models.checkpoint import build_model, load_checkpoint, load_primary, start_from, train_only
+from graphrerank.models.checkpoint import (
+    BEST,
+    Checkpoint,
+    build_model,
+    library_versions,
+    load_checkpoint,
+    load_primary,
+    start_entry,
+    start_from,
+    train_only,
+)
 from graphrerank.models.granker import measured_arguments
-from graphrerank.models.manifest import parse_manifest, read_manifest, write_manifest
+from graphrerank.models.manifest import MANIFEST, parse_manifest, read_manifest, write_manifest
+from graphrerank.models.registry import read_features, register_model
 from graphrerank.operators.cross_encoder import CrossEncoder
-from graphrerank.part import Part, build
-from graphrerank.parts import Parts
+from graphrerank.parts import Part, Parts, build, dotted_settings, portable_arguments
 from graphrerank.processes import is_first_process
 from graphrerank.training.callbacks import EpochTable
 from graphrerank.training.reranker_module import RerankerModule
 
-BEST = Path("checkpoints", "best.ckpt")  # in a model's folder
+LAST = Path("checkpoints", "last.ckpt")  # in a model's folder
+RESUMED_ENTRIES = ("data", "mix", "retriever", "model", "features", "encoder", "pair_encoder", "start")
 FINE_TUNED = "cross_encoder"  # folder of a system whose cross-encoder's last layers were trained
 
 
@@ -292,3 +303,107 @@ def _save_fine_tuned(folder: Path, prepared: PreparedDataset) -> dict[str, str]:
     start.save_trained(folder / FINE_TUNED, model.layers, model.granker.head)
     trained = CrossEncoder(folder / FINE_TUNED, max_length=start.max_length, dtype=start.dtype)
     return {"folder": FINE_TUNED, "fingerprint": trained.fingerprint}
+
+
+def training_manifest(
+    name: str,
+    network: nn.Module,
+    arguments: Mapping[str, Any],
+    data: TrainingData,
+    settings: FitSettings,
+    *,
+    operators: Mapping[str, float],
+    config: Mapping[str, Any],
+    start: Checkpoint | None,
+) -> dict[str, Any]:
+    """Return the manifest of a training that begins."""
+    prepared, embedding = data.first, data.first.dataset.graph.embedding
+    encoder = pair_encoder = None
+    if prepared.pair_encoder is not None and data.pair_encoder is not None:
+        pair_encoder = {
+            "choice": data.pair_encoder.name,
+            "arguments": portable_arguments(data.pair_encoder.settings or {}),
+            "fingerprint": prepared.pair_encoder.fingerprint,
+            "dim": prepared.pair_encoder.hidden_size,
+        }
+    if embedding is not None and data.encoder is not None:
+        encoder = {
+            "choice": data.encoder.name,
+            "arguments": data.encoder.arguments,
+            "name": prepared.encoder_name,
+            "fingerprint": prepared.encoder_fingerprint,
+            "dim": embedding.shape[1],
+        }
+    of_start = {}
+    if start is not None:
+        of_start["start"] = start_entry(start, Path(str(settings.start)).name)
+        if settings.calibration == FROM_START:
+            kept, content = ("calibration", "list_confidence"), start.manifest.content
+            of_start |= {key: content[key] for key in kept if key in content}
+    (first, part), *mix = data.data.items()
+    return {
+        "name": name,
+        "finished": False,
+        "model": {"name": register_model(type(network)), "arguments": arguments},
+        "features": read_features(network, prepared.feature_names),
+        "encoder": encoder,
+        "pair_encoder": pair_encoder,
+        "data": {
+            "choice": part.choice or first,
+            "arguments": portable_arguments(part.settings or {}),
+            "fingerprint": prepared.dataset.fingerprint,
+        },
+        "mix": {
+            mixed: {
+                "arguments": {"data": given.choice or mixed, **portable_arguments(given.settings or {})},
+                "fingerprint": data.prepared[mixed].dataset.fingerprint,
+            }
+            for mixed, given in mix
+        },
+        "retriever": {
+            "choice": data.retriever.name,
+            "arguments": data.retriever.arguments,
+            "feature_names": list(prepared.feature_names),
+        },
+        "candidate_depth": prepared.top_k,
+        "operators": dict(operators),
+        "config": dict(config) or {"seed": settings.seed, "batches": {"val_split": settings.val_split}},
+        "versions": library_versions(),
+        "metrics": {},
+        **of_start,
+    }
+
+
+def run_folder(resume: str | Path) -> Path:
+    """Return the run folder that a training is resumed in: the path itself, or that of a ``.ckpt`` file."""
+    path = Path(resume)
+    if not path.exists():
+        raise ValueError(f"`ckpt_path` must be a run folder or a .ckpt file in one, got {str(resume)!r}: no such path")
+    folder = path if path.is_dir() else path.parent.parent.parent
+    if not any(folder.glob(f"*/{MANIFEST}")):
+        raise ValueError(f"`ckpt_path` must lie in a run folder of train.py, but {folder} holds no <system>/{MANIFEST}")
+    return folder
+
+
+def last_checkpoint(resume: str | Path | None, folder: Path, manifest: Mapping[str, Any]) -> Path | None:
+    """Return the checkpoint of a model's folder to resume from, if there is one; a ValueError if settings differ."""
+    if resume is None:
+        return None
+    named = Path(resume)
+    last = named if named.is_file() and named.parent.parent == folder else folder / LAST
+    if not last.is_file():
+        return None
+    before, now = (
+        dict(dotted_settings({key: content.get(key) for key in RESUMED_ENTRIES}))
+        for content in (read_manifest(folder).content, manifest)
+    )
+    for name in dict.fromkeys((*before, *now)):
+        if before.get(name) != now.get(name):
+            file = folder.parent / ".hydra" / "overrides.yaml"
+            given = map(str, OmegaConf.load(file)) if file.is_file() else ["..."]
+            ours = shlex.join(part for part in given if not part.startswith(("ckpt_path=", "hydra.run.dir=")))
+            raise ValueError(
+                f"`ckpt_path` needs the settings of its run, which was trained with {name}={before.get(name)}, got "
+                f"{now.get(name)}; give them again: {ours} ckpt_path={folder.parent}"
+            )
+    return last

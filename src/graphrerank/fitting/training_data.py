@@ -22,8 +22,7 @@ from graphrerank.graphs import ModelInputs
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.checkpoint import ADDED_PART
 from graphrerank.models.registry import read_inputs
-from graphrerank.part import Part
-from graphrerank.parts import Parts
+from graphrerank.parts import Part, Parts
 from graphrerank.training.calibration import calibration_method
 
 FROM_START = "start"  # the calibration of the checkpoint that a training starts from

@@ -1,8 +1,8 @@
 """Exported artifacts, and the HTTP service that loads them."""
 
-from graphrerank.extras import explained
+from graphrerank.extras import importing
 
-try:
+with importing("serve", "graphrerank.serving"):
     from graphrerank.serving.artifact import Artifact, load_artifact
     from graphrerank.serving.export import export_artifact
     from graphrerank.serving.limits import Limits
@@ -10,8 +10,6 @@ try:
     from graphrerank.serving.rerank_request import RerankRequest, RerankResponse
     from graphrerank.serving.server import Service, run
     from graphrerank.serving.settings import ServiceSettings
-except ModuleNotFoundError as error:
-    raise explained(error, "graphrerank.serving") from error
 
 __all__ = [
     "Artifact",

@@ -18,8 +18,7 @@ from graphrerank.evaluation.reranking import measure_queries, reranking_systems,
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.fitting.fit import fit
 from graphrerank.fitting.training_data import FitSettings, TrainingData, with_matches
-from graphrerank.part import Part
-from graphrerank.parts import Parts
+from graphrerank.parts import Part, Parts
 from graphrerank_papers.steps import do_step, read_step, step_file
 from graphrerank_papers.tables import write_tables
 
