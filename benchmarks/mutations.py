@@ -271,7 +271,7 @@ MUTATIONS = (
         "part[token_of]",
     ),
     Mutation(
-        "features/shared_words.py",
+        "features/word_table.py",
         "the lead has a word more",
         "place < np.array(leads)[text_of_stem]",
         "place <= np.array(leads)[text_of_stem]",

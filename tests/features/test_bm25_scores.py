@@ -28,12 +28,3 @@ def test_against_bm25s_to_the_last_bit(seed: int, settings: dict[str, float]) ->
 @pytest.mark.parametrize("texts", [["", ""], ["the of", "and"]], ids=["empty", "stop words"])
 def test_texts_without_words_score_zero(texts: list[str]) -> None:
     assert scores_of(texts, "a quick query").tolist() == [0.0, 0.0]
-
-
-def test_it_can_be_stopped() -> None:
-    def stop() -> None:
-        raise TimeoutError
-
-    table = WordTable()
-    with pytest.raises(TimeoutError):
-        bm25_scores(table.read(["a red apple"]), table.read(["red"]).tokens, check=stop)

@@ -208,11 +208,3 @@ def test_many_words_and_many_edges_in_bounded_memory() -> None:
     tracemalloc.stop()
     assert peak < 150e6
     assert (found[:, 2] > found[:, 0]).all()
-
-
-def test_it_can_be_stopped_between_blocks() -> None:
-    def stop() -> None:
-        raise TimeoutError
-
-    with pytest.raises(TimeoutError):
-        TextMatch(TEXTS).score(QUERIES[:1], *pack([[0, 1]], [{(0, 1)}]), check=stop)

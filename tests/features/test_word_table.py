@@ -1,12 +1,13 @@
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 
 import bm25s
 import pytest
 
 from graphrerank.features import word_table
-from graphrerank.features.word_table import WordTable
+from graphrerank.features.word_table import SharedWords, TextWords, WordTable, words_of
 from graphrerank.text import lead, words
 
 FRAGMENTS = [
@@ -55,11 +56,10 @@ def test_every_character_is_split_as_by_bm25s() -> None:
 
 def test_long_texts_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["One two. Three", "ΔΣ'Δ four", "", "five six"] * 3
-    table, calls = WordTable(), list[None]()
+    table = WordTable()
     whole = table.read(texts)
     monkeypatch.setattr(word_table, "BLOCK_CHARS", 16)
-    found = table.read(texts, check=lambda: calls.append(None))
-    assert len(calls) > 3
+    found = table.read(texts)
     for name in ("tokens", "text_of_token", "stems", "text_of_stem", "in_lead"):
         assert getattr(found, name).tolist() == getattr(whole, name).tolist()
 
@@ -75,3 +75,70 @@ def test_many_threads_share_a_table() -> None:
     with ThreadPoolExecutor(8) as pool:
         assert len(set(map(tuple, pool.map(read, range(8))))) == 1
     assert spelled(table, texts)[0] == [text.split() for text in texts]
+
+
+def as_lists(words: TextWords) -> list[object]:
+    return [getattr(words, field.name) if field.name == "num_texts" else getattr(words, field.name).tolist()
+            for field in fields(words)]  # fmt: skip
+
+
+def test_kept_words_are_those_of_the_table() -> None:
+    rng = random.Random(0)
+    pool = ["Red apples. A pear", "", "the of", "HTTPServer. top10", "ΓΣ'Δ end", "A title\nand more", "x" * 50, "."]
+    shared = SharedWords()
+    for _ in range(100):
+        texts = rng.choices(pool, k=rng.randint(1, 6))
+        read, table = shared.read(texts)
+        assert as_lists(read) == as_lists(table.read(texts))
+
+
+def test_a_text_is_split_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = SharedWords()
+    shared.read(["one two", "three"])
+    asked: list[list[str]] = []
+    read = WordTable.read
+    monkeypatch.setattr(WordTable, "read", lambda self, texts, **more: asked.append(texts) or read(self, texts, **more))
+    shared.read(["three", "four", "one two", "four"])
+    assert asked == [["four"]]
+
+
+def test_texts_are_dropped_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = SharedWords()
+    monkeypatch.setattr(word_table, "KEPT_BYTES", 10_000)
+    for number in range(200):
+        read, _ = shared.read([f"text {number}"])
+        assert len(read.tokens) == 1 + (number > 9)
+        assert len(shared._entries) <= 1 + 10_000 // word_table.ENTRY_BYTES
+
+
+def test_it_starts_anew_with_a_full_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_table, "FULL_RUNS", 10)
+    shared = SharedWords()
+    _, first = shared.read([" ".join(f"run{number}" for number in range(20))])
+    again, second = shared.read(["run0 run1"])
+    assert first.is_full
+    assert second is not first
+    assert again.tokens.tolist() == [0, 1]
+    assert shared.read(["run3"])[1] is second
+
+
+def test_many_characters_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_table, "PRIVATE_CHARS", 8)
+    shared = words_of(["short"])[1]
+    assert words_of(["a longer text"])[1] is not shared
+    assert words_of(["short"])[1] is shared
+
+
+def test_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_table, "FULL_RUNS", 300)
+    monkeypatch.setattr(word_table, "KEPT_BYTES", 20_000)
+    shared = SharedWords()
+
+    def read(seed: int) -> bool:
+        rng = random.Random(seed)
+        texts = [f"word{rng.randrange(500)} other{rng.randrange(50)}" for _ in range(5)]
+        found, table = shared.read(texts)
+        return as_lists(found) == as_lists(table.read(texts))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, range(2000)))

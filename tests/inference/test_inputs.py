@@ -204,7 +204,7 @@ ALL = ["base_score", "bm25_score", *MATCH_FEATURES]
 
 
 def test_texts_against_bm25_and_text_match() -> None:
-    found = text_features(RerankInput(QUERY, FILMS), ALL, BOTH_WAYS, check=lambda: None)
+    found = text_features(RerankInput(QUERY, FILMS), ALL, BOTH_WAYS)
     scores = BM25(FILMS).score_all([QUERY])[0]
     expected = TextMatch(FILMS).score([QUERY], torch.arange(3), BOTH_WAYS.T.flip(0), torch.tensor([0, 3]))
     assert torch.equal(found.pop("bm25_score"), scores / scores.max())
@@ -220,6 +220,6 @@ def test_only_what_is_needed_is_computed(names: list[str], monkeypatch: pytest.M
         monkeypatch.setattr(inputs, "bm25_scores", refuse)
     if MATCH_FEATURES[1] not in names:
         monkeypatch.setattr(inputs, "TextMatch", refuse)
-    found = text_features(RerankInput(QUERY, FILMS), names, BOTH_WAYS, check=lambda: None)
+    found = text_features(RerankInput(QUERY, FILMS), names, BOTH_WAYS)
     assert set(found) == {name for name in ALL[1:] if name in names or (len(found) == 3 and name in MATCH_FEATURES)}
-    assert text_features(RerankInput(QUERY, scores=[1.0, 2.0]), names, BOTH_WAYS, check=lambda: None) == {}
+    assert text_features(RerankInput(QUERY, scores=[1.0, 2.0]), names, BOTH_WAYS) == {}

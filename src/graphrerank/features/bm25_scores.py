@@ -1,25 +1,16 @@
 """BM25 among the few passages of one request, whose words are numbers already."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from graphrerank.features.word_table import TextWords, first_of_equals
 
-WORDS_BETWEEN_CHECKS = 1000
 Integers = npt.NDArray[np.int64]
 
 
-def bm25_scores(
-    words: TextWords,
-    query: Integers,
-    *,
-    k1: float = 1.5,
-    b: float = 0.75,
-    check: Callable[[], None] = lambda: None,
-) -> npt.NDArray[np.float32]:
+def bm25_scores(words: TextWords, query: Integers, *, k1: float = 1.5, b: float = 0.75) -> npt.NDArray[np.float32]:
     """Score texts for one query: the scores of :class:`~graphrerank.operators.bm25.BM25` to the last bit.
 
     The formula, its source and the steps' precision are those of ``bm25s``, but only the query's words are counted:
@@ -30,7 +21,6 @@ def bm25_scores(
         query: ``[Q]`` numbers of the query's tokens, repeats included; by the table that read the texts.
         k1: Saturation of term frequency.
         b: Length normalisation in [0, 1].
-        check: Called now and then; may raise.
 
     Returns:
         ``[n]``, not negative; 0 if no word is shared.
@@ -51,9 +41,7 @@ def bm25_scores(
     norm = k1 * ((1 - b) + b * length / length.mean())
     impact = (rarity(np.diff(ptr), words.num_texts)[term] * (frequency / (norm[text] + frequency))).astype(np.float32)
     # one after the other, which is the order in which float32 is rounded
-    for count, place in enumerate(np.searchsorted(asked, query).tolist()):
-        if not count % WORDS_BETWEEN_CHECKS:
-            check()
+    for place in np.searchsorted(asked, query).tolist():
         held = slice(ptr[place], ptr[place + 1])
         scores[text[held]] += impact[held]
     return scores

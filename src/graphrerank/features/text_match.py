@@ -5,7 +5,7 @@
 - Words that a passage and its neighbours hold are bits; rows of numbers exist for a block of candidates only.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -29,7 +29,6 @@ PADDING = -2
 
 Integers = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
-Check = Callable[[], None]
 Queries = Sequence[str] | TextWords
 
 
@@ -43,7 +42,6 @@ class MatchedWords:
     total: Tensor  # `[B, 1]` float32, the weight of all words of the query
     share: Tensor  # `[B, T]` float32, each word's share of it
     graph: Tensor  # `[M]` int64, the query of each candidate
-    check: Check  # called between blocks; may raise
 
     def sums(self, bits: Bits, graph: Tensor, weight: Tensor) -> Tensor:
         """Sum the weights ``[B, T]`` of the words that rows ``[R, W]`` of the queries ``[R]`` hold: ``[R]``."""
@@ -66,7 +64,6 @@ class MatchedWords:
         """Yield blocks of rows of bits, and for each word 1 or 0."""
         num_words = self.share.shape[1]
         for rows in _blocks(len(bits), BLOCK_CELLS // max(1, num_words)):
-            self.check()
             cells = np.unpackbits(bits[rows].view(np.uint8), axis=1, count=num_words, bitorder="little")
             yield rows, torch.from_numpy(cells)
 
@@ -76,7 +73,6 @@ class MatchedWords:
         source, target = edge_index.numpy()[:, order]
         together = self.bits.copy()
         for edges in _blocks(len(source), BLOCK_BYTES // (8 * self.bits.shape[1])):
-            self.check()
             into = target[edges]
             first = np.flatnonzero(first_of_equals(into))
             together[into[first]] |= np.bitwise_or.reduceat(self.bits[source[edges]], first, axis=0)
@@ -146,13 +142,11 @@ class TextMatch:
         ptr: Tensor,
         *,
         with_words: bool = False,
-        check: Check = lambda: None,
     ) -> Tensor:
         """Measure the candidates of ``B`` queries: their texts, or the words of them that the table read.
 
         ``nodes [M]`` are the numbers of all candidates' texts, packed, ``edge_index [2, E]`` the edges among them in
-        packed numbering, ``ptr [B + 1]`` the boundaries of the queries. ``check`` is called between blocks of the work,
-        and may raise.
+        packed numbering, ``ptr [B + 1]`` the boundaries of the queries.
 
         Returns:
             ``[M, 3]`` float32 in [0, 1], columns as in ``MATCH_FEATURES``, with words ``[M, 27]`` as in
@@ -166,7 +160,7 @@ class TextMatch:
                     [0.2427, 0.0000, 0.4854],
                     [0.0000, 0.0000, 0.0000]])
         """
-        matched = self.matched_words(query_texts, nodes, ptr, check=check)
+        matched = self.matched_words(query_texts, nodes, ptr)
         graph, share = matched.graph, matched.share
         title = matched.sums(matched.lead_bits, graph, matched.known) / self._lead_weights(nodes)
         alone = matched.sums(matched.bits, graph, share)
@@ -174,9 +168,7 @@ class TextMatch:
         found = torch.stack([alone, title.clamp(max=1.0), together], dim=1)
         return torch.cat([found, matched.heaviest(len(WORD_FEATURES))], dim=1) if with_words else found
 
-    def matched_words(
-        self, query_texts: Queries, nodes: Tensor, ptr: Tensor, *, check: Check = lambda: None
-    ) -> MatchedWords:
+    def matched_words(self, query_texts: Queries, nodes: Tensor, ptr: Tensor) -> MatchedWords:
         """Return which of its query's words each candidate holds; arguments as of :meth:`score`."""
         word = self._numbered(query_texts)
         weight = self._weights(word)
@@ -195,7 +187,7 @@ class TextMatch:
         row, slot, in_lead = row[is_asked], place[slot[is_asked]], self._in_lead[entry[is_asked]]
         shape = (len(nodes), max(1, -(-word.shape[1] // 64)))
         bits, lead_bits = _bits(row, slot, shape), _bits(row[in_lead], slot[in_lead], shape)
-        return MatchedWords(bits, lead_bits, known, total, weight / total, graph, check)
+        return MatchedWords(bits, lead_bits, known, total, weight / total, graph)
 
     def _entries(self, nodes: Tensor) -> tuple[Integers, Integers]:
         """Return the words of some nodes ``[M]``: the place in ``nodes`` and the number of each entry."""

@@ -8,8 +8,9 @@ r"""Texts as numbers: BM25's tokens and the stems of :mod:`graphrerank.text.stem
 
 import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from threading import Lock
 
 import numpy as np
@@ -22,6 +23,9 @@ from graphrerank.text.stems import STOP_WORDS, lead, spelled_words, stems, words
 BLOCK_CHARS = 1 << 18  # of texts that are split at once
 FULL_RUNS = 1 << 17  # different runs in a table that is full, or
 FULL_CHARS = 1 << 21  # characters of them: some 40 MiB in all
+KEPT_BYTES = 1 << 25  # of texts and their words that a process keeps
+ENTRY_BYTES = 700  # of Python objects for each of these texts, in addition to its characters and numbers
+PRIVATE_CHARS = 1 << 20  # texts of more characters are read by a separate table, and not kept
 
 Integers = npt.NDArray[np.int64]
 
@@ -91,11 +95,10 @@ class WordTable:
         """Whether the table has grown beyond what is kept between requests."""
         return len(self._runs) > FULL_RUNS or self._num_chars > FULL_CHARS
 
-    def read(self, texts: Sequence[str], *, check: Callable[[], None] = lambda: None) -> TextWords:
-        """Split texts into words; ``check``, which may raise, is called between blocks of texts."""
+    def read(self, texts: Sequence[str]) -> TextWords:
+        """Split texts into words."""
         parts = []
         for block in _blocks(texts):
-            check()
             with self._lock:
                 parts.append(self._read(block))
         return parts[0] if len(parts) == 1 else _joined(parts)
@@ -241,4 +244,80 @@ def _joined(parts: Sequence[TextWords]) -> TextWords:
         np.concatenate([part.stems for part in parts]),
         np.concatenate([part.text_of_stem + start for part, start in zip(parts, starts, strict=False)]),
         np.concatenate([part.in_lead for part in parts]),
+    )
+
+
+Entry = tuple[Integers, Integers, int]  # tokens and stems of a text, how many of these are the lead's
+
+
+class SharedWords:
+    """Reads texts by one table, and keeps what it read: passages come again, in other requests.
+
+    For use by many threads at once. It starts over when the table is full, or it keeps ``KEPT_BYTES``.
+    """
+
+    def __init__(self, language: str = ENGLISH) -> None:
+        self._lock = Lock()
+        self._language = language
+        self._start()
+
+    def _start(self) -> None:
+        self.table = WordTable(self._language)
+        self._entries: dict[str, Entry] = {}
+        self._num_bytes = 0
+
+    def read(self, texts: Sequence[str]) -> tuple[TextWords, WordTable]:
+        """Split texts into words; as :func:`words_of`."""
+        with self._lock:
+            if self.table.is_full or self._num_bytes > KEPT_BYTES:
+                self._start()
+            table, entries = self.table, self._entries
+            if new := [text for text in dict.fromkeys(texts) if text not in entries]:
+                read = _entries(table.read(new))
+                entries.update(zip(new, read, strict=True))
+                self._num_bytes += sum(8 * (len(tokens) + len(stems)) + ENTRY_BYTES for tokens, stems, _ in read)
+                self._num_bytes += 4 * sum(map(len, new))
+            found = [entries[text] for text in texts]
+        return _together(found), table
+
+
+_SHARED = {ENGLISH: SharedWords()}
+
+
+def words_of(texts: Sequence[str], *, language: str = ENGLISH) -> tuple[TextWords, WordTable]:
+    """Split a request's texts, one at least, by a table that all requests in a language share; long ones by another.
+
+    Returns:
+        The words, and the table that numbered them.
+    """
+    if sum(map(len, texts)) <= PRIVATE_CHARS:
+        return (_SHARED.get(language) or _SHARED.setdefault(language, SharedWords(language))).read(texts)
+    table = WordTable(language)
+    return table.read(texts), table
+
+
+def _entries(words: TextWords) -> list[Entry]:
+    ends = np.arange(words.num_texts + 1)
+    tokens = pairwise(np.searchsorted(words.text_of_token, ends).tolist())
+    stems = pairwise(np.searchsorted(words.text_of_stem, ends).tolist())
+    leads = np.bincount(words.text_of_stem[words.in_lead], minlength=words.num_texts).tolist()
+    return [
+        (words.tokens[slice(*of_tokens)], words.stems[slice(*of_stems)], in_lead)
+        for of_tokens, of_stems, in_lead in zip(tokens, stems, leads, strict=True)
+    ]
+
+
+def _together(entries: Sequence[Entry]) -> TextWords:
+    tokens, stems, leads = zip(*entries, strict=True)
+    texts = np.arange(len(entries))
+    length = np.fromiter(map(len, stems), np.int64, len(stems))
+    text_of_stem = np.repeat(texts, length)
+    place = np.arange(len(text_of_stem)) - (np.cumsum(length) - length)[text_of_stem]
+    return TextWords(
+        len(entries),
+        np.concatenate(tokens),
+        np.repeat(texts, np.fromiter(map(len, tokens), np.int64, len(tokens))),
+        np.concatenate(stems),
+        text_of_stem,
+        place < np.array(leads)[text_of_stem],
     )

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphrerank.features.shared_words import words_of
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
+from graphrerank.features.word_table import words_of
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.inference.graph_reranker import GraphReranker
@@ -76,7 +76,7 @@ class Explainer:
         match = None
         is_read = NEIGHBOURHOOD in self._reranker.feature_names and NEIGHBOURHOOD not in (given.features or {})
         if given.passages is not None and is_read:
-            words, table = words_of(given.passages, language=given.language_of_passages, check=check)
+            words, table = words_of(given.passages, language=given.language_of_passages)
             match = TextMatch(words, table=table)
         return self.explain_graph(graphs, given.query, match, num_edges=num_edges, max_edges=max_edges, check=check)
 
@@ -105,7 +105,7 @@ class Explainer:
         covered = None
         if match is not None and NEIGHBOURHOOD in self._reranker.feature_names:
             nodes = torch.arange(graphs.num_nodes) if graphs.nodes is None else graphs.nodes
-            covered = match.matched_words([query], nodes, graphs.ptr, check=check).without_each(graphs.edge_index)
+            covered = match.matched_words([query], nodes, graphs.ptr).without_each(graphs.edge_index)
         without = self._without_each(graphs, covered, number_of, check)
         effects = [gcs_part + learned_part - scores for scores in without]
         named = _largest(edges, torch.stack(effects), num_edges) if effects else [()] * graphs.num_nodes

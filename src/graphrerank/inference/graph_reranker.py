@@ -191,7 +191,7 @@ class GraphReranker:
                         f"{self._dim}; a model of features=scores needs none"
                     )
                 edges = input_edges(given)
-                x = input_features(given, self.feature_names, vectors, edges[0], self._weights, check=check)
+                x = input_features(given, self.feature_names, vectors, edges[0], self._weights)
                 parts.append((x, edges, vectors))
             except ValueError as error:
                 if len(inputs) == 1:

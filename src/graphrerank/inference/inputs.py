@@ -1,7 +1,7 @@
 """A query's candidates as tensors of a model: its scores and its edges, in all forms that callers give them."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from graphrerank.features.bm25_scores import bm25_scores
 from graphrerank.features.feature_columns import cross_encoder_columns
-from graphrerank.features.shared_words import words_of
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES, WORD_FEATURES, TextMatch
+from graphrerank.features.word_table import words_of
 from graphrerank.graphs import conceptual_edges
 from graphrerank.graphs.edge_lists import adjacency_edges
 from graphrerank.graphs.edge_types import ADJACENCY, EDGE_TYPES, ENTITY, OTHER, edge_type_of
@@ -95,8 +95,6 @@ def input_features(
     vectors: tuple[Tensor, Tensor] | None,
     edges: Tensor,
     weights: Mapping[str, float],
-    *,
-    check: Callable[[], None] = lambda: None,
 ) -> Tensor:
     r"""Fill the columns of some names: ``[n, F]`` float32.
 
@@ -125,7 +123,7 @@ def input_features(
             )
         of_pairs = cross_encoder_columns(*_cross_encoder_scores(given.cross_encoder_scores, count))
         columns |= zip(CROSS_ENCODER_FEATURES, of_pairs.T, strict=True)
-    columns |= text_features(given, read, edges, check=check)
+    columns |= text_features(given, read, edges)
     if vectors is not None:
         query, nodes = vectors
         columns[DENSE_SCORE] = nodes @ query[0]
@@ -149,9 +147,7 @@ def _cross_encoder_scores(given: Numbers | Sequence[float | None], count: int) -
     return scores, torch.from_numpy(~unread)
 
 
-def text_features(
-    given: RerankInput, names: Collection[str], edges: Tensor, *, check: Callable[[], None]
-) -> dict[str, Tensor]:
+def text_features(given: RerankInput, names: Collection[str], edges: Tensor) -> dict[str, Tensor]:
     """Compute the needed scores from texts, ``[n]`` by name: BM25, divided by its maximum, and ``TEXT_MATCH_FEATURES``.
 
     ``edges [M, 2]`` are pairs (target, source). Without passages there are none.
@@ -160,16 +156,16 @@ def text_features(
     is_matched = not set(TEXT_MATCH_FEATURES).isdisjoint(names)
     if given.passages is None or not (is_matched or BM25_SCORE in names):
         return columns
-    words, table = words_of(given.passages, language=given.language_of_passages, check=check)
+    words, table = words_of(given.passages, language=given.language_of_passages)
     query = table.read([given.query])
     if BM25_SCORE in names:
-        scores = torch.from_numpy(bm25_scores(words, query.tokens, check=check))
+        scores = torch.from_numpy(bm25_scores(words, query.tokens))
         columns[BM25_SCORE] = scores / scores.amax().clamp(min=torch.finfo(torch.float32).tiny)
     if is_matched:
         match = TextMatch(words, table=table)
         nodes, ptr = torch.arange(given.num_passages), torch.tensor([0, given.num_passages])
         with_words = not set(WORD_FEATURES).isdisjoint(names)
-        found = match.score(query, nodes, edges.T.flip(0), ptr, with_words=with_words, check=check)
+        found = match.score(query, nodes, edges.T.flip(0), ptr, with_words=with_words)
         columns |= zip(TEXT_MATCH_FEATURES[: found.shape[1]], found.T, strict=True)
     return columns
 
