@@ -17,8 +17,7 @@ from graphrerank.files import hash_files
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
 from graphrerank.parts import Parts
-from graphrerank_papers.steps import do_step, step_file
-from graphrerank_papers.tables import write_tables
+from graphrerank_papers.experiments import do_step, step_file, write_tables
 
 PUBLISHED = Path(__file__).with_name("published.json")  # of this project
 COMPARED = "R@5"  # the measure that is published

@@ -13,7 +13,7 @@ from graphrerank.evaluation.measuring import judged_queries, measure_ranking
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.parts import Parts
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank_papers.tables import write_tables
+from graphrerank_papers.experiments import write_tables
 
 VARIED = "fastinsight"  # pipeline whose settings are varied
 SEARCH, START = "vector_search", 10  # the search that pipelines begin with, and its first nodes

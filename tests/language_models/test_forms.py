@@ -22,7 +22,7 @@ from graphrerank_papers.answers.prompted_writer import answer_in_form
 from graphrerank_papers.grapher.reference_network import read_numbers
 from graphrerank_papers.hipporag import read_selection
 from graphrerank_papers.knowledge.language_model import parse_entities, parse_knowledge, parse_names, parse_relations
-from graphrerank_papers.light_rag import parse_levels
+from graphrerank_papers.knowledge_graph_search import parse_levels
 from graphrerank_papers.retag.language_model import parse_keywords, parse_relevant, parse_topic, parse_topics
 from graphrerank_papers.summaries import parse_summary
 

@@ -33,7 +33,7 @@ from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
 from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
 from graphrerank_papers.ea_graphrag.two_paths import PathRunner, TwoPaths, parse_rule, path_settings, question_key
-from graphrerank_papers.hashed_order import hashed_order
+from graphrerank_papers.experiments import hashed_order, rows_table
 
 PARTS = ("training", "validation")  # of the questions
 
@@ -118,6 +118,8 @@ class AdapterTraining:
         write_json(run_dir / "metrics.json", {self.name: manifest["metrics"]})
         report += ["## The adapter", adapter_text(manifest, len(train[1]), len(held[1]))]
         if self.num_folds is not None:
+            folds = f"{self.num_folds} folds with {self.num_inner_folds} inner ones"
+            report += ["## On unseen rows", f"Nested cross-validation over {len(every[1])} disagreements, {folds}."]
             compared = compare_classifiers(
                 every,
                 classifiers(self.model, top_k=self.settings.num_selected, seed=self.seed),
@@ -126,12 +128,7 @@ class AdapterTraining:
                 shares=self.curve_shares,
                 seed=self.seed,
             )
-            folds = f"{self.num_folds} folds with {self.num_inner_folds} inner ones"
-            report += [
-                "## On unseen rows",
-                f"Nested cross-validation over {len(every[1])} disagreements, {folds}.",
-                compared,
-            ]
+            report.append(compared)
         write_text(run_dir / "report.md", text := "\n\n".join(report) + "\n")
         print(text)
         return run_dir
@@ -174,9 +171,7 @@ class AdapterTraining:
             "best_epoch": 1 + losses.index(min(losses)),
             "calibration": calibration,
             "thresholds": asdict(choice),
-            "without_fusion": {
-                name: getattr(without_fusion, name) for name in ("low", "high", "objective", "accuracy")
-            },
+            "without_fusion": asdict(without_fusion),
             "questions": {judged.name: [question_key(text) for text in judged.paths.queries.texts] for judged in sets},
             "data": {judged.name: {"entry": dict(self.data[judged.name]), **judged.counts} for judged in sets},
             "versions": library_versions(),
@@ -230,18 +225,16 @@ def disagreements(sets: Sequence[Judged]) -> str:
 
 def agreement_table(sets: Sequence[Judged]) -> str:
     """Lay out in Markdown which path was right on how many questions."""
-    header = ["data set", "questions", "validation", "both", "neither", "dense only", "graph only", "graph's share"]
-    header += ["dense ms", "graph ms"]
-    lines = []
+    rows: list[dict[str, Any]] = []
     for judged in sets:
-        counts = judged.counts
-        differ = counts["dense_only"] + counts["graph_only"]
-        share = f"{100 * counts['graph_only'] / differ:.0f}%" if differ else "none differ"
-        times = [f"{1000 * seconds:.1f}" for seconds in judged.paths.seconds]
-        lines.append([judged.name, *(str(count) for count in counts.values()), share, *times])
+        counts = {name.replace("_", " "): count for name, count in judged.counts.items()}
+        differ = counts["dense only"] + counts["graph only"]
+        share = f"{100 * counts['graph only'] / differ:.0f}%" if differ else "none differ"
+        times = {f"{path} ms": f"{1000 * time:.1f}" for path, time in zip(ROUTES, judged.paths.seconds, strict=False)}
+        rows.append({"data set": judged.name, **counts, "graph's share": share, **times})
     return (
-        f"{markdown_table(header, lines)}\n\nThe graph's share is its share of the questions that exactly one path "
-        "gets right; they are in `disagreements.jsonl`. ms: per question, many at once, without encoding the question."
+        f"{rows_table(rows)}\n\nThe graph's share is its share of the questions that exactly one path gets right; "
+        "they are in `disagreements.jsonl`. ms: per question, many at once, without encoding the question."
     )
 
 

@@ -24,7 +24,7 @@ from graphrerank.parts import Parts
 from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES, PathRunner, TwoPaths, path_settings, question_key
-from graphrerank_papers.hashed_order import hashed_order
+from graphrerank_papers.experiments import hashed_order
 
 JUDGED = "PR@5"  # what the oracle chooses by, and the tests compare
 FULL = "full"

@@ -24,7 +24,7 @@ from graphrerank.pipelines.router import fuse_paths
 from graphrerank_papers.answers.packing import passages_of
 from graphrerank_papers.answers.scoring import CONTAIN_MATCH, JUDGED
 from graphrerank_papers.answers.stage import AnswerStage
-from graphrerank_papers.hashed_order import hashed_order
+from graphrerank_papers.experiments import hashed_order
 
 MERGED = "merged"  # of conf/data
 WARM_UP = 8  # questions that each path retrieves before the clock starts

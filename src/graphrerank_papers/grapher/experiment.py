@@ -19,8 +19,7 @@ from graphrerank.evaluation.significance import bootstrap_interval, paired_rando
 from graphrerank.fitting.fit import fit
 from graphrerank.fitting.training_data import FitSettings, TrainingData, with_matches
 from graphrerank.parts import Part, Parts
-from graphrerank_papers.steps import do_step, read_step, step_file
-from graphrerank_papers.tables import write_tables
+from graphrerank_papers.experiments import do_step, step_file, write_tables
 
 FROZEN = ("retriever", "ppr", "gcs")
 MLP, GATV2 = "MLP", "GATv2"
@@ -198,11 +197,14 @@ class Bench:
             ``train_seconds`` and ``seconds`` in all.
         """
         files = {step: self.file(step) for step in steps}
-        waiting = [step for step, file in files.items() if not file.is_file()]
-        for count, step in enumerate(waiting, 1):
-            seconds = do_step(files[step], partial(self._measure, step, files[step].stem))["seconds"]
+        waiting = {step: file for step, file in files.items() if not file.is_file()}
+        for count, (step, file) in enumerate(waiting.items(), 1):
+            seconds = self._done(step, file)["seconds"]
             print(f"[{count}/{len(waiting)}] {step.name}: {seconds:.0f} s", flush=True)
-        return {step: read_step(file) for step, file in files.items()}
+        return {step: self._done(step, file) for step, file in files.items()}
+
+    def _done(self, step: Step, file: Path) -> dict[str, Any]:
+        return do_step(file, partial(self._measure, step, file.stem))
 
     def _measure(self, step: Step, folder: str) -> dict[str, Any]:
         begin = time.perf_counter()

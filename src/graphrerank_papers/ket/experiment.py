@@ -30,9 +30,9 @@ from graphrerank.pipelines.step import Resources
 from graphrerank.pipelines.steps import GRanker
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage
+from graphrerank_papers.experiments import write_tables
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings, Tokens
 from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval, KETSearch, find_solution, fits
-from graphrerank_papers.tables import write_tables
 
 RETRIEVED = ("context_tokens", "graph_share", "num_seeds")  # settings of the step that retrieve
 INDEXED = ("chunk_tokens", "num_neighbours", "core_share", "seed", "num_splits", "description_tokens")  # of its index

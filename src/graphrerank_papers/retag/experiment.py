@@ -25,10 +25,9 @@ from graphrerank_papers.answers.judges import win_rates
 from graphrerank_papers.answers.map_reduce_writer import CitedReply
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage, SystemAnswers
-from graphrerank_papers.hashed_order import hashed_order
+from graphrerank_papers.experiments import hashed_order, write_tables
 from graphrerank_papers.retag.index import ReTAGIndex
 from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, ReTAGSearch, ReTAGSetup, SummarySentences
-from graphrerank_papers.tables import write_tables
 
 GRAPHRAG = "GraphRAG"
 # name -> whether only the `top_p` summaries are retrieved, and whether questions are routed to topics

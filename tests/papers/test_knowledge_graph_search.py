@@ -1,6 +1,6 @@
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,13 @@ from graphrerank.graphs import Queries
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank_papers.light_rag import LightRAGSearch, parse_levels, query_levels
+from graphrerank_papers.knowledge_graph_search import (
+    LightRAGSearch,
+    PathRAGSearch,
+    flow_paths,
+    parse_levels,
+    query_levels,
+)
 from tests.support.graphs import after_vector_search, keeps_vector_search
 
 Build = Callable[..., Pipeline]
@@ -25,8 +31,8 @@ def passages(make_fact_passages: Callable[..., list[str]]) -> list[str]:
 
 @pytest.fixture
 def pipeline(tmp_path: Path, hash_encoder: Any, statement_extractor: Any) -> Build:
-    def make(passages: Sequence[str], *, budget: int = 50, **settings: Any) -> Pipeline:
-        step = partial(LightRAGSearch, folder=tmp_path, extractor=statement_extractor, **settings)
+    def make(passages: Sequence[str], search: Any = LightRAGSearch, *, budget: int = 50, **settings: Any) -> Pipeline:
+        step = partial(search, folder=tmp_path, extractor=statement_extractor, **settings)
         return after_vector_search(step, passages, hash_encoder, budget=budget)
 
     return make
@@ -86,7 +92,7 @@ def by_hand(
 
 @pytest.mark.parametrize("order", ["graph", "similarity"])
 @pytest.mark.parametrize("mode", ["local", "global", "hybrid"])
-def test_against_the_description_query_by_query(
+def test_light_rag_against_the_description(
     mode: str, order: str, pipeline: Build, passages: list[str], queries: Queries, hash_encoder: Any,
     statement_extractor: Any,
 ) -> None:  # fmt: skip
@@ -99,17 +105,10 @@ def test_against_the_description_query_by_query(
 
 
 def test_a_language_models_keywords_are_searched(
-    pipeline: Build, passages: list[str], queries: Queries, hash_encoder: Any, statement_extractor: Any, tmp_path: Path
-) -> None:
-    class Writer:
-        fingerprint = "writer"
-        asked = 0
-
-        def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
-            self.asked += len(questions)
-            return [read(json.dumps({"low_level": ["Metz", "Trier"], "high_level": []})) for _ in questions]
-
-    writer = Writer()
+    pipeline: Build, passages: list[str], queries: Queries, hash_encoder: Any, statement_extractor: Any,
+    scripted_model: Any, tmp_path: Path,
+) -> None:  # fmt: skip
+    writer = scripted_model(lambda *_: {"low_level": ["Metz", "Trier"], "high_level": []})
     settings = {"order": "graph", "num_entities": 6, "num_relations": 6, "cache": tmp_path / "answers"}
     system = pipeline(passages, mode="local", language_model=writer, **settings)
     low = hash_encoder.encode(["Metz, Trier"])[0]
@@ -117,51 +116,44 @@ def test_a_language_models_keywords_are_searched(
     for _ in range(2):
         found = system.retrieve(queries).ranking.nodes
         assert [node for node in found[2].tolist() if node >= 0] == expected
-    assert writer.asked == len(queries)  # answers are kept
+    assert len(writer.asked) == len(queries)  # answers are kept
     high = pipeline(passages, mode="global", language_model=writer, **settings).retrieve(queries).ranking.nodes
     assert torch.equal(high, pipeline(passages, mode="global", **settings).retrieve(queries).ranking.nodes)
 
 
-def test_a_query_without_a_vector_keeps_its_ranking(pipeline: Build, passages: list[str], queries: Queries) -> None:
+@pytest.mark.parametrize(("search", "settings"), [(LightRAGSearch, {"order": "graph"}), (PathRAGSearch, {})])
+def test_a_query_without_a_vector_keeps_its_ranking(
+    search: Any, settings: dict[str, Any], pipeline: Build, passages: list[str], queries: Queries
+) -> None:
     vectors = queries.encoded.clone()
     vectors[1] = 0
-    system = pipeline(passages, budget=10, order="graph", num_entities=3)
+    system = pipeline(passages, search, budget=10, num_entities=3, **settings)
     asked = Queries(queries.ids, queries.texts, vectors)
     assert keeps_vector_search(system, asked, [1])
     assert not keeps_vector_search(system, asked, [0])
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("search", "settings", "message"),
     [
-        ({"mode": "mix"}, r"`mode` must be one of \['local', 'global', 'hybrid'\], got 'mix'"),
-        ({"order": "rank"}, r"`order` must be one of \['graph', 'similarity'\], got 'rank'"),
-        ({"num_entities": 0}, "`num_entities` must be a positive integer, got 0"),
-        ({"description_tokens": 0}, "`description_tokens` must be a positive integer, got 0"),
+        (LightRAGSearch, {"mode": "mix"}, r"`mode` must be one of \['local', 'global', 'hybrid'\], got 'mix'"),
+        (LightRAGSearch, {"order": "rank"}, r"`order` must be one of \['graph', 'similarity'\], got 'rank'"),
+        (LightRAGSearch, {"num_entities": 0}, "`num_entities` must be a positive integer, got 0"),
+        (LightRAGSearch, {"description_tokens": 0}, "`description_tokens` must be a positive integer, got 0"),
+        (PathRAGSearch, {"num_paths": 0}, "`num_paths` must be a positive integer, got 0"),
+        (PathRAGSearch, {"threshold": 2.0}, r"`threshold` must lie in \(0, 1\], got 2.0"),
     ],
 )
 def test_settings_out_of_range_are_refused(
-    settings: dict[str, Any], message: str, pipeline: Build, passages: list[str]
+    search: Any, settings: dict[str, Any], message: str, pipeline: Build, fact_passages: tuple[str, ...]
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        pipeline(passages, **settings)
+        pipeline(fact_passages, search, **settings)
 
 
-class Scripted:
-    fingerprint = "scripted"
-
-    def __init__(self, answers: dict[str, str]) -> None:
-        self.answers, self.asked = answers, []
-
-    def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
-        self.asked += questions
-        return [read(self.answers[question.split("\n")[0]]) for question in questions]
-
-
-def test_keywords_of_both_levels_and_questions_without() -> None:
-    model = Scripted(
-        {"Who?": json.dumps({"low_level": ["Metz", "Metz"], "high_level": ["rule over a city"]}), "What?": "none"}
-    )
+def test_keywords_of_both_levels_and_questions_without(scripted_model: Any) -> None:
+    answers = {"Who?": {"low_level": ["Metz", "Metz"], "high_level": ["rule over a city"]}, "What?": "none"}
+    model = scripted_model(lambda _, question: answers[question.split("\n")[0]])
     found = query_levels(model, ["Who?", " ", "What?"], shipped_prompt("light_rag_keywords"))
     assert found == [(["Metz"], ["rule over a city"]), ([], []), ([], [])]
     assert len(model.asked) == 4  # the unusable answer was requested twice more, the blank question not at all
@@ -174,3 +166,71 @@ def test_keywords_of_both_levels_and_questions_without() -> None:
 def test_answers_of_another_form_are_refused(content: str) -> None:
     with pytest.raises(ValueError, match="must be"):
         parse_levels(content)
+
+
+def naive_paths(graph: networkx.Graph, start: Any, *, decay: float, threshold: float, hops: int) -> dict[Any, float]:
+    """Eqs. (3) to (5) as recursive definitions: every path from the start whose nodes lie one hop further each."""
+    distance = networkx.single_source_shortest_path_length(graph, start, cutoff=hops)
+
+    def passes_on(node: Any) -> bool:
+        return received(node) / graph.degree(node) >= threshold
+
+    def received(node: Any) -> float:
+        if node == start:
+            return 1.0
+        nearer = [u for u in graph[node] if distance.get(u) == distance[node] - 1 and passes_on(u)]
+        return sum(decay * received(u) / graph.degree(u) for u in nearer)
+
+    paths = {}
+    for end in set(distance) - {start}:
+        for path in networkx.all_shortest_paths(graph, start, end):
+            if all(passes_on(node) for node in path[:-1]):
+                paths[tuple(path)] = sum(map(received, path)) / (len(path) - 1)
+    return paths
+
+
+@pytest.mark.parametrize("threshold", [0.02, 0.08, 0.3])
+def test_flow_against_the_equations(threshold: float) -> None:
+    graph = networkx.gnm_random_graph(30, 50, seed=1)
+    neighbours = [sorted(graph[node]) for node in range(30)]
+    sizes = []
+    for start in range(30):
+        if not graph.degree(start):
+            continue
+        paths = flow_paths(neighbours, start, threshold=threshold)
+        expected = naive_paths(graph, start, decay=0.8, threshold=threshold, hops=3)
+        assert {path: score for score, path in paths} == pytest.approx(expected)
+        assert len(paths) == len(expected)
+        sizes.append(len(paths))
+    assert sum(sizes) > 20
+
+
+def test_path_rag_against_the_description(
+    pipeline: Build, passages: list[str], queries: Queries, hash_encoder: Any, statement_extractor: Any
+) -> None:
+    system = pipeline(passages, PathRAGSearch, num_entities=7, num_paths=4, threshold=0.03)
+    found = system.retrieve(queries).ranking.nodes
+    entities, _, graph = described(statement_extractor.extract(passages))
+    number = {name: index for index, name in enumerate(entities)}
+    used = 0
+    for row, query in enumerate(queries.encoded):
+        score = {name: float(hash_encoder.encode([text])[0] @ query) for name, text in entities.items()}
+        top = sorted((name for name in entities if score[name] > 0), key=lambda name: -score[name])[:7]
+        paths: dict[frozenset[str], tuple[float, list[int], tuple[str, ...]]] = {}
+        for start in top:
+            if graph.degree(start):
+                reached = naive_paths(graph, start, decay=0.8, threshold=0.03, hops=3)
+                for path, reliability in reached.items():
+                    if path[-1] in top:
+                        entry = (-round(reliability, 9), [number[name] for name in path], path)
+                        paths[frozenset(path)] = min(entry, paths.get(frozenset(path), entry))
+        groups: list[set[int]] = []
+        for *_, path in sorted(paths.values())[:4]:
+            used += len(path) > 2
+            for one, other in pairwise(path):
+                groups.append(set().union(*graph.edges[one, other]["passages"].values()))
+        groups += [graph.nodes[name]["passages"] for name in top]
+        near = [float(hash_encoder.encode([text])[0] @ query) for text in passages]
+        expected = dict.fromkeys(p for group in groups for p in sorted(group, key=lambda p: (-near[p], p)))
+        assert [node for node in found[row].tolist() if node >= 0] == list(expected)
+    assert used > 2  # paths of several relations

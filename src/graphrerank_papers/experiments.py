@@ -1,12 +1,37 @@
-"""Tables of an experiment's rows, as they stand in its ``metrics.json``."""
+"""What several experiments share: steps that a stopped run does not repeat, tables of rows, an order of ids."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
 
 from graphrerank.evaluation.tables import NOTHING, markdown_table
-from graphrerank.files import write_json, write_text
+from graphrerank.files import hash_json, write_json, write_text
+
+
+def step_file(run_dir: Path, name: str, decisive: Any) -> Path:
+    """Return the file of a step; ``decisive`` is all that decides its result, as JSON can write it.
+
+    Example:
+        >>> step_file(Path("run"), "GATv2 scores, loss bce", [0.1]).name.rpartition("-")[0]
+        'gatv2-scores-loss-bce'
+    """
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return run_dir / "steps" / f"{slug}-{hash_json(decisive)}.json"
+
+
+def do_step(file: Path, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Read the result of a step, or compute it and write it."""
+    if not file.is_file():
+        write_text(file, json.dumps(compute()) + "\n")
+    try:
+        result: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file}: damaged step ({error}); delete this file and run again") from error
+    return result
 
 
 def write_tables(run_dir: Path, title: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
@@ -40,3 +65,9 @@ def _text(entry: Any) -> str:
     if isinstance(entry, int) and not isinstance(entry, bool):
         return f"{entry:,}"
     return f"{entry:.4g}" if isinstance(entry, float) else str(entry)
+
+
+def hashed_order(ids: Sequence[str], seed: int) -> list[int]:
+    """Order ids by a hash of them and the seed: the same on every machine, and in every subset of the ids."""
+    keys = [hashlib.sha256(f"{seed} {entry}".encode()).digest() for entry in ids]
+    return sorted(range(len(ids)), key=keys.__getitem__)
