@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -22,7 +22,6 @@ from graphrerank.evaluation.tables import (
     rows_table,
     system_cell,
 )
-from graphrerank.files import without_nan
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.reply import Reply, ReplyingModel
@@ -214,11 +213,6 @@ class WinRate:
     interval: tuple[float, float]  # its 95% bootstrap interval over questions
     p_value: float  # of the paired randomisation test against 0.5
     agreement: float  # share of the questions whose verdict is the same in both orders of the answers
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values; NaN becomes null."""
-        content: dict[str, Any] = without_nan(asdict(self))
-        return content
 
 
 def win_rates(verdicts: Verdicts, *, system: str, baseline: str, seed: int = 0) -> list[WinRate]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphrerank.evaluation.systems import RankedDataset, StageResult
 from graphrerank.evaluation.tables import Cell, Table, number_cell, rows_table, system_cell
-from graphrerank.files import write_json_lines
+from graphrerank.files import without_nan, write_json_lines
 from graphrerank.language_models.reply import OUTCOMES, Reply
 from graphrerank_papers.answers.judges import (
     CorrectnessJudge,
@@ -211,7 +211,7 @@ class AnswerStage:
             groups={"kind": question_kinds(num_relevant, answers[primary].values)},
             notes=[*notes, *(note for name, part in counts.items() for note in part.notes(name))],
             tables=[answers_table(counts), *([wins_table(rates)] if rates else [])],
-            extra={"win_rates": [rate.to_json() for rate in rates]} if rates else {},
+            extra={"win_rates": [without_nan(asdict(rate)) for rate in rates]} if rates else {},
             system_extra={name: {"answers": asdict(part)} for name, part in counts.items()},
         )
 

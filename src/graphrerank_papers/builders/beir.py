@@ -14,13 +14,7 @@ SPLITS = ("train", "dev", "test")
 Judgement = tuple[str, str, str, int]  # split, query, document, score
 
 
-@builder(
-    "beir",
-    title="A data set of BEIR",
-    license="that of the data set",
-    page="https://github.com/beir-cellar/beir",
-    files="an archive, or corpus.jsonl, queries.jsonl and qrels/",
-)
+@builder("beir", title="A data set of BEIR", license="that of the data set", page="https://github.com/beir-cellar/beir")
 def beir(files: RawFiles, writer: DatasetWriter) -> None:
     """Read corpus, queries and the splits that are given; judgements of missing documents or queries are dropped."""
     known: dict[str, set[str]] = {}
@@ -42,7 +36,6 @@ def beir(files: RawFiles, writer: DatasetWriter) -> None:
     title="Natural Questions as chunks of pages",
     license="CC BY-SA 3.0",
     page="https://github.com/beir-cellar/beir",
-    files="BEIR's nq.zip",
 )
 def nq(files: RawFiles, writer: DatasetWriter, *, all_pages: bool = False) -> None:
     """Read Natural Questions with the order of their chunks: GraphER's contextual proximity.

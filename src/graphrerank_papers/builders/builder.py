@@ -106,7 +106,6 @@ class Builder:
     title: str
     license: str
     page: str  # where the authors publish the files
-    files: str  # description of the files to give
     # takes :class:`RawFiles` and a :class:`DatasetWriter`, its keyword arguments are options; any error of its reading
     # means that the files have another format
     read: Callable[..., None]
@@ -138,8 +137,6 @@ class Builder:
         known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
         if unknown := sorted(set(options) - set(known)):
             raise ValueError(f"`options` of {self.name} must be of {known}, got {unknown[0]!r}")
-        if not locations:
-            raise ValueError(f"`from` must name {self.files}, of {self.page}; got none")
         files = RawFiles(locations, downloads=downloads, downloader=downloader)
         with atomic_folder(out) as folder, closing(DatasetWriter(folder)) as writer:
             with files.parsing(self.title):
@@ -169,9 +166,9 @@ class Builder:
         }
 
 
-def builder(name: str, *, title: str, license: str, page: str, files: str) -> Callable[[Callable[..., None]], Builder]:
+def builder(name: str, *, title: str, license: str, page: str) -> Callable[[Callable[..., None]], Builder]:
     """Decorate a reader of files: it becomes the :class:`Builder` of that name."""
-    return lambda read: Builder(name, title, license, page, files, read)
+    return lambda read: Builder(name, title, license, page, read)
 
 
 def _metadata(metadata: dict[str, Any]) -> Record:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from graphrerank.checks import check_choice
 from graphrerank.text import split_sentences
 from graphrerank.text.languages import detect_language
 from graphrerank.text.sentences import Span
@@ -30,28 +31,17 @@ def chunk_document(
 ) -> list[Chunk]:
     """Split a document into chunks of whole sentences; the last ones of a chunk are repeated in the next.
 
-    A sentence longer than ``max_size`` is split between words, a word longer than ``max_size`` characters within.
-
-    Args:
-        doc_id: The document's id.
-        text: Its text.
-        max_size: Largest chunk, in units.
-        overlap: Largest repeated part, in units, at most half of ``max_size``; often less, as sentences stay whole.
-        unit: ``words`` (separated by white space) or ``characters`` (for scripts without spaces).
-
-    Returns:
-        Chunks in order; together they hold every character but white space. Empty for a blank text.
-
-    Raises:
-        ValueError: If a size or the unit is out of range.
+    A sentence longer than ``max_size`` is split between words, a word longer than ``max_size`` characters within. The
+    repeated part has ``overlap`` units at most, often fewer, as sentences stay whole. A unit is one of ``words``
+    (separated by white space) or ``characters`` (for scripts without spaces). Together the chunks hold every character
+    but white space.
 
     Example:
         >>> chunks = chunk_document("d", "Dr. No ran. He hid. He slept.", max_size=5, overlap=2)
         >>> [(chunk.chunk_id, chunk.text) for chunk in chunks]
         [(0, 'Dr. No ran. He hid.'), (1, 'He hid. He slept.')]
     """
-    if unit not in ("words", "characters"):
-        raise ValueError(f"`unit` must be 'words' or 'characters', got {unit!r}")
+    check_choice(("words", "characters"), unit=unit)
     if max_size < 1 or not 0 <= overlap <= max_size // 2:
         raise ValueError(
             f"`max_size` must be a positive integer and `overlap` lie between 0 and its half, got {max_size}, {overlap}"

@@ -23,13 +23,7 @@ class Turn(NamedTuple):
     text: str
 
 
-@builder(
-    "locomo",
-    title="LoCoMo",
-    license="CC BY-NC 4.0",
-    page="https://github.com/snap-research/locomo",
-    files="locomo10.json",
-)
+@builder("locomo", title="LoCoMo", license="CC BY-NC 4.0", page="https://github.com/snap-research/locomo")
 def locomo(files: RawFiles, writer: DatasetWriter) -> None:
     """Read questions about very long conversations of two people, with the turns that the authors name as evidence.
 
@@ -63,13 +57,7 @@ def locomo(files: RawFiles, writer: DatasetWriter) -> None:
     writer.notes.append("A question is about its own conversation; the corpus holds all of them.")
 
 
-@builder(
-    "longmemeval",
-    title="LongMemEval",
-    license="MIT",
-    page="https://github.com/xiaowu0162/LongMemEval",
-    files="longmemeval_s.json (or _m, _oracle)",
-)
+@builder("longmemeval", title="LongMemEval", license="MIT", page="https://github.com/xiaowu0162/LongMemEval")
 def longmemeval(files: RawFiles, writer: DatasetWriter) -> None:
     """Read questions about a user's past chats with an assistant, with the turns that hold the answer.
 

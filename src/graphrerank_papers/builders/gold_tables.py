@@ -22,10 +22,7 @@ class UnreadableSqlError(ValueError):
 
 
 class TableNames:
-    """Names of a database's tables as its queries may write them: in any case, quoted, behind a schema's name.
-
-    ``tables`` are names of the tables, perhaps with their schema (``sales.order``).
-    """
+    """Names of tables, perhaps with their schema, as queries may write them: in any case, quoted, behind a schema."""
 
     def __init__(self, tables: Iterable[str]) -> None:
         self._exact = set(tables)
@@ -36,11 +33,7 @@ class TableNames:
                 self._found.setdefault(".".join(parts[start:]), []).append(table)
 
     def find(self, name: str) -> str | None:
-        """Return the table that a name means; None if there is none.
-
-        Raises:
-            UnreadableSqlError: If it may mean several.
-        """
+        """Return the table that a name means, None if there is none; an error if it may mean several."""
         if name in self._exact:
             return name
         parts = name.casefold().split(".")
@@ -59,14 +52,10 @@ def gold_tables(sql: str, names: TableNames, *, dialect: str = "sqlite") -> list
     A name that a ``WITH`` clause defines is no table where the clause holds: in the query behind it and in the later
     ones of the clause, in its own query only if it is recursive. Aliases and functions that return rows are none.
 
-    Args:
-        sql: One query, perhaps with a semicolon behind.
-        names: Tables of its database.
-        dialect: Its dialect, one of sqlglot's (``sqlite``, ``mysql``, ``postgres``, ``oracle``, ``tsql``, ...).
+    ``dialect`` is one of sqlglot's (``sqlite``, ``mysql``, ``postgres``, ``oracle``, ``tsql``, ...).
 
     Raises:
         UnreadableSqlError: If it cannot be parsed, is no single query, reads no table, or names one that is not there.
-        ValueError: If sqlglot is not installed, or has no such dialect.
 
     Example:
         >>> names = TableNames(["Singer", "Song"])

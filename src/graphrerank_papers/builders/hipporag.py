@@ -14,7 +14,6 @@ from graphrerank_papers.builders.raw_files import RawFiles
     title="HippoRAG's 1,000 questions",
     license="that of the data set",
     page="https://huggingface.co/datasets/osunlp/HippoRAG_2",
-    files="NAME.json and NAME_corpus.json of hotpotqa, 2wikimultihopqa, musique, nq_rear or popqa",
 )
 def hipporag(files: RawFiles, writer: DatasetWriter) -> None:
     """Read the questions and the corpus, for the split ``test``.

@@ -28,13 +28,7 @@ class HopQuestion:
     problem: str  # why it cannot be judged; empty if it can
 
 
-@builder(
-    "hotpotqa",
-    title="HotpotQA with distractors",
-    license="CC BY-SA 4.0",
-    page="https://hotpotqa.github.io",
-    files="hotpot_train_v1.1.json, hotpot_dev_distractor_v1.json",
-)
+@builder("hotpotqa", title="HotpotQA with distractors", license="CC BY-SA 4.0", page="https://hotpotqa.github.io")
 def hotpotqa(files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0) -> None:
     """Read questions over two Wikipedia passages, each among eight others (Yang et al. 2018)."""
     patterns = {"train": "hotpot_train*.json", "dev": "hotpot_dev*.json"}
@@ -46,7 +40,6 @@ def hotpotqa(files: RawFiles, writer: DatasetWriter, *, sample: int | None = Non
     title="2WikiMultihopQA",
     license="Apache-2.0 (text: Wikipedia, CC BY-SA)",
     page="https://github.com/Alab-NII/2wikimultihop",
-    files="data_ids_april7.zip, or train.json and dev.json",
 )
 def two_wiki(files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0) -> None:
     """Read questions over two to four Wikipedia passages among ten (Ho et al. 2020).
@@ -57,13 +50,7 @@ def two_wiki(files: RawFiles, writer: DatasetWriter, *, sample: int | None = Non
     _write_questions(files, writer, "2wiki", hotpot_question, patterns, sample, seed)
 
 
-@builder(
-    "musique",
-    title="MuSiQue",
-    license="CC BY 4.0",
-    page="https://github.com/stonybrooknlp/musique",
-    files="musique_v1.0.zip, or musique_ans_v1.0_train.jsonl and musique_ans_v1.0_dev.jsonl",
-)
+@builder("musique", title="MuSiQue", license="CC BY 4.0", page="https://github.com/stonybrooknlp/musique")
 def musique(
     files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0, variant: str = "ans"
 ) -> None:
@@ -80,7 +67,6 @@ def musique(
     title="KET-RAG's benchmark",
     license="Apache-2.0 (texts: those of MuSiQue, CC BY 4.0, and HotpotQA, CC BY-SA 4.0)",
     page="https://github.com/waetr/KET-RAG",
-    files="ragtest-NAME/input/document.txt and qa-pairs.json, and perhaps MuSiQue's or HotpotQA's own files",
 )
 def ketrag(files: RawFiles, writer: DatasetWriter) -> None:
     """Read KET-RAG's benchmark: a text of one paragraph a line without titles, and 500 questions with answers.

@@ -24,13 +24,7 @@ MAX_FIELD_CHARS = 4096
 _IDS = TypeAdapter(list[int])
 
 
-@builder(
-    "stark",
-    title="STaRK",
-    license="CC BY 4.0",
-    page="https://huggingface.co/datasets/snap-stanford/stark",
-    files="skb/NAME/processed.zip, qa/NAME/stark_qa/stark_qa.csv and qa/NAME/split/ of one knowledge base",
-)
+@builder("stark", title="STaRK", license="CC BY 4.0", page="https://huggingface.co/datasets/snap-stanford/stark")
 def stark(files: RawFiles, writer: DatasetWriter, *, keep_types: list[str] | None = None) -> None:
     """Read one knowledge base (``amazon``, ``mag`` or ``prime``) with its questions.
 

@@ -46,11 +46,7 @@ class SqlQuestion:
 
 
 @builder(
-    "spider",
-    title="Spider 1.0 table retrieval",
-    license="CC BY-SA 4.0",
-    page="https://yale-lily.github.io/spider",
-    files="spider_data.zip, or tables.json with any of train_spider.json, train_others.json, dev.json, test.json",
+    "spider", title="Spider 1.0 table retrieval", license="CC BY-SA 4.0", page="https://yale-lily.github.io/spider"
 )
 def spider(files: RawFiles, writer: DatasetWriter, *, only_asked: bool = False) -> None:
     """Read Spider's schemas and the questions of the splits that are given.
@@ -78,13 +74,7 @@ def spider(files: RawFiles, writer: DatasetWriter, *, only_asked: bool = False) 
     _write_tables(writer, [base for base in databases.values() if base.name in asked or not only_asked], questions)
 
 
-@builder(
-    "bird",
-    title="BIRD table retrieval",
-    license="CC BY-SA 4.0",
-    page="https://bird-bench.github.io",
-    files="train.json with train_tables.json, dev.json with dev_tables.json, or archives of them",
-)
+@builder("bird", title="BIRD table retrieval", license="CC BY-SA 4.0", page="https://bird-bench.github.io")
 def bird(files: RawFiles, writer: DatasetWriter) -> None:
     """Read BIRD's schemas and questions; ``metadata.split`` of a table is the split of its database.
 
@@ -111,7 +101,6 @@ def bird(files: RawFiles, writer: DatasetWriter) -> None:
     title="BEAVER table retrieval",
     license="as its gated page says",
     page="https://peterbaile.github.io/beaver",
-    files="dev.json and dev_tables.json of one warehouse",
 )
 def beaver(files: RawFiles, writer: DatasetWriter, *, dialect: str = "mysql", join_keys: bool = False) -> None:
     """Read BEAVER's enterprise warehouses, from its repository or from its script ``data/download_hf.py``.

@@ -12,7 +12,6 @@ from graphrerank_papers.builders.raw_files import RawFiles
     title="UltraDomain",
     license="Apache-2.0",
     page="https://huggingface.co/datasets/TommyChien/UltraDomain",
-    files="the JSONL file of a domain, or of several",
 )
 def ultradomain(files: RawFiles, writer: DatasetWriter, *, chunk_words: int = 300, overlap_words: int = 30) -> None:
     """Read domains: ``agriculture.jsonl``, ``cs.jsonl``, ``legal.jsonl``, ``mix.jsonl``, ...

@@ -155,7 +155,6 @@ def test_no_usable_verdict() -> None:
     assert math.isnan(rate.rate)
     assert math.isnan(rate.p_value)
     assert [cell.text for cell in wins_table([rate]).rows[0]] == ["y", "a", "0", "0", "0", "3", "-", "-", "-"]
-    assert rate.to_json()["rate"] is None
 
 
 def test_table() -> None:

@@ -31,7 +31,7 @@ def write_set(files: RawFiles, writer: DatasetWriter, *, note: str = "A note.") 
 
 def run(folder: Path, read: Callable[..., None], out: str = "out", **options: str) -> dict[str, object]:
     (folder / "raw.json").write_text("[]")
-    build = Builder("set", "Set", "CC0", "https://host/page", "raw.json", read)
+    build = Builder("set", "Set", "CC0", "https://host/page", read)
     return build([str(folder / "raw.json")], folder / out, downloads=folder, **options)
 
 
@@ -86,7 +86,7 @@ def test_arguments_are_checked_before_files_are_read(tmp_path: Path) -> None:
     beaver = find_builder("beaver")
     with pytest.raises(ValueError, match=r"`options` of beaver must be of \['dialect', 'join_keys'\], got 'dialekt'"):
         beaver(["x"], tmp_path / "out", downloads=tmp_path, dialekt="x")
-    with pytest.raises(ValueError, match=r"`from` must name dev\.json and dev_tables"):
+    with pytest.raises(ValueError, match=r"`from` must hold exactly one file \*tables\*\.json, found 0"):
         beaver([], tmp_path / "out", downloads=tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
