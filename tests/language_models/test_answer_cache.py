@@ -20,27 +20,19 @@ class Counting:
         if self.stop_after is not None and len(self.asked) + len(questions) > self.stop_after:
             raise KeyboardInterrupt
         self.asked += questions
-        return [read(f"{system} {question} {len(self.asked)}") for question in questions]
+        first = len(self.asked) - len(questions) + 1
+        return [read(f"{system} {question} {number}") for number, question in enumerate(questions, first)]
 
 
-def test_nothing_is_asked_twice(tmp_path: Path) -> None:
+def test_nothing_is_asked_twice_and_equal_questions_have_answers_of_their_own(tmp_path: Path) -> None:
     model = Counting()
-    first = AnswerCache(model, tmp_path).ask(["a", "b"], system=None, read=str)
-    again = AnswerCache(model, str(tmp_path)).ask(["b", "c", "a"], system=None, read=str)
-    assert model.asked == ["a", "b", "c"]
-    assert again == [first[1], "None c 3", first[0]]
-
-
-def test_equal_questions_of_one_call_have_answers_of_their_own(tmp_path: Path) -> None:
-    numbered = Counting()
-    numbered.ask = lambda questions, *, system, read: [read(f"{q}{i}") for i, q in enumerate(questions)]  # type: ignore[method-assign]
-    cache = AnswerCache(numbered, tmp_path)
-    assert cache.ask(["a", "a", "b", "a"], system=None, read=str) == ["a0", "a1", "b2", "a3"]
-    assert AnswerCache(Counting(stop_after=0), tmp_path).ask(["b", "a", "a"], system=None, read=str) == [
-        "b2",
-        "a0",
-        "a1",
-    ]
+    found = AnswerCache(model, tmp_path).ask(["a", "a", "\ud800", "a"], system=None, read=str)
+    assert (found[0], found[1], found[3]) == ("None a 1", "None a 2", "None a 4")
+    again = AnswerCache(model, str(tmp_path)).ask(["\ud800", "c", "a", "a"], system=None, read=str)
+    assert again == [found[2], "None c 5", found[0], found[1]]
+    empty = AnswerCache(Counting(fingerprint="none"), tmp_path)
+    assert empty.ask([], system=None, read=str) == []
+    assert not empty.path.exists()
 
 
 @pytest.mark.parametrize("change", ["system", "model", "question"])
@@ -55,32 +47,21 @@ def test_another_model_or_message_is_asked(tmp_path: Path, change: str) -> None:
 def test_interrupted_run_goes_on_from_its_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_cache, "SHARD_QUESTIONS", 2)
     questions = [f"question {i}" for i in range(7)]
-    stopped = Counting(stop_after=5)
+    stopped, resumed = Counting(stop_after=5), Counting()
     with pytest.raises(KeyboardInterrupt):
         AnswerCache(stopped, tmp_path).ask(questions, system=None, read=str)
-    resumed = Counting()
     found = AnswerCache(resumed, tmp_path).ask(questions, system=None, read=str)
     assert (stopped.asked, resumed.asked) == (questions[:4], questions[4:])
     assert [answer.rsplit(" ", 1)[0] for answer in found] == [f"None {question}" for question in questions]
 
 
-def test_refused_answers_are_not_kept(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="invalid literal"):
-        AnswerCache(Counting(), tmp_path).ask(["a"], system=None, read=int)
+def test_refused_answers_and_damaged_files(tmp_path: Path) -> None:
     model = Counting()
-    AnswerCache(model, tmp_path).ask(["a"], system=None, read=str)
-    assert model.asked == ["a"]
-
-
-def test_nothing_asked_and_surrogates(tmp_path: Path) -> None:
-    cache = AnswerCache(Counting(), tmp_path)
-    assert cache.ask([], system=None, read=str) == []
-    assert not cache.path.exists()
-    assert cache.ask(["\ud800"], system=None, read=str) == cache.ask(["\ud800"], system=None, read=str)
-
-
-def test_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
-    cache = AnswerCache(Counting(), tmp_path)
+    cache = AnswerCache(model, tmp_path)
+    with pytest.raises(ValueError, match="invalid literal"):
+        cache.ask(["a"], system=None, read=int)
+    cache.ask(["a"], system=None, read=str)
+    assert model.asked == ["a", "a"]  # the refused answer was not kept
     cache.path.write_bytes(b"noise" * 99)
     with pytest.raises(ValueError, match=rf"{cache.path.name}: damaged cache .*; delete this file and run again"):
         cache.ask(["a"], system=None, read=str)

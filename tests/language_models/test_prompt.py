@@ -40,6 +40,12 @@ def test_the_fingerprint_is_of_the_wording_and_not_of_the_name() -> None:
     assert Prompt("p", "Text: {text}", system="List {limit}.").wording == "List .\n\nText:"
 
 
+@pytest.mark.parametrize("form", ["yes|(no", "{type: object", '{"type": '])
+def test_a_form_that_is_none(form: str) -> None:
+    with pytest.raises(ValueError, match="the `form` of prompt 'p' must be a JSON schema"):
+        Prompt("p", "{context}{question}", form=form)
+
+
 def test_a_prompt_that_does_not_ship() -> None:
     with pytest.raises(ValueError, match=r"one of \['citations', .*got 'mine'"):
         shipped_prompt("mine")

@@ -1,17 +1,12 @@
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from graphrerank.language_models.answer_cache import AnswerCache
-from graphrerank.language_models.client import LanguageModel
-from graphrerank.language_models.strict_answers import REFUSED, ask_strictly
-
-pytest.importorskip("httpx", reason="httpx is optional")
-
-
-def say(text: Any) -> tuple[int, dict[str, Any]]:
-    return 200, {"choices": [{"message": {"content": text}}]}
+from graphrerank.language_models.strict_answers import REFUSED, ask_strictly, read_object
 
 
 def even(answer: str) -> int:
@@ -21,47 +16,42 @@ def even(answer: str) -> int:
     return number
 
 
-def test_a_refused_answer_is_asked_for_again_with_the_reason(endpoint: Any) -> None:
-    url, handler = endpoint
-    handler.script = {"a": [say("3")], "b": [say("4")], "a" + REFUSED.format(reason="3 is odd"): [say("8")]}
-    assert ask_strictly(LanguageModel(url, "m"), ["a", "b"], system="s", parse=even) == [8, 4]
-    assert len(handler.requests) == 3
+def asked_again(question: str, reason: str) -> str:
+    return question + REFUSED.format(reason=reason)
 
 
-def test_what_stays_useless_is_none(endpoint: Any) -> None:
-    handler = endpoint[1]  # echoes what it has no script for
-    found = ask_strictly(LanguageModel(endpoint[0], "m", pause=0.0), ["a"], system="s", parse=even, tries=2)
-    assert found == [None]
-    reason = "invalid literal for int() with base 10: '<a>'"
-    assert [request["messages"][-1]["content"] for request in handler.requests] == [
-        "a",
-        "a" + REFUSED.format(reason=reason),
-    ]
+def test_a_refused_answer_is_asked_for_again_with_the_reason(
+    scripted_model: Callable[..., Any], tmp_path: Path
+) -> None:
+    script = {"a": "3", "b": "4", asked_again("a", "3 is odd"): "8"}
+    model = scripted_model(lambda system, question: script[question])
+    cache = AnswerCache(model, tmp_path)
+    assert [ask_strictly(cache, ["a", "b"], system="s", parse=even) for _ in range(2)] == [[8, 4], [8, 4]]
+    assert [question for _, question in model.asked] == list(script)  # a model that remembers is asked once
 
 
-def test_a_look_at_the_answers_place_may_refuse_it_too(endpoint: Any) -> None:
-    url, handler = endpoint
-    again = "a" + REFUSED.format(reason="too small")
-    handler.script = {"a": [say("2")], "b": [say("2")], again: [say("6")]}
+def test_what_stays_useless_is_none(scripted_model: Callable[..., Any]) -> None:
+    model = scripted_model(lambda system, question: "no")
+    assert ask_strictly(model, ["a"], system="s", parse=even, tries=2) == [None]
+    reason = "invalid literal for int() with base 10: 'no'"
+    assert [question for _, question in model.asked] == ["a", asked_again("a", reason)]
+    silent: Any = SimpleNamespace(ask=lambda questions, *, system, read: [read(None)])
+    with pytest.raises(ValueError, match="the answer must be a text, got None"):  # of a failed request
+        ask_strictly(silent, ["a"], system="s", parse=even)
+
+
+def test_a_look_at_the_answers_place_may_refuse_it_too(scripted_model: Callable[..., Any]) -> None:
+    script = {"a": "2", "b": "2", asked_again("a", "too small"): "6"}
 
     def check(place: int, number: int) -> None:
         if number < 4 - 2 * place:
             raise ValueError("too small")
 
-    assert ask_strictly(LanguageModel(url, "m"), ["a", "b"], system="s", parse=even, check=check) == [6, 2]
+    model = scripted_model(lambda system, question: script[question])
+    assert ask_strictly(model, ["a", "b"], system="s", parse=even, check=check) == [6, 2]
 
 
-def test_a_model_that_remembers_is_asked_once(endpoint: Any, tmp_path: Path) -> None:
-    url, handler = endpoint
-    handler.script = {"a": [say("3")], "a" + REFUSED.format(reason="3 is odd"): [say("8")]}
-    model = AnswerCache(LanguageModel(url, "m"), tmp_path)
-    assert [ask_strictly(model, ["a"], system="s", parse=even) for _ in range(2)] == [[8], [8]]
-    assert len(handler.requests) == 2
-
-
-@pytest.mark.parametrize("trouble", [(429, ""), (500, ""), say(None)])
-def test_an_endpoint_that_stumbles_is_asked_again(endpoint: Any, trouble: Any, tmp_path: Path) -> None:
-    url, handler = endpoint
-    handler.script = {"a": [trouble, say("2")]}
-    model = AnswerCache(LanguageModel(url, "m", pause=0.0), tmp_path)
-    assert ask_strictly(model, ["a"], system="s", parse=even, tries=1) == [2]
+@pytest.mark.parametrize("content", ["[1]", '{"n": 1, "more": 2}', '{"n": true}', "{}", "nonsense"])
+def test_an_object_of_other_entries(content: str) -> None:
+    with pytest.raises(ValueError, match=r"the answer must be a JSON object of \['n'\], got"):
+        read_object(content, n=int)

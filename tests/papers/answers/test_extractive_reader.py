@@ -122,16 +122,3 @@ def test_roles_of_passages() -> None:
     assert passages[1].years == (1932, 1986)
     assert linked_from(passages[0], passages) is passages[1]
     assert linked_from(passages[1], passages) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "wanted", "relations"),
-    [
-        ("When did the director of Solaris die?", "when", "when did", ("director", "die")),
-        ("Are Solaris and Stalker from one country?", "yes/no", "yes/no ", ("one", "countri")),
-        ("Which film came first, Solaris or Stalker?", "which", "which film", ("film", "came", "first")),
-    ],
-)
-def test_questions(text: str, kind: str, wanted: str, relations: tuple[str, ...]) -> None:
-    question = Question(text)
-    assert (question.kind, question.wanted, question.relations) == (kind, wanted, relations)

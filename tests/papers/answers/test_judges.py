@@ -70,14 +70,6 @@ def test_both_orders_are_asked(scripted_model: Callable[..., Any]) -> None:
     assert verdicts.agreement.tolist() == [1.0]
 
 
-def test_a_preference_for_a_position_gives_ties(scripted_model: Callable[..., Any]) -> None:
-    judge = PairwiseJudge(scripted_model(lambda system, question: {"reason": "first", "winner": 1}))
-    verdicts = judge.compare(["q", "r"], ["a", "b"], ["c", "d"])
-    assert verdicts.criteria == tuple(CRITERIA)
-    assert verdicts.scores.tolist() == [[0.5, 0.5]] * 4
-    assert verdicts.agreement.tolist() == [0.0] * 4
-
-
 @pytest.mark.parametrize(
     ("winners", "score"),
     [((1, 2), 1.0), ((1, 0), 1.0), ((0, 2), 1.0), ((0, 0), 0.5), ((1, 1), 0.5), ((2, 2), 0.5), ((2, 0), 0.0),
@@ -87,9 +79,10 @@ def test_the_tie_rule(winners: tuple[int, int], score: float, scripted_model: Ca
     def reply(system: str, question: str) -> Any:
         return {"reason": "", "winner": winners[0 if pair(question)[0] == "ours" else 1]}
 
-    assert PairwiseJudge(scripted_model(reply), criteria=ONE).compare(["q"], ["ours"], ["theirs"]).scores.tolist() == [
-        [score]
-    ]
+    verdicts = PairwiseJudge(scripted_model(reply)).compare(["q"], ["ours"], ["theirs"])
+    assert verdicts.criteria == tuple(CRITERIA)
+    assert verdicts.scores.tolist() == [[score]] * 4
+    assert verdicts.agreement.tolist() == [float(winners in {(1, 2), (0, 0), (2, 1)})] * 4
 
 
 def test_the_systems_changed_over_change_the_verdicts(scripted_model: Callable[..., Any]) -> None:
@@ -113,9 +106,9 @@ def test_unusable_verdicts_do_not_count(scripted_model: Callable[..., Any]) -> N
         return "The first." if pair(question)[0].startswith("bad") else {"reason": "", "winner": 1}
 
     judge = PairwiseJudge(scripted_model(reply), criteria=ONE, tries=2)
-    verdicts = judge.compare(["q", "r"], ["bad", "b"], ["c", "d"])
-    assert math.isnan(verdicts.scores[0, 0])
-    assert verdicts.scores[0, 1] == 0.5
+    assert judge.compare(["q", "r"], ["bad", "b"], ["c", "d"]).scores.nan_to_num(-1).tolist() == [[-1.0, 0.5]]
+    with pytest.raises(ValueError, match="`criteria` must contain a criterion, got none"):
+        PairwiseJudge(scripted_model(reply), criteria={})
 
 
 @pytest.mark.parametrize(
@@ -125,11 +118,6 @@ def test_unusable_verdicts_do_not_count(scripted_model: Callable[..., Any]) -> N
 def test_strict_parsing(content: str) -> None:
     with pytest.raises(ValueError, match="the answer must be"):
         parse_winner(content)
-
-
-def test_no_criterion(scripted_model: Callable[..., Any]) -> None:
-    with pytest.raises(ValueError, match="`criteria` must contain a criterion, got none"):
-        PairwiseJudge(scripted_model(longest), criteria={})
 
 
 NAN = math.nan
@@ -149,19 +137,15 @@ def test_counts_rates_and_agreement() -> None:
     assert second.p_value == pytest.approx(2 / 64, rel=0.2)
 
 
-def test_no_usable_verdict() -> None:
+def test_tables_with_and_without_a_usable_verdict() -> None:
     (rate,) = win_rates(Verdicts(("a",), torch.full((1, 3), NAN), torch.zeros(1, 3)), **BOTH)
     assert (rate.wins, rate.ties, rate.losses) == (0, 0, 0)
     assert math.isnan(rate.rate)
     assert math.isnan(rate.p_value)
-    assert [cell.text for cell in wins_table([rate]).rows[0]] == ["y", "a", "0", "0", "0", "3", "-", "-", "-"]
-
-
-def test_table() -> None:
     ones = torch.ones(1, 20).double()
-    table = wins_table(win_rates(Verdicts(("directness",), ones, ones), **BOTH))
-    (row,) = table.rows
-    assert [str(cell) for cell in row] == [
-        "y", "directness", "20", "0", "0", "0", "100.00 (100.0 to 100.0)", "< 0.0001", "100.00",
-    ]  # fmt: skip
+    table = wins_table([rate, *win_rates(Verdicts(("directness",), ones, ones), **BOTH)])
+    assert [[str(cell) for cell in row] for row in table.rows] == [
+        ["y", "a", "0", "0", "0", "3", "-", "-", "-"],
+        ["y", "directness", "20", "0", "0", "0", "100.00 (100.0 to 100.0)", "< 0.0001", "100.00"],
+    ]
     assert table.printed

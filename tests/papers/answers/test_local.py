@@ -13,7 +13,9 @@ from tokenizers.models import BPE
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from graphrerank.language_models.prompt import in_form, shipped_prompt
+from graphrerank_papers.answers.judges import PairwiseJudge
 from graphrerank_papers.answers.local import FormMask, TransformersLanguageModel
+from graphrerank_papers.answers.map_reduce_writer import CitedReply, MapReduceWriter
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.prompted_writer import PromptedWriter
 from graphrerank_papers.knowledge.language_model import LanguageModelKnowledgeExtractor
@@ -133,31 +135,31 @@ def test_every_answer_of_a_prompt_in_json_is_usable(model: Path) -> None:
 
 @needs_llguidance
 def test_a_form_changes_the_fingerprint_and_loads_nothing_again(model: Path) -> None:
-    plain = make(model, **FREE)
+    plain, loose = make(model, **FREE), make(model, **FREE, constrained=False)
     twin = in_form(plain, WINNER)
     assert twin.fingerprint != plain.fingerprint
     assert twin._loaded is plain._loaded
-    assert in_form(plain, None) is plain
-    loose = make(model, **FREE, constrained=False)
-    assert in_form(loose, WINNER) is loose
-    assert in_form("no local model", WINNER) == "no local model"
-
-
-@pytest.mark.parametrize("form", ["a(", '{"type": "nothing"}'])
-@needs_llguidance
-def test_an_invalid_form_is_refused(model: Path, form: str) -> None:
-    with pytest.raises(ValueError, match="`form` must be a"):
-        FormMask(make(model, **FREE)._form_tokenizer, form, num_rows=1)
+    assert (in_form(plain, None), in_form(loose, WINNER)) == (plain, loose)
+    for form in ("a(", '{"type": "nothing"}'):
+        with pytest.raises(ValueError, match="`form` must be a"):
+            FormMask(plain._form_tokenizer, form, num_rows=1)
 
 
 @pytest.mark.slow
-def test_a_real_small_instruct_model_answers_and_bad_knowledge_is_skipped_not_made_up(
+def test_a_real_small_instruct_model_answers_and_makes_nothing_up(
     small_chat: Callable[[int], TransformersLanguageModel],
 ) -> None:
     chat = small_chat(48)
     (answer,) = chat.ask(["What is the capital of France?"], system="Answer in one word.", read=str)
     assert "Paris" in answer
-    extractor = LanguageModelKnowledgeExtractor(chat, tries=1)
-    text = "Lothair II died in Piacenza in 869."
+    extractor, text = LanguageModelKnowledgeExtractor(chat, tries=1), "Lothair II died in Piacenza in 869."
     (knowledge,) = extractor.extract([text])
     assert extractor.skipped == ([] if knowledge.entities or knowledge.relations else [text])
+    summaries = ("Metz fell in the spring after a siege of two months.", "Nancy was never taken.")
+    (cited,) = MapReduceWriter(chat, tries=1).write(["Which towns fell?"], [Context(summaries, 15)])
+    assert isinstance(cited, CitedReply)
+    assert bool(cited.text) == bool(cited.citations)
+    assert cited.text or cited.outcome == "unusable" or cited.helpfulness == (0,)
+    judge = PairwiseJudge(chat, criteria={"directness": "How directly is the question answered?"}, tries=1)
+    verdicts = judge.compare(["Which towns fell?"], ["Metz fell."], ["There are many towns in Lorraine."])
+    assert {-1.0, 0.0, 1.0} >= set(torch.cat([verdicts.forward, verdicts.backward]).nan_to_num().flatten().tolist())

@@ -69,6 +69,8 @@ def test_parts_citations_tokens_and_requests_of_each_question() -> None:
     assert (first.input_tokens, first.output_tokens) == (50, 10)  # four parts, and what puts them together
     assert second.input_tokens == 20
     assert len(reader.asked) == 7  # equal questions with equal contexts once
+    first, second = written(Reader(), PASSAGES[:1], PASSAGES[:2])  # an equal part of two contexts counts for both
+    assert (first.input_tokens, second.input_tokens) == (20, 30)
 
 
 def test_it_abstains_where_nothing_helps_and_without_passages() -> None:
@@ -78,19 +80,12 @@ def test_it_abstains_where_nothing_helps_and_without_passages() -> None:
     assert (second.text, second.outcome, second.input_tokens, second.attempts) == ("", "answered", 0, 1)
 
 
-def test_an_equal_part_of_two_contexts_counts_for_both() -> None:
-    first, second = written(Reader(), PASSAGES[:1], PASSAGES[:2])
-    assert (first.input_tokens, second.input_tokens) == (20, 30)
-
-
 @pytest.mark.parametrize(
     ("reply", "outcome"),
     [
         (Reply("", "failed", attempts=3, problem="down"), "failed"),
-        (Reply("", "refused", "m"), "refused"),
         (Reply("", "rejected", problem="too long"), "rejected"),
         (Reply("rubbish", "answered", "m"), "unusable"),
-        (Reply('{"answer": "th', "cut", "m"), "unusable"),
     ],
 )
 def test_what_becomes_of_a_question_whose_parts_all_fail(reply: Reply, outcome: str) -> None:
@@ -145,14 +140,11 @@ def test_a_merged_answer_needs_a_source() -> None:
 
 BAD = [
     "I think so.",
-    "[]",
     {"answer": "a", "helpfulness": 3},
     {"answer": "a", "helpfulness": 101, "summaries": [1]},
-    {"answer": "a", "helpfulness": 3.5, "summaries": [1]},
     {"answer": "a", "helpfulness": True, "summaries": [1]},
     {"answer": "a", "helpfulness": 3, "summaries": []},
     {"answer": " ", "helpfulness": 3, "summaries": [1]},
-    {"answer": "a", "helpfulness": 3, "summaries": ["1"]},
     {"answer": "a", "helpfulness": 3, "summaries": [8]},  # not shown
     {"answer": 7, "helpfulness": 3, "summaries": [1]},
 ]

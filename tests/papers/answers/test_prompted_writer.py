@@ -40,12 +40,6 @@ def test_a_sentence_of_not_knowing_is_whole_words() -> None:
     assert [reply.text for reply in replies] == ["Canada", "", "", "the end is nigh"]
 
 
-@pytest.mark.parametrize("form", ["yes|(no", "{type: object", '{"type": '])
-def test_a_form_that_is_none(form: str) -> None:
-    with pytest.raises(ValueError, match="the `form` of prompt 'p' must be a JSON schema"):
-        Prompt("p", "{context}{question}", form=form)
-
-
 def test_a_prompt_of_other_places() -> None:
     with pytest.raises(ValueError, match=r"must have the places \['context', 'question'\], got \['query'\]"):
         PromptedWriter(Scripted({}), Prompt("p", "{query}"))

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,7 @@ def test_a_lost_answer_is_no_abstention() -> None:
         assert answers.values[measure].tolist() == [0.0, 0.0, 0.0, 0.0, 1.0]
     assert answers.counts.abstained == 1
     assert answers.counts.problems == {"status 500": 1, "status 400: 'too long'": 1}
+    assert answers.counts.notes("one")[0].endswith(" of 5; 1 times: status 500")
     (answers,) = judged.answer(questions, {"one": [Context((), 0)] * 5}, [["Metz"]] * 5).values()
     assert answers.values["EM"].tolist() == answers.values["Judged"].tolist() == [0.0] * 5
 
@@ -117,44 +118,36 @@ def test_answers_add_measures_kinds_counts_and_files(tmp_path: Path) -> None:
     assert lines[0]["right"] == ["Metz"]
 
 
-def test_what_a_stage_refuses() -> None:
-    with pytest.raises(ValueError, match="found none in data set 'toy'"):
-        plain_stage()(ranked({}))
-    compared = replace(plain_stage(), comparison=PairwiseJudge(Judge()))
-    with pytest.raises(ValueError, match="`answers` that are compared need two systems, got 'one' alone"):
-        compared(one_system())
+def longer(system: str, question: str) -> dict[str, Any]:
+    """Prefer the longer answer, and a tie of equally long ones."""
+    first, second = map(len, question.split("Answer 1: ")[1].split("\n\nAnswer 2: "))
+    return {"reason": "longer", "winner": 0 if first == second else 1 if first > second else 2}
 
 
-class Judge:
-    """A chat model that prefers the longer answer, and a tie of equally long ones."""
-
-    fingerprint = "judge"
-
-    def ask(self, questions, *, system, read):  # type: ignore[no-untyped-def]
-        winners = []
-        for text in questions:
-            first, second = text.split("Answer 1: ")[1].split("\n\nAnswer 2: ")
-            winners.append(0 if len(first) == len(second) else 1 if len(first) > len(second) else 2)
-        return [read(json.dumps({"reason": "longer", "winner": winner})) for winner in winners]
-
-
-def test_the_last_systems_answers_are_compared() -> None:
-    compared = replace(plain_stage(), comparison=PairwiseJudge(Judge(), criteria={"length": "Which is longer?"}))
+def test_the_last_systems_answers_are_compared(scripted_model: Callable[..., Any]) -> None:
+    judge = PairwiseJudge(scripted_model(longer), criteria={"length": "Which is longer?"})
+    compared = replace(plain_stage(), comparison=judge)
     result = compared(ranked(RIGHT))
     (rate,) = result.extra["win_rates"]  # "N" against "Metz", equal answers, "x" against none
     assert (rate["system"], rate["baseline"], rate["criterion"]) == ("two", "one", "length")
     assert (rate["wins"], rate["ties"], rate["losses"], rate["rate"], rate["agreement"]) == (1, 1, 1, 0.5, 1.0)
     assert result.tables[1].title == "win rates"
+    with pytest.raises(ValueError, match="`answers` that are compared need two systems, got 'one' alone"):
+        compared(one_system())
+    with pytest.raises(ValueError, match="found none in data set 'toy'"):
+        plain_stage()(ranked({}))
 
 
-class Replying(Judge):
-    """The same as a replying model, of which one question fails."""
+class Replying:
+    """A judge of one failing question."""
 
-    def replies(self, questions, *, system):  # type: ignore[no-untyped-def]
+    fingerprint = "judge"
+
+    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
         for index, text in enumerate(questions):
-            (content,) = self.ask([text], system=system, read=str)
             failed = Reply("", "failed", attempts=2, problem="down")
-            yield index, failed if "Answer 1: N\n" in text else Reply(content, "answered", "m", 10, 2)
+            written = Reply(json.dumps(longer("", text)), "answered", "m", 10, 2)
+            yield index, failed if "Answer 1: N\n" in text else written
 
 
 def test_costs_of_a_comparison_and_its_verdicts(tmp_path: Path) -> None:
@@ -166,22 +159,6 @@ def test_costs_of_a_comparison_and_its_verdicts(tmp_path: Path) -> None:
     assert [(line["query_id"], line["score"], line["shown_first"], line["shown_second"]) for line in lines] == [
         ("x", None, None, 0.0), ("y", 0.5, 0.5, 0.5), ("z", 1.0, 1.0, 1.0),
     ]  # fmt: skip
-
-
-class Failing(Scripted):
-    """Fails at all but one question."""
-
-    def replies(self, questions, *, system):  # type: ignore[no-untyped-def]
-        for index, question in enumerate(questions):
-            down = Reply("", "failed", attempts=3, problem="status 500")
-            yield index, Reply("Metz", "answered", "m") if "fell?" in question else down
-
-
-def test_why_answers_failed(tmp_path: Path) -> None:
-    result = replace(plain_stage(), writer=PromptedWriter(Failing({}), PROMPT))(ranked(RIGHT), run_dir=tmp_path)
-    assert result.notes[0] == "answers of one: 2 failed of 3; 2 times: status 500"
-    lines = read_lines(tmp_path / "answers" / "toy.jsonl")
-    assert [line.get("problem") for line in lines[:3]] == [None, "status 500", "status 500"]
 
 
 def test_unusable_verdicts_of_the_judge_are_counted() -> None:
