@@ -6,9 +6,9 @@ import pytest
 import torch
 from bm25s.stopwords import STOPWORDS_EN
 
-from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.operators import bm25
 from graphrerank.operators.bm25 import BM25, BM25Retriever
+from tests.operators.corpora import corpus_of, queries_of
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog",
@@ -57,18 +57,10 @@ def test_corpus_without_words_scores_zero(texts: list[str]) -> None:
     assert BM25(texts).score_all(QUERIES).tolist() == [[0.0] * len(texts)] * len(QUERIES)
 
 
-def corpus(texts: list[str] = TEXTS) -> CorpusGraph:
-    return CorpusGraph.from_edges([f"n{i}" for i in range(len(texts))], texts, torch.zeros(0, 2, dtype=torch.int64))
-
-
-def queries(texts: list[str] = QUERIES) -> Queries:
-    return Queries([f"q{i}" for i in range(len(texts))], texts)
-
-
 @pytest.mark.parametrize("block_scores", [1, 10, 100])
 def test_against_sorting_bm25(block_scores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bm25, "BLOCK_SCORES", block_scores)
-    found = BM25Retriever(corpus(), top_k=4, k1=1.2, b=0.5).retrieve(queries())
+    found = BM25Retriever(corpus_of(TEXTS), top_k=4, k1=1.2, b=0.5).retrieve(queries_of(QUERIES))
     for row, scores in enumerate(BM25(TEXTS, k1=1.2, b=0.5).score_all(QUERIES).tolist()):
         best = max(*scores, 1e-9)
         order = sorted(range(7), key=lambda node: (-scores[node], node))[:4]
@@ -79,10 +71,10 @@ def test_against_sorting_bm25(block_scores: int, monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_query_has_candidates_and_reads_no_vectors() -> None:
-    found = BM25Retriever(corpus(["red fox", "dog", ""]), top_k=5).retrieve(queries(["zebra"]))
+    found = BM25Retriever(corpus_of(["red fox", "dog", ""]), top_k=5).retrieve(queries_of(["zebra"]))
     assert found.nodes.tolist() == [[0, 1, 2, -1, -1]]
     assert found.scores.tolist() == [[0.0] * 3 + [-torch.inf] * 2]
-    assert BM25Retriever(corpus(), top_k=2).retrieve(queries([])).nodes.shape == (0, 2)
+    assert BM25Retriever(corpus_of(TEXTS), top_k=2).retrieve(queries_of([])).nodes.shape == (0, 2)
     assert BM25Retriever.needs_vectors(top_k=3) is False
     with pytest.raises(ValueError, match="`top_k` must be a positive integer, got 0"):
-        BM25Retriever(corpus(), top_k=0)
+        BM25Retriever(corpus_of(TEXTS), top_k=0)

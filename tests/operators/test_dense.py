@@ -8,18 +8,15 @@ from graphrerank import extras
 from graphrerank.graphs import CorpusGraph, Queries, top_k_by_node_order
 from graphrerank.operators import dense
 from graphrerank.operators.dense import DenseRetriever
-
-NO_EDGES = torch.zeros(0, 2, dtype=torch.int64)
+from tests.operators.corpora import corpus_of, queries_of
 
 
 def corpus(vectors: Tensor) -> CorpusGraph:
-    ids = [f"n{i}" for i in range(len(vectors))]
-    return CorpusGraph.from_edges(ids, ids, NO_EDGES).with_embedding(vectors)
+    return corpus_of([f"n{i}" for i in range(len(vectors))], vectors)
 
 
 def asked(vectors: Tensor) -> Queries:
-    ids = [f"q{i}" for i in range(len(vectors))]
-    return Queries(ids, ids, vectors)
+    return queries_of([f"q{i}" for i in range(len(vectors))], vectors)
 
 
 def random_vectors(rows: int, dim: int = 8, *, seed: int = 0) -> Tensor:
@@ -49,7 +46,7 @@ def test_equal_vectors_come_in_node_order_beyond_any_margin() -> None:
     assert found.scores.unique().numel() == 1
 
 
-def test_one_contested_query_leaves_the_others_alone() -> None:
+def test_one_contested_query_and_blocks_leave_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = random_vectors(200)
     nodes[20:180] = nodes[3]
     queries = torch.cat([-nodes[3:4], nodes[3:4], nodes[7:8]])
@@ -57,13 +54,8 @@ def test_one_contested_query_leaves_the_others_alone() -> None:
     for row in range(3):
         alone = DenseRetriever(corpus(nodes), top_k=10).retrieve(asked(queries[row : row + 1]))
         assert torch.equal(together.nodes[row], alone.nodes[0])
-
-
-def test_blocks_of_queries_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    retriever, queries = DenseRetriever(corpus(random_vectors(50)), top_k=8), asked(random_vectors(7, seed=1))
-    whole = retriever.retrieve(queries)
-    monkeypatch.setattr(dense, "BLOCK_QUERIES", 3)
-    assert torch.equal(retriever.retrieve(queries).nodes, whole.nodes)
+    monkeypatch.setattr(dense, "BLOCK_QUERIES", 2)
+    assert torch.equal(DenseRetriever(corpus(nodes), top_k=10).retrieve(asked(queries)).nodes, together.nodes)
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -114,7 +106,6 @@ def test_no_nodes_and_no_queries(num_nodes: int, num_queries: int) -> None:
         ({"top_k": 0}, "`top_k` must be a positive integer, got 0"),
         ({"index": "annoy"}, r"`index` must be one of \['flat', 'hnsw', 'ivf'\], got 'annoy'"),
         ({"num_cells": 0}, "`num_cells` must be a positive integer, got 0"),
-        ({"num_probes": -1}, "`num_probes` must be a positive integer, got -1"),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments: dict[str, int], message: str) -> None:
@@ -122,15 +113,11 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, int], message: 
         DenseRetriever(corpus(random_vectors(3)), **arguments)  # type: ignore[arg-type]
 
 
-def test_more_cells_than_nodes_are_refused() -> None:
-    retriever = DenseRetriever(corpus(random_vectors(3)), index="ivf", num_cells=4)
+def test_missing_vectors_and_more_cells_than_nodes_are_refused() -> None:
     with pytest.raises(ValueError, match="`num_cells` must be at most the 3 nodes, got 4"):
-        retriever.retrieve(asked(random_vectors(1)))
-
-
-def test_missing_vectors_are_refused() -> None:
+        DenseRetriever(corpus(random_vectors(3)), index="ivf", num_cells=4).retrieve(asked(random_vectors(1)))
     with pytest.raises(ValueError, match="`graph` must have an embedding"):
-        DenseRetriever(CorpusGraph.from_edges(["a"], ["fox"], NO_EDGES))
+        DenseRetriever(corpus_of(["fox"]))
     with pytest.raises(ValueError, match="`queries` must have vectors"):
         DenseRetriever(corpus(random_vectors(3))).retrieve(Queries(["q"], ["fox"]))
 

@@ -10,16 +10,6 @@ def ranking(*rows: list[int]) -> Ranking:
     return Ranking(nodes, torch.where(nodes >= 0, torch.arange(nodes.shape[1], 0, -1).float(), -torch.inf))
 
 
-def test_by_hand() -> None:
-    # s(q) = 0.6, k = 60; node 1: 0.4 / 61 + 0.6 / 63, node 2: 0.4 / 62, node 3: 0.4 / 63 + 0.6 / 61, node 4: 0.6 / 62
-    dense, graph = ranking([1, 2, 3]), ranking([3, 4, 1])
-    fused = weighted_rank_fusion([dense, graph], torch.tensor([[0.4, 0.6]]), top_k=5)
-    assert fused.nodes.tolist() == [[3, 1, 4, 2, -1]]
-    expected = torch.tensor([0.4 / 63 + 0.6 / 61, 0.4 / 61 + 0.6 / 63, 0.6 / 62, 0.4 / 62])
-    torch.testing.assert_close(fused.scores[0, :4], expected)
-    assert fused.scores[0, 4] == -torch.inf
-
-
 def test_against_naive_loop() -> None:
     generator = torch.Generator().manual_seed(0)
     depths, weights = (9, 4, 12), torch.rand(8, 3, generator=generator)

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, candidate_edges
 from graphrerank.operators.granker import neighbour_context, smooth_vectors
+from tests.operators.corpora import corpus_of, random_edges
 
 
 def naive_granker(vectors: Tensor, retrieved: list[int], edges: set[tuple[int, int]], smoothing: float) -> Tensor:
@@ -25,11 +26,9 @@ def naive_granker(vectors: Tensor, retrieved: list[int], edges: set[tuple[int, i
 
 def random_corpus(seed: int, *, num_nodes: int = 40, num_edges: int = 50) -> tuple[CorpusGraph, set[tuple[int, int]]]:
     generator = torch.Generator().manual_seed(seed)
-    pairs = torch.randint(num_nodes - 5, (num_edges, 2), generator=generator)  # the last five are isolated
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    graph = CorpusGraph.from_edges([str(i) for i in range(num_nodes)], [""] * num_nodes, pairs)
+    pairs = random_edges(num_nodes - 5, num_edges, generator)  # the last five are isolated
     both = {(a, b) for a, b in pairs.tolist()}
-    return graph, both | {(b, a) for a, b in both}
+    return corpus_of([""] * num_nodes, edges=pairs), both | {(b, a) for a, b in both}
 
 
 def smooth(graph: CorpusGraph, nodes: Tensor, vectors: Tensor, smoothing: float) -> Tensor:
@@ -62,7 +61,7 @@ def test_a_batch_equals_its_parts() -> None:
 def test_by_hand() -> None:
     # 0 - 1, 0 - 2; 1 has three more neighbours that were not retrieved; 3 is isolated
     pairs = torch.tensor([[0, 1], [0, 2], [1, 4], [1, 5], [1, 6]])
-    graph = CorpusGraph.from_edges([str(i) for i in range(7)], [""] * 7, pairs)
+    graph = corpus_of([""] * 7, edges=pairs)
     nodes = torch.tensor([[0, 1, 2, 3]])
     vectors = torch.tensor([[10.0], [20.0], [40.0], [80.0]])
     # node 0: W = (1/4, 1/1), P = (1/5, 4/5), P H = 4 + 32 = 36; nodes 1 and 2: P H = H_0

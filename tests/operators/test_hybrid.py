@@ -1,12 +1,11 @@
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.operators import hybrid
 from graphrerank.operators.bm25 import BM25, BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.hybrid import HybridRetriever
-from tests.operators.corpora import assert_equal, corpus, queries
+from tests.operators.corpora import assert_equal, corpus, corpus_of, queries, queries_of
 
 
 @pytest.mark.parametrize(("bm25_weight", "dense_weight"), [(0.3, 0.7), (1.0, 0.0), (0.0, 2.0)])
@@ -37,20 +36,9 @@ def test_blocks_of_queries_give_the_same(block_scores: int, monkeypatch: pytest.
     whole = retriever.retrieve(queries())
     monkeypatch.setattr(hybrid, "BLOCK_SCORES", block_scores)
     assert_equal(retriever.retrieve(queries()), whole)
-
-
-def test_ties_break_by_node_number() -> None:
-    graph = CorpusGraph.from_edges(list("abcde"), ["fox"] * 5, torch.zeros(0, 2, dtype=torch.int64))
-    graph = graph.with_embedding(torch.eye(1, 3).expand(5, 3).contiguous())
-    found = HybridRetriever(graph, top_k=3).retrieve(Queries(["q"], ["fox"], torch.eye(1, 3)))
-    assert found.nodes.tolist() == [[0, 1, 2]]
-
-
-def test_no_queries() -> None:
-    found = HybridRetriever(corpus(), top_k=4).retrieve(Queries([], [], torch.zeros(0, 5)))
-    assert found.features is not None
-    assert (found.nodes.shape, found.features.shape) == ((0, 4), (0, 4, 3))
-    assert found.nodes.dtype == torch.int64
+    none = retriever.retrieve(queries_of([], torch.zeros(0, 5)))
+    assert none.features is not None
+    assert (none.nodes.shape, none.features.shape, none.nodes.dtype) == ((0, 8), (0, 8, 3), torch.int64)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +46,7 @@ def test_no_queries() -> None:
     [
         ({"top_k": 0}, "`top_k` must be a positive integer, got 0"),
         ({"bm25_weight": -0.1}, "must not be negative nor both 0, got -0.1, 0.7"),
+        ({"proposals": 99}, "`proposals` must be at least `top_k`, 100, or null, got 99"),
         ({"bm25_weight": 0.0, "dense_weight": 0.0}, "must not be negative nor both 0, got 0.0, 0.0"),
     ],
 )
@@ -66,15 +55,11 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, float], message
         HybridRetriever(corpus(), **arguments)  # type: ignore[arg-type]
 
 
-def test_corpus_without_vectors_is_refused() -> None:
-    graph = CorpusGraph.from_edges(["a"], ["fox"], torch.zeros(0, 2, dtype=torch.int64))
+def test_missing_vectors_are_refused() -> None:
     with pytest.raises(ValueError, match="`graph` must have an embedding"):
-        HybridRetriever(graph)
-
-
-def test_queries_without_vectors_are_refused() -> None:
+        HybridRetriever(corpus_of(["fox"]))
     with pytest.raises(ValueError, match="`queries` must have vectors"):
-        HybridRetriever(corpus(), top_k=4).retrieve(Queries(["q"], ["fox"]))
+        HybridRetriever(corpus(), top_k=4).retrieve(queries_of(["fox"]))
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -97,8 +82,3 @@ def test_only_proposed_nodes_are_found(proposals: int) -> None:
     for row in range(len(asked)):
         proposed = {*dense.nodes[row].tolist(), *lexical.nodes[row].tolist()}
         assert found.nodes[row].tolist() == [node for node in whole.nodes[row].tolist() if node in proposed][:6]
-
-
-def test_too_few_proposals_are_refused() -> None:
-    with pytest.raises(ValueError, match="`proposals` must be at least `top_k`, 100, or null, got 99"):
-        HybridRetriever(corpus(), proposals=99)

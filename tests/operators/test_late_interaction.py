@@ -4,21 +4,12 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.operators import late_interaction
 from graphrerank.operators.late_interaction import LateInteractionRetriever
+from tests.operators.corpora import corpus_of, queries_of
 
 TEXTS = ["the fox and the dog", "a river", "stones in the river and a fox", "", "dogs", "a river"]
 QUERIES = ["fox of the river", "dog", "", "zebra"]
-
-
-def corpus(texts: list[str] = TEXTS, embedding: torch.Tensor | None = None) -> CorpusGraph:
-    graph = CorpusGraph.from_edges([f"n{i}" for i in range(len(texts))], texts, torch.zeros(0, 2, dtype=torch.int64))
-    return graph if embedding is None else graph.with_embedding(embedding)
-
-
-def queries(texts: list[str] = QUERIES, vectors: torch.Tensor | None = None) -> Queries:
-    return Queries([f"q{i}" for i in range(len(texts))], texts, vectors)
 
 
 def states(model: Path, text: str) -> list[list[float]]:
@@ -35,7 +26,7 @@ def states(model: Path, text: str) -> list[list[float]]:
 def test_against_colberts_equation(tiny_encoder: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(late_interaction, "BLOCK_TOKENS", block)
     settings: dict[str, Any] = {"model": str(tiny_encoder), "token_states": True, "device": "cpu"}
-    found = LateInteractionRetriever(corpus(), top_k=4, **settings).retrieve(queries())
+    found = LateInteractionRetriever(corpus_of(TEXTS), top_k=4, **settings).retrieve(queries_of(QUERIES))
     documents = [states(tiny_encoder, text) for text in TEXTS]
     for row, text in enumerate(QUERIES):
         asked = states(tiny_encoder, text)
@@ -58,7 +49,7 @@ def test_a_model_of_its_own_kind_is_loaded(tiny_encoder: Path, tmp_path: Path) -
     torch.manual_seed(0)
     written = MultiVectorEncoder(str(tiny_encoder), device="cpu")  # with a random projection
     written.save(str(tmp_path))
-    found = LateInteractionRetriever(corpus(), model=str(tmp_path), device="cpu").retrieve(queries(["fox"]))
+    found = LateInteractionRetriever(corpus_of(TEXTS), model=str(tmp_path), device="cpu").retrieve(queries_of(["fox"]))
     (asked,), documents = written.encode_query(["fox"]), written.encode_document(TEXTS)
     expected = [float((torch.as_tensor(d) @ torch.as_tensor(asked).T).amax(0).sum()) for d in documents]
     torch.testing.assert_close(found.scores[0, :6], torch.tensor(sorted(expected, reverse=True)), atol=0.01, rtol=0)
@@ -67,10 +58,10 @@ def test_a_model_of_its_own_kind_is_loaded(tiny_encoder: Path, tmp_path: Path) -
 
 def test_only_what_dense_vectors_propose_is_compared(tiny_encoder: Path) -> None:
     settings: dict[str, Any] = {"model": str(tiny_encoder), "token_states": True, "device": "cpu", "top_k": 6}
-    full = LateInteractionRetriever(corpus(), **settings).retrieve(queries(["fox"]))
-    asked = queries(["fox"], torch.eye(6)[:1])
+    full = LateInteractionRetriever(corpus_of(TEXTS), **settings).retrieve(queries_of(["fox"]))
+    asked = queries_of(["fox"], torch.eye(6)[:1])
     embedding = torch.tensor([0.9, 0.0, 0.5, 0.1, 0.8, 0.0]).unsqueeze(1) * torch.eye(6)[:1]
-    some = LateInteractionRetriever(corpus(embedding=embedding), proposals=3, **settings).retrieve(asked)
+    some = LateInteractionRetriever(corpus_of(TEXTS, embedding), proposals=3, **settings).retrieve(asked)
     assert some.nodes[0].tolist() == [node for node in full.nodes[0].tolist() if node in (0, 2, 4)] + [-1] * 3
     assert LateInteractionRetriever.needs_vectors(proposals=3)
     assert not LateInteractionRetriever.needs_vectors(model="x")
@@ -78,13 +69,13 @@ def test_only_what_dense_vectors_propose_is_compared(tiny_encoder: Path) -> None
 
 def test_no_queries_no_passages_and_no_model(tiny_encoder: Path) -> None:
     settings: dict[str, Any] = {"token_states": True, "device": "cpu", "top_k": 3}
-    assert LateInteractionRetriever(corpus(), model=str(tiny_encoder), **settings).retrieve(
-        queries([])
+    assert LateInteractionRetriever(corpus_of(TEXTS), model=str(tiny_encoder), **settings).retrieve(
+        queries_of([])
     ).nodes.shape == (0, 3)
-    empty = LateInteractionRetriever(corpus([]), model=str(tiny_encoder), **settings).retrieve(queries(["fox"]))
+    empty = LateInteractionRetriever(corpus_of([]), model=str(tiny_encoder), **settings).retrieve(queries_of(["fox"]))
     assert empty.nodes.tolist() == [[-1] * 3]
-    nowhere = LateInteractionRetriever(corpus(), model="/no/such/folder", **settings)
+    nowhere = LateInteractionRetriever(corpus_of(TEXTS), model="/no/such/folder", **settings)
     with pytest.raises(ValueError, match="`model` must be a local folder or a reachable hub id"):
-        nowhere.retrieve(queries())
+        nowhere.retrieve(queries_of(QUERIES))
     with pytest.raises(ValueError, match="`proposals` must be a positive integer, got 0"):
-        LateInteractionRetriever(corpus(), model="x", proposals=0)
+        LateInteractionRetriever(corpus_of(TEXTS), model="x", proposals=0)
