@@ -88,6 +88,9 @@ def test_result_never_falls_and_isolated_nodes_stay(random_graphs: MakeGraphs) -
     isolated = torch.bincount(graphs.edge_index[1], minlength=graphs.num_nodes) == 0
     assert isolated.any()
     assert torch.equal(found[isolated], seeds[isolated])
+    none = torch.zeros(2, 0, dtype=torch.int64)
+    for size in (0, 1):
+        assert torch.equal(graph_cohesive_smoothing(seeds[:size], none, torch.zeros(0)), seeds[:size])
 
 
 def test_batch_equals_single_graphs(random_graphs: MakeGraphs) -> None:
@@ -113,13 +116,6 @@ def test_scripted_equals_eager(random_graphs: MakeGraphs) -> None:
     graphs = random_graphs(5)
     arguments = (graphs.x[:, 0], graphs.edge_index, graphs.edge_attr, 0.4, 12)
     assert torch.equal(torch.jit.script(graph_cohesive_smoothing)(*arguments), graph_cohesive_smoothing(*arguments))
-
-
-@pytest.mark.parametrize("num_nodes", [0, 1])
-def test_without_edges(num_nodes: int) -> None:
-    seeds = torch.rand(num_nodes)
-    empty = torch.zeros(2, 0, dtype=torch.int64)
-    assert torch.equal(graph_cohesive_smoothing(seeds, empty, torch.zeros(0)), seeds)
 
 
 @pytest.mark.parametrize("restart_prob", [0.0, -0.1, 1.1, float("nan")])

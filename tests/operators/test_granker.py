@@ -79,17 +79,13 @@ def test_relabelling_nodes_permutes_vectors() -> None:
     )
 
 
-def test_without_edges_vectors_stay_to_the_last_bit() -> None:
+def test_without_edges_vectors_stay_to_the_last_bit_and_neighbours_may_have_none() -> None:
     vectors = torch.randn(5, 4)
     none = torch.zeros(2, 0, dtype=torch.int64)
     assert torch.equal(smooth_vectors(vectors, none, torch.zeros(5, dtype=torch.int64), 0.7), vectors)
     assert smooth_vectors(vectors[:0], none, none[0], 0.7).shape == (0, 4)
-
-
-def test_a_neighbour_without_edges_of_its_own() -> None:
     graph = CorpusGraph.from_edges(["a", "b"], ["", ""], torch.tensor([[0, 1]]), undirected=False)
-    vectors = torch.tensor([[1.0], [3.0]])
-    assert smooth(graph, torch.tensor([[0, 1]]), vectors, 0.5).tolist() == [[2.0], [3.0]]
+    assert smooth(graph, torch.tensor([[0, 1]]), torch.tensor([[1.0], [3.0]]), 0.5).tolist() == [[2.0], [3.0]]
 
 
 def test_scripted_equals_eager() -> None:

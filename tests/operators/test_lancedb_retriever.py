@@ -64,20 +64,17 @@ def test_arguments_out_of_range_are_refused(settings: dict[str, Any], message: s
         LanceDBRetriever(corpus(3), **{"cache": "unused", **settings})
 
 
-def test_somebody_elses_table_is_refused(tmp_path: Path) -> None:
+def test_a_foreign_table_and_a_damaged_one_are_named(tmp_path: Path) -> None:
     import lancedb
 
-    lancedb.connect(tmp_path).create_table("passages", [{"text": "a", "vector": [1.0] * DIM}])
+    lancedb.connect(tmp_path / "a").create_table("passages", [{"text": "a", "vector": [1.0] * DIM}])
     with pytest.raises(ValueError, match="holds another corpus"):
-        LanceDBRetriever(corpus(3), path=tmp_path).count()
-
-
-def test_a_damaged_table_is_named(tmp_path: Path) -> None:
-    LanceDBRetriever(corpus(3), path=tmp_path).fill()
-    for file in (tmp_path / "passages.lance" / "_versions").iterdir():
+        LanceDBRetriever(corpus(3), path=tmp_path / "a").count()
+    LanceDBRetriever(corpus(3), path=tmp_path / "b").fill()
+    for file in (tmp_path / "b" / "passages.lance" / "_versions").iterdir():
         file.write_bytes(b"x")
-    with pytest.raises(ValueError, match=f"{tmp_path}: LanceDB cannot read or write the table"):
-        LanceDBRetriever(corpus(3), path=tmp_path).count()
+    with pytest.raises(ValueError, match=f"{tmp_path}/b: LanceDB cannot read or write the table"):
+        LanceDBRetriever(corpus(3), path=tmp_path / "b").count()
 
 
 def test_a_lone_surrogate_is_stored(tmp_path: Path) -> None:

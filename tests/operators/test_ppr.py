@@ -1,6 +1,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 
 import networkx as nx
 import pytest
@@ -11,6 +12,7 @@ from graphrerank.graphs import CandidateGraphs, CorpusGraph, EntityIncidence, Ra
 from graphrerank.operators import ppr
 from graphrerank.operators.gcs import num_smoothing_steps
 from graphrerank.operators.ppr import PPR, CorpusPPR, EntityPPR, personalized_pagerank
+from tests.operators.corpora import random_edges
 
 MakeGraphs = Callable[..., CandidateGraphs]
 RESTARTS = [0.15, 0.5, 0.8]
@@ -96,25 +98,18 @@ def test_relabelling_nodes_permutes_scores(random_graphs: MakeGraphs) -> None:
 
 
 def test_graphs_without_edges_or_nodes_keep_their_seeds() -> None:
-    graphs = CandidateGraphs(
-        torch.tensor([[3.0], [1.0], [2.0]]),
-        torch.zeros(2, 0, dtype=torch.int64),
-        torch.zeros(0),
-        torch.tensor([0, 2, 2, 3]),
-    )
+    none, ptr = torch.zeros(2, 0, dtype=torch.int64), torch.tensor([0, 2, 2, 3])
+    graphs = CandidateGraphs(torch.tensor([[3.0], [1.0], [2.0]]), none, torch.zeros(0), ptr)
     torch.testing.assert_close(ours(graphs, 0.5), torch.tensor([0.75, 0.25, 1.0]))
 
 
-def test_negative_base_scores_seed_nothing(random_graphs: MakeGraphs) -> None:
+def test_negative_base_scores_seed_nothing_and_negative_seeds_are_refused(random_graphs: MakeGraphs) -> None:
     graphs = random_graphs(5, sizes=(10,))
     shifted = CandidateGraphs(graphs.x - 0.5, graphs.edge_index, graphs.edge_attr, graphs.ptr)
     expected = ours(graphs, 0.5, (graphs.x[:, 0] - 0.5).clamp(min=0))
     torch.testing.assert_close(PPR().score(shifted), expected, atol=2e-6, rtol=0)
-
-
-def test_negative_seed_is_refused(random_graphs: MakeGraphs) -> None:
-    with pytest.raises(ValueError, match=r"`seed` must not be negative, got -0\.5"):
-        ours(random_graphs(0, sizes=(3,)), 0.5, torch.tensor([0.1, -0.5, 0.2]))
+    with pytest.raises(ValueError, match="`seed` must not be negative, got -"):
+        ours(shifted, 0.5)
 
 
 @pytest.mark.parametrize("restart_prob", [0.0, -0.1, 1.1, float("nan")])
@@ -127,8 +122,7 @@ def test_restart_prob_out_of_range_is_refused(restart_prob: float) -> None:
 def corpus(seed: int = 0, *, num_nodes: int = 40, num_edges: int = 70, undirected: bool = True) -> CorpusGraph:
     """A random weighted graph whose last four nodes are isolated."""
     generator = torch.Generator().manual_seed(seed)
-    edges = torch.randint(0, num_nodes - 4, (num_edges, 2), generator=generator)
-    edges = edges[edges[:, 0] != edges[:, 1]]
+    edges = random_edges(num_nodes - 4, num_edges, generator)
     weight = torch.rand(len(edges), generator=generator) + 0.1
     ids = [str(i) for i in range(num_nodes)]
     return CorpusGraph.from_edges(ids, ids, edges, weight, undirected=undirected)
@@ -208,18 +202,6 @@ def test_corpus_the_residual_is_within_the_tolerance(
     assert residual > tolerance / 1000  # it stopped when it could
 
 
-def test_corpus_by_hand() -> None:
-    graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1]]))
-    found = CorpusPPR(graph, restart_prob=0.5)
-    seeds = Ranking(torch.tensor([[0, 2], [3, -1]]), torch.tensor([[0.3, 0.1], [-1.0, -torch.inf]]))
-    ranked = found.expand(seeds, top_k=3)
-    # restarts 3/4 at a, 1/4 at c; c has no edge and gives its mass back: c = 1/2 (1/4) + 1/2 (c / 4) = 1/7
-    # b = a / 2 and a = 1/2 (3/4) + 1/2 (b + 3/4 c), so that a = 4/7
-    assert ranked.nodes.tolist() == [[0, 1, 2], [3, -1, -1]]
-    torch.testing.assert_close(ranked.scores[0], torch.tensor([4 / 7, 2 / 7, 1 / 7]), atol=1e-5, rtol=0)
-    assert ranked.scores[1].tolist() == [1.0, -torch.inf, -torch.inf]
-
-
 def ranking(rows: list[list[int]]) -> Ranking:
     nodes = torch.tensor(rows)
     return Ranking(nodes, torch.where(nodes >= 0, 1.0, -torch.inf))
@@ -236,14 +218,6 @@ def specificity(incidence: EntityIncidence, name: str) -> float:
     return math.log1p(incidence.num_nodes / int(incidence.num_holders[list(incidence.names).index(name)]))
 
 
-def test_entities_seeds_by_hand() -> None:
-    """Without a walk the mass is the seeds' own: each entity's share, split among its passages."""
-    operator = EntityPPR(EntityIncidence.from_names(NAMES), entities_per_seed=1, restart_prob=1.0)
-    found = operator.score(torch.tensor([[1, 0]]))
-    # of 1 metz (two passages) rather than rome (three), with weight 1; of 0 nero, with 1/2
-    torch.testing.assert_close(found, torch.tensor([[0.25, 0.5, 0.5, 0.25, 0.0, 0.0]]) / 1.5)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_entities_against_networkx(seed: int) -> None:
     """A step of ours is two of a walk on the graph of passages and entities: from entity to entity."""
@@ -252,17 +226,16 @@ def test_entities_against_networkx(seed: int) -> None:
     seeds = torch.tensor([[3, 9, 20]])
     graph = nx.DiGraph()
     seed_weight: dict[str, float] = {}
-    for passage in range(incidence.num_nodes):
-        entities = incidence.indices[incidence.indptr[passage] : incidence.indptr[passage + 1]].tolist()
-        for entity in entities:
-            name = incidence.names[entity]
+    held = [
+        [incidence.names[entity] for entity in incidence.indices[start:stop].tolist()]
+        for start, stop in pairwise(incidence.indptr.tolist())
+    ]
+    for passage, names in enumerate(held):
+        for name in names:
             graph.add_edge(name, passage, weight=1.0)
             graph.add_edge(passage, name, weight=specificity(incidence, name))
     for rank, passage in enumerate(seeds[0].tolist(), start=1):
-        entities = [
-            incidence.names[e] for e in incidence.indices[incidence.indptr[passage] : incidence.indptr[passage + 1]]
-        ]
-        best = sorted(entities, key=lambda name: -specificity(incidence, name))[:5]
+        best = sorted(held[passage], key=lambda name: -specificity(incidence, name))[:5]
         total = sum(specificity(incidence, name) for name in best)
         for name in best:
             seed_weight[name] = seed_weight.get(name, 0) + specificity(incidence, name) / total / rank

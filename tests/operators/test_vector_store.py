@@ -9,7 +9,7 @@ from graphrerank.data.corpus_folder.growth import grow_corpus
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
-from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.graphs import Queries
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.vector_store import VectorStoreRetriever
 from tests.operators.stores import DIM, corpus, lance, qdrant, questions
@@ -104,26 +104,18 @@ def test_a_stopped_filling_goes_on_where_it_was(make: Make, tmp_path: Path, monk
 
 
 @every_store
-def test_more_passages_than_the_corpus_are_refused(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    retriever = make(tmp_path, corpus(12))
-    monkeypatch.setattr(retriever, "count", lambda: 13)
-    with pytest.raises(ValueError, match="needed the 12 passages of the corpus, found 13"):
-        retriever.fill()
-
-
-@every_store
-def test_no_questions(make: Make, tmp_path: Path) -> None:
+def test_no_questions_and_what_is_refused(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = corpus(30)
-    found = make(tmp_path, graph, top_k=4).retrieve(questions(graph).block(0, 0))
+    retriever = make(tmp_path, graph, top_k=4)
+    found = retriever.retrieve(questions(graph).block(0, 0))
     assert found.features is not None
     assert found.features.shape == (0, 4, 2)
-
-
-@every_store
-def test_arguments_out_of_range_are_refused(make: Make, tmp_path: Path) -> None:
+    monkeypatch.setattr(retriever, "count", lambda: 31)
+    with pytest.raises(ValueError, match="needed the 30 passages of the corpus, found 31"):
+        retriever.fill()
     with pytest.raises(ValueError, match="`top_k` must be a positive integer, got 0"):
-        make(tmp_path, corpus(3), top_k=0)
+        make(tmp_path, graph, top_k=0)
     with pytest.raises(ValueError, match=r"`index` must be one of \['flat', '\w+'\], got 'x'"):
-        make(tmp_path, corpus(3), index="x")
+        make(tmp_path, graph, index="x")
     with pytest.raises(ValueError, match="`graph` must have an embedding"):
-        make(tmp_path, CorpusGraph.from_edges(["a"], [""], torch.zeros(0, 2, dtype=torch.int64)))
+        make(tmp_path, corpus(3, with_vectors=False))
