@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from graphrerank import Dataset, GraphReranker
 from graphrerank.api import evaluate, prompts_of, short_names
 from graphrerank.cli import schema
-from graphrerank.evaluation.evaluate import FROZEN
+from graphrerank.evaluation.ranking import FROZEN
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.systems import RankedDataset, StageResult
 from graphrerank.language_models.prompt import shipped_prompt

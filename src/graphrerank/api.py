@@ -15,7 +15,6 @@ from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.run_retriever import read_run
 from graphrerank.evaluation.dataset_result import measure_systems
-from graphrerank.evaluation.evaluate import FROZEN, Rerankers, rank_candidates, run_pipelines
 from graphrerank.evaluation.measuring import (
     MIXED_MEASURES,
     RERANKER_MEASURES,
@@ -23,10 +22,10 @@ from graphrerank.evaluation.measuring import (
     EvaluationPlan,
     judged_queries,
 )
+from graphrerank.evaluation.ranking import EDGES, FROZEN, Rerankers, other_graphs, rank_candidates, run_pipelines
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.replicability import across_datasets
 from graphrerank.evaluation.report import print_result
-from graphrerank.evaluation.reranking import EDGES, other_graphs
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import LEVEL
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, System

@@ -11,8 +11,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from graphrerank.checks import check_counts
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.evaluate import run_pipelines
 from graphrerank.evaluation.measuring import judged_queries, measure_ranking, parse_measures
+from graphrerank.evaluation.ranking import run_pipelines
 from graphrerank.files import hash_files
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.evaluation.evaluate import run_pipelines
 from graphrerank.evaluation.measuring import judged_queries, measure_ranking
+from graphrerank.evaluation.ranking import run_pipelines
 from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.parts import Parts
 from graphrerank.pipelines.pipeline import Pipeline

@@ -1,8 +1,9 @@
-"""``trainer.devices=2 trainer.strategy=ddp``: two gloo processes on the CPU."""
+"""``trainer.devices=2 trainer.strategy=ddp``: two gloo processes on the CPU; and two workers of a Ray cluster."""
 
 import csv
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,43 @@ def test_the_first_process_is_told_from_the_environment() -> None:
         {"SLURM_PROCID": "3"},
     ):  # as torchrun sets them
         assert not is_first_process(others)
+
+
+@pytest.mark.slow
+def test_two_workers_of_ray_train_what_one_process_does(
+    job: tuple[str, ...], run_command: Any, run_process: Any, tmp_path: Path
+) -> None:
+    for module in ("ray", "pyarrow", "pandas"):
+        pytest.importorskip(module, reason="Ray Train is optional: pip install 'graphrerank[ray]'")
+    more = ("trainer.max_epochs=2", "~ablations.mlp")
+    ray = ("trainer=ray", "trainer.num_nodes=2")
+    for run, name, trainer in ((run_command, "alone", ()), (run_process, "ray", ray)):
+        done = run("train.py", *trainer, *job, *more, f"hydra.run.dir={tmp_path / name}")
+        assert done.stdout.splitlines()[-1] == str(tmp_path / name)
+    one, two = (logged(tmp_path / name / "gatv2") for name in ("alone", "ray"))
+    assert len(one) == len(two) >= 4
+    for alone, shared in zip(one, two, strict=True):
+        assert shared == pytest.approx(alone, rel=1e-4, abs=1e-5)
+    assert not list(tmp_path.glob(".ray-*"))
+
+
+@pytest.mark.slow
+def test_a_sweep_on_two_workers_of_ray_is_that_of_one_process(
+    job: tuple[str, ...], run_command: Any, run_process: Any, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray", reason="Ray is optional: pip install 'graphrerank[ray]'")
+    sweep = ("-m", "seed=1,2", *job, "trainer.max_epochs=1", "~ablations.mlp")
+    ray = ("hydra/launcher=ray", "hydra.launcher.num_cpus=2")
+    for run, name, launcher in ((run_command, "basic", ()), (run_process, "ray", ray)):
+        run("train.py", *sweep, *launcher, f"hydra.sweep.dir={tmp_path / name}")
+    for number in "01":
+        one, other = (weights_of(tmp_path / name / number / "gatv2") for name in ("basic", "ray"))
+        assert all(torch.equal(part, other[key]) for key, part in one.items())
+
+
+def test_without_ray_the_error_says_how_to_install_it(
+    run_command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    done = run_command("train.py", "-m", "hydra/launcher=ray", "seed=1,2", f"hydra.sweep.dir={tmp_path}", status=1)
+    assert "hydra/launcher=ray needs Ray: pip install 'graphrerank[ray]'" in done.stderr

@@ -11,8 +11,8 @@ from graphrerank.api import read_run_file
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan
+from graphrerank.evaluation.ranking import run_reranker
 from graphrerank.evaluation.records import DatasetResult, to_plain
-from graphrerank.evaluation.reranking import run_reranker
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.systems import RankedDataset, System, base_ranking
 

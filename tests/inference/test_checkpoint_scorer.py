@@ -9,7 +9,7 @@ import torch
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.evaluation.reranking import rerank
+from graphrerank.evaluation.ranking import rerank
 from graphrerank.evaluation.systems import System
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, RetrieverFactory
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer

@@ -11,11 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from graphrerank.api import evaluate
 from graphrerank.cli.command import NONE, Command, portable_config
 from graphrerank.cli.jobs import run_job
-from graphrerank.cli.joint_training import joint_training
-from graphrerank.cli.ray_training import is_for_ray, train_on_ray
+from graphrerank.cli.joint_training import is_for_ray, joint_training, train_on_ray
 from graphrerank.evaluation.cost import peak_memory_mib
-from graphrerank.evaluation.evaluate import FROZEN
 from graphrerank.evaluation.measuring import RERANKER_MEASURES
+from graphrerank.evaluation.ranking import FROZEN
 from graphrerank.files import sole_use
 from graphrerank.fitting.fit import fit, run_folder
 from graphrerank.fitting.training_data import FitSettings, TrainingData, declared_inputs, prepare_training
@@ -112,8 +111,7 @@ def row_changes(cfg: DictConfig) -> dict[str, Mapping[str, Any]]:
     """Return the models to train by name, with their changes of the model's settings; the primary one last."""
     rows: dict[str, Mapping[str, Any]] = {}
     for name, changes in cfg.ablations.items():
-        unknown = [key for key in changes or () if key not in cfg.model]
-        if unknown:
+        if unknown := [key for key in changes or () if key not in cfg.model]:
             print(f"no row {name}: the model has no setting {unknown[0]}")
         elif changes is not None:
             rows[str(name)] = changes
@@ -126,19 +124,9 @@ def row_changes(cfg: DictConfig) -> dict[str, Mapping[str, Any]]:
 
 def fit_settings(cfg: DictConfig) -> FitSettings:
     """Return the settings of a training beyond its parts."""
-    return FitSettings(
-        seed=cfg.seed,
-        batch_size=cfg.batches.batch_size,
-        train_split=cfg.batches.train_split,
-        val_split=cfg.batches.val_split,
-        buffer=cfg.batches.buffer,
-        shares=None if cfg.shares is None else _resolved(cfg.shares),
-        augmentation=_resolved(cfg.augmentation),
-        cross_encoder_queries=_resolved(cfg.cross_encoder_queries),
-        start=cfg.start,
-        train_only=cfg.train_only,
-        calibration=cfg.calibration,
-    )
+    batches = {name: setting for name, setting in cfg.batches.items() if name != "seed"}
+    further = ("shares", "augmentation", "cross_encoder_queries", "start", "train_only", "calibration")
+    return FitSettings(seed=cfg.seed, **batches, **{name: _resolved(cfg[name]) for name in further})
 
 
 def training_data(command: Command, settings: FitSettings, models: Sequence[Part]) -> TrainingData:

@@ -19,6 +19,15 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.judgements import TRAIN, VAL
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
+from graphrerank.evaluation.ranking import (
+    EDGES,
+    SHUFFLED,
+    WITHOUT_TYPE,
+    OtherEdges,
+    check_encoder,
+    rerank,
+    reranking_systems,
+)
 from graphrerank.evaluation.records import (
     RETRIEVER,
     Counterfactual,
@@ -28,15 +37,6 @@ from graphrerank.evaluation.records import (
     to_plain,
 )
 from graphrerank.evaluation.report import markdown, quality_table
-from graphrerank.evaluation.reranking import (
-    EDGES,
-    SHUFFLED,
-    WITHOUT_TYPE,
-    OtherEdges,
-    check_encoder,
-    rerank,
-    reranking_systems,
-)
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem
 from graphrerank.evaluation.tables import Table, column, p_text, points_cell, print_table, records_table
 from graphrerank.files import write_json, write_text
@@ -210,22 +210,22 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, with the verdict."""
-        result = self.result
-        return {
-            "dataset": result.name,
-            "questions": self.questions,
-            "num_queries": self.benefit.num_queries,
-            "measure": self.measure,
-            "shape": to_plain(self.shape),
-            "base_ceiling": result.base_ceiling,
-            "ceiling": result.ceiling,
-            "means": {name: system.means[self.measure] for name, system in result.systems.items()},
-            "tests": to_plain(self.tests),
-            "counterfactuals": to_plain(result.counterfactuals),
-            "edges_of_type": to_plain(result.edges_of_type),
-            "minimum_effect": self.minimum,
-            "verdict": to_plain(verdict(self)),
-        }
+        kept = ("base_ceiling", "ceiling", "counterfactuals", "edges_of_type")
+        content: dict[str, Any] = to_plain(
+            {
+                "dataset": self.result.name,
+                "questions": self.questions,
+                "num_queries": self.benefit.num_queries,
+                "measure": self.measure,
+                "shape": self.shape,
+                **{name: getattr(self.result, name) for name in kept},
+                "means": {name: system.means[self.measure] for name, system in self.result.systems.items()},
+                "tests": self.tests,
+                "minimum_effect": self.minimum,
+                "verdict": verdict(self),
+            }
+        )
+        return content
 
 
 @dataclass(frozen=True)
@@ -255,9 +255,7 @@ def verdict(found: Diagnosis) -> GraphVerdict:
             "Write some questions of your own into queries.jsonl, and run this again for a set to judge.",
         )
     if test.p_randomization < LEVEL and test.difference < 0:
-        step = (
-            "Search without it (retriever=hybrid), or train on your own questions, so that the model learns its edges."
-        )
+        step = "Search without it (retriever=hybrid), or train on your questions, so that the model learns its edges."
         if harmful:
             step = f"Leave out the edges of type {harmful[0][1]} first, which cost most."
         return GraphVerdict("hurts", f"The graph hurts: {amount}.", step)

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Qrels
+from graphrerank.evaluation.ranking import rerank
 from graphrerank.evaluation.records import ListReliability, Reliability
-from graphrerank.evaluation.reranking import rerank
 from graphrerank.evaluation.systems import System
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.calibration import Calibration

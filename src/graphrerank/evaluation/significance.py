@@ -212,8 +212,7 @@ def _resampled_means(rows: Tensor, *, samples: int, seed: int) -> Iterator[Tenso
 
 def _outer_quantiles(samples: Tensor, level: float) -> Tensor:
     """Return the central interval of probability ``level`` of ``[R, B]`` samples: ``[R, 2]``."""
-    outer = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
-    return samples.quantile(outer, dim=1).T
+    return samples.quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64), dim=1).T
 
 
 def _blocks(total: int, width: int) -> Iterator[int]:

@@ -53,11 +53,7 @@ class RankedSystem:
 
 @dataclass(frozen=True, eq=False)
 class RankedDataset:
-    """All systems' rankings of the same queries of a data set.
-
-    Raises:
-        ValueError: If there is no system, a name repeats, or a ranking is of other queries.
-    """
+    """All systems' rankings of the same queries of a data set."""
 
     dataset: Dataset
     split: str  # whose judgements count
@@ -105,10 +101,4 @@ class Stage(Protocol):
         """Those of them that are tested where the caller names no tests."""
 
     def __call__(self, ranked: RankedDataset, *, run_dir: Path | None = None, seed: int = 0) -> StageResult:
-        """Score what the systems of a data set ranked.
-
-        Args:
-            ranked: The data set, its queries ``[Q]`` and the systems' rankings; the last system is the primary one.
-            run_dir: Folder for the stage's files; None: write none.
-            seed: Seed of resampling.
-        """
+        """Score what the systems of a data set ranked; files go into ``run_dir``, none without one."""

@@ -10,8 +10,8 @@ from torch import Tensor
 from graphrerank.caching import hash_texts
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
+from graphrerank.evaluation.ranking import check_encoder, rerank, trained_system
 from graphrerank.evaluation.reliability import CONFIDENCE_RANKS, LabelledLists, label_ranking, labelled_lists
-from graphrerank.evaluation.reranking import check_encoder, rerank, trained_system
 from graphrerank.evaluation.systems import System
 from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence

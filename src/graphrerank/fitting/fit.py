@@ -20,7 +20,7 @@ from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.data.dataset import Dataset
-from graphrerank.evaluation.reranking import own_encoder, trained_system, tune_restart_probs
+from graphrerank.evaluation.ranking import own_encoder, trained_system, tune_restart_probs
 from graphrerank.files import claim_folder
 from graphrerank.fitting.calibrate import calibrate_system
 from graphrerank.fitting.training_data import (

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.reranking import measure_queries, reranking_systems, tune_restart_probs
+from graphrerank.evaluation.ranking import measure_queries, reranking_systems, tune_restart_probs
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.fitting.fit import fit
 from graphrerank.fitting.training_data import FitSettings, TrainingData, with_matches

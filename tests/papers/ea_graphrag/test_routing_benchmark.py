@@ -6,8 +6,8 @@ import torch
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.dataset_result import measure_systems
-from graphrerank.evaluation.evaluate import run_pipelines
 from graphrerank.evaluation.measuring import EvaluationPlan
+from graphrerank.evaluation.ranking import run_pipelines
 from graphrerank.evaluation.report import notes_of
 from graphrerank.evaluation.result import dataset_metrics
 from graphrerank.evaluation.systems import RankedDataset

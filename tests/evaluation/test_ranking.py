@@ -1,24 +1,35 @@
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.evaluation.reranking import (
+from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
+from graphrerank.evaluation.ranking import (
     OtherEdges,
     measure_queries,
     other_graphs,
     rerank,
+    run_pipelines,
     run_reranker,
+    training_config,
     tune_restart_prob,
 )
-from graphrerank.evaluation.systems import System, base_ranking
+from graphrerank.evaluation.records import DatasetResult
+from graphrerank.evaluation.systems import RankedDataset, System, base_ranking
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
-from graphrerank.graphs import CandidateGraphs, CorpusGraph, ModelInputs, candidate_edges
+from graphrerank.graphs import CandidateGraphs, CorpusGraph, ModelInputs, Queries, Ranking, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS
+from graphrerank.models.manifest import RerankerManifest, parse_manifest
 from graphrerank.operators.gcs import GCS
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.steps import VectorSearch
+from tests.support.manifests import make_manifest
 
 RETRIEVER = System("retriever", base_ranking, reads_graph=False)
 
@@ -226,3 +237,94 @@ def test_graphs_with_other_edges(prepared: PreparedDataset) -> None:
     assert others["removed"].num_edges == 0
     assert others["without reference"].edge_types() == [1]
     assert torch.equal(others["without entity"].typed_edges()[0], torch.tensor([[0, 1], [1, 0], [1, 2], [2, 1]]))
+
+
+class Fixed:
+    """A retriever that knows the ranking of each query by its id."""
+
+    feature_names = ("base_score",)
+    RANKINGS = {"qa": [0, 1, 2], "qb": [3, 4, 2], "qc": [4, 3, 1]}  # noqa: RUF012
+
+    def __init__(self, graph: CorpusGraph, *, top_k: int, reverse: bool = False) -> None:
+        self.top_k, self.reverse = top_k, reverse
+
+    def retrieve(self, queries: Queries) -> Ranking:
+        rows = [sorted(self.RANKINGS[i], reverse=True) if self.reverse else self.RANKINGS[i] for i in queries.ids]
+        nodes = torch.tensor(rows)[:, : self.top_k]
+        return Ranking(nodes, -torch.arange(nodes.shape[1]).float().expand(nodes.shape))
+
+
+@pytest.fixture
+def small() -> PreparedDataset:
+    graph = CorpusGraph.from_edges(list("vwxyz"), [""] * 5, torch.tensor([[0, 3]]))
+    qrels = Qrels(torch.tensor([2, 0, 0, 1]), torch.tensor([3, 0, 4, 1]), torch.ones(4))
+    dataset = Dataset("small", graph, ["qb", "qc", "qa"], ["b", "c", "a"], {"test": qrels})
+    return PreparedDataset(dataset, None, Ranking(torch.zeros(3, 0).long(), torch.zeros(3, 0)), ("base_score",))
+
+
+def pipelines(graph: CorpusGraph) -> dict[str, Pipeline]:
+    return {
+        name: Pipeline(graph, steps=[VectorSearch], retriever=partial(Fixed, reverse=reverse), budget=3)
+        for name, reverse in (("reversed", True), ("plain", False))
+    }
+
+
+def judged(small: PreparedDataset, *, limit: int | None = None, alone: int = 0) -> DatasetResult:
+    queries = judged_queries(small.dataset, "test", limit)
+    ranked = run_pipelines(small, queries, pipelines(small.dataset.graph), alone=alone)
+    return measure_systems(
+        RankedDataset(small.dataset, "test", queries, ranked),
+        EvaluationPlan(["R@1", "R@3", "nDCG@10", "TR", "MissTR"], resamples=100),
+    )
+
+
+def test_measures_of_pipelines_by_hand(small: PreparedDataset) -> None:
+    study = judged(small)
+    assert list(study.query_ids) == ["qb", "qc", "qa"]
+    plain, other = study.systems["plain"], study.systems["reversed"]
+    # relevant: v and z of qb, w of qc, y of qa; found by plain: z at rank 2, w at rank 3, nothing
+    assert plain.values["R@3"].tolist() == [0.5, 1.0, 0.0]
+    assert plain.values["R@1"].tolist() == [0.0, 0.0, 0.0]
+    assert other.values["R@1"].tolist() == [0.5, 0.0, 0.0]
+    near = 1 / (1 + torch.log(torch.tensor(2.0)).item())  # one hop from a retrieved node of degree 1
+    assert plain.values["TR"].tolist() == pytest.approx([(1 + near) / 2, 1.0, near])
+    assert plain.values["MissTR"].tolist() == pytest.approx([near / 2, 0.0, near])
+    assert plain.ranking is not None
+    assert plain.ranking.nodes.tolist() == [[3, 4, 2], [4, 3, 1], [0, 1, 2]]
+    assert (plain.kind, plain.source, plain.routes) == ("pipeline", "pipeline=plain", {})
+
+
+def test_what_it_takes(small: PreparedDataset) -> None:
+    cost = judged(small).systems["plain"].cost
+    assert cost is not None
+    assert (cost.encodings, cost.pair_ms) == (None, None)
+    assert list(cost.batch_ms) == ["retrieve", "other"]
+    assert (cost.ms, cost.latency_ms) == ({}, {})
+    timed = judged(small, alone=2).systems["plain"].cost
+    assert timed is not None
+    assert list(timed.ms) == ["retrieve", "other", "total"]
+    assert timed.latency_ms == timed.ms["total"]
+
+
+def test_the_first_queries_by_id(small: PreparedDataset) -> None:
+    study = judged(small, limit=2)
+    assert list(study.query_ids) == ["qb", "qa"]  # qa and qb are the first, in the order of the data set
+    ranking = study.systems["plain"].ranking
+    assert ranking is not None
+    assert ranking.nodes.tolist() == [[3, 4, 2], [0, 1, 2]]
+    with pytest.raises(ValueError, match="`num_queries` must be a positive integer, got 0"):
+        judged(small, limit=0)
+
+
+def test_trained_alike_but_for_seed_and_folders() -> None:
+    def manifest(name: str = "gatv2", **changed: object) -> RerankerManifest:
+        config = {"seed": 1, "paths": {"run_dir": "a"}, "model": {"heads": 4}, **changed}
+        parsed = parse_manifest(make_manifest("granker_head", {}, name=name, config=config), "somewhere")
+        assert isinstance(parsed, RerankerManifest)
+        return parsed
+
+    one = training_config(manifest())
+    assert one == training_config(manifest(seed=2, paths={"run_dir": "b"}))
+    assert one != training_config(manifest(model={"heads": 8}))
+    assert one != training_config(manifest("mlp"))
+    assert training_config(manifest().without("config")) is None
