@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
 from graphrerank.cli import schema
-from graphrerank.cli.evaluate import evaluate
 from graphrerank.cli.jobs import build_job, register_models
-from graphrerank.cli.train import train
 from tests.support import ROOT
 
 TABLES, ADAPTER = "experiment=grapher_tables", "experiment=complexity_adapter"
@@ -101,18 +99,6 @@ def test_an_experiment_is_one_class_and_one_yaml_file(
 
 @pytest.mark.usefixtures("_conf")
 @pytest.mark.parametrize(
-    ("script", "overrides", "job"),
-    [
-        ("train", [], train),
-        ("evaluate", ["checkpoint=base"], evaluate),
-    ],
-)
-def test_a_command_chooses_its_job(script: str, overrides: list[str], job: object) -> None:
-    assert getattr(build_job(composed(script, overrides)), "func", None) is job
-
-
-@pytest.mark.usefixtures("_conf")
-@pytest.mark.parametrize(
     ("script", "overrides", "message"),
     [
         ("train", [TABLES, "+job.seds=[1]"], "`job`: got an unexpected keyword argument 'seds'; the settings of Gr"),
@@ -138,14 +124,6 @@ def test_a_command_chooses_its_job(script: str, overrides: list[str], job: objec
 def test_a_plan_is_refused_by_name(script: str, overrides: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         build_job(composed(script, overrides))
-
-
-@pytest.mark.usefixtures("_conf")
-def test_the_configuration_is_left_as_it_was() -> None:
-    cfg = compose("evaluate", overrides=["experiment=fastinsight_curves"])
-    before = OmegaConf.to_yaml(cfg)
-    build_job(cfg)
-    assert OmegaConf.to_yaml(cfg) == before
 
 
 @pytest.mark.parametrize("path", ["os.system", "pathlib.Path", "nowhere.Model"])

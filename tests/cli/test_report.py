@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.cli.report import compare as compare_into
+from graphrerank.cli import report
 from graphrerank.evaluation.records import to_plain
 from graphrerank.evaluation.result import EvaluationResult
 from tests.support.commands import RunCommand
@@ -18,8 +18,9 @@ Run = Callable[..., Path]
 @pytest.fixture
 def compare(tmp_path: Path) -> Run:
     def compare(*runs: Path, folder: str = "report", tested: Sequence[str] = ()) -> Path:
-        command = f"graphrerank report --tested {' '.join(tested)}"
-        return compare_into(runs, tmp_path / folder, command, tested=tested, resamples=200, seed=0)
+        arguments = [*map(str, runs), "--out", str(tmp_path / folder), "--resamples", "200"]
+        assert report.main([*arguments, *(["--tested", *tested] if tested else [])]) == 0
+        return tmp_path / folder
 
     return compare
 
@@ -76,8 +77,8 @@ def test_runs_with_other_candidates(
     assert note in found.notes
     assert "config retriever.top_k: 4 in hybrid, 8 in expand" in found.notes
     assert any(line.startswith("hybrid: python evaluate.py ") for line in found.notes)
-    report, page = ((folder / name).read_text() for name in ("report.md", "report.html"))
-    assert f"- {note}" in report
+    markdown, page = ((folder / name).read_text() for name in ("report.md", "report.html"))
+    assert f"- {note}" in markdown
     assert note in page
     printed = capsys.readouterr().out
     assert note in " ".join(printed.split())

@@ -100,27 +100,6 @@ def test_runs_that_cannot_be_compared_are_refused(other: EvaluationResult, messa
         compare_runs({"a": run(BASE), "b": other}, command="c", resamples=10)
 
 
-def test_runs_whose_candidates_differ() -> None:
-    """What ended in a KeyError: each run had means of its own systems alone over groups by its own graph density."""
-    other = run(system("retriever", 0.1, seed=5), system("gatv2", 0.5, seed=6), ceiling=0.95, base_ceiling=0.9,
-                densities=[float(i % 4) for i in range(len(IDS))])  # fmt: skip
-    first = replace(run(BASE, system("gatv2", 0.5)), config={"retriever": {"top_k": 100}}, versions={"torch": "2.1"})
-    other = replace(other, config={"retriever": {"top_k": 200}}, versions={"torch": "2.1"})
-    found = compare_runs({"hybrid": first, "expand": other}, command="c", resamples=10).datasets["toy"]
-    names = ["retriever (hybrid)", "gatv2 (hybrid)", "retriever (expand)", "gatv2 (expand)"]
-    assert list(found.systems) == names
-    assert [list(one.means) for one in found.breakdowns] == [names] * len(found.breakdowns)
-    assert [one.group for one in found.breakdowns if one.by == "graph density"] == [
-        "0 to 1 neighbours", "2 neighbours", "3 neighbours",
-    ]  # fmt: skip
-    assert (found.candidates, found.ceiling, found.base_ceiling) == (None, None, None)
-    assert list(found.notes[2:]) == [
-        "config retriever.top_k: 100 in hybrid, 200 in expand",
-        "candidates differ: hybrid 100 a query, ceiling of PR 90.00; expand 100 a query, ceiling of PR 95.00; groups "
-        "by graph density are of expand",
-    ]
-
-
 def test_one_run_and_ties_broken_in_different_ways_are_refused() -> None:
     other = replace(run(BASE), settings={"ties": "trec"})
     with pytest.raises(ValueError, match=r"must name runs that break ties alike, got \{'a': 'own', 'b': 'trec'\}"):

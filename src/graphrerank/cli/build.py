@@ -2,7 +2,7 @@
 
 import os
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,19 @@ def parser() -> ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build a public data set from its authors' files."""
+    """Build a public data set from its authors' files, and print its counts and what was dropped."""
     given = parser().parse_args(arguments)
     require_extra("train", "graphrerank build")
-    cache, options = cache_folder(os.environ), parse_options(given.option)
-    print(build_folder(given.name, given.files, given.out, cache=cache, options=options))
+    options = parse_options(given.option)
+    card = find_builder(given.name)(given.files, given.out, downloads=cache_folder(os.environ) / "downloads", **options)
+    counts = card["counts"]
+    print(", ".join(f"{counts[kind]:,} {kind}" for kind in ("documents", "queries", "edges")))
+    for split, judged in counts["qrels"].items():
+        print(f"{split}: {judged['queries']:,} judged queries, {judged['rows']:,} judgements")
+    for reason, count in card["dropped"].items():
+        print(f"dropped {count:,} x {reason}")
+    print(f"hash {card['hash']}")
+    print(given.out)
     return 0
 
 
@@ -52,18 +60,3 @@ def parse_options(given: Sequence[str]) -> dict[str, Any]:
         if not equals:
             raise UserError(f"`--option` must be KEY=VALUE, got {option!r}")
     return options
-
-
-def build_folder(
-    name: str, files: Sequence[str], out: str | Path, *, cache: Path, options: Mapping[str, Any] | None = None
-) -> Path:
-    """Build a data set folder, and print its counts and what was dropped; returns the folder."""
-    card = find_builder(name)(files, out, downloads=cache / "downloads", **(options or {}))
-    counts = card["counts"]
-    print(", ".join(f"{counts[kind]:,} {kind}" for kind in ("documents", "queries", "edges")))
-    for split, judged in counts["qrels"].items():
-        print(f"{split}: {judged['queries']:,} judged queries, {judged['rows']:,} judgements")
-    for reason, count in card["dropped"].items():
-        print(f"dropped {count:,} x {reason}")
-    print(f"hash {card['hash']}")
-    return Path(out)

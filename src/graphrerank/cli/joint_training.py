@@ -7,7 +7,7 @@ Slurm start it for all of them. With ``trainer=ray`` the workers of Ray Train ru
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,8 +92,8 @@ def is_for_ray(cfg: DictConfig) -> bool:
     return bool(OmegaConf.is_dict(cfg.trainer.strategy) and cfg.trainer.strategy.get("_target_") == RAY_STRATEGY)
 
 
-def train_on_ray(cfg: DictConfig) -> Path:
-    """Let ``trainer.num_nodes`` workers do the job of the command, and print the folder that they wrote to.
+def train_on_ray(cfg: DictConfig, run: Callable[[DictConfig], object]) -> Path:
+    """Let ``trainer.num_nodes`` workers ``run`` the command, and print the folder that they wrote to.
 
     They see one file system. The cluster is that of ``RAY_ADDRESS``, or else one that is started here.
     """
@@ -113,7 +113,7 @@ def train_on_ray(cfg: DictConfig) -> Path:
     try:
         with tempfile.TemporaryDirectory(prefix=".ray-", dir=folder.parent) as storage:
             TorchTrainer(
-                lambda: _work(cfg, state, place, str(folder)),
+                lambda: _work(cfg, run, state, place, str(folder)),
                 scaling_config=ScalingConfig(num_workers=workers, use_gpu=cfg.trainer.accelerator in ("gpu", "cuda")),
                 run_config=RunConfig(storage_path=storage, name="train", worker_runtime_env={"env_vars": OWN_PRINT}),
             ).fit()
@@ -124,7 +124,13 @@ def train_on_ray(cfg: DictConfig) -> Path:
     return folder
 
 
-def _work(cfg: DictConfig, state: Any, place: tuple[str, list[str], list[str]], folder: str) -> None:
+def _work(
+    cfg: DictConfig,
+    run: Callable[[DictConfig], object],
+    state: Any,
+    place: tuple[str, list[str], list[str]],
+    folder: str,
+) -> None:
     """Do the command's job as one worker, where the command was given."""
     working, sys.path[:], sys.argv = place
     os.chdir(working)
@@ -134,6 +140,4 @@ def _work(cfg: DictConfig, state: Any, place: tuple[str, list[str], list[str]], 
     hydra: Any = HydraConfig.instance().cfg
     with read_write(hydra.hydra.overrides):  # the folder that all write to is named, as for torchrun
         hydra.hydra.overrides.hydra.append(f"hydra.run.dir={folder}")
-    from graphrerank.cli.jobs import run_job
-
-    run_job(cfg, "train")
+    run(cfg)

@@ -21,27 +21,20 @@ def parser() -> ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare finished runs, and write the report."""
+    """Compare finished runs (:func:`~graphrerank.evaluation.compare.compare_runs`), and write the report."""
     given = parser().parse_args(arguments)
     require_extra("train", "graphrerank report")
-    command = shlex.join(["graphrerank", "report", *arguments])
-    print(compare(given.runs, given.out, command, tested=given.tested, resamples=given.resamples, seed=given.seed))
-    return 0
-
-
-def compare(
-    runs: Sequence[Path], out: Path | None, command: str, *, tested: Sequence[str], resamples: int, seed: int
-) -> Path:
-    """Compare finished runs (:func:`~graphrerank.evaluation.compare.compare_runs`); return the report's folder."""
     from graphrerank.evaluation.compare import compare_runs
     from graphrerank.evaluation.result import EvaluationResult
     from graphrerank.files import claim_folder
 
-    names = [folder.name for folder in runs]
-    folders = {folder.name if names.count(folder.name) == 1 else str(folder): folder for folder in runs}
+    names = [folder.name for folder in given.runs]
+    folders = {folder.name if names.count(folder.name) == 1 else str(folder): folder for folder in given.runs}
     results = {run: EvaluationResult.load(folder) for run, folder in folders.items()}
-    result = compare_runs(results, command=command, tested=tested, resamples=resamples, seed=seed)
-    folder = out or claim_folder(Path("runs", "report", f"{datetime.now():%Y-%m-%d_%H-%M-%S}"))
+    command = shlex.join(["graphrerank", "report", *arguments])
+    result = compare_runs(results, command=command, tested=given.tested, resamples=given.resamples, seed=given.seed)
+    folder = given.out or claim_folder(Path("runs", "report", f"{datetime.now():%Y-%m-%d_%H-%M-%S}"))
     result.save(folder)
     result.show()
-    return folder
+    print(folder)
+    return 0

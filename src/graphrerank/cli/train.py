@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,8 @@ from graphrerank.processes import is_first_process
 
 def run(cfg: DictConfig) -> Path | None:
     """Run the job of ``conf/train.yaml``, on the workers of Ray where its trainer is Ray's."""
-    if is_for_ray(cfg):
-        return train_on_ray(cfg)
-    return run_job(cfg, "train")
+    train_here = partial(run_job, name="train")
+    return train_on_ray(cfg, train_here) if is_for_ray(cfg) else train_here(cfg)
 
 
 def train(command: Command) -> Path:
