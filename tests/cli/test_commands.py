@@ -198,7 +198,7 @@ def test_checkpoint_of_another_feature_mode_is_refused(
         (
             "train.py",
             ["calibration=magic"],
-            "`calibration` must be one of ['logistic', 'isotonic'] or null, got 'magic'",
+            "`calibration` must be one of ['logistic', 'isotonic'], got 'magic'",
         ),
         (
             "train.py",

@@ -92,7 +92,7 @@ def test_probabilities_on_other_pairs_are_near_frequencies(method: str) -> None:
 
 def test_what_cannot_be_fitted_is_refused() -> None:
     ones = torch.ones(2)
-    with pytest.raises(ValueError, match=r"`calibration` must be one of \['logistic', 'isotonic'\] or null, got 'x'"):
+    with pytest.raises(ValueError, match=r"`calibration` must be one of \['logistic', 'isotonic'\], got 'x'"):
         calibration_method("x")
     with pytest.raises(ValueError, match="n at least 1"):
         fit_logistic(torch.zeros(0), torch.zeros(0))

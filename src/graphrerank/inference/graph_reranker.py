@@ -35,10 +35,6 @@ class GraphReranker:
         checkpoint: The model, which is moved to ``device``, and its manifest.
         device: Where the model runs; None for the CPU, which is quickest for a query at a time.
 
-    Raises:
-        ValueError: If the model scores no candidates or reads a cross-encoder's vectors, or was trained on scores that
-            are unknown here.
-
     Example:
         >>> reranker = GraphReranker.from_pretrained("attack")
         >>> passages = ["a cake recipe", "worm on removable drives", "infected USB sticks"]
@@ -86,9 +82,6 @@ class GraphReranker:
             revision: A branch, tag or commit on the hub; the result's ``source`` names the commit and the hub:
                 ``HF_ENDPOINT`` names a mirror, ``HF_HUB_OFFLINE=1`` reads the cache only.
             device: Where the model runs; None for the CPU.
-
-        Raises:
-            ValueError: If there is nothing of that name, or it cannot be loaded.
         """
         name = locate_model(str(checkpoint), revision=revision)
         loaded = load_primary(Path(name) if isinstance(checkpoint, Path) else name)
@@ -176,10 +169,7 @@ class GraphReranker:
         return scores
 
     def candidate_graphs(self, inputs: Sequence[RerankInput], *, check: Check = lambda: None) -> CandidateGraphs:
-        """Build the model's inputs on the CPU: one graph per query, its nodes in the order of the passages.
-
-        Arguments and errors are those of :meth:`rerank_batch`.
-        """
+        """Build the model's inputs on the CPU: one graph per query, its nodes in the order of the passages."""
         parts = []
         for place, given in enumerate(inputs):
             check()

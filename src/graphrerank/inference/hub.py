@@ -28,7 +28,6 @@ def locate_model(name: str, *, revision: str | None = None) -> str:
 
     The hub is that of ``HF_ENDPOINT`` (a mirror), else Hugging Face's; with ``HF_HUB_OFFLINE=1`` the cache alone counts
     (``HF_HUB_CACHE``). A ``revision`` is a branch, tag or commit; one that was downloaded is there without the network.
-    Of a hub's id the folder has ``manifest.json`` and ``model.safetensors``; a ValueError names the hub or the cache.
     """
     if not is_hub_id(name):
         if revision is not None:

@@ -7,8 +7,7 @@ A checkpoint is one of
 - a run folder of a training with one folder per model, ``<system>/checkpoints/best.ckpt``. The manifest of one of them
   has the entry ``primary``: it is the model that is used where only one is needed.
 
-None of them can run code: weights are read with ``weights_only=True`` or from safetensors, and the manifest names a
-registered model (:mod:`graphrerank.models.registry`), never a class to import.
+None of them can run code: weights are read with ``weights_only=True`` or from safetensors.
 """
 
 import warnings

@@ -6,8 +6,7 @@ Notable about it:
 - With the head alone, the encoder stays frozen: the model reads vectors of (query, passage) pairs, which are computed
   once and cached on disk. It scripts, and smooths inside itself.
 - With layers, it holds the trained ones only; the frozen ones run when a batch is made. A batch carries the states of
-  all tokens, some hundred times as much as the vectors, so that nothing of it is kept on disk: take few candidates and
-  small batches. Once trained it is a new cross-encoder with a :class:`GRankerHead`.
+  all tokens, some hundred times as much as the vectors: take few candidates and small batches.
 """
 
 import math
@@ -86,11 +85,7 @@ class GRankerHead(nn.Module):
 
 
 class GRankerLayers(nn.Module):
-    r"""Score retrieved nodes from the states of a cross-encoder's tokens and the edges among the nodes.
-
-    .. math:: S = \mathrm{head}((1 - \alpha) H + \alpha P H), \qquad H = \mathrm{layers}(\mathrm{states})
-
-    Source: FastInsight, Algorithm 2 (GRanker). Where we differ: head and last layers are trained.
+    """:class:`GRankerHead` of the encoder's vectors of trained last layers, ``H = layers(states)``.
 
     ``encoder`` are settings of the encoder (:attr:`CrossEncoder.layer_settings`), ``arguments`` those of the head.
     """

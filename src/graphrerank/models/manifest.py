@@ -49,10 +49,10 @@ class Entry(BaseModel):
 
 
 class ModelEntry(Entry):
-    """The model."""
+    """The model's name for :func:`~graphrerank.models.registry.find_model`, and its constructor's arguments."""
 
-    name: str  # for `graphrerank.models.registry.find_model`
-    arguments: Arguments = {}  # of its constructor, which checks them; numbers have bounds here
+    name: str
+    arguments: Arguments = {}
 
 
 class GroupEntry(Entry):
@@ -63,24 +63,24 @@ class GroupEntry(Entry):
 
 
 class DataEntry(GroupEntry):
-    """A data set of the training."""
+    """A data set of the training; its fingerprint changes whenever the data set does."""
 
-    fingerprint: str  # changes whenever the data set does
+    fingerprint: str
 
 
 class StartEntry(Entry):
-    """The finished checkpoint whose weights a training began from."""
+    """The finished checkpoint whose weights a training began from, with the hash of its weights and its data sets."""
 
     name: Name
-    sha256: str  # of its weights
-    trained_on: dict[str, DataEntry] = {}  # its data sets, by name; their arguments name the data set
+    sha256: str
+    trained_on: dict[str, DataEntry] = {}  # by name; their arguments name the data set
 
 
 class PairEncoderEntry(GroupEntry):
-    """The cross-encoder of the training's (query, passage) pairs."""
+    """The cross-encoder of the training's (query, passage) pairs; ``dim`` is the width of its vectors."""
 
     fingerprint: str  # changes whenever the vectors would
-    dim: Size  # width of a vector
+    dim: Size
 
 
 class EncoderEntry(PairEncoderEntry):
@@ -90,23 +90,23 @@ class EncoderEntry(PairEncoderEntry):
 
 
 class RetrieverEntry(GroupEntry):
-    """The retriever of the training's candidates."""
+    """The retriever of the training's candidates, and the scores that the model reads, in order."""
 
-    feature_names: Names  # the scores that the model reads, in order
+    feature_names: Names
 
 
 class FineTunedEntry(Entry):
-    """The cross-encoder whose last layers were trained."""
+    """The cross-encoder whose last layers were trained, in a folder next to the manifest."""
 
-    folder: Name  # next to the manifest
+    folder: Name
     fingerprint: str  # changes whenever its vectors would
 
 
 class ArtifactEntry(Entry):
-    """Hashes of an exported artifact."""
+    """Hashes of an exported artifact's files, by name, and of its manifest without this entry."""
 
-    sha256: dict[Name, str] = {}  # of its files, by name
-    manifest_sha256: str | None = None  # of the manifest without this entry
+    sha256: dict[Name, str] = {}
+    manifest_sha256: str | None = None
 
 
 class Manifest(Entry):

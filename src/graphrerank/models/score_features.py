@@ -86,32 +86,24 @@ class ScoreFeatures(nn.Module):
         self.num_edge_types = num_edge_types
         self.restart_prob = restart_prob
         self.num_steps = num_smoothing_steps(restart_prob)
+        self.num_columns = len(self.names([""] * self.num_scores))
 
     def names(self, score_names: Sequence[str]) -> list[str]:
         """Name the columns, in order, given the names of the retriever's scores."""
         scores = score_names[: self.num_scores]
-        gcs, *others = columns = self._edge_columns(scores)
-        of_types = [f"{name}_{edge_type}" for edge_type in EDGE_TYPES[: self.num_edge_types] for name in columns]
-        return [*scores, gcs, "reciprocal_rank", "log_rank", *others, *of_types]
-
-    def _edge_columns(self, score_names: Sequence[str]) -> list[str]:
-        """Name the columns of :meth:`_from_edges`."""
-        best = (f"best_neighbour_{name}" for name in score_names)
+        best = (f"best_neighbour_{name}" for name in scores)
         of_words = ["covered_with_neighbours"] if self.num_words else []
         of_pairs = PAIR_EVIDENCE if self.pairs else ()
-        return ["gcs", "log_degree", f"mean_neighbour_{score_names[0]}", *best, *of_words, *of_pairs]
+        from_edges = ["log_degree", f"mean_neighbour_{scores[0]}", *best, *of_words, *of_pairs]
+        types = EDGE_TYPES[: self.num_edge_types]
+        of_types = [f"{name}_{edge_type}" for edge_type in types for name in ("gcs", *from_edges)]
+        return [*scores, "gcs", "reciprocal_rank", "log_rank", *from_edges, *of_types]
 
     def columns_of_pairs(self, num_pair_scores: int) -> list[int]:
         """Number the columns that are 0 where the last ``num_pair_scores`` scores, words aside, are."""
         mark = "\0"
         names = self.names([*[""] * (self.num_scores - num_pair_scores), *[mark] * num_pair_scores])
         return [index for index, name in enumerate(names) if mark in name]
-
-    @property
-    def num_columns(self) -> int:
-        """Number of columns."""
-        from_edges = self.num_scores + 3 + int(self.num_words > 0) + 2 * int(self.pairs)
-        return self.num_scores + 2 + from_edges * (1 + self.num_edge_types)
 
     def forward(
         self,

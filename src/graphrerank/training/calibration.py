@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphrerank.checks import check_choice
 from graphrerank.graphs.calibration import Calibration, IsotonicCalibration, LogisticCalibration
 from graphrerank.graphs.list_confidence import ListConfidence, list_statistics
 
@@ -89,23 +90,18 @@ def fit_isotonic(scores: Tensor, labels: Tensor) -> IsotonicCalibration:
     return IsotonicCalibration(knots=tuple(knots), shares=tuple(shares))
 
 
-CALIBRATIONS: dict[str, Callable[[Tensor, Tensor], Calibration]] = {"logistic": fit_logistic, "isotonic": fit_isotonic}
-
-
 def calibration_method(name: str) -> Callable[[Tensor, Tensor], Calibration]:
-    """Return the function that fits a calibration, by its name; a ValueError if there is none of that name."""
-    if name not in CALIBRATIONS:
-        raise ValueError(f"`calibration` must be one of {list(CALIBRATIONS)} or null, got {name!r}")
-    return CALIBRATIONS[name]
+    """Return the function that fits a calibration, by its name."""
+    check_choice(("logistic", "isotonic"), calibration=name)
+    return fit_logistic if name == "logistic" else fit_isotonic
 
 
 def fit_list_confidence(lists: Mapping[str, tuple[Tensor, Tensor]], ranks: Sequence[int] = RANKS) -> ListConfidence:
     """Fit the probability that a list's top is complete, on lists of several data sets, each of which counts the same.
 
     ``lists`` are, by data set, ``[Q, K]`` probabilities of relevance, best first, 0 where padded; and ``[Q, K]`` bool,
-    whether all relevant passages of the query are among the first 1, 2, ..., K. They are judged at ``ranks`` within
-    their length. Of several data sets those that :func:`teach_confidence` leaves out do not count. A ValueError if no
-    list is complete at any of the ranks, or all are at all of them.
+    whether all relevant passages of the query are among the first 1, 2, ..., K. Data sets that
+    :func:`teach_confidence` leaves out do not count. A ValueError if lists are complete at no or at all ``ranks``.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -136,8 +132,7 @@ def teach_confidence(complete: Mapping[str, Tensor], ranks: Sequence[int] = RANK
     """Name the data sets that a fit is taught by: the only one, or of several those with a tenth of complete lists.
 
     Where queries have dozens of relevant passages, hardly a list ever is complete at the last of the ``ranks``. Nothing
-    in a list tells these from others, so that they would lower the confidence everywhere. ``complete`` is ``[Q, K]``
-    bool by data set, as in :func:`fit_list_confidence`.
+    in a list tells these from others, so that they would lower the confidence everywhere.
     """
     if len(complete) == 1:
         return list(complete)
