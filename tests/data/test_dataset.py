@@ -7,6 +7,7 @@ from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import EntityIncidence
 
 NUM_QUERIES, NUM_NODES = 12, 15
+NAMES = [["a", "b"]] * 2 + [["b"]] + [[]] * 57
 
 
 def random_qrels(seed: int) -> tuple[Qrels, dict[tuple[int, int], float]]:
@@ -47,13 +48,6 @@ def test_gains_against_naive_dict(seed: int) -> None:
     assert qrels.gains(torch.tensor([NUM_QUERIES])).shape == (1, 0)
 
 
-def test_split_and_summary(dataset: Dataset) -> None:
-    assert dataset.split("val").queries.tolist() == list(range(24, 30))
-    with pytest.raises(ValueError, match=r"data set 'ring' has the splits \['train', 'val', 'test'\], got 'dev'"):
-        dataset.split("dev")
-    assert dataset.summary() == "ring: 60 nodes, 120 edges, queries: train 24, val 6, test 10"
-
-
 @pytest.mark.parametrize(
     ("splits", "remedy"),
     [
@@ -82,6 +76,10 @@ def test_fingerprint_changes_with_any_part(dataset: Dataset) -> None:
         {"splits": dict(dataset.splits) | {"train": replace(train, gain=train.gain * 2)}},
         {"splits": dict(dataset.splits) | {"train": replace(train, node=train.node.flip(0))}},
         {"splits": {("dev" if name == "val" else name): qrels for name, qrels in dataset.splits.items()}},
+        {"knn": 3},
+        {"knn": 4},
+        {"graph": graph.with_entities(EntityIncidence.from_names(NAMES))},
+        {"graph": graph.with_entities(EntityIncidence.from_names(NAMES[::-1]))},
     ]
     fingerprints = [replace(dataset, **change).fingerprint for change in changes]
     assert len({dataset.fingerprint, *fingerprints}) == len(changes) + 1
@@ -90,7 +88,8 @@ def test_fingerprint_changes_with_any_part(dataset: Dataset) -> None:
 
 
 def test_summary_counts_each_type_of_edge(dataset: Dataset) -> None:
-    graph = dataset.graph.with_entities(EntityIncidence.from_names([["a", "b"]] * 2 + [["b"]] + [[]] * 57))
+    assert dataset.summary() == "ring: 60 nodes, 120 edges, queries: train 24, val 6, test 10"
+    graph = dataset.graph.with_entities(EntityIncidence.from_names(NAMES))
     rich = replace(dataset, graph=graph, knn=3, edge_counts={"file": 100, "mentions": 30})
     assert rich.summary() == (
         "ring: 60 nodes, 120 edges (file 100, mentions 30), 2 shared entities, 3 nearest of each to come, "
@@ -101,20 +100,6 @@ def test_summary_counts_each_type_of_edge(dataset: Dataset) -> None:
     assert done.fingerprint == rich.fingerprint
 
 
-def test_fingerprint_covers_entities_and_nearest_neighbours(dataset: Dataset) -> None:
-    names = [["a", "b"]] * 2 + [["b"]] + [[]] * 57
-    found = [
-        dataset,
-        replace(dataset, knn=3),
-        replace(dataset, knn=4),
-        replace(dataset, graph=dataset.graph.with_entities(EntityIncidence.from_names(names))),
-        replace(dataset, graph=dataset.graph.with_entities(EntityIncidence.from_names(names[::-1]))),
-    ]
-    assert len({data.fingerprint for data in found}) == len(found)
-    with pytest.raises(ValueError, match="`knn` must not be negative, got -1"):
-        replace(dataset, knn=-1)
-
-
 def judgements(query: list[int], node: list[int], gain: list[float] | None = None) -> Qrels:
     gains = torch.ones(len(query)) if gain is None else torch.tensor(gain)
     return Qrels(torch.tensor(query, dtype=torch.int64), torch.tensor(node, dtype=torch.int64), gains)
@@ -123,6 +108,7 @@ def judgements(query: list[int], node: list[int], gain: list[float] | None = Non
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"knn": -1}, "`knn` must not be negative, got -1"),
         (
             {"query_ids": ["q"] * 40},
             r"`query_ids` must be unique and match .*, got 40 ids \(1 different\) and 40 texts",

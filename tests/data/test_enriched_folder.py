@@ -18,6 +18,7 @@ from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.hybrid import HybridRetriever
 from tests.support.encoders import HashEncoder
+from tests.support.folders import write_dataset
 from tests.support.graphs import named_edges
 
 CHUNKS = [
@@ -93,8 +94,7 @@ def test_entities_of_an_extractor_and_of_a_file_are_the_same(write_folder: Any, 
 
 def test_share_of_passages_that_an_entity_may_be_in(write_folder: Any, tmp_path: Path) -> None:
     chunks = [{"_id": f"d{i:02}", "title": "T", "text": "Rome." if i < 12 else "Oslo."} for i in range(14)]
-    qrels = {"train": "query-id\tcorpus-id\tscore\nq1\td00\t1\n", "test": None}
-    folder = write_folder(tmp_path / "many", corpus=chunks, queries=FEW_QUERIES[:1], edges=None, **qrels)
+    folder = write_dataset(tmp_path / "many", corpus=chunks)
     assert shared_of(Dataset.from_folder(folder, entities=Capitals())) == {("d12", "d13")}  # 12 are more than 10
     assert len(shared_of(Dataset.from_folder(folder, entities=Capitals(), max_entity_share=0.9))) == 1 + 12 * 11 // 2
 
@@ -130,8 +130,7 @@ def test_spacy_finds_the_entities_and_keeps_them(write_folder: Any, tmp_path: Pa
         {"_id": "b", "text": "Barack Obama left."},
         {"_id": "c", "text": "A dog."},
     ]
-    qrels = {"train": "query-id\tcorpus-id\tscore\nq1\ta\t1\n", "test": None}
-    folder = write_folder(tmp_path / "people", corpus=chunks, queries=FEW_QUERIES[:1], edges=None, **qrels)
+    folder = write_dataset(tmp_path / "people", corpus=chunks)
     dataset = Dataset.from_folder(folder, entities="spacy", cache=tmp_path / "cache")
     assert shared_of(dataset) == {("a", "b")}
     assert len(list((tmp_path / "cache" / "entities").rglob("*.sqlite"))) == 1
@@ -222,16 +221,14 @@ def test_automatic_edges_are_of_every_kind(write_folder: Any, tmp_path: Path) ->
 def test_headlines_are_not_taken_for_names(write_folder: Any, tmp_path: Path) -> None:
     titles = ["Cell polarity", "How a cell keeps its shape while it moves", "What moves in a cell that does not move"]
     corpus = [{"_id": str(i), "title": title, "text": "On Cell polarity."} for i, title in enumerate(titles)]
-    qrels = {"train": "query-id\tcorpus-id\tscore\nq1\t0\t1\n", "test": None}
-    folder = write_folder(tmp_path / "papers", corpus=corpus, queries=FEW_QUERIES[:1], edges=None, **qrels)
+    folder = write_dataset(tmp_path / "papers", corpus=corpus)
     assert "mentions" not in Dataset.from_folder(folder, edges="auto").edge_counts
     assert Dataset.from_folder(folder, mentions=True).edge_counts["mentions"] == 2
 
 
 def test_automatic_edges_read_the_folders_files_first(write_folder: Any, tmp_path: Path) -> None:
     chunks = [{"_id": name, "text": "nothing"} for name in "abcd"]
-    qrels = {"train": "query-id\tcorpus-id\tscore\nq1\ta\t1\n", "test": None}
-    folder = write_folder(tmp_path / "plain", corpus=chunks, queries=FEW_QUERIES[:1], edges="a\tb\tcites\n", **qrels)
+    folder = write_dataset(tmp_path / "plain", corpus=chunks, edges="a\tb\tcites\n")
     (folder / "entities.jsonl").write_text("".join(json.dumps({"_id": i, "entities": ["x"]}) + "\n" for i in "cd"))
     assert types_of(Dataset.from_folder(folder, edges="auto")) == {("a", "b"): ["reference"], ("c", "d"): ["entity"]}
     (folder / "corpus.jsonl").write_text(

@@ -18,17 +18,18 @@ def lines(folder):
     return [json.loads(line) for line in (folder / "drafted.jsonl").read_text().splitlines()]
 
 
-def test_few_passages_have_few_questions(folder):
+def test_one_seed_drafts_one_file_and_few_passages_few_questions(folder):
     assert draft_folder(folder, 5_000) == len(lines(folder)) == 10 * len(TEXTS)
-
-
-def test_one_seed_drafts_one_file(folder):
     assert draft_folder(folder, 30) == len(lines(folder)) > 0
     first = lines(folder)
     draft_folder(folder, 30)
     assert lines(folder) == first
     draft_folder(folder, 30, seed=1)
     assert lines(folder) != first
+    (folder / "drafted.jsonl").unlink()
+    (folder / "corpus.jsonl").write_text('{"_id": "a", "text": "a of the"}\n')
+    assert draft_folder(folder, 5) == 0
+    assert not (folder / "drafted.jsonl").exists()
 
 
 def test_what_the_model_gives_no_answer_to_is_left_out(folder, scripted_model):
@@ -37,17 +38,8 @@ def test_what_the_model_gives_no_answer_to_is_left_out(folder, scripted_model):
     assert count == len(lines(folder)) > 0
     assert {(row["text"], row["drafted_by"]) for row in lines(folder)} == {("Which bird?", "m")}
     assert all("c" not in row["relevant"] for row in lines(folder))
-
-
-def test_a_model_without_a_usable_answer_is_refused(folder, scripted_model):
     with pytest.raises(ValueError, match="the language model m gave no usable question"):
         draft_folder(folder, 5, model=scripted_model(lambda system, question: "none"), drafted_by="m")
-
-
-def test_passages_with_too_few_words_leave_no_file(tmp_path):
-    (tmp_path / "corpus.jsonl").write_text('{"_id": "a", "text": "a of the"}\n')
-    assert draft_folder(tmp_path, 5) == 0
-    assert not (tmp_path / "drafted.jsonl").exists()
 
 
 def test_a_question_for_each_group_of_passages(scripted_model):

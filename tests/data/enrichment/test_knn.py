@@ -31,10 +31,5 @@ def test_ties_go_by_number_and_negative_pairs_are_left_out() -> None:
 def test_too_small_a_corpus(num_nodes: int) -> None:
     edges, weight = nearest_neighbor_edges(torch.ones(num_nodes, 3), k=2)
     assert (edges.shape, weight.shape) == ((0, 2), (0,))
-
-
-def test_errors() -> None:
-    with pytest.raises(ValueError, match="`k` must be a positive integer, got 0"):
-        nearest_neighbor_edges(torch.ones(2, 2), k=0)
     with pytest.raises(ValueError, match=r"finite \[N, d\] matrix"):
         nearest_neighbor_edges(torch.tensor([[float("nan")]]), k=1)

@@ -22,10 +22,7 @@ def test_pairs_are_free_and_different(count: int) -> None:
     found = drawn(count)
     assert len(set(found)) == len(found) == min(count, len(FREE))
     assert set(found) <= FREE
-
-
-def test_one_seed_gives_one_result() -> None:
-    assert drawn(5, seed=1) == drawn(5, seed=1) != drawn(5, seed=2)
+    assert drawn(count) == found
 
 
 def test_every_free_pair_is_as_likely() -> None:
@@ -34,8 +31,3 @@ def test_every_free_pair_is_as_likely() -> None:
     assert set(counts) == FREE
     # chi-squared with 12 degrees of freedom, p = 0.0001
     assert sum((count - expected) ** 2 / expected for count in counts.values()) < 39.1
-
-
-def test_a_negative_number_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"`count` must not be negative, got -1"):
-        drawn(-1)

@@ -36,13 +36,10 @@ def test_auto_divides_the_judged_queries_of_all_files(folder: Path) -> None:
         assert qrels.node.tolist() == [query // 4 for query in qrels.query.tolist()]
     assert dataset.answers["q3"] == ["3"]
     assert Dataset.from_folder(folder, splits="auto").fingerprint == dataset.fingerprint
-
-
-def test_auto_documents_keeps_the_queries_of_a_document_together(folder: Path) -> None:
-    dataset = Dataset.from_folder(folder, splits="auto_documents")
-    nodes = [set(qrels.node.tolist()) for qrels in dataset.splits.values()]
+    together = Dataset.from_folder(folder, splits="auto_documents")
+    nodes = [set(qrels.node.tolist()) for qrels in together.splits.values()]
     assert sum(map(len, nodes)) == len(set(chain(*nodes))) == 13
-    assert dataset.fingerprint != Dataset.from_folder(folder, splits="auto").fingerprint
+    assert together.fingerprint != dataset.fingerprint
 
 
 CSV = (

@@ -24,11 +24,6 @@ def test_a_line_without_end_is_not_read_to_its_end(
         next(lines)
 
 
-def test_lines_have_their_numbers(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"\xef\xbb\xbfa\r\n\n  \nb\nc")
-    assert list(read_lines(tmp_path / "a")) == [(1, "a"), (4, "b"), (5, "c")]
-
-
 @pytest.mark.parametrize("depth", [40, 900, 100_000])
 def test_a_record_that_is_nested_too_deeply_is_refused(tmp_path: Path, depth: int) -> None:
     (tmp_path / "a.jsonl").write_text('{"_id": "a"}\n{"metadata": ' + "[" * depth + "]" * depth + "}\n")
@@ -38,7 +33,9 @@ def test_a_record_that_is_nested_too_deeply_is_refused(tmp_path: Path, depth: in
         next(rows)
 
 
-def test_many_brackets_are_no_depth(tmp_path: Path) -> None:
+def test_numbers_of_lines_and_many_brackets_that_are_no_depth(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbfa\r\n\n  \nb\nc")
+    assert list(read_lines(tmp_path / "a")) == [(1, "a"), (4, "b"), (5, "c")]
     record = {"_id": "a", "text": "[" * 100, "metadata": {"list": [{"a": []}] * 50}}
     (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
     assert list(read_jsonl(tmp_path / "a.jsonl")) == [(1, record)]
