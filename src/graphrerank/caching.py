@@ -43,17 +43,11 @@ def fill(
 ) -> None:
     """Compute the items that a store does not hold, and write them shard by shard.
 
-    Args:
-        store: Where values are kept.
-        keys: ``n`` keys; a repeated one stands for the same item.
-        items: ``n`` items.
-        compute: Computes the values of some items, in their order, as the store's ``add`` takes them.
-        shard_size: Items between two writes: at most this much work is lost on a stop.
-        length: Length of an item, by which missing items are sorted, as batches of like lengths need less padding.
-        label: Title of a progress bar on a terminal; none when None.
-
-    Raises:
-        ValueError: If a file is damaged, naming it, or the store cannot be written.
+    ``keys`` and ``items`` are ``n`` each; a repeated key stands for the same item. ``compute`` returns the values of
+    some items as the store's ``add`` takes them, ``shard_size`` at once: at most this much work is lost on a stop.
+    Missing items are sorted by ``length``, as batches of like lengths need less padding. ``label`` is the title of a
+    progress bar on a terminal; None for none. A ValueError if a file is damaged, naming it, or the store cannot be
+    written.
     """
     item_of = dict(zip(keys, items, strict=True))
     known = store.known(list(item_of))
@@ -128,13 +122,8 @@ class BlobStore:
 class TensorStore:
     """Tensors with one row per key, in ``<folder>/*.safetensors``; each file holds one shard and its ``keys``.
 
-    Args:
-        folder: Folder of these files alone.
-        names: Names of the tensors of a shard.
-        check: Raises a ``ValueError`` that begins with its third argument unless the tensors of a shard fit a number
-            of keys.
-
-    ``shards`` are the tensors of each file read or written so far, mapped from disk.
+    ``check`` raises a ``ValueError`` that begins with its third argument unless the tensors of a shard fit a number of
+    keys. ``shards`` are the tensors of each file read or written so far, mapped from disk.
     """
 
     def __init__(

@@ -146,9 +146,7 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> str:
 def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
     """Open a regular file, or with ``os.O_DIRECTORY`` a folder; return its descriptor.
 
-    Raises:
-        ValueError: If the last part of the path is a symbolic link, which is not followed, or something else.
-        FileNotFoundError: If it is missing.
+    A ValueError if it is something else, or a symbolic link, which is not followed.
     """
     try:
         handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
@@ -164,13 +162,10 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def append_bytes(path: Path, size: int, content: bytes | memoryview) -> None:
-    """Append to the first ``size`` bytes of a file, which is no symbolic link, and flush it to the disk.
+    """Append to the first ``size`` bytes of a file (:func:`open_plain`), and flush it to the disk.
 
-    Bytes beyond ``size`` are left over from an interrupted write and are overwritten.
-
-    Raises:
-        ValueError: As :func:`open_plain`.
-        OSError: If the disk is full; it names the file, which then has ``size`` bytes again.
+    Bytes beyond ``size`` are left over from an interrupted write and are overwritten. If the disk is full, an OSError
+    names the file, which then has ``size`` bytes again.
     """
     with os.fdopen(open_plain(path, os.O_RDWR), "r+b", buffering=0) as file:
         file.truncate(size)

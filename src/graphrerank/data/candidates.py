@@ -183,18 +183,12 @@ def prepare(
     cache: str | Path,
     keep_retriever: bool = False,
 ) -> PreparedDataset:
-    """Encode a data set and rank its corpus for every query, from the cache if possible.
+    """Encode a data set and rank its corpus for every query, from the cache of candidate lists if possible.
 
-    Args:
-        dataset: The data set.
-        encoder: Encodes texts, best wrapped in a ``VectorCache``; None if nothing reads vectors.
-        build_retriever: A ``functools.partial`` of a retriever class whose arguments are plain or such partials.
-        cache: Folder for the candidate lists.
-        keep_retriever: Whether to keep the retriever with its index, to time its searches.
-
-    Raises:
-        ValueError: If a cache file is damaged, naming it; or there is no encoder, and the retriever or the data set's
-            ``knn`` needs vectors.
+    ``encoder`` is best wrapped in a ``VectorCache``, and None if nothing reads vectors. ``build_retriever`` is a
+    ``functools.partial`` of a retriever class whose arguments are plain or such partials; ``keep_retriever`` keeps the
+    retriever with its index, to time its searches. A ValueError if a cache file is damaged, naming it; or there is no
+    encoder, and the retriever or the data set's ``knn`` needs vectors.
     """
     dataset = with_vectors(dataset, encoder, Path(cache))
     retriever, decisive = keyed_retriever(dataset, encoder, build_retriever)

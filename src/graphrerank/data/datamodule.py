@@ -172,13 +172,10 @@ class Batch(NamedTuple):
 class EpochBatches(Sampler[Batch]):
     """Batches of the items of one set or several, in an order that depends on a seed and the epoch.
 
-    Args:
-        orders: Draws the order of each set's items.
-        batch_size: Items of a batch; fewer at the end of an epoch, and of a mixed set that is smaller.
-        seed: Of the order, with the epoch; None keeps the order of the items.
-        shares: Share of the batches from each set, relative to each other; each gives at least one batch an epoch.
-            None: one set, each of whose items comes once.
-        progress: Holds the ``epoch`` and how many of its batches were ``served``, and whether to continue there.
+    ``orders`` draw the order of each set's items, which stays as it is where ``seed`` is None. ``shares`` are those of
+    the batches from each set, relative to each other; each gives at least one batch an epoch. None: one set, each of
+    whose items comes once. ``progress`` holds the ``epoch`` and how many of its batches were ``served``, and whether to
+    continue there. A batch has fewer items at the end of an epoch, and of a mixed set that is smaller.
     """
 
     def __init__(

@@ -24,23 +24,14 @@ EXTRACTORS = {"spelling": PatternEntityExtractor, "spacy": SpacyEntityExtractor}
 
 
 class EdgeRule(BaseModel):
-    """How edges of a data set follow from titles and entities.
-
-    Attributes:
-        mention_type: The type of edges by mentions; None where they are not searched for.
-        entity_source: ``spelling``, ``spacy``, ``file`` or the name of an extractor's class; None without entities.
-        max_entity_share: Share of the passages; an entity in more is ignored.
-        makes_choices: Whether each passage is joined with those that share its most specific entities
-            (:func:`~graphrerank.data.enrichment.shared_entities.choose_neighbours`); else passages that share an entity
-            are neighbours query by query.
-    """
+    """How edges of a data set follow from titles and entities."""
 
     model_config = ConfigDict(frozen=True)
 
-    mention_type: int | None = None
-    entity_source: str | None = None
-    max_entity_share: float = 1.0
-    makes_choices: bool = False
+    mention_type: int | None = None  # of edges by mentions; None where they are not searched for
+    entity_source: str | None = None  # `spelling`, `spacy`, `file` or an extractor's class; None without entities
+    max_entity_share: float = 1.0  # of the passages; an entity in more is ignored
+    makes_choices: bool = False  # whether `choose_neighbours` joins passages; else they are joined query by query
 
     @property
     def makes_edges(self) -> bool:

@@ -49,16 +49,11 @@ def read_run(
     ``*.jsonl``, perhaps gzipped, has one query a line: ``{"query_id", "candidates": [{"doc_id", "score",
     "features"?}]}``, with the same named numbers as ``features`` of every candidate. Any other file is a TREC run,
     ``query-id Q0 doc-id rank score tag``, separated by blanks or tabs; ids may hold single blanks, a query's only where
-    the second column is ``Q0``.
+    the second column is ``Q0``. A ValueError names file and line of what does not fit, or the file without candidates.
 
     Returns:
         ``[Q, top_k]`` with features ``[Q, top_k, F]``, the first of which is the run's score; a query without
         candidates is all padding.
-
-    Raises:
-        ValueError: Naming file and line, if a line is malformed, a document is unknown or listed twice for a query, a
-            query is unknown and not to be ignored, a score or feature is not a finite number, or the features' names
-            differ; or if no query of the data set has a candidate.
     """
     check_counts(top_k=top_k)
     path = Path(path)

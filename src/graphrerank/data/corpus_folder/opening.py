@@ -241,13 +241,9 @@ def is_corpus_folder(path: str | Path) -> bool:
 def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = False) -> Dataset:
     """Open a corpus folder.
 
-    Args:
-        path: The folder.
-        name: Short name of the data set; the one that it was prepared with when None.
-        thorough: Whether to read all files and compare their hashes; else sizes and ends of files are compared.
-
-    Raises:
-        ValueError: If a file is missing, truncated, damaged, a symbolic link or another corpus's; the message names it.
+    Sizes and ends of files are compared with the manifest, with ``thorough`` the hashes of whole files; a ValueError
+    names the file that is missing, truncated, damaged, a symbolic link or another corpus's. The short name is the one
+    that it was prepared with when None.
     """
     manifest, columns = read_columns(Path(path), thorough=thorough)
     try:

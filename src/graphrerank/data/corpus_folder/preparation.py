@@ -92,8 +92,8 @@ def prepare_corpus(
         is_locked: Whether the caller has the sole use of the folder already.
 
     Raises:
-        FolderInUseError: If another command writes to the folder.
-        ValueError: If it holds something else or a symbolic link, a part is damaged, or ``knn`` edges lack an encoder.
+        ValueError: If another command writes to the folder, it holds something else or a symbolic link, a part is
+            damaged, or ``knn`` edges lack an encoder.
     """
     folder = Path(folder)
     check_choice(tuple(VECTOR_DTYPES), vectors=vectors)

@@ -20,18 +20,10 @@ def draft_folder(
 ) -> int:
     """Write ``drafted.jsonl``: questions of single passages, and of two or three that ``data.edges=auto`` joins.
 
-    Without a model they are words of their passages (:func:`~graphrerank.data.drafted_questions.draft_questions`); a
-    model writes a question for each in their place, and drafts without a usable answer are left out.
-
-    Args:
-        folder: A data set folder.
-        count: Questions, at most; and at most ten for each passage.
-        model: Writes the questions; None for words.
-        drafted_by: The model's name, which the file has with each question.
-        seed: Of the choice of passages and words.
-
-    Returns:
-        The number of questions; 0, and no file, where no passage has the words for one.
+    At most ``count`` questions, and ten for each passage. Without a model they are words of their passages
+    (:func:`~graphrerank.data.drafted_questions.draft_questions`); a model writes a question for each in their place,
+    and drafts without a usable answer are left out. The number of questions is returned; 0, and no file, where no
+    passage has the words for one.
     """
     graph = Dataset.from_folder(folder, edges=AUTO).graph
     drafts = draft_questions(graph, min(count, MOST_PER_PASSAGE * graph.num_nodes), seed=seed)

@@ -71,22 +71,14 @@ class ChunkFiles:
 
 
 def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, engine: Engine = LOCAL) -> IndexedFolder:
-    """Write the documents of a folder as a data set folder.
+    """Write the documents of a folder, which the engine's workers must see, as a data set folder.
 
     A passage's id is its document's path and number; its title is the document's, with the section's heading. Numbers
     join neighbouring passages (``data.adjacency=true``, ``data.edges=auto``); links between the files are edges of the
-    type ``link`` (:func:`linked_passages`). Hidden files, links of the file system,
-    files of unknown formats, files that are not of their format and records without a text are left out and named.
-
-    Args:
-        source: The folder, which the engine's workers must see.
-        out: The folder to write; must not exist.
-        max_words: Words of a passage, at most.
-        engine: Reads and divides the files.
-
-    Raises:
-        ValueError: If there is no such folder or nothing to read in it, or ``out`` exists.
-        MissingExtraError: If there is a PDF file and no package to read it.
+    type ``link`` (:func:`linked_passages`). Hidden files, links of the file system, files of unknown formats, files
+    that are not of their format and records without a text are left out and named. A ValueError if there is no such
+    folder or nothing to read in it, or ``out`` exists; a MissingExtraError if there is a PDF file and no package to
+    read it.
     """
     check_counts(max_words=max_words)
     source, out = Path(source), Path(out)

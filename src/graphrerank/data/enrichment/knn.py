@@ -20,13 +20,8 @@ def nearest_neighbor_edges(
 ) -> tuple[Tensor, Tensor]:
     """Join each passage with the ``k`` passages of the largest dot product, in blocks; ties break by passage number.
 
-    Exact: time grows with the square of the corpus, memory linearly.
-
-    Args:
-        vectors: ``[N, d]``, finite; unit vectors for the cosine.
-        k: Neighbours of each passage, at least 1.
-        nodes: ``[S]`` int64, the passages to join; all when None.
-        engine: Works on the blocks.
+    Exact: time grows with the square of the corpus, memory linearly. ``vectors`` are ``[N, d]``, finite; ``nodes [S]``
+    the passages to join, all when None.
 
     Returns:
         ``[M, 2]`` int64, each pair once with the smaller number first, ascending; ``[M]`` float32 dot products, of

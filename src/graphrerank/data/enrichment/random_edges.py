@@ -7,16 +7,10 @@ from graphrerank.checks import check_not_negative
 
 
 def random_edges(joined: Tensor, count: int, *, num_nodes: int, seed: int = 0) -> Tensor:
-    """Draw pairs of different nodes that are not joined, each with the same probability.
+    """Draw pairs of different nodes that are not joined, each with the same probability: ``[count, 2]`` int64.
 
-    Args:
-        joined: ``[M, 2]`` int64, pairs that are joined, in either order.
-        count: How many to draw; all that there are, if they are fewer.
-        num_nodes: Number of nodes.
-        seed: Seed of the draws.
-
-    Returns:
-        ``[count, 2]`` int64, each pair once as (smaller, larger).
+    Each pair comes once, the smaller node first; all that there are, if they are fewer. ``joined [M, 2]`` are in any
+    order.
 
     Example:
         >>> random_edges(torch.tensor([[1, 0]]), 9, num_nodes=3).sort(dim=0).values

@@ -19,13 +19,7 @@ MAX_NEIGHBOURS = 5  # that each passage chooses
 
 
 def entity_names(extractor: KnowledgeExtractor, passages: Sequence[str], *, engine: Engine = LOCAL) -> list[list[str]]:
-    """List the names of the entities in each of ``N`` passages; each worker of the engine has a copy of the extractor.
-
-    Example:
-        >>> from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
-        >>> entity_names(PatternEntityExtractor(), ["In Metz, Lothair II paid.", "who?"])
-        [['Metz', 'Lothair II'], []]
-    """
+    """List the names of the entities in each passage; each worker of the engine has a copy of the extractor."""
     size = max(1, len(passages)) if engine is LOCAL else BLOCK_TEXTS  # one progress bar for all
     blocks = ({"texts": passages[start : start + size]} for start in range(0, len(passages), size))
     found: list[list[str]] = []

@@ -15,11 +15,9 @@ def load_merged(
 ) -> Dataset:
     """Put data sets together: ``scifact``'s passage ``7`` is ``scifact-7``, its split ``test`` is ``scifact-test``.
 
-    Edges stay within a data set; none are added between passages of two, but for ``knn`` of the result. Passages
-    with one text in several data sets stay apart, and each is relevant to the questions of its data set.
-
-    Raises:
-        ValueError: If there is none, or one has shared entities, vectors or removed passages.
+    Edges stay within a data set; none are added between passages of two, but for ``knn`` of the result. Passages with
+    one text in several data sets stay apart. A ValueError if there is no data set, or one has shared entities, vectors
+    or removed passages.
     """
     if not datasets:
         raise ValueError("`datasets` must name at least one data set, got none")

@@ -37,17 +37,10 @@ HOMES: Mapping[str, Home] = {
 def load_named(
     source: str, *, datasets: str | Path, name: str | None = None, downloader: Downloader = download, **options: Any
 ) -> Dataset:
-    """Read a public data set from ``<datasets>/<source>``; if it is missing, fetch it into that folder first.
+    """Read a public data set, one of :data:`HOMES`, from ``<datasets>/<source>``; if it is missing, fetch it first.
 
-    Args:
-        source: One of :data:`HOMES`.
-        datasets: Folder of data set folders.
-        name: Short name; ``source`` when None.
-        downloader: Downloads a location to a path.
-        options: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
-
-    Raises:
-        ValueError: If the folder is missing and cannot be fetched.
+    The short name is ``source`` when None; ``options`` are those of
+    :meth:`~graphrerank.data.dataset.Dataset.from_folder`. A ValueError if the folder is missing and cannot be fetched.
     """
     if source not in HOMES:
         raise ValueError(f"`source` must be one of {sorted(HOMES)}, got {source!r}; data=folder reads any folder")

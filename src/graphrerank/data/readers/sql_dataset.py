@@ -166,13 +166,12 @@ def load_sql_dataset(
 
     Args:
         url: A SQLAlchemy URL without a password, which would be written into manifests, or a SQLite file.
-        path: Folder of ``queries.jsonl`` and ``qrels/<split>.tsv``, as in a data set folder; a ``corpus-id`` is the
-            name of a table.
+        path: Folder of ``queries.jsonl`` and ``qrels/<split>.tsv``; a ``corpus-id`` is the name of a table.
         name: Short name; the folder's own when None.
-        schema: As of :func:`load_sql_schema`.
-        descriptions: As of :func:`load_sql_schema`.
-        splits: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
-        knn: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
+        schema: As of :func:`load_sql_schema`, and so are ``descriptions``.
+        descriptions: By ``table`` or ``table.column``.
+        splits: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`, and so is ``knn``.
+        knn: Edges to nearest neighbours.
     """
     check_no_password(url=url)
     folder = existing_folder(path, needed="queries.jsonl and qrels/<split>.tsv")
