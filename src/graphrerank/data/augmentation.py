@@ -20,11 +20,6 @@ class QueryDraws:
 
     Processes that share a batch draw the same from the same seed, so that a query's draws do not depend on how many
     they are. ``share`` are the kept ones, ``B`` of ``num_queries``.
-
-    Example:
-        >>> whole, half = (QueryDraws(torch.Generator().manual_seed(0), 4, slice(0, None, step)) for step in (1, 2))
-        >>> torch.equal(whole.uniform(3)[::2], half.uniform(3))
-        True
     """
 
     def __init__(self, generator: torch.Generator, num_queries: int, share: slice = slice(None)) -> None:
@@ -111,9 +106,8 @@ class CandidateAugmentation:
             hidden = (draws.uniform() < probability)[graph]
             x[:, columns] = x[:, columns].masked_fill(hidden.unsqueeze(1), 0.0)
         graphs = replace(graphs, x=x).select_edges(~bare[graphs.edge_index[1]])
-        return (
-            self._with_other_types(graphs, draws) if self.type_merge or self.type_swap or self.type_dropout else graphs
-        )
+        changes_types = self.type_merge or self.type_swap or self.type_dropout
+        return self._with_other_types(graphs, draws) if changes_types else graphs
 
     def _with_other_types(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
         if graphs.edge_type is None:

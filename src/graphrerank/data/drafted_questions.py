@@ -1,6 +1,5 @@
 """Questions drafted from a corpus's own passages and edges, and their file: training without a single judgement."""
 
-import json
 import math
 import random
 import re
@@ -135,20 +134,6 @@ class _Drafter:
 
 
 DRAFTED = "drafted.jsonl"  # a separate file, so that nothing takes drafts for judged questions
-
-
-def drafted_lines(drafts: Sequence[Draft], node_ids: Sequence[str], *, drafted_by: str) -> str:
-    r"""Write drafts as the lines of the file.
-
-    Example:
-        >>> drafted_lines([Draft("lake moon", [1])], ["a", "b"], drafted_by="words")
-        '{"text": "lake moon", "relevant": ["b"], "drafted_by": "words"}\n'
-    """
-    rows = [
-        {"text": draft.text, "relevant": [node_ids[node] for node in draft.nodes], "drafted_by": drafted_by}
-        for draft in drafts
-    ]
-    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
 
 
 class _Question(BaseModel):

@@ -93,7 +93,7 @@ class SentenceTransformerEncoder:
         if self._lender is not None:
             return self._lender._loaded
         library = optional("sentence_transformers", "an encoder")  # heavy: only when something must be encoded
-        silence_loading()
+        optional("transformers", "an encoder").utils.logging.disable_progress_bar()
         try:
             model = library.SentenceTransformer(
                 self.model, device=self.device, revision=self.revision, trust_remote_code=False
@@ -106,11 +106,6 @@ class SentenceTransformerEncoder:
         if self.max_length is not None:
             model.max_seq_length = self.max_length
         return model.to(getattr(torch, self.dtype))
-
-
-def silence_loading() -> None:
-    """Silence the progress bar of transformers for loading weights."""
-    optional("transformers", "an encoder").utils.logging.disable_progress_bar()
 
 
 def packaged_model(package: str, *, folder: str, sha256: str) -> str:

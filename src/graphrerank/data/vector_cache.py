@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +25,19 @@ ENTRY_BYTES = 300  # of Python objects for each text in memory: its hash, its ar
 NUMBER = np.dtype("<f4")  # of a pair's vector on disk
 
 
-class VectorCache:
+class _Cache:
+    """A cache around an encoder."""
+
+    def __init__(self, encoder: Any) -> None:
+        self.encoder = encoder
+
+    @property
+    def fingerprint(self) -> str:
+        """The wrapped encoder's fingerprint."""
+        return str(self.encoder.fingerprint)
+
+
+class VectorCache(_Cache):
     """An encoder with a cache of vectors on disk.
 
     Vectors lie in ``<folder>/<encoder fingerprint>/*.safetensors``, each file holding the SHA-256 of its texts and
@@ -33,15 +46,10 @@ class VectorCache:
     """
 
     def __init__(self, encoder: Encoder, folder: str | Path) -> None:
-        self.encoder = encoder
+        super().__init__(encoder)
         self.folder = Path(folder)
         self.name = encoder.name
         self._num_encoded = 0
-
-    @property
-    def fingerprint(self) -> str:
-        """The wrapped encoder's fingerprint."""
-        return self.encoder.fingerprint
 
     @cached_property
     def for_queries(self) -> "VectorCache":
@@ -83,7 +91,7 @@ class VectorCache:
         return TensorStore(self.folder / self.fingerprint[:32], ("vectors",), check)
 
 
-class PairCache:
+class PairCache(_Cache):
     """A pair encoder with a cache of vectors on disk: no pair is read twice.
 
     Vectors lie in one SQLite file per encoder, ``<folder>/<encoder fingerprint>-float32.sqlite``, under the SHA-256 of
@@ -91,19 +99,14 @@ class PairCache:
     """
 
     def __init__(self, encoder: PairEncoder, folder: str | Path, *, label: str | None = None) -> None:
-        self.encoder = encoder  # which may load its model on demand
+        super().__init__(encoder)  # which may load its model on demand
         self.folder = Path(folder)
         self.label = label
 
     @property
     def hidden_size(self) -> int:
         """Width of a vector."""
-        return self.encoder.hidden_size
-
-    @property
-    def fingerprint(self) -> str:
-        """The wrapped encoder's fingerprint."""
-        return self.encoder.fingerprint
+        return int(self.encoder.hidden_size)
 
     @property
     def path(self) -> Path:
@@ -138,7 +141,7 @@ class PairCache:
         return [row.tobytes() for row in vectors.numpy().astype(NUMBER)]
 
 
-class MemoryVectorCache:
+class MemoryVectorCache(_Cache):
     """An encoder whose latest vectors are kept in memory, by the content of their texts.
 
     When it is full, the least recently used text makes room. A repeated text has the vector of its first time; an
@@ -148,17 +151,12 @@ class MemoryVectorCache:
     """
 
     def __init__(self, encoder: Encoder, *, max_bytes: int = 1 << 28) -> None:
+        super().__init__(encoder)
         check_positive(max_bytes=max_bytes)
-        self.encoder = encoder
         self.name = encoder.name
         self.max_bytes = max_bytes
         self._lock = Lock()
         self._kept: OrderedDict[bytes, np.ndarray] = OrderedDict()  # by the hash of its text; the latest request last
-
-    @property
-    def fingerprint(self) -> str:
-        """The wrapped encoder's fingerprint."""
-        return self.encoder.fingerprint
 
     @cached_property
     def for_queries(self) -> "MemoryVectorCache":

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions, drafted_lines
+from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions
 from graphrerank.data.readers.folder import AUTO
-from graphrerank.files import write_text
+from graphrerank.files import write_json_lines
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_json
@@ -35,7 +35,11 @@ def draft_folder(
         drafts = [Draft(text, draft.nodes) for text, draft in zip(written, drafts, strict=True) if text is not None]
         if not drafts:
             raise ValueError(f"the language model {drafted_by} gave no usable question; ask another one")
-    write_text(Path(folder) / DRAFTED, drafted_lines(drafts, graph.node_ids, drafted_by=drafted_by))
+    rows = (
+        {"text": draft.text, "relevant": [graph.node_ids[node] for node in draft.nodes], "drafted_by": drafted_by}
+        for draft in drafts
+    )
+    write_json_lines(Path(folder) / DRAFTED, rows)
     return len(drafts)
 
 
