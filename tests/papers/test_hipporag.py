@@ -41,9 +41,9 @@ Index = Callable[..., FactGraph]
 
 @pytest.fixture
 def fact_graph(tmp_path: Path, statement_extractor: StatementExtractor, hash_encoder: HashEncoder) -> Index:
-    def make(passages: Sequence[str], *, folder: Path = tmp_path, **settings: Any) -> FactGraph:
-        models = {"extractor": statement_extractor, "encoder": hash_encoder}
-        return build_fact_graph(passages, folder=folder, **settings, **models)
+    def make(passages: Sequence[str], folder: str = "one", **settings: Any) -> FactGraph:
+        parts = {"extractor": statement_extractor, "encoder": hash_encoder, **settings}
+        return build_fact_graph(passages, folder=tmp_path / folder, **parts)
 
     return make
 
@@ -106,25 +106,20 @@ def test_only_what_changes_is_done_again(
 
 @pytest.mark.parametrize("stop", range(6))
 def test_a_build_that_was_stopped_goes_on(
-    stop: int,
-    tmp_path: Path,
-    statement_extractor: Any,
-    hash_encoder: Any,
-    make_fact_passages: MakePassages,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    stop: int, tmp_path: Path, statement_extractor: Any, hash_encoder: Any, fact_graph: Index,
+    make_fact_passages: MakePassages, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setattr(indexing, "BLOCK_TEXTS", 10)
     passages = make_fact_passages()
-    models = {"extractor": statement_extractor, "encoder": hash_encoder}
-    whole = build_fact_graph(passages, folder=tmp_path / "whole", **models)
+    whole = fact_graph(passages, "whole")
     asked, hash_encoder.asked = hash_encoder.asked, []
     hash_encoder.fail_at = asked[10 * stop + 5]
     assert len(asked) > 60
     with pytest.raises(KeyboardInterrupt):
-        build_fact_graph(passages, folder=tmp_path / "stopped", **models)
+        fact_graph(passages, "stopped")
     hash_encoder.fail_at = None
     statement_extractor.asked.clear()
-    same(build_fact_graph(passages, folder=tmp_path / "stopped", **models), whole)
+    same(fact_graph(passages, "stopped"), whole)
     assert statement_extractor.asked == []
     assert hash_encoder.asked == asked  # each text once, in the same order
     names = [sorted(file.name for file in (tmp_path / folder).iterdir()) for folder in ("whole", "stopped")]
@@ -132,22 +127,20 @@ def test_a_build_that_was_stopped_goes_on(
 
 
 def test_a_corpus_that_grew(
-    tmp_path: Path, statement_extractor: Any, hash_encoder: Any, make_fact_passages: MakePassages
+    tmp_path: Path, statement_extractor: Any, hash_encoder: Any, fact_graph: Index, make_fact_passages: MakePassages
 ) -> None:
     hash_encoder.name = "hash"
-    models = {
-        "extractor": KnowledgeCache(statement_extractor, tmp_path / "knowledge"),
-        "encoder": VectorCache(hash_encoder, tmp_path / "vectors"),
-    }
+    extractor = KnowledgeCache(statement_extractor, tmp_path / "knowledge")
+    models = {"extractor": extractor, "encoder": VectorCache(hash_encoder, tmp_path / "vectors")}
     passages = make_fact_passages(40)
-    build_fact_graph(passages, folder=tmp_path / "one", **models)
+    fact_graph(passages, **models)
     statement_extractor.asked.clear()
     hash_encoder.asked.clear()
     more = [*passages, "Name 1|leaves|Nowhere"]
-    grown = build_fact_graph(more, folder=tmp_path / "one", **models)
+    grown = fact_graph(more, **models)
     assert statement_extractor.asked == ["Name 1|leaves|Nowhere"]
     assert set(hash_encoder.asked) == {"Name 1 leaves Nowhere", "Nowhere"}
-    same(build_fact_graph(more, folder=tmp_path / "two", **models), grown)
+    same(fact_graph(more, "two", **models), grown)
 
 
 @pytest.mark.parametrize("passages", [[], ["nothing", "nobody"]])
@@ -204,13 +197,27 @@ class PairHash:
         return vectors.sum(-1)
 
 
+class Words:
+    """Capitalised words are entities."""
+
+    fingerprint = "words"
+
+    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
+        return [Knowledge.from_names(re.findall(r"[A-Z]\w+", text)) for text in texts]
+
+
 @pytest.fixture
 def pipeline(tmp_path: Path, hash_encoder: Any, statement_extractor: Any) -> Build:
     def make(
-        passages: Sequence[str], *, budget: int = 10, batch_queries: int = 4, device: str = "cpu", **settings: Any
+        passages: Sequence[str],
+        search: Any = FactGraphSearch,
+        *,
+        budget: int = 10,
+        device: str = "cpu",
+        **settings: Any,
     ) -> Pipeline:
-        step = partial(FactGraphSearch, folder=tmp_path, extractor=statement_extractor, **settings)
-        parts = {"pair_encoder": PairHash(), "batch_queries": batch_queries, "device": device}
+        step = partial(search, folder=tmp_path, extractor=statement_extractor, **settings)
+        parts = {"pair_encoder": PairHash(), "batch_queries": 3, "device": device}
         return after_vector_search(step, passages, hash_encoder, budget=budget, **parts)
 
     return make
@@ -309,7 +316,7 @@ def test_against_the_algorithm_query_by_query(
 def test_a_batch_equals_single_queries(
     settings: dict[str, Any], pipeline: Build, queries: Queries, make_fact_passages: MakePassages
 ) -> None:
-    system = pipeline(make_fact_passages(), batch_queries=3, **settings)
+    system = pipeline(make_fact_passages(), **settings)
     together = system.retrieve(queries).ranking
     for row in range(7):
         alone = system.retrieve(queries.block(row, row + 1)).ranking
@@ -317,11 +324,16 @@ def test_a_batch_equals_single_queries(
         torch.testing.assert_close(alone.scores[0], together.scores[row])
 
 
+@pytest.mark.parametrize("search", [partial(FactGraphSearch), partial(HippoRAGSearch, query_extractor=Words())])
 @pytest.mark.parametrize("passages", [["nothing", "nobody", "none"], ["Metz", "Trier", "Nancy"]])
-def test_a_corpus_without_facts_is_searched_densely(passages: list[str], pipeline: Build, queries: Queries) -> None:
-    system = pipeline(passages, budget=5)
+def test_a_corpus_without_facts_is_searched_densely(
+    passages: list[str], search: Any, pipeline: Build, queries: Queries
+) -> None:
+    system = pipeline(passages, search, budget=5)
     assert keeps_vector_search(system, queries)
     assert (system.retrieve(queries).ranking.nodes >= 0).sum(1).tolist() == [3] * 7
+    assert system.retrieve(queries.block(0, 0)).ranking.nodes.shape == (0, 5)
+    assert pipeline([], search).retrieve(queries).ranking.nodes.tolist() == [[-1] * 10] * 7
 
 
 def test_a_query_without_facts_among_others(
@@ -361,27 +373,18 @@ def test_on_a_gpu_as_on_the_cpu(
     torch.testing.assert_close(moved.scores, expected.scores, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("passage_weight", [0.0, 0.05])
-def test_no_passages_and_no_queries(
-    passage_weight: float, pipeline: Build, queries: Queries, fact_passages: tuple[str, ...]
+def test_passage_seeds_without_passages_or_queries(
+    pipeline: Build, queries: Queries, fact_passages: tuple[str, ...]
 ) -> None:
-    assert pipeline([], passage_weight=passage_weight).retrieve(queries).ranking.nodes.tolist() == [[-1] * 10] * 7
-    system = pipeline(fact_passages, passage_weight=passage_weight)
+    assert pipeline([], passage_weight=0.05).retrieve(queries).ranking.nodes.tolist() == [[-1] * 10] * 7
+    system = pipeline(fact_passages, passage_weight=0.05)
     assert system.retrieve(queries.block(0, 0)).ranking.nodes.shape == (0, 10)
 
 
 def test_a_language_model_that_throws_all_facts_out(
-    pipeline: Build, queries: Queries, fact_passages: tuple[str, ...], tmp_path: Path
+    pipeline: Build, queries: Queries, fact_passages: tuple[str, ...], scripted_model: Any, tmp_path: Path
 ) -> None:
-    class Nothing:
-        fingerprint = "nothing"
-        asked: list[str] = []  # noqa: RUF012
-
-        def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
-            self.asked += questions
-            return [read("[]" if "query 1" in question else "[1]") for question in questions]
-
-    model = Nothing()
+    model = scripted_model(lambda _, question: [] if "query 1" in question else [1])
     system = pipeline(fact_passages, rerank="language_model", language_model=model, cache=tmp_path / "answers")
     found = system.retrieve(queries).ranking
     assert keeps_vector_search(system, queries, [1])
@@ -442,15 +445,12 @@ def test_against_naive_loop(combination: str) -> None:
             for entity in ends[fact].tolist() if fact >= 0 else []:
                 given.setdefault(entity, []).append(score / max(1, int(holders[entity])))
         combine = {"last": lambda w: w[-1], "mean": lambda w: sum(w) / len(w), "sum": sum}[combination]
-        weight = {entity: round(combine(own), 6) for entity, own in given.items()}
-        best = sorted(weight, key=lambda entity: (-weight[entity], entity))[:4]
-        number = len(best)
-        assert [round(score, 5) for score in found.scores[row, :number].tolist()] == [
-            round(weight[entity], 5) for entity in best
-        ]
-        assert {e: round(s, 5) for e, s in zip(found.nodes[row].tolist(), found.scores[row].tolist(), strict=True)
-                if e >= 0} == {e: round(weight[e], 5) for e in found.nodes[row, :number].tolist()}  # fmt: skip
-        assert found.nodes[row, number:].tolist() == [-1] * (4 - number)
+        weight = {entity: round(combine(own), 5) for entity, own in given.items()}
+        best = sorted(weight.values(), reverse=True)[:4]
+        nodes, ranked = found.nodes[row].tolist(), [round(score, 5) for score in found.scores[row].tolist()]
+        assert ranked[: len(best)] == best
+        assert [weight[entity] for entity in nodes[: len(best)]] == best
+        assert nodes[len(best) :] == [-1] * (4 - len(best))
 
 
 FACTS = [["Metz lies on Moselle", "Trier is old", "Lothair died in Metz"], [], ["Trier is old"]]
@@ -474,14 +474,8 @@ def test_by_logits_ties_by_place() -> None:
 @pytest.mark.parametrize(
     ("answer", "places"),
     [
-        ("[3, 1]", [2, 0]),
-        ("[2, 2]", [1]),
-        ("[]", []),
-        ("[4]", [0, 1, 2]),
-        ("[0]", [0, 1, 2]),
-        ("[true]", [0, 1, 2]),
-        ('{"facts": [1]}', [0, 1, 2]),
-        ("Facts 1 and 2.", [0, 1, 2]),
+        *[("[3, 1]", [2, 0]), ("[2, 2]", [1]), ("[]", [])],
+        *[(other, [0, 1, 2]) for other in ("[4]", "[0]", "[true]", '{"facts": [1]}', "Facts 1 and 2.")],
     ],
 )
 def test_a_language_model_selects(answer: str, places: list[int], scripted_model: Any) -> None:
@@ -493,28 +487,9 @@ def test_a_language_model_selects(answer: str, places: list[int], scripted_model
     assert first == f"Question: {TEXTS[0]}\nFacts:\n{numbered}"
 
 
-class Words:
-    """Capitalised words are entities."""
-
-    fingerprint = "words"
-
-    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        return [Knowledge.from_names(re.findall(r"[A-Z]\w+", text)) for text in texts]
-
-
-@pytest.fixture
-def entity_pipeline(tmp_path: Path, hash_encoder: Any, statement_extractor: Any) -> Build:
-    def make(passages: Sequence[str], **settings: Any) -> Pipeline:
-        parts = {"folder": tmp_path, "extractor": statement_extractor, "query_extractor": Words()}
-        step = partial(HippoRAGSearch, **parts, **settings)
-        return after_vector_search(step, passages, hash_encoder, budget=20)
-
-    return make
-
-
 @pytest.mark.parametrize("settings", [{}, {"node_specificity": False, "restart_prob": 0.2}])
 def test_entities_against_the_description_query_by_query(
-    settings: dict[str, Any], entity_pipeline: Build, make_fact_passages: MakePassages, hash_encoder: Any,
+    settings: dict[str, Any], pipeline: Build, make_fact_passages: MakePassages, hash_encoder: Any,
     fact_graph: Index,
 ) -> None:  # fmt: skip
     passages = make_fact_passages(num_names=60)
@@ -534,7 +509,8 @@ def test_entities_against_the_description_query_by_query(
     for entity, passage in index.facts.entity_links.tolist():
         holders.setdefault(entity, set()).add(passage)
     queries = hash_encoder.queries(["who knew Anna and Berta?", "Metz", "nobody", "Xaver or Ylva or Zita"])
-    system = entity_pipeline(passages, synonymy_threshold=0.7, **settings)
+    parts = {"query_extractor": Words(), "synonymy_threshold": 0.7, "budget": 20}
+    system = pipeline(passages, HippoRAGSearch, **parts, **settings)
     found = system.retrieve(queries).ranking
     assert keeps_vector_search(system, queries, [2])  # no entity in the query
     for row in (0, 1, 3):
@@ -553,10 +529,3 @@ def test_entities_against_the_description_query_by_query(
         own = torch.tensor([score[node] for node in found.nodes[row].tolist() if node >= 0])
         torch.testing.assert_close(kept, own, atol=2e-5, rtol=0)
         assert len(kept) > 3
-
-
-def test_no_entities_and_no_queries(entity_pipeline: Build, hash_encoder: Any) -> None:
-    system = entity_pipeline(["nothing", "nobody"])
-    queries = Queries(["q"], ["Metz"], hash_encoder.encode(["Metz"]))
-    assert keeps_vector_search(system, queries)
-    assert system.retrieve(queries.block(0, 0)).ranking.nodes.shape == (0, 20)

@@ -1,5 +1,5 @@
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.step import Resources
 from graphrerank_papers.ircot import ChainOfThought
+from tests.support.language_models import ScriptedModel
 
 TEXTS = [
     "Solaris. A film by Andrei Tarkovsky.",
@@ -23,27 +23,27 @@ TEXTS = [
     "Volga. A river.",
     "Paris. The capital of France.",
 ]
+QUERY = "Where was the director of Solaris born?"
+SCRIPT = {  # query and its thoughts -> the answer
+    (QUERY, "none"): "Its director Tarkovsky was born in Zavrazhye. Then a second sentence.",
+    (QUERY, "Its director Tarkovsky was born in Zavrazhye."): "Kostroma is near that village.",
+    ("Capital of France?", "none"): "So the answer is Paris.",
+    ("river", "none"): "The city on the Volga is Kostroma.",
+    ("river", "The city on the Volga is Kostroma."): "So the ANSWER IS: Kostroma.",
+    ("Nothing?", "none"): "Nothing is known.",
+    ("Silent?", "none"): " ",
+}
 
 
-class Author:
-    """A language model that goes by a script: what to answer where the question's end says a query and its thoughts."""
+def scripted(_: str, question: str) -> str:
+    query, thoughts, last = question.split("\n\n")[-3:]
+    assert last == "Next sentence:"
+    return SCRIPT[query.removeprefix("Question: "), thoughts.removeprefix("Reasoning so far: ")]
 
-    fingerprint = "author"
 
-    def __init__(self, script: dict[tuple[str, str], str]) -> None:
-        self.script = script
-        self.questions: list[str] = []
-
-    def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
-        assert system == shipped_prompt("ircot_thought").system
-        self.questions += questions
-        return [read(self.script[self.key(question)]) for question in questions]
-
-    @staticmethod
-    def key(question: str) -> tuple[str, str]:
-        query, thoughts, last = question.split("\n\n")[-3:]
-        assert last == "Next sentence:"
-        return query.removeprefix("Question: "), thoughts.removeprefix("Reasoning so far: ")
+@pytest.fixture
+def author() -> ScriptedModel:
+    return ScriptedModel(scripted)
 
 
 class Words:
@@ -55,18 +55,17 @@ class Words:
         return torch.nn.functional.normalize(torch.tensor(rows), dim=1)
 
 
-def corpus(texts: Sequence[str] = TEXTS) -> CorpusGraph:
-    return CorpusGraph.from_edges([f"n{i}" for i in range(len(texts))], texts, torch.zeros(0, 2, dtype=torch.int64))
+CORPUS = CorpusGraph.from_edges([f"n{i}" for i in range(6)], TEXTS, torch.zeros(0, 2, dtype=torch.int64))
 
 
-def step(retriever: Any, author: Author, **settings: Any) -> ChainOfThought:
+def step(retriever: Any, author: ScriptedModel, **settings: Any) -> ChainOfThought:
     """Build a step that searches with a factory of retrievers."""
-    return ChainOfThought(Resources(corpus(), 100, retriever, None, Words()), language_model=author, **settings)
+    return ChainOfThought(Resources(CORPUS, 100, retriever, None, Words()), language_model=author, **settings)
 
 
-def naive(graph: CorpusGraph, author: Author, query: str, *, num_steps: int, top_k: int) -> list[int]:
+def naive(query: str, *, num_steps: int, top_k: int) -> list[int]:
     """The paper's loop for one query, in words: retrieve, reason, retrieve with the last sentence."""
-    retriever = BM25Retriever(graph, top_k=top_k)
+    retriever = BM25Retriever(CORPUS, top_k=top_k)
     paragraphs: list[int] = []
     chain: list[str] = []
     for step in range(num_steps):
@@ -75,7 +74,7 @@ def naive(graph: CorpusGraph, author: Author, query: str, *, num_steps: int, top
             if node not in paragraphs and node >= 0:
                 paragraphs.append(node)
         if step < num_steps - 1 and query.strip():
-            chain.append(author.script[query, " ".join(chain) or "none"].split(". ")[0].rstrip(".") + ".")
+            chain.append(SCRIPT[query, " ".join(chain) or "none"].split(". ")[0].rstrip(".") + ".")
             if "answer is" in chain[-1].lower():
                 break
         elif not query.strip():
@@ -83,42 +82,25 @@ def naive(graph: CorpusGraph, author: Author, query: str, *, num_steps: int, top
     return paragraphs
 
 
-SCRIPT = {
-    (
-        "Where was the director of Solaris born?",
-        "none",
-    ): "Its director Tarkovsky was born in Zavrazhye. Then a second sentence.",
-    (
-        "Where was the director of Solaris born?",
-        "Its director Tarkovsky was born in Zavrazhye.",
-    ): "Kostroma is near that village.",
-    ("Capital of France?", "none"): "So the answer is Paris.",
-    ("river", "none"): "The city on the Volga is Kostroma.",
-    ("river", "The city on the Volga is Kostroma."): "So the ANSWER IS: Kostroma.",
-}
-
-
 @pytest.mark.parametrize("num_steps", [1, 2, 3])
 @pytest.mark.parametrize("top_k", [1, 2, 5, 9])
-def test_against_the_naive_loop(num_steps: int, top_k: int) -> None:
-    graph, author = corpus(), Author(SCRIPT)
-    texts = ["Where was the director of Solaris born?", " ", "Capital of France?", "river"]
+def test_against_the_naive_loop(num_steps: int, top_k: int, author: ScriptedModel) -> None:
+    texts = [QUERY, " ", "Capital of France?", "river"]
     asked = Queries([f"q{i}" for i in range(4)], texts)
     found = step(BM25Retriever, author, num_steps=num_steps, top_k=top_k).retrieve(asked)
     assert found.nodes.shape == (4, num_steps * top_k)
     for row, text in enumerate(texts):
         nodes = [node for node in found.nodes[row].tolist() if node >= 0]
-        assert nodes == naive(graph, author, text, num_steps=num_steps, top_k=top_k)
+        assert nodes == naive(text, num_steps=num_steps, top_k=top_k)
         assert found.scores[row, : len(nodes)].tolist() == pytest.approx([1 / (i + 1) for i in range(len(nodes))])
         assert bool((found.scores[row, len(nodes) :] == -torch.inf).all())
-    assert len(author.questions) == {1: 0, 2: 3, 3: 5}[num_steps]  # none for white space, none after the answer
+    assert len(author.asked) == {1: 0, 2: 3, 3: 5}[num_steps]  # none for white space, none after the answer
 
 
-def test_the_model_reads_all_that_was_found_and_all_it_wrote() -> None:
-    author, query = Author(SCRIPT), "Where was the director of Solaris born?"
-    step(BM25Retriever, author, num_steps=3, top_k=1).retrieve(Queries(["q"], [query]))
-    assert author.questions[1] == (
-        f"Passage 1: {TEXTS[0]}\n\nPassage 2: {TEXTS[1]}\n\nQuestion: {query}\n\n"
+def test_the_model_reads_all_that_was_found_and_all_it_wrote(author: ScriptedModel) -> None:
+    step(BM25Retriever, author, num_steps=3, top_k=1).retrieve(Queries(["q"], [QUERY]))
+    assert author.asked[1][1] == (
+        f"Passage 1: {TEXTS[0]}\n\nPassage 2: {TEXTS[1]}\n\nQuestion: {QUERY}\n\n"
         "Reasoning so far: Its director Tarkovsky was born in Zavrazhye.\n\nNext sentence:"
     )
 
@@ -132,24 +114,16 @@ class Unanswered:
         return Ranking(nodes, torch.full(nodes.shape, -torch.inf))
 
 
-def test_nothing_found_and_no_queries() -> None:
-    author = Author({("a", "none"): "Nothing is known."})
+def test_nothing_found_no_queries_and_an_empty_answer(author: ScriptedModel) -> None:
     operator = step(Unanswered, author, top_k=3)
-    assert operator.retrieve(Queries(["q"], ["a"])).nodes.tolist() == [[-1] * 6]
+    assert operator.retrieve(Queries(["q"], ["Nothing?"])).nodes.tolist() == [[-1] * 6]
     assert operator.retrieve(Queries([], [])).nodes.shape == (0, 6)
-
-
-def test_an_empty_answer_is_none() -> None:
     with pytest.raises(ValueError, match="the answer must be a sentence, got ' '"):
-        step(Unanswered, Author({("a", "none"): " "})).retrieve(Queries(["q"], ["a"]))
+        operator.retrieve(Queries(["q"], ["Silent?"]))
 
 
-QUERY = "Where was the director of Solaris born?"
-
-
-def test_as_a_step_that_asks_nothing_twice(tmp_path: Path) -> None:
-    author = Author(SCRIPT)
-    graph = corpus().with_embedding(Words().encode(TEXTS))
+def test_as_a_step_that_asks_nothing_twice(author: ScriptedModel, tmp_path: Path) -> None:
+    graph = CORPUS.with_embedding(Words().encode(TEXTS))
     asked = Queries(["a", "b"], [QUERY, "Capital of France?"], Words().encode([QUERY, "Capital of France?"]))
 
     def pipeline(budget: int) -> Pipeline:
@@ -161,11 +135,11 @@ def test_as_a_step_that_asks_nothing_twice(tmp_path: Path) -> None:
         assert found.ranking.nodes.tolist() == [[0, 1, 2], [5, -1, -1]]
         assert set(found.seconds) == {"retrieve"}
     assert pipeline(2).retrieve(asked).ranking.nodes.tolist() == [[0, 1], [5, -1]]
-    assert len(author.questions) == 3
+    assert len(author.asked) == 3
 
 
-def test_thoughts_need_an_encoder_where_the_search_reads_vectors() -> None:
-    graph, step = corpus().with_embedding(torch.eye(6)), partial(ChainOfThought, language_model=Author(SCRIPT), top_k=1)
+def test_thoughts_need_an_encoder_where_the_search_reads_vectors(author: ScriptedModel) -> None:
+    graph, step = CORPUS.with_embedding(torch.eye(6)), partial(ChainOfThought, language_model=author, top_k=1)
     with pytest.raises(ValueError, match="`text_encoder` must be given for the vectors of thoughts"):
         Pipeline(graph, steps=[step])
     found = Pipeline(graph, steps=[step], retriever=partial(BM25Retriever), budget=2).retrieve(Queries(["a"], [QUERY]))

@@ -79,33 +79,23 @@ def test_against_the_algorithm(
 
 
 def test_a_language_model_writes_the_evidence(
-    pipeline: Build, graph: CorpusGraph, hash_encoder: Any, tmp_path: Path
+    pipeline: Build, graph: CorpusGraph, hash_encoder: Any, scripted_model: Any, tmp_path: Path
 ) -> None:
-    class Agent:
-        fingerprint = "agent"
-        asked = 0
-
-        def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
-            self.asked += len(questions)
-            return [read(f"evidence {len(question)}\n") for question in questions]
-
     def evidence(asked: str, passages: Sequence[str]) -> str:
         told = "\n\n".join([f"Question: {asked}", *(f"Passage: {passage}" for passage in passages)])
         return f"evidence {len(told)}"
 
-    agent, queries = Agent(), hash_encoder.queries(["question 1", "question 22"])
+    agent = scripted_model(lambda _, question: f"evidence {len(question)}\n")
+    queries = hash_encoder.queries(["question 1", "question 22"])
     system = pipeline(language_model=agent, cache=tmp_path)
-    for _ in range(2):
-        found = system.retrieve(queries).ranking.nodes
-    before = agent.asked
-    assert before > 10
+    found = system.retrieve(queries).ranking.nodes
+    asked = len(agent.asked)
+    assert asked > 10
     system.retrieve(queries)
-    assert agent.asked == before  # answers are kept
+    assert len(agent.asked) == asked  # answers are kept
     for row, question in enumerate(queries.texts):
-        expected = by_hand(
-            graph, question, lambda text: hash_encoder.encode([text])[0], evidence, seeds=5, branches=2, hops=2
-        )
-        assert found[row].tolist() == expected
+        encode = lambda text: hash_encoder.encode([text])[0]  # noqa: E731
+        assert found[row].tolist() == by_hand(graph, question, encode, evidence, seeds=5, branches=2, hops=2)
 
 
 def test_an_encoder_is_needed_and_numbers_are_positive(graph: CorpusGraph, pipeline: Build) -> None:

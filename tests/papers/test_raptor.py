@@ -1,4 +1,3 @@
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -87,14 +86,9 @@ def test_a_summary_quotes_openings_up_to_the_limit() -> None:
     assert quote(["One two three four"], vectors[:1], 2) == "One two"
 
 
-def test_a_language_models_summaries_and_its_failures(tmp_path: Path) -> None:
-    class Writer:
-        fingerprint = "writer"
-
-        def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
-            return [read("rubbish" if "queen" in text else json.dumps({"summary": "On beasts"})) for text in questions]
-
-    tree = build(tmp_path, SummaryTreeSettings(max_layers=1, num_dims=3), language_model=Writer())
+def test_a_language_models_summaries_and_its_failures(tmp_path: Path, scripted_model: Any) -> None:
+    writer = scripted_model(lambda _, text: "rubbish" if "queen" in text else {"summary": "On beasts"})
+    tree = build(tmp_path, SummaryTreeSettings(max_layers=1, num_dims=3), language_model=writer)
     quoted = build(tmp_path, SummaryTreeSettings(max_layers=1, num_dims=3))
     assert tree.children == quoted.children
     for text, quotation, children in zip(tree.texts, quoted.texts, tree.children, strict=True):
@@ -105,10 +99,6 @@ def test_small_corpora_have_no_summaries(tmp_path: Path) -> None:
     for texts in ([], ["one"], ["same"] * 30):
         tree = build(tmp_path, SummaryTreeSettings(), texts)
         assert sum(tree.layers) <= 1
-    with pytest.raises(ValueError, match=r"`membership` must lie in \(0, 1\], got 0.0"):
-        SummaryTreeSettings(membership=0.0)
-    with pytest.raises(ValueError, match="`summary_tokens` must be a positive integer, got 0"):
-        SummaryTreeSettings(summary_tokens=0)
 
 
 @pytest.fixture
@@ -168,3 +158,7 @@ def test_settings_out_of_range_are_refused(pipeline: Build) -> None:
         pipeline(search="flat")
     with pytest.raises(ValueError, match="`num_branches` must be a positive integer, got 0"):
         pipeline(num_branches=0)
+    with pytest.raises(ValueError, match=r"`membership` must lie in \(0, 1\], got 0.0"):
+        SummaryTreeSettings(membership=0.0)
+    with pytest.raises(ValueError, match="`summary_tokens` must be a positive integer, got 0"):
+        SummaryTreeSettings(summary_tokens=0)

@@ -41,9 +41,10 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Both relevant passages are like the question; an edge leads the graph path to another one."""
     passages, edges, questions = [], [], []
     for number, word in enumerate(WORDS):
+        first = 3 * number
         passages += [f"A {word} is a thing.", f"This is a text about a {word}.", f"Record {number} of the archive."]
-        edges.append((3 * number, 3 * number + 2))
-        questions.append((f"{word} thing", [3 * number, 3 * number + 1]))
+        edges.append((first, first + 2))
+        questions.append((f"{word} thing", [first, first + 1]))
     return _write(tmp_path_factory.mktemp("folders") / "single", passages, edges, questions)
 
 
@@ -52,14 +53,11 @@ def multi(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The second relevant passage is found along an edge alone."""
     passages, edges, questions = [], [], []
     for number, word in enumerate(WORDS):
+        first = 3 * number
         passages += [f"The {word} was seen once.", f"Archive {number}, box {7 * number}.", f"Nobody saw a {word}."]
-        edges.append((3 * number, 3 * number + 1))
-        questions.append(
-            (
-                f"Which box holds what was written when the {word} was seen by those who passed?",
-                [3 * number, 3 * number + 1],
-            )
-        )
+        edges.append((first, first + 1))
+        question = f"Which box holds what was written when the {word} was seen by those who passed?"
+        questions.append((question, [first, first + 1]))
     return _write(tmp_path_factory.mktemp("folders") / "multi", passages, edges, questions)
 
 

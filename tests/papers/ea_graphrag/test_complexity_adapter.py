@@ -66,17 +66,13 @@ def test_scripted_equals_eager(arguments: dict[str, Any], tmp_path: Path) -> Non
         scripted(torch.zeros(2, 4))
 
 
-def test_columns_that_are_not_selected_do_not_matter() -> None:
+def test_laws() -> None:
     model, x = adapter(), raw()
     others = x.clone()
-    others[:, [0, 2, 5, 6, 7]] = 1e30
+    others[:, [0, 2, 5, 6, 7]] = 1e30  # columns that are not selected
     assert torch.equal(model(others), model(x))
     assert not torch.equal(model(x + 1), model(x))
-
-
-def test_a_batch_of_two_equals_two_singles_and_extremes_are_scored() -> None:
-    model, x = adapter(), raw(2)
-    torch.testing.assert_close(model(x), torch.cat([model(x[:1]), model(x[1:])]))
+    torch.testing.assert_close(model(x[:2]), torch.cat([model(x[:1]), model(x[1:2])]))
     found = model(torch.stack([torch.zeros(9), torch.full((9,), 1e12), torch.full((9,), -1e12)]))
     assert bool(((found > 0) & (found < 1)).all())
 
@@ -96,9 +92,7 @@ def test_checkpoint_round_trip_keeps_z_scores_and_temperature(tmp_path: Path) ->
     ("arguments", "match"),
     [
         ({"num_selected": 10}, r"`num_selected` must lie in 1 to `num_features` \(9\), got 10"),
-        ({"num_selected": 0}, "`num_selected` must lie in 1"),
         ({"hidden_channels": []}, r"`hidden_channels` must be one or more positive widths, got \[\]"),
-        ({"hidden_channels": [4, 0]}, "`hidden_channels` must be"),
         ({"dropout": 1.0}, r"`dropout` must lie in \[0, 1\), got 1.0"),
     ],
 )
