@@ -134,11 +134,8 @@ def test_every_logger_instantiates(logger: str, tmp_path: Path, monkeypatch: pyt
     for name, setting in MLFLOW_SETTINGS.items():  # as every command sets them
         monkeypatch.setenv(name, setting)
     cfg = _train(f"logger={logger}", run_dir=tmp_path)
+    assert logger != "wandb" or cfg.logger.wandb.offline
     assert [instantiate(entry) for entry in cfg.logger.values()]
-
-
-def test_wandb_is_offline_unless_told() -> None:
-    assert _train("logger=wandb").logger.wandb.offline is True
 
 
 def test_callbacks_and_trainer_instantiate(tmp_path: Path) -> None:
@@ -206,10 +203,6 @@ def test_every_experiment_runs(
     run_command("train.py", f"experiment={file.stem}", "debug=fast", *small, f"hydra.run.dir={tmp_path}")
 
 
-def test_fast_dev_run(run_command, small_job: tuple[str, ...], tmp_path: Path) -> None:
-    run_command("train.py", *small_job, "+trainer.fast_dev_run=true", f"hydra.run.dir={tmp_path}")
-
-
-def test_mixed_precision_is_a_trainer_setting(run_command, small_job: tuple[str, ...], tmp_path: Path) -> None:
-    arguments = ("debug=fast", "trainer.precision=bf16-mixed", "trainer.max_epochs=1")
+def test_settings_of_the_trainer(run_command, small_job: tuple[str, ...], tmp_path: Path) -> None:
+    arguments = ("trainer.precision=bf16-mixed", "+trainer.fast_dev_run=true")
     run_command("train.py", *small_job, *arguments, f"hydra.run.dir={tmp_path}")

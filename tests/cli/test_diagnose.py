@@ -20,9 +20,7 @@ def test_a_judged_folder(run_command: RunCommand, small_encoder: tuple[str, ...]
     assert found["questions"] == "all judged questions"
     assert found["num_queries"] == 12
     (edges,) = found["shape"]["types"]
-    assert edges == {
-        "edges": "reference", "pairs": 12, "mean_neighbours": 1.0, "share_joined": 1.0, "ceiling": found["ceiling"]
-    }  # fmt: skip
+    assert edges == {"edges": "reference", "pairs": 12, "mean_neighbours": 1.0, "share_joined": 1.0}
     assert list(found["means"]) == ["retriever", "ppr", "without the graph", "with the graph"]
     assert found["ceiling"] >= found["base_ceiling"]
     assert {change["edges"] for change in found["counterfactuals"]} == {"shuffled", "removed"}

@@ -144,20 +144,6 @@ def test_a_head_and_a_cross_encoder_that_do_not_fit_are_refused(
         assert message in done.stderr + done.stdout
 
 
-@pytest.mark.slow
-def test_two_processes_train_the_head_as_one_does(
-    arguments: tuple[str, ...], run_command, run_process, tmp_path: Path
-) -> None:
-    job = (*arguments, "model.dropout=0", "~ablations.cross_encoder_head", "+trainer.enable_progress_bar=false")
-    both = ("trainer.devices=2", "trainer.strategy=ddp")
-    for run, name, added in ((run_command, "alone", ()), (run_process, "together", both)):
-        run("train.py", *job, *added, f"hydra.run.dir={tmp_path / name}")
-    alone, together = (measures_of(tmp_path / name) for name in ("alone", "together"))
-    assert list(together) == [*FROZEN, "granker_head"]
-    for system, found in together.items():
-        assert found == pytest.approx(alone[system], abs=5e-3)
-
-
 def test_written_cross_encoder_is_the_trained_model(layers: Path, reader: Path) -> None:
     queries, passages = ["a z", "b", "c zz"], ["aa l x", "", "cc j y"]
     model = load_checkpoint(layers / "granker_head" / "checkpoints" / "best.ckpt").model

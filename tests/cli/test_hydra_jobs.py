@@ -47,6 +47,9 @@ def test_a_users_error_is_one_message(
     monkeypatch.chdir(tmp_path)
     assert run_failing(error, monkeypatch) == status
     assert capsys.readouterr().err == message
+    for shown, environment in ((KeyError("x"), {}), (ValueError(), {"HYDRA_FULL_ERROR": "1"})):
+        assert run_failing(shown, monkeypatch, **environment) == 1
+        assert "Traceback" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -111,16 +114,6 @@ def test_a_value_error_of_our_own_bug_is_not_the_users(code: str) -> None:
             exec("raise ValueError('`top_k` must be positive')", {"__name__": name})
         assert is_users(caught.value) == is_ours
     assert is_users(UserError("`top_k` must be positive"))
-
-
-def test_an_error_of_ours_has_its_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: object
-) -> None:
-    monkeypatch.chdir(str(tmp_path))
-    assert run_failing(KeyError("x"), monkeypatch) == 1
-    assert "Traceback" in capsys.readouterr().err
-    assert run_failing(ValueError(), monkeypatch, HYDRA_FULL_ERROR="1") == 1
-    assert "Traceback" in capsys.readouterr().err
 
 
 def test_hydras_advice_does_not_lead_into_the_next_error(run_command: RunCommand) -> None:

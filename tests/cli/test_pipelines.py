@@ -52,15 +52,6 @@ def test_curves(run_command, ring: Path, reader: Path, tmp_path: Path) -> None:
     assert (tmp_path / "report.md").read_text() in done.stdout
 
 
-def test_another_retriever_and_fewer_queries(run_command, ring: Path, tmp_path: Path) -> None:
-    run_command(
-        "evaluate.py", "pipeline=vector_search", "retriever=bm25", "num_queries=2", f"datasets=[{ring}]",
-        f"hydra.run.dir={tmp_path}",
-    )  # fmt: skip
-    lines = (next((tmp_path / "runs").iterdir())).read_text().splitlines()
-    assert lines[0].split()[:5] == ["q0", "Q0", "p0", "1", "1"]  # BM25 by the query's best
-
-
 def ranked(run: Path, system: str) -> list[list[str]]:
     (file,) = (run / "runs").glob(f"*.{system}.trec")
     return [[line.split()[place] for place in (0, 2, 3)] for line in file.read_text().splitlines()]

@@ -27,9 +27,7 @@ from graphrerank.evaluation.records import Counterfactual, DatasetResult, EdgesO
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Ranking
 from graphrerank.graphs.edge_types import REFERENCE, SIMILARITY
 
-SHAPE = GraphShape(
-    10, (TypeDensity("reference", 12, 2.4, 0.9), TypeDensity("similarity", 5, 1.0, 0.5, 0.85)), 0.1, 2, 0.7
-)
+SHAPE = GraphShape(10, (TypeDensity("reference", 12, 2.4, 0.9), TypeDensity("similarity", 5, 1.0, 0.5)), 0.1, 2, 0.7)
 
 
 def paired(difference: float, p: float, baseline: str = WITHOUT, half_width: float = 0.02) -> PairedTest:
@@ -130,8 +128,8 @@ def test_tables_lines_and_json() -> None:
     assert list(tables) == ["quality", "tests", "types of edges", "edges by type", "other edges"]
     assert [row[:2] for row in tables["quality"]] == [["retriever", "40.00"], [WITHOUT, "45.00"], [WITH, "50.00"]]
     assert tables["types of edges"] == [
-        ["reference", "12", "2.40", "90.00", "-"],
-        ["similarity", "5", "1.00", "50.00", "85.00"],
+        ["reference", "12", "2.40", "90.00"],
+        ["similarity", "5", "1.00", "50.00"],
     ]
     assert [row[1] for row in tables["other edges"]] == ["shuffled", "without similarity"]
     assert SHAPE.lines()[-1].endswith("connected parts: 2, 70.0% of the passages in the largest")

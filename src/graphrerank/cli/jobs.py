@@ -41,7 +41,10 @@ def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
     warnings.filterwarnings("ignore", message=".*sync_dist=True")  # our module sums over processes itself
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
     check_processes(cfg)
-    check_loggers(cfg.get("logger"))
+    for logger in (cfg.get("logger") or {}).values():  # refused before anything is computed
+        extra = LOGGER_EXTRAS.get(str(logger._target_).rpartition(".")[2])
+        if extra is not None:
+            require_extra(extra, EXTRAS[extra].purpose)
     register_models(cfg.models)
     job = job or build_job(cfg)
     if "trainer" in cfg and not is_first_process():  # it helps to train; the first one prints, and holds the folder
@@ -81,14 +84,6 @@ def build_job(cfg: DictConfig) -> Job:
             raise error.__cause__ from None
         raise
     return job
-
-
-def check_loggers(loggers: DictConfig | None) -> None:
-    """Refuse loggers whose package is not installed, before anything is computed."""
-    for logger in (loggers or {}).values():
-        extra = LOGGER_EXTRAS.get(str(logger._target_).rpartition(".")[2])
-        if extra is not None:
-            require_extra(extra, EXTRAS[extra].purpose)
 
 
 def register_models(paths: Sequence[str]) -> None:

@@ -99,7 +99,7 @@ def latency_sample(queries: Tensor) -> list[int]:
 
 
 def stage_quantiles(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
-    """Return the median and the 95th percentile of each stage, and of all stages of a query together, in milliseconds.
+    """Return median and 95th percentile of each stage, and of all stages of a query, in milliseconds.
 
     Where stages were timed on more queries than others, the first queries count.
     """

@@ -77,16 +77,12 @@ class TypeDensity:
     """The edges of one type in a whole corpus."""
 
     TITLE = "types of edges"
-    CAPTION = (
-        "Pairs and neighbours of a passage in the corpus, and passages that have one; ceiling: questions whose "
-        "relevant passages are all candidates after expansion along this type alone."
-    )
+    CAPTION = "Pairs and neighbours of a passage in the corpus, and passages that have one."
 
     edges: str = field(metadata=column("type", "text"))  # one of `EDGE_TYPES`
     pairs: int = field(metadata=column("pairs", ",d"))  # that they join; by shared entities, once for each
     mean_neighbours: float = field(metadata=column("neighbours"))
     share_joined: float = field(metadata=column("joined", "percent"))
-    ceiling: float | None = field(default=None, metadata=column("ceiling", "percent"))
 
 
 @dataclass(frozen=True)
@@ -120,7 +116,7 @@ def graph_shape(graph: CorpusGraph) -> GraphShape:
         >>> path = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1], [1, 2]]))
         >>> shape = graph_shape(path)
         >>> shape.types, shape.share_isolated, shape.num_components, shape.largest_component
-        ((TypeDensity(edges='other', pairs=2, mean_neighbours=1.0, share_joined=0.75, ceiling=None),), 0.25, 1, 0.75)
+        ((TypeDensity(edges='other', pairs=2, mean_neighbours=1.0, share_joined=0.75),), 0.25, 1, 0.75)
     """
     graph = graph.to("cpu")
     types = []
@@ -326,7 +322,7 @@ def diagnose(
     prepared, questions = _one_split(prepared, split)
     dataset, names = prepared.dataset, checkpoint.reranker.retriever.feature_names
     whole = prepared.with_features(names)
-    bare = search(with_edges(prepared, None)).with_features(names)
+    bare = search(without_edges(prepared)).with_features(names)
     check_encoder(checkpoint, whole)
     device = device or torch.device("cpu")
     rows = reranking_systems({WITH: checkpoint.model}, checkpoint.reranker.operators, device=device)
@@ -347,16 +343,9 @@ def diagnose(
     ranked[-1] = replace(ranked[-1], on_other_edges=on_other_edges)
     plan = EvaluationPlan(measures, resamples=resamples, seed=seed)
     result = measure_systems(RankedDataset(dataset, ALL, queries, ranked, prepared.ranking.select(queries)), plan)
-    shape, types = graph_shape(dataset.graph), []
-    for entry in shape.types:
-        ceiling = result.ceiling
-        if len(shape.types) > 1:
-            nodes = search(with_edges(prepared, EDGE_TYPES.index(entry.edges))).ranking.nodes[queries]
-            ceiling = dataset.split(ALL).share_complete(queries, nodes, num_nodes=dataset.graph.num_nodes)
-        types.append(replace(entry, ceiling=ceiling))
     with_graph, without = (result.systems[name].values[plan.tested[0]] for name in (WITH, WITHOUT))
     difference = (with_graph - without)[~with_graph.isnan()]
-    found = Diagnosis(result, questions, replace(shape, types=tuple(types)), float(difference.std()))
+    found = Diagnosis(result, questions, graph_shape(dataset.graph), float(difference.std()))
     _show(found, run_dir, command)
     return found
 
@@ -375,13 +364,11 @@ def _one_split(prepared: PreparedDataset, split: str) -> tuple[PreparedDataset, 
     return replace(prepared, dataset=single), questions
 
 
-def with_edges(prepared: PreparedDataset, edge_type: int | None) -> Dataset:
-    """Return a data set with the edges of one type alone, or with none; its vectors stay."""
-    graph = prepared.dataset.graph
-    other = graph.without_edges() if edge_type is None else graph.with_types([edge_type])
+def without_edges(prepared: PreparedDataset) -> Dataset:
+    """Return a data set without edges; its vectors stay."""
     return replace(
         prepared.dataset,
-        graph=other.with_rows_in_order(),
+        graph=prepared.dataset.graph.without_edges().with_rows_in_order(),
         knn=0,
         knn_below=None,
         edge_counts={},

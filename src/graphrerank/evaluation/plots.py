@@ -101,7 +101,12 @@ def dataset_pictures(dataset: DatasetResult) -> Iterator[Picture]:
             draw = partial(_draw_gains, dataset=dataset, measure=measure)
             yield Picture(f"{dataset.name}.queries.{measure}", caption, draw)
     for measure in dataset.tested:
-        if timed := _timed(dataset, measure):
+        timed = {
+            name: (system.cost.ms[TOTAL]["p50"], system.means[measure])
+            for name, system in dataset.systems.items()
+            if system.cost is not None and TOTAL in system.cost.ms and not isnan(system.means[measure])
+        }
+        if timed:
             caption = f"{measure} against time; the line is the Pareto front, hollow points are dominated"
             draw = partial(_draw_pareto, dataset=dataset, timed=timed, measure=measure)
             yield Picture(f"{dataset.name}.pareto.{measure}", caption, draw)
@@ -155,15 +160,6 @@ def _draw_gains(axes: "Axes", *, dataset: DatasetResult, measure: str) -> None:
     axes.text(98, 3, f"{losses:,} lose", color=WARM, ha="right", zorder=4)
     axes.set(xlim=(-6, 106), ylim=(-6, 106), xlabel=f"{fill(row_name(names[0]), TITLE)}: {measure}, percent")
     axes.set_ylabel(f"{fill(row_name(names[1]), NAME)}: {measure}, percent")
-
-
-def _timed(dataset: DatasetResult, measure: str) -> dict[str, tuple[float, float]]:
-    """Return median milliseconds and mean of each system that has both."""
-    return {
-        name: (system.cost.ms[TOTAL]["p50"], system.means[measure])
-        for name, system in dataset.systems.items()
-        if system.cost is not None and TOTAL in system.cost.ms and not isnan(system.means[measure])
-    }
 
 
 def dominated_points(points: Sequence[tuple[float, float]]) -> list[bool]:

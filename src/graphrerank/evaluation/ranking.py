@@ -79,7 +79,7 @@ class OtherEdges:
 
     def _score(self, system: System, edges: str, graphs: CandidateGraphs) -> Tensor:
         if edges == SHUFFLED:
-            changed = _shuffled(graphs, torch.Generator().manual_seed(self._seed))
+            changed = self._shuffled(graphs)
         elif edges in self._left_out:
             changed = self._without_type(graphs, self._left_out[edges])
         else:
@@ -92,6 +92,16 @@ class OtherEdges:
             x[:, column] = self._match.score(texts, graphs.nodes, changed.edge_index, graphs.ptr)[:, -1]
             changed = replace(changed, x=x)
         return system.score(changed)
+
+    def _shuffled(self, graphs: CandidateGraphs) -> CandidateGraphs:
+        generator, types = torch.Generator().manual_seed(self._seed), graphs.edge_type
+        if types is None:
+            edges, weight = shuffle_edges(graphs.edge_index, graphs.edge_attr, graphs.ptr, generator=generator)
+        else:
+            edges, weight, types = shuffle_each_type(
+                graphs.edge_index, graphs.edge_attr, types, graphs.ptr, generator=generator
+            )
+        return replace(graphs, edge_index=edges, edge_attr=weight, edge_type=types)
 
     def _without_type(self, graphs: CandidateGraphs, number: int) -> CandidateGraphs:
         """Return the same candidates without the edges of a type; for a system that merges types, merged without it."""
@@ -122,16 +132,6 @@ def other_graphs(graph: CorpusGraph, kinds: Sequence[str], *, seed: int = 0) -> 
         else:
             for name, number in left_out_types(graph).items():
                 yield name, graph.with_types([other for other in graph.edge_types() if other != number])
-
-
-def _shuffled(graphs: CandidateGraphs, generator: torch.Generator) -> CandidateGraphs:
-    edge_index, edge_attr, edge_type = graphs.edge_index, graphs.edge_attr, graphs.edge_type
-    if edge_type is None:
-        edge_index, edge_attr = shuffle_edges(edge_index, edge_attr, graphs.ptr, generator=generator)
-    else:
-        edges = shuffle_each_type(edge_index, edge_attr, edge_type, graphs.ptr, generator=generator)
-        edge_index, edge_attr, edge_type = edges
-    return replace(graphs, edge_index=edge_index, edge_attr=edge_attr, edge_type=edge_type)
 
 
 @torch.inference_mode()
@@ -255,12 +255,6 @@ def tune_restart_prob(
     return RESTART_GRID[means.index(max(means))]
 
 
-def with_frozen(models: Mapping[str, nn.Module], prepared: PreparedDataset) -> dict[str, nn.Module]:
-    """Put the frozen models that trained ones are compared with before them: for models of pairs, GRanker's."""
-    inputs = cast(ModelInputs, list(models.values())[-1].inputs)
-    return {**(frozen_grankers(own_encoder(prepared), inputs) if inputs.reads_pairs else {}), **models}
-
-
 def own_encoder(prepared: PreparedDataset) -> CrossEncoder:
     """Return the cross-encoder that reads a data set's pairs, which must be one of transformers."""
     encoder = prepared.pair_encoder.encoder if isinstance(prepared.pair_encoder, PairCache) else prepared.pair_encoder
@@ -318,7 +312,9 @@ def rank_candidates(
         for checkpoint in group.models.values():
             check_encoder(checkpoint, part)
         edges = OtherEdges(part, counterfactuals, seed=seed)
-        trained = with_frozen({name: checkpoint.model for name, checkpoint in group.models.items()}, part)
+        trained = {name: checkpoint.model for name, checkpoint in group.models.items()}
+        if (inputs := group.manifest.inputs).reads_pairs:
+            trained = {**frozen_grankers(own_encoder(part), inputs), **trained}
         rows[label] = []
         for system in reranking_systems(trained, group.manifest.operators, device=device, scorers=scorers):
             if system.name in group.models:

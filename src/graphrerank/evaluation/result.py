@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.plots import drawn_plots
-from graphrerank.evaluation.records import DatasetResult, Replication, SystemResult, to_plain
+from graphrerank.evaluation.records import DatasetResult, Replication, to_plain
 from graphrerank.evaluation.report import (
     bullets,
     dataset_tables,
@@ -207,7 +207,23 @@ class EvaluationResult:
 
 
 def dataset_metrics(dataset: DatasetResult) -> dict[str, Any]:
-    """Return the entry of a data set in ``metrics.json``."""
+    """Return the entry of a data set in ``metrics.json``: means by the measures' names, and other results.
+
+    ``latency_ms`` is the system's own time: of a reranker without the search for candidates, which ``cost`` includes.
+    """
+    systems = {
+        name: {
+            **system.means,
+            "interval": {measure: list(ends) for measure, ends in system.intervals.items() if not math.isnan(ends[0])},
+            "latency_ms": {} if system.cost is None else dict(system.cost.latency_ms),
+            "cost": None if system.cost is None else vars(system.cost),
+            "routes": dict(system.routes),
+            **system.extra,
+            "missing": len(system.missing),
+            "tied_share": system.tied_share,
+        }
+        for name, system in dataset.systems.items()
+    }
     return {
         "split": dataset.split,
         "queries": len(dataset.query_ids),
@@ -215,26 +231,9 @@ def dataset_metrics(dataset: DatasetResult) -> dict[str, Any]:
         "ceiling": dataset.ceiling,
         "base_ceiling": dataset.base_ceiling,
         "notes": list(dataset.notes),
-        "systems": {name: _system_metrics(system) for name, system in dataset.systems.items()},
+        "systems": systems,
         **dataset.extra,
         "comparisons": [{**to_plain(test), "p_value": test.p_randomization} for test in dataset.tests],
-    }
-
-
-def _system_metrics(system: SystemResult) -> dict[str, Any]:
-    """Return the entry of a system in ``metrics.json``: its means by the measures' names, and its other results.
-
-    ``latency_ms`` is the system's own time: of a reranker without the search for candidates, which ``cost`` includes.
-    """
-    return {
-        **system.means,
-        "interval": {measure: list(ends) for measure, ends in system.intervals.items() if not math.isnan(ends[0])},
-        "latency_ms": {} if system.cost is None else dict(system.cost.latency_ms),
-        "cost": None if system.cost is None else vars(system.cost),
-        "routes": dict(system.routes),
-        **system.extra,
-        "missing": len(system.missing),
-        "tied_share": system.tied_share,
     }
 
 
