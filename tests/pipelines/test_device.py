@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, candidate_edges
+from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import ExpandRetriever, HybridExpandRetriever
@@ -191,26 +191,3 @@ def test_a_graph_moves_with_all_it_holds(device: torch.device) -> None:
     back = graph.to("cpu")
     assert torch.equal(back.indices, corpus(entities=True).indices)
     assert back.device == torch.device("cpu")
-
-
-def test_a_tensor_left_behind_is_seen(device: torch.device) -> None:
-    graph = corpus(entities=False).to(device)
-    with pytest.raises(AssertionError, match=r"tensors of shapes \[\(1, 2\)\] are not on the device|not on the device"):
-        candidate_edges(graph, torch.tensor([[0, 1]]))
-
-
-@pytest.mark.parametrize("entities", [False, True])
-def test_page_rank_of_a_moved_graph_is_built_on_the_cpu_and_moved(
-    entities: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The made-up device has no sparse matrices; so only the move is looked at."""
-    from graphrerank.operators.ppr import CorpusPPR
-
-    moves: list[Any] = []
-    monkeypatch.setattr(CorpusPPR, "to", lambda self, device: moves.append(device))
-    graph = corpus(entities=entities)
-    CorpusPPR(graph)
-    assert moves == [torch.device("cpu")]
-    names = {name for name, _ in CorpusPPR(graph).named_buffers()}
-    held = {"to_entities", "from_entities", "entity_share", "num_shared"} if entities else set()
-    assert names == {"dangling", "transition"} | held

@@ -122,7 +122,7 @@ def fastinsight_steps(batch: int = 10, smoothing: float = 0.2, structure_weight:
     return [search(batch), rank, partial(UntilBudget, steps=[expand, rank])]
 
 
-SYSTEMS = {"re2": re2, "gar": gar_steps, "fastinsight": fastinsight_steps}
+SYSTEMS: dict[str, Callable[..., list[Any]]] = {"re2": re2, "gar": gar_steps, "fastinsight": fastinsight_steps}
 
 
 def found_by(ranking: Ranking) -> list[list[int]]:
@@ -144,18 +144,19 @@ GRAPHS = {
 
 @pytest.mark.parametrize("kind", GRAPHS)
 @pytest.mark.parametrize(("budget", "batch"), [(30, 10), (27, 10), (5, 10), (13, 1), (100, 16)])
-def test_fastinsight_against_naive_algorithm_1(
-    kind: str, budget: int, batch: int, make_corpus: Any, make_queries: Any, pair_encoder: Any
+@pytest.mark.parametrize("system", ["fastinsight", "gar"])
+def test_against_naive_algorithm_1(
+    system: str, kind: str, budget: int, batch: int, make_corpus: Any, make_queries: Any, pair_encoder: Any
 ) -> None:
     graph, queries = make_corpus(**GRAPHS[kind]), make_queries()
-    pipeline = Pipeline(
-        graph, steps=fastinsight_steps(batch), budget=budget, pair_encoder=pair_encoder, batch_queries=4
-    )
-    found = pipeline.retrieve(queries)
+    steps = SYSTEMS[system](batch)
+    found = Pipeline(graph, steps=steps, budget=budget, pair_encoder=pair_encoder, batch_queries=4).retrieve(queries)
     for row, nodes in enumerate(found_by(found.ranking)):
-        read = reader(pair_encoder, graph, queries.texts[row])
-        settings = {"batch": batch, "alpha": 0.2, "beta": 1.0, "b_max": budget}
-        assert nodes == fastinsight(queries.encoded[row], graph, read, pair_encoder.head, **settings)
+        given = (queries.encoded[row], graph, reader(pair_encoder, graph, queries.texts[row]), pair_encoder.head)
+        if system == "gar":
+            assert nodes == gar(*given, batch=batch, budget=budget)
+        else:
+            assert nodes == fastinsight(*given, batch=batch, alpha=0.2, beta=1.0, b_max=budget)
     assert found.ranking.nodes.shape == (7, budget)
     assert found.num_encodings.tolist() == [min(budget, 60)] * 7
 
@@ -171,20 +172,6 @@ def test_fastinsights_weights_against_naive_algorithm_1(
         read = reader(pair_encoder, graph, queries.texts[row])
         settings = {"batch": 7, "alpha": smoothing, "beta": structure_weight, "b_max": 40}
         assert nodes == fastinsight(queries.encoded[row], graph, read, pair_encoder.head, **settings)
-
-
-@pytest.mark.parametrize("kind", GRAPHS)
-@pytest.mark.parametrize(("budget", "batch"), [(30, 10), (27, 10), (5, 10), (13, 1), (100, 16)])
-def test_gar_against_naive_algorithm_1(
-    kind: str, budget: int, batch: int, make_corpus: Any, make_queries: Any, pair_encoder: Any
-) -> None:
-    graph, queries = make_corpus(**GRAPHS[kind]), make_queries()
-    pipeline = Pipeline(graph, steps=gar_steps(batch), budget=budget, pair_encoder=pair_encoder, batch_queries=4)
-    found = pipeline.retrieve(queries)
-    for row, nodes in enumerate(found_by(found.ranking)):
-        read = reader(pair_encoder, graph, queries.texts[row])
-        assert nodes == gar(queries.encoded[row], graph, read, pair_encoder.head, batch=batch, budget=budget)
-    assert found.num_encodings.tolist() == [min(budget, 60)] * 7
 
 
 def test_re2_against_sorting_the_top(make_corpus: Any, make_queries: Any, pair_encoder: Any) -> None:

@@ -5,15 +5,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from graphrerank import GraphReranker
 from graphrerank.graphs.edge_types import EDGE_TYPES
@@ -21,7 +17,7 @@ from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
 from graphrerank.serving.formats import input_names
-from graphrerank.serving.parity import TOLERANCE, Batch, parity_batches
+from graphrerank.serving.parity import TOLERANCE, parity_batches
 from tests.support import ROOT
 
 PAGE = (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8")
@@ -54,16 +50,6 @@ fn main() {
         println!("{{\\"scores\\": {:?}, \\"probabilities\\": {:?}}}", found["scores"], found["probabilities"]);
     }
 }
-"""
-HARNESS = """
-const fs = require("node:fs");
-const { load, run } = require("./rerank.cjs");
-(async () => {
-  const model = await load(process.argv[2]);
-  const outputs = [];
-  for (const inputs of JSON.parse(fs.readFileSync("batches.json"))) outputs.push(await run(model, inputs));
-  fs.writeFileSync("outputs.json", JSON.stringify(outputs));
-})();
 """
 
 
@@ -115,18 +101,6 @@ def run_rust(folder: Path, name: str, artifact: Path) -> str:
     return done.stdout
 
 
-def run_node(node: dict[str, str], folder: Path, script: str, artifact: Path) -> str:
-    done = subprocess.run(
-        ["node", script, str(artifact)], capture_output=True, text=True, check=False, cwd=folder, env=node
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def flat(tensor: Tensor) -> dict[str, Any]:
-    return {"dims": list(tensor.shape), "data": tensor.flatten().tolist()}
-
-
 @pytest.mark.slow  # an export
 def test_the_page_states_the_interface(artifact: Path) -> None:
     onnx = pytest.importorskip("onnx")
@@ -147,42 +121,20 @@ def test_the_page_states_the_interface(artifact: Path) -> None:
     assert ", ".join(f"{number} {name}" for number, name in enumerate(EDGE_TYPES)) in PAGE
 
 
-@pytest.mark.slow
-def test_javascript_scores_the_parity_batches(artifact: Path, node: dict[str, str], tmp_path: Path) -> None:
-    names, batches = batches_of(artifact)
-    content = [dict(zip(names, map(flat, batch.inputs), strict=True)) for batch in batches]
-    (tmp_path / "batches.json").write_text(json.dumps(content))
-    (tmp_path / "rerank.cjs").write_text(SCRIPT)
-    (tmp_path / "parity.cjs").write_text(HARNESS)
-    run_node(node, tmp_path, "parity.cjs", artifact)
-    check_parity(artifact, json.loads((tmp_path / "outputs.json").read_text()))
-
-
 @pytest.mark.slow  # a compiler
 def test_rust_scores_the_parity_batches(artifact: Path, rust: Path) -> None:
-    names, batches = batches_of(artifact)
+    loaded = load_checkpoint(artifact)
+    batches = list(parity_batches(loaded.manifest, NUM_BATCHES))
     lines = [
         ";".join(
             f"{name}:{str(tensor.dtype).removeprefix('torch.')}:{' '.join(map(str, tensor.shape))}:"
             f"{' '.join(map(repr, tensor.flatten().tolist()))}"
-            for name, tensor in zip(names, batch.inputs, strict=True)
+            for name, tensor in zip(loaded.manifest.inputs.names, batch.inputs, strict=True)
         )
         for batch in batches
     ]
     (rust / "batches.txt").write_text("\n".join(lines))
-    check_parity(artifact, [json.loads(line) for line in run_rust(rust, "parity", artifact).splitlines()])
-
-
-def batches_of(artifact: Path) -> tuple[Sequence[str], list[Batch]]:
-    """Names of the inputs, and the batches."""
-    manifest = load_checkpoint(artifact).manifest
-    return manifest.inputs.names, list(islice(parity_batches(manifest, NUM_BATCHES), NUM_BATCHES))
-
-
-def check_parity(artifact: Path, outputs: Sequence[dict[str, list[float]]]) -> None:
-    """Hold the outputs of each batch against the eager model's."""
-    loaded, (_, batches) = load_checkpoint(artifact), batches_of(artifact)
-    assert len(outputs) == NUM_BATCHES
+    outputs = [json.loads(line) for line in run_rust(rust, "parity", artifact).splitlines()]
     calibration = loaded.reranker.calibration
     assert calibration is not None
     for batch, output in zip(batches, outputs, strict=True):
@@ -196,7 +148,10 @@ def check_parity(artifact: Path, outputs: Sequence[dict[str, list[float]]]) -> N
 @pytest.mark.slow
 def test_javascript_ranks_as_python(artifact: Path, node: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "rerank.cjs").write_text(SCRIPT)
-    check_ranking(artifact, run_node(node, tmp_path, "rerank.cjs", artifact))
+    command = ["node", "rerank.cjs", str(artifact)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=node)
+    assert done.returncode == 0, done.stderr
+    check_ranking(artifact, done.stdout)
 
 
 @pytest.mark.slow

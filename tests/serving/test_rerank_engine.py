@@ -1,3 +1,4 @@
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -6,9 +7,10 @@ import torch
 from graphrerank import GraphReranker
 from graphrerank.operators.bm25 import BM25
 from graphrerank.operators.expand import HybridExpandRetriever
-from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.engine import answer_all
 from graphrerank.serving.export import export_artifact
+from graphrerank.serving.formats import COMPILERS
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine, load_rerank_engine
 from graphrerank.serving.rerank_request import RerankRequest
@@ -16,6 +18,11 @@ from graphrerank.serving.rerank_request import RerankRequest
 QUERY = "who wrote the red book"
 DOCUMENTS = ["the red book", "a green pear", "who is who", "the author wrote it", "the red book", "?"]
 EDGES = [[3, 0], [3, 4, 2.5], [1, 2]]
+
+
+def eager(checkpoint) -> Artifact:
+    """A checkpoint as an artifact, without an export."""
+    return Artifact(checkpoint.model, checkpoint.manifest, checkpoint.path)
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +41,9 @@ def by_index(results):
 
 @pytest.mark.parametrize("features", ["scores", "paper", "full"])
 @pytest.mark.parametrize("scores", [None, [0.5, 3.0, -1.0, 0.5, 0.0, 2.0]])
-def test_against_eager_by_hand(tmp_path, make_checkpoint, encoder, features, scores):
+def test_against_eager_by_hand(make_checkpoint, encoder, features, scores):
     checkpoint = make_checkpoint(features=features, edge_features=True)
-    engine = RerankEngine(load_artifact(export_artifact(checkpoint, tmp_path / "artifact")), encoder)
+    engine = RerankEngine(eager(checkpoint), encoder)
     query, nodes = encoder.encode([QUERY]), encoder.encode(DOCUMENTS)
     bm25 = BM25(DOCUMENTS).score_all([QUERY])[0]
     bm25, dense = bm25 / bm25.max(), nodes @ query[0]
@@ -110,25 +117,29 @@ def test_scores_alone_need_no_documents(artifact):
     assert found[0].document is None
 
 
-def test_types_of_edges_against_eager(tmp_path, make_checkpoint):
+@pytest.mark.parametrize("formats", [["torchscript"], pytest.param(["onnx", "aot"], marks=pytest.mark.slow)])
+def test_types_of_edges_against_eager_in_every_format(tmp_path, make_checkpoint, formats):
+    pytest.importorskip("onnxruntime", reason="onnx is optional")
+    formats = [name for name in formats if name != "aot" or any(map(shutil.which, COMPILERS))]
     checkpoint = make_checkpoint(edge_features=True, num_edge_types=5)
-    artifact = load_artifact(export_artifact(checkpoint, tmp_path / "artifact", num_batches=8))
-    eager, scores = GraphReranker(checkpoint), [0.5, 3.0, -1.0, 0.25]
+    folder = export_artifact(checkpoint, tmp_path / "artifact", formats, num_batches=8)
+    reranker, scores = GraphReranker(checkpoint), [0.5, 3.0, -1.0, 0.25]
     edges, types = [[3, 0], [0, 3], [1, 2]], ["cites", "knn", "other"]
     given = [[i, j, 1, name] for (i, j), name in zip(edges, types, strict=True)]
-    engine = RerankEngine(artifact)
-    engine.warm_up()
-    found = {}
-    for name, request, expected in (
-        ("typed", given, eager.rerank(QUERY, scores=scores, edges=edges, edge_types=types)),
-        ("without types", [[3, 0], [1, 2]], eager.rerank(QUERY, scores=scores, edges=edges)),
-    ):
-        results = found[name] = ask(engine, None, request, scores=scores, explain=True)
-        assert [r.index for r in results] == list(expected.ids)
-        assert [r.relevance_score for r in results] == pytest.approx(expected.scores.tolist(), abs=1e-5)
-    shown = {(effect.edge, effect.type) for result in found["typed"] for effect in result.explanation.edges}
-    assert shown == {((0, 3), "reference"), ((0, 3), "similarity"), ((1, 2), "other")}
-    assert by_index(found["typed"]).tolist() != pytest.approx(by_index(found["without types"]).tolist(), abs=1e-3)
+    for name in formats:
+        engine, found = RerankEngine(load_artifact(folder, name)), {}
+        engine.warm_up()
+        for kind, request, expected in (
+            ("typed", given, reranker.rerank(QUERY, scores=scores, edges=edges, edge_types=types)),
+            ("without types", [[3, 0], [1, 2]], reranker.rerank(QUERY, scores=scores, edges=edges)),
+        ):
+            results = found[kind] = ask(engine, None, request, scores=scores, explain=True)
+            assert [r.index for r in results] == list(expected.ids)
+            assert [r.relevance_score for r in results] == pytest.approx(expected.scores.tolist(), abs=1e-5)
+        shown = {(effect.edge, effect.type) for result in found["typed"] for effect in result.explanation.edges}
+        assert shown == {((0, 3), "reference"), ((0, 3), "similarity"), ((1, 2), "other")}
+        untyped = by_index(found["without types"]).tolist()
+        assert by_index(found["typed"]).tolist() != pytest.approx(untyped, abs=1e-3)
 
 
 def test_a_model_that_reads_no_types_merges_edges(engine):
@@ -157,28 +168,28 @@ def test_explanations(artifact, engine, encoder):
     assert any(r.explanation.edges for r in results)
 
 
-def test_another_encoder_or_retriever_is_refused(artifact, encoder, make_checkpoint, tmp_path):
+def test_another_encoder_or_retriever_is_refused(artifact, encoder, make_checkpoint):
     other = type(encoder)()
     other.fingerprint = "0" * 64
     RerankEngine(artifact, other)  # it reads cosines, of any encoder
     retriever = {**artifact.manifest.content["retriever"], "feature_names": ["dense_score"]}
     with pytest.raises(ValueError, match=r"trained on \['dense_score'\]"):
         RerankEngine(replace(artifact, manifest=artifact.manifest.with_entries(retriever=retriever)), encoder)
-    reads_vectors = load_artifact(export_artifact(make_checkpoint(features="paper"), tmp_path / "artifact"))
+    reads_vectors = eager(make_checkpoint(features="paper"))
     with pytest.raises(ValueError, match=r"trained on vectors of hash .*, `encoder` is None"):
         RerankEngine(reads_vectors)
     with pytest.raises(ValueError, match=r"vectors of hash \(ffffffffffff\), `encoder` is hash \(000000000000\); only"):
         RerankEngine(reads_vectors, other)
 
 
-def test_models_of_expanded_candidates_are_served(tmp_path, make_checkpoint, encoder):
+def test_models_of_expanded_candidates_are_served(make_checkpoint, encoder):
     """Nothing is expanded here: the features of a walk are 0, as for the candidates of a base ranking."""
     names = list(HybridExpandRetriever.feature_names)
     checkpoint = make_checkpoint(num_scores=len(names))
     retriever = {**checkpoint.manifest.content["retriever"], "choice": "hybrid_expand", "feature_names": names}
     manifest = checkpoint.manifest.with_entries(retriever=retriever, features=checkpoint.model.feature_names(names))
     checkpoint = replace(checkpoint, manifest=manifest)
-    engine = RerankEngine(load_artifact(export_artifact(checkpoint, tmp_path / "artifact")), encoder)
+    engine = RerankEngine(eager(checkpoint), encoder)
     query, nodes = encoder.encode([QUERY]), encoder.encode(DOCUMENTS)
     bm25 = BM25(DOCUMENTS).score_all([QUERY])[0]
     x = torch.stack([torch.arange(6.0), bm25 / bm25.max(), nodes @ query[0], *torch.zeros(4, 6)], dim=1)

@@ -1,15 +1,17 @@
-"""A corpus is searched and replaced by ``python serve.py artifact=... index=...``."""
+"""``python serve.py index=...`` searches a corpus, replaces it, and adds documents, which survive ``kill -9``."""
 
-import json
 import time
 
 import httpx
+import psutil
 import pytest
 
+from tests.support.folders import write_dataset
 from tests.support.running import running
 
 pytestmark = pytest.mark.slow  # many processes
 
+KEY = {"authorization": "Bearer word"}
 PASSAGES = {
     "solaris": "Solaris. A 1972 film directed by Andrei Tarkovsky.",
     "tarkovsky": "Andrei Tarkovsky. A director who is buried in Sainte-Geneviève-des-Bois.",
@@ -19,14 +21,13 @@ PASSAGES = {
 
 
 def write(folder, passages):
-    """Write a data set folder."""
-    (folder / "qrels").mkdir(parents=True)
-    lines = [json.dumps({"_id": doc_id, "text": text}) for doc_id, text in passages.items()]
-    (folder / "corpus.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "any"}\n')
-    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\nq\t{next(iter(passages))}\t1\n")
-    (folder / "edges.tsv").write_text("solaris\ttarkovsky\tnames\n")
-    return folder
+    return write_dataset(
+        folder,
+        corpus=[{"_id": doc_id, "text": text} for doc_id, text in passages.items()],
+        queries=[{"_id": "q", "text": "any"}],
+        edges=[("solaris", "tarkovsky", "names")],
+        test=[("q", "solaris")],
+    )
 
 
 def test_a_corpus_is_searched_and_replaced(tmp_path):
@@ -63,3 +64,47 @@ def test_a_corpus_is_searched_and_replaced(tmp_path):
             time.sleep(0.2)
         assert "stalker" in {result["doc_id"] for result in search("film Stalker of 1979")["results"]}
         assert httpx.post(f"{service.url}/search", json={"query": ""}, timeout=60).status_code == 422
+
+
+def test_what_was_acknowledged_is_there_after_a_kill(tmp_path, run_command):
+    names = ["river", "stone", "metal", "cloud"]
+    source = write_dataset(
+        tmp_path / "source",
+        corpus=[{"_id": f"p{i}", "title": name, "text": f"A text about {name}."} for i, name in enumerate(names)],
+        queries=[{"_id": "q", "text": "What is a river?"}],
+        edges=[("p0", "p1", "next")],
+        test=[("q", "p0")],
+    )
+    corpus = tmp_path / "corpus"
+    run_command("prepare", str(corpus), "data=folder", f"data.path={source}", "encoder=none")
+    plan = (
+        *("artifact=base", f"index={corpus}", "encoder=none", "retriever=bm25", "pipeline=vector_search"),
+        *("workers=2", "api_key=word"),
+    )
+
+    def ask(service, method, path, body, headers=KEY):
+        return httpx.request(method, f"{service.url}{path}", json=body, headers=headers, timeout=60)
+
+    def best(service, query):
+        answer = ask(service, "POST", "/search", {"query": query, "top_n": 1}).json()
+        return answer["results"][0]["doc_id"], answer["meta"]["index"]
+
+    zebra = {"documents": [{"id": "z", "text": "A zebra."}], "edges": [["z", "p2"]]}
+    with running(tmp_path, *plan) as service:
+        for method, body in (("POST", zebra), ("DELETE", {"ids": ["p1"]})):
+            assert ask(service, method, "/documents", body, {}).status_code == 401
+        assert ask(service, "DELETE", "/documents", {"ids": "p1"}).status_code == 422
+        added = ask(service, "POST", "/documents", zebra)
+        assert added.status_code == 200, added.text
+        assert (added.json()["added"], added.json()["documents"]) == (1, 5)
+        for _ in range(6):  # both workers
+            assert best(service, "zebra") == ("z", added.json()["meta"]["index"])
+        removed = ask(service, "DELETE", "/documents", {"ids": ["p1", "unknown"]})
+        assert removed.json()["removed"] == 1
+        for process in [psutil.Process(service.process.pid), *service.workers()]:
+            process.kill()
+    with running(tmp_path, *plan) as service:
+        assert best(service, "zebra") == ("z", removed.json()["meta"]["index"])
+        assert best(service, "stone")[0] == "p0"  # nothing holds the word any longer
+        assert ask(service, "DELETE", "/documents", {"ids": ["z"]}).json()["documents"] == 3
+        assert best(service, "zebra")[0] == "p0"

@@ -1,9 +1,275 @@
-"""The application of a process."""
+"""The application of a process: routes, limits, key and log."""
+
+import asyncio
+import json
+import logging
+import re
+import time
 
 import pytest
 
+from graphrerank.serving.json_log import LOGGER, JsonFormatter
 from graphrerank.serving.limits import Limits
-from tests.support.client import make_client
+from graphrerank.serving.rerank_engine import RerankEngine
+from tests.support.client import TestClient, make_client
+
+BODY = {"query": "who wrote the red book", "documents": ["the red book", "a green pear", "who is who"]}
+
+
+@pytest.fixture(scope="module")
+def client(make_app):
+    return TestClient(make_app())
+
+
+def send(client, body, path="/v2/rerank"):
+    content = body if isinstance(body, bytes | str) else json.dumps(body)
+    return client.post(path, content=content)
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])
+def test_an_answer(client, artifact, encoder, path):
+    response = send(client, {**BODY, "edges": [[0, 2]], "top_n": 2}, path)
+    assert response.status_code == 200
+    found = response.json()
+    assert set(found) == {"id", "results", "meta"}
+    assert found["id"] == response.headers["x-request-id"]
+    assert re.fullmatch(r"read;dur=[\d.]+, rank;dur=[\d.]+, render;dur=[\d.]+", response.headers["server-timing"])
+    assert found["meta"] == {
+        "api_version": {"version": path[2]},
+        "billed_units": {"search_units": 1},
+        "model": "test-model",
+        "language": "english",
+    }
+    assert [set(result) for result in found["results"]] == [{"index", "relevance_score"}] * 2
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "message"),
+    [
+        ({"documents": []}, "documents", "at least 1 item"),
+        ({"documents": ["x", 3]}, "documents", "valid string"),
+        ({"documents": "x"}, "documents", "valid list"),
+        ({"query": None}, "query", "valid string"),
+        ({"edges": [[0, 1]] * 200_000}, "edges", "at most 100000, got 200000"),
+        ({"edges": [[0, 1, NAN]]}, "edges", "a weight in"),
+        ({"scores": [1.0] * 2}, "scores", r"one entry per passage \(3\), got 2"),
+        ({"scores": []}, "scores", "at least 1 item"),
+        ({"scores": [1.0, 1.0, NAN]}, "scores", "finite number"),
+        ({"scores": [1.0, 1.0, -INFINITY]}, "scores", "finite number|greater than or equal"),
+        ({"scores": [1.0, 1.0, 1e39]}, "scores", "less than or equal to"),
+        ({"scores": [1.0, 1.0, None]}, "scores", "valid number"),
+        ({"top_n": 0}, "top_n", "greater than or equal to 1"),
+        ({"top_n": 1.5}, "top_n", "valid integer"),
+        ({"max_tokens_per_doc": 0}, "max_tokens_per_doc", "greater than or equal to 1"),
+        ({"entities": ["ab"]}, "entities", "valid list"),
+        ({"topn": 1, "secret": 2}, "top_n", "2 fields are not permitted; did you mean .*`top_n`"),
+    ],
+)
+def test_bad_requests_are_refused_by_field(client, change, field, message):
+    response = send(client, {**BODY, **change})
+    assert response.status_code == 422, response.text
+    found = response.json()
+    assert field in found["message"]
+    assert all(set(error) == {"loc", "msg", "type"} for error in found["detail"])  # no echo of the request
+    with pytest.raises(ValueError, match=message):
+        raise ValueError(found["message"])
+    assert len(response.content) < 1000
+    assert found["id"] == response.headers["x-request-id"]
+    assert "secret" not in response.text
+
+
+NESTED = "[" * 490 + "]" * 490
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        ("null", 422),
+        (b"\xff", 400),
+        ('{"\\ud800": 1}', 400),
+        ("9" * 5000, 400),
+        ('{"query": "x", "documents": [{"text": "\\udfff"}]}', 400),
+        ('{"query": "q", "documents": [{"text": "a", "x": ' + NESTED + "}]}", 400),
+        ('{"query": "q", "documents": ["a"], "entities": [' + "[" + "[]," * 900_000 + "[]]]}", 413),
+        ('{"query": "q", "documents": ["a"], "rank_fields": [' + '"a",' * 400_000 + '"a"]}', 422),
+        ('{"query": "q", "documents": ["a"], "query_vector": [1], "vectors": [[' + '"a",' * 900_000 + '"a"]]}', 422),
+        ('{"query": "q", "documents": ["a"], "entities": [[' + "0," * 2_000_000 + "0]]}", 422),
+        ('{"query": "q", "documents": ["a"],' + ",".join(f'"k{i}":0' for i in range(400_000)) + "}", 422),
+        ('{"query": "' + "word " * 25_000 + '", "documents": ["a", "b"], "edges": [[0, 1]]}', 422),
+    ],
+    ids=[
+        *("empty", "null", "no UTF-8", "surrogate", "number", "surrogate in a text"),
+        *("deep", "lists", "fields", "vectors of texts", "names of numbers", "keys", "query"),
+    ],
+)
+def test_hostile_bodies_are_refused(client, body, status):
+    response = send(client, body)
+    assert response.status_code == status
+    assert len(response.content) < 2000
+    assert send(client, BODY).status_code == 200
+
+
+def test_limits_are_answered(make_app):
+    client = TestClient(make_app(Limits(work_seconds=100)))
+    documents = [f"document {i}" for i in range(1000)]
+    edges = [[i, j] for i in range(1000) for j in range(i + 1, min(1000, i + 101))][:95_000]
+    scores = [1e30 * (-1) ** i for i in range(1000)]
+    response = send(client, {"query": "q", "documents": documents, "edges": edges, "scores": scores})
+    assert response.status_code == 200
+    assert len(response.json()["results"]) == 1000
+    assert send(client, {**BODY, "edges": [[0, 1, 1e9], [1, 2, 1e-9]]}).status_code == 200
+    many = [[i, j] for i in range(60) for j in range(i)]
+    response = send(client, {"query": "q", "documents": documents[:60], "edges": many, "explain": True})
+    assert response.status_code == 422
+    assert "`explain` leaves out each edge once, of at most 1000, got 1770" in response.json()["message"]
+
+
+def test_long_bodies_are_refused_before_they_are_read(make_app):
+    client = TestClient(make_app(Limits(body_bytes=1000)))
+    sent = 0
+
+    def chunks():
+        nonlocal sent
+        for _ in range(20):
+            sent += 1
+            yield b" " * 100_000
+
+    response = client.post("/v2/rerank", content=chunks())
+    assert response.status_code == 413
+    assert response.json()["message"] == "body: must have at most 1000 bytes"
+    assert client.post("/v2/rerank", content=b" " * 900).status_code == 400
+    headers = {"content-length": "200000000", "expect": "100-continue"}
+    assert client.post("/v2/rerank", content=iter([b""]), headers=headers).status_code == 413
+
+
+def test_the_key(make_app):
+    client = TestClient(make_app(api_key="kéy"))
+    assert client.get("/health").status_code == 200  # open, for load balancers
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": ""}, {"x-api-key": "k"}):
+        response = client.post("/v2/rerank", json=BODY, headers=headers)
+        assert response.status_code == 401
+        assert "key is missing or wrong" in response.json()["message"]
+        assert client.get("/metrics", headers=headers).status_code == 401
+    for name, key, status in (
+        *(("authorization", "Bearer kéy", 200), ("authorization", "bearer kéy", 200), ("x-api-key", "kéy", 200)),
+        ("authorization", "Basic kéy", 401),
+    ):
+        assert client.post("/v2/rerank", json=BODY, headers={name: key.encode()}).status_code == status
+    assert TestClient(make_app(api_key="")).post("/v2/rerank", json=BODY).status_code == 200
+
+
+def test_what_no_route_takes(make_app):
+    client = TestClient(make_app())
+    for response, status, said in (
+        (client.get("/nothing"), 404, "Not Found"),
+        (client.get("/v2/rerank"), 405, "Method Not Allowed"),
+    ):
+        assert (response.status_code, response.json()) == (
+            status,
+            {"id": response.headers["x-request-id"], "message": said, "error": said, "detail": []},
+        )
+    assert response.headers["allow"] == "POST"
+
+
+def test_logs_hold_numbers_and_no_texts(make_app, caplog):
+    client = TestClient(make_app())
+    with caplog.at_level(logging.INFO, LOGGER):
+        response = send(client, {**BODY, "query": "secret"})
+        send(client, {"query": "secret", "documents": ["secret", ""]})
+        client.get("/secret")
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records if record.name == LOGGER]
+    assert [(line["route"], line["status"]) for line in lines] == [
+        ("/v2/rerank", 200),
+        ("/v2/rerank", 422),
+        ("none", 404),
+    ]
+    assert (lines[0]["documents"], lines[0]["id"]) == (3, response.json()["id"])
+    assert lines[0]["seconds"] > 0
+    assert "secret" not in json.dumps(lines)
+
+
+def test_a_failure_is_logged_without_its_message(make_app, caplog, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(RerankEngine, "answer", fail)
+    with caplog.at_level(logging.INFO, LOGGER):
+        response = send(TestClient(make_app()), {**BODY, "query": "secret"})
+    assert response.status_code == 500
+    lines = [JsonFormatter().format(record) for record in caplog.records if record.name == LOGGER]
+    assert json.loads(lines[0])["error"] == "RuntimeError"
+    assert "fail (" in json.loads(lines[0])["at"][-1]
+    assert "secret" not in " ".join(lines) + response.text
+
+
+def test_measures(client):
+    send(client, BODY)
+    send(client, {})
+    for _ in range(200):  # a request of an earlier test, whose client has gone, may wait a moment still
+        if "graphrerank_queue_length 0.0" in (text := client.get("/metrics").text):
+            break
+        time.sleep(0.05)
+    for line in (
+        'graphrerank_stage_seconds_bucket{le="0.001",stage="rerank"}',
+        'graphrerank_stage_seconds_count{stage="total"}',
+        'graphrerank_errors_total{route="/v2/rerank",status="422"}',
+        "graphrerank_queue_length 0.0",
+        "graphrerank_batch_requests_count",
+    ):
+        assert line in text
+
+
+def test_the_schema_names_what_is_taken_and_answered(client):
+    schema = client.get("/openapi.json").json()
+    post = schema["paths"]["/v2/rerank"]["post"]
+    body = post["requestBody"]["content"]["application/json"]["schema"]
+    assert {"query", "documents", "top_n", "edges", "entities", "doc_ids", "scores", "explain"} <= set(
+        body["properties"]
+    )
+    assert body["required"] == ["query"]
+    assert set(post["responses"]) >= {"200", "400", "401", "413", "422", "504"}
+    assert "RerankResponse" in schema["components"]["schemas"]
+
+
+def test_too_much_work_is_refused(make_app):
+    client = TestClient(make_app(Limits(work_seconds=0.01)))
+    pairs = [[i, j] for i in range(200) for j in range(i + 1, 200)][:1000]
+    body = {"query": "a " * 4000, "documents": ["a"] * 200, "edges": pairs, "explain": True}
+    response = send(client, body)
+    assert response.status_code == 422
+    assert "at most `limits.work_seconds` = 0.01 seconds of work" in response.json()["message"]
+    assert send(client, BODY).status_code == 200
+
+
+def test_bodies_that_are_held_have_a_limit(make_app):
+    app = make_app(Limits(held_bytes=1000))
+    sent = []
+
+    async def send_back(message):
+        sent.append(message)
+
+    async def ask():
+        chunks = [b" " * 600, b""]
+
+        async def receive():
+            await asyncio.sleep(0.02)
+            return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
+
+        scope = {"type": "http", "method": "POST", "path": "/v2/rerank", "headers": [], "query_string": b""}
+        await app(scope, receive, send_back)
+
+    async def play():
+        await asyncio.gather(ask(), ask())
+        await ask()
+
+    asyncio.run(play())
+    assert [message["status"] for message in sent if "status" in message] == [503, 400, 400]
+
 
 PAGE = {"origin": "https://page.example"}
 
@@ -31,9 +297,23 @@ def test_a_service_for_this_machine_answers_no_other_name(path: str) -> None:
     assert make_client("http://rerank:8000", host="0.0.0.0").get("/info").status_code == 200
 
 
-@pytest.mark.parametrize("origin", ["http://[", "http://localhost:80000000", "//", "http://[::1"])
-def test_an_origin_that_is_no_address_is_refused(origin: str) -> None:
-    assert make_client().get("/info", headers={"origin": origin}).status_code == 403
+@pytest.mark.parametrize(
+    ("origin", "host", "status"),
+    [
+        ("http://evil.example", "localhost:8000", 403),
+        ("http://evil.example:8000", "evil.example:8000", 403),  # a name that now points to this machine
+        ("null", "localhost:8000", 403),
+        ("http://[", "localhost:8000", 403),
+        ("http://localhost:80000000", "localhost:8000", 403),
+        ("//", "localhost:8000", 403),
+        ("http://localhost:8000", "localhost:8000", 422),  # our page
+        ("http://127.0.0.1:8000", "127.0.0.1:8000", 422),
+    ],
+)
+def test_pages_of_others_may_not_call(origin: str, host: str, status: int) -> None:
+    """A browser sends ``text/plain`` to any address, without asking before."""
+    headers = {"origin": origin, "host": host, "content-type": "text/plain"}
+    assert make_client(host="0.0.0.0").post("/v2/rerank", content="{}", headers=headers).status_code == status
 
 
 def test_long_headers_are_refused() -> None:
