@@ -121,7 +121,7 @@ def test_scores_alone_need_no_documents(artifact):
 def test_types_of_edges_against_eager_in_every_format(tmp_path, make_checkpoint, formats):
     pytest.importorskip("onnxruntime", reason="onnx is optional")
     formats = [name for name in formats if name != "aot" or any(map(shutil.which, COMPILERS))]
-    checkpoint = make_checkpoint(edge_features=True, num_edge_types=5)
+    checkpoint = make_checkpoint(edge_features=True, num_edge_types=5, **SMALL)
     folder = export_artifact(checkpoint, tmp_path / "artifact", formats, num_batches=8)
     reranker, scores = GraphReranker(checkpoint), [0.5, 3.0, -1.0, 0.25]
     edges, types = [[3, 0], [0, 3], [1, 2]], ["cites", "knn", "other"]
