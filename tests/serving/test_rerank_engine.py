@@ -14,6 +14,7 @@ from graphrerank.serving.formats import COMPILERS
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine, load_rerank_engine
 from graphrerank.serving.rerank_request import RerankRequest
+from tests.serving.conftest import SMALL
 
 QUERY = "who wrote the red book"
 DOCUMENTS = ["the red book", "a green pear", "who is who", "the author wrote it", "the red book", "?"]
