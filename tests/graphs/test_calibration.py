@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
@@ -12,9 +13,8 @@ every_calibration = pytest.mark.parametrize(
 
 
 def test_isotonic_against_numpy_interp() -> None:
-    numpy = pytest.importorskip("numpy")
     scores = torch.linspace(-2, 4, 601)
-    expected = numpy.interp(scores.double().numpy(), ISOTONIC.knots, ISOTONIC.shares)
+    expected = np.interp(scores.double().numpy(), ISOTONIC.knots, ISOTONIC.shares)
     torch.testing.assert_close(ISOTONIC.probabilities(scores), torch.from_numpy(expected).float())
 
 
@@ -30,33 +30,23 @@ def test_no_order_changes(calibration: Calibration) -> None:
 
 
 @every_calibration
-def test_the_module_gives_the_same_probabilities(calibration: Calibration) -> None:
+def test_the_module_and_a_manifest_give_the_same_probabilities(calibration: Calibration) -> None:
+    assert TypeAdapter(Calibration).validate_json(calibration.model_dump_json()) == calibration
     scores = torch.linspace(-2, 4, 601)
     module = calibration.module()
     assert torch.equal(module(scores), calibration.probabilities(scores))
     assert torch.equal(torch.jit.script(module)(scores), calibration.probabilities(scores))
 
 
-@every_calibration
-def test_a_manifest_keeps_it(calibration: Calibration) -> None:
-    assert TypeAdapter(Calibration).validate_json(calibration.model_dump_json()) == calibration
-
-
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
         ({"method": "magic"}, "does not match any of the expected tags: 'logistic', 'isotonic'"),
-        ({"slope": 1.0}, "Unable to extract tag using discriminator 'method'"),
-        ("logistic", "Input should be a valid dictionary"),
         ({"method": "logistic", "slope": -1.0, "intercept": 0.0}, r"slope\n.*greater than or equal to 0"),
         ({"method": "logistic", "slope": 1.0, "intercept": float("nan")}, r"intercept\n.*a finite number"),
-        ({"method": "isotonic", "knots": [], "shares": []}, r"knots\n.*at least 1 item"),
         ({"method": "isotonic", "knots": [1], "shares": []}, "`shares` must be as many as `knots`, and not fall"),
-        ({"method": "isotonic", "knots": [1, 1], "shares": [0, 1]}, r"knots\n.*must rise"),
-        (
-            {"method": "isotonic", "knots": [0, 1], "shares": [1, 0]},
-            "`shares` must be as many as `knots`, and not fall",
-        ),
+        ({"method": "isotonic", "knots": [1, 1], "shares": [0, 1]}, "`knots` must rise"),
+        ({"method": "isotonic", "knots": [0, 1], "shares": [1, 0]}, "`shares` must .*not fall"),
     ],
 )
 def test_a_broken_manifest_is_refused(entry: object, message: str) -> None:

@@ -37,21 +37,17 @@ def test_top_k_refuses() -> None:
         top_k_by_node_order(torch.tensor([[0.0, torch.nan]]), 1)
 
 
-def test_ranking_selects_rows_in_order() -> None:
+def test_ranking_selects_rows_in_order_and_checks_shapes() -> None:
     ranking = Ranking(torch.tensor([[0, 1], [2, 3], [4, 5]]), torch.rand(3, 2), torch.rand(3, 2, 4))
     some = ranking.select(torch.tensor([2, 0]))
-    assert some.nodes.tolist() == [[4, 5], [0, 1]]
+    assert (some.nodes.tolist(), len(ranking), len(some)) == ([[4, 5], [0, 1]], 3, 2)
     assert torch.equal(some.scores, ranking.scores[[2, 0]])
     assert some.features is not None
     assert ranking.features is not None
     assert torch.equal(some.features, ranking.features[[2, 0]])
-    assert (len(ranking), len(some)) == (3, 2)
-
-
-@pytest.mark.parametrize("scores", [torch.zeros(2, 3), torch.zeros(2)])
-def test_ranking_refuses_shapes_that_do_not_fit(scores: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match=r"`nodes` and `scores` must both be \[B, K\], got \[2, 2\] and"):
-        Ranking(torch.zeros(2, 2, dtype=torch.int64), scores)
+    for scores in (torch.zeros(2, 3), torch.zeros(2)):
+        with pytest.raises(ValueError, match=r"`nodes` and `scores` must both be \[B, K\], got \[2, 2\] and"):
+            Ranking(torch.zeros(2, 2, dtype=torch.int64), scores)
 
 
 @pytest.mark.parametrize("num_nodes", [1281, 2000, 64 * 64 * 20 + 1])

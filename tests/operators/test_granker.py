@@ -58,17 +58,6 @@ def test_a_batch_equals_its_parts() -> None:
     assert torch.equal(smooth(graph, nodes, vectors, 0.2), torch.cat(alone))
 
 
-def test_by_hand() -> None:
-    # 0 - 1, 0 - 2; 1 has three more neighbours that were not retrieved; 3 is isolated
-    pairs = torch.tensor([[0, 1], [0, 2], [1, 4], [1, 5], [1, 6]])
-    graph = corpus_of([""] * 7, edges=pairs)
-    nodes = torch.tensor([[0, 1, 2, 3]])
-    vectors = torch.tensor([[10.0], [20.0], [40.0], [80.0]])
-    # node 0: W = (1/4, 1/1), P = (1/5, 4/5), P H = 4 + 32 = 36; nodes 1 and 2: P H = H_0
-    found = smooth(graph, nodes, vectors, 0.5)
-    torch.testing.assert_close(found, torch.tensor([[23.0], [15.0], [25.0], [80.0]]))
-
-
 def test_relabelling_nodes_permutes_vectors() -> None:
     graph, _ = random_corpus(5, num_edges=90)
     nodes = torch.arange(0, 40, 2)[None]

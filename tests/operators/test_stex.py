@@ -153,19 +153,6 @@ def small() -> CorpusGraph:
     return corpus_of([""] * 7, torch.tensor([[0.0], [0.0], [0.0], [-0.25], [0.5], [1.0], [2.0]]), edges)
 
 
-def test_by_hand(small: CorpusGraph) -> None:
-    seeds = Ranking(torch.tensor([[0, 1, 2]]), torch.tensor([[0.9, 0.8, 0.6]]))
-    found = semantic_topological_expansion(small, seeds, torch.ones(1, 1), top_k=3, structure_weight=0.5, hops=2)
-    # node 3: seeds 0 and 1, r_best 1, degree 2; node 4: seeds 1 and 2, r_best 2, degree 3; node 5: through node 4
-    assert found.nodes.tolist() == [[4, 3, 5]]
-    # structure 0.5 + 0.5, 1 + 1, 0.5; similarity 0.5, -0.25, 1
-    assert found.scores.tolist() == [[1.0, 0.75, 1.25]]
-    assert found.best_seed_rank.tolist() == [[2, 1, 2]]
-    assert found.best_seed_score.tolist() == torch.tensor([[0.8, 0.9, 0.8]]).tolist()
-    assert found.seeds_reached.tolist() == [[2, 2, 2]]
-    assert found.hops.tolist() == [[1, 1, 2]]
-
-
 @pytest.mark.parametrize(
     ("rows", "exclude"),
     [([[6]], None), ([[0, 1, 2, 3, 4, 5, 6]], None), ([[0, 3]], torch.tensor([[1]])), ([[]], None)],

@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Annotated, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -64,15 +64,10 @@ class IsotonicCalibration(BaseModel):
     knots: Annotated[tuple[Finite, ...], Field(min_length=1)]
     shares: tuple[Annotated[float, Field(ge=0, le=1)], ...]
 
-    @field_validator("knots")
-    @classmethod
-    def _rise(cls, knots: tuple[float, ...]) -> tuple[float, ...]:
-        if any(low >= high for low, high in pairwise(knots)):
-            raise ValueError("must rise")
-        return knots
-
     @model_validator(mode="after")
-    def _fit_together(self) -> "IsotonicCalibration":
+    def _check(self) -> "IsotonicCalibration":
+        if any(low >= high for low, high in pairwise(self.knots)):
+            raise ValueError("`knots` must rise")
         if len(self.knots) != len(self.shares) or any(low > high for low, high in pairwise(self.shares)):
             raise ValueError("`shares` must be as many as `knots`, and not fall")
         return self

@@ -19,8 +19,8 @@ class MappedPages:
     """Maps files, and gives their pages back when the process holds more than ``most_bytes`` that it can give back.
 
     A process that reads rows here and there soon holds all pages of a large file, as the kernel maps some around each.
-    Pages that are given back stay in the kernel's cache while there is room. Where the kernel does not say how many
-    there are, or cannot take them back (macOS, Windows), nothing is given back.
+    Pages that are given back stay in the kernel's cache while there is room. On other systems than Linux nothing is
+    given back.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -33,10 +33,9 @@ class MappedPages:
         return MappedPages, (self._most_bytes,)
 
     def map(self, path: Path, dtype: str, shape: tuple[int, ...], *, private: bool = False) -> npt.NDArray[Any]:
-        """Map the start of a file, which is no symbolic link, as an array of at least a byte.
+        """Map the start of a file, which is no symbolic link, as a read-only array of at least a byte.
 
-        The array cannot be written to, unless it is ``private``: then it can, and neither the file nor other processes
-        see it; its pages are not given back.
+        A ``private`` array can be written to, unseen by the file and other processes; its pages are not given back.
         """
         size = np.dtype(dtype).itemsize * math.prod(shape)
         with os.fdopen(open_plain(path), "rb") as file:
@@ -47,10 +46,7 @@ class MappedPages:
         return np.frombuffer(mapped, dtype=dtype).reshape(shape)
 
     def release(self) -> bool:
-        """Give all pages back if they are more than ``most_bytes``; say whether. Without a map nothing is done.
-
-        Arrays stay what they are, also for another thread that is reading them.
-        """
+        """Give all pages back if they are more than ``most_bytes``, and return whether; arrays keep their contents."""
         if not self._maps or not hasattr(mmap, "MADV_DONTNEED"):
             return False
         resident = _resident_bytes()

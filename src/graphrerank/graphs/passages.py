@@ -12,24 +12,14 @@ from graphrerank.graphs.word_index import WordIndex
 
 @dataclass(frozen=True)
 class Passages:
-    """``N`` passages, in memory or mapped from a corpus folder.
+    """``N`` passages, in memory or mapped from a corpus folder."""
 
-    Attributes:
-        ids: ``N`` unique strings.
-        texts: ``N`` strings.
-        title_lengths: ``[N]`` int32, characters of its title at the start of a text, on the CPU; None if unknown.
-        language: Language in which words of texts and queries are matched (:mod:`~graphrerank.text.languages`).
-        words: Index of the words of the texts; None if the texts have to be read for them.
-        removed: ``[N]`` bool, passages that were removed and keep their numbers: without edges, never ranked. None if
-            there are none.
-    """
-
-    ids: Sequence[str]
+    ids: Sequence[str]  # unique
     texts: Sequence[str]
-    title_lengths: Tensor | None = None
-    language: str = "english"
-    words: WordIndex | None = None
-    removed: Tensor | None = None
+    title_lengths: Tensor | None = None  # `[N]` int32, characters of its title at the start of a text; None if unknown
+    language: str = "english"  # in which words of texts and queries are matched (`graphrerank.text.languages`)
+    words: WordIndex | None = None  # None if the texts have to be read for them
+    removed: Tensor | None = None  # `[N]` bool, passages that keep their numbers, without edges, never ranked
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -59,18 +49,11 @@ class Passages:
 
 @dataclass(frozen=True)
 class NodeVectors:
-    """One vector per node.
+    """One vector per node. A node without one has zeros, and is found by its words and its neighbours."""
 
-    Attributes:
-        embedding: ``[N, d]`` float32, or float16 on disk. A node without a vector has zeros: its likeness to every
-            query is 0, and it is found by its words and its neighbours like any other.
-        index: File of an index of FAISS over the first of the vectors, whose suffix is its kind, ``.ivf`` or ``.hnsw``.
-        content: Hash of ids, texts and vectors (:func:`~graphrerank.graphs.corpus_graph.content_hash`), if known.
-    """
-
-    embedding: Tensor
-    index: Path | None = None
-    content: str | None = None
+    embedding: Tensor  # `[N, d]` float32, or float16 on disk
+    index: Path | None = None  # of FAISS over the first of the vectors; its suffix is its kind, `.ivf` or `.hnsw`
+    content: str | None = None  # hash of ids, texts and vectors, if known
 
     def to(self, device: str | torch.device) -> "NodeVectors":
         """Return the same vectors on a device."""

@@ -1,4 +1,4 @@
-"""What a retriever is: it ranks the corpus for queries, and names what it knows of each candidate."""
+"""Protocol of a retriever, which ranks the corpus for queries, and the names of its features."""
 
 from collections.abc import Callable
 from functools import partial

@@ -61,8 +61,8 @@ class ClassificationHead(nn.Module):
 class EncoderLayers(nn.Module):
     """Map the states of all tokens to one vector per pair, as the whole cross-encoder does.
 
-    In training, layers keep the dropout of their configuration. Activations are recomputed in the backward pass,
-    ``CHUNK_PAIRS`` pairs at a time: memory grows with the states, not with the layers.
+    In training, layers keep the dropout of their configuration, and activations are recomputed in the backward pass:
+    memory grows with the states, not with the layers.
     """
 
     def __init__(self, config: Mapping[str, Any], num_layers: int) -> None:
@@ -143,11 +143,8 @@ class CrossEncoder:
     """A sequence classifier with one logit, loaded at its first use.
 
     The vector of a pair is the input of the classifier's head: the state of the first token (for ModernBERT possibly
-    the mean over the tokens), before BERT's pooler. ``head(encode(...))`` equals the model's own logits.
-
-    Raises:
-        ValueError: At loading: if the model is not found, its head is none of :data:`HEADS`, is untrained or has
-            several logits, or it accepts fewer tokens.
+    the mean over the tokens), before BERT's pooler. ``head(encode(...))`` equals the model's own logits. A model that
+    is not found, or that does not fit, is a ValueError at loading.
     """
 
     model: str | Path  # a local folder, or a model id of the Hugging Face hub
@@ -225,10 +222,7 @@ class CrossEncoder:
         return torch.cat([torch.zeros(0, self.hidden_size), *token_states]), ptr
 
     def save_trained(self, folder: Path, layers: EncoderLayers, head: ClassificationHead) -> None:
-        """Write a transformers folder, replacing an existing one: this model with trained layers and head, as float32.
-
-        Biases that the model's own head lacks must be 0.
-        """
+        """Write this model with trained layers and head as a transformers folder of float32, replacing an old one."""
         tokenizer, model = self._from_pretrained()
         model = model.float()
         for trained, original in layers.paired(model.base_model):

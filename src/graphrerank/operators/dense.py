@@ -41,14 +41,9 @@ class DotRanking:
     def rank(self, vectors: Tensor, proposed: Tensor, *, is_exact: bool) -> Ranking:
         """Rank the proposed nodes of each query.
 
-        Args:
-            vectors: ``[b, d]`` query vectors.
-            proposed: ``[b, M]`` int64 nodes, each once in a row, in any order; padded with -1.
-            is_exact: Whether they are the nearest up to rounding, ``top_k`` and :data:`MARGIN`, or all. A query whose
-                last rank is contested within rounding is then scored against the whole corpus.
-
-        Returns:
-            ``[b, top_k]`` nodes and dot products, which are its two features as well.
+        ``proposed [b, M]`` int64 are nodes, unique per row, in any order, padded with -1. With ``is_exact`` they are
+        the nearest up to rounding, ``top_k`` and :data:`MARGIN`, or all; a query whose last rank is contested within
+        rounding is then scored against the whole corpus. Returns ``[b, top_k]``, with the dot products as two features.
         """
         device, num_nodes = self.embedding.device, len(self.embedding)
         if not len(vectors) or not self.num_ranked:

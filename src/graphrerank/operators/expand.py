@@ -238,15 +238,13 @@ class ExpandRetriever(Expander):
         The queries need unit vectors if the corpus has an embedding. Returns ``[B, top_k]`` with ``features [B, top_k,
         F]`` and the base ranking as ``base_nodes``.
         """
-        ranking = self._base.retrieve(queries).to(self.graph.device)
         embedding = self.graph.embedding
         width = 0 if embedding is None else 2 * self.top_k * embedding.shape[1]
         size = max(1, BLOCK_SCORES // max(1, width, self.graph.num_nodes))
-        rows = torch.arange(len(queries), device=self.graph.device)
-        blocks = zip(queries.blocks(size), torch.split(rows, size), strict=True)
-        return Ranking.concatenate([self._expand(ranking.select(block_rows), block) for block, block_rows in blocks])
+        return Ranking.concatenate([self._expand(block) for block in queries.blocks(size)])
 
-    def _expand(self, ranking: Ranking, queries: Queries) -> Ranking:
+    def _expand(self, queries: Queries) -> Ranking:
+        ranking = self._base.retrieve(queries).to(self.graph.device)
         vectors = None if self.graph.embedding is None else queries.encoded.to(self.graph.device)
         candidates, walk_features = self.candidates(ranking, vectors)
         added = [self._text_scores(name, queries, candidates) for name in self._added]

@@ -1,7 +1,7 @@
 """Candidates from a LanceDB table, by vectors and full text."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,6 @@ from graphrerank.passwords import check_no_password
 TABLE = "passages"
 TRAINED_VECTORS = 64  # at least, per cell of an IVF index
 CONTENT = b"graphrerank.content"  # of the schema: the corpus of the table
-BROKEN = (OSError, RuntimeError, ValueError)  # by LanceDB, of a table that it cannot read or write
 
 
 @dataclass(eq=False)
@@ -189,14 +188,6 @@ class LanceDBRetriever(VectorStoreRetriever):
         vector = pa.list_(pa.float16() if self._half else pa.float32(), self._embedding.shape[1])
         columns = [("node", pa.int64()), ("id", pa.string()), ("text", pa.string()), ("vector", vector)]
         return pa.schema(columns, metadata={CONTENT: f"{FORMAT}:{self._content}".encode()})
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Name the table in LanceDB's errors."""
-        try:
-            yield
-        except BROKEN as error:
-            raise ValueError(f"{self.where}: LanceDB cannot read or write the table: {error}") from error
 
 
 def _valid(text: str) -> str:

@@ -1,8 +1,7 @@
 """Candidates from a Qdrant server, by vectors."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -127,13 +126,3 @@ class QdrantRetriever(VectorStoreRetriever):
             return QdrantClient(path=str(self.path))
         key = os.environ.get(API_KEY)
         return QdrantClient(url=self.url, api_key=key, timeout=TIMEOUT_S, check_compatibility=False)
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Name the collection in Qdrant's errors."""
-        from qdrant_client.http.exceptions import ApiException
-
-        try:
-            yield
-        except (ApiException, OSError, RuntimeError, ValueError) as error:
-            raise ValueError(f"{self.where}: cannot be reached, read or written: {error}") from error

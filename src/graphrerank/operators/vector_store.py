@@ -1,7 +1,8 @@
 """Retrievers over a database of vectors: how it is filled from a corpus, and the ranking of what it proposes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -99,6 +100,14 @@ class VectorStoreRetriever(ABC):
     def _content(self) -> str:
         """Hash of ids, texts and vectors in their order, to which the database is bound."""
         return content_hash(self._graph)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Name the database in the client's errors."""
+        try:
+            yield
+        except Exception as error:  # clients raise almost anything
+            raise ValueError(f"{self.where}: cannot be reached, read or written: {error}") from error
 
     @property
     def _half(self) -> bool:
