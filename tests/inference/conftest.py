@@ -10,6 +10,7 @@ from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.manifest import parse_manifest
 from graphrerank.operators.expand import HybridExpandRetriever
+from tests.support.manifests import make_manifest
 
 DIM = 8
 ALL_NAMES = HybridExpandRetriever.feature_names
@@ -20,7 +21,7 @@ def make_checkpoint() -> Callable[..., Checkpoint]:
     def make(
         names: tuple[str, ...] = ALL_NAMES, *, choice: str = "hybrid", hybrid: bool = True, **arguments: Any
     ) -> Checkpoint:
-        """A model of random weights, also where a fresh one has zeros, and a manifest as training writes it."""
+        """A model of random weights and a manifest as training writes it."""
         arguments = {
             **{"features": "scores", "num_scores": len(names), "embedding_dim": DIM, "hidden_channels": 16},
             **{"projection_channels": 4, "heads": 2, "edge_features": True, **arguments},
@@ -31,15 +32,13 @@ def make_checkpoint() -> Callable[..., Checkpoint]:
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.3)
         weights = {"bm25_weight": 0.4, "dense_weight": 0.6} if hybrid else {}
-        manifest = {
-            "name": "test-model",
-            "model": {"name": "gatv2_reranker", "arguments": arguments},
-            "features": model.feature_names(names),
-            "encoder": {"name": "fake", "fingerprint": "f" * 64, "dim": DIM},
-            "data": {"choice": "cats", "fingerprint": "c" * 64},
-            "operators": {"gcs": 0.5, "ppr": 0.5},
-            "retriever": {"choice": choice, "arguments": weights, "feature_names": list(names)},
-        }
+        manifest = make_manifest(
+            "gatv2_reranker",
+            arguments,
+            features=model.feature_names(names),
+            encoder={"name": "fake", "fingerprint": "f" * 64, "dim": DIM},
+            retriever={"choice": choice, "arguments": weights, "feature_names": list(names)},
+        )
         return Checkpoint(model, parse_manifest(manifest, "somewhere"), Path("somewhere/model.safetensors"))
 
     return make

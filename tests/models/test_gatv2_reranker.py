@@ -12,19 +12,16 @@ from graphrerank.models.gatv2 import GATv2Layer
 from graphrerank.models.gatv2_reranker import FEATURE_MODES, GATv2Reranker, PairHead
 from graphrerank.models.score_features import min_max_by_graph
 from graphrerank.operators.gcs import GCS
+from tests.support.models import randomised
 
 MakeBatch = Callable[..., CandidateGraphs]
 every_mode = pytest.mark.parametrize("features", FEATURE_MODES)
 
 
 def reranker(features: str = "scores", *, trained: bool = True, **arguments: object) -> GATv2Reranker:
-    torch.manual_seed(0)
     settings = {"embedding_dim": 8, "projection_channels": 4, "hidden_channels": 16, "num_layers": 2} | arguments
     model = GATv2Reranker(features=features, **settings)  # type: ignore[arg-type]
-    if trained:  # as after training: nothing is zero, so that every path shows
-        for parameter in model.parameters():
-            nn.init.normal_(parameter, std=0.3)
-    return model.eval()
+    return randomised(model) if trained else model.eval()  # type: ignore[no-any-return]
 
 
 def score(model: nn.Module, graphs: CandidateGraphs) -> Tensor:

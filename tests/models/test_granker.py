@@ -25,6 +25,7 @@ from graphrerank.pipelines.steps import GRanker, STeX, UntilBudget, VectorSearch
 from tests.operators.test_cross_encoder import KINDS, PASSAGES, QUERIES, build
 from tests.support.encoders import HashPairEncoder
 from tests.support.manifests import make_manifest
+from tests.support.models import randomised
 
 HIDDEN = 8
 EDGES = torch.tensor([[1, 2, 0, 3], [0, 0, 2, 1]])  # the last node has no neighbour
@@ -32,11 +33,8 @@ DEGREE = torch.tensor([2, 1, 4, 3, 0])
 
 
 def encoder_head(activation: str = "tanh", norm_eps: float | None = None) -> ClassificationHead:
-    torch.manual_seed(0)
-    head = ClassificationHead(HIDDEN, activation=activation, norm_eps=norm_eps)
-    for parameter in head.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    return head.eval()
+    head: ClassificationHead = randomised(ClassificationHead(HIDDEN, activation=activation, norm_eps=norm_eps), std=0.5)
+    return head
 
 
 def from_head(head: ClassificationHead, **arguments: Any) -> GRankerHead:

@@ -9,19 +9,13 @@ from graphrerank.models.gatv2 import GATv2Layer
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.pyg_reranker import PyGLayer, PyGReranker
 from graphrerank.models.registry import find_model
+from tests.support.models import randomised
 
 SMALL = {"hidden_channels": 16, "num_layers": 2, "num_scores": 3}
 
 
 def scores(model, graphs):
     return model(*graphs.model_inputs(model.inputs))
-
-
-def randomised(model):
-    torch.manual_seed(1)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    return model.eval()
 
 
 def test_with_gatv2conv_it_is_our_gatv2_reranker(random_batch):

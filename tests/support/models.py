@@ -29,6 +29,14 @@ def write_tokenizer(folder: Path, words: Sequence[str], split: Any, **settings: 
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, **settings).save_pretrained(folder)
 
 
+def randomised(model: Any, *, std: float = 0.3) -> Any:
+    """Draw all weights of a model, as after training: nothing is zero, so that every path shows."""
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=std)
+    return model.eval()
+
+
 @pytest.fixture(scope="session")
 def sparse_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random SPLADE over eleven words, written as sentence-transformers writes them."""
