@@ -61,9 +61,10 @@ def test_version_changelog_commit_and_tag(repository: Path) -> None:
 
 @pytest.mark.parametrize("version", ["", "0.0.1", "1.2", "v9.0.0", "9.0.0rc1"])
 def test_versions_that_are_refused(repository: Path, version: str) -> None:
+    present = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     done = run(repository, *filter(None, [version]))
     assert done.returncode == 1
-    assert f"`version` must be three numbers above {present()}, got {version!r}" in done.stderr
+    assert f"`version` must be three numbers above {present}, got {version!r}" in done.stderr
     assert git(repository, "status", "--porcelain") == ""
 
 
@@ -73,7 +74,3 @@ def test_changes_are_committed_first(repository: Path) -> None:
     assert done.returncode == 1
     assert "no changes that are not committed, got ['M pyproject.toml']" in done.stderr
     assert git(repository, "tag") == ""
-
-
-def present() -> str:
-    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])

@@ -115,14 +115,6 @@ def test_a_model_of_vectors_ranks_as_in_evaluate(features: str, tmp_path: Path) 
     assert torch.equal(found.ranking.nodes, evaluated(graph, asked, partial(HybridRetriever, top_k=20), name))
 
 
-def test_a_batch_equals_single_queries() -> None:
-    graph, asked = corpus(), queries()
-    together = pipeline(graph, EXPAND, "base", budget=20).retrieve(asked)
-    alone = pipeline(graph, EXPAND, "base", budget=20, batch_queries=1).retrieve(asked)
-    assert torch.equal(together.ranking.nodes, alone.ranking.nodes)
-    torch.testing.assert_close(together.ranking.scores, alone.ranking.scores)
-
-
 def test_vectors_of_another_encoder_are_refused(tmp_path: Path) -> None:
     name = full_checkpoint(tmp_path)
     for encoder, graph in ((None, corpus()), (Encoder(), corpus().without_edges())):

@@ -176,23 +176,6 @@ def typed(graphs: CandidateGraphs, seed: int = 0) -> CandidateGraphs:
 
 
 @every_mode
-def test_without_weights_for_types_one_type_scores_as_merged_edges(features: str, random_batch: MakeBatch) -> None:
-    plain, model = (reranker(features, edge_features=True, num_edge_types=n) for n in (0, 5))
-    state = model.state_dict()
-    with torch.no_grad():
-        for name, weight in plain.state_dict().items():
-            state[name].zero_()
-            columns = torch.arange(weight.shape[1]) if weight.dim() == 2 else None
-            if name == "lin_in.weight" and features == "full":  # scores, then those of types, then vectors
-                first = plain.score_features.num_columns
-                columns[first:] += model.score_features.num_columns - first
-            state[name][(..., columns) if columns is not None else ...] = weight
-    graphs = random_batch()
-    of_one_type = replace(graphs, edge_type=torch.full_like(graphs.edge_index[0], 2))
-    torch.testing.assert_close(score(model, of_one_type), score(plain, graphs), rtol=1e-5, atol=1e-5)
-
-
-@every_mode
 @pytest.mark.parametrize("message_passing", [True, False])
 def test_types_are_read_by_attention_and_by_features(
     message_passing: bool, features: str, random_batch: MakeBatch
