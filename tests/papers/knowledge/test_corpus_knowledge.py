@@ -40,20 +40,16 @@ def test_facts_that_are_stated_again_count() -> None:
     assert facts.num_statements.tolist() == [3]
 
 
-def test_names_that_are_equal_within_a_passage() -> None:
+def test_names_that_are_equal_within_a_passage_and_nothing_said() -> None:
     one, same, blank = Entity("Metz", "", ""), Entity("the Metz", "", ""), Entity("!", "", "")
     said = (Relation("Metz", "is", "the Metz", ""), Relation("Metz", "is", "!", ""))
     facts = merge_knowledge([Knowledge((one, same, blank), said)])
     assert facts.names == ["metz"]
     assert facts.facts == []  # of itself, and of what has no name
     assert facts.entity_links.tolist() == [[0, 0]]
-
-
-@pytest.mark.parametrize("passages", [0, 3])
-def test_nothing_said(passages: int) -> None:
-    facts = merge_knowledge([Knowledge()] * passages)
-    assert facts.names == facts.facts == facts.entity_texts == []
-    assert facts.ends.shape == facts.entity_links.shape == facts.related.shape == (0, 2)
+    nothing = merge_knowledge([Knowledge()] * 3)
+    assert nothing.names == nothing.facts == nothing.entity_texts == []
+    assert nothing.ends.shape == nothing.entity_links.shape == nothing.related.shape == (0, 2)
 
 
 def test_a_graph_by_hand(tmp_path: Path, name_extractor: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,12 +82,9 @@ def test_a_built_graph_is_read(tmp_path: Path, name_extractor: Any) -> None:
     assert shorter.merged.entity_texts[0] == "Lothair (NAME): Lothair died in"
 
 
-def test_no_passages(tmp_path: Path, name_extractor: Any) -> None:
-    graph = build_knowledge_graph([], folder=tmp_path, extractor=name_extractor, encoder=HashEncoder())
+def test_no_passages_and_a_setting_out_of_range(tmp_path: Path, name_extractor: Any) -> None:
+    models = {"folder": tmp_path, "extractor": name_extractor, "encoder": HashEncoder()}
+    graph = build_knowledge_graph([], **models)
     assert (graph.neighbours, graph.passages_of_relation, len(graph.entity_vectors)) == ([], [], 0)
-
-
-def test_a_setting_out_of_range_is_refused(tmp_path: Path, name_extractor: Any) -> None:
-    models = {"extractor": name_extractor, "encoder": HashEncoder()}
     with pytest.raises(ValueError, match="`description_tokens` must be a positive integer, got 0"):
-        build_knowledge_graph(PASSAGES, folder=tmp_path, **models, description_tokens=0)
+        build_knowledge_graph(PASSAGES, **models, description_tokens=0)

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from graphrerank.knowledge.passage_knowledge import Knowledge, Relation
+from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank.text import normalize_entity
 from graphrerank_papers.knowledge.spacy_extractor import SpacyKnowledgeExtractor, split_title
 
@@ -17,10 +17,6 @@ def extractor() -> SpacyKnowledgeExtractor:
 
 def triples(knowledge: Knowledge) -> set[tuple[str, str, str]]:
     return {(relation.head, relation.relation, relation.tail) for relation in knowledge.relations}
-
-
-def names(knowledge: Knowledge) -> list[str]:
-    return [entity.name for entity in knowledge.entities]
 
 
 @pytest.mark.parametrize(
@@ -52,29 +48,20 @@ def test_relations(extractor: SpacyKnowledgeExtractor, text: str, expected: list
     assert {relation.description for relation in knowledge.relations} == {text}
 
 
-def test_what_names_nothing_is_no_entity(extractor: SpacyKnowledgeExtractor) -> None:
-    text = "In this study, we found that she had several of these in 68.4% of the cases, an important result of it."
-    assert extractor.extract([text]) == [Knowledge()]
-
-
 def test_entities_and_their_descriptions(extractor: SpacyKnowledgeExtractor) -> None:
     (knowledge,) = extractor.extract(
         ["The film director Frank Borzage met Ann Lee. Borzage praised the two actresses."]
     )
-    assert [(entity.name, entity.type) for entity in knowledge.entities] == [
-        ("Frank Borzage", "PERSON"),
-        ("Ann Lee", "PERSON"),
-        ("actresses", ""),
-    ]
-    assert [entity.description for entity in knowledge.entities] == [
-        "The film director Frank Borzage met Ann Lee.",
-        "The film director Frank Borzage met Ann Lee.",
-        "Borzage praised the two actresses.",
-    ]
+    met, praised = "The film director Frank Borzage met Ann Lee.", "Borzage praised the two actresses."
+    assert knowledge.entities == (
+        Entity("Frank Borzage", "PERSON", met), Entity("Ann Lee", "PERSON", met), Entity("actresses", "", praised),
+    )  # fmt: skip
     assert triples(knowledge) == {
         ("Frank Borzage", "met", "Ann Lee"),
         ("Frank Borzage", "praised", "actresses"),
     }
+    nothing = "In this study, we found that she had several of these in 68.4% of the cases, an important result of it."
+    assert extractor.extract([nothing]) == [Knowledge()]
 
 
 def test_the_title_is_an_entity_under_all_its_names(extractor: SpacyKnowledgeExtractor) -> None:
@@ -87,17 +74,17 @@ def test_the_title_is_an_entity_under_all_its_names(extractor: SpacyKnowledgeExt
     assert ("Harnam Singh Rawail", "was", "Indian filmmaker") in triples(untitled)
 
 
-def test_a_title_is_not_taken_apart(extractor: SpacyKnowledgeExtractor) -> None:
-    text = "Conquest of the Planet of the Apes. Conquest of the Planet of the Apes was directed by J. Lee Thompson."
-    (knowledge,) = extractor.extract([text])
-    assert names(knowledge) == ["Conquest of the Planet of the Apes", "J. Lee Thompson"]
-    assert triples(knowledge) == {("Conquest of the Planet of the Apes", "was directed by", "J. Lee Thompson")}
-
-
-def test_dates_are_not_what_somebody_is(extractor: SpacyKnowledgeExtractor) -> None:
-    (knowledge,) = extractor.extract(["George Mattos. George Mattos (born October 6, 1929) was an athlete."])
-    assert triples(knowledge) == {("George Mattos", "was", "athlete")}
-    (disease,) = extractor.extract(["Huntington's disease affects the brain."])
+def test_titles_are_not_taken_apart_and_dates_are_not_what_somebody_is(extractor: SpacyKnowledgeExtractor) -> None:
+    ape, athlete, disease = extractor.extract(
+        [
+            "Conquest of the Planet of the Apes. Conquest of the Planet of the Apes was directed by J. Lee Thompson.",
+            "George Mattos. George Mattos (born October 6, 1929) was an athlete.",
+            "Huntington's disease affects the brain.",
+        ]
+    )
+    assert ape.names == ["Conquest of the Planet of the Apes", "J. Lee Thompson"]
+    assert triples(ape) == {("Conquest of the Planet of the Apes", "was directed by", "J. Lee Thompson")}
+    assert triples(athlete) == {("George Mattos", "was", "athlete")}
     assert ("Huntington's disease", "affects", "brain") in triples(disease)
 
 
@@ -163,15 +150,12 @@ def test_real_passages(extractor: SpacyKnowledgeExtractor, datasets: Any) -> Non
             assert all(relation.head != relation.tail for relation in knowledge.relations)
 
 
-def test_fingerprint_tells_settings_apart() -> None:
+def test_settings() -> None:
     settings: list[dict[str, Any]] = [{}, {"titles": False}, {"pronoun_sentences": 1}]
     assert len({SpacyKnowledgeExtractor(**each).fingerprint for each in settings}) == len(settings)
-
-
-@pytest.mark.parametrize("settings", [{"pronoun_sentences": -1}, {"pronoun_sentences": 2, "titles": False}])
-def test_settings_out_of_range(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"`pronoun_sentences` must be 0 or, with `titles`, positive"):
-        SpacyKnowledgeExtractor(**settings)
+    for bad in ({"pronoun_sentences": -1}, {"pronoun_sentences": 2, "titles": False}):
+        with pytest.raises(ValueError, match=r"`pronoun_sentences` must be 0 or, with `titles`, positive"):
+            SpacyKnowledgeExtractor(**bad)
 
 
 def test_a_pipeline_without_a_parser(tmp_path: Any) -> None:
