@@ -159,7 +159,6 @@ class Silent:
     ("passages", "extractor", "entities"),
     [
         ([], Silent("Metz"), 0),
-        (["", "Nothing."], Silent(), 0),
         (["Metz fell. Nancy rose."], Silent("Metz", "Nancy"), 2),
     ],
 )
@@ -205,26 +204,27 @@ def by_members(index: ReTAGIndex) -> dict[tuple[int, tuple[int, ...]], str]:
 def test_an_index_that_grew_holds_what_a_new_one_holds(
     builder: ReTAGIndexBuilder, make_themed_passages: MakePassages, new: int
 ) -> None:
-    passages = make_themed_passages(60)
-    before = passages[:-new]
-    grown = builder.update(builder.build(named(before), before, SETTINGS), named(passages), passages)
-    at_once = builder.build(named(passages), passages, SETTINGS)
+    passages = [*make_themed_passages(60), "Xenia and Yvo met. Yvo and Zeno met. Xenia and Zeno met."]
+    grown = builder.update(build(builder, passages[:-new]), named(passages), passages)
+    at_once = build(builder, passages)
     check(grown, passages)
     assert (grown.entities, grown.passage_ids) == (at_once.entities, at_once.passage_ids)
     assert torch.equal(grown.graphs[0].edges, at_once.graphs[0].edges)
     assert torch.equal(grown.graphs[0].weight, at_once.graphs[0].weight)
+    own, names = grown.communities, grown.entities  # three entities are related to no known one
+    (community,) = [c for c in own.at_level(0, 0).tolist() if names.index("Xenia") in own.members[c].tolist()]
+    assert [names[node] for node in own.members[community].tolist()] == ["Xenia", "Yvo", "Zeno"]
+    assert own.texts[community] == passages[-1]
 
 
 def test_only_what_is_touched_changes(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:
     passages = make_themed_passages(60)
-    before = builder.build(named(passages), passages, SETTINGS)
+    before = build(builder, passages)
     more = [*passages, "Metz9 and Nancy9 saw the harbour. Metz9 and Metz0 saw the market."]
     grown = builder.update(before, named(more), more)
     check(grown, more)
     old, new = by_members(before), by_members(grown)
-    names = grown.entities
-    added = {names.index("Metz9"), names.index("Nancy9")}
-    touched = added | {names.index("Metz0")}
+    touched = {grown.entities.index(name) for name in ("Metz9", "Nancy9", "Metz0")}
     for (graph, members), text in new.items():
         if not touched & set(members) and (graph, members) in old:
             assert old[graph, members] == text
@@ -235,18 +235,6 @@ def test_only_what_is_touched_changes(builder: ReTAGIndexBuilder, make_themed_pa
             assert touched & (set(members) | set(own.members[above].tolist() if above >= 0 else ()))
     assert set(new) != set(old)
     assert grown.topics is before.topics
-
-
-def test_what_is_related_to_nothing_known_makes_communities(
-    builder: ReTAGIndexBuilder, make_themed_passages: MakePassages
-) -> None:
-    passages = make_themed_passages(30)
-    more = [*passages, "Xenia and Yvo met. Yvo and Zeno met. Xenia and Zeno met."]
-    grown = builder.update(builder.build(named(passages), passages, SETTINGS), named(more), more)
-    own, names = grown.communities, grown.entities
-    (community,) = [c for c in own.at_level(0, 0).tolist() if names.index("Xenia") in own.members[c].tolist()]
-    assert [names[node] for node in own.members[community].tolist()] == ["Xenia", "Yvo", "Zeno"]
-    assert own.texts[community] == more[-1]
 
 
 def test_an_index_without_topics_grows_from_nothing(

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank_papers.retag.language_model import (
     ReTAGPrompts,
@@ -19,75 +18,60 @@ from graphrerank_papers.retag.language_model import (
     relate_to_topics,
 )
 
-pytest.importorskip("httpx", reason="httpx is optional")
-
 PROMPTS = ReTAGPrompts()
 CITY = {"name": "Cities", "description": "Where they lie."}
 CODE = {"name": "Code", "description": "Who writes it."}
 
 
-def say(content: Any) -> tuple[int, dict[str, Any]]:
-    return 200, {"choices": [{"message": {"content": content if isinstance(content, str) else json.dumps(content)}}]}
+def scripted(scripted_model: Any, answers: dict[str, Any]) -> Any:
+    """Answer questions by their text, others unusably."""
+    return scripted_model(lambda system, question: answers.get(question, "no"))
 
 
-def model(endpoint: Any) -> LanguageModel:
-    return LanguageModel(endpoint[0], "m", pause=0.0)
-
-
-def test_topics_of_batches_are_put_together(endpoint: Any) -> None:
-    endpoint[1].script = {
-        "- a\n- b": [say({"topics": [CITY, CODE]})],
-        "- c": [(429, ""), (500, ""), say({"topics": [CODE]})],
-        "- Cities: Where they lie.\n- Code: Who writes it.": [say({"topics": [CODE, CITY]})],
+def test_topics_of_batches_are_put_together(scripted_model: Any) -> None:
+    answers = {
+        "- a\n- b": {"topics": [CITY, CODE]},
+        "- c": {"topics": [CODE]},
+        "- d": {"topics": [CITY]},
+        "- Cities: Where they lie.\n- Code: Who writes it.": {"topics": [CODE, CITY]},
     }
-    found = mine_topics(model(endpoint), PROMPTS, [["a", "b"], ["c"]], num_topics=2)
-    assert found == (["Code: Who writes it.", "Cities: Where they lie."], 0)
-    systems = [request["messages"][0]["content"] for request in endpoint[1].requests]
-    assert set(systems) == {
+    model = scripted(scripted_model, answers)
+    mine = partial(mine_topics, model, PROMPTS, num_topics=2)
+    assert mine([["a", "b"], ["c"]]) == (["Code: Who writes it.", "Cities: Where they lie."], 0)
+    assert {system for system, _ in model.asked} == {
         shipped_prompt(name).instructions(limit=2) for name in ("retag_topics", "retag_merged_topics")
     }
-
-
-def test_one_batch_and_batches_without_a_usable_answer(endpoint: Any) -> None:
-    endpoint[1].script = {
-        "- a": [say({"topics": [CITY]})], "- b": [say("no")], "- c": [say({"topics": [CITY]})],
-        "- d": [say({"topics": [CITY]})], "- e": [say({"topics": [CODE]})],
-    }  # fmt: skip
-    asked, city = partial(mine_topics, model(endpoint), PROMPTS, num_topics=2), ["Cities: Where they lie."]
-    assert asked([["a"]]) == (city, 0)
-    assert asked([]) == ([], 0)
-    assert len(endpoint[1].requests) == 1
-    assert asked([["b"], ["c"]]) == (city, 1)  # it echoes, and is skipped
+    assert mine([["d"]]) == (["Cities: Where they lie."], 0)
+    assert mine([["x"], ["d"]]) == (["Cities: Where they lie."], 1)  # one batch without a usable answer
+    assert mine([]) == ([], 0)
     with pytest.raises(ValueError, match="no usable list of topics in 3 tries"):
-        asked([["d"], ["e"]])
+        mine([["c"], ["d"]])
 
 
-def test_notes_are_related_to_topics(endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_are_related_to_topics(scripted_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphrerank_papers.retag.language_model.BATCH_NOTES", 2)
     topics = "Topics:\n1. Cities\n2. Code\n\nNotes:\n"
-    endpoint[1].script = {
-        f"{topics}1. a\n2. b": [say({"relevant": [[2], []]})],
-        f"{topics}1. e": [say({"relevant": [[2, 1]]})],
-    }  # it echoes the other batch
-    found = relate_to_topics(model(endpoint), PROMPTS.relevance, list("abcde"), ["Cities", "Code"])
-    assert found == ([[1], [], [], [], [0, 1]], 1)
-    assert relate_to_topics(model(endpoint), PROMPTS.relevance, ["a"], []) == ([[]], 0)
-    assert relate_to_topics(model(endpoint), PROMPTS.relevance, [], ["Code"]) == ([], 0)
+    answers = {
+        f"{topics}1. a\n2. b": {"relevant": [[2], []]},
+        f"{topics}1. c\n2. d": {"relevant": [[2]]},  # one note is missing
+        f"{topics}1. e": {"relevant": [[2, 1]]},
+    }
+    relate = partial(relate_to_topics, scripted(scripted_model, answers), PROMPTS.relevance)
+    assert relate(list("abcde"), ["Cities", "Code"]) == ([[1], [], [], [], [0, 1]], 1)
+    assert relate(["a"], []) == ([[]], 0)
+    assert relate([], ["Code"]) == ([], 0)
 
 
 @pytest.mark.parametrize(
     ("parse", "bad"),
     [
         *((partial(parse_topics, limit=1), bad) for bad in (
-            "here", "[]", '{"topics": []}', '{"topics": [{"name": "a"}]}',
-            '{"topics": [{"name": "a", "description": " "}]}',
+            "here", "[]", '{"topics": []}', '{"topics": [{"name": "a", "description": " "}]}',
             json.dumps({"topics": [CITY, CODE]}), json.dumps({"topics": [CITY], "more": 1}),
         )),
-        *((partial(parse_relevant, num_topics=2), bad) for bad in (
-            '{"relevant": [1]}', '{"relevant": [[1], [0]]}', '{"relevant": [[1], [3]]}', '{"relevant": [[true], []]}',
-        )),
-        *((partial(parse_topic, num_topics=2), bad) for bad in ('{"topic": true}', '{"topic": 3}', '{"topic": -1}')),
-        *((parse_keywords, bad) for bad in ('{"keywords": "gpu"}', '{"keywords": [" "]}')),
+        *((partial(parse_relevant, num_topics=2), f'{{"relevant": {bad}}}') for bad in ("[1]", "[[0]]", "[[3]]")),
+        *((partial(parse_topic, num_topics=2), f'{{"topic": {bad}}}') for bad in ("true", "3", "-1")),
+        *((parse_keywords, f'{{"keywords": {bad}}}') for bad in ('"gpu"', '[" "]')),
     ],
 )  # fmt: skip
 def test_answers_of_another_form_are_refused(parse: Callable[[str], Any], bad: str) -> None:
@@ -95,28 +79,18 @@ def test_answers_of_another_form_are_refused(parse: Callable[[str], Any], bad: s
         parse(bad)
 
 
-def test_a_question_has_one_topic_or_none(endpoint: Any) -> None:
-    listed = "Topics:\n1. Cities\n2. Code\n\nQuestion: "
-    endpoint[1].script = {
-        f"{listed}a": [say({"topic": 2})],
-        f"{listed}b": [say({"topic": 0})],
-        f"{listed}c": [say({"topic": 3})],
-    }
-    questions = ["a", " ", "b", "c"]
-    assert classify_questions(model(endpoint), PROMPTS.classification, ["Cities", "Code"], questions) == [
-        1,
-        None,
-        None,
-        None,
-    ]
-    assert len(endpoint[1].requests) == 3 + 2  # the third answer is no topic, and asked for again
-    assert classify_questions(model(endpoint), PROMPTS.classification, [], ["a"]) == [None]
+def test_a_question_has_one_topic_or_none(scripted_model: Any) -> None:
+    listed, topics = "Topics:\n1. Cities\n2. Code\n\nQuestion: ", {"a": 2, "b": 0, "c": 3}
+    model = scripted(scripted_model, {f"{listed}{name}": {"topic": topic} for name, topic in topics.items()})
+    classify = partial(classify_questions, model, PROMPTS.classification)
+    assert classify(["Cities", "Code"], ["a", " ", "b", "c"]) == [1, None, None, None]
+    assert len(model.asked) == 3 + 2  # the third answer is no topic, and asked for again
+    assert classify([], ["a"]) == [None]
 
 
-def test_each_question_is_sent_with_its_description(endpoint: Any) -> None:
-    endpoint[1].script = {"Collection: d\nQuestion: a": [(429, ""), (500, ""), say({"keywords": ["gpu", "cpu"]})]}
-    questions = ["a", "", " ", "b"]
-    found = generate_keywords(model(endpoint), PROMPTS.keywords, questions, ["d"] * 4, num_keywords=1)
-    assert found == [["gpu"], [], [], []]  # the last one gets echoes
-    assert len(endpoint[1].requests) == 3 + 3
-    assert "at most 1," in endpoint[1].requests[0]["messages"][0]["content"]
+def test_each_question_is_sent_with_its_description(scripted_model: Any) -> None:
+    model = scripted(scripted_model, {"Collection: d\nQuestion: a": {"keywords": ["gpu", "cpu"]}})
+    found = generate_keywords(model, PROMPTS.keywords, ["a", "", " ", "b"], ["d"] * 4, num_keywords=1)
+    assert found == [["gpu"], [], [], []]
+    assert len(model.asked) == 2 + 2
+    assert "at most 1," in model.asked[0][0]
