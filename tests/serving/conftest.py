@@ -80,7 +80,7 @@ def make_app(artifact: Artifact, encoder: HashEncoder) -> Callable[..., FastAPI]
         """The service's routes with an engine in the same process."""
         limits = limits or Limits()
         batcher = Batcher({"rerank": RerankEngine(artifact, encoder, limits=limits)}, limits)
-        settings = ServiceSettings(host="0.0.0.0", api_key=api_key, limits=limits)
+        settings = ServiceSettings(host="0.0.0.0", api_key=api_key, allow_no_key=True, limits=limits)
         return create_app([RERANK, TEI], batcher, settings, info={})
 
     return make

@@ -1,9 +1,6 @@
 import pytest
 
-from graphrerank.serving.settings import ServiceSettings, check_exposure
-
-OPEN = ("0.0.0.0", "::", "", "192.168.1.5", "example.org", "localhost.example.org")
-OWN = ("127.0.0.1", "127.0.0.2", "::1", "localhost")
+from graphrerank.serving.settings import ServiceSettings
 
 
 @pytest.mark.parametrize(
@@ -18,15 +15,10 @@ def test_settings_that_do_not_fit(setting: dict[str, object], message: str) -> N
         ServiceSettings(**setting)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("host", OPEN)
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 @pytest.mark.parametrize("api_key", [None, ""])
-def test_other_machines_need_a_key(host, api_key):
+def test_other_machines_need_a_key(host: str, api_key: str | None) -> None:
     with pytest.raises(ValueError, match=r"`api_key` must be set .* host="):
-        check_exposure(host, api_key)
-    check_exposure(host, "key")
-    check_exposure(host, None, allow_no_key=True)
-
-
-@pytest.mark.parametrize("host", OWN)
-def test_this_machine_needs_none(host):
-    check_exposure(host, None)
+        ServiceSettings(host=host, api_key=api_key)
+    assert not ServiceSettings(host=host, api_key="key").is_local
+    ServiceSettings(host=host, allow_no_key=True)

@@ -42,7 +42,7 @@ from graphrerank.serving.rerank_request import (
 from graphrerank.serving.routes import Route
 from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest, SearchResponse
 from graphrerank.serving.server import Service, run
-from graphrerank.serving.settings import PageSettings, ServiceSettings, check_exposure
+from graphrerank.serving.settings import PageSettings, ServiceSettings
 from graphrerank.text.languages import AUTO, language_of
 
 NUM_QUESTIONS = 4  # of a corpus, to try on the page
@@ -77,10 +77,10 @@ def serve_http(cfg: DictConfig) -> Path:
     """Serve until told to end; the artifact's folder is the last line printed, before the first request."""
     if cfg.artifact is None:
         raise ValueError("mode=http needs `artifact`: a folder that `graphrerank export checkpoint=...` wrote")
-    check_exposure(cfg.host, cfg.api_key, allow_no_key=cfg.allow_no_key)
     if cfg.language != AUTO:
         language_of(cfg.language)
-    command, settings, folder = Command(cfg), service_settings(cfg), artifact_folder(cfg)
+    settings, command = service_settings(cfg), Command(cfg)
+    folder = artifact_folder(cfg)
     format_name = cfg.format or fastest_format(read_artifact_manifest(folder), settings.device)
     artifact = load_artifact(folder, format_name)
     if isinstance(artifact.manifest, RerankerManifest):
@@ -242,7 +242,7 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
     named = {field.name: cfg[field.name] for field in fields(ServiceSettings) if field.name in cfg}
     changed = {
         "cors_origins": tuple(cfg.cors_origins),
-        "device": str(Command(cfg).parts.device),
+        "device": cfg.device or ("cuda" if torch.cuda.is_available() else "cpu"),
         "limits": Limits(**cfg.limits),
         "page": page_settings(cfg),
     }

@@ -1,7 +1,6 @@
 """Adds passages to a corpus folder while it is served, and removes some; they are on the disk before the answer."""
 
 import logging
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -9,27 +8,19 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, model_validator
 
 from graphrerank.data.corpus_folder.growth import EdgeError, Growth, NewEdge, grow_corpus, start_compaction
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
 from graphrerank.files import FolderInUseError
-from graphrerank.serving.engine import Check, Refusal, too_late
+from graphrerank.serving.engine import Check, Engine, Refusal, too_late
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import EngineRequest, Work, growth_work, limits_of
 from graphrerank.serving.rerank_request import edge_schema, read_edges
 from graphrerank.serving.search_engine import corpus_version
 
 WAIT_SECONDS = 0.02  # between two looks whether another worker has written
-ID_CHARS = 512
-_BREAK = re.compile(r"[\t\r\n]|^ | $|^$")  # as in files of data sets
-
-
-def _doc_id(given: Any) -> str:
-    if not isinstance(given, str) or len(given) > ID_CHARS or _BREAK.search(given):
-        raise ValueError(f"must be 1 to {ID_CHARS} characters without tabs, line breaks or blanks at its ends")
-    return given
 
 
 def _edges(given: Any, info: ValidationInfo) -> list[NewEdge]:
@@ -37,7 +28,8 @@ def _edges(given: Any, info: ValidationInfo) -> list[NewEdge]:
     return [NewEdge(*edge) for edge in edges]
 
 
-DocId = Annotated[str, PlainValidator(_doc_id), WithJsonSchema({"type": "string", "maxLength": ID_CHARS})]
+# as in files of data sets: no tab, no line break, no blank at either end
+DocId = Annotated[str, Field(strict=True, min_length=1, max_length=512, pattern=r"^[^ \t\r\n]([^\t\r\n]*[^ \t\r\n])?$")]
 
 
 class NewDocument(BaseModel):
@@ -141,7 +133,7 @@ class DocumentsResponse(BaseModel):
     meta: dict[str, Any]
 
 
-class DocumentsEngine:
+class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
     """Changes a corpus folder, one request after the other; of several workers one writes, the others wait.
 
     Where many passages have come or gone, another process compacts the folder; meanwhile requests wait.
@@ -159,9 +151,6 @@ class DocumentsEngine:
     def answer(self, jobs: Mapping[str, AddDocuments | RemoveDocuments], check: Check = lambda: None) -> dict[str, Any]:
         """Change the corpus for each request of a batch, by id."""
         return {uid: self._answer(uid, job, check) for uid, job in jobs.items()}
-
-    def warm_up(self) -> None:
-        """Do nothing: the encoder is that of the searches."""
 
     def _answer(self, uid: str, job: AddDocuments | RemoveDocuments, check: Check) -> DocumentsResponse | Refusal:
         while True:

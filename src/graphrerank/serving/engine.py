@@ -57,7 +57,7 @@ def too_late() -> Refusal:
 
 
 class Engine(Protocol[JobT_contra]):
-    """Answers one kind of request, in one thread."""
+    """Answers one kind of request, in one thread; a subclass may have nothing to warm up."""
 
     def answer(self, jobs: Mapping[str, JobT_contra], check: Check) -> Mapping[str, Any]:
         """Return the results of a batch of jobs, by id, or a :class:`Refusal` in the place of one.
@@ -72,6 +72,7 @@ class Engine(Protocol[JobT_contra]):
 
     def warm_up(self) -> None:
         """Load everything that is loaded at the first use."""
+        return
 
 
 EngineFactory = Callable[[], Engine[Any]]

@@ -7,7 +7,6 @@ other request.
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -18,7 +17,7 @@ from graphrerank.graphs import CorpusGraph, Queries, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.pipelines.pipeline import TracedStep
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
-from graphrerank.serving.engine import Check
+from graphrerank.serving.engine import Check, Engine
 from graphrerank.serving.limits import Flag, Limits, QueryRequest, Work, explain_seconds
 from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.rerank_request import Explanation, explanation_of
@@ -97,7 +96,7 @@ class InspectResponse(BaseModel):
     meta: dict[str, Any]
 
 
-class InspectEngine:
+class InspectEngine(Engine[InspectRequest]):
     """Searches for one query after the other with the corpus of a search engine, and keeps what every step did."""
 
     def __init__(self, search: SearchEngine, limits: Limits | None = None) -> None:
@@ -108,43 +107,42 @@ class InspectEngine:
         """Inspect the searches of a batch of requests, by id; a ValueError for too many edges to leave out."""
         return {uid: self._inspect(uid, request, check) for uid, request in jobs.items()}
 
-    def warm_up(self) -> None:
-        """Do nothing: the search is warm."""
-
     def _inspect(self, uid: str, request: InspectRequest, check: Check) -> InspectResponse:
         version, corpus = self._search.current
         with STAGE_SECONDS.labels("inspect").time():
             begin = time.perf_counter()
             queries = Queries([uid], [request.query], corpus.encode([request.query]))
             seconds = {} if queries.vectors is None else {"encode query": time.perf_counter() - begin}
-            traced, by_stage = corpus.pipeline.trace(queries)
-            seconds |= by_stage
+            steps, by_stage = corpus.pipeline.trace(queries)
+            last = steps[-1]
             check()
-            found = [(_name(step, place), step) for place, step in enumerate(traced[:-1])] + [(SYSTEM, traced[-1])]
+            shown = [(type(step.step).__name__, step) for step in steps[:-1]] + [(SYSTEM, last)]
+            if len(steps) > 1 and isinstance(steps[0].step, VectorSearch):
+                shown[0] = (RETRIEVER, steps[0])
             for name, pipeline in corpus.compared.items():
-                found.append((name, pipeline.trace(queries)[0][-1]))
+                shown.append((name, pipeline.trace(queries)[0][-1]))
                 check()
-            listed = [_nodes(step) for _, step in found]
-            numbers = list(dict.fromkeys(chain(listed[len(traced) - 1], *listed)))
-            place_of = {node: place for place, node in enumerate(numbers)}
-            explained = self._explain(traced[-1], queries, place_of, check) if request.explain else {}
+            nodes = list(dict.fromkeys(chain(_nodes(last), *(_nodes(step) for _, step in shown))))
+            place_of = {node: place for place, node in enumerate(nodes)}
+            explained = self._explain(last, queries, place_of, check) if request.explain else {}
+        graph = corpus.graph
         return InspectResponse(
             id=uid,
             nodes=[
                 InspectedNode(
-                    doc_id=corpus.graph.node_ids[node],
-                    text=corpus.graph.texts[node][:SHOWN_CHARACTERS],
+                    doc_id=graph.node_ids[node],
+                    text=graph.texts[node][:SHOWN_CHARACTERS],
                     explanation=explained.get(node),
                 )
-                for node in numbers
+                for node in nodes
             ],
-            edges=_edges(corpus.graph, numbers),
-            rankings=[_ranking(name, step, place_of) for name, step in found],
-            milliseconds={stage: round(1000 * taken, 3) for stage, taken in seconds.items()},
+            edges=_edges(graph, nodes),
+            rankings=[_ranking(name, step, place_of) for name, step in shown],
+            milliseconds={stage: round(1000 * taken, 3) for stage, taken in (seconds | dict(by_stage)).items()},
             meta={
                 "index": version,
-                "language": corpus.graph.passages.language,
-                "model": getattr(scorer_of(traced[-1].step), "name", None),
+                "language": graph.passages.language,
+                "model": getattr(scorer_of(last.step), "name", None),
             },
         )
 
@@ -159,19 +157,12 @@ class InspectEngine:
         graphs = step.step.candidate_graphs(step.before)
         assert graphs.nodes is not None
         most = self._limits.most_explained_edges(graphs.num_nodes)
-        rows = scorer.explain(queries, graphs, max_edges=most, check=check)
-        numbers = graphs.nodes.tolist()
-        explained = {}
-        for node, row in zip(numbers, rows, strict=True):
-            ends = [(place_of[numbers[i]], place_of[numbers[j]]) for (i, j), *_ in row.edges]
-            edges = tuple(edge._replace(pair=pair) for edge, pair in zip(row.edges, ends, strict=True))
-            explained[node] = explanation_of(replace(row, edges=edges), None)
+        explained, numbers = {}, graphs.nodes.tolist()
+        for node, row in zip(numbers, scorer.explain(queries, graphs, max_edges=most, check=check), strict=True):
+            explained[node] = explanation_of(row, None)
+            for edge in explained[node].edges:
+                edge.edge = (place_of[numbers[edge.edge[0]]], place_of[numbers[edge.edge[1]]])
         return explained
-
-
-def _name(step: TracedStep, place: int) -> str:
-    is_search = place == 0 and isinstance(step.step, VectorSearch)
-    return RETRIEVER if is_search else type(step.step).__name__
 
 
 def _nodes(step: TracedStep) -> list[int]:
