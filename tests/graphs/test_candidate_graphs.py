@@ -18,13 +18,13 @@ from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS
 NUM_NODES = 30
 
 
-def random_corpus(seed: int, *, undirected: bool = True) -> CorpusGraph:
+def random_corpus(seed: int) -> CorpusGraph:
     generator = torch.Generator().manual_seed(seed)
     edges = torch.randint(0, NUM_NODES, (70, 2), generator=generator)
     edges = edges[edges[:, 0] != edges[:, 1]]
     weight = torch.rand(len(edges), generator=generator) + 0.1
     ids = [f"n{i}" for i in range(NUM_NODES)]
-    return CorpusGraph.from_edges(ids, ids, edges, weight, undirected=undirected)
+    return CorpusGraph.from_edges(ids, ids, edges, weight)
 
 
 def random_candidates(seed: int, *, rows: int = 5, width: int = 12) -> Tensor:
@@ -33,31 +33,6 @@ def random_candidates(seed: int, *, rows: int = 5, width: int = 12) -> Tensor:
     size = torch.randint(1, width + 1, (rows, 1), generator=generator)
     size[0], size[-1] = width, 0  # one full row, one with padding alone
     return nodes.masked_fill(torch.arange(width) >= size, -1)
-
-
-@pytest.mark.parametrize("undirected", [True, False])
-@pytest.mark.parametrize("seed", range(4))
-def test_induced_edges_against_naive_loop(seed: int, undirected: bool) -> None:
-    corpus, nodes = random_corpus(seed, undirected=undirected), random_candidates(seed)
-    expected: list[tuple[int, int, float]] = []
-    start = 0
-    for row in nodes.tolist():
-        kept = [node for node in row if node >= 0]
-        for i, node in enumerate(kept):
-            slots = range(int(corpus.indptr[node]), int(corpus.indptr[node + 1]))
-            expected += [
-                (start + kept.index(int(corpus.indices[slot])), start + i, float(corpus.weight[slot]))
-                for slot in slots
-                if int(corpus.indices[slot]) in kept
-            ]
-        start += len(kept)
-
-    edge_index, weight, ptr = candidate_edges(corpus, nodes)[:3]
-
-    found = [(int(s), int(t), float(w)) for (s, t), w in zip(edge_index.T, weight, strict=True)]
-    assert found == expected  # in the promised order: by target, then by the source's node number
-    assert ptr.tolist() == [0, *(nodes >= 0).sum(1).cumsum(0).tolist()]
-    assert len(found) > 0
 
 
 def test_batch_equals_single_rows() -> None:
@@ -150,8 +125,9 @@ def test_a_model_takes_the_tensors_that_it_names() -> None:
             bare.model_inputs(inputs)
 
 
+@pytest.mark.parametrize("undirected", [True, False])
 @pytest.mark.parametrize("seed", range(5))
-def test_typed_candidate_edges_against_a_loop(seed: int) -> None:
+def test_candidate_edges_against_a_loop(seed: int, undirected: bool) -> None:
     generator = torch.Generator().manual_seed(seed)
     pairs = torch.randint(0, 20, (120, 2), generator=generator)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
@@ -159,14 +135,16 @@ def test_typed_candidate_edges_against_a_loop(seed: int) -> None:
     types = torch.randint(0, 3, (len(pairs),), generator=generator)  # some of the corpus's own edges are of entities
     names = [[str(i) for i in torch.randint(0, 8, (2,), generator=generator).tolist()] for _ in range(20)]
     incidence = EntityIncidence.from_names(names, max_share=1.0)
-    bare = CorpusGraph.from_edges([str(i) for i in range(20)], [""] * 20, pairs, weight, edge_type=types)
+    ids = [str(i) for i in range(20)]
+    bare = CorpusGraph.from_edges(ids, ids, pairs, weight, edge_type=types, undirected=undirected)
     nodes = torch.stack([torch.randperm(20, generator=generator)[:9] for _ in range(3)])
     nodes[1, 2:5] = -1
     packed, row = nodes[nodes >= 0].tolist(), torch.nonzero(nodes >= 0)[:, 0].tolist()
     expected: dict[tuple[int, int, int], float] = {}  # by target, source's place and type
     for target, source in product(range(len(packed)), repeat=2):
         for (a, b), number, kind in zip(pairs.tolist(), weight.tolist(), types.tolist(), strict=True):
-            if row[target] == row[source] and {a, b} == {packed[target], packed[source]}:
+            ends = (packed[target], packed[source])
+            if row[target] == row[source] and (ends == (a, b) or (undirected and ends == (b, a))):
                 key = (target, source, kind)
                 expected[key] = max(expected.get(key, 0.0), number)
     assert len({key[:2] for key in expected}) < len(expected)  # pairs that are joined in several ways
@@ -174,7 +152,6 @@ def test_typed_candidate_edges_against_a_loop(seed: int) -> None:
     def listed(graph: CorpusGraph) -> list[tuple[tuple[int, int, int], float]]:
         edge_index, found, ptr, edge_type = candidate_edges(graph, nodes, keep_types=True)
         assert ptr.tolist() == [0, 9, 15, 24]
-        assert edge_type is not None
         keys = zip(edge_index[1].tolist(), edge_index[0].tolist(), edge_type.tolist(), strict=True)
         return list(zip(keys, found.tolist(), strict=True))
 
@@ -190,9 +167,9 @@ def test_typed_candidate_edges_against_a_loop(seed: int) -> None:
     assert listed(joined) == in_order(expected)
     merged_index, merged, _, _ = candidate_edges(joined, nodes)
     largest: dict[tuple[int, int], float] = {}
-    for (target, origin, _), number in expected.items():
+    for (target, origin, _), number in in_order(expected):
         largest[origin, target] = max(largest.get((origin, target), 0.0), number)
-    assert dict(zip(zip(*merged_index.tolist(), strict=True), merged.tolist(), strict=True)) == largest
+    assert list(zip(zip(*merged_index.tolist(), strict=True), merged.tolist(), strict=True)) == list(largest.items())
 
 
 def test_some_edges_are_selected_with_their_weights_and_types() -> None:
@@ -203,6 +180,5 @@ def test_some_edges_are_selected_with_their_weights_and_types() -> None:
         part = replace(whole, edge_type=torch.tensor([4, 0, 1])).select_edges(kept)
         assert part.edge_index.tolist() == [[0, 2], [1, 3]]
         assert part.edge_attr.tolist() == [1.0, 3.0]
-        assert part.edge_type is not None
         assert part.edge_type.tolist() == [4, 1]
         assert whole.select_edges(kept).edge_type is None

@@ -53,6 +53,8 @@ def test_further_edges_keep_their_type() -> None:
     one_way = {(0, 1, REFERENCE): 1.0, (0, 1, SIMILARITY): 0.5, (1, 2, SIMILARITY): 2.0}
     assert typed_edges_of(more) == one_way | {(b, a, t): w for (a, b, t), w in one_way.items()}
     assert typed_edges_of(more.to("cpu")) == typed_edges_of(more)
+    with pytest.raises(ValueError, match="join nodes 0 to 2"):
+        graph.with_edges(torch.tensor([[0, 4]]), torch.ones(1))
     bare = more.without_edges()
     assert typed_edges_of(bare) == {}
     assert (bare.node_ids, bare.texts, bare.degree.tolist()) == (graph.node_ids, graph.texts, [0, 0, 0])
@@ -94,7 +96,7 @@ def test_from_edges_refuses(changes: dict[str, object], message: str) -> None:
         "weight": torch.ones(2),
     }
     with pytest.raises(ValueError, match=message):
-        CorpusGraph.from_edges(**(arguments | changes))  # type: ignore[arg-type]
+        CorpusGraph.from_edges(**(arguments | changes))
 
 
 def names_of(graph: CorpusGraph, node: int) -> list[int]:
@@ -117,21 +119,6 @@ def test_neighbours_against_naive_loop(seed: int) -> None:
         shared = [len(set(held[node]) & set(row)) if i != node else 0 for i, row in enumerate(held)]
         expected = [i for i in range(15) for _ in range(shared[i] + (i in near[node]))]
         assert names_of(graph, node) == expected
-
-
-def test_with_edges_against_building_from_all() -> None:
-    first, second = torch.tensor([[0, 1], [2, 3]]), torch.tensor([[1, 0], [1, 3]])
-    weight = torch.tensor([2.0, 0.5])
-    graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, first).with_embedding(torch.eye(4))
-    wider = graph.with_edges(second, weight)
-    whole = CorpusGraph.from_edges(
-        list("abcd"), [""] * 4, torch.cat([first, second]), torch.cat([torch.ones(2), weight])
-    )
-    for name in ("indptr", "indices", "weight"):
-        assert torch.equal(getattr(wider, name), getattr(whole, name))
-    assert wider.embedding is graph.embedding
-    with pytest.raises(ValueError, match="join nodes 0 to 3"):
-        graph.with_edges(torch.tensor([[0, 4]]), torch.ones(1))
 
 
 @pytest.mark.parametrize("number", [torch.nan, torch.inf])
@@ -167,7 +154,7 @@ def hashed_corpus() -> CorpusGraph:
 def test_a_folder_and_memory_have_the_same_content_hash(tmp_path: Path, vectors: str) -> None:
     qrels = {"test": Qrels(torch.tensor([0]), torch.tensor([1]), torch.ones(1))}
     dataset = Dataset("tiny", hashed_corpus(), ["q"], ["x"], qrels)
-    prepare_corpus(dataset, tmp_path / "c", encoder=Encoder(), vectors=vectors, part_size=2)  # type: ignore[arg-type]
+    prepare_corpus(dataset, tmp_path / "c", encoder=Encoder(), vectors=vectors, part_size=2)
     mapped = open_corpus(tmp_path / "c").graph
     in_memory = hashed_corpus().with_embedding(hashed_corpus().encoded.to(getattr(torch, vectors)))
     assert mapped.vectors.content is not None

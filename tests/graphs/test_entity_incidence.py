@@ -45,22 +45,6 @@ def test_against_naive_set_intersection_loop(seed: int, block_pairs: int, monkey
     assert ptr.diff().tolist() == [sum(node >= 0 for node in row) for row in nodes]
 
 
-def test_four_passages_by_hand() -> None:
-    """E_0 = {a, b, c}, E_1 = {a, b}, E_2 = {b}, E_3 = {d}: passage 3 is isolated."""
-    found = entity_incidence([["a1", "b1", "c1"], ["a1", "b1"], ["b1"], ["d1"]], max_share=1.0)
-    assert (found.names, found.sizes.tolist()) == (["a1", "b1"], [3, 2, 1, 1])
-    edge_index, weight, ptr = conceptual_edges(found, torch.tensor([[3, 2, 1, 0]]))
-    assert [(source, target, round(w, 4)) for source, target, w in listed(edge_index, weight)] == [
-        (3, 1, 0.3333),
-        (2, 1, 0.5),
-        (3, 2, 0.6667),
-        (1, 2, 1.0),
-        (2, 3, 1.0),
-        (1, 3, 1.0),
-    ]
-    assert ptr.tolist() == [0, 4]
-
-
 def test_too_common_entities_are_ignored_in_both_counts() -> None:
     entities = [["America", "Rome"], ["America", "Rome"], *([["America"]] * 18), *([[]] * 20)]
     found = entity_incidence(entities, max_share=0.3)
@@ -70,13 +54,9 @@ def test_too_common_entities_are_ignored_in_both_counts() -> None:
 
 @pytest.mark.parametrize("nodes", [torch.zeros(0, 3).long(), torch.full((2, 3), -1), torch.zeros(2, 0).long()])
 def test_no_candidates(nodes: Tensor) -> None:
-    edge_index, weight, ptr = conceptual_edges(entity_incidence([["a"], ["a"]]), nodes)
-    assert (edge_index.shape, weight.shape, ptr.tolist()) == ((2, 0), (0,), [0] * (len(nodes) + 1))
-
-
-def test_no_entities() -> None:
-    edge_index, weight, ptr = conceptual_edges(entity_incidence([[], []]), torch.tensor([[0, 1]]))
-    assert (edge_index.shape, weight.shape, ptr.tolist()) == ((2, 0), (0,), [0, 2])
+    for entities in ([["a"], ["a"]], [[], []]):
+        edge_index, weight, ptr = conceptual_edges(entity_incidence(entities), nodes)
+        assert (edge_index.shape, weight.shape, ptr.tolist()) == ((2, 0), (0,), [0] * (len(nodes) + 1))
 
 
 def test_errors() -> None:

@@ -42,8 +42,6 @@ def test_ranking_selects_rows_in_order_and_checks_shapes() -> None:
     some = ranking.select(torch.tensor([2, 0]))
     assert (some.nodes.tolist(), len(ranking), len(some)) == ([[4, 5], [0, 1]], 3, 2)
     assert torch.equal(some.scores, ranking.scores[[2, 0]])
-    assert some.features is not None
-    assert ranking.features is not None
     assert torch.equal(some.features, ranking.features[[2, 0]])
     for scores in (torch.zeros(2, 3), torch.zeros(2)):
         with pytest.raises(ValueError, match=r"`nodes` and `scores` must both be \[B, K\], got \[2, 2\] and"):

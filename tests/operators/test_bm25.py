@@ -66,7 +66,6 @@ def test_against_sorting_bm25(block_scores: int, monkeypatch: pytest.MonkeyPatch
         order = sorted(range(7), key=lambda node: (-scores[node], node))[:4]
         assert found.nodes[row].tolist() == order
         torch.testing.assert_close(found.scores[row], torch.tensor([scores[node] / best for node in order]))
-    assert found.features is not None
     assert torch.equal(found.features, found.scores[..., None].expand(-1, -1, 2))
 
 

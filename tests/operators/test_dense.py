@@ -32,7 +32,6 @@ def test_flat_against_torch_top_k(top_k: int, seed: int) -> None:
     expected_nodes, expected_scores = top_k_by_node_order(queries @ nodes.T, top_k)
     assert torch.equal(found.nodes, expected_nodes)
     assert torch.equal(found.scores, expected_scores)
-    assert found.features is not None
     assert torch.equal(
         found.features, expected_scores.masked_fill(expected_nodes < 0, 0.0)[..., None].expand(-1, -1, 2)
     )
@@ -65,20 +64,12 @@ def test_approximate_indexes_find_nearly_the_same(settings: dict[str, str], half
     nodes = nodes.half().float() if half else nodes
     exact = DenseRetriever(corpus(nodes), top_k=10).retrieve(asked(queries))
     held = corpus(nodes.half() if half else nodes)
-    found = DenseRetriever(held, top_k=10, **settings).retrieve(asked(queries))  # type: ignore[arg-type]
+    found = DenseRetriever(held, top_k=10, **settings).retrieve(asked(queries))
     overlap = (found.nodes[:, :, None] == exact.nodes[:, None]).any(2).float().mean()
     assert overlap > 0.9
     assert (found.scores[:, 1:] <= found.scores[:, :-1]).all()
     scores = torch.einsum("bkd,bd->bk", nodes[found.nodes], queries)
     torch.testing.assert_close(found.scores, scores)
-
-
-def test_cells_that_are_not_looked_into_are_not_found() -> None:
-    nodes = random_vectors(500)
-    found = DenseRetriever(corpus(nodes), top_k=400, index="ivf", num_cells=10, num_probes=1).retrieve(asked(nodes[:3]))
-    assert (found.nodes[:, 0] == torch.arange(3)).all()
-    assert (found.nodes[:, -1] == -1).all()
-    assert (found.scores[found.nodes < 0] == -torch.inf).all()
 
 
 @pytest.mark.parametrize("index", ["ivf", "hnsw"])
@@ -96,7 +87,6 @@ def test_no_nodes_and_no_queries(num_nodes: int, num_queries: int) -> None:
     found = DenseRetriever(corpus(torch.zeros(num_nodes, 4)), top_k=3).retrieve(asked(torch.zeros(num_queries, 4)))
     assert found.nodes.shape == (num_queries, 3)
     assert found.nodes.dtype == torch.int64
-    assert found.features is not None
     assert found.features.shape == (num_queries, 3, 2)
 
 
@@ -110,7 +100,7 @@ def test_no_nodes_and_no_queries(num_nodes: int, num_queries: int) -> None:
 )
 def test_arguments_out_of_range_are_refused(arguments: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        DenseRetriever(corpus(random_vectors(3)), **arguments)  # type: ignore[arg-type]
+        DenseRetriever(corpus(random_vectors(3)), **arguments)
 
 
 def test_missing_vectors_and_more_cells_than_nodes_are_refused() -> None:

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from torch import Tensor
 
 from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking
@@ -27,19 +26,8 @@ def neighbours(graph: CorpusGraph, node: int) -> set[int]:
     return set(graph.indices[graph.indptr[node] : graph.indptr[node + 1]].tolist())
 
 
-def features_of(ranking: Ranking) -> Tensor:
-    assert ranking.features is not None
-    return ranking.features
-
-
 def expected_row(
-    graph: CorpusGraph,
-    scores: dict[int, tuple[float, float, float]],
-    *,
-    top_k: int,
-    base_k: int,
-    num_seeds: int,
-    structure_weight: float,
+    graph: CorpusGraph, scores: dict[int, list[float]], top_k: int, base_k: int, num_seeds: int, structure_weight: float
 ) -> dict[int, list[float]]:
     """Features of one query's candidates, in order of the ranking, from all nodes' hybrid, BM25 and dense scores."""
     order = sorted(scores, key=lambda n: (-round(scores[n][0], 6), n))
@@ -62,28 +50,18 @@ def expected_row(
 
 
 @pytest.mark.parametrize(
-    ("top_k", "base_k", "num_seeds", "structure_weight"),
+    "settings",
     [(12, 6, 4, 0.5), (20, 5, 5, 0.0), (8, 7, 1, 1.0), (15, 10, 10, 3.0), (40, 30, 3, 0.5), (2, 1, 1, 0.5)],
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_against_naive_loop(seed: int, top_k: int, base_k: int, num_seeds: int, structure_weight: float) -> None:
+def test_against_naive_loop(seed: int, settings: tuple[int, int, int, float]) -> None:
     graph, asked = corpus(seed=seed), queries(seed=seed)
-    found = HybridExpandRetriever(
-        graph, top_k=top_k, base_k=base_k, num_seeds=num_seeds, structure_weight=structure_weight
-    ).retrieve(asked)
+    names = ("top_k", "base_k", "num_seeds", "structure_weight")
+    found = HybridExpandRetriever(graph, **dict(zip(names, settings, strict=True))).retrieve(asked)
     every = HybridRetriever(graph, top_k=graph.num_nodes).retrieve(asked)
-    assert every.features is not None
-    assert found.features is not None
     for row in range(len(asked)):
-        pairs = zip(every.nodes[row].tolist(), every.features[row].tolist(), strict=True)
-        expected = expected_row(
-            graph,
-            {node: (parts[0], parts[1], parts[2]) for node, parts in pairs},
-            top_k=top_k,
-            base_k=base_k,
-            num_seeds=num_seeds,
-            structure_weight=structure_weight,
-        )
+        scores = dict(zip(every.nodes[row].tolist(), every.features[row].tolist(), strict=True))
+        expected = expected_row(graph, scores, *settings)
         assert found.nodes[row].tolist() == list(expected)
         torch.testing.assert_close(found.features[row], torch.tensor(list(expected.values())), atol=1e-5, rtol=0)
         assert torch.equal(found.scores[row], found.features[row, :, 0])
@@ -112,7 +90,7 @@ def test_neighbours_of_one_hop_or_two_and_filling(
     retriever = HybridExpandRetriever(line(edges), **{"base_k": 2, "num_seeds": 2, **settings}, bm25_weight=0.0)
     found = retriever.retrieve(FOX)
     assert found.nodes.tolist() == [nodes]
-    assert features_of(found)[0, :, 3].tolist() == hops
+    assert found.features[0, :, 3].tolist() == hops
 
 
 @pytest.mark.parametrize("hops", [1, 2])
@@ -120,8 +98,6 @@ def test_no_edges_is_the_plain_hybrid_ranking(hops: int) -> None:
     graph = corpus().without_edges()
     found = HybridExpandRetriever(graph, top_k=12, base_k=6, num_seeds=4, hops=hops).retrieve(queries())
     plain = HybridRetriever(graph, top_k=12).retrieve(queries())
-    assert found.features is not None
-    assert plain.features is not None
     assert torch.equal(found.nodes, plain.nodes)
     assert torch.equal(found.scores, plain.scores)
     assert torch.equal(found.features[..., :3], plain.features)
@@ -178,10 +154,9 @@ def test_features_over_another_ranking_by_hand() -> None:
         [below, 14.0, 0.0, -0.2, 1.0, 9.0, 1.0, 1.0],
     ]
     assert found.nodes.tolist() == [[3, 0, 4, 2, 6]]
-    torch.testing.assert_close(features_of(found), torch.tensor([expected]))
-    assert torch.equal(found.scores, features_of(found)[..., 0])
+    torch.testing.assert_close(found.features, torch.tensor([expected]))
+    assert torch.equal(found.scores, found.features[..., 0])
     assert found.scores[0, 3] < 7.0
-    assert found.base_nodes is not None
     assert found.base_nodes.tolist() == [[3, 0, 4, -1, -1]]
 
 
@@ -211,13 +186,13 @@ def test_against_the_hybrid_one_on_the_whole_ranking(seed: int, hops: int) -> No
             super().__init__(graph, top_k=graph.num_nodes)
 
     settings = {"base_k": 8, "num_seeds": 5, "hops": hops}
-    expected = HybridExpandRetriever(graph, top_k=20, **settings).retrieve(queries())  # type: ignore[arg-type]
-    retriever = ExpandRetriever(graph, base=Whole, top_k=20, **settings)  # type: ignore[arg-type]
+    expected = HybridExpandRetriever(graph, top_k=20, **settings).retrieve(queries())
+    retriever = ExpandRetriever(graph, base=Whole, top_k=20, **settings)
     assert retriever.feature_names == HybridExpandRetriever.feature_names
     assert retriever.feature_names[:3] == ("base_score", "bm25_score", "dense_score")
     found = retriever.retrieve(queries())
     assert torch.equal(found.nodes, expected.nodes)
-    torch.testing.assert_close(features_of(found), features_of(expected))
+    torch.testing.assert_close(found.features, expected.features)
 
 
 def test_a_query_without_candidates_and_no_queries() -> None:
@@ -225,11 +200,11 @@ def test_a_query_without_candidates_and_no_queries() -> None:
     found = retriever.retrieve(queries(2))
     assert (found.nodes == -1).all()
     assert (found.scores == -torch.inf).all()
-    assert (features_of(found) == 0).all()
+    assert (found.features == 0).all()
     none = retriever.retrieve(Queries([], [], torch.zeros(0, 5)))
-    assert (none.nodes.shape, features_of(none).shape) == ((0, 5), (0, 5, 8))
+    assert (none.nodes.shape, none.features.shape) == ((0, 5), (0, 5, 8))
     hybrid_none = HybridExpandRetriever(corpus(), top_k=4, base_k=3, num_seeds=2).retrieve(queries().block(0, 0))
-    assert (hybrid_none.nodes.shape, features_of(hybrid_none).shape) == ((0, 4), (0, 4, 7))
+    assert (hybrid_none.nodes.shape, hybrid_none.features.shape) == ((0, 4), (0, 4, 7))
 
 
 def test_names_that_the_base_gives_are_its_own() -> None:
@@ -238,7 +213,7 @@ def test_names_that_the_base_gives_are_its_own() -> None:
 
     retriever = ExpandRetriever(line([]), base=partial(Named, nodes=(0, 1)), top_k=3, base_k=2, num_seeds=1)
     assert retriever.feature_names[:3] == ("base_score", "dense_score", "bm25_score")
-    assert features_of(retriever.retrieve(FOX))[0, 0, 1] == 18.0
+    assert retriever.retrieve(FOX).features[0, 0, 1] == 18.0
 
     class Walked(Fixed):
         feature_names = ("base_score", "hops")
@@ -341,7 +316,7 @@ def test_passages_by_pagerank_over_spelled_names(
 
 def test_the_corpus_entities_are_taken_where_it_has_some() -> None:
     incidence = EntityIncidence.from_names([["metz"], ["metz"], []])
-    graph = CorpusGraph.from_edges(list("abc"), ["Rome", "", "Rome"], torch.zeros(0, 2))
+    graph = corpus_of(["Rome", "", "Rome"])
     assert corpus_entities(graph.with_entities(incidence)) is incidence
     assert corpus_entities(graph).names == ["rome"]
     assert corpus_entities(graph).indices.tolist() == [0, 0]

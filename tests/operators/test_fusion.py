@@ -50,8 +50,6 @@ def test_nothing_to_fuse(queries: int, depth: int) -> None:
         (2, {"weights": torch.ones(1, 3)}, r"`weights` must be \[B, 2\] for rankings of B queries, got \[1, 3\]"),
         (2, {"weights": torch.ones(2, 2)}, r"got \[2, 2\] for rankings of \[1, 1\] queries"),
         (2, {"weights": torch.tensor([[0.5, -0.5]])}, "`weights` must not be negative, got -0.5"),
-        (2, {"top_k": 0}, "`top_k` must be a positive integer, got 0"),
-        (2, {"rank_offset": 0.0}, "`rank_offset` must be a finite number above 0, got 0.0"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(rankings: int, arguments: dict, message: str) -> None:

@@ -13,9 +13,6 @@ from tests.operators.corpora import assert_equal, corpus, corpus_of, queries, qu
 def test_against_naive_loop(top_k: int, bm25_weight: float, dense_weight: float) -> None:
     graph, asked = corpus(20), queries()
     found = HybridRetriever(graph, top_k=top_k, bm25_weight=bm25_weight, dense_weight=dense_weight).retrieve(asked)
-    assert graph.embedding is not None
-    assert asked.vectors is not None
-    assert found.features is not None
     lexical = BM25(graph.texts)
     for row, (text, vector) in enumerate(zip(asked.texts, asked.vectors, strict=True)):
         bm25 = lexical.score_all([text])[0]
@@ -37,7 +34,6 @@ def test_blocks_of_queries_give_the_same(block_scores: int, monkeypatch: pytest.
     monkeypatch.setattr(hybrid, "BLOCK_SCORES", block_scores)
     assert_equal(retriever.retrieve(queries()), whole)
     none = retriever.retrieve(queries_of([], torch.zeros(0, 5)))
-    assert none.features is not None
     assert (none.nodes.shape, none.features.shape, none.nodes.dtype) == ((0, 8), (0, 8, 3), torch.int64)
 
 
@@ -52,7 +48,7 @@ def test_blocks_of_queries_give_the_same(block_scores: int, monkeypatch: pytest.
 )
 def test_arguments_out_of_range_are_refused(arguments: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        HybridRetriever(corpus(), **arguments)  # type: ignore[arg-type]
+        HybridRetriever(corpus(), **arguments)
 
 
 def test_missing_vectors_are_refused() -> None:

@@ -19,7 +19,7 @@ pytest.importorskip("qdrant_client")
 )
 def test_arguments_out_of_range_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        QdrantRetriever(corpus(3), **settings)  # type: ignore[arg-type]
+        QdrantRetriever(corpus(3), **settings)
 
 
 def test_somebody_elses_collection_is_refused(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_server_is_asked_for_what_the_index_needs(monkeypatch: pytest.MonkeyPa
         vars(retriever)["_client"] = Client()
         with pytest.raises(ValueError, match="zip"):
             retriever.nearest(np.ones((1, DIM), dtype=np.float32), 60)
-    asked = [(ask.params.exact, ask.params.hnsw_ef, ask.limit) for ask in sent]  # type: ignore[attr-defined]
+    asked = [(ask.params.exact, ask.params.hnsw_ef, ask.limit) for ask in sent]
     assert asked == [(True, 60, 60), (False, 60, 60)]
 
 

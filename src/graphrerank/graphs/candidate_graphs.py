@@ -32,9 +32,7 @@ class CandidateGraphs:
     nodes: Tensor | None = None  # `[N]` int64, each candidate's number in the corpus; None for candidates of no corpus
     inputs: Mapping[str, Tensor] = field(default_factory=dict)  # by name
     relevance: Tensor | None = None  # `[N]` float32 gains; None where unknown
-    gains: Tensor | None = (
-        None  # `[B, R]` float32, all gains of each query, of others than candidates too; padded with 0
-    )
+    gains: Tensor | None = None  # `[B, R]` float32, gains of each query, also of other passages; padded with 0
     query_index: Tensor | None = None  # `[B]` int64, each query's number in its data set; None for queries of none
     # `[E]` int64, numbers of `EDGE_TYPES`: one edge for each type that joins two nodes. None where types are merged:
     # one edge, with the largest weight

@@ -37,10 +37,9 @@ RetrieverFactory = Callable[..., Retriever]  # of a CorpusGraph and settings; a 
 
 def needs_vectors(build_retriever: RetrieverFactory) -> bool:
     """Return whether the retrievers of a factory need an encoded corpus and encoded queries, without building one."""
-    if isinstance(build_retriever, partial):
-        asks = getattr(build_retriever.func, "needs_vectors", None)
-        return True if asks is None else bool(asks(**build_retriever.keywords))
-    return True
+    if not isinstance(build_retriever, partial) or not hasattr(build_retriever.func, "needs_vectors"):
+        return True
+    return bool(build_retriever.func.needs_vectors(**build_retriever.keywords))
 
 
 def is_lookup(retriever: Retriever) -> bool:

@@ -20,8 +20,8 @@ def shuffle_edges(
     Source: Maslov and Sneppen, "Specificity and Stability in Topology of Protein Networks", 2002 (edge swaps). All
     edges are swapped in pairs at once; a swap that meets an edge of before, or another swap's, is not done.
 
-    Edges are within the packed batch, without self-loops and repeats, their weights positive. Returns ``edge_index
-    [2, E]`` sorted by target, then source, and ``edge_attr [E]``.
+    Edges have no self-loops and repeats, and positive weights. Returns ``edge_index [2, E]`` sorted by target, then
+    source, and ``edge_attr [E]``.
 
     Example:
         >>> ring = torch.tensor([[0, 1, 2, 3, 1, 2, 3, 0], [1, 2, 3, 0, 0, 1, 2, 3]])
@@ -44,11 +44,7 @@ def shuffle_edges(
 
 
 def shuffled_graph(graph: CorpusGraph, *, seed: int = 0) -> CorpusGraph:
-    """Return the same passages with shuffled edges: each with as many of each type (:func:`shuffle_each_type`).
-
-    Raises:
-        ValueError: If passages are joined by the entities that they share, which cannot be swapped edge by edge.
-    """
+    """Return the same passages with edges shuffled by :func:`shuffle_each_type`; shared entities are a ValueError."""
     if graph.entities is not None:
         raise ValueError("`graph` must have edges alone to be shuffled, got one that joins passages by entities")
     edges, weight, edge_type = (part.cpu() for part in graph.typed_edges())

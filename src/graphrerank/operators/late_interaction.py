@@ -65,9 +65,8 @@ class LateInteractionRetriever:
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each of ``B`` texts: ``[B, top_k]``, with the score as the one feature."""
         scores = torch.full((len(queries), len(self._texts)), -torch.inf)
-        is_searched = len(queries) > 0 and len(self._texts) > 0
         # one by one: vectors that depended on the batch in the last digit would break ties differently
-        tokens = self._encode("encode_query", queries.texts, batch_size=1) if is_searched else []
+        tokens = self._encode("encode_query", queries.texts, batch_size=1) if len(queries) and self._texts else []
         proposed = self._propose(queries) if tokens else None
         for row, vectors in enumerate(tokens):
             nodes = torch.arange(len(self._texts)) if proposed is None else proposed[row]

@@ -193,8 +193,7 @@ class EntityPPR:
 
     with :math:`s_e = \ln(1 + N / n_e)` the specificity of an entity that :math:`n_e` of :math:`N` passages hold and
     :math:`E_i^m` the ``entities_per_seed`` most specific ones of seed :math:`i`; an entity gives each of its passages
-    the same share (:math:`P`), a passage gives its entities shares in proportion to :math:`s_e` (:math:`Q`), so that
-    hubs receive and pass on little. Entities that too many passages hold are not in the incidence at all.
+    the same share (:math:`P`), a passage gives its entities shares in proportion to :math:`s_e` (:math:`Q`).
 
     Source: HippoRAG 2, which walks over passages and entities from those of the question's facts. *Where we differ:* no
     language model; the walk has ``num_steps`` steps; entities of the question itself are no seeds. On the training
