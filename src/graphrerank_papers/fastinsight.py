@@ -82,27 +82,21 @@ class FastInsightCurves:
         }
         costs = {key: system.cost for key, system in zip(pipelines, ranked, strict=True)}
         start = values[SEARCH, START]
-        for name in self.pipelines:
-            for size in self.budgets:
-                found, cost = values[name, size], costs[name, size]
-                assert cost is not None
-                yield (
-                    f"{dataset.name}: budget",
-                    {
-                        "pipeline": name,
-                        "budget": size,
-                        **{measure: float(found[measure].nanmean()) for measure in (QUALITY, NEARNESS, "nDCG@10")},
-                        "95% interval": bootstrap_interval(found[QUALITY]).tolist(),
-                        "pairs": cost.encodings or 0.0,
-                        "ms per query": sum(cost.batch_ms.values()),
-                    },
-                )
-        for name, numbers in self.settings.items():
-            for number in numbers:
-                yield (
-                    f"{dataset.name}: {name}",
-                    {name: float(number), QUALITY: float(values[name, number][QUALITY].nanmean())},
-                )
+        for name, size in ((name, size) for name in self.pipelines for size in self.budgets):
+            found, cost = values[name, size], costs[name, size]
+            assert cost is not None
+            row = {
+                "pipeline": name,
+                "budget": size,
+                **{measure: float(found[measure].nanmean()) for measure in (QUALITY, NEARNESS, "nDCG@10")},
+                "95% interval": bootstrap_interval(found[QUALITY]).tolist(),
+                "pairs": cost.encodings or 0.0,
+                "ms per query": sum(cost.batch_ms.values()),
+            }
+            yield f"{dataset.name}: budget", row
+        for name, number in ((name, number) for name, numbers in self.settings.items() for number in numbers):
+            quality = float(values[name, number][QUALITY].nanmean())
+            yield f"{dataset.name}: {name}", {name: float(number), QUALITY: quality}
         for name in self.pipelines:
             for row in topological_quartiles(start[NEARNESS], values[name, largest][QUALITY]):
                 yield f"{dataset.name}: quartiles of {NEARNESS}", {"pipeline": name, **row}
@@ -120,20 +114,10 @@ def gain_correlations(start: Values, end: Values, *, recall: str) -> dict[str, f
     these. NaN where one is constant.
     """
     gain = end[recall] - start[RECALL]
-    return {"Recall": pearson(gain, start[RECALL]), MISSED: pearson(gain, start[MISSED])}
-
-
-def pearson(first: Tensor, second: Tensor) -> float:
-    """Correlate two vectors ``[Q]``; NaN where one is constant.
-
-    Example:
-        >>> round(pearson(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0])), 3)
-        0.5
-    """
-    both = torch.stack([first, second]).double()
-    if bool((both == both[:, :1]).all(1).any()):
-        return float("nan")
-    return float(torch.corrcoef(both)[0, 1])
+    rows = torch.stack([gain, start[RECALL], start[MISSED]]).double()
+    is_constant = (rows == rows[:, :1]).all(1)
+    found = torch.corrcoef(rows).masked_fill(is_constant | is_constant[0], torch.nan)
+    return {"Recall": float(found[0, 1]), MISSED: float(found[0, 2])}
 
 
 def topological_quartiles(start: Tensor, scores: Tensor) -> list[Row]:
@@ -142,8 +126,8 @@ def topological_quartiles(start: Tensor, scores: Tensor) -> list[Row]:
     Questions of one Topological Recall are in one group, the lowest whose quartile it does not exceed, so that groups
     may differ in size where many are equal, and an empty one is left out.
 
-    Source: FastInsight, section 5.3.1 and Figure 5, which does not say whose Topological Recall it is. Ours is that of
-    the vector search's first nodes, from which all pipelines begin: the groups are the same for all.
+    Source: FastInsight, section 5.3.1 and Figure 5. *Our choice:* the Topological Recall of the vector search's first
+    nodes, from which all pipelines begin.
 
     Example:
         >>> start = torch.tensor([0.0, 0.4, 0.6, 1.0, 1.0])
@@ -151,19 +135,16 @@ def topological_quartiles(start: Tensor, scores: Tensor) -> list[Row]:
         [2, 1, 2]
     """
     group = torch.bucketize(start, torch.quantile(start, torch.tensor([0.25, 0.5, 0.75], dtype=start.dtype)))
-    rows = []
-    for number in range(4):
-        if bool((inside := group == number).any()):
-            rows.append(
-                {
-                    "quartile": f"Q{number + 1}",
-                    "TR": [float(start[inside].min()), float(start[inside].max())],
-                    "questions": int(inside.sum()),
-                    QUALITY: float(scores[inside].nanmean()),
-                    "95% interval": bootstrap_interval(scores[inside]).tolist(),
-                }
-            )
-    return rows
+    return [
+        {
+            "quartile": f"Q{number + 1}",
+            "TR": [float(start[group == number].min()), float(start[group == number].max())],
+            "questions": int((group == number).sum()),
+            QUALITY: float(scores[group == number].nanmean()),
+            "95% interval": bootstrap_interval(scores[group == number]).tolist(),
+        }
+        for number in sorted(set(group.tolist()))
+    ]
 
 
 def _steps_with(group: Any, name: str) -> list[Any]:

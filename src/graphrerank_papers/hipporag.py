@@ -25,9 +25,6 @@ from graphrerank_papers.knowledge.corpus_knowledge import CorpusKnowledge, merge
 
 MIN_NAME_CHARACTERS = 3  # letters and digits of the name of an entity with synonyms
 MAX_COSINES = 1 << 23  # held at once by the search for synonyms: 32 MiB of float32
-COMBINATIONS = ("last", "mean", "sum")
-RERANKERS = ("none", "cross_encoder", "language_model")
-PASSAGE_SEEDS = ("retrieved", "all")
 
 # selects from the facts of each of `B` queries: unique positions in its list, most relevant first
 FactReranker = Callable[[Sequence[str], Sequence[Sequence[str]]], list[list[int]]]
@@ -77,19 +74,15 @@ def build_fact_graph(
     Source: "EA-GraphRAG", 2026, section 3.1, after HippoRAG 2, except that there the cosine of a pair of both kinds
     wins. When a corpus grows, an ``extractor`` and an ``encoder`` with a cache (``KnowledgeCache``, ``VectorCache``)
     process the new texts only.
-
-    Raises:
-        ValueError: If a setting is out of range, a model's output does not fit, or a file of the folder is damaged.
     """
     check_positive_share(synonymy_threshold=synonymy_threshold)
     check_not_negative(max_synonyms=max_synonyms)
     stages, num_passages = Stages(folder), len(passages)
-
-    def merge() -> CorpusKnowledge:
-        return merge_knowledge(extractor.extract(passages), passages=range(num_passages))
-
     facts_key = stages.key("corpus_knowledge", hash_texts(passages).hex(), extractor.fingerprint)
-    facts = stages.get(facts_key, CorpusKnowledge, merge)
+    numbers = range(num_passages)
+    facts = stages.get(
+        facts_key, CorpusKnowledge, lambda: merge_knowledge(extractor.extract(passages), passages=numbers)
+    )
 
     def find_synonyms() -> tuple[Tensor, Tensor]:
         is_long = [sum(map(str.isalnum, name)) >= MIN_NAME_CHARACTERS for name in facts.names]
@@ -130,8 +123,6 @@ def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int 
         >>> synonym_edges(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 2.0]]), threshold=0.7)
         (tensor([[0, 1]]), tensor([0.8000]))
     """
-    if vectors.dim() != 2 or not torch.isfinite(vectors).all():
-        raise ValueError(f"`vectors` must be a finite [E, d] matrix, got {list(vectors.shape)}")
     unit = torch.nn.functional.normalize(vectors.float(), dim=1)
     num_entities = max(1, len(unit))
     block = max(1, MAX_COSINES // num_entities)
@@ -206,9 +197,8 @@ class HippoRAGSearch:
         self._names = Stages(folder).encode(self._encoder, index.facts.spellings).to(device)
         self._walk = CorpusPPR(index.between_entities().to(device), restart_prob=restart_prob)
         self._occurrences = index.facts.entity_links.to(device)
-        holders = index.num_holders.to(device)
-        weight = 1 / holders.clamp(min=1).float() if node_specificity else torch.ones_like(holders).float()
-        self._weight = torch.cat([weight, weight.new_zeros(1)])  # the last is that of padding, -1
+        weight = 1 / index.num_holders.clamp(min=1) if node_specificity else torch.ones(len(index.num_holders))
+        self._weight = torch.cat([weight, torch.zeros(1)]).to(device)  # the last is that of padding, -1
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search from the entities of each query."""
@@ -242,15 +232,13 @@ class FactGraphSearch:
     3. Keep the ``num_seeds`` entities of largest weight (:func:`entity_seeds`).
     4. Rank passages by PageRank over passages and entities (:class:`CorpusPPR`), Eqs. (6) and (7).
 
-    A query without facts keeps what was retrieved before: dense search, as in HippoRAG 2. It has none if the corpus has
-    none, if none is similar (an empty query has no vector), or if the language model rejected all. Passages that
-    receive no mass are not ranked, so there may be fewer than the budget.
+    A query without facts, of which none is similar or the language model rejected all, keeps what was retrieved before:
+    dense search, as in HippoRAG 2. Passages that receive no mass are not ranked.
 
     Source: "EA-GraphRAG", 2026, section 3.4.2. With ``passage_weight`` passages are seeds too, as in HippoRAG 2
     (Gutiérrez et al., "From RAG to Memory", 2025, section 3): by their scores, scaled to [0, 1], times that weight. Its
     seeds differ from EA-GraphRAG's in three ways: every passage is one (``passage_seeds: all``, by its dot product with
     the query), an entity takes the mean of its facts (``combination: mean``), and a language model may reject facts.
-    The constructor builds the index, or reads it from its folder, and prints its report.
 
     ``rerank`` is ``none``, ``cross_encoder`` (the pipeline's) or ``language_model``, whose ``prompt`` has the places
     ``{question}`` and ``{facts}``; ``combination`` is the weight of an entity of several facts: ``last``, ``mean`` or
@@ -280,9 +268,9 @@ class FactGraphSearch:
         check_counts(num_facts=num_facts, num_seeds=num_seeds)
         if num_candidates < num_facts:
             raise ValueError(f"`num_candidates` must be at least `num_facts` ({num_facts}), got {num_candidates}")
-        check_choice(COMBINATIONS, combination=combination)
-        check_choice(PASSAGE_SEEDS, passage_seeds=passage_seeds)
-        check_choice(RERANKERS, rerank=rerank)
+        check_choice(("last", "mean", "sum"), combination=combination)
+        check_choice(("retrieved", "all"), passage_seeds=passage_seeds)
+        check_choice(("none", "cross_encoder", "language_model"), rerank=rerank)
         check_not_negative(passage_weight=passage_weight)
         prompt = prompt or shipped_prompt("ea_graphrag_facts")
         prompt.fill(question="", facts="")

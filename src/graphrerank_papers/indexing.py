@@ -26,9 +26,8 @@ RecordT = TypeVar("RecordT")
 class Stages:
     """A folder of stages, each computed once.
 
-    A stage is a record in two files, ``<name>-<key>.json`` and ``<name>-<key>.safetensors`` (:func:`save_record`). The
-    tensors are written last, so their presence marks a complete stage even after an interrupted build. The key hashes
-    all that the stage depends on: results for other settings, corpora and encoders are stored side by side.
+    A stage is a record in two files (:func:`save_record`), whose names hold a hash of all that it depends on. The
+    tensors are written last, so their presence marks a complete stage even after an interrupted build.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -60,9 +59,8 @@ def encode_texts(encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
     """Encode texts as ``[n, d]`` float32 on the CPU; refuse vectors that are not finite or not one per text."""
     vectors = encoder.encode(texts).float().cpu()
     if vectors.dim() != 2 or len(vectors) != len(texts) or not torch.isfinite(vectors).all():
-        raise ValueError(
-            f"`encoder` must return finite [{len(texts)}, d] vectors, got a tensor of shape {list(vectors.shape)}"
-        )
+        needed = f"finite [{len(texts)}, d] vectors"
+        raise ValueError(f"`encoder` must return {needed}, got a tensor of shape {list(vectors.shape)}")
     return vectors
 
 
@@ -78,11 +76,7 @@ def save_record(stem: Path, record: Any) -> None:
 
 
 def load_record(stem: Path, kind: type[RecordT]) -> RecordT:
-    """Read a record of some type that :func:`save_record` wrote.
-
-    Raises:
-        ValueError: If a file is missing, damaged, or of another type; the message says to build the index again.
-    """
+    """Read a record of some type that :func:`save_record` wrote; a ValueError says to build the index again."""
     file, tensors = stem.with_suffix(".json"), stem.with_suffix(".safetensors")
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -100,9 +94,8 @@ def _split(part: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         tensors[name] = part.clone()  # safetensors refuses tensors that share memory
         return None
     if is_dataclass(part):
-        return {
-            field.name: _split(getattr(part, field.name), f"{name}.{field.name}", tensors) for field in fields(part)
-        }
+        keys = [field.name for field in fields(part)]
+        return {key: _split(getattr(part, key), f"{name}.{key}", tensors) for key in keys}
     if isinstance(part, tuple) or (isinstance(part, list) and part and is_dataclass(part[0])):
         return [_split(entry, f"{name}.{index}", tensors) for index, entry in enumerate(part)]
     return part
@@ -117,10 +110,8 @@ def _join(kind: Any, content: Any, name: str, tensors: dict[str, Tensor]) -> Any
         kinds = get_type_hints(kind)
         return kind(**{key: _join(kinds[key], part, f"{name}.{key}", tensors) for key, part in content.items()})
     if get_origin(kind) is tuple and Ellipsis not in arguments:
-        return tuple(
-            _join(of, part, f"{name}.{index}", tensors)
-            for index, (of, part) in enumerate(zip(arguments, content, strict=True))
-        )
+        parts = enumerate(zip(arguments, content, strict=True))
+        return tuple(_join(of, part, f"{name}.{index}", tensors) for index, (of, part) in parts)
     if arguments and is_dataclass(arguments[0]):
         return [_join(arguments[0], part, f"{name}.{index}", tensors) for index, part in enumerate(content)]
     return content

@@ -20,8 +20,6 @@ from graphrerank.pipelines.step import Resources
 from graphrerank_papers.indexing import with_listed
 from graphrerank_papers.knowledge.corpus_knowledge import build_knowledge_graph
 
-MODES = ("local", "global", "hybrid")
-ORDERS = ("graph", "similarity")
 Levels = tuple[list[str], list[str]]  # keywords
 WeightedPath = tuple[float, tuple[int, ...]]  # reliability, entities
 
@@ -61,8 +59,8 @@ class LightRAGSearch:
         prompt: Prompt | None = None,
         cache: str | Path | None = None,
     ) -> None:
-        check_choice(MODES, mode=mode)
-        check_choice(ORDERS, order=order)
+        check_choice(("local", "global", "hybrid"), mode=mode)
+        check_choice(("graph", "similarity"), order=order)
         check_counts(num_entities=num_entities, num_relations=num_relations)
         self.mode, self.order = mode, order
         self.num_entities, self.num_relations = num_entities, num_relations

@@ -21,7 +21,6 @@ from graphrerank.text.sentences import split_sentences
 from graphrerank_papers.indexing import Stages, encode_texts, with_listed
 from graphrerank_papers.summaries import pick_sentences, write_summaries
 
-SEARCHES = ("collapsed", "tree")
 OPENING_SENTENCES = 2  # of a node's text that an extractive summary quotes: a title and the first sentence
 _CLUSTERS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 50)  # numbers of clusters that are tried
 
@@ -90,7 +89,7 @@ class RAPTORSearch:
         prompt: Prompt | None = None,
         cache: str | Path | None = None,
     ) -> None:
-        check_choice(SEARCHES, search=search)
+        check_choice(("collapsed", "tree"), search=search)
         check_counts(num_branches=num_branches)
         self.search, self.num_branches, self._resources = search, num_branches, resources
         graph = resources.graph

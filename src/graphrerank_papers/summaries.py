@@ -62,7 +62,6 @@ def write_summaries(
     tokenizer: Tokenizer,
     *,
     limit: int,
-    tries: int = 3,
     prompt: Prompt | None = None,
 ) -> list[str | None]:
     """Let a model summarise each list of notes, none empty; None without a usable answer.
@@ -76,7 +75,7 @@ def write_summaries(
     questions = [prompt.fill(notes="\n".join(f"- {note}" for note in texts)) for texts in notes]
     system = prompt.instructions(words=max(1, int(WORDS_PER_TOKEN * limit)))
     read = partial(parse_summary, tokenizer=tokenizer, limit=limit)
-    return ask_strictly(model, questions, system=system, parse=read, tries=tries, form=prompt.form)
+    return ask_strictly(model, questions, system=system, parse=read, form=prompt.form)
 
 
 def parse_summary(content: str, *, tokenizer: Tokenizer, limit: int) -> str:

@@ -1,37 +1,27 @@
-import json
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.language_models.strict_answers import REFUSED
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.summaries import FULL, SAME, pick_sentences, write_summaries
 
-pytest.importorskip("httpx", reason="httpx is optional")
 
-
-def say(text: Any) -> tuple[int, dict[str, Any]]:
-    return 200, {"choices": [{"message": {"content": json.dumps({"summary": text})}}]}
-
-
-def test_a_summary_that_is_too_long_is_asked_for_again(endpoint: Any) -> None:
+def test_a_summary_that_is_too_long_is_asked_for_again(scripted_model: Any) -> None:
     again = "- a\n- b" + REFUSED.format(reason="the summary must have at most 2 tokens, got 3")
-    endpoint[1].script = {"- a\n- b": [say("one two three")], again: [(500, ""), say("one two")], "- c": [say("x")]}
-    model = LanguageModel(endpoint[0], "m", pause=0.0)
+    answers = {"- a\n- b": "one two three", again: "one two", "- c": "x"}
+    model = scripted_model(lambda _, question: {"summary": answers[question]})
     assert write_summaries(model, [["a", "b"], ["c"]], WordTokenizer(), limit=2) == ["one two", "x"]
-    told = {request["messages"][0]["content"] for request in endpoint[1].requests}
-    assert told == {shipped_prompt("summary").instructions(words=1)}
+    assert {system for system, _ in model.asked} == {shipped_prompt("summary").instructions(words=1)}
 
 
-def test_what_stays_useless_is_none(endpoint: Any) -> None:
-    endpoint[1].script = {"- b": [say("fine")]}
-    model = LanguageModel(endpoint[0], "m", pause=0.0)
-    assert write_summaries(model, [["a"], ["b"]], WordTokenizer(), limit=9, tries=2) == [None, "fine"]
-    assert len(endpoint[1].requests) == 3
+def test_what_stays_useless_is_none(scripted_model: Any) -> None:
+    model = scripted_model(lambda _, question: {"summary": "fine"} if question == "- b" else "useless")
+    assert write_summaries(model, [["a"], ["b"]], WordTokenizer(), limit=9) == [None, "fine"]
+    assert len(model.asked) == 4
 
 
 def one_by_one(vectors: Tensor, num_tokens: list[int], limit: int, centrality: float) -> list[int]:
@@ -67,13 +57,11 @@ def test_against_one_by_one(seed: int, centrality: float) -> None:
     assert not {2, 7} <= set(found)
 
 
-def test_what_does_not_fit_is_left_out() -> None:
+def test_the_limit() -> None:
     vectors = torch.eye(3)
     assert pick_sentences(vectors, [5, 9, 5], limit=8) == [0]
     assert pick_sentences(vectors, [9, 9, 9], limit=8) == []
     assert pick_sentences(vectors[:0], [], limit=8) == []
-
-
-def test_nothing_is_added_where_the_limit_is_all_but_reached() -> None:
-    assert pick_sentences(torch.eye(3), [14, 1, 1], limit=16, centrality=1.0) == [0]
-    assert pick_sentences(torch.eye(3), [13, 1, 1], limit=16, centrality=1.0) == [0, 1]
+    # nothing is added where the limit is nearly reached
+    assert pick_sentences(vectors, [14, 1, 1], limit=16, centrality=1.0) == [0]
+    assert pick_sentences(vectors, [13, 1, 1], limit=16, centrality=1.0) == [0, 1]

@@ -166,7 +166,7 @@ class AdapterTraining:
         return {
             "name": self.name,
             "model": {"name": model_name(type(model)), "arguments": arguments},
-            "features": model.feature_names(FEATURES),
+            "features": [FEATURES[column] for column in model.selected.tolist()],
             "right": self.right,
             "best_epoch": 1 + losses.index(min(losses)),
             "calibration": calibration,

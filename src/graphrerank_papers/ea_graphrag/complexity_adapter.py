@@ -112,11 +112,8 @@ class ComplexityAdapter(nn.Module):
     norm, ReLU and dropout in each hidden layer. *Where we differ:* z-scores are clipped to [-5, 5], and the logit is
     divided by a temperature that is fitted after training.
 
-    Args:
-        num_features: Raw features of a query, ``F``.
-        num_selected: How many of them are read.
-        hidden_channels: Widths of the hidden layers.
-        dropout: Probability of dropping a hidden activation in training, in [0, 1).
+    Of the ``num_features`` raw features of a query ``num_selected`` are read; ``dropout`` is the probability of
+    dropping a hidden activation in training, in [0, 1).
     """
 
     features = "syntax"
@@ -162,11 +159,6 @@ class ComplexityAdapter(nn.Module):
         self.mean.copy_(mean)
         self.std.copy_(std)
 
-    @torch.jit.unused
-    def feature_names(self, names: Sequence[str]) -> list[str]:
-        """Name the features that are read, in order, given the names of all raw features."""
-        return [names[column] for column in self.selected.tolist()]
-
     @torch.jit.export
     def logits(self, features: Tensor) -> Tensor:
         """Return the logits before temperature, ``[n]``: what is trained; arguments as :meth:`forward`."""
@@ -184,8 +176,5 @@ class ComplexityAdapter(nn.Module):
 
         Returns:
             ``[n]``, s(q) in [0, 1]: the probability that graph retrieval is right where one of both paths is.
-
-        Raises:
-            ValueError: If the shape does not fit.
         """
         return torch.sigmoid(self.logits(features) / self.temperature)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from graphrerank.checks import check_counts
-from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
+from graphrerank.evaluation.significance import paired_randomization
 from graphrerank.evaluation.tables import markdown_table, p_text
 from graphrerank.files import write_json, write_text
 from graphrerank.graphs.routes import DENSE, GRAPH, ROUTES, choose_routes
@@ -166,9 +166,9 @@ def compare_routing(
     .. math:: p = \frac{1 + |\{d : \bar v_d \ge \bar v\}|}{1 + D}
 
     Returns:
-        As JSON: ``rows`` by way, each with its means, their 95% ``interval``, ``ms`` per question and ``routes``, the
-        share of each; ``p_random`` and ``p_paths``, of paired randomisation tests of ``full`` against ``random``,
-        ``dense`` and ``graph``; ``p_draws``; ``regret``, by which the oracle is ahead of ``full``; ``questions``.
+        As JSON: ``rows`` by way, each with its means, ``ms`` per question and ``routes``, the share of each;
+        ``p_random`` and ``p_paths``, of paired randomisation tests of ``full`` against ``random``, ``dense`` and
+        ``graph``; ``p_draws``; ``regret``, by which the oracle is ahead of ``full``; ``questions``.
     """
     check_counts(draws=draws)
     scores, seconds = choices["scores"], choices["seconds"]
@@ -186,7 +186,7 @@ def compare_routing(
     paid = {"fusion", "no fusion", FULL}  # that need the adapter's scores
     rows = {
         way: {
-            **_means(values[way]),
+            **{key: float(of.nanmean()) for key, of in values[way].items() if not bool(of.isnan().all())},
             "ms": 1000 * float(((seconds * shares[way]).sum(1) + (way in paid) * choices["route_seconds"]).mean()),
             "routes": dict(zip(ROUTES, shares[way].mean(0).tolist(), strict=True)),
         }
@@ -226,19 +226,8 @@ def routing_table(result: Mapping[str, Any]) -> str:
     return f"{markdown_table(header, lines)}\n\n{notes}"
 
 
-def _means(values: Mapping[str, Tensor]) -> dict[str, Any]:
-    counted = {measure: scores for measure, scores in values.items() if not bool(scores.isnan().all())}
-    return {
-        **{measure: float(scores.nanmean()) for measure, scores in counted.items()},
-        "interval": {measure: bootstrap_interval(scores).tolist() for measure, scores in counted.items()},
-    }
-
-
 def _random_rates(values: Tensor, routes: Tensor, draws: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Deal the routes among the questions: how often each takes each, ``[n, 3]``, and the mean value of each draw.
-
-    ``values`` are ``[n, 3]``.
-    """
+    """Deal the routes among questions: how often each takes each, ``[n, 3]``, and each draw's mean of the values."""
     generator = torch.Generator().manual_seed(seed)
     times = torch.zeros(values.shape, dtype=torch.float64)
     ones, means = torch.ones(len(routes), 1, dtype=torch.float64), []

@@ -41,14 +41,10 @@ class AdapterScorer:
 
     Args:
         checkpoint: A run folder, a ``.ckpt`` file or an artifact's folder; or a loaded one.
-        low: Up to this score a query takes the dense path; None for the checkpoint's.
-        high: From this score on it takes the graph path; None for the checkpoint's.
+        low: None for the checkpoint's.
+        high: None for the checkpoint's.
         stanza_folder: Folder of Stanza's model, for a checkpoint that was trained with ``syntax: stanza``.
         cache: Folder that keeps the syntax of queries; nothing is kept when None.
-
-    Raises:
-        ValueError: If there is no such checkpoint, its model is no complexity adapter, it reads other features than
-            there are, or the thresholds are not in order.
     """
 
     def __init__(

@@ -147,11 +147,9 @@ class Bench:
 
     def tune(self) -> None:
         """Choose the restart probabilities of the frozen operators on the first data set's training split."""
-        step = Step("operators", "retriever")
+        step = Step("operators", "retriever", judge=(self.job.train[0],), split=self.job.train_split)
         prepared = self.dataset(step, self.job.train[0])
-        decisive = [self._settings(step), prepared.dataset.fingerprint, prepared.encoder_fingerprint]
-        file = step_file(self.run_dir, "operators", [*decisive, self.job.train_split])
-        self.restart_probs = do_step(file, lambda: tune_restart_probs(prepared, self.job.train_split))
+        self.restart_probs = do_step(self.file(step), lambda: tune_restart_probs(prepared, step.split))
 
     def compose(self, step: Step) -> DictConfig:
         """Compose the parts of a step."""
@@ -177,17 +175,13 @@ class Bench:
             self._prepared[key] = with_matches(ranked, composed.features)
         return self._prepared[key]
 
-    def _settings(self, step: Step) -> list[str]:
-        composed = self.compose(step)
-        groups = ("retriever", "features", "model", "loss")
-        return [OmegaConf.to_yaml(composed[group], resolve=True) for group in groups]
-
     def file(self, step: Step) -> Path:
         """Return the file that holds a step's result."""
         sets = [self.dataset(step, name) for name in (*step.train, *step.judge)]
         data = [[prepared.dataset.fingerprint, prepared.encoder_fingerprint] for prepared in sets]
-        decisive = [self._settings(step), step.choice, step.seed, data, step.judge, step.split]
-        return step_file(self.run_dir, step.name, decisive)
+        composed, groups = self.compose(step), ("retriever", "features", "model", "loss")
+        settings = [OmegaConf.to_yaml(composed[group], resolve=True) for group in groups]
+        return step_file(self.run_dir, step.name, [settings, step.choice, step.seed, data, step.judge, step.split])
 
     def do(self, steps: Sequence[Step]) -> dict[Step, dict[str, Any]]:
         """Do the steps that have left no file yet, and read the results of all.

@@ -9,7 +9,7 @@ import torch
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from graphrerank.checks import check_choice, check_counts
+from graphrerank.checks import check_choice
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.documents import Document, read_documents
 from graphrerank.data.readers.judgements import Splits, read_judged_queries
@@ -78,13 +78,11 @@ class CitationPatterns:
 class LanguageModelCitations:
     """Asks a chat model, as FastInsight does: one question per text that has references to choose from.
 
-    ``prompt`` has the places ``{references}`` and ``{text}``. An answer that is not the requested JSON is requested
-    again, in all ``tries`` times; a text without a usable answer cites nothing.
+    ``prompt`` has the places ``{references}`` and ``{text}``. A text without a usable answer cites nothing.
     """
 
-    def __init__(self, model: ChatModel, *, tries: int = 3, prompt: Prompt | None = None) -> None:
-        check_counts(tries=tries)
-        self.model, self.tries, self.prompt = model, tries, prompt or shipped_prompt("citations")
+    def __init__(self, model: ChatModel, *, prompt: Prompt | None = None) -> None:
+        self.model, self.prompt = model, prompt or shipped_prompt("citations")
         self.prompt.fill(references="", text="")
 
     def detect(self, texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
@@ -101,7 +99,6 @@ class LanguageModelCitations:
             system=self.prompt.instructions(),
             parse=read_numbers,
             check=check,
-            tries=self.tries,
             form=self.prompt.form,
         )
         cited: list[list[int]] = [[] for _ in texts]
@@ -206,10 +203,6 @@ def load_reference_network(
     the judgements names a ``chunk``, or a ``paper``, all of whose chunks are then relevant (the rule of section 4.2.2
     for all nodes of a relevant document). ``drop_empty`` leaves out papers without title and text, which are an error
     otherwise.
-
-    Raises:
-        ValueError: If a file is missing or malformed, naming file and line; ``references`` are malformed, naming the
-            paper; or a setting is out of range.
     """
     check_choice(("paper", "chunk"), gold=gold)
     folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")

@@ -85,7 +85,6 @@ def test_checkpoint_round_trip_keeps_z_scores_and_temperature(tmp_path: Path) ->
     assert isinstance(loaded, ComplexityAdapter)
     assert {name for name, _ in loaded.named_buffers()} == {"selected", "mean", "std", "temperature"}
     assert torch.equal(loaded(raw()), model(raw()))
-    assert loaded.feature_names(list("abcdefghi")) == ["b", "d", "e", "i"]
 
 
 @pytest.mark.parametrize(

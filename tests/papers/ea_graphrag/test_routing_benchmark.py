@@ -69,15 +69,10 @@ def planted(num_questions: int, *, informed: bool) -> Choices:
 def test_routing_that_knows_is_told_from_chance() -> None:
     result = compare(planted(200, informed=True))
     assert result["regret"] == 0
-    assert result["p_random"] < 0.001
     assert result["p_draws"] == pytest.approx(1 / 1001)
-    assert max(result["p_paths"].values()) < 0.001
-
-
-def test_routing_that_does_not_know_is_not() -> None:
+    assert max(result["p_random"], *result["p_paths"].values()) < 0.001
     result = compare(planted(200, informed=False), thresholds=(0.49, 0.51))
-    assert result["p_random"] > 0.05
-    assert result["p_draws"] > 0.05
+    assert min(result["p_random"], result["p_draws"]) > 0.05
 
 
 def test_a_measure_that_no_question_has() -> None:

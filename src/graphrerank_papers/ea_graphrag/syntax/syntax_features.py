@@ -36,9 +36,6 @@ class SyntaxFeatures:
         syntax: ``stanza``: units from Stanza's constituency trees; ``dependency``: estimated from spaCy's parse.
         stanza_folder: Folder of Stanza's model, only for ``stanza``; see :class:`StanzaParser`.
         cache: Folder that keeps features, one SQLite file per fingerprint; nothing is kept when None.
-
-    Raises:
-        ValueError: If ``syntax`` is unknown, or ``stanza_folder`` does not apply to it or holds no model.
     """
 
     def __init__(
@@ -64,9 +61,6 @@ class SyntaxFeatures:
 
         Returns:
             ``[n, F]`` float32 in the order of ``FEATURES``, finite, on the CPU.
-
-        Raises:
-            ValueError: If a library or model is missing, or the file is damaged, naming it.
         """
         name = f"{self.name}-{short_hash(self.fingerprint)}.sqlite"
         store = BlobStore(None if self._cache is None else Path(self._cache) / name, "features")
@@ -91,9 +85,6 @@ class StanzaParser:
         folder: Folder of the model: as written by ``stanza.download``, or with ``*constituency*.pt``, one other ``.pt``
             of word vectors, and Stanza's ``resources.json``. None for Stanza's default folder
             (``STANZA_RESOURCES_DIR`` or ``~/stanza_resources``).
-
-    Raises:
-        ValueError: If ``folder`` is neither kind of folder, or Stanza is not installed.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
