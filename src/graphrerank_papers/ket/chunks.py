@@ -36,19 +36,7 @@ class Chunks:
 
 
 class TokenStream:
-    r"""The concatenated tokens of a corpus, from which chunks of any length are cut.
-
-    Example:
-        >>> from graphrerank.text import WordTokenizer
-        >>> stream = TokenStream(["One two three.", "Four five."], WordTokenizer())
-        >>> stream.cut(4).texts
-        ['One two three.\n\nFour', 'five.']
-        >>> halves = stream.cut(4, num_splits=1)
-        >>> halves.texts, halves.parent.tolist(), halves.documents.tolist()
-        (['One two', 'three.\n\nFour', 'five.'], [0, 0, 1], [0, 0, 1, 1])
-        >>> stream.cut(4, join=False).texts
-        ['One two three.', 'Four five.']
-    """
+    r"""The concatenated tokens of a corpus, from which chunks of any length are cut."""
 
     def __init__(self, texts: Sequence[str], tokenizer: Tokenizer) -> None:
         self._text = SEPARATOR.join(texts)
@@ -123,12 +111,6 @@ def build_chunk_graph(keywords: Sequence[Sequence[str]], vectors: Tensor, *, num
 
     ``keywords`` are the unique ones of each of ``n`` chunks, ``vectors`` ``[n, d]``; ``num_neighbours`` is :math:`K`,
     even.
-
-    Example:
-        >>> words, vectors = [["metz"], ["metz", "war"], ["war"]], torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]])
-        >>> graph = build_chunk_graph(words, vectors, num_neighbours=2)
-        >>> graph.lexical.flatten().tolist(), graph.semantic.flatten().tolist()
-        ([1, 0, 1], [2, 2, 0])
     """
     num_chunks, half = len(keywords), num_neighbours // 2
     column_of = {word: column for column, word in enumerate(dict.fromkeys(chain.from_iterable(keywords)))}

@@ -191,8 +191,8 @@ class _Bench:
             orders[f"GATv2 `{settings.checkpoint}`"] = partial(by_graph_reranker, graph, reranker)
         if self._job.pair_encoder is not None:
             encoder = PairCache(self._job.pair_encoder, self._parts.cache / "pairs")
-            orders["cross-encoder"] = by_granker(graph, encoder, smoothing=0.0)
-            orders["GRanker"] = by_granker(graph, encoder, smoothing=settings.smoothing)
+            orders["cross-encoder"] = partial(by_granker, graph, encoder, 0.0)
+            orders["GRanker"] = partial(by_granker, graph, encoder, settings.smoothing)
         return orders
 
     def _index(self, solution: str, settings: Mapping[str, Any]) -> KETIndex:
@@ -317,20 +317,17 @@ def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker, queries: Quer
     return Ranking(nodes, scores)
 
 
-def by_granker(graph: CorpusGraph, encoder: PairEncoder, *, smoothing: float) -> Order:
+def by_granker(
+    graph: CorpusGraph, encoder: PairEncoder, smoothing: float, queries: Queries, ranking: Ranking
+) -> Ranking:
     """Order chunks by a cross-encoder's head on smoothed vectors; without smoothing, by the cross-encoder."""
+    resources = Resources(graph, budget=graph.num_nodes, retriever=_search_nothing, pair_encoder=encoder)
+    state = RetrievalState.start(queries, graph.device).with_ranking(ranking.nodes, ranking.scores)
+    return GRanker(resources, smoothing=smoothing).run(state).ranking
 
-    def no_retriever(*args: Any, **kwargs: Any) -> Any:
-        raise AssertionError("chunks are ranked, not searched")
 
-    resources = Resources(graph, budget=graph.num_nodes, retriever=no_retriever, pair_encoder=encoder)
-    step = GRanker(resources, smoothing=smoothing)
-
-    def order(queries: Queries, ranking: Ranking) -> Ranking:
-        state = RetrievalState.start(queries, graph.device).with_ranking(ranking.nodes, ranking.scores)
-        return step.run(state).ranking
-
-    return order
+def _search_nothing(*args: Any, **kwargs: Any) -> Any:
+    raise AssertionError("chunks are ranked, not searched")
 
 
 def count_degrees(edges: Tensor, num_chunks: int) -> dict[str, Any]:
@@ -339,10 +336,6 @@ def count_degrees(edges: Tensor, num_chunks: int) -> dict[str, Any]:
     Returns:
         ``counts`` (chunks by degree, ascending), ``chunks``, the ``mean`` and ``greatest`` degree, and
         ``central_share`` (share of the ends of edges at the 1% of the chunks with most).
-
-    Example:
-        >>> count_degrees(torch.tensor([[0, 1], [0, 2]]), 4)["counts"]
-        {0: 1, 1: 2, 2: 1}
     """
     degree = torch.bincount(edges.flatten(), minlength=num_chunks)
     values, numbers = torch.unique(degree, return_counts=True)

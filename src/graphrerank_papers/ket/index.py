@@ -81,12 +81,7 @@ class Tokens:
 
     @property
     def dollars(self) -> float:
-        """The cost of the tokens in US dollars, at the prices of the paper's models.
-
-        Example:
-            >>> Tokens(model_input=2_000_000, encoder=1_000_000).dollars
-            0.32
-        """
+        """The cost of the tokens in US dollars, at the prices of the paper's models."""
         language_model = self.model_input * MODEL_INPUT_PRICE + self.model_output * MODEL_OUTPUT_PRICE
         return (language_model + self.encoder * ENCODER_PRICE) / 1e6
 
@@ -317,13 +312,6 @@ def build_keyword_graph(
 
     Source: KET-RAG, Algorithm 3, lines 11 to 15, and section 5.1. Means are normalised, for retrieval by cosine.
     ``n`` sentences have the sub-chunk and the keywords of each, and ``vectors`` ``[n, d]`` float32.
-
-    Example:
-        >>> graph = build_keyword_graph([0, 1], [["metz", "fell"], ["metz", "rose"]], torch.eye(2))
-        >>> list(graph.keywords), graph.row.tolist(), graph.indices.tolist()
-        (['metz', 'fell', 'rose'], [0, 1, 2], [0, 1, 0, 1])
-        >>> graph.vectors[0]
-        tensor([0.7071, 0.7071])
     """
     keyword_places: dict[str, list[int]] = {}
     for sentence, keywords in enumerate(sentence_keywords):

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -363,7 +364,8 @@ class TextChannel:
         chunk = torch.cat([seed, neighbour])
         order = _order(query, rank, is_neighbour, -_cosines(self._chunks.vectors, queries, query, chunk), chunk)
         query, chunk = query[order], chunk[order]
-        first = _first(query * num_chunks + chunk)
+        _, positions = np.unique((query * num_chunks + chunk).cpu().numpy(), return_index=True)  # each chunk once
+        first = torch.from_numpy(np.sort(positions)).to(query.device)
         limits = torch.full((len(queries),), limit, device=queries.device)
         return _fitting_pairs(query[first], chunk[first], self._chunks.num_tokens, limits)
 
@@ -397,18 +399,8 @@ def _nearest(vectors: Tensor, queries: Tensor, count: int, *, by_distance: bool 
 
 def _order(*keys: Tensor) -> Tensor:
     """Return the stable ascending order of entries by the first key, then the second and so on."""
-    order = torch.arange(len(keys[0]), device=keys[0].device)
-    for key in reversed(keys):
-        order = order[torch.argsort(key[order], stable=True)]
-    return order
-
-
-def _first(keys: Tensor) -> Tensor:
-    """Return the positions at which a key occurs first, ascending."""
-    order = torch.argsort(keys, stable=True)
-    is_first = torch.ones_like(order, dtype=torch.bool)
-    is_first[1:] = keys[order][1:] != keys[order][:-1]
-    return order[is_first].sort().values
+    order = np.lexsort([key.cpu().numpy() for key in reversed(keys)])
+    return torch.from_numpy(order).to(keys[0].device)
 
 
 def fits(query: Tensor, tokens: Tensor, limit: Tensor) -> Tensor:

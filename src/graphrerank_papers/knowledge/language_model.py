@@ -132,14 +132,6 @@ def parse_knowledge(content: str) -> Knowledge:
     Names that :func:`~graphrerank.text.normalize_entity` makes equal are one entity, the one listed first. An end of a
     relation that is not listed becomes an entity, described by the relation, as in "LightRAG: Simple and Fast
     Retrieval-Augmented Generation", 2024. A relation of an entity with itself is left out.
-
-    Example:
-        >>> knowledge = parse_knowledge(
-        ...     '{"entities": [{"name": "Metz", "type": "city", "description": "A city."}], "relations": ['
-        ...     '{"head": "Lothair", "relation": "died in", "tail": "metz", "description": "He died in Metz."}]}'
-        ... )
-        >>> [entity.name for entity in knowledge.entities], knowledge.relations[0].tail
-        (['Metz', 'Lothair'], 'Metz')
     """
     answer = read_object(content, entities=list[_Entity], relations=list[_Relation])
     return _join(answer.entities, answer.relations)
@@ -153,12 +145,7 @@ def parse_names(content: str) -> list[Entity]:
 
 
 def parse_relations(content: str) -> list[Relation]:
-    """Parse the second answer, strictly: an object with ``triples`` or ``relations``, lists of three texts or objects.
-
-    Example:
-        >>> parse_relations('{"triples": [["Metz", "lies in", "Lorraine"]]}')[0].description
-        'Metz lies in Lorraine'
-    """
+    """Parse the second answer, strictly: an object with ``triples`` (lists of three texts) or ``relations``."""
     rows = Annotated[
         list[tuple[_Name, str, _Name] | _Relation], Field(validation_alias=AliasChoices("triples", "relations"))
     ]
@@ -172,12 +159,6 @@ def parse_entities(content: str) -> Knowledge:
     """Parse an answer, strictly: a list of strings, or a JSON object with one, ``entities``, and nothing else.
 
     The list may be one of Python's, as GraphER's prompt asks for, and either may stand in a fence of code.
-
-    Example:
-        >>> parse_entities('{"entities": ["Lothair II", "Metz"]}').names
-        ['Lothair II', 'Metz']
-        >>> parse_entities("['Metz', '8 August 869']").names
-        ['Metz', '8 August 869']
     """
     fenced = _FENCED.fullmatch(content.strip())
     text = fenced[1] if fenced else content.strip()

@@ -9,8 +9,14 @@ from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank.text.names import normalize_entity
 from graphrerank.text.sentences import split_sentences
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
-from graphrerank_papers.knowledge.dependency_relations import Statement, find_statements
-from graphrerank_papers.knowledge.noun_phrases import BRACKETED_END, NAMES, Mention, find_mentions
+from graphrerank_papers.knowledge.parsed_text import (
+    BRACKETED_END,
+    NAMES,
+    Mention,
+    Statement,
+    find_mentions,
+    find_statements,
+)
 
 VERSION = 2  # of the rules: a change of what is extracted must change it
 MAX_TITLE_WORDS = 10

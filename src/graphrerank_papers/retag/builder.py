@@ -358,10 +358,6 @@ def parent_context(
     by child; too long only if even the summaries are.
 
     Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
-
-    Example:
-        >>> parent_context([[0, 1], [2, 3]], [[1], [3]], [4, 2, 6, 1], limit=8)
-        [0, 1, 3]
     """
     lengths = [sum(num_tokens[text] for text in texts) for texts in elements]
     chosen = list(elements)

@@ -78,13 +78,6 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
 
     A sentence names the entities of its passage whose normalised names occur in it. An extractor may change a name: one
     that occurs in no sentence of its passage belongs to the sentences that share the most words with it, if any.
-
-    Example:
-        >>> from graphrerank.knowledge.passage_knowledge import Entity
-        >>> both = Knowledge((Entity("Metz", "", ""), Entity("Nancy", "", "")))
-        >>> graph = build_entity_graph([both], ["Metz fell. So it was. Metz and Nancy are near."])
-        >>> graph.sentences, graph.named.tolist(), graph.edges.tolist(), graph.together.tolist()
-        (['Metz fell.', 'Metz and Nancy are near.'], [[0], [0, 1]], [[0, 1]], [[1]])
     """
     facts = merge_knowledge(knowledge, passages=range(len(passages)))
     passage_entities: list[list[int]] = [[] for _ in passages]

@@ -62,13 +62,7 @@ class Topics:
         return len(self.names)
 
     def similarity(self, vectors: Tensor) -> Tensor:
-        """Compare vectors ``[n, d]`` of the corpus's encoder with each topic: ``[n, T]`` cosines.
-
-        Example:
-            >>> centre, east = torch.zeros(2), torch.tensor([[1.0, 0.0]])
-            >>> Topics(["east"], [["east"]], east, centre, 0.5, 0.5).similarity(torch.tensor([[3.0, 4.0]]))
-            tensor([[0.6000]])
-        """
+        """Compare vectors ``[n, d]`` of the corpus's encoder with each topic: ``[n, T]`` cosines."""
         if not len(self):
             return vectors.new_zeros(len(vectors), 0)
         return torch.nn.functional.normalize(vectors - self.centre, dim=1) @ self.vectors.T
@@ -83,13 +77,7 @@ class Rows:
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> "Rows":
-        """Concatenate lists.
-
-        Example:
-            >>> rows = Rows.of([[3, 1], [], [2]])
-            >>> rows.indptr.tolist(), rows[0].tolist(), len(rows)
-            ([0, 2, 2, 3], [3, 1], 3)
-        """
+        """Concatenate lists."""
         lists = list(rows)
         indptr = torch.tensor(list(accumulate(map(len, lists), initial=0)), dtype=torch.int64)
         return cls(indptr, torch.tensor([entry for row in lists for entry in row], dtype=torch.int64))
