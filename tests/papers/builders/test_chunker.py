@@ -21,7 +21,7 @@ def check_laws(text: str, chunks: list[Chunk], max_size: int, unit: Unit) -> Non
 
 
 @pytest.mark.parametrize("unit", ["words", "characters"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_laws_on_random_text(seed: int, unit: Unit) -> None:
     draw = random.Random(seed)
     tokens = ["word", "Long-word-with-many-letters", "A.", "end.", "End?", "x!", "\n\n", "中文。", "Dr.", "3.5"]
@@ -49,9 +49,6 @@ def test_a_long_sentence_is_cut_between_words() -> None:
     assert [chunk.text for chunk in chunks] == ["alpha beta", "gamma", "delta."]
     chunks = chunk_document("d", "abcdefghij kl", max_size=4, overlap=0, unit="characters")
     assert [chunk.text for chunk in chunks] == ["abcd", "efgh", "ij", "kl"]
-
-
-def test_blank_document() -> None:
     assert chunk_document("d", " \n ") == []
 
 

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("sqlglot")
 
 from graphrerank_papers.builders.gold_tables import TableNames, UnreadableSqlError, gold_tables
+from tests.support.raw import Built
 
 NAMES = TableNames(["Singer", "Song", "concert", "order details", "main.log", "audit.log", "sales.Order"])
 
@@ -15,11 +16,9 @@ NAMES = TableNames(["Singer", "Song", "concert", "order details", "main.log", "a
     ("sql", "expected"),
     [
         ("SELECT T1.name FROM singer AS T1 JOIN song AS T2 ON T1.id = T2.singer_id;", "Singer Song"),
-        ("SELECT name FROM singer UNION SELECT title FROM song EXCEPT SELECT name FROM concert", "Singer Song concert"),
         ("SELECT 1 FROM singer WHERE id IN (SELECT id FROM song WHERE x > (SELECT avg(x) FROM concert))",
          "Singer Song concert"),
         ("SELECT * FROM (SELECT id FROM singer) AS song", "Singer"),
-        ("SELECT * FROM singer, song", "Singer Song"),
         ("SELECT EXISTS(SELECT 1 FROM concert)", "concert"),
         # a name of a WITH clause, which later ones see, and which hides a table of the same name
         ("WITH song AS (SELECT * FROM singer), b AS (SELECT * FROM song) SELECT * FROM b JOIN song",
@@ -70,7 +69,6 @@ def test_dialects(dialect: str, sql: str) -> None:
         ("SELECT 1", "reads no table"),
         ("", "is not one query"),
         ("DELETE FROM singer", "is not one query"),
-        ("SELECT 1 FROM singer; SELECT 2 FROM song", "is not one query"),
         ("SELECT " + "(" * 3000 + "1" + ")" * 3000 + " FROM singer", "cannot be parsed"),
         (" " * 1_000_001, "is too long"),
     ],
@@ -78,34 +76,28 @@ def test_dialects(dialect: str, sql: str) -> None:
 def test_nothing_is_guessed(sql: str, reason: str) -> None:
     with pytest.raises(UnreadableSqlError, match=reason):
         gold_tables(sql, NAMES)
-
-
-def test_an_unknown_dialect_is_refused() -> None:
     with pytest.raises(ValueError, match="`dialect` must be one of"):
-        gold_tables("SELECT 1 FROM singer", NAMES, dialect="klingon")
+        gold_tables(sql, NAMES, dialect="klingon")
 
 
 @pytest.mark.parametrize(("name", "queries", "same"), [("spider", 8034, 8033), ("bird", 8135, 8135)])
 def test_against_the_judgements_of_the_folders(datasets: Path, name: str, queries: int, same: int) -> None:
-    from graphrerank.data.readers.documents import read_documents, read_queries
-
+    given = Built(datasets / name, {})
     tables: dict[str, list[str]] = {}
-    for doc in read_documents(datasets / name):
-        tables.setdefault(doc.metadata["db_id"], []).append(doc.metadata["table"])
+    for doc in given.documents:
+        tables.setdefault(doc["metadata"]["db_id"], []).append(doc["metadata"]["table"])
     names = {base: TableNames(found) for base, found in tables.items()}
-    judged: dict[str, set[str]] = {}
-    for file in (datasets / name / "qrels").glob("*.tsv"):
-        for line in file.read_text().splitlines()[1:]:
-            query, doc, _ = line.split("\t")
-            judged.setdefault(query, set()).add(doc)
+    judged = {
+        q: docs for path in (datasets / name / "qrels").glob("*.tsv") for q, docs in given.judged(path.stem).items()
+    }
     equal, failed = 0, []
-    for query in read_queries(datasets / name):
-        base = query.metadata["db_id"]
+    for query in given.queries:
+        base = query["metadata"]["db_id"]
         try:
-            gold = gold_tables(query.metadata["sql"], names[base])
+            gold = gold_tables(query["metadata"]["sql"], names[base])
         except UnreadableSqlError:
-            failed.append(query.query_id)
+            failed.append(query["_id"])
         else:
-            equal += {f"{base}.{table}" for table in gold} == judged[query.query_id]
+            equal += {f"{base}.{table}" for table in gold} == set(judged[query["_id"]])
     assert (len(judged), equal) == (queries, same)
     assert failed == (["spider-train-3153"] if name == "spider" else [])  # names a table that is not there

@@ -79,23 +79,18 @@ def test_a_sample_is_the_same_every_time_and_brings_its_passages_alone(tmp_path:
 def test_against_the_folders_judgements(
     datasets: Path, tmp_path: Path, folder: str, name: str, file: str, split: str
 ) -> None:
-    from graphrerank.data.readers.documents import read_documents, read_queries
-
-    passages = {doc.doc_id: (doc.title, doc.text) for doc in read_documents(datasets / folder)}
-    judged: dict[str, list[str]] = {}
-    for line in (datasets / folder / "qrels" / "train.tsv").read_text().splitlines()[1:]:
-        query, doc, _ = line.split("\t")
-        judged.setdefault(query, []).append(doc)
+    given = Built(datasets / folder, {})
+    passages, judged = {doc_id: rest for doc_id, *rest in texts(given)}, given.judged("train")
     records = [
-        {"_id": q.query_id, "question": q.text,
-         "context": [[passages[d][0], [passages[d][1]]] for d in q.metadata["context"]],
-         "supporting_facts": [[passages[d][0], 0] for d in judged[q.query_id]]}
-        for q in read_queries(datasets / folder) if q.query_id in judged
+        {"_id": q["_id"], "question": q["text"],
+         "context": [[passages[d][0], [passages[d][1]]] for d in q["metadata"]["context"]],
+         "supporting_facts": [[passages[d][0], 0] for d in judged[q["_id"]]]}
+        for q in given.queries if q["_id"] in judged
     ]  # fmt: skip
     built = build(tmp_path, name, {file: records})
-    found = {doc_id: (title, text) for doc_id, title, text in texts(built)}
-    assert {q: {found[d] for d in docs} for q, docs in built.judged(split).items()} == {
-        q: {passages[d] for d in docs} for q, docs in judged.items()
+    found = {doc_id: rest for doc_id, *rest in texts(built)}
+    assert {q: sorted(found[d] for d in docs) for q, docs in built.judged(split).items()} == {
+        q: sorted(passages[d] for d in docs) for q, docs in judged.items()
     }
 
 
@@ -108,15 +103,12 @@ KETRAG: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_ketrags_answers_without_judgements(tmp_path: Path) -> None:
-    built = build(tmp_path, "ketrag", KETRAG)
+@pytest.mark.parametrize("file", ["hotpot_dev.json", "data/dev.json"])
+def test_ketrags_judgements_from_the_data_sets_of_the_questions(tmp_path: Path, file: str) -> None:
+    built = build(tmp_path / "alone", "ketrag", KETRAG)
     assert [(doc["_id"], doc["text"]) for doc in built.documents][1] == ("ket:1", "It  walks.")
     assert built.queries[0] == {"_id": "2hop__1_2", "text": "Who?", "metadata": {"answer": "bee"}}
     assert built.card["counts"]["qrels"] == {}
-
-
-@pytest.mark.parametrize("file", ["hotpot_dev.json", "data/dev.json"])
-def test_ketrags_judgements_from_the_data_sets_of_the_questions(tmp_path: Path, file: str) -> None:
     own: dict[str, Any] = {"musique_ans_v1.0_dev.jsonl": jsonl(*MUSIQUE), file: HOTPOT}
     built = build(tmp_path, "ketrag", KETRAG | own)
     assert built.judged("test_silver") == {"2hop__1_2": ["ket:1"], "h1": ["ket:3"]}
@@ -127,32 +119,22 @@ def test_ketrags_judgements_from_the_data_sets_of_the_questions(tmp_path: Path, 
 
 
 def test_ketrag_against_the_folder_with_musiques_own_file_made_of_it(datasets: Path, tmp_path: Path) -> None:
-    from graphrerank.data.readers.documents import read_documents, read_queries
-
-    folder = datasets / "ketrag_musique"
-    documents, queries = list(read_documents(folder)), list(read_queries(folder))
-    passages = {doc.doc_id: (doc.title, doc.text) for doc in documents}
-    judged: dict[str, list[str]] = {}
-    for line in (folder / "qrels" / "test_silver.tsv").read_text().splitlines()[1:]:
-        query, doc, _ = line.split("\t")
-        judged.setdefault(query, []).append(doc)
+    given = Built(datasets / "ketrag_musique", {})
+    judged = given.judged("test_silver")
+    passages = {doc["_id"]: {"title": doc["title"], "paragraph_text": doc["text"]} for doc in given.documents}
     musique = [
-        {"id": query, "question": "", "answer": "", "answerable": True, "paragraphs": [
-            {"idx": i, "title": passages[doc][0], "paragraph_text": passages[doc][1], "is_supporting": True}
-            for i, doc in enumerate(docs)
-        ]}
+        {"id": query, "question": "", "paragraphs": [passages[doc] | {"is_supporting": True} for doc in docs]}
         for query, docs in judged.items()
-    ]  # fmt: skip
-    pairs = [{"id": q.query_id, "question": q.text, "answer": q.metadata["answer"]} for q in queries]
+    ]
+    pairs = [{"id": q["_id"], "question": q["text"], "answer": q["metadata"]["answer"]} for q in given.queries]
     files: dict[str, Any] = {
-        "input/document.txt": "\n".join(doc.text for doc in documents),
+        "input/document.txt": "\n".join(doc["text"] for doc in given.documents),
         "qa-pairs.json": pairs,
         "musique_ans_v1.0_dev.jsonl": jsonl(*musique),
     }
     built = build(tmp_path, "ketrag", files)
-    assert [(doc["_id"], doc["text"]) for doc in built.documents] == [(doc.doc_id, doc.text) for doc in documents]
-    assert [query["_id"] for query in built.queries] == [query.query_id for query in queries]
+    assert [(doc["_id"], doc["text"]) for doc in built.documents] == [(d["_id"], d["text"]) for d in given.documents]
+    assert [query["_id"] for query in built.queries] == [query["_id"] for query in given.queries]
     assert len(judged) == 114
-    assert {q: sorted(docs) for q, docs in built.judged("test_silver").items()} == {
-        q: sorted(docs) for q, docs in judged.items()
-    }
+    found = built.judged("test_silver")
+    assert {q: sorted(docs) for q, docs in found.items()} == {q: sorted(docs) for q, docs in judged.items()}
