@@ -5,11 +5,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+
+from pydantic import HttpUrl, TypeAdapter, ValidationError
 
 from graphrerank.checks import check_counts, check_not_negative, check_positive
 from graphrerank.extras import optional
@@ -25,16 +26,16 @@ MAX_WAIT = 60.0  # seconds between two attempts
 
 
 class EndpointError(ValueError):
-    """An endpoint refused a request for good (with ``status``), or gave no usable answer in all attempts."""
+    """An endpoint refused a request for good (with ``status``), or gave no usable answer in all attempts.
+
+    ``problem`` is that of the last attempt; ``is_reached`` is False where no attempt found a server.
+    """
 
     def __init__(
         self, message: str, problem: str, *, attempts: int, status: int | None = None, is_reached: bool = True
     ) -> None:
         super().__init__(message)
-        self.problem = problem  # the last attempt's
-        self.attempts = attempts
-        self.status = status
-        self.is_reached = is_reached  # False where no attempt found a server
+        self.problem, self.attempts, self.status, self.is_reached = problem, attempts, status, is_reached
 
 
 @dataclass(eq=False)
@@ -65,7 +66,12 @@ class LanguageModel:
         check_counts(concurrency=self.concurrency)
         check_not_negative(max_retries=self.max_retries, temperature=self.temperature, pause=self.pause)
         check_positive(timeout=self.timeout)
-        _check_address(self.base_url)
+        try:
+            TypeAdapter(HttpUrl).validate_python(self.base_url)
+        except ValidationError:
+            raise ValueError(
+                f"`base_url` must be an address such as http://localhost:8000/v1, got {self.base_url!r}"
+            ) from None
         if reserved := sorted({"model", "messages", "temperature"} & set(self.request or ())):
             raise ValueError(f"`request` must not set fields of the client, got {reserved}")
         self.base_url = self.base_url.rstrip("/")
@@ -137,45 +143,22 @@ class LanguageModel:
             )
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         prefix = [] if system is None else [{"role": "system", "content": system}]
+        url, retries = f"{self.base_url}/chat/completions", {"max_retries": self.max_retries, "pause": self.pause}
+        fixed = {"model": self.model, "temperature": self.temperature, **(self.request or {})}
         with (
             httpx.Client(timeout=self.timeout, headers=headers) as client,
             ThreadPoolExecutor(self.concurrency) as pool,
         ):
 
             def submit(question: str, read: Callable[[Any], Any]) -> "Future[tuple[Any, int]]":
-                messages = [*prefix, {"role": "user", "content": question}]
-                body = {
-                    "model": self.model,
-                    "messages": messages,
-                    "temperature": self.temperature,
-                    **(self.request or {}),
-                }
-                return pool.submit(
-                    post,
-                    client,
-                    f"{self.base_url}/chat/completions",
-                    body,
-                    read,
-                    shown=f"the text {question[:60]!r}",
-                    max_retries=self.max_retries,
-                    pause=self.pause,
-                )
+                body = {**fixed, "messages": [*prefix, {"role": "user", "content": question}]}
+                return pool.submit(post, client, url, body, read, shown=f"the text {question[:60]!r}", **retries)
 
             try:
                 yield submit
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-
-def _check_address(base_url: str) -> None:
-    try:
-        parts = urlsplit(base_url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number
-        is_address = False
-    if not is_address:
-        raise ValueError(f"`base_url` must be an address such as http://localhost:8000/v1, got {base_url!r}")
 
 
 def _reply(future: "Future[tuple[Reply, int]]", *, is_found: bool) -> Reply:
@@ -212,23 +195,22 @@ def post(
         wait_seconds = pause * 2**attempt
         try:
             response = client.post(url, json=body)
+            is_reached = True
+            if response.status_code == 200:
+                return read(response.json()), attempt + 1
         except httpx.RequestError as error:
             problem = repr(error)
             is_reached = is_reached or not isinstance(error, httpx.ConnectError)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            problem = repr(error)
         else:
-            is_reached = True
-            if response.status_code == 200:
-                try:
-                    return read(response.json()), attempt + 1
-                except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-                    problem = repr(error)
-            elif response.status_code in RETRIED:
-                problem = f"status {response.status_code}"
-                wait_seconds = _retry_after(response.headers.get("Retry-After"), wait_seconds)
-            else:
-                problem = f"status {response.status_code}: {response.text[:200]!r}"
+            problem = f"status {response.status_code}"
+            if response.status_code not in RETRIED:
+                problem += f": {response.text[:200]!r}"
                 message = f"{url} refused with {problem}"
                 raise EndpointError(message, problem, attempts=attempt + 1, status=response.status_code)
+            with suppress(ValueError):  # a date
+                wait_seconds = max(0.0, float(response.headers.get("Retry-After", wait_seconds)))
         if attempt < max_retries:
             time.sleep(min(wait_seconds, MAX_WAIT))
     tries = max_retries + 1
@@ -243,10 +225,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(entry) for entry in value]
     return value
-
-
-def _retry_after(header: str | None, pause: float) -> float:
-    try:
-        return max(0.0, float(header)) if header is not None else pause
-    except ValueError:  # a date
-        return pause

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from graphrerank.text.characters import whole_characters
@@ -53,9 +53,8 @@ class Reply:
     def from_bytes(cls, content: bytes) -> "Reply":
         """Read :meth:`to_bytes`; a ValueError if it is none."""
         try:
-            entries = json.loads(content)
-            return cls(**{field.name: entries[field.name] for field in fields(cls)})
-        except (ValueError, LookupError, TypeError) as error:
+            return cls(**json.loads(content))
+        except (ValueError, TypeError) as error:
             raise ValueError(f"damaged reply in a cache ({error}): {content[:80]!r}") from error
 
 
@@ -75,16 +74,12 @@ def read_reply(body: Mapping[str, Any]) -> Reply:
     choice, usage = body["choices"][0], body.get("usage") or {}
     message, finish = choice["message"], choice.get("finish_reason")
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    told: dict[str, Any] = {
-        "model": str(body.get("model") or ""),
-        "input_tokens": counts[0] if type(counts[0]) is int else None,
-        "output_tokens": counts[1] if type(counts[1]) is int else None,
-    }
+    read, written = (count if type(count) is int else None for count in counts)
+    content, outcome = message.get("content"), CUT if finish == "length" else ANSWERED
     if message.get("refusal") or finish == "content_filter":
-        return Reply("", REFUSED, **told)
-    content = message.get("content")
-    if content is None and finish == "length":
+        content, outcome = "", REFUSED
+    elif content is None and finish == "length":
         content = ""  # the limit of tokens ended it before the answer began, as of a model that reasons first
     if not isinstance(content, str):
         raise ValueError(f"the answer must be a text, got {content!r}")
-    return Reply(content, CUT if finish == "length" else ANSWERED, **told)
+    return Reply(content, outcome, str(body.get("model") or ""), read, written)
