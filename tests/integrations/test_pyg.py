@@ -45,7 +45,7 @@ def test_a_graph_of_several_kinds_of_nodes() -> None:
     assert found == {(0, 1): REFERENCE, (1, 0): REFERENCE, (1, 2): ENTITY, (2, 1): ENTITY}
     with pytest.raises(ValueError, match=r"`texts` must map each of \['film', 'person'\] to its texts"):
         corpus_from_pyg(data, {"film": ["x", "y"]})
-    with pytest.raises(ValueError, match=r"`texts\['person'\]` must have 1 entries, got 2"):
+    with pytest.raises(ValueError, match=r"`texts\['person'\]` must have one entry per node \(1\), got 2"):
         corpus_from_pyg(data, {**texts, "person": ["x", "y"]})
 
 

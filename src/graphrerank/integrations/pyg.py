@@ -45,36 +45,37 @@ def corpus_from_pyg(
     Raises:
         ValueError: If there is not one text per node, or as :meth:`CorpusGraph.from_edges`.
     """
-    edge_type: Tensor | int = OTHER
+    edge_type: Tensor | None = None
     if isinstance(data, HeteroData):
         if not isinstance(texts, Mapping) or sorted(texts) != sorted(data.node_types):
             raise ValueError(f"`texts` must map each of {sorted(data.node_types)} to its texts")
-        of_type = {name: list(texts[name]) for name in data.node_types}
-        for name, listed in of_type.items():
-            if len(listed) != data[name].num_nodes:
-                raise ValueError(f"`texts[{name!r}]` must have {data[name].num_nodes} entries, got {len(listed)}")
-        node_ids = node_ids or [f"{name}:{place}" for name, each in of_type.items() for place in range(len(each))]
-        listed = [text for each in of_type.values() for text in each]
+        for name in data.node_types:
+            _check_texts(f"texts[{name!r}]", texts[name], data[name].num_nodes)
+        listed = [text for name in data.node_types for text in texts[name]]
+        node_ids = node_ids or [f"{name}:{place}" for name in data.node_types for place in range(len(texts[name]))]
         meaning = torch.tensor([edge_type_of(name, edge_meanings) for _, name, _ in data.edge_types], dtype=torch.int64)
         data = data.to_homogeneous(add_node_type=False)
         edge_type = meaning[data.edge_type]
     else:
         listed = list(texts)
-        if len(listed) != data.num_nodes:
-            raise ValueError(f"`texts` must have one entry per node ({data.num_nodes}), got {len(listed)}")
-        if data.get("edge_type") is not None:
-            edge_type = data.edge_type
+        _check_texts("texts", listed, data.num_nodes)
+        edge_type = data.get("edge_type")
     edges = torch.zeros(0, 2, dtype=torch.int64) if data.edge_index is None else data.edge_index.flip(0).T.contiguous()
     kept = edges[:, 0] != edges[:, 1]
     weight = data.get("edge_weight")
     return CorpusGraph.from_edges(
-        list(node_ids) if node_ids is not None else [str(place) for place in range(len(listed))],
+        list(node_ids or map(str, range(len(listed)))),
         listed,
         edges[kept],
         None if weight is None else weight[kept],
-        edge_type=edge_type if isinstance(edge_type, int) else edge_type[kept],
+        edge_type=OTHER if edge_type is None else edge_type[kept],
         undirected=undirected,
     )
+
+
+def _check_texts(name: str, texts: Sequence[str], num_nodes: int) -> None:
+    if len(texts) != num_nodes:
+        raise ValueError(f"`{name}` must have one entry per node ({num_nodes}), got {len(texts)}")
 
 
 def corpus_to_pyg(graph: CorpusGraph) -> Data:
@@ -97,14 +98,10 @@ def corpus_to_pyg(graph: CorpusGraph) -> Data:
 def candidates_to_pyg(graphs: CandidateGraphs) -> list[Data]:
     """Return one graph per query: ``x [n, F]``, edges, and if known ``edge_type``, ``y`` (relevance) and ``nodes``."""
     parts = []
-    starts = graphs.ptr.tolist()
-    for start, stop in pairwise(starts):
+    for start, stop in pairwise(graphs.ptr.tolist()):
         inside = (graphs.edge_index[1] >= start) & (graphs.edge_index[1] < stop)
-        part = Data(
-            x=graphs.x[start:stop],
-            edge_index=graphs.edge_index[:, inside] - start,
-            edge_weight=graphs.edge_attr[inside],
-        )
+        edges = {"edge_index": graphs.edge_index[:, inside] - start, "edge_weight": graphs.edge_attr[inside]}
+        part = Data(x=graphs.x[start:stop], **edges)
         if graphs.edge_type is not None:
             part.edge_type = graphs.edge_type[inside]
         if graphs.relevance is not None:
@@ -127,8 +124,7 @@ def keep_best(
     def choose(data: Data, query: Any) -> Data:
         question = query[0] if isinstance(query, list) else query  # augmented by the loader: the query comes first
         passages = list(texts(data))
-        if len(passages) != data.num_nodes:
-            raise ValueError(f"`texts` must return one text per node ({data.num_nodes}), got {len(passages)}")
+        _check_texts("texts(data)", passages, data.num_nodes)
         given = RerankInput(question, passages, edge_index=data.edge_index, top_n=top_k)
         ranking = reranker.rerank_batch([given])[0]
         kept = data.subgraph(ranking.indices)

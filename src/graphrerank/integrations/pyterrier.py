@@ -36,16 +36,14 @@ class EdgeGraph(pyterrier_adaptive.CorpusGraph):
                 raise ValueError(f"`edges` must join two of {len(found)} documents, got {(i, j)} at place {place}")
             weight = 1.0 if weights is None else weights[place]
             found[i][j] = found[j][i] = max(weight, found[i].get(j, weight))
-        rows = [sorted(row.items(), key=lambda pair: (-pair[1], pair[0])) for row in found]
-        self._neighbours = [np.array([j for j, _ in row], dtype=np.int64) for row in rows]
-        self._weights = [np.array([weight for _, weight in row], dtype=np.float32) for row in rows]
+        self._rows = [sorted(row.items(), key=lambda pair: (-pair[1], pair[0])) for row in found]
 
     def neighbours(self, docid: int | str, weights: bool = False) -> Any:
         """Return the neighbours of a document, by place or by id as it is given, the largest weight first."""
-        place = self._place[docid] if isinstance(docid, str) else docid
-        found = self._neighbours[place]
+        row = self._rows[self._place[docid] if isinstance(docid, str) else docid]
+        found = np.array([j for j, _ in row], dtype=np.int64)
         neighbours = [self._docnos[j] for j in found] if isinstance(docid, str) else found
-        return (neighbours, self._weights[place]) if weights else neighbours
+        return (neighbours, np.array([weight for _, weight in row], dtype=np.float32)) if weights else neighbours
 
 
 class GraphRerankTransformer(pt.Transformer):
@@ -93,22 +91,18 @@ class GraphRerankTransformer(pt.Transformer):
         return pd.concat(ranked, ignore_index=True)
 
     def _input(self, group: pd.DataFrame) -> RerankInput:
-        docnos = group["docno"].tolist()
-        return RerankInput(
-            group["query"].iloc[0],
-            self._texts_of(group),
-            scores=group["score"].tolist() if self._reads_scores else None,
-            edges=self._edges(docnos),
-        )
-
-    def _texts_of(self, group: pd.DataFrame) -> list[str]:
+        docnos: list[str] = group["docno"].tolist()
+        texts = self._texts or {}
         if self._text_field in group.columns:
-            return list(group[self._text_field])
-        if self._texts is None:
-            raise ValueError(f"the frame must have the column {self._text_field!r}, or `texts` be given, got neither")
-        if absent := [docno for docno in group["docno"] if docno not in self._texts]:
-            raise ValueError(f"`texts` must hold every document, missing is {absent[0]!r}")
-        return [self._texts[docno] for docno in group["docno"]]
+            texts = dict(zip(docnos, group[self._text_field], strict=True))
+        if absent := [docno for docno in docnos if docno not in texts]:
+            raise ValueError(
+                f"`texts` must hold every document, missing is {absent[0]!r}; the frame has no column "
+                f"{self._text_field!r}"
+            )
+        scores = group["score"].tolist() if self._reads_scores else None
+        query, passages = group["query"].iloc[0], [texts[docno] for docno in docnos]
+        return RerankInput(query, passages, scores=scores, edges=self._edges(docnos))
 
     def _edges(self, docnos: list[str]) -> list[tuple[int, int]]:
         if self._corpus_graph is None:

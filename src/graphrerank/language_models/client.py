@@ -143,7 +143,8 @@ class LanguageModel:
             )
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         prefix = [] if system is None else [{"role": "system", "content": system}]
-        url, retries = f"{self.base_url}/chat/completions", {"max_retries": self.max_retries, "pause": self.pause}
+        url = f"{self.base_url}/chat/completions"
+        retries: dict[str, Any] = {"max_retries": self.max_retries, "pause": self.pause}
         fixed = {"model": self.model, "temperature": self.temperature, **(self.request or {})}
         with (
             httpx.Client(timeout=self.timeout, headers=headers) as client,
