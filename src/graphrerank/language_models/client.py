@@ -144,7 +144,7 @@ class LanguageModel:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         prefix = [] if system is None else [{"role": "system", "content": system}]
         url = f"{self.base_url}/chat/completions"
-        retries: dict[str, Any] = {"max_retries": self.max_retries, "pause": self.pause}
+        retries, pause = self.max_retries, self.pause
         fixed = {"model": self.model, "temperature": self.temperature, **(self.request or {})}
         with (
             httpx.Client(timeout=self.timeout, headers=headers) as client,
@@ -153,7 +153,8 @@ class LanguageModel:
 
             def submit(question: str, read: Callable[[Any], Any]) -> "Future[tuple[Any, int]]":
                 body = {**fixed, "messages": [*prefix, {"role": "user", "content": question}]}
-                return pool.submit(post, client, url, body, read, shown=f"the text {question[:60]!r}", **retries)
+                shown = f"the text {question[:60]!r}"
+                return pool.submit(post, client, url, body, read, shown=shown, max_retries=retries, pause=pause)
 
             try:
                 yield submit
