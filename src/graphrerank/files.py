@@ -208,13 +208,13 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
         save_file({k: v.contiguous() for k, v in tensors.items()}, temporary, dict(metadata or {}))
 
 
-def load_tensors(path: Path, names: tuple[str, ...]) -> dict[str, Tensor]:
-    """Read the tensors of :func:`save_tensors`; a ValueError if the file is damaged or holds others."""
+def load_tensors(path: Path, names: tuple[str, ...] | None = None) -> dict[str, Tensor]:
+    """Read the tensors of :func:`save_tensors`; a ValueError if the file is damaged or holds others than ``names``."""
     try:
         tensors = load_file(path)
     except (safetensors.SafetensorError, OSError) as error:
         raise ValueError(f"{path}: damaged cache ({error}); delete this file and run again") from error
-    if set(tensors) != set(names):
+    if names is not None and set(tensors) != set(names):
         raise ValueError(f"{path}: needed the tensors {sorted(names)}, found {sorted(tensors)}; delete this file")
     return tensors
 

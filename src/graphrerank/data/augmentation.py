@@ -70,9 +70,8 @@ class CandidateAugmentation:
         type_swap: float = 0.0,
         type_dropout: float = 0.0,
     ) -> None:
-        check_share(base_swap=base_swap, score_dropout=score_dropout, edge_dropout=edge_dropout)
-        check_share(cross_encoder_dropout=cross_encoder_dropout)
-        check_share(type_merge=type_merge, type_swap=type_swap, type_dropout=type_dropout)
+        check_share(base_swap=base_swap, score_dropout=score_dropout, cross_encoder_dropout=cross_encoder_dropout)
+        check_share(edge_dropout=edge_dropout, type_merge=type_merge, type_swap=type_swap, type_dropout=type_dropout)
         self.base_swap = base_swap
         self.edge_dropout = edge_dropout
         self.type_merge, self.type_swap, self.type_dropout = type_merge, type_swap, type_dropout

@@ -33,11 +33,6 @@ class EdgeRule(BaseModel):
     max_entity_share: float = 1.0  # of the passages; an entity in more is ignored
     makes_choices: bool = False  # whether `choose_neighbours` joins passages; else they are joined query by query
 
-    @property
-    def makes_edges(self) -> bool:
-        """Whether there may be edges that are not stated."""
-        return self.mention_type is not None or self.makes_choices
-
 
 @dataclass(frozen=True)
 class DerivedEdges:

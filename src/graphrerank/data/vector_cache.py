@@ -144,10 +144,8 @@ class PairCache(_Cache):
 class MemoryVectorCache(_Cache):
     """An encoder whose latest vectors are kept in memory, by the content of their texts.
 
-    When it is full, the least recently used text makes room. A repeated text has the vector of its first time; an
-    encoder alone may differ in the last digits, as it pads texts to the length of their batch. Thread-safe.
-
-    ``max_bytes`` limits the memory for vectors and hashes; texts themselves are not kept.
+    ``max_bytes`` limits the memory for vectors and hashes of texts; the least recently used text makes room. A repeated
+    text has the vector of its first time, also where the encoder's differ by the length of the batch. Thread-safe.
     """
 
     def __init__(self, encoder: Encoder, *, max_bytes: int = 1 << 28) -> None:

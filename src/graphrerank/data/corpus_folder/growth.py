@@ -35,10 +35,10 @@ from graphrerank.data.corpus_folder.opening import (
 )
 from graphrerank.data.corpus_folder.preparation import PARTS, StoredVectors, hash_strings, prepare_corpus, read_words
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.data.derived_edges import EXTRACTORS, FILE, DerivedEdges
+from graphrerank.data.derived_edges import EXTRACTORS, FILE, DerivedEdges, graph_of
 from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.files import sole_use, write_json
-from graphrerank.graphs import CorpusGraph, PackedStrings
+from graphrerank.graphs import PackedStrings
 from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_parallel
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.graphs.entity_incidence import normalized_names
@@ -113,9 +113,8 @@ def grow_corpus(
             it was prepared with, came or went since. A service leaves it to :func:`start_compaction`.
 
     Raises:
-        FolderInUseError: If another command writes to the folder.
-        ValueError: If the folder is damaged, has symbolic links or is of an older version, an id or an edge does not
-            fit, or the encoder is not that of the corpus. In any error the folder is what it was before.
+        ValueError: If another command writes to the folder, it is damaged, has symbolic links or is of an older
+            version, an id or an edge does not fit, or the encoder is not that of the corpus.
     """
     folder = Path(folder)
     read_manifest(folder, to_change=True)  # before a folder is made
@@ -144,9 +143,7 @@ class _Growth:
         self._columns = ColumnWriter(self._old.folder, self._old.entries)
         self._num_tokens = self._manifest.num_tokens
         if self._graph.entities is not None and self._manifest.derived is None:
-            raise ValueError(
-                f"{folder}: does not name the entities of each passage, and so cannot grow; prepare it again"
-            )
+            raise ValueError(f"{folder}: does not name the entities of each passage, so cannot grow; prepare it again")
         passages = self._graph.passages
         hashed = np.isin(self._old.array("node_ids.hashes", "<i8"), hash_strings(list(node_ids)))
         if passages.removed is not None:
@@ -341,21 +338,16 @@ def _prepared_again(dataset: Dataset, columns: Columns, manifest: CorpusManifest
         None if lengths is None else lengths[kept],
         graph.passages.language,
     )
+    stated = graph.typed_edges()
     if "stated.pairs" in columns:
-        pairs = number[columns.tensor("stated.pairs", "<i8", (2,))]
-        left = (pairs >= 0).all(1)
-        weight, types = columns.tensor("stated.weight", "<f4")[left], columns.tensor("stated.type", "<i8")[left]
-        again = CorpusGraph.from_edges(
-            passages.ids, passages.texts, pairs[left], weight, edge_type=types, undirected=False
-        ).with_passages(title_lengths=passages.title_lengths, language=passages.language)
-    else:
-        indptr = torch.cat([torch.zeros(1, dtype=torch.int64), graph.degree[kept].cumsum(0)])
-        again = CorpusGraph(passages, indptr, number[graph.indices], graph.weight, graph.weight_by_type)
-    derived = None
+        weight, types = columns.tensor("stated.weight", "<f4"), columns.tensor("stated.type", "<i8")
+        stated = (columns.tensor("stated.pairs", "<i8", (2,)), weight, types)
+    pairs = number[stated[0]]
+    left = (pairs >= 0).all(1)
+    again, derived = graph_of(passages, [(pairs[left], stated[1][left], stated[2][left])], None), None
     if (rule := manifest.derived) is not None:
-        names = (
-            None if rule.entity_source is None else _entity_names(columns, rule.entity_source, passages.texts, places)
-        )
+        source = rule.entity_source
+        names = None if source is None else _entity_names(columns, source, passages.texts, places)
         derived = DerivedEdges(again.typed_edges(), rule, names)
         again = derived.join(passages)
     return replace(

@@ -128,7 +128,7 @@ class ColumnWriter:
         self.append(f"{name}.content", strings.content)
 
     def _note(self, name: str, dtype: Any, shape: tuple[int, ...], pieces: list[tuple[int, str]]) -> None:
-        ends = _hash(self.folder / name, *_ends(sum(size for size, _ in pieces)))
+        ends = _hash_ends(self.folder / name, sum(size for size, _ in pieces))
         self.entries[name] = Column(dtype=dtype, shape=shape, pieces=tuple(pieces), ends=ends)
 
 
@@ -175,7 +175,7 @@ def _check_file(path: Path, column: Column, *, thorough: bool) -> None:
         raise ValueError(f"{path}: is missing; {remedy}") from None
     if size < column.num_bytes:
         raise ValueError(f"{path}: must have {column.num_bytes:,} bytes, has {size:,}; {remedy}")
-    is_same, start = _hash(path, *_ends(column.num_bytes)) == column.ends, 0
+    is_same, start = _hash_ends(path, column.num_bytes) == column.ends, 0
     for length, sha256 in column.pieces if thorough else ():
         is_same = is_same and _hash(path, (start, start + length)) == sha256
         start += length
@@ -183,8 +183,8 @@ def _check_file(path: Path, column: Column, *, thorough: bool) -> None:
         raise ValueError(f"{path}: is damaged or another corpus's (its hash is not the manifest's); {remedy}")
 
 
-def _ends(size: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    return (0, min(size, END_BYTES)), (max(0, size - END_BYTES), size)
+def _hash_ends(path: Path, size: int) -> str:
+    return _hash(path, (0, min(size, END_BYTES)), (max(0, size - END_BYTES), size))
 
 
 def _hash(path: Path, *ranges: tuple[int, int]) -> str:
@@ -285,9 +285,8 @@ def read_manifest(folder: Path, *, to_change: bool = False) -> CorpusManifest:
         os.close(open_plain(path))
         content = read_json(path)
     except FileNotFoundError:
-        raise ValueError(
-            f"{folder}: needed {MANIFEST}, which `graphrerank prepare DIR` writes last; found none"
-        ) from None
+        needed = f"{MANIFEST}, which `graphrerank prepare DIR` writes last"
+        raise ValueError(f"{folder}: needed {needed}; found none") from None
     again = f"prepare it again: graphrerank prepare {folder} data=... encoder=..."
     found = content.get("format") if isinstance(content, dict) else content
     if found not in (FORMAT, OLD_FORMAT):

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -54,12 +54,6 @@ PARTS = "parts"
 COLUMNS = "columns-"
 BLOCK_POSTINGS = 1 << 23  # sorted at once, 64 MiB of keys
 PART_FORMAT = 1  # raise it when the same passages would give other parts
-WORDS = (
-    *("token.words.offsets", "token.words.content", "token.ptr", "token.texts", "token.counts", "token.lengths"),
-    *("stem.words.offsets", "stem.words.content", "stem.seen", "stem.ptr", "stem.stems", "stem.in_lead"),
-)
-STRINGS = ("id.offsets", "id.content", "text.offsets", "text.content")
-
 Integers = npt.NDArray[np.int64]
 
 
@@ -130,17 +124,18 @@ def prepare_corpus(
         shutil.rmtree(target, ignore_errors=True)  # of a stopped preparation
         writer = ColumnWriter(target, {})
         derived, stated = dataset.derived, None
-        if finds_nearest or (derived is not None and derived.rule.makes_edges):
+        searched = derived is not None and (derived.rule.mention_type is not None or derived.rule.makes_choices)
+        if finds_nearest or searched:
             stated = dataset.graph.typed_edges() if derived is None else derived.stated
         if encoder is not None and finds_nearest:
-            embedding = torch.cat([torch.from_numpy(part.array("vectors")) for part in parts])
+            embedding = torch.cat([torch.from_numpy(_array(part, "vectors")) for part in parts])
             known = StoredVectors(encoder.name, encoder.fingerprint, embedding, torch.arange(len(embedding)))
             dataset = with_vectors(dataset, known, Path(cache or folder / PARTS), engine=engine)
         num_tokens = write_texts(writer, parts)
         _write_graph(writer, dataset, stated)
         if encoder is not None:
-            dim, dtype_name = parts[0].array("vectors").shape[1:], VECTOR_DTYPES[vectors]
-            writer.write("vectors", dtype_name, (part.array("vectors") for part in parts), dim)
+            dim, dtype_name = _array(parts[0], "vectors").shape[1:], VECTOR_DTYPES[vectors]
+            writer.write("vectors", dtype_name, (_array(part, "vectors") for part in parts), dim)
             if index is not None:
                 embedding = Columns(target, {"vectors": writer.entries["vectors"]}).tensor("vectors", dtype_name, dim)
                 write_stored_index(target / VECTOR_INDEXES[index], embedding)
@@ -259,20 +254,7 @@ class PartWriter:
         return {"count": np.array([len(texts)])}
 
 
-class WrittenPart:
-    """A part on disk; each array is mapped for as long as it is held, so that few pages are resident."""
-
-    def __init__(self, path: Path, *, has_vectors: bool) -> None:
-        self._path = path
-        self._names = (*STRINGS, *WORDS, *(("vectors",) if has_vectors else ()))
-        self.num_texts = len(self.array("token.lengths"))
-
-    def array(self, name: str) -> Array:
-        """Map one of its arrays."""
-        return load_tensors(self._path, self._names)[name].numpy()
-
-
-def _write_parts(writer: PartWriter, passages: Passages, part_size: int, engine: Engine) -> list[WrittenPart]:
+def _write_parts(writer: PartWriter, passages: Passages, part_size: int, engine: Engine) -> list[Path]:
     """Write the parts of a corpus that are not there; return all in order."""
     paths: list[Path] = []
 
@@ -288,11 +270,16 @@ def _write_parts(writer: PartWriter, passages: Passages, part_size: int, engine:
     for written in engine.map(writer, missing()):
         done += int(np.asarray(written["count"])[0])
         advance_to(done)
-    return [WrittenPart(path, has_vectors=writer.encoder is not None) for path in paths]
+    return paths
+
+
+def _array(part: Path, name: str) -> Array:
+    """Map an array of a part, for as long as it is held, so that few pages are resident."""
+    return load_tensors(part)[name].numpy()
 
 
 def read_words(texts: Sequence[str], language: str) -> dict[str, npt.NDArray[Any]]:
-    """Read the words of ``n`` texts: arrays as in :class:`~graphrerank.graphs.WordIndex`, named by :data:`WORDS`.
+    """Read the words of ``n`` texts: arrays as in :class:`~graphrerank.graphs.WordIndex`.
 
     ``stem.seen [V]`` are the stems in the order in which they first occur.
     """
@@ -339,75 +326,74 @@ def hash_strings(strings: Sequence[str]) -> Integers:
     return np.frombuffer(b"".join(digests), dtype="<i8")
 
 
-def write_texts(writer: ColumnWriter, parts: Sequence[WrittenPart]) -> int:
+def write_texts(writer: ColumnWriter, parts: Sequence[Path]) -> int:
     """Write the columns of ids, texts and words from all parts, in order; return the number of tokens."""
     write = writer.write
+
+    def each(name: str) -> Iterator[Array]:
+        return (_array(part, name) for part in parts)
+
     for name, kind in (("id", "node_ids"), ("text", "texts")):
-        write(f"{kind}.content", "|u1", _each(parts, f"{name}.content"))
-        write(f"{kind}.offsets", "<i8", _running(parts, f"{name}.offsets"))
-    ids = (PackedStrings(part.array("id.offsets"), part.array("id.content")) for part in parts)
+        write(f"{kind}.content", "|u1", each(f"{name}.content"))
+        write(f"{kind}.offsets", "<i8", _running(each(f"{name}.offsets")))
+    ids = (PackedStrings(_array(part, "id.offsets"), _array(part, "id.content")) for part in parts)
     write("node_ids.hashes", "<i8", map(hash_strings, ids))
     words, ranks = _vocabulary(parts, "token.words")
     writer.write_arrays(_columns("token.words", PackedStrings.of_encoded(words)))
     count = np.zeros(len(words), dtype=np.int64)
     for part, rank in zip(parts, ranks, strict=True):
-        count[rank] += np.diff(part.array("token.ptr"))
+        count[rank] += np.diff(_array(part, "token.ptr"))
     ptr = np.cumsum([0, *count])
     write("token.ptr", "<i8", [ptr])
     write("token.postings", "<i4", _postings(parts, ranks, ptr), (2,))
-    write("token.lengths", "<i4", _each(parts, "token.lengths"))
+    write("token.lengths", "<i4", each("token.lengths"))
     words, ranks = _vocabulary(parts, "stem.words")
     writer.write_arrays(_columns("stem.words", PackedStrings.of_encoded(words)))
-    write("stem.ptr", "<i8", _running(parts, "stem.ptr"))
-    write("stem.stems", "<i4", (rank[part.array("stem.stems")] for part, rank in zip(parts, ranks, strict=True)))
-    write("stem.in_lead", "|b1", _each(parts, "stem.in_lead"))
+    write("stem.ptr", "<i8", _running(each("stem.ptr")))
+    write("stem.stems", "<i4", (rank[_array(part, "stem.stems")] for part, rank in zip(parts, ranks, strict=True)))
+    write("stem.in_lead", "|b1", each("stem.in_lead"))
     texts_with, order, num_seen = np.zeros(len(words), dtype=np.int64), np.full(len(words), -1), 0
     for part, rank in zip(parts, ranks, strict=True):
-        texts_with += np.bincount(rank[part.array("stem.stems")], minlength=len(words))
-        seen = rank[part.array("stem.seen")]
+        texts_with += np.bincount(rank[_array(part, "stem.stems")], minlength=len(words))
+        seen = rank[_array(part, "stem.seen")]
         new = seen[order[seen] < 0]
         order[new] = np.arange(num_seen, num_seen + len(new))
         num_seen += len(new)
     write("stem.texts_with", "<i8", [texts_with])
     write("stem.order", "<i4", [order])
-    return sum(int(part.array("token.lengths").sum(dtype=np.int64)) for part in parts)
+    return sum(int(lengths.sum(dtype=np.int64)) for lengths in each("token.lengths"))
 
 
-def _each(parts: Sequence[WrittenPart], name: str) -> Iterator[Array]:
-    return (part.array(name) for part in parts)
-
-
-def _running(parts: Sequence[WrittenPart], name: str) -> Iterator[Integers]:
+def _running(parts: Iterable[Array]) -> Iterator[Integers]:
     """Join the parts' offsets."""
     total = 0
     yield np.zeros(1, dtype=np.int64)
-    for part in parts:
-        offsets = part.array(name)
+    for offsets in parts:
         yield offsets[1:] + total
         total += int(offsets[-1])
 
 
-def _postings(parts: Sequence[WrittenPart], ranks: Sequence[Integers], ptr: Integers) -> Iterator[Array]:
+def _postings(parts: Sequence[Path], ranks: Sequence[Integers], ptr: Integers) -> Iterator[Array]:
     """Join the parts' postings token by token: (text, count), in blocks of tokens."""
-    starts = np.cumsum([0, *(part.num_texts for part in parts)])
+    starts = np.cumsum([0, *(len(_array(part, "token.lengths")) for part in parts)])
     limits = np.searchsorted(ptr, np.arange(0, ptr[-1] + BLOCK_POSTINGS, BLOCK_POSTINGS))
     for start, stop in pairwise(np.unique(np.append(limits, len(ptr) - 1)).tolist()):
         tokens, rows = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 2), dtype=np.int32)]
         for part, rank, first in zip(parts, ranks, starts, strict=False):
             low, high = np.searchsorted(rank, (start, stop))
-            local = part.array("token.ptr")[low : high + 1]
+            local = _array(part, "token.ptr")[low : high + 1]
             held = slice(int(local[0]), int(local[-1]))
             tokens.append(np.repeat(rank[low:high], np.diff(local)))
-            rows.append(np.stack([part.array("token.texts")[held] + first, part.array("token.counts")[held]], 1))
+            rows.append(np.stack([_array(part, "token.texts")[held] + first, _array(part, "token.counts")[held]], 1))
         yield np.concatenate(rows)[np.argsort(np.concatenate(tokens), kind="stable")]
 
 
-def _vocabulary(parts: Sequence[WrittenPart], name: str) -> tuple[list[bytes], list[Integers]]:
+def _vocabulary(parts: Sequence[Path], name: str) -> tuple[list[bytes], list[Integers]]:
     """Join the words of all parts, ascending by their bytes; return the place of each part's words too."""
 
-    def read(part: WrittenPart) -> Iterator[bytes]:
-        content = part.array(f"{name}.content").tobytes()
-        return (content[start:stop] for start, stop in pairwise(part.array(f"{name}.offsets").tolist()))
+    def read(part: Path) -> Iterator[bytes]:
+        content = _array(part, f"{name}.content").tobytes()
+        return (content[start:stop] for start, stop in pairwise(_array(part, f"{name}.offsets").tolist()))
 
     words = sorted(set[bytes]().union(*map(read, parts)))
     place = {word: rank for rank, word in enumerate(words)}

@@ -308,12 +308,7 @@ def _document(name: str, row: Mapping[str, Any]) -> Document:
 
 
 def _said(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
-    """Write what a record says as lines ``name: text``, names of nested ones by points; lists of numbers are left out.
-
-    Example:
-        >>> list(_said({"colour": "red", "size": {"width": 2}, "tags": ["a", "b"], "vector": [0.1, 0.2], "sold": None}))
-        ['colour: red', 'size.width: 2', 'tags: a, b']
-    """
+    """Write what a record says as lines ``name: text``, names of nested ones by points, but for lists of numbers."""
     if isinstance(value, Mapping):
         if depth < _MAX_DEPTH:
             for key, part in value.items():

@@ -87,7 +87,7 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, e
     if out.exists():
         raise ValueError(f"`out` must not exist, got {out}; remove it, or name another folder")
     unread: defaultdict[str, list[str]] = defaultdict(list)
-    names = (path.relative_to(source).as_posix() for path in _files(source, unread))
+    names = _files(source, unread)
     blocks: Iterator[Block] = ({"paths": block} for block in iter(lambda: list(islice(names, BLOCK_FILES)), []))
     done = engine.map(ChunkFiles(source.absolute(), max_words=max_words), blocks)
     chunks: list[Chunk] = []
@@ -109,16 +109,16 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, e
     return IndexedFolder(out, len({chunk.document for chunk in chunks}), len(chunks), len(edges), dict(unread))
 
 
-def _files(source: Path, unread: defaultdict[str, list[str]]) -> Iterator[Path]:
+def _files(source: Path, unread: defaultdict[str, list[str]]) -> Iterator[str]:
+    """List the files to read by their paths within the folder; note the others."""
     for folder, names, files in os.walk(source):
         names[:] = sorted(n for n in names if not n.startswith(".") and not (Path(folder) / n).is_symlink())
-        for name in sorted(files):
-            path = Path(folder) / name
+        for path in (Path(folder) / name for name in sorted(files)):
             own = path.relative_to(source).as_posix()
             if reason := _why_not(path, own):
                 unread[reason].append(own.encode("utf-8", "replace").decode())
             else:
-                yield path
+                yield own
 
 
 def _why_not(path: Path, own: str) -> str:

@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from operator import le
 
 import ahocorasick
 import numpy as np
@@ -26,22 +26,12 @@ MIN_COMMON = 10  # passages: a name in this many or fewer is never "too common",
 MIN_CHARACTERS = 3  # shorter names are dropped
 
 Name = tuple[str, ...]  # words in lower case
+Owner = tuple[bool, bool]  # whether the first and the last word of a name have a capital initial
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # scripts without spaces: each character is a word
 _WORD = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
 _DISAMBIGUATION = re.compile(r"\s*\([^()]*\)\s*$")
 _OPENING = re.compile(r"\s*(.{3,80}?)\s*(?:\(|,? (?:is|was|are|were) )", re.DOTALL)
-
-
-class Owner(NamedTuple):
-    """How a passage bears a name: whether the first and the last word of it have a capital initial."""
-
-    first_capital: bool
-    last_capital: bool
-
-    def agrees(self, first: str, last: str) -> bool:
-        """Return whether a mention has capital initials where the name has them."""
-        return (not self.first_capital or first[0].isupper()) and (not self.last_capital or last[0].isupper())
 
 
 def find_mentions(titles: Sequence[str], texts: Sequence[str], *, engine: Engine = LOCAL) -> Tensor:
@@ -59,10 +49,7 @@ def find_mentions(titles: Sequence[str], texts: Sequence[str], *, engine: Engine
     relevant passages all lie among the top 30 or one hop from them; there, ignoring case or keeping mentions inside
     longer ones adds edges and no coverage.
 
-    Args:
-        titles: ``N`` titles, of which an empty one is never mentioned; ``texts`` are without them.
-        texts: ``N`` texts.
-        engine: Works on blocks of texts; the names are broadcast once.
+    ``texts`` are without the ``titles``, of which an empty one is never mentioned.
 
     Returns:
         ``[M, 2]`` int64, pairs of different passages (mentioning, mentioned), ascending.
@@ -113,7 +100,7 @@ def _names(titles: Sequence[str], texts: Sequence[str]) -> dict[Name, dict[int, 
             name = tuple(word.lower() for word in words)
             length = sum(map(len, name)) + len(name) - 1
             if words and length >= MIN_CHARACTERS and any(char.isalpha() for word in name for char in word):
-                owner = Owner(words[0][0].isupper(), words[-1][0].isupper())
+                owner = (words[0][0].isupper(), words[-1][0].isupper())
                 tiers[tier].setdefault(name, {}).setdefault(node, owner)
     # of several tiers the strongest, which comes last
     return {name: bearers for tier in reversed(tiers) for name, bearers in tier.items()}
@@ -165,7 +152,8 @@ class MentionSearch:
         spans = []
         for last, (name, length) in self.automaton.iter(letters) if self.bearers and letters else ():
             first = last - length + 1
-            bearers = [node for node, owner in self.bearers[name] if owner.agrees(words[first], words[last])]
+            written = (words[first][0].isupper(), words[last][0].isupper())
+            bearers = [node for node, owner in self.bearers[name] if all(map(le, owner, written))]
             if bearers:
                 spans.append((first, -last, name, bearers))
         mentioned: dict[int, list[int]] = {}

@@ -66,7 +66,7 @@ def choose_neighbours(incidence: EntityIncidence, *, engine: Engine = LOCAL) -> 
     nodes = torch.arange(incidence.num_nodes)
     blocks = ({"nodes": block.numpy()} for block in torch.split(nodes, BLOCK_NODES) if len(block))
     rows, sums = [torch.zeros(0, 2, dtype=torch.int64)], [torch.zeros(0, dtype=torch.float64)]
-    for chosen in engine.map(_Chosen(incidence, MAX_NEIGHBOURS), blocks):
+    for chosen in engine.map(_Chosen(incidence), blocks):
         rows.append(torch.stack([torch.from_numpy(np.asarray(chosen[name])) for name in ("row", "partner")], dim=1))
         sums.append(torch.from_numpy(np.asarray(chosen["sum"])))
     return torch.cat(rows), torch.cat(sums)
@@ -80,9 +80,8 @@ def shared_weight(total: Tensor, num_passages: int) -> Tensor:
 class _Chosen:
     """Chooses the neighbours of a block of passages: ``row``, ``partner``, both numbers of passages, and ``sum``."""
 
-    def __init__(self, incidence: EntityIncidence, max_neighbours: int) -> None:
+    def __init__(self, incidence: EntityIncidence) -> None:
         self.incidence = incidence
-        self.max_neighbours = max_neighbours  # a worker's module has its own constant
 
     def __call__(self, block: Block) -> Block:
         nodes, num_nodes = torch.from_numpy(np.asarray(block["nodes"])), self.incidence.num_nodes
@@ -93,6 +92,6 @@ class _Chosen:
         order = torch.argsort(total, descending=True, stable=True)
         order = order[torch.argsort(torch.div(key[order], num_nodes, rounding_mode="floor"), stable=True)]
         row = torch.div(key[order], num_nodes, rounding_mode="floor")
-        kept = order[positions_in_rows(row) < self.max_neighbours]
+        kept = order[positions_in_rows(row) < MAX_NEIGHBOURS]
         row = torch.div(key[kept], num_nodes, rounding_mode="floor")
         return {"row": row.numpy(), "partner": (key[kept] % num_nodes).numpy(), "sum": total[kept].numpy()}

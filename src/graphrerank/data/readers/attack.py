@@ -98,7 +98,8 @@ def read_attack(path: str | Path | None = None) -> tuple[list[dict[str, Any]], l
     Nodes have ``id``, ``type``, ``name``, ``external_id`` and ``text``, relations ``id``, ``relation``, ``source``,
     ``target`` and ``text``.
     """
-    objects = _read_lookup(_package_folder()) if path is None else _read(Path(path))
+    folder = _package_folder() if path is None else Path(path)
+    objects = _read_lookup(folder) if folder.is_dir() else _read_bundle(folder)
     active = [o for o in objects if not o.get("revoked") and not o.get("deprecated")]
     nodes = sorted((o for o in active if o["type"] in NODE_TYPES), key=lambda o: o["id"])
     known = {o["id"] for o in nodes}
@@ -136,9 +137,7 @@ def _package_folder() -> Path:
     return Path(spec.origin).parent / "data"
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
-    if path.is_dir():
-        return _read_lookup(path)
+def _read_bundle(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
     bundle = read_json(path, max_bytes=MAX_LARGE_BYTES)

@@ -20,13 +20,9 @@ def load_ir_dataset(
 ) -> Dataset:
     """Read a data set of ``ir_datasets``, which downloads missing ones; it has no edges.
 
-    A relevance of 0 or less means judged not relevant, as in TREC's judgements.
-
-    Args:
-        id: Id of the corpus, such as ``beir/scifact/test``.
-        splits: Id of the queries and judgements of each split; ``{"test": id}`` when None.
-        name: Short name; the id with ``-`` for ``/`` when None.
-        drop_empty: Whether documents without text are left out; they are an error otherwise.
+    A relevance of 0 or less means judged not relevant, as in TREC's judgements. ``id`` is that of the corpus, such as
+    ``beir/scifact/test``; ``splits`` are ids of the queries and judgements of each split, ``{"test": id}`` when None.
+    The short name is the id with ``-`` for ``/`` when None. Documents without text are an error unless ``drop_empty``.
     """
     corpus = _load(id, "docs")
     texts: dict[str, str] = {}

@@ -51,13 +51,9 @@ def load_sql_schema(
     """Read the tables and views of a database, never its rows: nodes in alphabetical order, undirected edges.
 
     All foreign keys between two tables are one edge. A table that refers to itself has none; a key that refers to a
-    missing table is left out with a warning.
-
-    Args:
-        source: A SQLite file, opened read-only, or a SQLAlchemy URL (``postgresql+psycopg://user@host/name``), which
-            needs the extra ``sql`` and the database's driver.
-        schema: Schema within the database, for URLs; the connection's own when None.
-        descriptions: Descriptions by ``table`` or ``table.column``, which take precedence over the database's comments.
+    missing table is left out with a warning. ``source`` is a SQLite file, opened read-only, or a SQLAlchemy URL
+    (``postgresql+psycopg://user@host/name``), which needs the extra ``sql`` and the database's driver, perhaps with a
+    ``schema``. ``descriptions`` by ``table`` or ``table.column`` take precedence over the database's comments.
     """
     if isinstance(source, str) and "://" in source:
         tables, shown = _from_url(source, schema)
@@ -164,14 +160,9 @@ def load_sql_dataset(
 ) -> Dataset:
     """Read a database (:func:`load_sql_schema`), and the questions and judgements of a folder.
 
-    Args:
-        url: A SQLAlchemy URL without a password, which would be written into manifests, or a SQLite file.
-        path: Folder of ``queries.jsonl`` and ``qrels/<split>.tsv``; a ``corpus-id`` is the name of a table.
-        name: Short name; the folder's own when None.
-        schema: As of :func:`load_sql_schema`, and so are ``descriptions``.
-        descriptions: By ``table`` or ``table.column``.
-        splits: As of :meth:`~graphrerank.data.dataset.Dataset.from_folder`, and so is ``knn``.
-        knn: Edges to nearest neighbours.
+    ``url`` has no password, which would be written into manifests. ``path`` is a folder of ``queries.jsonl`` and
+    ``qrels/<split>.tsv``, whose ``corpus-id`` is the name of a table; its name is the short name when None. ``splits``
+    and ``knn`` are as of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
     """
     check_no_password(url=url)
     folder = existing_folder(path, needed="queries.jsonl and qrels/<split>.tsv")
