@@ -33,34 +33,34 @@ def test_any_systems_on_the_same_queries(run: Run, ring: Path, mine: Path) -> No
         "measures=[nDCG@10,PR@2,R_cap@1,TR,Coverage@2,AP@10]",
     )  # fmt: skip
     whole, metrics, report = written(folder)
-    study = whole.datasets["ring"]
-    assert list(study.systems) == ["retriever", "ppr-attack", "ppr-base-1", "gcs-attack", "gcs-base-1",
+    result = whole.datasets["ring"]
+    assert list(result.systems) == ["retriever", "ppr-attack", "ppr-base-1", "gcs-attack", "gcs-base-1",
                                     "vector_search", "ring.mine", "attack", "base-1"]  # fmt: skip
-    assert [one.kind for one in study.systems.values()] == [
+    assert [one.kind for one in result.systems.values()] == [
         *["operator"] * 5, "pipeline", "run", "checkpoint", "checkpoint",
     ]  # fmt: skip
-    assert study.measures == ["nDCG@10", "PR@2", "CR@1", "TR", "Coverage@2", "AP@10"]
-    assert list(study.query_ids) == [f"q{i}" for i in range(QUERIES)]
-    means = {name: one.means for name, one in study.systems.items()}
+    assert result.measures == ["nDCG@10", "PR@2", "CR@1", "TR", "Coverage@2", "AP@10"]
+    assert list(result.query_ids) == [f"q{i}" for i in range(QUERIES)]
+    means = {name: one.means for name, one in result.systems.items()}
     assert means["base-1"]["Coverage@2"] >= means["attack"]["Coverage@2"] > 0
     assert means["vector_search"] == means["retriever"]  # the same retriever, so the same candidates
-    foreign = study.systems["ring.mine"]
+    foreign = result.systems["ring.mine"]
     assert (foreign.missing, foreign.cost) == (["q5"], None)
     assert foreign.means["CR@1"] == pytest.approx(5 / 6)
     assert foreign.tied_share == pytest.approx(4 / 6)
     assert "ring.mine ranks nothing for 1 queries, which count as 0: q5" in report
-    assert {test.baseline for test in study.tests} == set(study.systems) - {"base-1"}
-    assert {(one.system, one.edges) for one in study.counterfactuals} == {
-        (name, edges) for name in [*list(study.systems)[1:5], "attack", "base-1"] for edges in ("shuffled", "removed")
+    assert {test.baseline for test in result.tests} == set(result.systems) - {"base-1"}
+    assert {(one.system, one.edges) for one in result.counterfactuals} == {
+        (name, edges) for name in [*list(result.systems)[1:5], "attack", "base-1"] for edges in ("shuffled", "removed")
     }
-    removed = {one.system: one.mean for one in study.counterfactuals if one.edges == "removed"}
+    removed = {one.system: one.mean for one in result.counterfactuals if one.edges == "removed"}
     assert removed["gcs-base-1"] == pytest.approx(means["retriever"]["nDCG@10"])
-    cost = study.systems["base-1"].cost
+    cost = result.systems["base-1"].cost
     assert cost is not None
     assert list(cost.ms) == ["retrieve", "graph", "rerank", "total"]
     assert metrics["datasets"]["ring"]["systems"]["base-1"]["nDCG@10"] == means["base-1"]["nDCG@10"]
     assert metrics["datasets"]["ring"]["systems"]["ring.mine"]["missing"] == 1
-    assert {path.name for path in (folder / "runs").iterdir()} == {f"ring.{name}.trec" for name in study.systems}
+    assert {path.name for path in (folder / "runs").iterdir()} == {f"ring.{name}.trec" for name in result.systems}
     for title in ("Tests", "Cost", "Groups of queries", "Hubs", "Other edges", "Queries"):
         assert f"### {title}" in report
 
@@ -74,12 +74,12 @@ def test_all_outputs_print_the_same_numbers(
     whole, metrics, report = written(folder)
     page = html.unescape((folder / "report.html").read_text())
     printed = " ".join(capsys.readouterr().out.split())
-    study, content = whole.datasets["ring"], metrics["datasets"]["ring"]
-    assert list(content["systems"]) == list(study.systems)
-    for name, system in study.systems.items():
+    result, content = whole.datasets["ring"], metrics["datasets"]["ring"]
+    assert list(content["systems"]) == list(result.systems)
+    for name, system in result.systems.items():
         entry = content["systems"][name]
-        assert {measure: entry[measure] for measure in study.measures} == system.means
-        assert {measure: tuple(entry["interval"][measure]) for measure in study.measures} == system.intervals
+        assert {measure: entry[measure] for measure in result.measures} == system.means
+        assert {measure: tuple(entry["interval"][measure]) for measure in result.measures} == system.intervals
         total = {} if system.cost is None else system.cost.ms["total"]
         assert system.cost is None or entry["cost"]["ms"]["total"] == total
         title = {"ppr": "PPR", "gcs": "GCS"}.get(name, name)
@@ -92,8 +92,8 @@ def test_all_outputs_print_the_same_numbers(
             assert f"| {100 * mean:.2f} ({low:.1f} to {high:.1f}) |" in row
             assert re.search(rf">(<strong>)?{100 * mean:.2f}(</strong>)?<small>{low:.1f} to {high:.1f}</small>", page)
         assert all(f"| {time:.2f} |" in row and f">{time:.2f}<" in page for time in total.values())
-    assert len(study.tests) == len(content["comparisons"]) == 2 * (len(study.systems) - 1)
-    for test, entry in zip(study.tests, content["comparisons"], strict=True):
+    assert len(result.tests) == len(content["comparisons"]) == 2 * (len(result.systems) - 1)
+    for test, entry in zip(result.tests, content["comparisons"], strict=True):
         assert (entry["baseline"], entry["measure"], entry["difference"]) == (
             test.baseline,
             test.measure,
@@ -177,10 +177,10 @@ def test_pipelines_on_other_edges(run: Run, ring: Path) -> None:
     folder = run(
         f"datasets=[{ring}]", "systems=[vector_search,hipporag2_ppr]", "counterfactual_pipelines=[hipporag2_ppr]"
     )
-    study = EvaluationResult.load(folder).datasets["ring"]
-    found = {one.edges: one for one in study.counterfactuals}
+    result = EvaluationResult.load(folder).datasets["ring"]
+    found = {one.edges: one for one in result.counterfactuals}
     assert list(found) == ["shuffled", "removed"]
-    assert found["removed"].mean == pytest.approx(study.systems["vector_search"].means["nDCG@10"])  # nothing flows
+    assert found["removed"].mean == pytest.approx(result.systems["vector_search"].means["nDCG@10"])  # nothing flows
     assert found["shuffled"].share_changed > 0
     with pytest.raises(ValueError, match=r"`counterfactual_pipelines` must be of `systems`, got \['gar'\]"):
         run(f"datasets=[{ring}]", "systems=[vector_search]", "counterfactual_pipelines=[gar]")
@@ -191,11 +191,11 @@ def test_run_files_alone_need_no_encoder_and_no_retriever(run: Run, ring: Path, 
     other.write_text("".join(f"q{i} Q0 p{i} 1 1 x\n" for i in range(QUERIES)))
     template = str(mine).replace("ring.mine", "{dataset}.mine")
     folder = run(f"datasets=[{ring}]", f"systems=['{template}',{other}]", "ties=trec", "num_queries=4")
-    study = EvaluationResult.load(folder).datasets["ring"]
-    assert list(study.systems) == ["mine", "other"]
-    assert len(study.query_ids) == 4
-    assert (study.candidates, study.ceiling, study.counterfactuals) == (None, None, [])
-    assert study.systems["mine"].ranking is None
+    result = EvaluationResult.load(folder).datasets["ring"]
+    assert list(result.systems) == ["mine", "other"]
+    assert len(result.query_ids) == 4
+    assert (result.candidates, result.ceiling, result.counterfactuals) == (None, None, [])
+    assert result.systems["mine"].ranking is None
     assert "as trec_eval does" in (folder / "report.md").read_text()
     again = run(
         f"datasets=[{ring}]", f"systems=[{other}]", f"checkpoint={folder / 'runs' / 'ring.mine.trec'}", folder="b"

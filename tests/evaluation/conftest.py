@@ -106,7 +106,7 @@ def make_dataset(name: str, *, seed: int, texts: list[str] | None = None) -> Dat
     )  # fmt: skip
 
 
-def make_browser(study: DatasetResult) -> dict[str, Any]:
+def make_browser(result: DatasetResult) -> dict[str, Any]:
     """Rankings of thirty passages in a ring, one of them hostile; the first is relevant to every query."""
     ring = torch.arange(30)
     texts = [HOSTILE if number == 3 else f"text of passage {number}" for number in range(30)]
@@ -117,12 +117,12 @@ def make_browser(study: DatasetResult) -> dict[str, Any]:
     systems = {}
     for name in ("retriever", "gatv2"):
         nodes = torch.rand(NUM_QUERIES, 30, generator=generator).argsort(dim=1)
-        systems[name] = replace(study.systems[name], ranking=Ranking(nodes, torch.zeros(NUM_QUERIES, 30)))
-    return browse_queries(replace(study, systems=systems), graph, torch.zeros(NUM_QUERIES, 1, dtype=torch.int64))
+        systems[name] = replace(result.systems[name], ranking=Ranking(nodes, torch.zeros(NUM_QUERIES, 30)))
+    return browse_queries(replace(result, systems=systems), graph, torch.zeros(NUM_QUERIES, 1, dtype=torch.int64))
 
 
 @pytest.fixture(scope="session")
-def study() -> EvaluationResult:
+def result() -> EvaluationResult:
     """Seven systems on two data sets, one of whose queries is hostile, and can be looked at."""
     texts = [HOSTILE] + [f"a longer question, the one of number {i}, about something" for i in range(1, NUM_QUERIES)]
     datasets = {"attack": make_dataset("attack", seed=1, texts=texts), "scifact": make_dataset("scifact", seed=50)}
@@ -138,14 +138,14 @@ def study() -> EvaluationResult:
 
 
 @pytest.fixture(scope="session")
-def dataset(study: EvaluationResult) -> DatasetResult:
-    return study.datasets["attack"]
+def dataset(result: EvaluationResult) -> DatasetResult:
+    return result.datasets["attack"]
 
 
 @pytest.fixture(scope="session")
-def html(study: EvaluationResult) -> str:
+def html(result: EvaluationResult) -> str:
     """The page of a result of two data sets."""
-    return study.html()
+    return result.html()
 
 
 @pytest.fixture

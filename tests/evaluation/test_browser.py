@@ -30,10 +30,10 @@ ROWS = "document.querySelector('#data-attack table').tBodies[0].rows"
 COLUMN = f"Array.from({ROWS}, row => row.cells[1].innerText.split('\\n')[0])"
 
 
-def test_a_click_sorts_a_table(page: Page, report: Path, study: EvaluationResult) -> None:
+def test_a_click_sorts_a_table(page: Page, report: Path, result: EvaluationResult) -> None:
     page.open(report)
     before = page.evaluate(COLUMN)
-    means = [f"{100 * one.means['PR@10']:.2f}" for one in study.datasets["attack"].systems.values()]
+    means = [f"{100 * one.means['PR@10']:.2f}" for one in result.datasets["attack"].systems.values()]
     assert before == means
     assert before != sorted(before, key=float)
     button = "#data-attack table thead th:nth-child(2) button"
@@ -78,11 +78,11 @@ FOUND = "Array.from(document.querySelectorAll('.found button'), one => one.inner
 
 
 def test_queries_are_found_and_shown_with_both_rankings_and_their_graph(
-    page: Page, report: Path, study: EvaluationResult
+    page: Page, report: Path, result: EvaluationResult
 ) -> None:
     page.open(report)
     page.evaluate(OPEN)
-    dataset = study.datasets["attack"]
+    dataset = result.datasets["attack"]
     assert page.evaluate("document.querySelector('.count').innerText") == "200 of 200, the first 50 shown"
     page.click(".search")
     page.write("q17 17,")
@@ -106,10 +106,10 @@ def test_queries_are_found_and_shown_with_both_rankings_and_their_graph(
     assert page.complaints() == []
 
 
-def test_gains_and_losses_can_be_picked(page: Page, report: Path, study: EvaluationResult) -> None:
+def test_gains_and_losses_can_be_picked(page: Page, report: Path, result: EvaluationResult) -> None:
     page.open(report)
     page.evaluate(OPEN)
-    systems = study.datasets["attack"].systems
+    systems = result.datasets["attack"].systems
     change = systems["gatv2"].values["PR@10"] - systems["retriever"].values["PR@10"]
     for kind, number in (("gained", change > 0), ("lost", change < 0), ("unchanged", change == 0)):
         page.evaluate(f"document.querySelector('.kept').value = '{kind}'")

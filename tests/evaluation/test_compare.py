@@ -43,11 +43,11 @@ BASE = system("retriever", 0.0)
 
 
 def test_systems_of_one_name_are_one_where_they_score_alike() -> None:
-    studies = {
+    results = {
         "one": run(BASE, system("gatv2", 0.5)),
         "two": run(BASE, system("mlp", 0.2), system("gatv2", 0.7, seed=1)),
     }
-    found = compare_runs(studies, command="c", resamples=500).datasets["toy"]
+    found = compare_runs(results, command="c", resamples=500).datasets["toy"]
     assert list(found.systems) == ["retriever", "gatv2 (one)", "mlp", "gatv2 (two)"]
     assert found.primary == "gatv2 (two)"
     assert torch.equal(found.systems["mlp"].values["R@10"], system("mlp", 0.2).values["R@10"])

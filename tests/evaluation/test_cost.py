@@ -29,7 +29,7 @@ def test_peak_memory_of_one_piece_of_work() -> None:
     _, large = with_peak_memory(lambda: work(256))
     _, small = with_peak_memory(lambda: work(8))
     if large is None or small is None:
-        pytest.skip("peaks of resident memory begin anew on Linux alone")
+        pytest.skip("peaks of resident memory are reset on Linux alone")
     assert 128 < large - small < 320
     assert peak_memory_mib() >= large  # the whole process's peak is not forgotten
 
@@ -45,14 +45,14 @@ def test_the_unit_of_the_peak_is_the_systems(platform: str, unit: int, monkeypat
 
 
 def test_stages_of_each_query() -> None:
-    asked: list[int] = []
+    timed: list[int] = []
 
     def run(query: int) -> dict[str, float]:
-        asked.append(query)
+        timed.append(query)
         return {"graph": 0.001 * query, **({"route": 0.5} if query == 3 else {})}
 
     times = time_stages([1, 2, 3], run)
-    assert asked == [1, 2, 1, 2, 3]  # two to warm up
+    assert timed == [1, 2, 1, 2, 3]  # two to warm up
     assert times == {"graph": pytest.approx([1.0, 2.0, 3.0]), "route": [0.0, 0.0, 500.0]}
     found = stage_quantiles(times)
     assert found["graph"] == pytest.approx({"p50": 2.0, "p95": 2.9})

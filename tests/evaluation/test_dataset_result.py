@@ -55,7 +55,7 @@ def judged(data: Dataset, systems: list[RankedSystem], **more: Any) -> DatasetRe
 
 
 @pytest.fixture(scope="module")
-def study() -> DatasetResult:
+def result() -> DatasetResult:
     data = dataset()
     systems = [
         ranked(data, "base", quality=0.0, seed=1, cost=Cost({"total": {"p50": 1.0, "p95": 2.0}})),
@@ -116,59 +116,59 @@ def test_a_stage_adds_measures_groups_notes_and_tables(tmp_path: Path) -> None:
         measure_systems(whole, plan)
 
 
-def test_values_are_measured_and_missing_queries_named(study: DatasetResult) -> None:
+def test_values_are_measured_and_missing_queries_named(result: DatasetResult) -> None:
     data = dataset()
-    good = study.systems["good"]
+    good = result.systems["good"]
     assert good.ranking is not None
     again = measure_ranking(data, data.split("test"), torch.arange(NUM_QUERIES), good.ranking, ["nDCG@10"])
     assert torch.equal(good.values["nDCG@10"], again["nDCG@10"])
     assert good.missing == ("q39",)
     assert good.values["nDCG@10"][-1] == 0.0
     assert good.values["PR@5/multi"][:10].isnan().all()
-    assert study.num_relevant[0] == 1
-    assert study.num_relevant[-1] == 2
+    assert result.num_relevant[0] == 1
+    assert result.num_relevant[-1] == 2
     low, high = good.intervals["nDCG@10"]
     assert low < good.means["nDCG@10"] < high
     assert good.tied_share == 0.0
-    assert study.systems["base"].cost is not None
-    assert study.systems["base"].cost.tokens is not None
+    assert result.systems["base"].cost is not None
+    assert result.systems["base"].cost.tokens is not None
     assert (
-        9 < study.systems["base"].cost.tokens < 30
+        9 < result.systems["base"].cost.tokens < 30
     )  # one to three words in each of ten texts; none for the last query
     assert good.cost is None
 
 
-def test_tests_of_the_last_system(study: DatasetResult) -> None:
-    assert [(test.baseline, test.measure) for test in study.tests] == [
+def test_tests_of_the_last_system(result: DatasetResult) -> None:
+    assert [(test.baseline, test.measure) for test in result.tests] == [
         ("base", "nDCG@10"), ("base", "R@5"), ("twin", "nDCG@10"), ("twin", "R@5"),
     ]  # fmt: skip
-    test = study.tests[0]
-    ours, theirs = study.systems["good"].values["nDCG@10"], study.systems["base"].values["nDCG@10"]
+    test = result.tests[0]
+    ours, theirs = result.systems["good"].values["nDCG@10"], result.systems["base"].values["nDCG@10"]
     assert test.difference == pytest.approx(float((ours - theirs).mean()))
     assert test.p_randomization == float(paired_randomization(ours, theirs, permutations=500))
     assert test.interval[0] < test.difference < test.interval[1]
-    corrected = holm(torch.tensor([test.p_randomization for test in study.tests], dtype=torch.float64))
-    assert [test.p_holm for test in study.tests] == corrected.tolist()
+    corrected = holm(torch.tensor([test.p_randomization for test in result.tests], dtype=torch.float64))
+    assert [test.p_holm for test in result.tests] == corrected.tolist()
     assert test.p_greater < 0.01
 
 
-def test_findings(study: DatasetResult) -> None:
-    assert {one.baseline for one in study.query_differences} == {"twin"}  # the best of the others
-    groups = {(one.by, one.group): one.num_queries for one in study.breakdowns}
+def test_findings(result: DatasetResult) -> None:
+    assert {one.baseline for one in result.query_differences} == {"twin"}  # the best of the others
+    groups = {(one.by, one.group): one.num_queries for one in result.breakdowns}
     assert groups["relevant nodes", "1"] == 10
     assert groups["relevant nodes", "2"] == 30
     assert sum(count for (by, _), count in groups.items() if by == "query length") == NUM_QUERIES
     assert sum(count for (by, _), count in groups.items() if by == "graph density") == NUM_QUERIES
-    one = next(entry for entry in study.breakdowns if entry.group == "1")
-    assert one.means["good"] == pytest.approx(float(study.systems["good"].values["nDCG@10"][:10].mean()))
-    assert [one.system for one in study.hub_bias] == ["base", "twin", "good"]
-    removed, shuffled = study.counterfactuals
-    means = {name: system.means["nDCG@10"] for name, system in study.systems.items()}
+    one = next(entry for entry in result.breakdowns if entry.group == "1")
+    assert one.means["good"] == pytest.approx(float(result.systems["good"].values["nDCG@10"][:10].mean()))
+    assert [one.system for one in result.hub_bias] == ["base", "twin", "good"]
+    removed, shuffled = result.counterfactuals
+    means = {name: system.means["nDCG@10"] for name, system in result.systems.items()}
     assert (removed.edges, removed.mean) == ("removed", means["base"])
     assert removed.difference == pytest.approx(means["good"] - means["base"])
     assert removed.share_changed > 0.9
     assert (shuffled.difference, shuffled.p_randomization, shuffled.share_changed) == (0.0, 1.0, 0.0)
-    spread = study.seed_spreads[0]
+    spread = result.seed_spreads[0]
     assert (spread.systems, spread.seeds, spread.measure) == (("twin", "good"), (1, 2), "nDCG@10")
     assert spread.std == pytest.approx(abs(means["good"] - means["twin"]) / math.sqrt(2))
 
@@ -192,26 +192,26 @@ def test_candidates_and_their_ceiling_by_hand() -> None:
     assert without.densities == mean_degree(data.graph, system.ranking.nodes).tolist()
 
 
-def test_across_data_sets_and_to_the_file(study: DatasetResult, tmp_path) -> None:
+def test_across_data_sets_and_to_the_file(result: DatasetResult, tmp_path) -> None:
     second = dataset(5, "second")
     systems = [
         ranked(second, name, quality=quality, seed=seed)
         for seed, (name, quality) in enumerate({"base": 0.0, "twin": 0.6, "good": 0.6}.items())
     ]
     other = judged(second, systems)
-    across = across_datasets([study, other], permutations=500)
-    assert across_datasets([study]) == []
+    across = across_datasets([result, other], permutations=500)
+    assert across_datasets([result]) == []
     found = {(one.baseline, one.measure): one for one in across}
     won = found["base", "nDCG@10"]
     assert (won.datasets, won.num_replicated) == (("toy", "second"), 2)
     assert won.replicated == ("toy", "second")
     assert won.p_combined < 0.01
     assert won.difference == pytest.approx(
-        sum(next(t.difference for t in one.tests if t.baseline == "base") for one in (study, other)) / 2
+        sum(next(t.difference for t in one.tests if t.baseline == "base") for one in (result, other)) / 2
     )
     twin = found["twin", "nDCG@10"]
     assert (twin.num_replicated, twin.replicated) == (1, ("toy",))
-    whole = EvaluationResult("python evaluate.py", {one.name: one for one in (study, other)}, across)
+    whole = EvaluationResult("python evaluate.py", {one.name: one for one in (result, other)}, across)
     whole.save(tmp_path, report=False)
     assert to_plain(EvaluationResult.load(tmp_path).across) == to_plain(across)
 

@@ -279,9 +279,9 @@ def judged(small: PreparedDataset, *, limit: int | None = None, alone: int = 0) 
 
 
 def test_measures_of_pipelines_by_hand(small: PreparedDataset) -> None:
-    study = judged(small)
-    assert list(study.query_ids) == ["qb", "qc", "qa"]
-    plain, other = study.systems["plain"], study.systems["reversed"]
+    result = judged(small)
+    assert list(result.query_ids) == ["qb", "qc", "qa"]
+    plain, other = result.systems["plain"], result.systems["reversed"]
     # relevant: v and z of qb, w of qc, y of qa; found by plain: z at rank 2, w at rank 3, nothing
     assert plain.values["R@3"].tolist() == [0.5, 1.0, 0.0]
     assert plain.values["R@1"].tolist() == [0.0, 0.0, 0.0]
@@ -307,9 +307,9 @@ def test_what_it_takes(small: PreparedDataset) -> None:
 
 
 def test_the_first_queries_by_id(small: PreparedDataset) -> None:
-    study = judged(small, limit=2)
-    assert list(study.query_ids) == ["qb", "qa"]  # qa and qb are the first, in the order of the data set
-    ranking = study.systems["plain"].ranking
+    result = judged(small, limit=2)
+    assert list(result.query_ids) == ["qb", "qa"]  # qa and qb are the first, in the order of the data set
+    ranking = result.systems["plain"].ranking
     assert ranking is not None
     assert ranking.nodes.tolist() == [[3, 4, 2], [0, 1, 2]]
     with pytest.raises(ValueError, match="`num_queries` must be a positive integer, got 0"):

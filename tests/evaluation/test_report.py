@@ -25,11 +25,11 @@ def columns(table: Table) -> dict[str, list[Cell]]:
     return {name: list(cells) for name, cells in zip(table.header, rows, strict=True)}
 
 
-def test_every_table_is_whole_and_texts_are_on_the_left(study: EvaluationResult) -> None:
-    tables = all_tables(study)
+def test_every_table_is_whole_and_texts_are_on_the_left(result: EvaluationResult) -> None:
+    tables = all_tables(result)
     titles = ["quality", "tests", "cost", "groups of queries", "hubs", "edges by type", "other edges", "seeds",
               "calibration", "confidence", "queries", "systems"]  # fmt: skip
-    assert list(tables) == [*(f"{name}: {title}" for name in study.datasets for title in titles), "over all data sets"]
+    assert list(tables) == [*(f"{name}: {title}" for name in result.datasets for title in titles), "over all data sets"]
     for table in tables.values():
         assert table.caption.endswith(".")
         for row in table.rows:
@@ -74,26 +74,26 @@ def test_stages_have_columns_of_their_own_where_there_are_several(dataset: Datas
     assert [cell.text for cell in table["pairs read"]][2] == "100"
 
 
-def test_every_number_of_every_table_is_in_the_report(study: EvaluationResult) -> None:
-    report = study.markdown()
+def test_every_number_of_every_table_is_in_the_report(result: EvaluationResult) -> None:
+    report = result.markdown()
     for text in (
         "- GATv2 is ahead of retriever: PR@10 +23.00 (",
         "- their.run ranks nothing for 4 queries",
         "## attack test",
     ):
         assert text in report
-    for table in all_tables(study).values():
+    for table in all_tables(result).values():
         assert table.caption in report
         for row in table.rows:
             numbers = [f"**{cell.text}**" if cell.best else cell.text for cell in row[table.text_columns :]]
             assert any(all(f" {number} " in line for number in numbers) for line in report.splitlines())
 
 
-def test_tables_are_whole_whatever_the_texts_hold(study: EvaluationResult, dataset: DatasetResult) -> None:
+def test_tables_are_whole_whatever_the_texts_hold(result: EvaluationResult, dataset: DatasetResult) -> None:
     first, *others = dataset.query_differences
     text = "a | b\n<script>" + "long " * 100
     changed = replace(dataset, query_differences=[replace(first, query_text=text), *others])
-    report = replace(study, datasets={"x": changed}).markdown()
+    report = replace(result, datasets={"x": changed}).markdown()
     tables = re.findall(r"(?:^\|.*\|\n)+", report, re.MULTILINE)
     assert len(tables) == 13
     for table in tables:
@@ -108,8 +108,8 @@ def test_tables_are_whole_whatever_the_texts_hold(study: EvaluationResult, datas
     [
         (0.02, 0.049, "ahead", "is ahead of"),
         (-0.02, 0.049, "behind", "is behind"),
-        (0.02, 0.05, "unclear", "cannot be told from"),
-        (0.02, nan, "unclear", "cannot be told from"),
+        (0.02, 0.05, "unclear", "does not differ clearly from"),
+        (0.02, nan, "unclear", "does not differ clearly from"),
     ],
 )
 def test_verdicts_follow_the_corrected_p_value(
@@ -168,20 +168,20 @@ class Outline(HTMLParser):
             self.texts.setdefault(self.open[-1], []).append(data)
 
 
-def test_every_part_and_every_number_is_on_the_page(html: str, study: EvaluationResult) -> None:
+def test_every_part_and_every_number_is_on_the_page(html: str, result: EvaluationResult) -> None:
     page = Outline(html)
     summaries = ["Tests", "Cost", "Groups of queries", "Hubs", "Edges by type", "Other edges", "Seeds", "Calibration",
                  "Confidence", "Queries", "Systems"]  # fmt: skip
     assert page.texts["summary"] == ["Query by query", *summaries, *summaries]
     assert page.texts["h2"] == ["All data sets", "attack ", "scifact "]
-    assert page.texts["pre"] == [study.command]
+    assert page.texts["pre"] == [result.command]
     verdicts = "".join(page.texts["li"])
     assert "GATv2 is ahead of retriever: PR@10 +23.00" in verdicts
-    assert "cannot be told from MLP" in verdicts
+    assert "does not differ clearly from MLP" in verdicts
     assert "their.run" in page.texts["th"]
     assert "their.run ranks nothing for 4 queries, which count as 0: q3, q4, q5, q6" in page.texts["li"]
 
-    cells = [cell for table in all_tables(study).values() for row in table.rows for cell in row]
+    cells = [cell for table in all_tables(result).values() for row in table.rows for cell in row]
     values = Counter(str(cell.value) for cell in cells if cell.is_number)
     assert Counter(page.values) == values  # with all digits
     texts = Counter(" ".join(cell.text.split()) for cell in cells)

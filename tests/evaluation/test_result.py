@@ -19,13 +19,13 @@ from graphrerank.evaluation.systems import RankedDataset, System, base_ranking
 QUERIES = torch.arange(3)
 
 
-def test_a_result_written_and_read_is_the_same(study: EvaluationResult, tmp_path: Path) -> None:
+def test_a_result_written_and_read_is_the_same(result: EvaluationResult, tmp_path: Path) -> None:
     """Every record; a NaN becomes null, and again a NaN."""
-    first = study.datasets["attack"]
+    first = result.datasets["attack"]
     (bias, *others), (entry, *_) = first.hub_bias, first.reliability
     empty = replace(entry, shares=(math.nan, *entry.shares[1:]))
     dataset = replace(first, hub_bias=(replace(bias, correlation=math.nan), *others), reliability=(empty,))
-    before = replace(study, datasets={"attack": dataset})
+    before = replace(result, datasets={"attack": dataset})
     before.save(tmp_path, report=False)
     after = EvaluationResult.load(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"metrics.json", "result.json"}
@@ -50,9 +50,9 @@ def test_means_leave_queries_out_that_do_not_count(dataset: DatasetResult) -> No
     assert math.isnan(means["R@5"])
 
 
-def test_a_result_of_an_older_program_is_read(study: EvaluationResult, tmp_path: Path) -> None:
+def test_a_result_of_an_older_program_is_read(result: EvaluationResult, tmp_path: Path) -> None:
     """Format 2: names as keys alone, ``study.json``, and no tables of stages."""
-    content = {"format": 2, **to_plain(study)}
+    content = {"format": 2, **to_plain(result)}
     for dataset in content["datasets"].values():
         for part in (dataset, *dataset["systems"].values()):
             del part["name"]
@@ -60,7 +60,7 @@ def test_a_result_of_an_older_program_is_read(study: EvaluationResult, tmp_path:
             del dataset[key]
         dataset["browser"] = {"systems": ["b"], "measure": "nDCG@10", "passages": [], "queries": [[0, [], [], []]]}
     (tmp_path / "study.json").write_text(json.dumps(content))
-    before, after = study.datasets["attack"], EvaluationResult.load(tmp_path).datasets["attack"]
+    before, after = result.datasets["attack"], EvaluationResult.load(tmp_path).datasets["attack"]
     assert (after.name, list(after.systems), after.browser) == ("attack", list(before.systems), None)
     assert after.systems["gatv2"].means == before.systems["gatv2"].means
     assert (after.tests[0].p_holm, after.list_reliability) == (before.tests[0].p_holm, ())
@@ -87,15 +87,15 @@ def test_what_is_no_result_is_refused(content: str | None, message: str, tmp_pat
         EvaluationResult.load(tmp_path)
 
 
-def test_a_mean_over_no_query_is_null(study: EvaluationResult, tmp_path: Path) -> None:
-    dataset = study.datasets["attack"]
+def test_a_mean_over_no_query_is_null(result: EvaluationResult, tmp_path: Path) -> None:
+    dataset = result.datasets["attack"]
     nothing = replace(dataset.systems["gatv2"], values={"PR@10/multi": torch.full((200,), torch.nan)},
                       intervals={"PR@10/multi": (torch.nan, torch.nan)})  # fmt: skip
     changed = replace(dataset, systems={"gatv2": nothing}, tests=())
-    replace(study, datasets={"attack": changed}).save(tmp_path, report=False)
+    replace(result, datasets={"attack": changed}).save(tmp_path, report=False)
     content = json.loads((tmp_path / "metrics.json").read_text())
     assert set(content) == {"datasets", "across", "encoder_counts", "peak_memory_mib"}
-    assert content["across"] == to_plain(study.across)
+    assert content["across"] == to_plain(result.across)
     facts = ("split", "queries", "candidates", "ceiling", "base_ceiling")
     assert [content["datasets"]["attack"][key] for key in facts] == ["test", 200, 100, 0.869, 0.8]
     entry = content["datasets"]["attack"]["systems"]["gatv2"]
@@ -107,9 +107,9 @@ def test_a_mean_over_no_query_is_null(study: EvaluationResult, tmp_path: Path) -
 def written(prepared: PreparedDataset, tmp_path: Path) -> tuple[DatasetResult, Path]:
     row = run_reranker(prepared, QUERIES, System("retriever", base_ranking))
     plan = EvaluationPlan(["R@10", "nDCG@10"], resamples=10)
-    study = measure_systems(RankedDataset(prepared.dataset, "val", QUERIES, [row]), plan)
-    EvaluationResult("", {"toy": study}).save(tmp_path, report=False)
-    return study, tmp_path / "runs" / "toy.retriever.trec"
+    result = measure_systems(RankedDataset(prepared.dataset, "val", QUERIES, [row]), plan)
+    EvaluationResult("", {"toy": result}).save(tmp_path, report=False)
+    return result, tmp_path / "runs" / "toy.retriever.trec"
 
 
 def test_trec_runs_against_ir_measures(written: tuple[DatasetResult, Path]) -> None:
@@ -123,9 +123,9 @@ def test_trec_runs_against_ir_measures(written: tuple[DatasetResult, Path]) -> N
 
 
 def test_scores_survive_the_run_file(written: tuple[DatasetResult, Path], prepared: PreparedDataset) -> None:
-    study, path = written
+    result, path = written
     scores = [float(line.split()[4]) for line in path.read_text().splitlines()]
-    ranking = study.systems["retriever"].ranking
+    ranking = result.systems["retriever"].ranking
     assert ranking is not None
     assert torch.equal(torch.tensor(scores), ranking.scores[ranking.nodes >= 0])
     assert torch.equal(read_run_file(path, prepared.dataset, "val", QUERIES).nodes[:, :4], ranking.nodes)

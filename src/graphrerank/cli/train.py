@@ -139,7 +139,7 @@ def training_data(command: Command, settings: FitSettings, models: Sequence[Part
     data: dict[str, Part] = {first: Part(cfg.data, first)}
     for name, entry in (cfg.mix or {}).items():
         if name == first:
-            raise ValueError(f"`mix` must name data sets beside `data`, got {first!r}, which `data` is")
+            raise ValueError(f"`mix` must name other data sets than `data`, got {first!r}, which `data` is")
         changes = dict(entry or {})
         data[str(name)] = parts.part("data", str(changes.pop("data", name)), **changes)
     return prepare_training(

@@ -36,7 +36,7 @@ class EvaluationPlan:
 
     # names of measures, the tables' columns; each is kept under its one name (`R_cap@10` is `CR@10`)
     measures: Sequence[str]
-    # those of them that are tested; findings about queries use the first. Empty: those of `TESTED` that
+    # those of them that are tested; tables of single queries use the first. Empty: those of `TESTED` that
     # are measured, else the first measure
     tested: Sequence[str] = ()
     ties: str = "own"  # how ties are broken (`break_ties`)

@@ -104,7 +104,7 @@ def verdicts(dataset: DatasetResult) -> list[Verdict]:
     for baseline, tests in by_baseline.items():
         clear = tests[0].p_holm < LEVEL
         outcome = "unclear" if not clear else "ahead" if tests[0].difference > 0 else "behind"
-        verb = {"unclear": "cannot be told from", "ahead": "is ahead of", "behind": "is behind"}[outcome]
+        verb = {"unclear": "does not differ clearly from", "ahead": "is ahead of", "behind": "is behind"}[outcome]
         short = [
             f"{test.measure} {100 * test.difference:+.1f} ({p_text(test.p_randomization)})"
             for test in sorted(tests, key=lambda test: dataset.measures.index(test.measure))
