@@ -12,6 +12,7 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.folder import AUTO
 from graphrerank.evaluation.diagnosis import MEASURES, graph_shape
 from graphrerank.evaluation.diagnosis import diagnose as diagnose_graph
+from graphrerank.evaluation.measuring import EvaluationPlan
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
 
@@ -44,11 +45,9 @@ def diagnose(command: Command) -> Path:
         search(dataset),
         checkpoint,
         search,
+        EvaluationPlan(list(cfg.measures) or MEASURES, resamples=cfg.resamples, seed=cfg.seed),
         split=cfg.split,
         num_queries=cfg.num_queries,
-        measures=list(cfg.measures) or MEASURES,
-        resamples=cfg.resamples,
-        seed=cfg.seed,
         device=parts.device,
         run_dir=command.run_dir,
         command=command.line,

@@ -304,15 +304,13 @@ def diagnose(
     prepared: PreparedDataset,
     checkpoint: Checkpoint,
     search: Search,
+    plan: EvaluationPlan,
     *,
-    split: str = "test",
-    num_queries: int | None = None,
-    measures: Sequence[str] = MEASURES,
-    resamples: int = 10_000,
-    seed: int = 0,
-    device: torch.device | None = None,
+    split: str,
+    num_queries: int | None,
+    device: torch.device,
     run_dir: Path,
-    command: str = "",
+    command: str,
 ) -> Diagnosis | None:
     """Measure whether the edges of a corpus help a reranker, print the verdict, and write both into ``run_dir``.
 
@@ -324,7 +322,6 @@ def diagnose(
     whole = prepared.with_features(names)
     bare = search(without_edges(prepared)).with_features(names)
     check_encoder(checkpoint, whole)
-    device = device or torch.device("cpu")
     rows = reranking_systems({WITH: checkpoint.model}, checkpoint.reranker.operators, device=device)
     systems = {row.name: row for row in rows}
     queries = judged_queries(dataset, ALL, num_queries) if dataset.splits else chosen_queries(dataset, num_queries)
@@ -337,11 +334,10 @@ def diagnose(
     if not dataset.splits:
         _write_pool(run_dir / "to_judge.csv", dataset, queries, rankings)
         return None
-    others = OtherEdges(whole, EDGES, seed=seed).systems(systems[WITH])
+    others = OtherEdges(whole, EDGES, seed=plan.seed).systems(systems[WITH])
     ranked = [RankedSystem(name, "operator", name, ranking) for name, ranking in rankings.items()]
     on_other_edges = {kind: rerank(whole, queries, changed) for kind, changed in others.items()}
     ranked[-1] = replace(ranked[-1], on_other_edges=on_other_edges)
-    plan = EvaluationPlan(measures, resamples=resamples, seed=seed)
     result = measure_systems(RankedDataset(dataset, ALL, queries, ranked, prepared.ranking.select(queries)), plan)
     with_graph, without = (result.systems[name].values[plan.tested[0]] for name in (WITH, WITHOUT))
     difference = (with_graph - without)[~with_graph.isnan()]
