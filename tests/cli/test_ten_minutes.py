@@ -11,9 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from graphrerank.cli.main import main
 from tests.support import ROOT
-from tests.support.commands import run_here
+from tests.support.commands import run_script
 from tests.support.running import running
 
 pytestmark = pytest.mark.slow  # MiniLM and a training
@@ -60,8 +59,7 @@ def test_the_page(tmp_path: Path) -> None:
 
 def run(folder: Path, *arguments: str) -> str:
     """Run a command of the wheel in this process, with the folder as its working folder."""
-    done = run_here(lambda: sys.exit(main()), "graphrerank", *arguments, folder=folder, cache=folder / "cache")
-    return done.stdout
+    return run_script(*arguments, folder=folder, cache=folder / "cache").stdout
 
 
 def served_results(folder: Path, arguments: list[str], query: dict[str, object]) -> list[dict[str, object]]:

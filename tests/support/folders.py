@@ -14,15 +14,10 @@ Write = Callable[..., Path]
 
 
 def write_dataset(folder: Path, **tables: Table) -> Path:
-    """Write a data set folder.
+    """Write a data set folder, and return it.
 
-    Args:
-        folder: Where to; it may be there.
-        tables: ``corpus`` and ``queries`` as records, ``edges`` and the judgements of each split as rows, whose last
-            column may be left out; any of them as text or bytes instead. None: no such file.
-
-    Returns:
-        The folder.
+    ``tables`` are ``corpus`` and ``queries`` as records, ``edges`` and the judgements of each split as rows, whose last
+    column may be left out; any of them as text or bytes instead. None: no such file.
     """
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():

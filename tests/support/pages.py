@@ -26,23 +26,14 @@ SHELL = ""  # the language of commands; what they print is `text`
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a page.
+    """A fenced block of a page."""
 
-    Attributes:
-        page: The page, from the repository's root.
-        line: Where it begins, from 1.
-        language: Of its fence.
-        code: Its lines.
-        run_by: The test file that runs it, from the repository's root; None for ``tests/test_pages.py``.
-        not_run: Why nothing runs it, or None.
-    """
-
-    page: Path
-    line: int
+    page: Path  # from the repository's root
+    line: int  # where it begins, from 1
     language: str
     code: str
-    run_by: Path | None
-    not_run: str | None
+    run_by: Path | None  # the test file that runs it; None for ``tests/test_pages.py``
+    not_run: str | None  # why nothing runs it
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
@@ -51,7 +42,7 @@ class Block:
 def blocks_of(page: Path) -> Iterator[Block]:
     """Yield the code blocks of a page; not those that Sphinx reads, like ``{toctree}``."""
     text = page.read_text(encoding="utf-8")
-    whole = mark_of(text)
+    whole = re.match(MARK, text)  # the first line is the mark of all blocks
     for found in FENCE.finditer(text):
         kind, said, language, code = found.groups()
         if language.startswith("{"):
@@ -68,15 +59,10 @@ def blocks_of(page: Path) -> Iterator[Block]:
         )
 
 
-def mark_of(text: str) -> re.Match[str] | None:
-    """Return the mark of a whole page, which is its first line."""
-    return re.match(MARK, text)
-
-
 def inline_commands(page: Path) -> list[str]:
     """List the commands of a page's text that stand between backticks; none of a page that something else runs."""
     text = page.read_text(encoding="utf-8")
-    if mark_of(text):
+    if re.match(MARK, text):
         return []
     text = FENCE.sub("", text)
     return [" ".join(command.split()) for command in INLINE.findall(text)]

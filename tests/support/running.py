@@ -21,19 +21,12 @@ PATIENCE_S = 400
 
 @dataclass
 class Service:
-    """A running ``python serve.py``.
-
-    Attributes:
-        url: Its address.
-        process: Its main process.
-        log: What it writes to standard error.
-        output: What it writes to standard output.
-    """
+    """A running ``python serve.py``."""
 
     url: str
-    process: subprocess.Popen[bytes]
-    log: Path
-    output: Path
+    process: subprocess.Popen[bytes]  # the main one
+    log: Path  # of standard error
+    output: Path  # of standard output
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes that answer requests."""
