@@ -145,48 +145,6 @@ def test_no_queries() -> None:
     assert TextMatch(TEXTS).score([], *pack([], [])).shape == (0, 3)
 
 
-def test_to_the_last_bit_as_on_dense_tensors() -> None:
-    """The features as they were computed before words were bits: the words of all edges' sources as rows of floats."""
-    rng = random.Random(1)
-    vocabulary = [f"w{i}" for i in range(300)]
-    for num_words in (3, 70, 250):
-        texts = [" ".join(rng.choices(vocabulary, k=rng.randint(0, 90))).replace("w7 ", "w7. ") for _ in range(30)]
-        queries = [" ".join(rng.choices([*vocabulary, "nowhere"], k=rng.randint(1, num_words))) for _ in range(3)]
-        lists = [rng.sample(range(30), rng.randint(1, 30)) for _ in queries]
-        edges = [{(rng.randrange(len(n)), rng.randrange(len(n))) for _ in range(3 * len(n))} for n in lists]
-        nodes, edge_index, ptr = pack(lists, edges)
-        found = TextMatch(texts).score(queries, nodes, edge_index, ptr)
-        assert torch.equal(found, on_dense_tensors(texts, queries, nodes, edge_index, ptr))
-
-
-def on_dense_tensors(
-    texts: Sequence[str], queries: Sequence[str], nodes: torch.Tensor, edge_index: torch.Tensor, ptr: torch.Tensor
-) -> torch.Tensor:
-    number: dict[str, int] = {}
-    held = [{number.setdefault(word, len(number)) for word in words(text)} for text in texts]
-    leads = [{number[word] for word in words(lead(text))} for text in texts]
-    count = torch.tensor([sum(word in row for row in held) for word in range(len(number))]).double()
-    weights = torch.log1p((len(texts) - count + 0.5) / (count + 0.5)).float()
-    lead_weight = torch.tensor([float(weights[sorted(row)].sum()) if row else 0.0 for row in leads])
-    asked = [[number.get(word, -1) for word in dict.fromkeys(words(query))] for query in queries]
-    width = max(map(len, asked))
-    word = torch.tensor([row + [-2] * (width - len(row)) for row in asked])
-    unknown = float(torch.log1p(torch.tensor(2 * len(texts) + 1.0)))
-    weight = torch.where(word < 0, unknown, weights[word.clamp(min=0)]).masked_fill(word == -2, 0.0)
-    graph = torch.repeat_interleave(torch.arange(len(queries)), ptr.diff())
-    share = (weight / weight.sum(1, keepdim=True))[graph]
-    in_text, in_lead = (
-        torch.tensor([[float(w in rows[n]) for w in word[g].tolist()] for n, g in zip(nodes, graph, strict=True)])
-        for rows in (held, leads)
-    )
-    near = torch.zeros_like(in_text)
-    target = edge_index[1].unsqueeze(1).expand(-1, width)
-    near = near.scatter_reduce_(0, target, in_text[edge_index[0]], "amax", include_self=False)
-    title = (in_lead * weights[word.clamp(min=0)][graph]).sum(1) / lead_weight[nodes].clamp(min=1e-30)
-    together = (torch.maximum(in_text, near) * share).sum(1)
-    return torch.stack([(in_text * share).sum(1), title.clamp(max=1.0), together], dim=1)
-
-
 def test_each_edge_left_out_in_turn() -> None:
     match, nodes, ptr = TextMatch(TEXTS), torch.arange(6), torch.tensor([0, 6])
     pairs = [(0, 1), (0, 2), (1, 0), (1, 2), (1, 3), (3, 1), (4, 1), (5, 0)]

@@ -11,9 +11,7 @@ from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.step import Resources
 from graphrerank.pipelines.steps import AlternateFrontier, GRanker, PageRank, Rerank, STeX, UntilBudget, VectorSearch
-from graphrerank_papers.g_retriever import SteinerTree
 from tests.operators.test_stex import algorithm_3
 
 Encode = Callable[[int], Tensor]  # a node's pair vector
@@ -290,21 +288,6 @@ def test_hipporag_2_against_igraph(make_corpus: Any, make_queries: Any) -> None:
         least = min(sim.values())
         expected = peer.personalized_pagerank(damping=0.5, reset=[sim.get(n, least) - least for n in range(60)])
         assert nodes == sorted(range(60), key=lambda n: (-expected[n], n))[:20]
-
-
-def test_g_retriever_against_its_operator(make_corpus: Any, make_queries: Any) -> None:
-    pytest.importorskip("pcst_fast", reason="pcst_fast is optional")
-    graph, queries = make_corpus(), make_queries()
-    found = Pipeline(graph, steps=[search(5), partial(SteinerTree, edge_cost=0.5)], budget=6).retrieve(queries)
-    operator = SteinerTree(Resources(graph, 6, DenseRetriever), edge_cost=0.5)
-    sizes = set()
-    for query, nodes in enumerate(found_by(found.ranking)):
-        vector = queries.encoded[query]
-        (subgraph,) = operator.subgraphs(torch.tensor([vector_search(vector, graph.embedding, 5)]))
-        sizes.add(len(subgraph))
-        ranked_nodes = sorted(subgraph.tolist(), key=lambda n: (-float((vector * graph.embedding[n]).sum()), n))
-        assert nodes == ranked_nodes[:6]
-    assert max(sizes) > 6  # some are cut
 
 
 def test_page_rank_of_equal_scores_restarts_at_all_evenly(make_corpus: Any, make_queries: Any) -> None:

@@ -4,10 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.serving.inspect_engine import InspectRequest
 from graphrerank.serving.limits import Limits, rerank_work
 from graphrerank.serving.rerank_request import RerankRequest, TeiRequest
-from graphrerank.serving.search_engine import SearchRequest
+from graphrerank.serving.search_engine import InspectRequest, SearchRequest
 from graphrerank_papers.ea_graphrag.route_engine import RouteRequest
 
 BODIES = {

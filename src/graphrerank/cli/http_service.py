@@ -28,7 +28,6 @@ from graphrerank.serving.artifact import Artifact, artifact_formats, load_artifa
 from graphrerank.serving.documents_engine import AddDocuments, DocumentsEngine, DocumentsResponse, RemoveDocuments
 from graphrerank.serving.engine import EngineFactory
 from graphrerank.serving.formats import Runner
-from graphrerank.serving.inspect_engine import InspectEngine, InspectRequest, InspectResponse
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import load_rerank_engine
 from graphrerank.serving.rerank_request import (
@@ -40,7 +39,15 @@ from graphrerank.serving.rerank_request import (
     render_tei,
 )
 from graphrerank.serving.routes import Route
-from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine, SearchRequest, SearchResponse
+from graphrerank.serving.search_engine import (
+    InspectEngine,
+    InspectRequest,
+    InspectResponse,
+    SearchableCorpus,
+    SearchEngine,
+    SearchRequest,
+    SearchResponse,
+)
 from graphrerank.serving.server import Service, run
 from graphrerank.serving.settings import PageSettings, ServiceSettings
 from graphrerank.text.languages import AUTO, language_of

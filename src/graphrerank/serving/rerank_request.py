@@ -86,21 +86,7 @@ def read_edges(given: Any, is_end: Callable[[Any], bool], *, most: int) -> list[
 def _edges(given: Any, info: ValidationInfo) -> list[Edge] | None:
     if given is None:
         return None
-    edges = read_edges(given, _is_index, most=limits_of(info).edges)
-    count, seen = _num_documents(info.data), set[tuple[int, int, int]]()
-    for index, (i, j, _, number) in enumerate(edges):
-        if count is not None and max(i, j) >= count:
-            raise ValueError(f"`edges` must each join documents 0 to {count - 1}, got {[i, j]} at index {index}")
-        if (key := (min(i, j), max(i, j), number)) in seen:
-            raise ValueError(
-                f"`edges` must each be given once for each type, in one direction, got {[i, j]} at index {index}"
-            )
-        seen.add(key)
-    return edges
-
-
-def _is_index(end: Any) -> bool:
-    return type(end) is int and 0 <= end <= LARGEST_INDEX
+    return read_edges(given, lambda end: type(end) is int and 0 <= end <= LARGEST_INDEX, most=limits_of(info).edges)
 
 
 class RerankRequest(EngineRequest):
@@ -229,6 +215,15 @@ class RerankRequest(EngineRequest):
             raise ValueError("`documents` or `scores` must be given, got neither")
         if self.max_tokens_per_doc is not None and self.max_doc_length is not None:
             raise ValueError("`max_tokens_per_doc` and `max_doc_length` mean the same, got both")
+        count, seen = len(self.documents or self.scores or ()), set[tuple[int, int, int]]()
+        for index, (i, j, _, number) in enumerate(self.edges or ()):
+            if max(i, j) >= count:
+                raise ValueError(f"`edges` must each join documents 0 to {count - 1}, got {[i, j]} at index {index}")
+            if (key := (min(i, j), max(i, j), number)) in seen:
+                raise ValueError(
+                    f"`edges` must each be given once for each type, in one direction, got {[i, j]} at index {index}"
+                )
+            seen.add(key)
         limits, num_chars = limits_of(info), len(self.query)
         for index, document in enumerate(self.documents or ()):
             text = _checked_text(document, self.rank_fields, index)
@@ -242,14 +237,6 @@ class RerankRequest(EngineRequest):
                 f"`query` and `documents` must have at most {limits.request_chars} characters together, got {num_chars}"
             )
         return self
-
-
-def _num_documents(read: dict[str, Any]) -> int | None:
-    """Count the documents that were read so far; None if they are invalid."""
-    if "documents" not in read:
-        return None
-    counted = read["documents"] if read["documents"] is not None else read.get("scores")
-    return None if counted is None else len(counted)
 
 
 def _text(document: Document, rank_fields: list[str] | None) -> str:

@@ -23,10 +23,9 @@ from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Engine
-from graphrerank.serving.inspect_engine import InspectEngine
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine
-from graphrerank.serving.search_engine import SearchableCorpus, SearchEngine
+from graphrerank.serving.search_engine import InspectEngine, SearchableCorpus, SearchEngine
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import PageSettings, ServiceSettings
 from tests.support import ROOT
