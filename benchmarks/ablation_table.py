@@ -14,9 +14,8 @@ from base_table import ABLATED, AUTO, EXPAND, HYBRID, MULTI_HOP, ROOT, SETS
 from left_out_table import command
 
 from graphrerank.evaluation.records import SystemResult
-from graphrerank.evaluation.replicability import combined_randomization
 from graphrerank.evaluation.result import EvaluationResult
-from graphrerank.evaluation.significance import paired_randomization
+from graphrerank.evaluation.significance import combined_randomization, paired_randomization
 
 TRAIN = ("experiment=base", "~ablations.mlp", "trainer.max_epochs=2")
 TRAININGS = {

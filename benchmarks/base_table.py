@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphrerank.evaluation.records import DatasetResult
-from graphrerank.evaluation.replicability import across_datasets
 from graphrerank.evaluation.result import EvaluationResult
+from graphrerank.evaluation.significance import across_datasets
 
 ROOT = Path(__file__).parents[1]
 SETS = ("spider", "bird", "2wikimultihopqa", "hotpotqa", "scifact", "nfcorpus", "attack")

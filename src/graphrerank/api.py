@@ -24,10 +24,9 @@ from graphrerank.evaluation.measuring import (
 )
 from graphrerank.evaluation.ranking import EDGES, FROZEN, Rerankers, other_graphs, rank_candidates, run_pipelines
 from graphrerank.evaluation.records import DatasetResult
-from graphrerank.evaluation.replicability import across_datasets
 from graphrerank.evaluation.report import print_result
 from graphrerank.evaluation.result import EvaluationResult
-from graphrerank.evaluation.significance import LEVEL
+from graphrerank.evaluation.significance import LEVEL, across_datasets
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, System
 from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking

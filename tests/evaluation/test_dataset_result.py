@@ -11,10 +11,9 @@ from graphrerank.evaluation.analysis import mean_degree
 from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, measure_ranking
 from graphrerank.evaluation.records import Cost, DatasetResult, to_plain
-from graphrerank.evaluation.replicability import across_datasets
 from graphrerank.evaluation.report import dataset_tables
 from graphrerank.evaluation.result import EvaluationResult, dataset_metrics
-from graphrerank.evaluation.significance import holm, paired_randomization
+from graphrerank.evaluation.significance import across_datasets, holm, paired_randomization
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, StageResult
 from graphrerank.evaluation.tables import Cell, Table
 from graphrerank.graphs import CorpusGraph, Ranking

@@ -10,8 +10,8 @@ import torch
 from graphrerank.evaluation.dataset_result import with_comparisons
 from graphrerank.evaluation.measuring import EvaluationPlan, parse_measures
 from graphrerank.evaluation.records import DatasetResult, SystemResult
-from graphrerank.evaluation.replicability import across_datasets
 from graphrerank.evaluation.result import EvaluationResult
+from graphrerank.evaluation.significance import across_datasets
 from graphrerank.evaluation.tables import percent_cell
 
 TOLERANCE = 1e-6  # of a mean, as a fraction
