@@ -31,6 +31,7 @@ from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.expand import HybridExpandRetriever
 from tests.data.corpus_folder.conftest import MakeDataset, assert_same, encoder
 from tests.support.encoders import HashEncoder
+from tests.support.folders import write_dataset
 from tests.support.graphs import named_edges
 
 
@@ -259,12 +260,9 @@ def draw_texts(count: int, seed: int) -> list[Document]:
 
 
 def load(folder: Path, texts: Sequence[Document], stated: Sequence[tuple[str, str]] = (), **settings: Any) -> Any:
-    folder.mkdir(parents=True)
-    lines = (json.dumps({"_id": t.doc_id, "title": t.title, "text": t.text}) + "\n" for t in texts)
-    (folder / "corpus.jsonl").write_text("".join(lines))
-    if stated:
-        rows = "".join(f"{source}\t{target}\tnext\t0.5\n" for source, target in stated)
-        (folder / "edges.tsv").write_text(f"source\ttarget\ttype\tweight\n{rows}")
+    corpus = [{"_id": t.doc_id, "title": t.title, "text": t.text} for t in texts]
+    rows = "".join(f"{source}\t{target}\tnext\t0.5\n" for source, target in stated)
+    write_dataset(folder, corpus=corpus, edges=rows or None)
     return Dataset.from_folder(folder, keep_derived=True, name="drawn", **settings)
 
 

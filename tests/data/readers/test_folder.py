@@ -61,31 +61,27 @@ def test_passage(title: str, text: str, passage: str) -> None:
 # --- what is read the same -------------------------------------------------------------------------------------------
 
 
-def same(one: Any, other: Any) -> bool:
-    return bool(one.fingerprint == other.fingerprint)
+def same(one: Path, other: Path) -> bool:
+    return bool(Dataset.from_folder(one).fingerprint == Dataset.from_folder(other).fingerprint)
 
 
-def test_blank_lines_carriage_returns_and_a_byte_order_mark_change_nothing(write_folder, tmp_path: Path) -> None:
-    plain, odd = write_folder(), tmp_path / "odd"
+def test_blank_lines_carriage_returns_marks_gzip_shards_and_flat_qrels_change_nothing(
+    write_folder, tmp_path: Path
+) -> None:
+    plain, odd, packed = write_folder(), tmp_path / "odd", tmp_path / "packed"
     (odd / "qrels").mkdir(parents=True)
-    for file in plain.rglob("*.*"):
-        if file.is_file():
-            content = b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n\r\n")
-            (odd / file.relative_to(plain)).write_bytes(content)
-    assert same(Dataset.from_folder(plain), Dataset.from_folder(odd))
-
-
-def test_gzip_shards_and_flat_qrels_change_nothing(write_folder, tmp_path: Path) -> None:
-    plain, odd = write_folder(), tmp_path / "odd"
-    (odd / "corpus").mkdir(parents=True)
+    for file in (file for file in plain.rglob("*.*") if file.is_file()):
+        content = b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n\r\n")
+        (odd / file.relative_to(plain)).write_bytes(content)
+    assert same(plain, odd)
+    (packed / "corpus").mkdir(parents=True)
     lines = (plain / "corpus.jsonl").read_bytes().splitlines(keepends=True)
-    (odd / "corpus" / "0.jsonl").write_bytes(b"".join(lines[:2]))
-    (odd / "corpus" / "1.jsonl").write_bytes(b"".join(lines[2:]))
-    (odd / "queries.jsonl.gz").write_bytes(gzip.compress((plain / "queries.jsonl").read_bytes()))
-    (odd / "edges.tsv").write_bytes((plain / "edges.tsv").read_bytes())
-    for split in ("train", "test"):
-        (odd / f"{split}.tsv").write_bytes((plain / "qrels" / f"{split}.tsv").read_bytes())
-    assert same(Dataset.from_folder(plain), Dataset.from_folder(odd))
+    (packed / "corpus" / "0.jsonl").write_bytes(b"".join(lines[:2]))
+    (packed / "corpus" / "1.jsonl").write_bytes(b"".join(lines[2:]))
+    (packed / "queries.jsonl.gz").write_bytes(gzip.compress((plain / "queries.jsonl").read_bytes()))
+    for name in ("edges.tsv", "qrels/train.tsv", "qrels/test.tsv"):
+        (packed / Path(name).name).write_bytes((plain / name).read_bytes())
+    assert same(plain, packed)
 
 
 def test_parquet_of_the_hub_changes_nothing(write_folder, tmp_path: Path) -> None:
@@ -100,7 +96,7 @@ def test_parquet_of_the_hub_changes_nothing(write_folder, tmp_path: Path) -> Non
     parquet.write_table(arrow.Table.from_pylist(corpus[:3]), odd / "corpus" / "corpus-00000-of-00002.parquet")
     parquet.write_table(arrow.Table.from_pylist(corpus[3:]), odd / "corpus" / "corpus-00001-of-00002.parquet")
     parquet.write_table(arrow.Table.from_pylist(queries), odd / "queries.parquet")
-    assert same(Dataset.from_folder(plain), Dataset.from_folder(odd))
+    assert same(plain, odd)
     parquet.write_table(arrow.Table.from_pylist([{"_id": "x", "text": ""}]), odd / "queries.parquet")
     with pytest.raises(ValueError, match=r"queries\.parquet, row 1: needed a `text`"):
         Dataset.from_folder(odd)

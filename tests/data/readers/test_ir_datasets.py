@@ -1,4 +1,3 @@
-import importlib.util
 import sys
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -95,17 +94,3 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     with pytest.raises(ValueError, match=r"data=ir_datasets needs ir_datasets, .* 'graphrerank\[ir-datasets\]'"):
         load_ir_dataset("beir/scifact/test")
-
-
-@pytest.mark.skipif(importlib.util.find_spec("ir_datasets") is None, reason="needs ir_datasets")
-def test_the_real_package_has_the_calls_that_we_make() -> None:
-    import ir_datasets
-
-    part = ir_datasets.load("beir/scifact/test")  # reads nothing yet
-    assert part.has_docs()
-    assert part.has_queries()
-    assert part.has_qrels()
-    assert callable(part.docs_cls().default_text)
-    assert {"query_id", "doc_id", "relevance"} <= set(part.qrels_cls()._fields)
-    with pytest.raises(ValueError, match="`id` must be a data set of ir_datasets, got 'no/such'"):
-        load_ir_dataset("no/such")
