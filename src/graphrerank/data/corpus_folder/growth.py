@@ -99,8 +99,8 @@ def grow_corpus(
 
     Args:
         folder: A corpus folder.
-        node_ids: ``n`` different ids of new passages, with their ``texts``.
-        texts: ``n`` texts.
+        node_ids: ``n`` different ids of new passages.
+        texts: Their texts.
         edges: Edges among them and to those that are there.
         entities: Names of the entities of each new passage, if the corpus was prepared with entities: needed if they
             came from an extractor of yours; when None, others are extracted by the compaction.
@@ -288,12 +288,11 @@ class _Growth:
 
 
 def compact_corpus(folder: str | Path) -> Path:
-    """Prepare a corpus folder again, if it has grown, from its own texts, vectors and explicit edges.
+    """Prepare a corpus folder again, if it has grown, from its texts, vectors and explicit edges, without an encoder.
 
-    Edges in texts are found again by the settings of the preparation; words and an index of vectors are made again. The
-    folder then equals one that was prepared with these passages, but for nearest neighbours of float16 vectors, which
-    are those of the rounded numbers. Processes that have the folder open go on with what they have; until the end it is
-    what it was, and takes no passages. Errors are those of :func:`grow_corpus`; all hashes are compared first.
+    The folder then equals one that was prepared with these passages, but for nearest neighbours of float16 vectors,
+    which are those of the rounded numbers. Processes that have the folder open go on with what they have; until the end
+    it is what it was, and takes no passages. Errors are those of :func:`grow_corpus`; all hashes are compared first.
     """
     folder = Path(folder)
     read_manifest(folder, to_change=True)  # before a folder is made

@@ -140,10 +140,10 @@ def read_edges(
     edge_types: Collection[str] | None = None,
     edge_meanings: Mapping[str, str] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Read edges: pairs of node numbers ``[M, 2]`` int64, weights ``[M]`` float32, 1 if a file has none, and types.
+    """Read edges: pairs of nodes ``[M, 2]`` int64, weights ``[M]`` float32, 1 if a file has none, and types ``[M]``.
 
-    A type ``[M]`` is the number of what its name in the file means (:func:`~graphrerank.graphs.edge_types.edge_type_of`
-    with ``edge_meanings``); a warning names those that mean nothing. A file may begin with a header, which may name
+    A type is the number of what its name in the file means (:func:`~graphrerank.graphs.edge_types.edge_type_of` with
+    ``edge_meanings``); a warning names those that mean nothing. A file may begin with a header, which may name
     ``weight`` and further columns, which are ignored; without one the columns are source, target, type and perhaps
     weight. A node number of -1 marks a node that is left out with its edges; ``edge_types`` None keeps all types.
     """

@@ -20,11 +20,7 @@ PAUSE_SECONDS = 1.0  # after the first try; doubled each time
 
 
 def download(location: str, target: Path) -> None:
-    """Download one file, in up to five tries.
-
-    Raises:
-        OSError: If the location cannot be reached, or the file comes shorter than announced.
-    """
+    """Download one file, in up to five tries; an OSError if there is none, or it comes shorter than announced."""
     if location.startswith(HUB):
         _download_from_hub(location, target)
         return

@@ -62,9 +62,8 @@ def read_graph(
 ) -> tuple[CorpusGraph, dict[str, Any]]:
     """Join the documents of :func:`read_corpus`, as :meth:`~graphrerank.data.dataset.Dataset.from_folder` says.
 
-    Returns:
-        The graph, and the fields of the data set that describe it: ``knn``, ``knn_below``, ``edge_counts`` and
-        ``derived``.
+    The fields of the data set that describe the graph are returned too: ``knn``, ``knn_below``, ``edge_counts``,
+    ``derived``.
     """
     automatic = edges == AUTO
     if isinstance(edges, str) and not automatic:
