@@ -4,7 +4,6 @@ from itertools import islice
 import pytest
 import torch
 
-from graphrerank.features.text_match import WORD_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.calibration import LogisticCalibration
 from graphrerank.serving.parity import HARD_CASES, Batch, example_batch, parity_batches, parity_differences
@@ -41,20 +40,6 @@ def test_batches_hold_the_hard_cases(make_checkpoint):
     assert len({graph.num_graphs for graph in rest}) > 3
     assert sum(graph.edge_attr.numel() == 0 for graph in rest) > 40
     assert len({graph.edge_attr.numel() for graph in rest}) > 100
-
-
-def test_columns_of_words_are_shares(make_checkpoint):
-    manifest = make_checkpoint().manifest
-    names = ["base_score", *WORD_FEATURES]
-    retriever = {**manifest.content["retriever"], "feature_names": names}
-    manifest = manifest.with_entries(retriever=retriever)
-    graphs = as_graphs(example_batch(manifest, [40, 30]))
-    assert graphs.x[:, 0].min() < 0
-    for words in graphs.x[:, 1:].split([40, 30]):
-        assert words.min() == 0
-        assert 0 < words.sum(1).max() <= 1
-        held = words.amax(0)
-        assert torch.equal(torch.where(words > 0, held, 0.0), words)  # one share for each word of a query
 
 
 def test_the_example_has_sizes_of_its_own(make_checkpoint):

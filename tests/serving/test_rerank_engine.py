@@ -224,15 +224,6 @@ def test_vectors_of_texts_that_come_again_are_kept(artifact, encoder, monkeypatc
     assert len(asked) == 1 + len(set(DOCUMENTS))
 
 
-def test_warming_up_ranks_twice_with_edges_and_without_and_explains(artifact, encoder, monkeypatch):
-    engine, ranked = RerankEngine(artifact, encoder), []
-    rank = engine.rerank
-    monkeypatch.setattr(engine, "rerank", lambda requests: ranked.append(requests) or rank(requests))
-    engine.warm_up()
-    firsts = [next(iter(requests.values())) for requests in ranked]
-    assert [(len(first.edges), first.explain) for first in firsts] == [(0, False)] * 2 + [(2, False)] * 2 + [(2, True)]
-
-
 GERMAN = ["Die alten Häuser an dem Fluss sind aus Stein.", "Der Fluss fließt durch die Stadt und ist nicht tief."]
 
 

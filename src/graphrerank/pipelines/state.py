@@ -1,13 +1,12 @@
 """The state of a pipeline between two operators."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from graphrerank.graphs import PairEncoder, Queries, Ranking
+from graphrerank.graphs import Queries, Ranking
 from graphrerank.graphs.ranking import is_listed
 
 
@@ -66,10 +65,6 @@ class RetrievalState:
             self, nodes=nodes, scores=scores, vectors=vectors, is_encoded=is_encoded, features=None, feature_names=()
         )
 
-    def with_features(self, features: Tensor, names: tuple[str, ...]) -> "RetrievalState":
-        """Set the vector search's features ``[B, n, F]`` of the retrieved nodes."""
-        return replace(self, features=features, feature_names=names)
-
     def with_pool(self, pool: Tensor) -> "RetrievalState":
         """Set the pool ``[B, M]``, which contains the retrieved nodes."""
         return replace(self, pool=pool, from_graph=torch.zeros_like(self.from_graph))
@@ -102,24 +97,14 @@ class RetrievalState:
         order = by_node.gather(1, torch.argsort(scores.gather(1, by_node), dim=1, descending=True, stable=True))
         return replace(self, scores=scores)._take(order)
 
+    def scored(self, scores: Tensor) -> "RetrievalState":
+        """Order the retrieved nodes by new scores ``[M]`` of all of them, one query after the other."""
+        return self.ranked_by(self.scores.masked_scatter(self.nodes >= 0, scores.to(self.scores)))
+
     def top(self, top_k: int) -> "RetrievalState":
         """Keep the first ``top_k`` nodes of each query."""
         width = min(top_k, self.nodes.shape[1])
         return self._take(torch.arange(width, device=self.nodes.device).expand(len(self.nodes), -1))
-
-    def encode_pairs(self, encoder: PairEncoder, texts: Sequence[str]) -> "RetrievalState":
-        """Encode the retrieved nodes that are not yet encoded, in one call for all queries; ``texts`` is the corpus."""
-        is_new = (self.nodes >= 0) & ~self.is_encoded
-        vectors = self.vectors
-        if not vectors.shape[2]:
-            vectors = vectors.new_zeros(*is_new.shape, encoder.hidden_size)
-        row, column = torch.nonzero(is_new, as_tuple=True)
-        if len(row):
-            query_texts = [self.queries.texts[query] for query in row.tolist()]
-            encoded = encoder.encode(query_texts, [texts[node] for node in self.nodes[row, column].tolist()])
-            vectors = vectors.index_put((row, column), encoded.to(vectors))
-        num_encodings = self.num_encodings + is_new.sum(1)
-        return replace(self, vectors=vectors, is_encoded=self.is_encoded | is_new, num_encodings=num_encodings)
 
     def next_in_pool(self, limit: Tensor) -> Tensor:
         """Return the best ``limit [B]`` nodes of the pool that are not retrieved: ``[B, M]``, padded with -1."""

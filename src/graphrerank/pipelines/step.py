@@ -4,7 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -79,9 +79,20 @@ class Resources:
         return (min(self.budget, self.graph.num_nodes) - state.num_retrieved).clamp(min=0)
 
     def encode_pairs(self, state: RetrievalState) -> RetrievalState:
-        """Encode the retrieved nodes that the cross-encoder has not encoded yet."""
+        """Encode the retrieved nodes that the cross-encoder has not encoded yet, in one call for all queries."""
         with self.clock("encode"):
-            return state.encode_pairs(self.cross_encoder, self.graph.texts)
+            is_new = (state.nodes >= 0) & ~state.is_encoded
+            vectors, texts = state.vectors, self.graph.texts
+            if not vectors.shape[2]:
+                vectors = vectors.new_zeros(*is_new.shape, self.cross_encoder.hidden_size)
+            row, column = torch.nonzero(is_new, as_tuple=True)
+            if len(row):
+                query_texts = [state.queries.texts[query] for query in row.tolist()]
+                passages = [texts[node] for node in state.nodes[row, column].tolist()]
+                encoded = self.cross_encoder.encode(query_texts, passages)
+                vectors = vectors.index_put((row, column), encoded.to(vectors))
+            num_encodings = state.num_encodings + is_new.sum(1)
+            return replace(state, vectors=vectors, is_encoded=state.is_encoded | is_new, num_encodings=num_encodings)
 
 
 class Step(Protocol):

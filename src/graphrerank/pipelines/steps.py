@@ -1,6 +1,7 @@
 """Steps that search, score, expand and loop: one class per operator."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -58,7 +59,8 @@ class VectorSearch:
             width = min(self.top_k, self._resources.graph.num_nodes)
             retrieved = state.with_ranking(ranking.nodes[:, :width], ranking.scores[:, :width])
             if ranking.features is not None:
-                retrieved = retrieved.with_features(ranking.features[:, :width], tuple(self._retriever.feature_names))
+                names = tuple(self._retriever.feature_names)
+                retrieved = replace(retrieved, features=ranking.features[:, :width], feature_names=names)
             return retrieved.with_pool(ranking.nodes)
 
 
@@ -76,10 +78,7 @@ class Rerank:
         """Encode new pairs, and rank all nodes."""
         state = self._resources.encode_pairs(state)
         with self._resources.clock("rerank"):
-            valid = state.nodes >= 0
-            scores = state.scores.clone()
-            scores[valid] = self._encoder.head(state.vectors[valid]).to(scores)
-            return state.ranked_by(scores)
+            return state.scored(self._encoder.head(state.vectors[state.nodes >= 0]))
 
 
 class GRanker:
@@ -109,12 +108,8 @@ class GRanker:
             degree, vectors = self._degree[state.nodes[valid]], state.vectors[valid]
         with self._resources.clock("rerank"):
             if self._resources.head is not None:
-                logits = self._resources.head.score(vectors, edge_index, degree)
-            else:
-                logits = self._encoder.head(smooth_vectors(vectors, edge_index, degree, self.smoothing))
-            scores = state.scores.clone()
-            scores[valid] = logits.to(scores)
-            return state.ranked_by(scores)
+                return state.scored(self._resources.head.score(vectors, edge_index, degree))
+            return state.scored(self._encoder.head(smooth_vectors(vectors, edge_index, degree, self.smoothing)))
 
 
 class GraphRerank:
@@ -134,9 +129,7 @@ class GraphRerank:
         with self._resources.clock("graph"):
             graphs = self.candidate_graphs(state)
         with self._resources.clock("rerank"):
-            scores = state.scores.clone()
-            scores[state.nodes >= 0] = self.scorer.score(graphs).to(scores)
-            return state.ranked_by(scores)
+            return state.scored(self.scorer.score(graphs))
 
     def candidate_graphs(self, state: RetrievalState) -> CandidateGraphs:
         """Build the model's input from a vector search's result, nodes in the order of the state."""
