@@ -157,9 +157,7 @@ class KETIndexBuilder:
     def build(self, documents: Sequence[str], settings: KETSettings | None = None) -> KETIndex:
         """Build the index of a corpus, or read it.
 
-        Raises:
-            ValueError: If a skeleton is requested without an extractor, a model's output does not fit, or a file of the
-                folder is damaged.
+        A ValueError if a skeleton needs an extractor, a model's output does not fit, or a file is damaged.
         """
         settings = settings or KETSettings()
         if settings.core_share > 0 and self._extractor is None:

@@ -94,16 +94,12 @@ class KETRetrieval:
     occurs twice in the context, as in Algorithm 4, line 5.
 
     Args:
-        index: Index built with the solution's settings.
+        index: Index built with the solution's settings, else a ValueError.
         solution: A name of ``SOLUTIONS``.
         context_tokens: :math:`\lambda`.
         graph_share: :math:`\theta` in [0, 1], the first channel's share of the tokens where there are two; None for the
             solution's: 0.4 in KET-RAG, half in Hybrid-RAG.
         num_seeds: Number of seed entities.
-        device: Where vectors are compared.
-
-    Raises:
-        ValueError: If a setting is out of range, or the index was built with others.
     """
 
     def __init__(

@@ -338,8 +338,8 @@ class _Reader:
                     yield from self._subject(verb, subject)
         elif depth == 0:
             return
-        elif verb.dep_ in ("acl", "relcl") and not (verb.dep_ == "relcl" and _has_relative_object(verb)):
-            if verb.dep_ == "acl" and verb.tag_ in ("VBN", "VBG", "VBD"):
+        elif verb.dep_ == "acl":
+            if verb.tag_ in ("VBN", "VBG", "VBD"):
                 yield from self._ends(verb.head, MAX_PASSED, conjuncts=False)
         elif verb.dep_ == "xcomp" and (controller := _object_of(verb.head)) is not None:
             yield from self._ends(controller, MAX_PASSED)
@@ -426,7 +426,3 @@ def _prepositional(preposition: Any, words: str) -> Iterator[tuple[Any, str]]:
 
 def _object_of(verb: Any) -> Any | None:
     return next((child for child in verb.children if child.dep_ == "dobj"), None)
-
-
-def _has_relative_object(verb: Any) -> bool:
-    return any(child.dep_ == "dobj" and child.tag_ in _RELATIVE for child in verb.children)

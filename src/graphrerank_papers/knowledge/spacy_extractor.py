@@ -25,7 +25,6 @@ COMPONENTS = ("transformer", "tok2vec", "tagger", "parser", "attribute_ruler", "
 
 _OPEN_BRACKET = re.compile(r"(?<=\w)\(\s+")  # "Lambert( died after 938)"
 _SPLIT_HYPHEN = re.compile(r"(?<=\w)- (?!and\b|or\b|to\b)(?=[a-z])")  # "half- brother"
-_SPACE = re.compile(r"\s+")
 
 
 class SpacyKnowledgeExtractor:
@@ -94,7 +93,7 @@ class SpacyKnowledgeExtractor:
 def _knowledge(title: str, document: Any, mentions: dict[int, Mention], statements: Iterable[Statement]) -> Knowledge:
     """Gather the entities of one passage under one name each, and its relations."""
     sentence_of = [index for index, sentence in enumerate(document.sents) for _ in sentence]
-    sentences = [tidy(sentence.text) for sentence in document.sents]
+    sentences = [" ".join(sentence.text.split()) for sentence in document.sents]
     names: dict[str, str] = {}  # as written first, by comparable name
     types: dict[str, str] = {}
     descriptions: dict[str, str] = {}
@@ -141,11 +140,6 @@ def split_title(text: str) -> tuple[str, str]:
         return "", stripped
     repeated = f" {normalize_entity(BRACKETED_END.sub('', title))} " in f" {normalize_entity(body)} "
     return (title, body) if repeated or _is_name_like(words) else ("", stripped)
-
-
-def tidy(text: str) -> str:
-    """Write a text in one line with single blanks."""
-    return _SPACE.sub(" ", text).strip()
 
 
 def _is_name_like(words: Sequence[str]) -> bool:

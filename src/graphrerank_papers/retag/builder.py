@@ -82,13 +82,9 @@ class ReTAGIndexBuilder:
         self._prompts = prompts or ReTAGPrompts()
 
     def build(self, ids: Sequence[str], passages: Sequence[str], settings: ReTAGSettings | None = None) -> ReTAGIndex:
-        """Build the index of a corpus, or read it.
+        """Build the index of a corpus, or read it; without entities or relations it has no communities.
 
-        A corpus without passages, entities or relations has an index without communities.
-
-        Raises:
-            ValueError: If there is not one unique id per passage, a model's output does not fit, or a file of the
-                folder is damaged.
+        A ValueError if there is not one unique id per passage, a model's output does not fit, or a file is damaged.
         """
         settings = settings or ReTAGSettings()
         steps = self._steps(settings)
@@ -124,10 +120,8 @@ class ReTAGIndexBuilder:
         communities (:func:`graft`). All communities are summarised again; of a language model in an ``AnswerCache``,
         summaries of unchanged texts are read from it.
 
-        Source: ours, for the first of ReTAG's open questions.
-
-        Raises:
-            ValueError: If the passages do not begin with the index's; or as :meth:`build`.
+        Source: ours, for the first of ReTAG's open questions. A ValueError if the passages do not begin with the
+        index's; or as :meth:`build`.
         """
         known, settings = list(index.passage_ids), index.settings
         if list(ids[: len(known)]) != known:

@@ -50,11 +50,8 @@ def mine_topics(
 ) -> tuple[list[str], int]:
     """Find at most ``num_topics`` topics of a collection by merging those of each batch of notes.
 
-    Source: ReTAG, 2025, which mines topics by a global question over the corpus.
-
-    Returns:
-        Each topic as "name: description", the most important first; and the number of batches skipped for lack of a
-        usable answer.
+    Source: ReTAG, 2025, which mines topics by a global question over the corpus. Returns each topic as "name:
+    description", the most important first; and the number of batches skipped for lack of a usable answer.
     """
     read = partial(parse_topics, limit=num_topics)
     questions = [prompts.topics.fill(notes="\n".join(f"- {note}" for note in batch)) for batch in batches]
