@@ -27,8 +27,13 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def builder(tmp_path: Path, hash_encoder: Any, name_extractor: Any) -> KETIndexBuilder:
-    return KETIndexBuilder(tmp_path / "ket", tokenizer=WordTokenizer(), encoder=hash_encoder, extractor=name_extractor)
+def parts(hash_encoder: Any, name_extractor: Any) -> dict[str, Any]:
+    return {"tokenizer": WordTokenizer(), "encoder": hash_encoder, "extractor": name_extractor}
+
+
+@pytest.fixture
+def builder(tmp_path: Path, parts: dict[str, Any]) -> KETIndexBuilder:
+    return KETIndexBuilder(tmp_path / "ket", **parts)
 
 
 def test_a_second_build_asks_no_model_and_settings_share_stages(
@@ -50,13 +55,11 @@ def test_a_second_build_asks_no_model_and_settings_share_stages(
 
 
 def test_goes_on_where_it_was_stopped(
-    tmp_path: Path, hash_encoder: Any, name_extractor: Any, make_documents: MakeDocuments,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    tmp_path: Path, parts: dict[str, Any], make_documents: MakeDocuments, monkeypatch: pytest.MonkeyPatch
+) -> None:
     documents, calls, stops_at = make_documents(12), 0, -1
 
     def build(folder: str) -> dict[str, bytes]:
-        parts = {"tokenizer": WordTokenizer(), "encoder": hash_encoder, "extractor": name_extractor}
         KETIndexBuilder(tmp_path / folder, **parts).build(documents, SETTINGS)
         return content(tmp_path / folder)
 
@@ -71,8 +74,8 @@ def test_goes_on_where_it_was_stopped(
         return counted
 
     unbroken = build("unbroken")
-    monkeypatch.setattr(hash_encoder, "encode", stopping(hash_encoder.encode))
-    monkeypatch.setattr(name_extractor, "extract", stopping(name_extractor.extract))
+    for name, method in (("encoder", "encode"), ("extractor", "extract")):
+        monkeypatch.setattr(parts[name], method, stopping(getattr(parts[name], method)))
     for name in ("save_tensors", "write_text"):
         monkeypatch.setattr(
             f"graphrerank_papers.indexing.{name}", stopping(getattr(sys.modules["graphrerank.files"], name))
@@ -86,26 +89,24 @@ def test_goes_on_where_it_was_stopped(
 
 
 def test_a_corpus_that_grows_is_a_first_build(
-    tmp_path: Path, hash_encoder: Any, name_extractor: Any, make_documents: MakeDocuments
+    tmp_path: Path, parts: dict[str, Any], hash_encoder: Any, make_documents: MakeDocuments
 ) -> None:
-    documents = make_documents(16)
-    parts = {"tokenizer": WordTokenizer(), "extractor": name_extractor}
-    remembering = KETIndexBuilder(tmp_path / "grown", encoder=VectorCache(hash_encoder, tmp_path / "vectors"), **parts)
+    documents, cached = make_documents(16), VectorCache(hash_encoder, tmp_path / "vectors")
+    remembering = KETIndexBuilder(tmp_path / "grown", **{**parts, "encoder": cached})
     remembering.build(documents[:12], SETTINGS)
     asked = len(hash_encoder.asked)
     grown = remembering.build(documents, SETTINGS)
     new = len(hash_encoder.asked) - asked
     assert new < len(set(hash_encoder.asked)) / 2
-    at_once = KETIndexBuilder(tmp_path / "at_once", encoder=hash_encoder, **parts).build(documents, SETTINGS)
+    at_once = KETIndexBuilder(tmp_path / "at_once", **parts).build(documents, SETTINGS)
     assert (grown.sizes, grown.sent) == (at_once.sizes, at_once.sent)
     files = content(tmp_path / "grown")
     assert all(files[name] == data for name, data in content(tmp_path / "at_once").items())
 
 
-def test_sizes_and_what_was_sent(tmp_path: Path, hash_encoder: Any, name_extractor: Any) -> None:
+def test_sizes_and_what_was_sent(builder: KETIndexBuilder, hash_encoder: Any, name_extractor: Any) -> None:
     texts = [f"Metz{i} saw Nancy{i} and Trier{i} there beside river{i}." for i in range(10)]  # 8 tokens, each different
     name_extractor.prompts = ("List the entities of this text.", "List the relations.")
-    builder = KETIndexBuilder(tmp_path, tokenizer=WordTokenizer(), encoder=hash_encoder, extractor=name_extractor)
     index = builder.build(texts, KETSettings(chunk_tokens=8, num_splits=1, core_share=0.5))
     sent, words = index.sent, WordTokenizer()
     sizes = {"documents": 10, "tokens": 80, "chunks": 10, "core chunks": 5, "sub-chunks": 20, "entities": 15}

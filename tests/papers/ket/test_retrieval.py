@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.graphs import CorpusGraph
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings
@@ -82,33 +82,24 @@ def test_arguments_out_of_range(build_index: BuildIndex) -> None:
 
 
 @pytest.fixture
-def graph(make_documents: MakeDocuments) -> CorpusGraph:
-    documents = [*make_documents(12), "", *make_documents(3, num_tokens=70, seed=1)]
-    return CorpusGraph.from_edges([f"d{i}" for i in range(16)], documents, torch.tensor([[0, 1], [1, 2]]))
-
-
-@pytest.fixture
-def build(tmp_path: Path, hash_encoder: Any, name_extractor: Any, graph: CorpusGraph) -> Build:
-    def make(*, budget: int = 6, **settings: Any) -> Pipeline:
-        index = KETSettings(chunk_tokens=24, num_splits=1, join=settings.pop("join", True))
-        parts = {"folder": tmp_path, "tokenizer": WordTokenizer(), "extractor": name_extractor, "index": index}
-        step = partial(KETSearch, **parts, context_tokens=200, **settings)
-        return Pipeline(graph, steps=[step], budget=budget, text_encoder=hash_encoder, batch_queries=4)
+def build(tmp_path: Path, hash_encoder: Any, name_extractor: Any, make_documents: MakeDocuments) -> Build:
+    def make(*, join: bool, solution: str) -> Pipeline:
+        documents = [*make_documents(12), "", *make_documents(3, num_tokens=70, seed=1)]
+        graph = CorpusGraph.from_edges([f"d{i}" for i in range(16)], documents, torch.tensor([[0, 1], [1, 2]]))
+        parts = {"folder": tmp_path, "tokenizer": WordTokenizer(), "extractor": name_extractor, "solution": solution}
+        index = KETSettings(chunk_tokens=24, num_splits=1, join=join)
+        step = partial(KETSearch, **parts, index=index, context_tokens=200)
+        return Pipeline(graph, steps=[step], budget=6, text_encoder=hash_encoder, batch_queries=4)
 
     return make
-
-
-@pytest.fixture
-def texts(hash_encoder: Any) -> Queries:
-    return hash_encoder.queries([f"query {i}" for i in range(7)])
 
 
 @pytest.mark.parametrize("join", [True, False])
 @pytest.mark.parametrize("solution", SOLUTIONS)
 def test_documents_by_their_best_chunk(
-    solution: str, join: bool, build: Build, texts: Queries, capsys: pytest.CaptureFixture[str]
+    solution: str, join: bool, build: Build, hash_encoder: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pipeline = build(solution=solution, join=join)
+    pipeline, texts = build(solution=solution, join=join), hash_encoder.queries([f"query {i}" for i in range(7)])
     assert capsys.readouterr().out.startswith("KET-RAG's index: 16 documents, 498 tokens, ")
     (step,) = pipeline._steps
     assert isinstance(step, KETSearch)
@@ -116,9 +107,8 @@ def test_documents_by_their_best_chunk(
     indptr, documents = step._indptr.tolist(), step._documents.tolist()
     for row in range(7):
         best: dict[int, float] = {}
-        for chunk, score in zip(
-            contexts.ranking.nodes[row].tolist(), contexts.ranking.scores[row].tolist(), strict=True
-        ):
+        ranked = contexts.ranking.nodes[row].tolist(), contexts.ranking.scores[row].tolist()
+        for chunk, score in zip(*ranked, strict=True):
             for document in documents[indptr[chunk] : indptr[chunk + 1]] if chunk >= 0 else []:
                 best[document] = max(best.get(document, -2.0), score)
         order = sorted(best, key=lambda document: (-best[document], document))[:6]
@@ -131,7 +121,8 @@ def test_documents_by_their_best_chunk(
         torch.testing.assert_close(alone.scores[0], found.scores[row])
 
 
-def test_an_index_needs_an_encoder(graph: CorpusGraph, tmp_path: Path) -> None:
+def test_an_index_needs_an_encoder(tmp_path: Path) -> None:
+    graph = CorpusGraph.from_edges(["a", "b"], ["a", "b"], torch.tensor([[0, 1]]))
     step = partial(KETSearch, folder=tmp_path, tokenizer=WordTokenizer(), index=KETSettings())
     with pytest.raises(ValueError, match=r"`text_encoder` must be given for an index, with a fingerprint .*, got None"):
         Pipeline(graph, steps=[step])

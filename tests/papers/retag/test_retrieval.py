@@ -143,23 +143,6 @@ def test_a_graph_reranker_sees_parents_and_ranks_the_others(summaries: LevelSumm
     assert rows(few.retrieve(word_encoder.queries(["Trier, Verdun and Nancy", "Waldrada"])).ranking) == [[2], [0]]
 
 
-def test_the_base_checkpoint_ranks_summaries(
-    retag_index: ReTAGIndex, summaries: LevelSummaries, word_encoder: Any
-) -> None:
-    from graphrerank.inference.checkpoint_scorer import CheckpointScorer
-
-    scorer = CheckpointScorer(summaries.graph, checkpoint="base", device="cpu")
-    settings = ReTAGSearchSettings(top_p=2, bm25_weight=0.3, dense_weight=0.7)
-    retrieval = ReTAGRetrieval(summaries, settings, scorer=scorer)
-    queries = word_encoder.queries([*QUESTIONS, " "])
-    together = retrieval.retrieve(queries)
-    for row in range(len(queries)):
-        alone = retrieval.retrieve(queries.block(row, row + 1))
-        assert rows(alone.ranking)[0] == rows(together.ranking)[row]
-    assert rows(together.ranking)[0][0] == summaries.communities.tolist().index(6)  # King Lothair of Metz loved ...
-    assert rows(together.ranking)[-1] == []
-
-
 def test_a_level_of_all_graphs_with_parents_behind_and_equal_summaries_once(retag_index: ReTAGIndex) -> None:
     summaries = LevelSummaries(retag_index, 1)
     assert summaries.communities.tolist() == [1, 2, 3, 4, 5, 6, 0]  # topics have one level, which is their finest
