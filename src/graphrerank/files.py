@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -77,11 +77,9 @@ def claim_folder(folder: Path) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     for number in count(1):
         claimed = folder if number == 1 else folder.with_name(f"{folder.name}_{number}")
-        try:
+        with suppress(FileExistsError):
             claimed.mkdir()
-        except FileExistsError:
-            continue
-        return claimed
+            return claimed
     raise AssertionError
 
 
