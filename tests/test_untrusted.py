@@ -45,7 +45,6 @@ def test_a_file_names_no_folder(model: str) -> None:
 
 def test_a_folder_that_is_here_is_no_model_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    check_hub_model(model="owner/name")
     (tmp_path / "owner" / "name").mkdir(parents=True)
     with pytest.raises(ValueError, match="must be a model's id"):
         check_hub_model(model="owner/name")
@@ -86,11 +85,11 @@ def deep(levels: int) -> Any:
     return content
 
 
-@pytest.mark.parametrize("levels", [33, 100_000])
-def test_depth_has_a_bound(levels: int) -> None:
+def test_depth_has_a_bound() -> None:
     check_depth({"a": [deep(29), 2.5, None, True, "x", float("nan")]}, "here")
-    with pytest.raises(ValueError, match=r"^here: needed JSON at most 32 levels deep"):
-        check_depth(deep(levels), "here")
+    for levels in (33, 100_000):
+        with pytest.raises(ValueError, match=r"^here: needed JSON at most 32 levels deep"):
+            check_depth(deep(levels), "here")
 
 
 @pytest.mark.parametrize(
@@ -113,17 +112,14 @@ def test_a_file_is_refused_by_name(tmp_path: Path, raw: bytes, message: str) -> 
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"num_layers": 1e9},
         {"num_layers": MAX_LAYERS + 1},
         {"encoder": {"num_hidden_layers": 10_000}},
         {"train_last_layers": float("nan")},
         {"hidden_channels": [64] * 300},
         {"hidden_channels": [2**21]},
-        {"hidden_channels": 2**21},
         {"restart_prob": 1e-9},
         {"a": [{"dim": -(2**21)}]},
         {"size": 10**400},
-        {"size": float("inf")},
         {"names": {1, 2}},
         {"a": deep(33)},
     ],

@@ -154,3 +154,4 @@ def test_parts_have_learning_rates_of_their_own(
     of_layers = {id(parameter) for parameter in made.model.layers.parameters()}
     assert {id(parameter) for group in groups[2:] for parameter in group["params"]} == of_layers
     assert sum(len(group["params"]) for group in groups) == len(list(made.model.parameters()))
+    assert all((p.dim() > 1) == (group["weight_decay"] > 0) for group in groups for p in group["params"])

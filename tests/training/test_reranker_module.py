@@ -181,17 +181,6 @@ def test_validation_against_naive_loop(toy: PreparedDataset, tmp_path: Path) -> 
     assert found["val/ndcg@10"] == pytest.approx(gain / 16 / (1 + 1 / math.log2(3)), abs=1e-6)
 
 
-def test_only_matrices_decay(toy: PreparedDataset, tmp_path: Path) -> None:
-    run = trainer(tmp_path, max_steps=1)
-    made = module(weight_decay=0.25)
-    run.fit(made, CandidateDataModule(toy, batch_size=BATCH_SIZE))
-    decayed, others = run.optimizers[0].param_groups
-    assert (decayed["weight_decay"], others["weight_decay"]) == (0.25, 0.0)
-    assert all(p.dim() > 1 for p in decayed["params"])
-    assert all(p.dim() <= 1 for p in others["params"])
-    assert len(decayed["params"]) + len(others["params"]) == len(list(made.model.parameters()))
-
-
 @pytest.mark.parametrize(
     ("name", "bad", "message"),
     [
