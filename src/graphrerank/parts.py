@@ -164,7 +164,7 @@ class Parts:
         cache: Folder of vectors, candidate lists and replies; None: as ``conf/paths`` says.
         device: Where models run; None: ``cuda`` where there is one.
         num_threads: torch threads.
-        seed: Seed of what is drawn.
+        seed: Seed of random draws.
         paths: Further folders of ``conf/paths``, such as a command's ``run_dir``.
         on_dataset: Called with each data set that is loaded.
 

@@ -169,7 +169,7 @@ class GATv2Reranker(nn.Module):
         ptr: Tensor,
         edge_type: Tensor | None = None,
     ) -> Tensor:
-        """Score every candidate.
+        """Score every candidate: ``[N]``; higher is more relevant, comparable within a query only.
 
         Args:
             base_features: ``[N, num_scores]``, the retriever's scores.
@@ -179,9 +179,6 @@ class GATv2Reranker(nn.Module):
             edge_weight: ``[E]``.
             ptr: ``[B + 1]`` graph boundaries.
             edge_type: ``[E]`` int64 in ``[0, num_edge_types)``; not read without ``num_edge_types``.
-
-        Returns:
-            ``[N]``; higher is more relevant. A ranking score, comparable within a query only.
         """
         of_gcs, learned = self.score_parts(
             base_features, query_vectors, node_vectors, edge_index, edge_weight, ptr, edge_type

@@ -16,10 +16,9 @@ PACKAGE = "torch_geometric.nn"
 class PyGReranker(GATv2Reranker):
     """Score candidates as :class:`GATv2Reranker` does, with layers of PyTorch Geometric.
 
-    Its inputs, features, residuals and head are the same; a layer is ``conv`` from ``hidden_channels`` to the same
-    width. The edges have no self-loops; a convolution may add them. It reads the attributes of edges
-    (``edge_features``, types, words of pairs) if its constructor takes ``edge_dim``, and their weights if its
-    ``forward`` takes ``edge_weight`` and ``edge_features`` is set.
+    Its inputs, features, residuals and head are the same. A layer reads the attributes of edges (``edge_features``,
+    types, words of pairs) if the convolution's constructor takes ``edge_dim``, and their weights if its ``forward``
+    takes ``edge_weight`` and ``edge_features`` is set. The edges have no self-loops; a convolution may add them.
 
     ``conv`` is a convolution of ``torch_geometric.nn`` that reads one graph of nodes of one type, with or without the
     package's name; ``conv_arguments`` are for its constructor, without widths. ``heads`` is 4 unless given, and a

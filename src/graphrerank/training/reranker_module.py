@@ -17,15 +17,12 @@ RankingLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class RerankerModule(L.LightningModule):
-    """Train a reranker on batches of candidate graphs.
+    """Train a reranker on batches of :class:`~graphrerank.graphs.CandidateGraphs`, in any ``lightning.Trainer``.
 
     AdamW, a linear warm-up, then a cosine to zero at the last step. Every batch reseeds torch from ``seed``, the step
     and its place in an accumulated step, so that a resumed run gives the same weights as an unbroken one. Where
     processes share each batch, loss and gradient are the mean over the queries of all of them: up to rounding and
     dropout, training is that of one process.
-
-    It works in any ``lightning.Trainer``, with any data module that serves
-    :class:`~graphrerank.graphs.CandidateGraphs`, such as :class:`~graphrerank.data.datamodule.CandidateDataModule`.
 
     Args:
         model: Maps what its ``inputs`` name to scores ``[N]``.
