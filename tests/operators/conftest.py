@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from graphrerank.graphs import CandidateGraphs
+from tests.operators.corpora import random_edges
 
 MakeGraphs = Callable[..., CandidateGraphs]
 
@@ -14,19 +15,14 @@ def random_graphs() -> MakeGraphs:
 
     def make(seed: int, *, sizes: tuple[int, ...] = (8, 1, 12), edges_per_node: float = 1.5) -> CandidateGraphs:
         generator = torch.Generator().manual_seed(seed)
-        parts = []
-        start = 0
-        for size in sizes:
-            edges = torch.randint(0, size, (2, int(edges_per_node * size)), generator=generator)
-            edges = torch.unique(edges[:, edges[0] != edges[1]], dim=1)
-            parts.append(edges + start)
-            start += size
-        edge_index = torch.cat(parts, dim=1)
-        return CandidateGraphs(
-            x=torch.rand(start, 1, generator=generator, dtype=torch.float64),
-            edge_index=edge_index,
-            edge_attr=torch.rand(edge_index.shape[1], generator=generator, dtype=torch.float64) + 0.1,
-            ptr=torch.tensor([0, *sizes]).cumsum(0),
-        )
+        ptr = torch.tensor([0, *sizes]).cumsum(0)
+        parts = [
+            torch.unique(random_edges(size, int(edges_per_node * size), generator), dim=0) + start
+            for size, start in zip(sizes, ptr.tolist(), strict=False)
+        ]
+        edge_index = torch.cat(parts).T
+        x = torch.rand(int(ptr[-1]), 1, generator=generator, dtype=torch.float64)
+        weight = torch.rand(edge_index.shape[1], generator=generator, dtype=torch.float64) + 0.1
+        return CandidateGraphs(x, edge_index, weight, ptr)
 
     return make

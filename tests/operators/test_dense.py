@@ -112,12 +112,6 @@ def test_missing_vectors_and_more_cells_than_nodes_are_refused() -> None:
         DenseRetriever(corpus(random_vectors(3))).retrieve(Queries(["q"], ["fox"]))
 
 
-def test_a_node_without_a_vector_stands_between_like_and_unlike() -> None:
-    vectors = torch.tensor([[-1.0, 0.0], [0.0, 0.0], [0.6, 0.8], [0.0, -1.0], [1.0, 0.0]])
-    found = DenseRetriever(corpus(vectors), top_k=5).retrieve(asked(torch.tensor([[1.0, 0.0], [0.0, 0.0]])))
-    assert found.nodes.tolist() == [[4, 2, 1, 3, 0], [0, 1, 2, 3, 4]]  # zeros are 0 from all; ties by node number
-
-
 def test_without_faiss_the_error_names_the_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "is_installed", lambda name: False)
     with pytest.raises(ImportError, match=r"retriever.index=hnsw needs .*pip install .graphrerank\[faiss\]"):

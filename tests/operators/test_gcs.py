@@ -93,32 +93,7 @@ def test_result_never_falls_and_isolated_nodes_stay(random_graphs: MakeGraphs) -
         assert torch.equal(graph_cohesive_smoothing(seeds[:size], none, torch.zeros(0)), seeds[:size])
 
 
-def test_batch_equals_single_graphs(random_graphs: MakeGraphs) -> None:
-    graphs = random_graphs(3)
-    together = GCS().score(graphs)
-    for start, stop in zip(graphs.ptr[:-1].tolist(), graphs.ptr[1:].tolist(), strict=True):
-        inside = (graphs.edge_index[1] >= start) & (graphs.edge_index[1] < stop)
-        alone = graph_cohesive_smoothing(
-            graphs.x[start:stop, 0], graphs.edge_index[:, inside] - start, graphs.edge_attr[inside]
-        )
-        torch.testing.assert_close(alone, together[start:stop])
-
-
-def test_relabelling_nodes_permutes_scores(random_graphs: MakeGraphs) -> None:
-    graphs = random_graphs(4, sizes=(15,))
-    order = torch.randperm(15, generator=torch.Generator().manual_seed(0))
-    number = torch.argsort(order)  # old node -> new node
-    moved = CandidateGraphs(graphs.x[order], number[graphs.edge_index], graphs.edge_attr, graphs.ptr)
-    torch.testing.assert_close(GCS().score(moved), GCS().score(graphs)[order])
-
-
 def test_scripted_equals_eager(random_graphs: MakeGraphs) -> None:
     graphs = random_graphs(5)
     arguments = (graphs.x[:, 0], graphs.edge_index, graphs.edge_attr, 0.4, 12)
     assert torch.equal(torch.jit.script(graph_cohesive_smoothing)(*arguments), graph_cohesive_smoothing(*arguments))
-
-
-@pytest.mark.parametrize("restart_prob", [0.0, -0.1, 1.1, float("nan")])
-def test_restart_prob_out_of_range_is_refused(restart_prob: float) -> None:
-    with pytest.raises(ValueError, match=r"`restart_prob` must lie in \(0, 1\], got"):
-        GCS(restart_prob=restart_prob)

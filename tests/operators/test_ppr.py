@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, EntityIncidence, Ranking, candidate_edges
 from graphrerank.operators import ppr
-from graphrerank.operators.gcs import num_smoothing_steps
+from graphrerank.operators.gcs import GCS, num_smoothing_steps
 from graphrerank.operators.ppr import PPR, CorpusPPR, EntityPPR, personalized_pagerank
 from tests.operators.corpora import random_edges
 
@@ -53,12 +53,8 @@ def test_four_nodes_worked_by_hand() -> None:
     #   p3 = 1/7;  p1 = p0/2 + p1/8  =>  p1 = 4/7 p0;  p0 = 3/8 + p0/7 + 3/56  =>  6/7 p0 = 3/7  =>  p0 = 1/2
     #   p1 = 2/7,  p2 = 1/14;  the sum is 1/2 + 2/7 + 1/14 + 1/7 = 1
     edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    graphs = CandidateGraphs(
-        torch.tensor([[3.0], [0.0], [0.0], [1.0]], dtype=torch.float64),
-        edge_index,
-        torch.ones(4, dtype=torch.float64),
-        torch.tensor([0, 4]),
-    )
+    seeds, weight = torch.tensor([[3.0], [0.0], [0.0], [1.0]]).double(), torch.ones(4).double()
+    graphs = CandidateGraphs(seeds, edge_index, weight, torch.tensor([0, 4]))
     torch.testing.assert_close(ours(graphs, 0.5), torch.tensor([1 / 2, 2 / 7, 1 / 14, 1 / 7], dtype=torch.float64))
 
 
@@ -76,25 +72,23 @@ def test_seeds_that_are_all_zero_seed_evenly(random_graphs: MakeGraphs) -> None:
     assert ours(graphs, 0.5, nothing).isfinite().all()
 
 
-def test_batch_equals_single_graphs(random_graphs: MakeGraphs) -> None:
+@pytest.mark.parametrize("model", [PPR(restart_prob=0.4), GCS()])
+def test_batch_equals_single_graphs(model: PPR | GCS, random_graphs: MakeGraphs) -> None:
     graphs = random_graphs(3)
-    together = ours(graphs, 0.4)
-    for start, stop in zip(graphs.ptr[:-1].tolist(), graphs.ptr[1:].tolist(), strict=True):
+    together = model.score(graphs)
+    for start, stop in pairwise(graphs.ptr.tolist()):
         inside = (graphs.edge_index[1] >= start) & (graphs.edge_index[1] < stop)
-        alone = CandidateGraphs(
-            graphs.x[start:stop],
-            graphs.edge_index[:, inside] - start,
-            graphs.edge_attr[inside],
-            torch.tensor([0, stop - start]),
-        )
-        torch.testing.assert_close(ours(alone, 0.4), together[start:stop])
+        edges, ptr = graphs.edge_index[:, inside] - start, torch.tensor([0, stop - start])
+        alone = CandidateGraphs(graphs.x[start:stop], edges, graphs.edge_attr[inside], ptr)
+        torch.testing.assert_close(model.score(alone), together[start:stop])
 
 
-def test_relabelling_nodes_permutes_scores(random_graphs: MakeGraphs) -> None:
+@pytest.mark.parametrize("model", [PPR(restart_prob=0.3), GCS()])
+def test_relabelling_nodes_permutes_scores(model: PPR | GCS, random_graphs: MakeGraphs) -> None:
     graphs = random_graphs(4, sizes=(15,))
     order = torch.randperm(15, generator=torch.Generator().manual_seed(0))
     moved = CandidateGraphs(graphs.x[order], torch.argsort(order)[graphs.edge_index], graphs.edge_attr, graphs.ptr)
-    torch.testing.assert_close(ours(moved, 0.3), ours(graphs, 0.3)[order])
+    torch.testing.assert_close(model.score(moved), model.score(graphs)[order])
 
 
 def test_graphs_without_edges_or_nodes_keep_their_seeds() -> None:
@@ -114,7 +108,7 @@ def test_negative_base_scores_seed_nothing_and_negative_seeds_are_refused(random
 
 @pytest.mark.parametrize("restart_prob", [0.0, -0.1, 1.1, float("nan")])
 def test_restart_prob_out_of_range_is_refused(restart_prob: float) -> None:
-    for build in (PPR, partial(CorpusPPR, corpus())):
+    for build in (GCS, PPR, partial(CorpusPPR, corpus())):
         with pytest.raises(ValueError, match=r"`restart_prob` must lie in \(0, 1\], got"):
             build(restart_prob=restart_prob)
 
@@ -151,14 +145,8 @@ def test_corpus_against_networkx(restart_prob: float, undirected: bool) -> None:
     found = CorpusPPR(graph, restart_prob=restart_prob).score(seeds.nodes, seeds.scores)
     for row, (nodes, scores) in enumerate(zip(seeds.nodes.tolist(), seeds.scores.tolist(), strict=True)):
         personal = {node: score for node, score in zip(nodes, scores, strict=True) if node >= 0}
-        expected = nx.pagerank(
-            as_networkx(graph),
-            alpha=1 - restart_prob,
-            personalization=personal,
-            dangling=personal,
-            tol=1e-12,
-            max_iter=999,
-        )
+        settings = {"personalization": personal, "dangling": personal, "tol": 1e-12, "max_iter": 999}
+        expected = nx.pagerank(as_networkx(graph), alpha=1 - restart_prob, **settings)
         torch.testing.assert_close(found[row], torch.tensor(list(expected.values())), atol=1e-5, rtol=0)
     torch.testing.assert_close(found.sum(1), torch.ones(5))
 

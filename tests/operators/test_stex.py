@@ -93,14 +93,8 @@ def test_against_algorithm_3(seed: int, structure_weight: float) -> None:
             graph, seeds, queries, top_k=top_k, exclude=exclude, structure_weight=structure_weight
         )
         for row in range(7):
-            facts = algorithm_3(
-                queries[row],
-                graph.embedding,
-                neighbour_sets(graph),
-                row_of(seeds, row),
-                structure_weight,
-                set(exclude[row].tolist()),
-            )
+            edges, excluded = neighbour_sets(graph), set(exclude[row].tolist())
+            facts = algorithm_3(queries[row], graph.embedding, edges, row_of(seeds, row), structure_weight, excluded)
             check_row(found, row, facts, seeds, top_k)
 
 
@@ -226,6 +220,7 @@ def test_relabelling_nodes_relabels_the_expansion() -> None:
         ({"top_k": 0}, "`top_k` must be a positive integer, got 0"),
         ({"structure_weight": -1.0}, "`structure_weight` must not be negative, got -1.0"),
         ({"query_vectors": torch.ones(2, DIM)}, r"`query_vectors` must be \[1, 4\], got \[2, 4\]"),
+        ({"query_vectors": None}, r"`query_vectors` must be \[1, 4\], got None"),
         ({"only": torch.tensor([[9]])}, "`only` must lie in 0 to 8, got 9"),
         ({"exclude": torch.tensor([[9]])}, "`exclude` must lie in 0 to 8, got 9"),
         ({"seeds": ranking([[12]])}, "`seeds` must lie in 0 to 8 or be -1, got 12"),
@@ -237,6 +232,8 @@ def test_arguments_out_of_range_are_refused(change: dict[str, Any], message: str
     arguments = {"seeds": ranking([[0, 1]]), "query_vectors": torch.ones(1, DIM), "top_k": 3, **change}
     with pytest.raises(ValueError, match=message):
         semantic_topological_expansion(corpus(9, 12), **arguments)
+    with pytest.raises(ValueError, match="`graph` must have an embedding"):
+        semantic_topological_expansion(corpus_of([""]), ranking([[0]]), torch.ones(1, 1), top_k=1)
 
 
 @pytest.mark.parametrize("hops", [1, 2])
@@ -282,10 +279,3 @@ def test_only_some_nodes_are_entered_as_if_all_others_were_excluded() -> None:
     for name in FIELDS:
         assert torch.equal(getattr(found, name), getattr(expected, name))
     assert (found.nodes >= 0).any()
-
-
-def test_vectors_that_are_not_there_are_refused() -> None:
-    with pytest.raises(ValueError, match="`graph` must have an embedding"):
-        semantic_topological_expansion(corpus_of([""]), ranking([[0]]), torch.ones(1, 1), top_k=1)
-    with pytest.raises(ValueError, match=r"`query_vectors` must be \[1, 4\], got None"):
-        semantic_topological_expansion(corpus(9, 12), ranking([[0]]), None, top_k=1)
