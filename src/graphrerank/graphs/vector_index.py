@@ -18,7 +18,7 @@ LISTS = struct.Struct("<4sQQ4sQ")  # the start of an index's lists: format, numb
 
 
 def new_vector_index(embedding: Tensor, kind: str, *, links: int = 32, num_cells: int | None = None) -> Any:
-    """Create an empty index of FAISS, ``hnsw`` or ``ivf``, for dot products with vectors ``[N, d]``, in their precision.
+    """Create an empty index of FAISS, ``hnsw`` or ``ivf``, for dot products, in the precision of vectors ``[N, d]``.
 
     ``links`` are the neighbours of a node in HNSW's layers; ``num_cells`` the cells of IVF, at most N: about
     ``4 sqrt(N)``, at most one per 64 nodes, when None.
