@@ -47,9 +47,7 @@ class GraphRerankSearch:
         Scores are probabilities of relevance if the model is calibrated.
         """
         if top_ranked is None:
-            raise ValueError(
-                "`top_ranked` must be given: a reranker scores what a task lists, it does not search; got none"
-            )
+            raise ValueError("`top_ranked` must be given: a reranker scores what a task lists, it does not search")
         listed = [(row["id"], row["text"]) for row in queries if row["id"] in top_ranked]
         found: dict[str, dict[str, float]] = {row["id"]: {} for row in queries}
         for start in range(0, len(listed), BATCH):

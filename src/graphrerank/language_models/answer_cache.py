@@ -52,10 +52,7 @@ class AnswerCache:
         return self.folder / f"{short_hash(self.fingerprint)}.sqlite"
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
-        """Ask each question, or read its answer from disk, as :meth:`LanguageModel.ask`.
-
-        An answer that ``read`` refuses is not kept; one on disk that it refuses, and a damaged file, is a ValueError.
-        """
+        """Ask each question, or read its answer from disk; an answer that ``read`` refuses is not kept."""
 
         def checked(answer: str) -> str:
             read(answer)

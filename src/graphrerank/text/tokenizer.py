@@ -52,16 +52,8 @@ class TransformersTokenizer:
 
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
         """Return the tokens of each of ``n`` texts."""
-        if not texts:
-            return []
-        return self._loaded(
-            list(texts),
-            add_special_tokens=False,
-            return_offsets_mapping=True,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,
-        )["offset_mapping"]
+        settings = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
+        return self._loaded(list(texts), **settings)["offset_mapping"] if texts else []
 
     @cached_property
     def _loaded(self) -> Any:

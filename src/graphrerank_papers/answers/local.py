@@ -29,9 +29,6 @@ class TransformersLanguageModel:
     """Asks an instruction-tuned model, loaded at its first use.
 
     An answer that its reader refuses is sampled again. The same seed gives the same answers.
-
-    Raises:
-        ValueError: At loading, if the model is not found or has no chat template.
     """
 
     model: str | Path  # a local folder, or a model id of the Hugging Face hub
@@ -109,10 +106,8 @@ class TransformersLanguageModel:
         length = batch["input_ids"].shape[1]
         limit = getattr(model.config, "max_position_embeddings", None)
         if limit is not None and length + self.max_new_tokens > limit:
-            raise ValueError(
-                f"{self.model} accepts and generates at most {limit} tokens, got a question of {length} with "
-                f"`max_new_tokens` {self.max_new_tokens}"
-            )
+            asked = f"a question of {length} with `max_new_tokens` {self.max_new_tokens}"
+            raise ValueError(f"{self.model} accepts and generates at most {limit} tokens, got {asked}")
         temperature = self.temperature or (RETRY_TEMPERATURE if attempt else 0.0)
         sampling: dict[str, Any] = {"do_sample": temperature > 0, "temperature": temperature or None}
         if self.form is not None:
@@ -125,18 +120,13 @@ class TransformersLanguageModel:
         written = output[:, length:]
         texts = tokenizer.batch_decode(written, skip_special_tokens=True)
         read = batch["attention_mask"].sum(1).tolist()
-        stops = set(self._ends)
+        name = self.gguf_file or str(self.model).rstrip("/").rpartition("/")[2]
         replies = []
         for text, tokens, count in zip(texts, written.tolist(), read, strict=True):
-            stop = next((place for place, token in enumerate(tokens) if token in stops), None)
+            stop = next((place for place, token in enumerate(tokens) if token in self._ends), None)
             outcome, length = (CUT, len(tokens)) if stop is None else (ANSWERED, stop + 1)
-            replies.append(Reply(text, outcome, self.model_name, count, length))
+            replies.append(Reply(text, outcome, name, count, length))
         return replies
-
-    @property
-    def model_name(self) -> str:
-        """The model's name in reports: the file or the folder, or the hub's id."""
-        return self.gguf_file or str(self.model).rstrip("/").rpartition("/")[2]
 
     @property
     def _ends(self) -> list[int]:
@@ -177,10 +167,7 @@ class FormMask:
 
     A form is a JSON schema (a text that begins with ``{``), without free white space, or a regular expression. Its
     automaton is that of ``llguidance``, over the bytes of a tokenizer by :func:`form_tokenizer`. A row whose form is
-    complete can only end. ``num_rows`` texts are generated at once.
-
-    Raises:
-        ValueError: If the form is no schema and no regular expression, or, when called, if the tokens cannot spell it.
+    complete can only end. ``num_rows`` texts are generated at once. A form that the tokens cannot spell is an error.
     """
 
     def __init__(self, tokenizer: Any, form: str, *, num_rows: int) -> None:
@@ -216,10 +203,7 @@ def form_tokenizer(tokenizer: Any, *, num_tokens: int, ends: Sequence[int]) -> A
     """Prepare a fast tokenizer of transformers; ``num_tokens`` is the width of the scores, ``ends`` end a text.
 
     It must decode tokens one by one, to bytes: byte-level BPE (SmolLM, Llama 3, Qwen), and SentencePiece's BPE or
-    unigrams, with or without bytes for what they lack (Llama 2, Mistral, Gemma).
-
-    Raises:
-        ValueError: If the tokenizer is another one.
+    unigrams, with or without bytes for what they lack (Llama 2, Mistral, Gemma); another one is an error.
     """
     from tokenizers import decoders
 

@@ -47,11 +47,6 @@ class Packing:
         check_choice(UNITS, unit=self.unit)
         check_choice(ORDERS, order=self.order)
 
-    @property
-    def fingerprint(self) -> str:
-        """A string that changes whenever the contexts would."""
-        return repr((self.token_budget, self.top_k, self.unit, self.order, self.tokenizer.fingerprint))
-
     def pack(self, ranked: Sequence[Sequence[str]]) -> list[Context]:
         """Pack the passages of ``Q`` questions, each a sequence of texts, best first."""
         separator, contexts = self._count(SEPARATOR), []
