@@ -1,9 +1,7 @@
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
 from graphrerank.data.dataset import Dataset, Qrels
@@ -86,32 +84,6 @@ def judgements(qrels: Qrels) -> set[tuple[str, str, float]]:
         (f"q{query}", ids[node], gain)
         for query, node, gain in zip(qrels.query.tolist(), qrels.node.tolist(), qrels.gain.tolist(), strict=True)
     }
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_gold_against_naive_loop(seed: int) -> None:
-    draw = random.Random(seed)
-    names = [f"name{i}" for i in range(12)]
-    passages = []
-    for _ in range(20):
-        held = draw.sample(names, draw.randint(0, 5))
-        pairs = [tuple(draw.sample(held, 2)) for _ in range(draw.randint(0, 4)) if len(held) > 1]
-        passages.append(knowledge(held, pairs))  # type: ignore[arg-type]
-    judged = [(query, node, float(draw.randint(1, 3))) for query in range(6) for node in draw.sample(range(20), 3)]
-    made = build(source(20, judged), passages)
-    ids = list(made.graph.node_ids)
-    expected: dict[tuple[int, int], float] = {}
-    for query, passage, gain in judged:
-        said = passages[passage]
-        related = {end for relation in said.relations for end in (relation.head, relation.tail)}
-        kept = [entity.name for entity in said.entities if entity.name in related or not related]
-        for node in [ids.index(name) for name in kept] or [ids.index(f"passage:p{passage}")]:
-            expected[query, node] = max(gain, expected.get((query, node), 0.0))
-    found = made.splits["test"]
-    assert (
-        dict(zip(zip(found.query.tolist(), found.node.tolist(), strict=True), found.gain.tolist(), strict=True))
-        == expected
-    )
 
 
 def test_ids_stay_when_passages_come() -> None:

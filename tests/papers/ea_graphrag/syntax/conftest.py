@@ -9,20 +9,11 @@ from graphrerank_papers.ea_graphrag.syntax.syntax_features import COMPONENTS
 from tests.support import ROOT
 
 
-class Nlp:
-    """spaCy, loaded once for all tests."""
-
-    def __init__(self) -> None:
-        self.pipeline = load_spacy(ENGLISH, components=COMPONENTS)
-
-    def __call__(self, text: str) -> Any:
-        return self.pipeline(text)
-
-
 @pytest.fixture(scope="session")
-def nlp() -> Nlp:
+def nlp() -> Any:
+    """spaCy, loaded once for all tests."""
     pytest.importorskip("spacy")
-    return Nlp()
+    return load_spacy(ENGLISH, components=COMPONENTS)
 
 
 @pytest.fixture(scope="session")

@@ -172,24 +172,6 @@ def test_what_is_no_tree_is_refused(trouble: str, texts: list[str]) -> None:
             read_tree(brackets)
 
 
-@pytest.mark.parametrize(
-    ("phrase", "head"),
-    [
-        ("(VP (MD will) (VP (VB go)))", "MD"),
-        ("(VP (VBZ is) (VBN done))", "VBN"),  # by Collins's order, not by place
-        ("(VP (TO to) (VP (VB go)))", "TO"),
-        ("(SQ (MD Can) (NP (PRP he)) (VP (VB go)))", "MD"),
-        ("(SBAR (WHNP (WP who)) (S (VP (VBD won))))", "WHNP"),
-        ("(S (NP (PRP He)) (VP (VBD won)))", "VP"),
-        ("(NP (DT a) (NN cat))", "DT"),  # no rule: the first child
-    ],
-)
-def test_heads_by_collins_rules(phrase: str, head: str) -> None:
-    found = read_tree(phrase).head()
-    assert found is not None
-    assert found.label == head
-
-
 def test_a_tree_deeper_than_pythons_stack() -> None:
     deep = read_tree("(S " * 5000 + "(NN x)" + ")" * 5000)
     assert sum(1 for _ in deep.nodes()) == 5001

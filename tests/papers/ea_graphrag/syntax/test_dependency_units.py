@@ -38,7 +38,7 @@ def test_against_gold_trees_of_gum(datasets: Path, nlp: Any) -> None:
     trees = [read_tree(row["tree"]) for row in map(json.loads, lines) if not row["nc"]][::10]
     written = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]"}  # as the text has it, not the treebank
     texts = [[written.get(str(leaf.word), str(leaf.word)) for leaf in tree.leaves()] for tree in trees]
-    documents = nlp.pipeline.pipe(Doc(nlp.pipeline.vocab, words=words) for words in texts)
+    documents = nlp.pipe(Doc(nlp.vocab, words=words) for words in texts)
     found, gold = list(map(approximate_units, documents)), [count_units([tree]) for tree in trees]
     limits = {"W": 0.1, "VP": 0.25, "C": 0.25, "T": 0.25, "DC": 0.2, "CT": 0.15, "CP": 0.15, "CN": 0.5}
     for unit, limit in limits.items():
