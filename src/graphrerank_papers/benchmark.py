@@ -1,6 +1,5 @@
 """``python evaluate.py experiment=benchmark``: every data set that the folder has, with published numbers."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -162,16 +161,8 @@ class Benchmark:
 
 
 def read_published(path: Path) -> list[PublishedRow]:
-    """Read a JSON list of objects: ``method``, ``source``, ``embedder``, ``language_model``, and ``R@5`` by data set.
-
-    Raises:
-        ValueError: If the file is no such list or a figure is no percentage; names the file and the entry.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: needed a JSON list of published rows, got {error}") from error
-    rows: list[PublishedRow] = _records(list[PublishedRow], content, str(path))
+    """Read a JSON list of objects: ``method``, ``source``, ``embedder``, ``language_model``; ``R@5`` by data set."""
+    rows: list[PublishedRow] = _records(list[PublishedRow], path.read_bytes(), str(path))
     return rows
 
 
@@ -207,11 +198,11 @@ def settings_with(settings: Any, key: str) -> Iterator[Any]:
 
 
 def _records(kind: Any, entries: Any, name: str) -> Any:
-    """Build records of a kind; a ValueError names the first entry that does not fit."""
-    if not entries:
-        raise ValueError(f"`{name}` must hold at least one entry, got none")
+    """Build records of a kind from settings or a file's JSON; a ValueError names the first entry that is wrong."""
+    adapter = TypeAdapter(kind)
+    validate = adapter.validate_json if isinstance(entries, bytes) else adapter.validate_python
     try:
-        return TypeAdapter(kind).validate_python(entries, extra="forbid")
+        return validate(entries, extra="forbid")
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join([name, *map(str, first["loc"])])

@@ -38,10 +38,6 @@ class FastInsightCurves:
     encoder: Mapping[str, Any]
     pair_encoder: Mapping[str, Any]
 
-    def __post_init__(self) -> None:
-        if not self.budgets:
-            raise ValueError("`job.budgets` must name at least one budget, got []")
-
     def __call__(self, parts: Parts, run_dir: Path) -> Path:
         """Measure every data set, and write ``metrics.json`` and ``report.md`` after each."""
         default = parts.settings("pipeline", VARIED)

@@ -217,10 +217,9 @@ class HippoRAGSearch:
         pairs = [(row, name) for row, query in enumerate(knowledge) for name in query.names]
         links = torch.zeros(0, 2, dtype=torch.int64, device=device)
         if pairs and len(self._names):
-            vectors = self._encoder.encode([name for _, name in pairs]).to(self._names)
-            nearest, _ = top_k_by_node_order(vectors @ self._names.T, 1)
-            rows = torch.tensor([row for row, _ in pairs], device=device)
-            links = torch.unique(torch.cat([rows.unsqueeze(1), nearest], dim=1), dim=0)
+            rows, names = zip(*pairs, strict=True)
+            nearest, _ = top_k_by_node_order(self._encoder.encode(list(names)).to(self._names) @ self._names.T, 1)
+            links = torch.unique(torch.cat([torch.tensor(rows, device=device).unsqueeze(1), nearest], dim=1), dim=0)
         return pad_rows(links[:, 0], links[:, 1], len(state.queries), fill=-1)
 
 

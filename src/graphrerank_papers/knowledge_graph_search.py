@@ -156,12 +156,7 @@ def query_levels(model: ChatModel, questions: Sequence[str], prompt: Prompt) -> 
 
 
 def parse_levels(content: str) -> Levels:
-    """Parse an answer: a JSON object with the lists of strings ``low_level`` and ``high_level``.
-
-    Example:
-        >>> parse_levels('{"low_level": ["Metz", "Metz"], "high_level": []}')
-        (['Metz'], [])
-    """
+    """Parse an answer: a JSON object with the lists of strings ``low_level`` and ``high_level``."""
     words = list[Annotated[str, Field(min_length=1)]]
     answer = read_object(content, low_level=words, high_level=words)
     return list(dict.fromkeys(answer.low_level)), list(dict.fromkeys(answer.high_level))

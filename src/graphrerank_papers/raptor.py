@@ -212,15 +212,11 @@ def cluster_nodes(vectors: Tensor, num_tokens: Sequence[int], settings: SummaryT
 
 def quote(texts: Sequence[str], vectors: Tensor, limit: int) -> str:
     """Join the openings of representative texts with vectors ``[n, d]``, up to ``limit`` words; at least one."""
-    openings = [_opening(text) for text in texts]
+    spans = [split_sentences(text)[:OPENING_SENTENCES] or [(0, len(text))] for text in texts]
+    openings = [text[span[0][0] : span[-1][1]] for text, span in zip(texts, spans, strict=True)]
     unit = torch.nn.functional.normalize(vectors, dim=1)
     chosen = pick_sentences(unit, count_tokens(WordTokenizer(), openings), limit=limit)
     return " ".join(openings[position] for position in sorted(chosen)) or " ".join(openings[0].split()[:limit])
-
-
-def _opening(text: str) -> str:
-    spans = split_sentences(text)[:OPENING_SENTENCES]
-    return text[spans[0][0] : spans[-1][1]] if spans else text
 
 
 def _divide(group: list[int], vectors: Tensor, settings: SummaryTreeSettings, *, least: int) -> list[list[int]]:

@@ -73,7 +73,6 @@ def test_every_set_that_is_there(run_command, tmp_path: Path) -> None:
     [
         ({"sets": {"ring": {"passages": 8}}}, r"`job.sets.ring.questions`: field required"),
         ({"rows": {"dense": {**ROWS["dense"], "budget": 3}}}, r"`job.rows.dense.budget`: unexpected"),
-        ({"rows": {}}, r"`job.rows` must hold at least one entry"),
         ({"sets": {"ring": {**SETS["ring"], "skip": ["base"]}}}, r"`job.sets.ring.skip` must be of `job.rows`"),
         ({"measures": ["R@10"]}, r"`job.measures` must hold R@5"),
         ({"num_queries": 0}, r"`num_queries` must be a positive integer, got 0"),
@@ -103,7 +102,7 @@ def test_ours_names_a_source_and_an_embedder_for_every_row() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "needed a JSON list of published rows"),
+        ("{", "published.json`: invalid json"),
         ("[{}]", r"published.json.0.method`: field required"),
         (
             json.dumps([ENTRY, {**ENTRY, "R@5": {"musique": "many"}}]),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphrerank_papers.fastinsight import FastInsightCurves, gain_correlations, topological_quartiles
+from graphrerank_papers.fastinsight import gain_correlations, topological_quartiles
 
 START = {"R@10": torch.tensor([0.0, 0.5, 0.5, 1.0]), "MissTR": torch.tensor([0.5, 0.25, 0.0, 0.0])}
 END = {"R@20": torch.tensor([1.0, 1.0, 0.5, 1.0])}
@@ -39,11 +39,3 @@ def test_quartiles_in_order_without_the_empty_ones() -> None:
     first, second = topological_quartiles(start, start)
     assert (first["quartile"], first["questions"], first["TR"]) == ("Q1", 2, [0.0, 0.5])
     assert (second["quartile"], second["questions"], second["TR"]) == ("Q2", 6, [pytest.approx(0.8), 1.0])
-
-
-def test_a_budget_is_needed() -> None:
-    with pytest.raises(ValueError, match=r"`job.budgets` must name at least one budget, got \[\]"):
-        FastInsightCurves(
-            datasets=["a"], pipelines=[], budgets=[], settings={}, split="test", retriever="dense", encoder={},
-            pair_encoder={},
-        )  # fmt: skip

@@ -189,8 +189,8 @@ class AdapterTraining:
             correct = torch.cat([judged.right, right.unsqueeze(1)], dim=1)
             parts.append((predicted[judged.held], correct[judged.held], seconds[judged.held]))
         scores, correct, seconds = map(torch.cat, zip(*parts, strict=True))
-        both = [choose_thresholds(scores, correct, seconds, price=self.price, fuse=fuse) for fuse in (True, False)]
-        return both[0], both[1]
+        choose = partial(choose_thresholds, scores, correct, seconds, price=self.price)
+        return choose(fuse=True), choose(fuse=False)
 
 
 def _disagreements(sets: Sequence[Judged], held: bool | None) -> Rows:
@@ -215,7 +215,6 @@ def disagreements(sets: Sequence[Judged]) -> str:
             "query_id": judged.paths.queries.ids[row],
             "text": judged.paths.queries.texts[row],
             "right": ROUTES[int(judged.right[row, 1])],
-            "label": int(judged.right[row, 1]),
         }
         for judged in sets
         for row in judged.disagree.nonzero().flatten().tolist()

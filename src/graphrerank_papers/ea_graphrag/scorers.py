@@ -4,8 +4,7 @@
 Algorithm 1, line 2. Their file of questions is the ``disagreements.jsonl`` of a training of the adapter: a line of JSON
 for each question that exactly one path answers, with its ``text``, the path that is ``right`` (``dense`` or ``graph``)
 and, if given, its ``part`` (``training`` or ``validation``).
-
-All have thresholds: up to the score ``low`` a query takes the dense path, from ``high`` on the graph path.
+Up to the score ``low`` a query takes the dense path, from ``high`` on the graph path.
 """
 
 import warnings

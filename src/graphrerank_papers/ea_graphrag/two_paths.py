@@ -166,11 +166,9 @@ class PathRunner:
         splits = [dataset.split(str(split)) for split in entry["splits"]]
         qrels = Qrels(*(torch.cat([getattr(part, name) for part in splits]) for name in ("query", "node", "gain")))
         rows = _pick_queries(dataset, qrels, entry, seed=seed)
-        vectors = None if prepared.query_vectors is None else prepared.query_vectors[rows]
-        ids, texts = ([strings[row] for row in rows.tolist()] for strings in (dataset.query_ids, dataset.query_texts))
-        queries = Queries(ids, texts, vectors)
+        queries = Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors).select(rows)
         settings = {path: path_settings(pipeline) for path, pipeline in self.pipelines.items()}
-        key = hash_json([dataset.fingerprint, prepared.encoder_fingerprint, ids, settings])
+        key = hash_json([dataset.fingerprint, prepared.encoder_fingerprint, list(queries.ids), settings])
         file = self._parts.cache / "two_paths" / f"{dataset.name}-{key}.safetensors"
         if not file.is_file():
             check_writable(file.parent)
@@ -224,12 +222,7 @@ def _pick_queries(dataset: Dataset, qrels: Qrels, entry: Mapping[str, Any], *, s
 
 
 def question_key(text: str) -> str:
-    """Hash a question regardless of case and spaces, to recognise it in another data set.
-
-    Example:
-        >>> question_key("Who  died?") == question_key("who died? ")
-        True
-    """
+    """Hash a question regardless of case and spaces, to recognise it in another data set."""
     return hashlib.sha256(" ".join(text.casefold().split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

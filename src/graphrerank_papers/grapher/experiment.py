@@ -91,14 +91,13 @@ class GraphERTables:
         }
         tried = bench.do(list(tries.values()))
         scores = {key: mean_of(tried[step], CHOOSE_BY) for key, step in tries.items()}
-        best = {model: max(scores[model, choice] for choice in grid) for model in models}
         final = partial(Step, judge=tuple(self.test), split=self.test_split)
         systems = {}
         for name in FROZEN:
             searched = {"restart_prob": bench.restart_probs[name]} if name in bench.restart_probs else {}
             systems[name, ""] = [final(name, name, choice=tuple(searched.items()))]
         for model in models:
-            chosen = next(choice for choice in grid if scores[model, choice] == best[model])  # the first of equals
+            chosen = max(grid, key=partial(lambda model, choice: scores[model, choice], model))  # the first of equals
             trained = partial(final, system=model[0], features=model[1], choice=chosen, train=tuple(self.train))
             systems[model] = [trained(f"{' '.join(model)} seed {seed}", seed=seed) for seed in self.seeds]
         first = systems[GATV2, self.ablated][0]
@@ -214,7 +213,6 @@ class Bench:
             measured = measure_queries(prepared, step.split, system, measures=MEASURES)
             values[prepared.dataset.name] = {measure: scores.tolist() for measure, scores in measured.items()}
         return {
-            "step": step.name,
             "parameters": sum(p.numel() for model in models.values() for p in model.parameters()),
             "train_seconds": train_seconds,
             "seconds": time.perf_counter() - begin,

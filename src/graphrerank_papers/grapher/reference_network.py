@@ -65,7 +65,7 @@ class CitationPatterns:
     """
 
     def detect(self, texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
-        """List the references of its paper that each text cites.
+        """List the references of its paper that each text cites, as ascending indices into their list.
 
         Example:
             >>> references = [Reference("a", key="1"), Reference("b", authors=("Ann Smith", "Bo Lee"), year="2020")]

@@ -61,9 +61,9 @@ def load_text_rich_graph(
             node = nodes.setdefault(f"{PASSAGE}{source.graph.node_ids[passage]}", _Node(len(nodes)))
             node.add("", source.graph.texts[passage], passage)
         for relation in known.relations:
-            ends = node_of.get(relation.head), node_of.get(relation.tail)
-            if ends[0] is not None and ends[1] is not None and ends[0] != ends[1]:
-                weight[min(ends[0], ends[1]), max(ends[0], ends[1])] += 1
+            low, high = sorted(node_of.get(end, -1) for end in (relation.head, relation.tail))
+            if 0 <= low < high:
+                weight[low, high] += 1
     pairs = sorted(weight)
     edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
     weights = torch.tensor([weight[pair] for pair in pairs], dtype=torch.float32)

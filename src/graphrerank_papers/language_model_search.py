@@ -1,0 +1,268 @@
+"""HyDE, IRCoT and knowledge graph prompting: retrieval by texts that a language model writes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from graphrerank.checks import check_counts
+from graphrerank.graphs import Queries, Ranking
+from graphrerank.graphs.queries import query_encoder
+from graphrerank.graphs.retriever import needs_vectors
+from graphrerank.language_models.answer_cache import ChatModel, remembering
+from graphrerank.language_models.prompt import Prompt, shipped_prompt
+from graphrerank.pipelines.state import RetrievalState
+from graphrerank.pipelines.step import Resources
+from graphrerank.text import split_sentences
+from graphrerank_papers.indexing import with_listed
+
+END = "answer is"  # occurs in the sentence that ends the reasoning
+PASSAGE_CHARACTERS = 2000  # of each passage in a prompt of IRCoT
+
+QueryPath = tuple[int, tuple[int, ...]]  # query and passages
+
+
+class HypotheticalPassages:
+    r"""Replace a query's vector, for all later steps, by the mean of it and those of passages that would answer it.
+
+    .. math:: v_q \leftarrow \frac{1}{M + 1} \Bigl[ f(q) + \sum_{k=1}^{M} f(d_k) \Bigr]
+
+    Source: Gao et al., *Precise Zero-Shot Dense Retrieval without Relevance Labels*, 2023, Eq. (8), with its 8
+    passages, its temperature of 0.7 (set in the language model) and its prompt for web search. *Where we differ:* the
+    result is normalised, which changes no ranking by dot product; a blank query keeps its vector.
+
+    The pipeline's ``text_encoder`` encodes the passages of ``language_model``, ``num_passages`` (:math:`M`) for each
+    query; ``prompt`` has the place ``{question}``; ``cache`` is a folder of answers.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        *,
+        language_model: ChatModel,
+        num_passages: int = 8,
+        prompt: Prompt | None = None,
+        cache: str | Path | None = None,
+    ) -> None:
+        check_counts(num_passages=num_passages)
+        if resources.text_encoder is None:
+            raise ValueError("`text_encoder` must be given for hypothetical passages (encoder=...), got none")
+        self.num_passages = num_passages
+        self._resources, self._encoder = resources, resources.text_encoder
+        self._model = remembering(language_model, cache)
+        self._prompt = prompt or shipped_prompt("hyde_passage")
+        self._prompt.fill(question="")
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Rewrite the queries."""
+        with self._resources.clock("retrieve"):
+            return replace(state, queries=self.rewrite(state.queries))
+
+    def rewrite(self, queries: Queries) -> Queries:
+        """Replace the vectors of the queries, which must have some."""
+        rows = [row for row, text in enumerate(queries.texts) if text.strip()]
+        if not rows:
+            return queries
+        questions = [self._prompt.fill(question=queries.texts[row]) for row in rows for _ in range(self.num_passages)]
+        passages = self._model.ask(questions, system=self._prompt.instructions(), read=read_text)
+        vectors = queries.encoded.clone()
+        passage_vectors = self._encoder.encode(passages).to(vectors).view(len(rows), self.num_passages, -1)
+        mean = (vectors[rows] + passage_vectors.sum(1)) / (self.num_passages + 1)
+        vectors[rows] = torch.nn.functional.normalize(mean, dim=1)
+        return replace(queries, vectors=vectors)
+
+
+class ChainOfThought:
+    """Search by the query, then by each thought of a language model that reads the passages found so far.
+
+    Each search, by the pipeline's retriever, appends its new nodes to the result; the model then writes the next
+    sentence of its reasoning, by which the next step searches. A query is finished once a sentence contains
+    ``answer is``. Scores are the reciprocal positions: 1, 1/2, 1/3, ...
+
+    Source: Trivedi et al., *Interleaving Retrieval with Chain-of-Thought Reasoning for Knowledge-Intensive Multi-Step
+    Questions*, 2023, section 3.1; FastInsight, section 5.2.2: two steps of five nodes. *Where we differ:* our
+    prompt has no worked examples; the last step writes no thought, as no search follows; a blank query is
+    searched by, but gets no thoughts.
+
+    The pipeline's ``retriever`` searches by text or vector, not by query id; its ``text_encoder`` encodes the thoughts
+    where the retriever reads vectors. ``num_steps`` are the searches of a query, ``top_k`` the nodes of a search; nodes
+    beyond the budget are dropped. ``prompt`` has the places ``{passages}``, ``{question}`` and ``{thoughts}``;
+    ``cache`` is the folder of the model's answers.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        *,
+        language_model: ChatModel,
+        num_steps: int = 2,
+        top_k: int = 5,
+        prompt: Prompt | None = None,
+        cache: str | Path | None = None,
+    ) -> None:
+        check_counts(num_steps=num_steps, top_k=top_k)
+        reads_vectors = needs_vectors(resources.retriever)
+        if reads_vectors and resources.text_encoder is None:
+            raise ValueError("`text_encoder` must be given for the vectors of thoughts (encoder=...), got none")
+        self.num_steps, self.top_k = num_steps, top_k
+        self._resources = resources
+        self._encoder = resources.text_encoder if reads_vectors else None
+        self._retriever = resources.retriever(resources.graph, top_k=top_k)
+        self._model = remembering(language_model, cache)
+        self._prompt = prompt or shipped_prompt("ircot_thought")
+        self._prompt.fill(passages="", question="", thoughts="")
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Replace the retrieved nodes by those of all searches."""
+        with self._resources.clock("retrieve"):
+            ranking = self.retrieve(state.queries).to(state.nodes.device)
+            retrieved = state.with_ranking(ranking.nodes, ranking.scores).with_pool(ranking.nodes)
+            return retrieved.top(self._resources.budget)
+
+    def retrieve(self, queries: Queries) -> Ranking:
+        """Search and think alternately, for ``B`` queries at once; with vectors if the retriever reads them.
+
+        Returns:
+            ``[B, num_steps * top_k]`` unique nodes in the order of retrieval, padded with -1.
+        """
+        retrieved: list[dict[int, None]] = [{} for _ in queries.texts]  # ordered sets
+        thoughts: list[list[str]] = [[] for _ in queries.texts]
+        rows, searches = list(range(len(queries))), queries
+        for step in range(self.num_steps):
+            results = self._retriever.retrieve(searches).nodes[:, : self.top_k].tolist()
+            for row, nodes in zip(rows, results, strict=True):
+                retrieved[row].update(dict.fromkeys(node for node in nodes if node >= 0))
+            rows = [row for row in rows if queries.texts[row].strip()]
+            if not rows or step == self.num_steps - 1:
+                break
+            prompts = [self._message(queries.texts[row], list(retrieved[row]), thoughts[row]) for row in rows]
+            answers = self._model.ask(prompts, system=self._prompt.instructions(), read=_first_sentence)
+            for row, thought in zip(rows, answers, strict=True):
+                thoughts[row].append(thought)
+            rows = [row for row in rows if END not in thoughts[row][-1].lower()]
+            if not rows:
+                break
+            searches = self._searches(rows, queries, thoughts)
+        nodes = torch.full((len(queries), self.num_steps * self.top_k), -1)
+        for row, known in enumerate(retrieved):
+            nodes[row, : len(known)] = torch.tensor(list(known), dtype=torch.int64)
+        scores = 1 / torch.arange(1, nodes.shape[1] + 1)
+        return Ranking(nodes, scores.expand(nodes.shape).masked_fill(nodes < 0, -torch.inf))
+
+    def _message(self, query: str, retrieved: Sequence[int], thoughts: Sequence[str]) -> str:
+        texts = self._resources.graph.texts
+        shown = [f"Passage {rank}: {texts[node][:PASSAGE_CHARACTERS]}" for rank, node in enumerate(retrieved, start=1)]
+        return self._prompt.fill(passages="\n\n".join(shown), question=query, thoughts=" ".join(thoughts) or "none")
+
+    def _searches(self, rows: list[int], queries: Queries, thoughts: list[list[str]]) -> Queries:
+        texts = [thoughts[row][-1] for row in rows]
+        ids = [f"{queries.ids[row]}, thought {len(thoughts[row])}" for row in rows]
+        return Queries(ids, texts, None if self._encoder is None else query_encoder(self._encoder).encode(texts))
+
+
+class KnowledgeGraphPrompting:
+    r"""Walk from the retrieved passages along edges to those most similar to the next evidence.
+
+    From each of the first ``num_seeds`` passages, paths grow hop by hop: the evidence that a path needs next is a text,
+    and the ``num_branches`` neighbours of its last passage most similar to that text, of those that the query has not
+    visited yet, continue it. Each seed is followed by what was reached from it, path by path, and the rest of the
+    vector search comes last.
+
+    Source: Wang et al., "Knowledge Graph Prompting for Multi-Document Question Answering", 2024, Algorithm 1. With a
+    language model, it writes the evidence, as the paper's agent. Without one, the text is the
+    question with the passages of the path, as in its MDR-KGP and in "Answering Complex Open-Domain Questions with
+    Multi-Hop Dense Retrieval", 2021, with the pipeline's encoder as it is. *Where we differ:* the seeds are those of
+    the vector search, the graph is the corpus's, and the order is that of a ranking.
+
+    The pipeline's ``text_encoder`` encodes the evidence. ``num_hops`` are the edges of a path. ``prompt`` has the
+    places ``{question}`` and ``{passages}``; ``cache`` is the folder of the language model's answers.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        *,
+        num_seeds: int = 5,
+        num_branches: int = 2,
+        num_hops: int = 2,
+        language_model: ChatModel | None = None,
+        prompt: Prompt | None = None,
+        cache: str | Path | None = None,
+    ) -> None:
+        check_counts(num_seeds=num_seeds, num_branches=num_branches, num_hops=num_hops)
+        if resources.text_encoder is None:
+            raise ValueError("`text_encoder` must be given to encode evidence (encoder=...), got none")
+        self.num_seeds, self.num_branches, self.num_hops = num_seeds, num_branches, num_hops
+        self._resources = resources
+        self._encoder = resources.text_encoder
+        self._model = None if language_model is None else remembering(language_model, cache)
+        self._prompt = prompt or shipped_prompt("kgp_evidence")
+        self._prompt.fill(question="", passages="")
+
+    def run(self, state: RetrievalState) -> RetrievalState:
+        """Walk from the seeds of each query."""
+        ranked = [[node for node in row if node >= 0] for row in state.nodes.tolist()]
+        order = [row[: self.num_seeds] for row in ranked]  # reached passages, each behind what it was reached from
+        visited = [set(row) for row in order]
+        frontier: list[QueryPath] = [(query, (seed,)) for query, row in enumerate(order) for seed in row]
+        for _ in range(self.num_hops):
+            frontier = self._hop(state, frontier, visited, order)
+        listed = [list(dict.fromkeys([*reached, *row])) for reached, row in zip(order, ranked, strict=True)]
+        return with_listed(state, listed, budget=self._resources.budget)
+
+    def _hop(
+        self,
+        state: RetrievalState,
+        frontier: Sequence[QueryPath],
+        visited: Sequence[set[int]],
+        order: Sequence[list[int]],
+    ) -> list[QueryPath]:
+        """Continue each path that has a new neighbour; return the new paths."""
+        graph = self._resources.graph
+        with self._resources.clock("graph"):
+            lasts = torch.tensor([path[-1] for _, path in frontier], dtype=torch.int64, device=graph.device)
+            positions, neighbours = graph.neighbours(lasts)
+            around: list[set[int]] = [set() for _ in frontier]
+            for position, neighbour in zip(positions.tolist(), neighbours.tolist(), strict=True):
+                around[position].add(neighbour)
+            grown = [(*step, near) for step, near in zip(frontier, around, strict=True) if near - visited[step[0]]]
+        if not grown:
+            return []
+        with self._resources.clock("retrieve"):
+            texts = self._evidence(state.queries.texts, [(query, path) for query, path, _ in grown])
+            vectors = self._encoder.encode(texts).to(graph.encoded)
+        following: list[QueryPath] = []
+        with self._resources.clock("graph"):
+            for (query, path, near), vector in zip(grown, vectors, strict=True):
+                candidates = sorted(near - visited[query])
+                best = torch.argsort(graph.encoded[candidates] @ vector, descending=True, stable=True)
+                reached = [candidates[position] for position in best[: self.num_branches].tolist()]
+                visited[query].update(reached)
+                behind = order[query].index(path[-1]) + 1
+                order[query][behind:behind] = reached
+                following += [(query, (*path, node)) for node in reached]
+        return following
+
+    def _evidence(self, questions: Sequence[str], paths: Sequence[QueryPath]) -> list[str]:
+        texts = self._resources.graph.texts
+        read = [(questions[query], [texts[node] for node in path]) for query, path in paths]
+        if self._model is None:
+            return ["\n".join([question, *passages]) for question, passages in read]
+        requests = [
+            self._prompt.fill(question=question, passages="\n\n".join(f"Passage: {text}" for text in passages))
+            for question, passages in read
+        ]
+        return self._model.ask(requests, system=self._prompt.instructions(), read=read_text)
+
+
+def read_text(answer: str) -> str:
+    """Parse an answer: any text that is not blank."""
+    if not isinstance(answer, str) or not answer.strip():
+        raise ValueError(f"the answer must be a text that is not blank, got {answer!r}")
+    return answer.strip()
+
+
+def _first_sentence(answer: str) -> str:
+    start, stop = split_sentences(read_text(answer))[0]
+    return read_text(answer)[start:stop]
