@@ -223,10 +223,8 @@ def judge_contexts(
 ) -> Row:
     """Retrieve contexts for ``Q`` queries, look for the right answers in them, and let a stage answer from them.
 
-    Returns:
-        Means of ``Coverage``, with its 95% bootstrap ``interval``, and where a stage answers of ``EM`` and ``F1`` with
-        its ``answers``; ``questions``; ``ms``, the median per question, retrieved in batches of 16, without encoding
-        it; and the mean ``context_tokens``.
+    The row has means of ``Coverage``, with its 95% bootstrap ``interval``, and where a stage answers of ``EM`` and
+    ``F1``; ``ms``, the median per question, retrieved in batches of 16, without encoding it; and ``context_tokens``.
     """
     retrieve(queries.block(0, BATCH))  # warm
     texts: list[str] = []
@@ -333,9 +331,8 @@ def _search_nothing(*args: Any, **kwargs: Any) -> Any:
 def count_degrees(edges: Tensor, num_chunks: int) -> dict[str, Any]:
     """Describe the degrees of chunks over undirected ``edges``, ``[E, 2]``.
 
-    Returns:
-        ``counts`` (chunks by degree, ascending), ``chunks``, the ``mean`` and ``greatest`` degree, and
-        ``central_share`` (share of the ends of edges at the 1% of the chunks with most).
+    ``central_share`` is the share of the ends of edges at the 1% of the chunks with most, ``counts`` the chunks by
+    degree.
     """
     degree = torch.bincount(edges.flatten(), minlength=num_chunks)
     values, numbers = torch.unique(degree, return_counts=True)

@@ -29,12 +29,10 @@ STOP_WORDS = frozenset(_ENGLISH.split())
 def find_keywords(text: str, language: str = ENGLISH) -> list[str]:
     """Return the unique words of a text in lower case, without the language's stop words and single letters.
 
-    Of a script without spaces (``characters``) they are pairs of characters; nothing is stemmed, as keywords are shown.
+    They are in order of first occurrence and not stemmed, as keywords are shown; of a script without spaces
+    (``characters``) they are pairs of characters.
 
     Source: KET-RAG, section 5.1 (words without stop words); the list of English stop words is ours.
-
-    Returns:
-        In order of first occurrence.
 
     Example:
         >>> find_keywords("Who was the author of Lothair's 855 letters, and of the letters to O'Neill?")

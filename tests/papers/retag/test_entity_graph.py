@@ -39,9 +39,7 @@ def test_by_hand() -> None:
     assert graph.weight.tolist() == [1, 1, 1, 1, 1]
     assert graph.together.tolist() == [[1], [4], [4], [], [4]]  # of [2, 3] there is a statement alone
     assert graph.naming == [[0, 1, 4], [1], [2, 4], [3], [4]]
-
-
-def test_a_statement_counts_beside_its_sentence() -> None:
+    # a statement counts as well as its sentence
     knowledge = told("Metz", "Nancy", related=("Metz", "Nancy"))
     graph = build_entity_graph([knowledge, knowledge], ["Metz is near Nancy."] * 2)
     assert (graph.edges.tolist(), graph.weight.tolist(), graph.together.tolist()) == ([[0, 1]], [4], [[0, 1]])
@@ -49,6 +47,7 @@ def test_a_statement_counts_beside_its_sentence() -> None:
 
 def test_vectors_and_scores_over_sentences() -> None:
     graph = build_entity_graph(KNOWLEDGE, PASSAGES)
+    assert graph.positions(graph.edges[[3, 0, 4]]).tolist() == [3, 0, 4]
     vectors = torch.nn.functional.normalize(torch.randn(5, 3, generator=torch.Generator().manual_seed(0)), dim=1)
     means = torch.stack([vectors[sentences].mean(dim=0) for sentences in graph.naming])
     found = graph.entity_vectors(vectors)
@@ -111,17 +110,13 @@ def test_cliques_are_communities() -> None:
     assert (list(found.level), list(found.parent)) == ([0] * 6, [-1] * 6)
 
 
-def test_weights_count() -> None:
+def test_weights_count_and_small_components_are_left_out() -> None:
     square = torch.tensor([[0, 1], [0, 3], [1, 2], [2, 3]])
     assert leiden(square, torch.tensor([9.0, 1.0, 1.0, 9.0])).members == [[0, 1], [2, 3]]
     assert leiden(square, torch.tensor([1.0, 9.0, 9.0, 1.0])).members == [[0, 3], [1, 2]]
-
-
-def test_small_components_are_left_out() -> None:
     edges = torch.tensor([[0, 1], [2, 3], [3, 4], [2, 4]])
     assert leiden(edges, torch.ones(4), min_component=3).members == [[2, 3, 4]]
-    assert len(leiden(edges, torch.ones(4), min_component=4)) == 0
-    assert len(leiden(edges[:0], torch.ones(0), min_component=2)) == 0
+    assert len(leiden(edges, torch.ones(4), min_component=4)) == len(leiden(edges[:0], torch.ones(0))) == 0
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,14 +132,8 @@ def test_graft() -> None:
     grown = graft(old, edges, weight, ReTAGSettings(max_community=5, min_component=2))
     assert grown.members == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [0, 1], [2, 3]]  # 7 by way of 6
     assert (grown.level, grown.parent) == ([0, 0, 0, 1, 1], [-1, -1, -1, 0, 0])
-
-
-def test_graft_splits_what_outgrows_its_limit() -> None:
-    triangle = [[0, 1], [0, 2], [1, 2]]
-    other = [[node + 3 for node in pair] for pair in triangle]
-    old = Hierarchy([0], [-1], [[0, 1, 2, 3]])
-    grown = graft(
-        old, torch.tensor([*triangle, *other, [2, 3]]), torch.ones(7), ReTAGSettings(max_community=5, min_component=2)
-    )
+    old = Hierarchy([0], [-1], [[0, 1, 2, 3]])  # two triangles: the community outgrows its limit
+    edges = torch.tensor([[0, 1], [0, 2], [1, 2], [3, 4], [3, 5], [4, 5], [2, 3]])
+    grown = graft(old, edges, torch.ones(7), ReTAGSettings(max_community=5, min_component=2))
     assert grown.members == [[0, 1, 2, 3, 4, 5], [0, 1, 2], [3, 4, 5]]
     assert (grown.level, grown.parent) == ([0, 1, 1], [-1, 0, 0])

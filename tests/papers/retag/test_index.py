@@ -1,5 +1,3 @@
-import runpy
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,8 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings, Rows
-from tests.support import ROOT
+from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
 from tests.support.retag_index import same
 
 
@@ -51,22 +48,3 @@ def test_topics_compare_what_is_left_without_the_centre(retag_index: ReTAGIndex)
 def test_settings_out_of_range(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=rf"`{next(iter(settings))}` must"):
         ReTAGSettings(**settings)
-
-
-def test_difference_of_two_indexes(
-    retag_index: ReTAGIndex, empty_retag_index: ReTAGIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT / "benchmarks")])
-    difference = runpy.run_path(str(ROOT / "benchmarks" / "retag_tables.py"))["index_difference"]
-    equal = difference(retag_index, retag_index)
-    assert (equal.communities, equal.rand) == ((7, 7), (1.0, 1.0))
-    assert equal.summaries == pytest.approx(1.0)
-    own = retag_index.communities
-    members = Rows.of([[0, 4], [1, 2, 3, 5], [1, 2], [3, 5], *own.members.tolist()[4:]])
-    moved = replace(retag_index, communities=replace(own, members=members, vectors=-own.vectors))
-    far = difference(retag_index, moved)
-    assert far.rand[0] == pytest.approx(-1 / 14)  # by hand: 3 pairs together in both, 49 / 15 by chance, 7 at most
-    assert far.summaries < 0.5
-    assert difference(retag_index, empty_retag_index).rand == ()
-    with pytest.raises(ValueError, match="`index` and `other` must have the same passages"):
-        difference(retag_index, replace(retag_index, passage_ids=["other"]))

@@ -1,4 +1,3 @@
-import json
 import re
 from collections.abc import Callable
 from math import log
@@ -9,14 +8,12 @@ import pytest
 import torch
 
 from graphrerank.language_models.answer_cache import AnswerCache
-from graphrerank.language_models.client import LanguageModel
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.text import WordTokenizer, count_tokens
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder
 from graphrerank_papers.retag.index import ReTAGSettings
 from graphrerank_papers.retag.steps import cluster_entities, covering_threshold, distinctive_words
 
-pytest.importorskip("httpx", reason="httpx is optional")
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
 
 MakePassages = Callable[..., list[str]]
@@ -27,51 +24,27 @@ TOPICS = [{"name": "Cities", "description": "River and bridge."}, {"name": "Prog
 CITIES = ("Metz", "Nancy", "Trier", "Verdun", "Cologne", "Mainz")
 
 
-class Answers(dict[str, list[Any]]):
-    """What a chat model would say; where a passage speaks of Bach0 it never gives a summary."""
-
-    def __init__(self, endpoint: Any) -> None:
-        super().__init__()
-        self.endpoint = endpoint
-        self.contexts: list[str] = []
-
-    def get(self, question: str, *_: Any) -> Any:
-        return [(200, {"choices": [{"message": {"content": json.dumps(self.answer(question))}}]})]
-
-    def answer(self, question: str) -> Any:
-        system = self.endpoint.requests[-1]["messages"][0]["content"]
-        if system in {shipped_prompt(name).instructions(limit=2) for name in ("retag_topics", "retag_merged_topics")}:
-            return {"topics": TOPICS}
-        if system == shipped_prompt("retag_relevance").system:
-            notes = [line.split()[1] for line in question.split("Notes:\n")[1].splitlines() if line[:1].isdigit()]
-            return {"relevant": [[1] if note.startswith(CITIES) else [] for note in notes]}
-        self.contexts.append(question)
-        first = re.search(r"[A-Z]\w+\d", question)
-        assert first is not None
-        return {"no": 1} if "Bach0" in question else {"summary": f"About {first[0]}."}
-
-
-@pytest.fixture
-def build(endpoint: Any, word_encoder: Any, name_extractor: Any, tmp_path: Path) -> Callable[[str], ReTAGIndexBuilder]:
-    endpoint[1].script = Answers(endpoint[1])
-    model = AnswerCache(LanguageModel(endpoint[0], "m", pause=0.0, concurrency=1), tmp_path / "answers")
-
-    def make(folder: str) -> ReTAGIndexBuilder:
-        parts = {"tokenizer": WordTokenizer(), "encoder": word_encoder, "extractor": name_extractor}
-        return ReTAGIndexBuilder(tmp_path / folder, model=model, **parts)
-
-    return make
-
-
-def named(passages: list[str]) -> list[str]:
-    return [f"p{number}" for number in range(len(passages))]
+def reply(system: str, question: str) -> Any:
+    """Answer as a chat model would; where a passage speaks of Bach0 there is never a summary."""
+    if system in {shipped_prompt(name).instructions(limit=2) for name in ("retag_topics", "retag_merged_topics")}:
+        return {"topics": TOPICS}
+    if system == shipped_prompt("retag_relevance").system:
+        notes = [line.split()[1] for line in question.split("Notes:\n")[1].splitlines() if line[:1].isdigit()]
+        return {"relevant": [[1] if note.startswith(CITIES) else [] for note in notes]}
+    first = re.search(r"[A-Z]\w+\d", question)
+    assert first is not None
+    return {"no": 1} if "Bach0" in question else {"summary": f"About {first[0]}."}
 
 
 def test_an_index_by_a_language_model(
-    build: Callable[[str], ReTAGIndexBuilder], make_themed_passages: MakePassages, endpoint: Any
+    scripted_model: Any, word_encoder: Any, name_extractor: Any, make_themed_passages: MakePassages, tmp_path: Path
 ) -> None:
-    passages = make_themed_passages(15)
-    index = build("a").build(named(passages), passages, SETTINGS)
+    model, passages = scripted_model(reply), make_themed_passages(15)
+    more = [*passages, "Metz9 and Nancy9 saw the harbour."]
+    ids = [f"p{number}" for number in range(len(more))]
+    parts = {"tokenizer": WordTokenizer(), "encoder": word_encoder, "extractor": name_extractor}
+    parts["model"] = AnswerCache(model, tmp_path / "answers")
+    index = ReTAGIndexBuilder(tmp_path / "a", **parts).build(ids[:-1], passages, SETTINGS)
     own = index.communities
     assert index.topics.names == ["Cities: River and bridge.", "Programs: Compiler."]
     assert index.topics.terms == [["bridge", "cities", "river"], ["compiler", "programs"]]
@@ -86,34 +59,27 @@ def test_an_index_by_a_language_model(
         assert own.named[community].tolist() == ([index.entities.index(text[6:-1])] if text else [])
         assert bool(len(own.sources[community])) == bool(text)
         assert bool(own.vectors[community].any()) == bool(text)
-    sizes = [sum(map(len, context.split("\n- "))) for context in endpoint[1].script.contexts]
-    assert max(sizes) < 80 * 12  # characters, of at most 80 words
-    asked = len(endpoint[1].requests)
-    second = build("b").build(named(passages), passages, SETTINGS)  # no stage is there, but the answers are
-    assert len(endpoint[1].requests) == asked
+    relevance = shipped_prompt("retag_relevance").system
+    assert max(len(text) for system, text in model.asked if system != relevance) < 80 * 12  # of at most 80 words
+
+    num_asked, builder = len(model.asked), ReTAGIndexBuilder(tmp_path / "b", **parts)
+    second = builder.build(ids[:-1], passages, SETTINGS)  # no stage is there, but the answers are
+    assert len(model.asked) == num_asked
     assert (second.communities.texts, second.report) == (own.texts, index.report)
 
-
-def test_an_update_asks_for_what_is_touched(
-    build: Callable[[str], ReTAGIndexBuilder], make_themed_passages: MakePassages, endpoint: Any
-) -> None:
-    passages = make_themed_passages(15)
-    index = build("a").build(named(passages), passages, SETTINGS)
-    more = [*passages, "Metz9 and Nancy9 saw the harbour."]
-    contexts = endpoint[1].script.contexts
-    del contexts[:]
-    grown = build("a").update(index, named(more), more)
+    grown = builder.update(index, ids, more)  # asks for what is touched
+    contexts = [text for system, text in model.asked[num_asked:] if system != relevance]
     assert all("Metz9" in context or "Nancy9" in context for context in contexts)
     metz = grown.entities.index("Metz9")
     assert metz in grown.graphs[1].nodes.tolist()
-    asked = [members for members in grown.communities.members.tolist() if metz in members]
-    assert 0 < len(asked) < len(grown.communities) / 4
-    assert len(contexts) == len(set(map(tuple, asked)))  # of communities of several levels with the same members, once
-    before = dict(zip(map(tuple, index.communities.members.tolist()), index.communities.texts, strict=True))
-    own = grown.communities
-    for members, text in zip(own.members.tolist(), own.texts, strict=True):
-        if metz not in members and grown.entities.index("Nancy9") not in members:
-            assert before[tuple(members)] == text
+    members = grown.communities.members.tolist()
+    touched = [each for each in members if metz in each]
+    assert 0 < len(touched) < len(members) / 4
+    assert len(contexts) == len(set(map(tuple, touched)))  # of several levels with the same members, once
+    before = dict(zip(map(tuple, own.members.tolist()), own.texts, strict=True))
+    for each, text in zip(members, grown.communities.texts, strict=True):
+        if metz not in each and grown.entities.index("Nancy9") not in each:
+            assert before[tuple(each)] == text
 
 
 def test_clusters_are_the_groups_the_largest_first() -> None:
