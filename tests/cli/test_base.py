@@ -1,6 +1,5 @@
 """The checkpoints that ship as `base` and `base-1`: what they are, and that the README's commands give its numbers."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import torch
 from graphrerank import GraphReranker
 from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.models.manifest import read_manifest
+from tests.support.commands import manifest_of, systems_of
 
 TRAINED_ON = {"bird_train", "spider", "2wikimultihopqa_train", "hotpotqa", "scifact", "nfcorpus", "attack"}
 MADE = {"base": {"attack_paths"}, "base-1": set()}  # and on questions along a graph's edges
@@ -29,11 +29,6 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def manifest(name: str) -> dict:
-    return json.loads((PRETRAINED / name / "manifest.json").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
 def reranker(name: str) -> GraphReranker:
     return GraphReranker.from_pretrained(name)
 
@@ -44,7 +39,8 @@ def test_is_small_and_names_no_folder_of_the_machine_that_made_it(name: str) -> 
     assert '"/' not in (PRETRAINED / name / "manifest.json").read_text()
 
 
-def test_reads_scores_alone_and_was_trained_on_train_splits(name: str, manifest: dict) -> None:
+def test_reads_scores_alone_and_was_trained_on_train_splits(name: str) -> None:
+    manifest = manifest_of(PRETRAINED / name)
     assert manifest["model"]["arguments"]["features"] == "scores"
     trained_on = read_manifest(PRETRAINED / name).trained_on
     assert {entry.arguments["data"] for entry in trained_on.values()} == TRAINED_ON | MADE[name]
@@ -116,7 +112,7 @@ def test_the_users_command(run_command, datasets_folder: Path, tmp_path: Path) -
         "evaluate.py", "checkpoint=base", "datasets=[bird]", "retriever=hybrid_expand",
         f"paths.datasets={datasets_folder}", f"hydra.run.dir={tmp_path / 'run'}",
     )  # fmt: skip
-    systems = json.loads((tmp_path / "run" / "metrics.json").read_text())["datasets"]["bird"]["systems"]
+    systems = systems_of(tmp_path / "run")
     assert list(systems) == ["retriever", "ppr", "gcs", "gatv2"]
     for measure in ("PR@10", "nDCG@10"):
         assert systems["gatv2"][measure] > max(systems["retriever"][measure], systems["gcs"][measure])

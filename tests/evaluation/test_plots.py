@@ -1,6 +1,5 @@
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 import torch
@@ -9,6 +8,7 @@ from matplotlib.figure import Figure
 
 from graphrerank.evaluation.plots import ACCENT, INK, WARM, dataset_pictures, dominated_points, svg
 from graphrerank.evaluation.records import Cost, DatasetResult, Reliability, SystemResult
+from tests.support.results import Outline
 
 NAN = float("nan")
 
@@ -115,22 +115,6 @@ def test_rows_are_means_and_differences_in_the_colours_of_what_they_say(dataset:
     assert ([-30.0, -10.0], [0, 0]) in [([round(x, 6) for x in xs], ys) for xs, ys in lines_of(axes)]
 
 
-class Elements(HTMLParser):
-    """Collects elements, attributes and texts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.texts += [data.strip()] if data.strip() else []
-
-
 HOSTILE = "<script>alert('1')</script> & $\\frac$ \"x\""
 
 
@@ -141,18 +125,18 @@ def test_names_are_text_in_svg_and_colours_are_the_pages(dataset: DatasetResult)
     assert len(pictures) == 4 + 1
     for picture in pictures:
         text = svg(picture)
-        page = Elements(text)
+        page = Outline(text)
         assert {name for name, _ in page.elements} <= {"svg", "g", "defs", "path", "use", "text", "title", "clippath",
                                                        "rect", "tspan"}  # fmt: skip
         assert page.elements[0][1]["aria-label"] == picture.caption
         assert page.elements[0][1]["role"] == "img"
         assert not re.search(r"#[0-9a-f]{6}\b|https?:|<metadata|<style|font-family", text)
-        ids = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
-        references = {a["xlink:href"] for _, a in page.elements if "xlink:href" in a}
+        ids = set(page.attributes("id"))
+        references = set(page.attributes("xlink:href"))
         references |= set(re.findall(r"url\((#[^)]*)\)", text))
         assert references == {f"#{name}" for name in ids}
     assert svg(pictures[0]) == svg(pictures[0])  # ids are hashes, with a salt of its own
-    assert "".join(Elements(svg(pictures[0])).texts).replace(" ", "").count(HOSTILE.replace(" ", "")) == 1
+    assert "".join(Outline(svg(pictures[0])).texts["text"]).replace(" ", "").count(HOSTILE.replace(" ", "")) == 1
 
 
 @pytest.mark.parametrize("seed", range(2))

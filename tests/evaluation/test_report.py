@@ -1,7 +1,6 @@
 import re
 from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from math import nan
 
 import pytest
@@ -11,9 +10,7 @@ from graphrerank.evaluation.records import DatasetResult, SystemResult
 from graphrerank.evaluation.report import dataset_tables, notes_of, quality_table, verdicts
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.tables import Cell, Table
-from tests.support.results import all_tables
-
-VOID = {"meta", "link", "input"}
+from tests.support.results import Outline, all_tables
 
 
 def table_named(dataset: DatasetResult, title: str) -> Table:
@@ -142,32 +139,6 @@ def test_notes_state_the_ceiling_ties_and_missing_queries(dataset: DatasetResult
     assert notes_of(replace(alone, ceiling=None, systems={}), "own") == []
 
 
-class Outline(HTMLParser):
-    """Checks that every element is closed, and collects texts by the element that holds them."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.texts: dict[str, list[str]] = {}
-        self.links: list[str] = []
-        self.values: list[str] = []
-        self.feed(page)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs) -> None:
-        self.links += [link for name, link in attrs if name in ("src", "href", "srcset", "action", "xlink:href")]
-        self.values += [value for name, value in attrs if name == "data-value"]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open:
-            self.texts.setdefault(self.open[-1], []).append(data)
-
-
 def test_every_part_and_every_number_is_on_the_page(html: str, result: EvaluationResult) -> None:
     page = Outline(html)
     summaries = ["Tests", "Cost", "Groups of queries", "Hubs", "Edges by type", "Other edges", "Seeds", "Calibration",
@@ -183,12 +154,14 @@ def test_every_part_and_every_number_is_on_the_page(html: str, result: Evaluatio
 
     cells = [cell for table in all_tables(result).values() for row in table.rows for cell in row]
     values = Counter(str(cell.value) for cell in cells if cell.is_number)
-    assert Counter(page.values) == values  # with all digits
+    assert Counter(page.attributes("data-value")) == values  # with all digits
     texts = Counter(" ".join(cell.text.split()) for cell in cells)
     shown = Counter(" ".join(text.split()) for tag in ("td", "th", "strong") for text in page.texts[tag])
     assert texts - shown == Counter()
 
-    assert {re.sub("^#m.*", "#m", link)[:5] for link in page.links} == {"#data", "#m", "data:"}
+    assert {
+        re.sub("^#m.*", "#m", link)[:5] for link in page.attributes("src", "href", "srcset", "action", "xlink:href")
+    } == {"#data", "#m", "data:"}
     assert not re.search(r"url\(|@import|https?:|fetch\(|//[a-z]", "".join(page.texts["style"] + page.texts["script"]))
     assert not re.search("https?:", html)
 
