@@ -85,7 +85,7 @@ def calibrate_checkpoint(
 def fit_probabilities(
     lists: Mapping[str, LabelledLists], method: Fit, *, name: str = "", with_confidence: bool = True
 ) -> tuple[Calibration, ListConfidence | None]:
-    """Fit the probabilities of candidates and, if asked for and possible, of complete lists."""
+    """Fit the probabilities of candidates and, if wanted and possible, of complete lists."""
     scores, labels = (torch.cat(column) for column in zip(*(part.pairs for part in lists.values()), strict=True))
     calibration = method(scores, labels)
     if not with_confidence:

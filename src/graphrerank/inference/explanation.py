@@ -25,13 +25,13 @@ from graphrerank.models.score_features import rank_by_graph
 NEIGHBOURHOOD = MATCH_FEATURES[2]
 ROWS_AT_ONCE = 1 << 15  # nodes and edges of all graphs that are scored at once: 8 MiB for each of a layer's tensors
 SMALLEST_EFFECT = 1e-6  # smaller ones are rounding
-Edge = tuple[tuple[int, int], str | None]  # places of two passages, the lower first, and the type
+Edge = tuple[tuple[int, int], str | None]  # indices of two passages, the lower first, and the type
 
 
 class EdgeEffect(NamedTuple):
     """The effect of an edge: the score minus the score without it."""
 
-    pair: tuple[int, int]  # places of the passages that it joins, the lower first
+    pair: tuple[int, int]  # indices of the passages that it joins, the lower first
     effect: float
     edge_type: str | None  # one of `EDGE_TYPES`; None where the model merges types
 

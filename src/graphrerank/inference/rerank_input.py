@@ -46,7 +46,7 @@ class RerankInput:
         doc_ids: ``n`` names of the documents that the passages are chunks of. With ``chunk_ids``, neighbouring chunks
             are joined.
         chunk_ids: ``n`` integers, the chunks' numbers within their documents.
-        ids: ``n`` ids to return; places 0 to ``n - 1`` when None.
+        ids: ``n`` ids to return; indices 0 to ``n - 1`` when None.
         query_vector: ``[d]``; with ``vectors`` for models that read vectors, and else for the cosine.
         vectors: ``[n, d]`` passage vectors of the same encoder. Vectors are scaled to unit length here.
         cross_encoder_scores: ``[n]`` scores of a cross-encoder, of any scale, NaN or None for each passage that it has

@@ -2,7 +2,7 @@
 
 Notable about it:
 
-- It starts as the frozen GRanker: the encoder's own layers and head, and the paper's smoothing.
+- It starts as the frozen GRanker: the layers and head of the encoder, and the paper's smoothing.
 - With the head alone, the encoder stays frozen: the model reads vectors of (query, passage) pairs, which are computed
   once and cached on disk. It scripts, and smooths inside itself.
 - With layers, it holds the trained ones only; the frozen ones run when a batch is made. A batch carries the states of
@@ -166,7 +166,7 @@ def frozen_grankers(encoder: CrossEncoder, inputs: ModelInputs) -> dict[str, nn.
 
 @dataclass(frozen=True)
 class TrainedHead:
-    """Scores retrieved nodes instead of a cross-encoder's own head."""
+    """Scores retrieved nodes in place of a cross-encoder's head."""
 
     model: GRankerHead  # in evaluation mode; it smooths inside itself
     encoder_fingerprint: str  # of the cross-encoder whose vectors it was trained on
