@@ -5,15 +5,6 @@ from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 METZ, LOTHAIR = Entity("Metz", "GPE", "A town."), Entity("Lothair II", "PERSON", "A king.")
 
 
-def test_a_passage_without_anything_to_say() -> None:
-    assert Knowledge() == Knowledge((), ())
-
-
-def test_relations_join_entities() -> None:
-    knowledge = Knowledge((METZ, LOTHAIR), (Relation("Lothair II", "died in", "Metz", "Lothair II died in Metz."),))
-    assert [relation.head for relation in knowledge.relations] == ["Lothair II"]
-
-
 @pytest.mark.parametrize(
     ("entities", "relations", "message"),
     [

@@ -30,13 +30,6 @@ def test_spelling(text: str, expected: list[str]) -> None:
     assert names(text) == expected
 
 
-def test_texts_are_read_one_by_one() -> None:
-    extractor = PatternEntityExtractor()
-    texts = ["He ate.", "He likes Pears.", "In Metz"]
-    assert [knowledge.names for knowledge in extractor.extract(texts)] == [names(text) for text in texts]
-    assert [names(text) for text in texts] == [[], ["Pears"], ["Metz"]]
-
-
 @pytest.mark.parametrize("text", ["x" * 200_000, "ab12" * 50_000, "1234567," * 20_000, "1:1." * 30_000])
 def test_a_long_row_is_read_once(text: str) -> None:
     """Were it read from each of its places on, this would take minutes."""

@@ -28,20 +28,18 @@ JAPANESE = ["東京タワーは高い建物です。", "京都の寺は古いで
 ENGLISH = ["The houses of the town stand at the river, and bridges are old.", "A house is in the village.", "A wood."]
 
 
+FRENCH = "Les maisons de la ville sont près du fleuve, et le pont est vieux, mais il tient dans les crues."
+RUSSIAN = "Дома города стоят на берегу реки, и мосты не так стары, как он сам, но это не всё, что в нём есть"
+
+
 @pytest.mark.parametrize(
     ("texts", "language"),
     [
         (GERMAN, "german"),
         (JAPANESE, "characters"),
         (ENGLISH * 3, "english"),
-        (
-            ["Les maisons de la ville sont près du fleuve, et le pont est vieux, mais il tient dans les crues."],
-            "french",
-        ),
-        (
-            ["Дома города стоят на берегу реки, и мосты не так стары, как он сам, но это не всё, что в нём есть"],
-            "russian",
-        ),
+        ([FRENCH], "french"),
+        ([RUSSIAN], "russian"),
         (["SELECT name FROM die WHERE der = 1"] * 30, "english"),  # one word alone is no language
         (["Haus"], "english"),
         ([], "english"),

@@ -36,9 +36,9 @@ def test_every_stage_instantiates(choice: str, tmp_path: Path) -> None:
                        else {"max_tokens": 256})  # fmt: skip
 
 
-@pytest.mark.parametrize("choice", ["endpoint", "judged", "compared", "map_reduce"])
-def test_a_local_model_in_the_place_of_an_endpoint(choice: str) -> None:
-    stage = instantiate(compose("evaluate", overrides=[f"answers={choice}", *LOCAL]).answers)
-    assert isinstance(stage.writer.model, TransformersLanguageModel)
-    assert stage.judge is None or stage.judge.model.model == "nowhere"
-    assert stage.comparison is None or stage.comparison.model.model.model == "nowhere"
+def test_a_local_model_in_the_place_of_an_endpoint() -> None:
+    for choice in ("judged", "map_reduce"):
+        stage = instantiate(compose("evaluate", overrides=[f"answers={choice}", *LOCAL]).answers)
+        assert isinstance(stage.writer.model, TransformersLanguageModel)
+        assert stage.judge is None or stage.judge.model.model == "nowhere"
+        assert stage.comparison is None or stage.comparison.model.model.model == "nowhere"

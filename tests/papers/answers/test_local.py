@@ -80,17 +80,16 @@ def test_an_answer_that_is_refused_is_asked_for_again_with_the_same_outcome_for_
     assert run(1) == ([answer], seen)
 
 
-def test_no_usable_answer_is_an_error_that_shows_text_and_reason(model: Path) -> None:
+def test_errors_of_answers_questions_and_models(model: Path, tmp_path: Path) -> None:
     def refuse(text: str) -> str:
         raise ValueError("no JSON")
 
     with pytest.raises(ValueError, match=r"no usable answer in 2 tries for the text 'a b'; last: ValueError\('no JSON"):
         make(model, max_retries=1).ask(["a b"], system=None, read=refuse)
-
-
-def test_question_beyond_the_models_length_is_refused(model: Path) -> None:
     with pytest.raises(ValueError, match=r"accepts and generates at most 4096 tokens, got a question of \d+ with"):
         make(model).ask(["a " * 2100], system=None, read=str)
+    with pytest.raises(ValueError, match=r"`model` must be a local folder or a reachable hub id .* got '.*nothing'"):
+        make(tmp_path / "nothing").ask(["a"], system=None, read=str)
 
 
 def test_fingerprint_tells_models_and_settings_apart(model: Path, tmp_path: Path) -> None:
@@ -98,11 +97,6 @@ def test_fingerprint_tells_models_and_settings_apart(model: Path, tmp_path: Path
     made = [make(model), make(model, seed=1), make(model, temperature=0.5), make(tmp_path), make(Path("hub/id"))]
     assert len({one.fingerprint for one in made}) == len(made)
     assert make(model, batch_size=2).fingerprint == made[0].fingerprint
-
-
-def test_model_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`model` must be a local folder or a reachable hub id .* got '.*nothing'"):
-        make(tmp_path / "nothing").ask(["a"], system=None, read=str)
 
 
 QUESTIONS = [f"{number} or {number + 1}?" for number in range(12)]

@@ -44,11 +44,6 @@ def test_against_a_naive_packer(unit: str) -> None:
         assert context.num_tokens == len(context.text.split()) <= budget
 
 
-def test_the_order_of_reading() -> None:
-    (context,) = Packing(4, order="best_last").pack([["a b", "c", "d", "e"]])
-    assert context.text == "d\n\nc\n\na b"
-
-
 class Letters:
     """Counts every character, also those between passages."""
 
@@ -58,9 +53,11 @@ class Letters:
         return [[(place, place + 1) for place in range(len(text))] for text in texts]
 
 
-def test_separators_count() -> None:
+def test_separators_count_and_the_order_of_reading() -> None:
     contexts = Packing(5, tokenizer=Letters()).pack([["ab", "c", "d"], ["abcdefg"], []])
     assert [(context.text, context.num_tokens) for context in contexts] == [("ab\n\nc", 5), ("abcde", 5), ("", 0)]
+    (context,) = Packing(4, order="best_last").pack([["a b", "c", "d", "e"]])
+    assert context.text == "d\n\nc\n\na b"
 
 
 def test_passages_of_ranked_nodes() -> None:

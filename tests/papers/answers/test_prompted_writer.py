@@ -31,6 +31,8 @@ def test_each_filled_prompt_is_asked_once() -> None:
     assert [reply.text for reply in replies] == ["Metz", "", "Metz"]
     assert model.asked == [("be short", "c: q"), ("be short", ": q")]
     assert writer.name == f"short {prompt.fingerprint}"
+    with pytest.raises(ValueError, match=r"must have the places \['context', 'question'\], got \['query'\]"):
+        PromptedWriter(model, Prompt("p", "{query}"))
 
 
 def test_a_sentence_of_not_knowing_is_whole_words() -> None:
@@ -38,8 +40,3 @@ def test_a_sentence_of_not_knowing_is_whole_words() -> None:
     writer = PromptedWriter(model, Prompt("p", "{context}: {question}", abstention="N/A"))
     replies = writer.write(["a", "b", "c", "d"], [Context((), 0)] * 4)
     assert [reply.text for reply in replies] == ["Canada", "", "", "the end is nigh"]
-
-
-def test_a_prompt_of_other_places() -> None:
-    with pytest.raises(ValueError, match=r"must have the places \['context', 'question'\], got \['query'\]"):
-        PromptedWriter(Scripted({}), Prompt("p", "{query}"))

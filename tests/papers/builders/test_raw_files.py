@@ -82,7 +82,7 @@ def test_a_cut_archive_is_refused_by_name(tmp_path: Path, pack: type) -> None:
         parsed(tmp_path / name)
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
+def test_missing_files_are_named_and_a_table_is_read(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="none: no such file or folder"):
         RawFiles([str(tmp_path / "none")], downloads=tmp_path)
     for name in ("x/a.json", "y/a.json"):
@@ -94,12 +94,9 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"exactly one file a\.json, found 2 of them"):
         files.one("a.json")
     assert files.one("x/a.json").json() == []
-
-
-def test_a_table(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('id,text\n1,"two\nlines"\n')
-    files = RawFiles([str(tmp_path)], downloads=tmp_path)
-    assert list(files.one("a.csv").rows()) == [{"id": "1", "text": "two\nlines"}]
+    table = RawFiles([str(tmp_path)], downloads=tmp_path).one("a.csv")
+    assert list(table.rows()) == [{"id": "1", "text": "two\nlines"}]
 
 
 def test_downloads_are_kept_and_held_against_their_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
