@@ -4,7 +4,7 @@
 - ``entity``: both hold the same entity.
 - ``adjacency``: they are neighbours in a document.
 - ``similarity``: their vectors are near.
-- ``other``: anything else, and edges that nobody gave a type.
+- ``other``: anything else, and edges without a type.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Protocols of a cross-encoder whose encoding and scoring can be called apart, and of a head in place of its own."""
+"""Protocols of a cross-encoder whose encoding and scoring are separate calls, and of another head for it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -36,7 +36,7 @@ class PairEncoder(Protocol):
 
 
 class GraphHead(Protocol):
-    """A head in place of a pair encoder's own, which reads the edges among a query's nodes too."""
+    """A head that replaces a pair encoder's, and also reads the edges among a query's nodes."""
 
     @property
     def encoder_fingerprint(self) -> str:

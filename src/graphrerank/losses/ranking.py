@@ -166,9 +166,9 @@ def smooth_perfect_recall(
 
     num_rivals = min(top_k, scores.shape[1])
     rivals = scores.masked_fill(relevant | ~mask, -torch.inf).topk(num_rivals, dim=1).values
-    rivals = F.pad(rivals, (0, 1), value=-torch.inf)  # [num_queries, num_rivals + 1]: the last is "nobody"
+    rivals = F.pad(rivals, (0, 1), value=-torch.inf)  # [num_queries, num_rivals + 1]: the last is no candidate
     position = (top_k - relevant.sum(dim=1, keepdim=True)).clamp(min=0, max=num_rivals)
-    rival = rivals.gather(1, position)  # [num_queries, 1]; -inf where nobody can push a relevant candidate out
+    rival = rivals.gather(1, position)  # [num_queries, 1]; -inf where no rival can push a relevant candidate out
 
     exponents = ((rival - scores) / temperature).masked_fill(~relevant, -torch.inf)
     return mean_over_queries(torch.logsumexp(F.pad(exponents, (1, 0), value=0.0), dim=1), relevance)

@@ -12,7 +12,7 @@ def neighbour_context(vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Te
     .. math:: P H, \qquad P = \mathrm{diag}(W 1)^{-1} W, \qquad W = A D^{-1}, \qquad W_{ij} = A_{ij} / \deg(j)
 
     Source: FastInsight, Algorithm 2 (GRanker), lines 2 to 5 and the product of line 6. *Where we differ:* a node
-    without a retrieved neighbour, whose row of :math:`P` the paper would divide by zero, keeps its own vector.
+    without a retrieved neighbour, whose row of :math:`P` the paper would divide by zero, keeps its vector.
     Scriptable; a packed batch of graphs is one call, as no edge crosses graphs.
 
     Args:
@@ -43,7 +43,7 @@ def smooth_vectors(vectors: Tensor, edge_index: Tensor, degree: Tensor, smoothin
 
     .. math:: H' = (1 - \alpha) H + \alpha P H
 
-    Source: FastInsight, Algorithm 2 (GRanker), line 6. Its line 7 is the cross-encoder's own head on the result:
+    Source: FastInsight, Algorithm 2 (GRanker), line 6. Its line 7 is the cross-encoder's head on the result:
     ``encoder.head(smooth_vectors(...))``. Arguments are those of :func:`neighbour_context`, and the paper's
     :math:`\alpha` in [0, 1]; 0, like no retrieved neighbour, keeps the vectors to the last bit. Scriptable.
 

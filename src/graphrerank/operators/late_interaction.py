@@ -27,7 +27,7 @@ class LateInteractionRetriever:
 
     Source: Khattab and Zaharia, "ColBERT: Efficient and Effective Passage Search via Contextualized Late Interaction
     over BERT", 2020, Eq. (3), through sentence-transformers' ``MultiVectorEncoder``, which reads checkpoints of ColBERT
-    and of PyLate and encodes queries and passages each in the model's own way. *Where we differ:* ColBERT finds
+    and of PyLate and encodes queries and passages each in the model's way. *Where we differ:* ColBERT finds
     candidates by a search for each token; here all passages are compared, or the ``proposals`` nearest by dense
     vectors. Ties are broken by node index.
 
@@ -41,7 +41,7 @@ class LateInteractionRetriever:
     top_k: int = 100  # candidates per query
     proposals: int | None = None  # number of passages to compare, the best by dense vectors; None for all
     batch_size: int = 32  # texts per forward pass
-    max_length: int | None = None  # tokens per text, which is truncated; None for the model's own limit
+    max_length: int | None = None  # tokens per text, which is truncated; None for the model's limit
     device: str | None = None  # None for sentence-transformers' choice
     revision: str | None = None  # commit of a hub model
     feature_names: tuple[str, ...] = field(default=(BASE_SCORE,), init=False)

@@ -32,7 +32,7 @@ class SpladeRetriever:
     first query; its vectors stay sparse.
 
     Source: Formal et al., *SPLADE*, 2021, Eq. (2), through sentence-transformers' ``SparseEncoder``, which encodes
-    queries and documents each in the model's own way.
+    queries and documents each in the model's way.
     """
 
     graph: InitVar[CorpusGraph]  # its vectors are not read
@@ -40,7 +40,7 @@ class SpladeRetriever:
     model: str  # a local folder, or a model id of the Hugging Face hub
     top_k: int = 100  # candidates per query
     batch_size: int = 32  # texts per forward pass
-    max_length: int | None = None  # tokens per text, which is truncated; None for the model's own limit
+    max_length: int | None = None  # tokens per text, which is truncated; None for the model's limit
     device: str | None = None  # None for sentence-transformers' choice
     revision: str | None = None  # commit of a hub model
     cache: str | Path | None = None  # folder of files with the vectors of a corpus; None: not kept
