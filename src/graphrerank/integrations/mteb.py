@@ -61,10 +61,5 @@ class GraphRerankSearch:
     def _input(self, query: str, text: str, documents: list[str], top_k: int) -> RerankInput:
         if unknown := [document for document in documents if document not in self._texts]:
             raise ValueError(f"`top_ranked` must name documents of the corpus, got {unknown[0]!r} for query {query!r}")
-        return input_from_metadata(
-            text,
-            [self._texts[document] for document in documents],
-            [{}] * len(documents),
-            edges=() if self._edges is None else self._edges(documents),
-            top_n=top_k,
-        )
+        texts, edges = [self._texts[document] for document in documents], self._edges(documents) if self._edges else ()
+        return input_from_metadata(text, texts, [{}] * len(documents), edges=edges, top_n=top_k)

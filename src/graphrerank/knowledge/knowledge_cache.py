@@ -43,8 +43,8 @@ class KnowledgeCache:
         skipped = set(getattr(self.extractor, "skipped", ()))  # which extracting sets
         contents: list[bytes | None] = []
         for text, knowledge in zip(texts, extracted, strict=True):
-            entities, relations = map(astuple, knowledge.entities), map(astuple, knowledge.relations)
-            content = json.dumps({"entities": list(entities), "relations": list(relations)})
+            entities, relations = astuple(knowledge)  # of tuples
+            content = json.dumps({"entities": entities, "relations": relations})
             contents.append(None if text in skipped else content.encode())
         return contents
 

@@ -23,11 +23,9 @@ def load_spacy(model: str, *, components: tuple[str, ...]) -> Any:
 
 def spacy_versions(model: str) -> tuple[str, str, str]:
     """Return what determines a pipeline's output: spaCy's version, the pipeline, and the pipeline's version."""
+    meta = Path(model) / "meta.json"  # of a folder
     try:
-        folder = Path(model)
-        version = (
-            (folder / "meta.json").read_text(encoding="utf-8") if folder.is_dir() else importlib.metadata.version(model)
-        )
+        version = meta.read_text(encoding="utf-8") if meta.parent.is_dir() else importlib.metadata.version(model)
         return importlib.metadata.version("spacy"), model, version
     except (importlib.metadata.PackageNotFoundError, OSError) as error:
         raise ValueError(_missing(model)) from error

@@ -60,31 +60,27 @@ OF_TEXTS = {EM: exact_match, F1: answer_f1, CONTAIN_MATCH: coverage}
 def score_answers(
     said: Sequence[str | None], contexts: Sequence[str], right: Sequence[Sequence[str] | None]
 ) -> dict[str, Tensor]:
-    """Score ``Q`` answers, each with the context that it was written from.
+    """Score ``Q`` answers, each with the packed context that it was written from.
 
-    Args:
-        said: Answers; a blank one abstains, None is missing, as where the request failed.
-        contexts: Packed contexts.
-        right: Right answers of each question; empty if the data set says that there is none, None if unknown.
+    A blank answer abstains, None is missing, as where the request failed. ``right`` are the right answers of each
+    question; empty if the data set says that there is none, None if unknown.
 
-    Returns:
-        ``[Q]`` float64 of each of :data:`SCORED`, in [0, 1]. Of a question without an answer, EM, F1 and Contain-Match
-        are 1 if the answer abstains, else 0 (as in SQuAD 2.0), and Context-Coverage is NaN; of a question of which
-        nothing is said, all are NaN. A missing answer has 0 in EM, F1 and Contain-Match.
+    Returns ``[Q]`` float64 of each of :data:`SCORED`, in [0, 1]. Of a question without an answer, EM, F1 and
+    Contain-Match are 1 if the answer abstains, else 0 (as in SQuAD 2.0), and Context-Coverage is NaN; of a question of
+    which nothing is known, all are NaN. A missing answer has 0 in EM, F1 and Contain-Match.
     """
     scores = {name: torch.full((len(said),), torch.nan, dtype=torch.float64) for name in SCORED}
     for row, (text, context, answers) in enumerate(zip(said, contexts, right, strict=True)):
         if answers is None:
             continue
         for name, measure in OF_TEXTS.items():
-            scores[name][row] = 0.0 if text is None else measure(text, answers) if answers else _abstains(text)
+            if text is not None:
+                scores[name][row] = measure(text, answers) if answers else float(not normalize_answer(text))
+            else:
+                scores[name][row] = 0.0
         if answers:
             scores[CONTEXT_COVERAGE][row] = coverage(context, answers)
     return scores
-
-
-def _abstains(text: str) -> float:
-    return float(not normalize_answer(text))
 
 
 def question_kinds(num_relevant: Sequence[int], scores: Mapping[str, Tensor]) -> dict[str, Tensor]:

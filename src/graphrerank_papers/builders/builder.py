@@ -121,14 +121,8 @@ class Builder:
     ) -> dict[str, Any]:
         """Write a data set folder from the files at ``locations`` (:class:`RawFiles`); ``out`` must be new or empty.
 
-        Downloaded files are kept in ``downloads``; ``options`` are those of the reader.
-
-        Returns:
-            The card: name, licence, source files, counts, reasons of dropped records, hashes.
-
-        Raises:
-            ValueError: If an option or file is wrong, or the folder would be refused by
-                :meth:`~graphrerank.data.dataset.Dataset.from_folder`; nothing is written then.
+        Returns the card: name, licence, source files, counts, reasons of dropped records, hashes. Nothing is written if
+        an option or file is wrong, or :meth:`~graphrerank.data.dataset.Dataset.from_folder` would refuse the folder.
         """
         out = Path(out)
         if out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -108,16 +108,11 @@ class RawFile:
 class RawFiles:
     """All files of some locations.
 
-    Args:
-        locations: Files, folders and archives (``.zip``, ``.tar``, ``.tar.gz``), as paths or as URLs (``https://``, or
-            ``hf://datasets/<owner>/<name>@<revision>/<file>``), each perhaps with its checksum behind:
-            ``https://host/spider.zip#sha256=...``.
-        downloads: Folder that keeps downloaded files.
-        downloader: Downloads a location to a path.
-
-    Raises:
-        ValueError: If a location does not exist or cannot be downloaded, has another checksum, or is an archive that is
-            damaged or holds a name that leads outside.
+    Locations are files, folders and archives (``.zip``, ``.tar``, ``.tar.gz``), as paths or as URLs (``https://``, or
+    ``hf://datasets/<owner>/<name>@<revision>/<file>``), each perhaps with its checksum behind:
+    ``https://host/spider.zip#sha256=...``. The folder ``downloads`` keeps downloaded files. A location that does not
+    exist, cannot be downloaded or has another checksum is a ``UserError``, and so is a damaged archive, or one with a
+    name that leads outside.
     """
 
     def __init__(self, locations: Sequence[str], *, downloads: Path, downloader: Downloader = download) -> None:
@@ -174,9 +169,9 @@ class RawFiles:
         shown, is_url = without_passwords(plain), "://" in plain
         path = _downloaded(plain, shown, downloads, downloader, checksum) if is_url else Path(plain)
         if path.is_dir() and checksum is None:
-            files = sorted(file for file in path.rglob("*") if file.is_file())
+            paths = sorted(file for file in path.rglob("*") if file.is_file())
             return [
-                raw for file in files for raw in self._open_file(file, file.relative_to(path).as_posix(), str(file))
+                raw for file in paths for raw in self._open_file(file, file.relative_to(path).as_posix(), str(file))
             ]
         if not path.is_file():
             raise UserError(f"{shown}: no such file or folder")
