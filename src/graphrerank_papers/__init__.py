@@ -1,1 +1,1 @@
-"""The papers and the systems beside the library: indexes, pipelines, experiments, answers and builders of data sets."""
+"""Papers and systems built on the library: indexes, pipelines, experiments, answers and builders of data sets."""

@@ -47,7 +47,7 @@ class BenchmarkRow:
     title: str  # its name in the table
     pipeline: str  # a file of conf/pipeline
     retriever: str = "dense"  # a file of conf/retriever: of searches that name none
-    checkpoint: str | None = None  # of the pipeline's reranker; None: the pipeline's own, if it has one
+    checkpoint: str | None = None  # of the pipeline's reranker; None: the pipeline's default, if it has one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,5 +205,5 @@ def _records(kind: Any, entries: Any, name: str) -> Any:
         return validate(entries, extra="forbid")
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join([name, *map(str, first["loc"])])
-        raise ValueError(f"`{place}`: {first['msg'].lower()}, got {first['input']!r}"[:300]) from None
+        location = ".".join([name, *map(str, first["loc"])])
+        raise ValueError(f"`{location}`: {first['msg'].lower()}, got {first['input']!r}"[:300]) from None

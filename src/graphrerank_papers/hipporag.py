@@ -239,9 +239,10 @@ class FactGraphSearch:
     seeds differ from EA-GraphRAG's in three ways: every passage is one (``passage_seeds: all``, by its dot product with
     the query), an entity takes the mean of its facts (``combination: mean``), and a language model may reject facts.
 
-    ``rerank`` is ``none``, ``cross_encoder`` (the pipeline's) or ``language_model``, whose ``prompt`` has the places
-    ``{question}`` and ``{facts}``; ``combination`` is the weight of an entity of several facts: ``last``, ``mean`` or
-    ``sum``; ``passage_seeds`` are the ``retrieved`` passages or ``all``; ``restart_prob`` is 1 - the paper's damping.
+    ``rerank`` is ``none``, ``cross_encoder`` (the pipeline's) or ``language_model``, whose ``prompt`` has the
+    placeholders ``{question}`` and ``{facts}``; ``combination`` is the weight of an entity of several facts: ``last``,
+    ``mean`` or ``sum``; ``passage_seeds`` are the ``retrieved`` passages or ``all``; ``restart_prob`` is 1 - the
+    paper's damping.
     """
 
     def __init__(

@@ -89,7 +89,7 @@ def load_record(stem: Path, kind: type[RecordT]) -> RecordT:
 
 
 def _split(part: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """Return what JSON writes of a record, and move its tensors to a table, by their place in the record."""
+    """Return what JSON writes of a record, and move its tensors to a table, by their path in the record."""
     if isinstance(part, Tensor):
         tensors[name] = part.clone()  # safetensors refuses tensors that share memory
         return None

@@ -40,8 +40,8 @@ class LightRAGSearch:
     low- and high-level keywords. We rank passages; LightRAG also gives the descriptions themselves to its reader. A
     query to which nothing is similar keeps what was retrieved before.
 
-    A ``language_model`` writes keywords; its ``prompt`` has the place ``{question}``, and ``cache`` is the folder of
-    its answers. ``description_tokens`` are words of a description, at most.
+    A ``language_model`` writes keywords; its ``prompt`` has the placeholder ``{question}``, and ``cache`` is the folder
+    of its answers. ``description_tokens`` are words of a description, at most.
     """
 
     def __init__(

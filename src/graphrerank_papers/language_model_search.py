@@ -33,7 +33,7 @@ class HypotheticalPassages:
     result is normalised, which changes no ranking by dot product; a blank query keeps its vector.
 
     The pipeline's ``text_encoder`` encodes the passages of ``language_model``, ``num_passages`` (:math:`M`) for each
-    query; ``prompt`` has the place ``{question}``; ``cache`` is a folder of answers.
+    query; ``prompt`` has the placeholder ``{question}``; ``cache`` is a folder of answers.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ChainOfThought:
 
     The pipeline's ``retriever`` searches by text or vector, not by query id; its ``text_encoder`` encodes the thoughts
     where the retriever reads vectors. ``num_steps`` are the searches of a query, ``top_k`` the nodes of a search; nodes
-    beyond the budget are dropped. ``prompt`` has the places ``{passages}``, ``{question}`` and ``{thoughts}``;
+    beyond the budget are dropped. ``prompt`` has the placeholders ``{passages}``, ``{question}`` and ``{thoughts}``;
     ``cache`` is the folder of the model's answers.
     """
 
@@ -176,7 +176,7 @@ class KnowledgeGraphPrompting:
     the vector search, the graph is the corpus's, and the order is that of a ranking.
 
     The pipeline's ``text_encoder`` encodes the evidence. ``num_hops`` are the edges of a path. ``prompt`` has the
-    places ``{question}`` and ``{passages}``; ``cache`` is the folder of the language model's answers.
+    placeholders ``{question}`` and ``{passages}``; ``cache`` is the folder of the language model's answers.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class RAPTORSearch:
     passages, where RAPTOR gives its reader the texts of all nodes that it selects.
 
     ``num_branches`` are the nodes followed on each layer of a tree search. Without a ``language_model`` summaries quote
-    the passages; ``prompt`` is its own (:func:`write_summaries`), ``cache`` the folder of its answers.
+    the passages; ``prompt`` as of :func:`write_summaries`, ``cache`` the folder of its answers.
     """
 
     def __init__(

@@ -66,8 +66,8 @@ def write_summaries(
 ) -> list[str | None]:
     """Let a model summarise each list of notes, none empty; None without a usable answer.
 
-    ``limit`` is the maximum number of tokens of a summary. ``prompt`` has the place ``{notes}``, and ``{words}`` in its
-    system message.
+    ``limit`` is the maximum number of tokens of a summary. ``prompt`` has the placeholder ``{notes}``, and ``{words}``
+    in its system message.
 
     Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
     """

@@ -36,19 +36,14 @@ def build(
     return build_summary_tree(texts, ENCODER.encode(texts), folder=folder, encoder=ENCODER, settings=settings, **model)
 
 
-def test_clusters_are_the_themes() -> None:
-    clusters = cluster_nodes(ENCODER.encode(PASSAGES), [12] * 48, SummaryTreeSettings(num_dims=3))
-    assert sorted({node for cluster in clusters for node in cluster}) == list(range(48))  # each is in one at least
-    for cluster in clusters:
-        assert len({node % 4 for node in cluster}) == 1
-    assert len(clusters) < 24
-
-
-def test_long_clusters_are_divided() -> None:
-    settings = SummaryTreeSettings(num_dims=3, cluster_tokens=60)
-    clusters = cluster_nodes(ENCODER.encode(PASSAGES), [12] * 48, settings)
-    assert sorted({node for cluster in clusters for node in cluster}) == list(range(48))
-    sizes = sorted(map(len, clusters))
+def test_clusters_are_the_themes_and_long_ones_are_divided() -> None:
+    vectors, settings = ENCODER.encode(PASSAGES), SummaryTreeSettings(num_dims=3, cluster_tokens=60)
+    short, divided = (cluster_nodes(vectors, [12] * 48, each) for each in (SETTINGS, settings))
+    for clusters in (short, divided):
+        assert sorted({node for cluster in clusters for node in cluster}) == list(range(48))  # each is in one at least
+    assert all(len({node % 4 for node in cluster}) == 1 for cluster in short)
+    assert len(short) < 24
+    sizes = sorted(map(len, divided))
     assert sizes[len(sizes) // 2] <= 5  # words // 12; a group of at most num_dims + 1 nodes is not divided
     whole = cluster_nodes(ENCODER.encode(["same"] * 30), [12] * 30, settings)
     assert whole == [list(range(30))]  # cannot be divided
@@ -75,13 +70,9 @@ def test_a_tree_and_its_leaves_against_networkx(tmp_path: Path) -> None:
 
 
 def test_a_summary_quotes_openings_up_to_the_limit() -> None:
-    texts = [
-        "Metz. It lies on the Moselle. It is old.",
-        "Metz. It lies on the Moselle. Again.",
-        "Rome. It is far away.",
-    ]
-    vectors = ENCODER.encode([texts[0], texts[0], texts[2]])
-    assert quote(texts, vectors, 20) == "Metz. It lies on the Moselle. Rome. It is far away."
+    metz, rome = "Metz. It lies on the Moselle.", "Rome. It is far away."
+    texts, vectors = [f"{metz} It is old.", f"{metz} Again.", rome], ENCODER.encode([metz, metz, rome])
+    assert quote(texts, vectors, 20) == f"{metz} {rome}"
     assert len(quote(texts, vectors, 3).split()) == 3
     assert quote(["One two three four"], vectors[:1], 2) == "One two"
 

@@ -103,8 +103,8 @@ class TwoPaths:
             raise ValueError(f"`answers` must be given with `right` = {rule}, got none")
         contexts = answers.packing.pack(passages_of(self.dataset.graph.texts, nodes[:, :top_k].tolist()))
         right = [known[query_id] for query_id in self.queries.ids]
-        (said,) = answers.answer(self.queries.texts, {"": contexts}, right).values()
-        return said.values[CONTAIN_MATCH if answers.judge is None else JUDGED] > 0
+        (answered,) = answers.answer(self.queries.texts, {"": contexts}, right).values()
+        return answered.values[CONTAIN_MATCH if answers.judge is None else JUDGED] > 0
 
     def _relevance(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         relevance = self.qrels.relevance(self.rows, nodes, num_nodes=self.dataset.graph.num_nodes)

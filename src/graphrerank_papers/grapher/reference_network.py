@@ -78,7 +78,7 @@ class CitationPatterns:
 class LanguageModelCitations:
     """Asks a chat model, as FastInsight does: one question per text that has references to choose from.
 
-    ``prompt`` has the places ``{references}`` and ``{text}``. A text without a usable answer cites nothing.
+    ``prompt`` has the placeholders ``{references}`` and ``{text}``. A text without a usable answer cites nothing.
     """
 
     def __init__(self, model: ChatModel, *, prompt: Prompt | None = None) -> None:

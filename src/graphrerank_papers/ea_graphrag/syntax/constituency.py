@@ -130,7 +130,7 @@ def count_units(trees: Iterable[Tree]) -> Units:
     """Count the units of a text.
 
     Source: Lu, Automatic analysis of syntactic complexity in second language writing, 2010, section 3.2: his
-    definitions, as our own predicates. *Where we differ:* hyphens and symbols, tokens in newer treebanks, are no words;
+    definitions, as predicates of ours. *Where we differ:* hyphens and symbols, tokens in newer treebanks, are no words;
     a bare relative pronoun counts as WHNP even where a treebank labels it NP.
 
     Example:
