@@ -203,7 +203,6 @@ def test_checkpoint_of_another_feature_mode_is_refused(
         ("evaluate.py", ["checkpont=nowhere"], "Key 'checkpont' is not in struct"),
         ("serve.py", ["mode=export"], "Missing mandatory value: checkpoint"),
         ("serve.py", ["mode=http"], "mode=http needs `artifact`"),
-        ("serve.py", ["mode=fax"], "`mode` must be one of ['http', 'bench', 'export', 'demo'], got 'fax'"),
     ],
 )
 def test_bad_settings_are_refused_by_name(

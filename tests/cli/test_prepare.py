@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from graphrerank.data.corpus_folder.opening import open_corpus
+from tests.cli.conftest import WORDS
 from tests.support.commands import RunCommand
 from tests.support.folders import write_dataset
 
@@ -14,11 +15,10 @@ from tests.support.folders import write_dataset
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A data set of passages in a ring, and three queries."""
-    names = ["river", "stone", "metal", "cloud", "forest", "engine", "violin", "planet", "bread", "castle"]
     return write_dataset(
         tmp_path / "ring",
-        corpus=[{"_id": f"p{i}", "title": name, "text": f"A text about {name}."} for i, name in enumerate(names)],
-        queries=[{"_id": f"q{i}", "text": f"What is a {names[i]}?"} for i in range(3)],
+        corpus=[{"_id": f"p{i}", "title": name, "text": f"A text about {name}."} for i, name in enumerate(WORDS[:10])],
+        queries=[{"_id": f"q{i}", "text": f"What is a {WORDS[i]}?"} for i in range(3)],
         edges=[(f"p{i}", f"p{(i + 1) % 10}", "next") for i in range(10)],
         test=[(f"q{i}", f"p{j}") for i in range(3) for j in (i, i + 1)],
     )

@@ -16,7 +16,6 @@ from graphrerank.evaluation.measuring import (
     EvaluationPlan,
     break_ties,
     measure_ranking,
-    parse_measures,
     relevant_nodes,
     tied_share,
 )
@@ -101,22 +100,6 @@ def test_measures_of_the_graph_and_of_answers(tmp_path: Path) -> None:
     assert math.isnan(found["Coverage"][2])
 
 
-@pytest.mark.parametrize(
-    ("measures", "message"),
-    [
-        ([], "must name one measure or more, and none twice"),
-        (["CR@5", "R_cap@5"], r"none twice, got \['CR@5', 'R_cap@5'\]"),
-        (["Recoll@5"], "must be ours .* or an expression of ir_measures, got 'Recoll@5'"),
-        (["TR@0"], "must be ours .* got 'TR@0'"),
-        (["nDCG(judged_only=True)@10"], "judged not relevant"),
-        (["Bpref"], "'Bpref' reads documents judged not relevant"),
-    ],
-)
-def test_unknown_measures_are_refused(measures: list[str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        parse_measures(measures)
-
-
 def test_what_ir_measures_cannot_compute_is_refused(tmp_path: Path) -> None:
     dataset, _, path = searched(1, tmp_path)
     ranking = read_run(path, query_ids=QUERIES, node_ids=IDS)
@@ -142,6 +125,12 @@ def test_what_is_tested_where_nothing_is_named(measures: tuple[str, ...], tested
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"measures": []}, "must name one measure or more, and none twice"),
+        ({"measures": ["CR@5", "R_cap@5"]}, r"none twice, got \['CR@5', 'R_cap@5'\]"),
+        ({"measures": ["Recoll@5"]}, "must be ours .* or an expression of ir_measures, got 'Recoll@5'"),
+        ({"measures": ["TR@0"]}, "must be ours .* got 'TR@0'"),
+        ({"measures": ["nDCG(judged_only=True)@10"]}, "judged not relevant"),
+        ({"measures": ["Bpref"]}, "'Bpref' reads documents judged not relevant"),
         ({"measures": ["R@5"], "tested": ["R@6"]}, r"`tested` must be of `measures` \['R@5'\], got \['R@6'\]"),
         ({"measures": ["R@5"], "resamples": 0}, "`resamples` must be a positive integer, got 0"),
         ({"measures": ["R@5"], "ties": "random"}, r"`ties` must be one of \['own', 'trec'\], got 'random'"),
