@@ -177,12 +177,9 @@ class KETRetrieval:
 class KETSearch:
     """Retrieve the documents whose chunks KET-RAG, or one of its baselines, puts into a context.
 
-    Documents are ranked by the best cosine of their chunks with the query. The entities and relations of the context
-    select chunks and are not ranked; :class:`KETRetrieval` returns whole contexts. The constructor builds the index, or
-    reads it from its folder, and prints its size.
-
-    ``index`` are the settings of the index but for those that the ``solution`` fixes; the others are those of
-    :class:`KETRetrieval`. Solutions without a knowledge graph need no ``extractor``.
+    Documents are ranked by the best cosine of their chunks with the query; :class:`KETRetrieval`, which has the same
+    settings, returns whole contexts. The constructor builds the index, or reads it from its folder, and prints its
+    size. The ``solution`` fixes some settings of the ``index``; without a knowledge graph it needs no ``extractor``.
     """
 
     def __init__(

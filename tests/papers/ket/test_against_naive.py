@@ -27,10 +27,6 @@ def cos(a: Vector, b: Vector) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
 
 
-def euc(a: Vector, b: Vector) -> float:
-    return math.dist(a, b)
-
-
 def arg_max(items: Sequence[Any], k: int, key: Callable[[Any], Any]) -> list[Any]:
     """The k largest by ``key``, ties in the order of ``items``."""
     return sorted(items, key=key, reverse=True)[:k]
@@ -129,7 +125,7 @@ class Naive:
 
     def kg_retrieval(self, q: Vector, limit: int) -> tuple[list[str], list[Any], list[int]]:
         """Algorithm 2."""
-        S_e = sorted(self.entities, key=lambda v: euc(self.phi_e[v], q))[:10]
+        S_e = sorted(self.entities, key=lambda v: math.dist(self.phi_e[v], q))[:10]
         S_e = filled(S_e, limit // 2, lambda v: tokens(self.text[v]))
         rank = {v: i for i, v in enumerate(S_e)}
 

@@ -105,13 +105,10 @@ def contexts(queries: Queries) -> Contexts:
     return Contexts(nothing, [(f"{text} Metz", "Nice") for text in queries.texts], torch.arange(len(queries)), {})
 
 
-TEXTS = [f"city{number}" for number in range(20)]
-QUERIES = Queries(TEXTS, TEXTS, torch.zeros(20, 2))
-RIGHT = [["Nancy"], ["nowhere", "The METZ!"], *[["city9"]] * 18]
-
-
 def test_coverage_by_hand() -> None:
-    row = judge_contexts(contexts, QUERIES, RIGHT)
+    texts = [f"city{number}" for number in range(20)]
+    right = [["Nancy"], ["nowhere", "The METZ!"], *[["city9"]] * 18]
+    row = judge_contexts(contexts, Queries(texts, texts, torch.zeros(20, 2)), right)
     assert (row["questions"], row["Coverage"]) == (20, 0.1)  # the second, and city9
     assert not row.keys() & {"EM", "F1", "answers"}
     assert row["context_tokens"] == (sum(range(16)) + sum(range(4))) / 20
