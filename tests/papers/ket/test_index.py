@@ -154,9 +154,7 @@ def test_small_corpora(documents: Sequence[str], builder: KETIndexBuilder) -> No
     [
         ({"chunk_tokens": 0}, "`chunk_tokens` must be a positive integer, got 0"),
         ({"num_neighbours": 3}, "`num_neighbours` must be a positive even number, got 3"),
-        ({"core_share": 1.5}, r"`core_share` must lie in \[0, 1\], got 1.5"),
         ({"core_selection": "best"}, r"`core_selection` must be one of \['pagerank', 'random'\], got 'best'"),
-        ({"num_splits": -1}, "`num_splits` must not be negative, got -1"),
     ],
 )
 def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:

@@ -332,9 +332,7 @@ def test_a_language_model_finds_keywords_and_topics(
     [
         (partial(ReTAGSearchSettings, top_p=0), "`top_p` must be a positive integer, got 0"),
         (partial(ReTAGSearchSettings, bm25_weight=0.0), "`bm25_weight` and `dense_weight` must not be negative nor"),
-        (partial(ReTAGSearchSettings, keyword_weight=-0.1), "`keyword_weight` must not be negative"),
         (partial(ExtractiveKeywords, None, None, num_keywords=0), "`num_keywords` must be a positive integer"),
-        (partial(ExtractiveKeywords, None, None, num_terms=-1), "`num_terms` must not be negative"),
         (partial(ReTAGSetup, "", None, None, language="latin"), r"`language` must be one of \['extractive', 'llm'\]"),
         (partial(ReTAGSetup, "", None, None, routing="any"), r"`routing` must be one of \['similarity', 'language_m"),
         (partial(ReTAGSetup, "", None, None, language="llm"), "`language_model` must be given for language=llm and"),
