@@ -200,7 +200,7 @@ def load_corpus(
             f"`language` must be auto or {dataset.graph.passages.language}, in which {folder} was prepared "
             f"(data.language), got {language!r}"
         )
-    # of its own: what it encodes in the background must not wait for requests, nor they for it; loaded if it encodes
+    # separate from the encoder of requests, as it encodes in another thread; loaded only if it encodes
     corpus_encoder = None if encoder is None else VectorCache(instantiate(encoder), cache / "vectors")
     graph = with_vectors(dataset, corpus_encoder, cache / "candidates").graph.to(device)
     bare = None if encoder is None else shared_encoder(as_yaml(encoder))

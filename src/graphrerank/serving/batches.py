@@ -20,7 +20,7 @@ from graphrerank.serving.limits import Limits, Work
 GRACE_SECONDS = 2.0  # after the last deadline of its batch, the process ends, and uvicorn starts another
 MEMORY = 0.9  # weight of earlier measurements of the speed
 BATCH_SECONDS = 0.5  # of estimated work, at which a batch is full
-WRITING = "documents"  # the engine that changes the corpus has a thread of its own: searches do not wait for it
+WRITING = "documents"  # the engine that changes the corpus runs in a separate thread, so that searches do not wait
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 

@@ -32,7 +32,7 @@ class HttpGuard:
     Args:
         app: The guarded application.
         settings: The key, which requests send as ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``, the web pages
-            that may call, besides those of this service on a local name, and the limits of bodies.
+            that may call, in addition to those of this service on a local name, and the limits of bodies.
         open_paths: Paths that need no key.
         check_wait: Raises a refusal if a further request would wait too long.
     """

@@ -10,7 +10,7 @@ LOGGER = "graphrerank.serving"
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as a JSON object; of an exception its type and place, as its message may contain texts."""
+    """Writes a record as a JSON object; of an exception its type and location, as its message may contain texts."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""

@@ -188,7 +188,7 @@ class SearchEngine:
 def corpus_version(folder: Path) -> str:
     """Return a hash of the paths, sizes and times of a corpus's files; empty if there are none.
 
-    Of a corpus folder those of the manifest are enough, which is written anew at each change.
+    Of a corpus folder the manifest is enough, as every change writes it.
     """
     root = folder.resolve()
     try:
@@ -274,7 +274,7 @@ class InspectedRanking(BaseModel):
 
     Attributes:
         name: ``retriever`` after the first step, the name of the step's class after the others; of the last step
-            ``ours``, or the pipeline's own name where it is one of those to compare with.
+            ``ours``; of a pipeline to compare with its name.
         nodes: Positions of passages in the answer's ``nodes``, best first.
         scores: Their scores, comparable within a ranking only; null for those that have none.
         probabilities: How likely each is relevant; for a calibrated graph reranker.

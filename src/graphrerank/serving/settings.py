@@ -45,7 +45,7 @@ class ServiceSettings:
         if not (self.is_local or self.api_key or self.allow_no_key):
             raise ValueError(
                 f"`api_key` must be set (GRAPHRERANK_API_KEY) where host={self.host} is reached from other machines, "
-                "got none; behind a proxy that asks for a key of its own: allow_no_key=true"
+                "got none; behind a proxy that requires a key: allow_no_key=true"
             )
 
     @property
