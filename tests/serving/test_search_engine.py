@@ -30,6 +30,7 @@ from graphrerank.serving.search_engine import (
     corpus_version,
 )
 from tests.support.encoders import HashEncoder
+from tests.support.searching import searchable
 
 
 def load(folder):
@@ -177,16 +178,7 @@ EDGES = {(0, 1): REFERENCE, (1, 2): REFERENCE, (1, 4): REFERENCE, (2, 5): SIMILA
 
 
 def typed_corpus(edges: dict[tuple[int, int], int] = EDGES) -> SearchableCorpus:
-    encoder = HashEncoder(dim=256, by_word=True)
-    graph = CorpusGraph.from_edges(
-        [f"p{number}" for number in range(len(FILMS))], FILMS, torch.tensor(list(edges)),
-        edge_type=torch.tensor(list(edges.values())),
-    ).with_embedding(encoder.encode(FILMS))  # fmt: skip
-    scorer = partial(CheckpointScorer, checkpoint="base", device="cpu")
-    search = partial(VectorSearch, retriever=HybridRetriever)
-    pipeline = Pipeline(graph, steps=[search, partial(GraphRerank, scorer=scorer)], budget=5)
-    first = Pipeline(graph, steps=[search], budget=6)
-    return SearchableCorpus(graph, pipeline, encoder, {"vectors": first})  # type: ignore[arg-type]
+    return searchable([f"p{number}" for number in range(len(FILMS))], FILMS, edges, budget=5, other="vectors")
 
 
 @pytest.fixture(scope="module")

@@ -5,21 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import uvicorn
 
 from graphrerank.cli.http_service import INSPECT, RERANK, SEARCH
-from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import ADJACENCY, REFERENCE
-from graphrerank.inference.checkpoint_scorer import CheckpointScorer
-from graphrerank.operators.hybrid import HybridRetriever
-from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Engine
@@ -29,7 +22,7 @@ from graphrerank.serving.search_engine import InspectEngine, SearchableCorpus, S
 from graphrerank.serving.server import create_app
 from graphrerank.serving.settings import PageSettings, ServiceSettings
 from tests.support import ROOT
-from tests.support.encoders import HashEncoder
+from tests.support.searching import searchable
 
 QUESTION = "where is the director <b>buried</b>?"
 HOSTILE = "<script>document.title = 'broken'</script><img src=x onerror=\"document.title = 'broken'\"> director"
@@ -42,17 +35,9 @@ BASE = ROOT / "src" / "graphrerank" / "pretrained" / "base"
 
 
 def make_corpus(_: Path) -> SearchableCorpus:
-    encoder = HashEncoder(dim=64, by_word=True)
-    edges = torch.tensor([[0, 1], [1, 2], [0, 3], [4, 5], [5, 6]])
-    types = torch.tensor([REFERENCE, REFERENCE, ADJACENCY, REFERENCE, ADJACENCY])
+    edges = {(0, 1): REFERENCE, (1, 2): REFERENCE, (0, 3): ADJACENCY, (4, 5): REFERENCE, (5, 6): ADJACENCY}
     ids = [f"<i>{number}</i>" for number in range(len(TEXTS))]
-    graph = CorpusGraph.from_edges(ids, TEXTS, edges, edge_type=types).with_embedding(encoder.encode(TEXTS))
-    steps = [
-        partial(VectorSearch, retriever=HybridRetriever),
-        partial(GraphRerank, scorer=partial(CheckpointScorer, checkpoint="base", device="cpu")),
-    ]
-    first = Pipeline(graph, steps=steps[:1], budget=40)  # type: ignore[arg-type]
-    return SearchableCorpus(graph, Pipeline(graph, steps=steps, budget=40), encoder, {"<u>other</u>": first})  # type: ignore[arg-type]
+    return searchable(ids, TEXTS, edges, budget=40, other="<u>other</u>", dim=64)
 
 
 @pytest.fixture(scope="module")
