@@ -81,8 +81,8 @@ def settings_folders() -> list[Path]:
 
 def check_settings(conf: Path) -> None:
     """Require that no two folders of settings have a file of one name, of which only one would be read."""
-    owners = dict.fromkeys((path.relative_to(conf) for path in conf.rglob("*.yaml")), conf)
-    for folder in settings_folders():
+    owners: dict[Path, Path] = {}
+    for folder in (conf, *settings_folders()):
         for path in sorted(folder.rglob("*.yaml")):
             name = path.relative_to(folder)
             if name in owners:
