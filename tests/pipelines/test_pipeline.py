@@ -9,7 +9,6 @@ from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.operators.bm25 import BM25Retriever
-from graphrerank.operators.dense import DenseRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import AlternateFrontier, GRanker, PageRank, Rerank, STeX, UntilBudget, VectorSearch
 from tests.operators.test_stex import algorithm_3
@@ -180,14 +179,6 @@ def test_re2_against_sorting_the_top(make_corpus: Any, make_queries: Any, pair_e
         read = reader(pair_encoder, graph, queries.texts[row])
         assert nodes == ranked({node: float(pair_encoder.head(read(node))) for node in top})
     assert found.num_encodings.tolist() == [20] * 7
-
-
-def test_vector_search_is_the_retriever(make_corpus: Any, make_queries: Any) -> None:
-    graph, queries = make_corpus(), make_queries()
-    found = Pipeline(graph, steps=[search()], budget=12).retrieve(queries)
-    assert torch.equal(found.ranking.nodes, DenseRetriever(graph, top_k=12).retrieve(queries).nodes)
-    assert found.num_encodings.tolist() == [0] * 7
-    assert set(found.seconds) == {"retrieve"}
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
