@@ -12,7 +12,8 @@ import graphrerank
 PACKAGE = Path(graphrerank.__file__).parent
 PAPERS = PACKAGE.parent / "graphrerank_papers"
 LAYERS = [  # from the lowest up: a package imports the layers below its own, never one beside it
-    {"checks", "extensions", "extras", "files", "passwords", "processes", "progress", "untrusted"},
+    {"checks"},
+    {"extensions", "extras", "files", "passwords", "processes", "progress", "untrusted"},
     {"caching", "conf_folder"},
     {"text"},
     {"graphs"},
@@ -32,10 +33,10 @@ LAYERS = [  # from the lowest up: a package imports the layers below its own, ne
 LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
 NARROWER = {  # packages that may import less than all layers below
     "features": {"checks", "text", "graphs"},
-    "models": {"extensions", "extras", "files", "untrusted", "graphs", "operators"},
+    "models": {"checks", "extensions", "extras", "files", "untrusted", "graphs", "operators"},
     "pipelines": {"checks", "graphs", "text", "language_models", "knowledge", "operators"},
     "training": {"extras", "checks", "files", "progress", "graphs", "losses", "metrics"},
-    "integrations": {"extras", "graphs", "models", "inference"},
+    "integrations": {"checks", "extras", "graphs", "models", "inference"},
     # of evaluation the model card's table
     "inference": {
         "checks", "extras", "files", "untrusted", "graphs", "text", "features", "operators", "models", "evaluation",

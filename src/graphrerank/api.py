@@ -11,6 +11,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.run_retriever import read_run
@@ -133,7 +134,7 @@ def evaluate(
     named = name_systems(systems, parts)
     datasets = list(data) if isinstance(data, Sequence) and not isinstance(data, str) else [data]
     if not datasets:
-        raise ValueError("`data` must name at least one data set, got none")
+        raise UserError("`data` must name at least one data set, got none")
     _check(named, len(datasets), settings or {}, counterfactuals, counterfactual_pipelines)
     groups = {
         system.label: Rerankers(system.source, load_models(system, alone=alone))
@@ -151,7 +152,7 @@ def evaluate(
             is_built = isinstance(system.given, Pipeline)
             pipelines[system.label] = system.given if is_built else parts.part("pipeline", system.given, **changes)
         except ValueError as error:
-            raise ValueError(re.sub(r"^`(?=\w+[.[`])", f"`settings.{system.label}.", str(error))) from error
+            raise UserError(re.sub(r"^`(?=\w+[.[`])", f"`settings.{system.label}.", str(error))) from error
     searches, retriever_name = chosen_part(parts, "retriever", retriever, manifests, "dense")
     encodes, encoder_name = chosen_part(parts, "encoder", encoder, manifests, "minilm" if pipelines else None)
     scored = [name for stage in stages for name in stage.measures]
@@ -195,7 +196,7 @@ def evaluate(
             try:
                 return given if isinstance(given, Pipeline) else factory(given, graph)
             except ValueError as error:
-                raise ValueError(f"{label}: {error}") from error
+                raise UserError(f"{label}: {error}") from error
 
         ranked = run_pipelines(prepared, queries, {label: build(label) for label in pipelines}, alone=TIMED_ALONE)
         dataset = prepared.dataset
@@ -279,12 +280,12 @@ def name_systems(systems: Any, parts: Parts | None = None) -> list[Named]:
     if isinstance(systems, Mapping) and "_target_" not in systems:
         taken = sorted({str(label) for label in systems} & set(FROZEN))
         if taken or not systems:
-            raise ValueError(f"`systems` must have one name or more, and none of a frozen row {FROZEN}, got {taken}")
+            raise UserError(f"`systems` must have one name or more, and none of a frozen row {FROZEN}, got {taken}")
         return [_named(str(label), given, parts) for label, given in systems.items()]
     listed = list(systems) if isinstance(systems, Sequence) and not isinstance(systems, str) else [systems]
     sources = [str(given.source if isinstance(given, GraphReranker) else given) for given in listed]
     if not sources or len(set(sources)) != len(sources):
-        raise ValueError(f"`systems` must name one system or more, and none twice, got {sources}")
+        raise UserError(f"`systems` must name one system or more, and none twice, got {sources}")
     return [_named(label, given, parts) for label, given in zip(short_names(sources), listed, strict=True)]
 
 
@@ -312,7 +313,7 @@ def short_names(sources: Sequence[str]) -> list[str]:
         names = ["-".join(re.sub(ENDINGS, "", part).strip(".-_") or part for part in parts) for parts in listed]
         if len({*names, *FROZEN}) == len(names) + len(FROZEN):
             return names
-    raise ValueError(
+    raise UserError(
         f"`systems` must have different names, and none of a frozen row {FROZEN}, got {list(sources)}; write a path "
         "with its parent folder, or rename it"
     )
@@ -324,12 +325,12 @@ def load_models(named: Named, *, alone: bool) -> dict[str, Checkpoint]:
     loaded = {given.manifest.name: given} if isinstance(given, Checkpoint) else load_checkpoints(given)
     for system, checkpoint in loaded.items():
         if not isinstance(checkpoint.manifest, RerankerManifest):
-            raise ValueError(
+            raise UserError(
                 f"{named.source}: {checkpoint.manifest.model.name} is no reranker; pipeline=ea_graphrag "
                 "pipeline.steps.0.adapter.checkpoint=RUN routes by it, experiment=ea_benchmark judges it"
             )
         if alone and system in FROZEN:
-            raise ValueError(
+            raise UserError(
                 f"{named.source}: holds a system of the name {system!r}, which a frozen row has; 'checkpoint=[RUN]' "
                 "names it by its folder"
             )
@@ -412,12 +413,12 @@ def _check(
     pipelines = sorted(system.label for system in named if system.kind == "pipeline")
     for system in named:
         if system.kind == "run" and DATASET not in system.source and num_datasets > 1:
-            raise ValueError(
+            raise UserError(
                 f"`systems`: the run file {system.source} is of one data set, `datasets` names {num_datasets}; write "
                 f"its path with {DATASET} in the place of the name"
             )
     if plain := [name for name, changes in settings.items() if not isinstance(changes, Mapping)]:
-        raise ValueError(
+        raise UserError(
             f"`settings.{plain[0]}` must be written as settings.{plain[0]}.KEY=..., got {settings[plain[0]]!r}"
         )
     for argument, given, known, whose in (
@@ -426,7 +427,7 @@ def _check(
         ("counterfactual_pipelines", counterfactual_pipelines, pipelines, "`systems`"),
     ):
         if unknown := sorted(set(given) - set(known)):
-            raise ValueError(f"`{argument}` must be of {whose}, got {unknown}")
+            raise UserError(f"`{argument}` must be of {whose}, got {unknown}")
 
 
 def read_run_file(path: Path, dataset: Dataset, split: str, queries: Tensor) -> Ranking:
@@ -434,7 +435,7 @@ def read_run_file(path: Path, dataset: Dataset, split: str, queries: Tensor) -> 
     run = read_run(path, query_ids=dataset.query_ids, node_ids=dataset.graph.node_ids, top_k=RUN_DEPTH)
     ranking = Ranking(run.nodes[queries], run.scores[queries])
     if not bool((ranking.nodes >= 0).any()):
-        raise ValueError(
+        raise UserError(
             f"{path}: needed a candidate for at least one of the {len(queries)} queries judged of split {split!r} of "
             f"{dataset.name!r}, found none"
         )

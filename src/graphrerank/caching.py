@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.files import check_writable, load_tensors, save_tensors
 from graphrerank.progress import advance_to, parts_done, progress_bar
 
@@ -98,7 +99,7 @@ class BlobStore:
         """Read contents as vectors ``[n, width]`` float32 of ``n`` known keys; a ValueError for another size."""
         needed = width * dtype.itemsize
         if odd := {len(content) for content in self.contents.values()} - {needed}:
-            raise ValueError(
+            raise UserError(
                 f"{self.path}: damaged cache (needed rows of {needed} bytes, found one of {min(odd)}); "
                 "delete this file and run again"
             )
@@ -114,9 +115,9 @@ class BlobStore:
                 file.execute(f"CREATE TABLE IF NOT EXISTS {self.table} {columns}")
                 yield file
         except sqlite3.OperationalError as error:  # locked, or the disk is full
-            raise ValueError(f"{path}: cannot be read or written: {error}") from error
+            raise UserError(f"{path}: cannot be read or written: {error}") from error
         except sqlite3.DatabaseError as error:
-            raise ValueError(f"{path}: damaged cache ({error}); delete this file and run again") from error
+            raise UserError(f"{path}: damaged cache ({error}); delete this file and run again") from error
 
 
 class TensorStore:
@@ -142,7 +143,7 @@ class TensorStore:
             shard = load_tensors(file, ("keys", *self.names))
             source, table = f"{file} (delete this file and run again)", shard["keys"]
             if table.dim() != 2 or table.shape[1] != KEY_BYTES or table.dtype != torch.uint8:
-                raise ValueError(f"{source}: needed keys of {KEY_BYTES} bytes, got {table.dtype} {list(table.shape)}")
+                raise UserError(f"{source}: needed keys of {KEY_BYTES} bytes, got {table.dtype} {list(table.shape)}")
             self._check(shard, len(table), source)
             self._remember(file, [row.tobytes() for row in table.numpy()], shard)
         return self._rows

@@ -18,7 +18,7 @@ CHOICES: Mapping[str, tuple[str, Mapping[str, Any], tuple[str, ...]]] = {
 
 
 def conf_folder() -> Path:
-    """Return the folder of settings: in the wheel beside this file, in a checkout at its top."""
+    """Return the folder of settings: in the wheel next to this file, in a checkout at its top."""
     package = Path(__file__).parent
     return next(folder for folder in (package / CONF, package.parents[1] / CONF) if folder.is_dir())
 

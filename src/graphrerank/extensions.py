@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from graphrerank.checks import UserError
+
 GROUP = "graphrerank.extensions"
 BUILDERS = "graphrerank.builders"
 SERVICES = "graphrerank.services"
@@ -32,7 +34,7 @@ def model_entries() -> Mapping[str, EntryPoint]:
             continue
         if entry.name in models:
             both = f"{describe(models[entry.name])} and {describe(entry)}"
-            raise ValueError(f"entry points of {GROUP} must have different names, got {both}")
+            raise UserError(f"entry points of {GROUP} must have different names, got {both}")
         models[entry.name] = entry
     return models
 
@@ -46,7 +48,7 @@ def find_builder(name: str) -> Callable[..., dict[str, Any]]:
     """
     entries = {entry.name: entry for entry in entry_points(group=BUILDERS)}
     if name not in entries:
-        raise ValueError(f"`build` must be one of {sorted(entries)}, got {name!r}")
+        raise UserError(f"`build` must be one of {sorted(entries)}, got {name!r}")
     builder: Callable[..., dict[str, Any]] = entries[name].load()
     return builder
 
@@ -55,11 +57,11 @@ def load_service(model: str) -> Callable[..., Any]:
     """Import the function that serves the artifacts of a model, by the model's name."""
     entry = next((entry for entry in entry_points(group=SERVICES) if entry.name == model), None)
     if entry is None:
-        raise ValueError(f"only rerankers can be served, and models with an entry point of {SERVICES}; got a {model}")
+        raise UserError(f"only rerankers can be served, and models with an entry point of {SERVICES}; got a {model}")
     try:
         serve: Callable[..., Any] = entry.load()
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"{describe(entry)} cannot be loaded: {error}") from error
+        raise UserError(f"{describe(entry)} cannot be loaded: {error}") from error
     return serve
 
 
@@ -72,9 +74,9 @@ def settings_folders() -> list[Path]:
         try:
             spec = find_spec(entry.value)
         except ImportError as error:
-            raise ValueError(f"{describe(entry)}: cannot be imported: {error}") from error
+            raise UserError(f"{describe(entry)}: cannot be imported: {error}") from error
         if spec is None or not spec.submodule_search_locations:
-            raise ValueError(f"{describe(entry)}: needed a folder of settings in a package, found none")
+            raise UserError(f"{describe(entry)}: needed a folder of settings in a package, found none")
         folders.append(Path(next(iter(spec.submodule_search_locations))))
     return folders
 
@@ -86,7 +88,7 @@ def check_settings(conf: Path) -> None:
         for path in sorted(folder.rglob("*.yaml")):
             name = path.relative_to(folder)
             if name in owners:
-                raise ValueError(f"{path}: there is a {name} in {owners[name]} already; give it another name")
+                raise UserError(f"{path}: there is a {name} in {owners[name]} already; give it another name")
             owners[name] = folder
 
 

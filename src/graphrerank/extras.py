@@ -8,6 +8,8 @@ from importlib.metadata import distributions
 from importlib.util import find_spec
 from typing import Any
 
+from graphrerank.checks import UserError
+
 
 @dataclass(frozen=True)
 class Extra:
@@ -69,7 +71,7 @@ EXTRAS = {
 }
 
 
-class MissingExtraError(ImportError, ValueError):
+class MissingExtraError(ImportError, UserError):
     """A package of an extra is not installed; the message has the line that installs it."""
 
 

@@ -20,6 +20,8 @@ import safetensors
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from graphrerank.checks import UserError
+
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
@@ -83,7 +85,7 @@ def claim_folder(folder: Path) -> Path:
     raise AssertionError
 
 
-class FolderInUseError(ValueError):
+class FolderInUseError(UserError):
     """Another process writes to a folder."""
 
 
@@ -115,7 +117,7 @@ def check_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"x")
     except OSError as error:
-        raise ValueError(
+        raise UserError(
             f"{folder}: cannot be written ({error}); set paths.cache, or GRAPHRERANK_CACHE, to a folder that can"
         ) from error
 
@@ -150,12 +152,12 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
         handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         if path.is_symlink():
-            raise ValueError(f"{path}: must not be a symbolic link, which may lead to a file of yours") from error
+            raise UserError(f"{path}: must not be a symbolic link, which may lead to a file of yours") from error
         raise
     wanted = stat.S_ISDIR if flags & getattr(os, "O_DIRECTORY", 0) else stat.S_ISREG
     if not wanted(os.fstat(handle).st_mode):
         os.close(handle)
-        raise ValueError(f"{path}: must be a {'folder' if wanted is stat.S_ISDIR else 'regular file'}")
+        raise UserError(f"{path}: must be a {'folder' if wanted is stat.S_ISDIR else 'regular file'}")
     return handle
 
 
@@ -211,9 +213,9 @@ def load_tensors(path: Path, names: tuple[str, ...] | None = None) -> dict[str, 
     try:
         tensors = load_file(path)
     except (safetensors.SafetensorError, OSError) as error:
-        raise ValueError(f"{path}: damaged cache ({error}); delete this file and run again") from error
+        raise UserError(f"{path}: damaged cache ({error}); delete this file and run again") from error
     if names is not None and set(tensors) != set(names):
-        raise ValueError(f"{path}: needed the tensors {sorted(names)}, found {sorted(tensors)}; delete this file")
+        raise UserError(f"{path}: needed the tensors {sorted(names)}, found {sorted(tensors)}; delete this file")
     return tensors
 
 

@@ -25,6 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.conf_folder import conf_folder, register_choices
 from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
@@ -121,7 +122,7 @@ def check_plain(key: str, settings: Any, usual: Any) -> None:
         return
     name = key.rpartition(".")[2]
     if name in CONF_ONLY:
-        raise ValueError(f"`{key}` of a file must be what conf says, {usual!r}, got {str(settings)[:200]!r}")
+        raise UserError(f"`{key}` of a file must be what conf says, {usual!r}, got {str(settings)[:200]!r}")
     if name in FREE_TEXTS:
         return
     if isinstance(settings, Mapping):
@@ -133,7 +134,7 @@ def check_plain(key: str, settings: Any, usual: Any) -> None:
     elif isinstance(settings, str) and name == "model":
         check_hub_model(**{key: settings})
     elif isinstance(settings, str) and PATH_SIGNS.search(settings) and (name != "path" or "://" in settings):
-        raise ValueError(f"`{key}` of a file names {settings[:200]!r}; if you trust it, name it yourself: {key}=...")
+        raise UserError(f"`{key}` of a file names {settings[:200]!r}; if you trust it, name it yourself: {key}=...")
 
 
 def shown(content: Any) -> Any:
@@ -207,7 +208,7 @@ class Parts:
             try:
                 composed = deepcopy(_composed(folders, overrides))
             except ConfigCompositionException as error:
-                raise ValueError(str(error).partition("\n")[0]) from error
+                raise UserError(str(error).partition("\n")[0]) from error
         OmegaConf.set_struct(composed.paths, False)
         composed.paths.merge_with(self._paths)
         if run_dir is not None:
@@ -231,11 +232,11 @@ class Parts:
                 composed[group].merge_with(changes)
         except (OmegaConfBaseException, ValueError) as error:
             problem = str(error).partition("\n")[0]
-            raise ValueError(f"settings {changes} do not fit conf/{group}/{name}.yaml: {problem}") from error
+            raise UserError(f"settings {changes} do not fit conf/{group}/{name}.yaml: {problem}") from error
         chosen: DictConfig = composed[group]
         if missing := sorted(OmegaConf.missing_keys(chosen)):
             key = re.sub(r"\[(\d+)\]", r".\1", missing[0]).removeprefix(f"{group}.")
-            raise ValueError(f"`{key}` must be given for {group}={name}")
+            raise UserError(f"`{key}` must be given for {group}={name}")
         OmegaConf.resolve(chosen)
         return chosen
 
@@ -247,11 +248,11 @@ class Parts:
 
     def _file(self, group: str, name: str) -> DictConfig:
         if not re.fullmatch(r"[\w-]+", name):
-            raise ValueError(f"`{group}` must name a file of conf/{group}, got {name!r}")
+            raise UserError(f"`{group}` must name a file of conf/{group}, got {name!r}")
         try:
             return self.compose(f"+{group}={name}")
         except ValueError as error:
-            raise ValueError(f"`{group}` must name a file of conf/{group}, got {name!r}: {error}") from error
+            raise UserError(f"`{group}` must name a file of conf/{group}, got {name!r}: {error}") from error
 
     def part(self, group: str, given: Any, /, **changes: Any) -> Part:
         """Return a part by its name, by settings of ``conf/<group>``, or as the caller brings it."""
@@ -277,7 +278,7 @@ class Parts:
         """
         arguments = without_keys(dict(entry.arguments), MACHINE_KEYS)
         if "${" in (written := json.dumps(arguments)):
-            raise ValueError(f"the manifest's arguments of {group} must be plain, got {written[:200]}")
+            raise UserError(f"the manifest's arguments of {group} must be plain, got {written[:200]}")
         check_plain(group, arguments, self._file(group, str(entry.choice))[group])
         return Part(self.settings(group, str(entry.choice), **arguments), str(entry.choice))
 
@@ -324,7 +325,7 @@ class Parts:
         }
         reader = next((reader for reader, reads in readers.items() if reads), None)
         if encoder is None and reader is not None:
-            raise ValueError(f"`encoder` must be chosen (encoder=minilm) for {reader}, got none")
+            raise UserError(f"`encoder` must be chosen (encoder=minilm) for {reader}, got none")
         print(dataset.summary(encoded=encoder is not None), flush=True)
         return dataset, None if reader is None else self.text_encoder(encoder), build_retriever
 

@@ -2,6 +2,8 @@
 
 import re
 
+from graphrerank.checks import UserError
+
 _IN_AUTHORITY = re.compile(r"(://[^:/@\s]*):[^@\s]*@")
 _IN_PARAMETER = re.compile(
     r"([?&;][^=&;?\s]*(?:pass|pwd|secret|token|credential|key|odbc_connect)[^=&;?\s]*=)[^&\s]*", re.IGNORECASE
@@ -25,7 +27,7 @@ def check_no_password(**addresses: str) -> None:
     """Refuse addresses that hold a password; the error does not show it."""
     for argument, address in addresses.items():
         if without_passwords(address) != address:
-            raise ValueError(
+            raise UserError(
                 f"`{argument}` must not hold a password, which would be written into manifests and logs; leave it to "
                 "the driver (PGPASSWORD, ~/.pgpass, ~/.my.cnf)"
             )

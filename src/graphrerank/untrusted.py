@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphrerank.checks import UserError
+
 HUB_ID = re.compile(r"(?!.*(--|\.\.))\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", re.ASCII)
 MAX_NAME = 200  # characters
 MAX_BYTES = 1 << 26  # of a manifest
@@ -32,7 +34,7 @@ def plain_name(name: str) -> str:
     """
     if 0 < len(name) <= MAX_NAME and name.isprintable() and name[0] != "." and not set("/\\") & set(name):
         return name
-    raise ValueError(f'must be a plain name, without "/" and not beginning with a dot, got {name[:MAX_NAME]!r}')
+    raise UserError(f'must be a plain name, without "/" and not beginning with a dot, got {name[:MAX_NAME]!r}')
 
 
 def check_name(**names: str) -> None:
@@ -41,7 +43,7 @@ def check_name(**names: str) -> None:
         try:
             plain_name(name)
         except ValueError as error:
-            raise ValueError(f"`{argument}` {error}") from error
+            raise UserError(f"`{argument}` {error}") from error
 
 
 def check_hub_model(**models: str) -> None:
@@ -51,7 +53,7 @@ def check_hub_model(**models: str) -> None:
     """
     for argument, model in models.items():
         if not HUB_ID.fullmatch(model) or Path(model).exists():
-            raise ValueError(
+            raise UserError(
                 f"`{argument}` of a file must be a model's id on the Hugging Face hub, got {model[:MAX_NAME]!r}; name "
                 f"a folder on the command line: {argument}=DIR"
             )
@@ -67,10 +69,10 @@ def file_of(folder: Path, name: str) -> Path:
     try:
         mode = path.lstat().st_mode
     except OSError as error:
-        raise ValueError(f"{path}: no such file") from error
+        raise UserError(f"{path}: no such file") from error
     if stat.S_ISREG(mode) or (stat.S_ISLNK(mode) and _is_hub_link(folder, path)):
         return path
-    raise ValueError(f"{path}: needed a regular file, found {'a link' if stat.S_ISLNK(mode) else 'none'}")
+    raise UserError(f"{path}: needed a regular file, found {'a link' if stat.S_ISLNK(mode) else 'none'}")
 
 
 def _is_hub_link(folder: Path, path: Path) -> bool:
@@ -83,11 +85,11 @@ def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> Any:
     with path.open("rb") as stream:
         raw = stream.read(max_bytes + 1)
     if len(raw) > max_bytes:
-        raise ValueError(f"{path}: needed at most {max_bytes:,} bytes of JSON, found more")
+        raise UserError(f"{path}: needed at most {max_bytes:,} bytes of JSON, found more")
     try:
         content = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not valid JSON: {error}") from error
+        raise UserError(f"{path}: not valid JSON: {error}") from error
     check_depth(content, str(path))
     return content
 
@@ -99,7 +101,7 @@ def check_depth(content: object, source: str) -> None:
         if not level:
             return
         level = [part for entry in level for part in _parts(entry)]
-    raise ValueError(f"{source}: needed JSON at most {MAX_DEPTH} levels deep, found more")
+    raise UserError(f"{source}: needed JSON at most {MAX_DEPTH} levels deep, found more")
 
 
 def _parts(entry: object) -> list[Any]:
@@ -120,7 +122,7 @@ def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
             pending += entry.items()
         elif isinstance(entry, list | tuple):
             if len(entry) > MAX_LAYERS and name.endswith(("layers", "channels")):
-                raise ValueError(f"`{name}` must have at most {MAX_LAYERS} entries, got {len(entry)}")
+                raise UserError(f"`{name}` must have at most {MAX_LAYERS} entries, got {len(entry)}")
             pending += [(name, part) for part in entry]
         elif isinstance(entry, int | float):
             if name.endswith("seed"):
@@ -128,7 +130,7 @@ def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
             largest = MAX_LAYERS if name.endswith("layers") else MAX_SIZE
             smallest = MIN_RESTART_PROB if name == "restart_prob" else -largest
             if not smallest <= entry <= largest:
-                raise ValueError(f"`{name}` must lie in [{smallest}, {largest}], got {str(entry)[:MAX_NAME]}")
+                raise UserError(f"`{name}` must lie in [{smallest}, {largest}], got {str(entry)[:MAX_NAME]}")
         elif not isinstance(entry, str | None):
-            raise ValueError(f"`{name}` must be plain JSON, got {type(entry).__name__}")
+            raise UserError(f"`{name}` must be plain JSON, got {type(entry).__name__}")
     return arguments

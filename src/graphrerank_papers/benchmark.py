@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.measuring import judged_queries, measure_ranking, parse_measures
 from graphrerank.evaluation.ranking import run_pipelines
@@ -85,9 +85,9 @@ class Benchmark:
         check_counts(num_queries=self.num_queries)
         for name, known in self.sets.items():
             if unknown := set(known.skip) - set(self.rows):
-                raise ValueError(f"`job.sets.{name}.skip` must be of `job.rows` {list(self.rows)}, got {unknown}")
+                raise UserError(f"`job.sets.{name}.skip` must be of `job.rows` {list(self.rows)}, got {unknown}")
         if COMPARED not in parse_measures(self.measures):
-            raise ValueError(f"`job.measures` must hold {COMPARED}, which is published, got {list(self.measures)}")
+            raise UserError(f"`job.measures` must hold {COMPARED}, which is published, got {list(self.measures)}")
 
     def __call__(self, parts: Parts, run_dir: Path) -> Path:
         """Measure what is not measured yet on the sets that are there; write ``metrics.json`` and ``report.md``."""
@@ -96,7 +96,7 @@ class Benchmark:
         for key in sorted(set(self.sets) - set(there)):
             print(f"missing: {key} is not in paths.datasets; docs/papers/builders.md says how to build it", flush=True)
         if not there:
-            raise ValueError(f"`paths.datasets` must hold one of the data sets {list(self.sets)} or more, found none")
+            raise UserError(f"`paths.datasets` must hold one of the data sets {list(self.sets)} or more, found none")
         tables: dict[str, list[Row]] = {"data sets": []}
         for key, known in there.items():
             prepare = cache(partial(parts.prepare, known.data or key, encoder=self.encoder, splits=(self.split,)))
@@ -128,7 +128,7 @@ class Benchmark:
         settings = parts.settings("pipeline", row.pipeline)
         holders = list(settings_with(settings, "checkpoint"))
         if row.checkpoint is not None and not holders:
-            raise ValueError("`job.rows` must give a checkpoint to a pipeline that reranks with one, such as grapher")
+            raise UserError("`job.rows` must give a checkpoint to a pipeline that reranks with one, such as grapher")
         for holder in holders if row.checkpoint is not None else ():
             holder["checkpoint"] = row.checkpoint
         loaded = load_primary(str(holders[0]["checkpoint"])) if holders else None
@@ -206,4 +206,4 @@ def _records(kind: Any, entries: Any, name: str) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         location = ".".join([name, *map(str, first["loc"])])
-        raise ValueError(f"`{location}`: {first['msg'].lower()}, got {first['input']!r}"[:300]) from None
+        raise UserError(f"`{location}`: {first['msg'].lower()}, got {first['input']!r}"[:300]) from None

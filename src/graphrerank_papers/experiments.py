@@ -8,6 +8,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+from graphrerank.checks import UserError
 from graphrerank.evaluation.tables import NOTHING, markdown_table
 from graphrerank.files import hash_json, write_json, write_text
 
@@ -30,7 +31,7 @@ def do_step(file: Path, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]
     try:
         result: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{file}: damaged step ({error}); delete this file and run again") from error
+        raise UserError(f"{file}: damaged step ({error}); delete this file and run again") from error
     return result
 
 

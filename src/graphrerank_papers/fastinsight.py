@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.evaluation.measuring import judged_queries, measure_ranking
 from graphrerank.evaluation.ranking import run_pipelines
 from graphrerank.evaluation.significance import bootstrap_interval
@@ -43,7 +44,7 @@ class FastInsightCurves:
         default = parts.settings("pipeline", VARIED)
         for name in self.settings:
             if not _steps_with(default, name):
-                raise ValueError(f"`job.settings` must name settings of the steps of pipeline {VARIED!r}, got {name!r}")
+                raise UserError(f"`job.settings` must name settings of the steps of pipeline {VARIED!r}, got {name!r}")
         tables: dict[str, list[Row]] = {}
         report = ""
         for data in self.datasets:

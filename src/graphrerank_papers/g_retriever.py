@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from graphrerank.checks import check_not_negative, check_positive
+from graphrerank.checks import UserError, check_not_negative, check_positive
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 
@@ -34,11 +34,11 @@ class SteinerTree:
         check_not_negative(last_prize=last_prize)
         graph = resources.graph
         if graph.entities is not None:
-            raise ValueError("`graph` must list its edges for a Steiner tree, got edges of shared entities")
+            raise UserError("`graph` must list its edges for a Steiner tree, got edges of shared entities")
         try:
             from pcst_fast import pcst_fast
         except ImportError as error:
-            raise ValueError("a Steiner tree needs the package `pcst_fast`: pip install graphrerank[pcst]") from error
+            raise UserError("a Steiner tree needs the package `pcst_fast`: pip install graphrerank[pcst]") from error
         self._solve = pcst_fast
         self._resources, self._embedding = resources, graph.encoded
         graph = graph.with_rows_in_order()
@@ -70,7 +70,7 @@ class SteinerTree:
         vertices, _ = self._solve(self._edges, prizes, self._costs, -1, 1, "gw", 0)  # no root, one tree
         nodes = torch.unique(torch.from_numpy(vertices.astype(np.int64)))
         if len(nodes) < len(vertices):
-            raise ValueError(
+            raise UserError(
                 "`pcst_fast` returned a node several times, as pcst-fast 1.0 does under numpy 2: pip uninstall "
                 "pcst-fast, then pip install pcst-fast2"
             )

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from graphrerank.caching import hash_texts
-from graphrerank.checks import check_choice, check_counts, check_not_negative, check_positive_share
+from graphrerank.checks import UserError, check_choice, check_counts, check_not_negative, check_positive_share
 from graphrerank.graphs import CorpusGraph, PairEncoder, Ranking, top_k_by_node_order
 from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.graphs.sparse_rows import pad_rows, positions_in_rows
@@ -267,7 +267,7 @@ class FactGraphSearch:
     ) -> None:
         check_counts(num_facts=num_facts, num_seeds=num_seeds)
         if num_candidates < num_facts:
-            raise ValueError(f"`num_candidates` must be at least `num_facts` ({num_facts}), got {num_candidates}")
+            raise UserError(f"`num_candidates` must be at least `num_facts` ({num_facts}), got {num_candidates}")
         check_choice(("last", "mean", "sum"), combination=combination)
         check_choice(("retrieved", "all"), passage_seeds=passage_seeds)
         check_choice(("none", "cross_encoder", "language_model"), rerank=rerank)
@@ -282,7 +282,7 @@ class FactGraphSearch:
             self._rerank = partial(rerank_by_pairs, resources.cross_encoder)
         elif rerank == "language_model":
             if language_model is None:
-                raise ValueError("`language_model` must be given with `rerank: language_model`, got none")
+                raise UserError("`language_model` must be given with `rerank: language_model`, got none")
             self._rerank = partial(select_by_language_model, remembering(language_model, cache), prompt)
         device = resources.graph.device
         index = build_fact_graph(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts
+from graphrerank.checks import UserError
 from graphrerank.files import check_writable, load_tensors, save_tensors, write_text
 from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.graphs.sparse_rows import pad_rows
@@ -60,7 +61,7 @@ def encode_texts(encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
     vectors = encoder.encode(texts).float().cpu()
     if vectors.dim() != 2 or len(vectors) != len(texts) or not torch.isfinite(vectors).all():
         needed = f"finite [{len(texts)}, d] vectors"
-        raise ValueError(f"`encoder` must return {needed}, got a tensor of shape {list(vectors.shape)}")
+        raise UserError(f"`encoder` must return {needed}, got a tensor of shape {list(vectors.shape)}")
     return vectors
 
 
@@ -82,7 +83,7 @@ def load_record(stem: Path, kind: type[RecordT]) -> RecordT:
         content = json.loads(file.read_text(encoding="utf-8"))
         record: RecordT = _join(kind, content["record"], "record", load_tensors(tensors, tuple(content["tensors"])))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, LookupError, TypeError) as error:
-        raise ValueError(
+        raise UserError(
             f"{file}: missing or damaged index ({error!r}); delete {tensors.name} and build again"
         ) from error
     return record

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.graphs import Queries, Ranking
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.graphs.retriever import needs_vectors
@@ -47,7 +47,7 @@ class HypotheticalPassages:
     ) -> None:
         check_counts(num_passages=num_passages)
         if resources.text_encoder is None:
-            raise ValueError("`text_encoder` must be given for hypothetical passages (encoder=...), got none")
+            raise UserError("`text_encoder` must be given for hypothetical passages (encoder=...), got none")
         self.num_passages = num_passages
         self._resources, self._encoder = resources, resources.text_encoder
         self._model = remembering(language_model, cache)
@@ -104,7 +104,7 @@ class ChainOfThought:
         check_counts(num_steps=num_steps, top_k=top_k)
         reads_vectors = needs_vectors(resources.retriever)
         if reads_vectors and resources.text_encoder is None:
-            raise ValueError("`text_encoder` must be given for the vectors of thoughts (encoder=...), got none")
+            raise UserError("`text_encoder` must be given for the vectors of thoughts (encoder=...), got none")
         self.num_steps, self.top_k = num_steps, top_k
         self._resources = resources
         self._encoder = resources.text_encoder if reads_vectors else None
@@ -192,7 +192,7 @@ class KnowledgeGraphPrompting:
     ) -> None:
         check_counts(num_seeds=num_seeds, num_branches=num_branches, num_hops=num_hops)
         if resources.text_encoder is None:
-            raise ValueError("`text_encoder` must be given to encode evidence (encoder=...), got none")
+            raise UserError("`text_encoder` must be given to encode evidence (encoder=...), got none")
         self.num_seeds, self.num_branches, self.num_hops = num_seeds, num_branches, num_hops
         self._resources = resources
         self._encoder = resources.text_encoder
@@ -259,7 +259,7 @@ class KnowledgeGraphPrompting:
 def read_text(answer: str) -> str:
     """Parse an answer: any text that is not blank."""
     if not isinstance(answer, str) or not answer.strip():
-        raise ValueError(f"the answer must be a text that is not blank, got {answer!r}")
+        raise UserError(f"the answer must be a text that is not blank, got {answer!r}")
     return answer.strip()
 
 

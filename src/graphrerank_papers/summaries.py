@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_object
@@ -83,5 +84,5 @@ def parse_summary(content: str, *, tokenizer: Tokenizer, limit: int) -> str:
     summary: str = read_object(content, summary=Annotated[str, Field(min_length=1)]).summary
     (length,) = count_tokens(tokenizer, [summary])
     if length > limit:
-        raise ValueError(f"the summary must have at most {limit} tokens, got {length}")
+        raise UserError(f"the summary must have at most {limit} tokens, got {length}")
     return summary

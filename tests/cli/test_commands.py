@@ -249,7 +249,9 @@ def test_training_on_a_mix_with_augmentation(run_command, tiny_encoder: Path, tm
         )
     kept = (weights_of(tmp_path / run / "gatv2") for run in ("run", "streamed"))
     torch.testing.assert_close(*kept, rtol=1e-3, atol=1e-4)
-    manifest = manifest_of(tmp_path / "run" / "gatv2")
+    manifest, streamed = (manifest_of(tmp_path / run / "gatv2") for run in ("run", "streamed"))
+    assert streamed["data"]["fingerprint"] == manifest["data"]["fingerprint"]
+    assert streamed["mix"]["other"]["fingerprint"] == manifest["mix"]["other"]["fingerprint"]
     assert list(manifest["mix"]) == ["other"]
     assert manifest["retriever"]["feature_names"][-1] == "neighbourhood_coverage"
     logged = (next((tmp_path / "run" / "gatv2" / "csv").rglob("metrics.csv"))).read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from graphrerank.caching import hash_texts, short_hash
+from graphrerank.checks import UserError
 from graphrerank.files import hash_files
 from graphrerank.inference.hub import is_hub_id, locate_model, model_source
 from graphrerank.models.checkpoint import WEIGHTS, find_checkpoint, library_versions, load_checkpoint
@@ -20,12 +21,12 @@ def artifact_folder(cfg: DictConfig) -> Path:
     the cache, past the parity gate: TorchScript and its like never come from there.
     """
     if cfg.format not in (None, *FORMATS):
-        raise ValueError(f"`format` must be one of {list(FORMATS)} or null, got {cfg.format!r}")
+        raise UserError(f"`format` must be one of {list(FORMATS)} or null, got {cfg.format!r}")
     located = locate_model(str(cfg.artifact), revision=cfg.revision)
     if not is_hub_id(str(cfg.artifact)):
         folder = find_checkpoint(located)
         if not (folder / MANIFEST).is_file():
-            raise ValueError(
+            raise UserError(
                 f"`artifact` must be a folder that an export wrote (graphrerank export checkpoint={cfg.artifact} "
                 f"artifact=DIR), got {cfg.artifact!r}, which has no {MANIFEST}"
             )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from graphrerank.checks import UserError
 from graphrerank.cli.command import Command
 from graphrerank.cli.jobs import run_job
 from graphrerank.fitting.calibrate import calibrate_checkpoint
@@ -25,7 +26,7 @@ def calibrate(command: Command) -> Path:
     if checkpoint.graph_reranker.reads_cross_encoder:
         print("calibrated without a cross-encoder's scores, as for lists that have none")
     if cfg.data is None and cfg.num_queries is not None:
-        raise ValueError("`num_queries` needs the judged queries of a corpus of yours: data=folder data.path=DIR")
+        raise UserError("`num_queries` needs the judged queries of a corpus of yours: data=folder data.path=DIR")
     calibrate_checkpoint(
         command.parts,
         checkpoint,

@@ -1,6 +1,5 @@
 """How a command ends: the message of a user's error, the traceback of ours, and the exit status after a signal."""
 
-import dis
 import os
 import signal
 import sys
@@ -11,7 +10,6 @@ from types import FrameType
 from typing import Any
 
 from graphrerank.checks import UserError
-from graphrerank.extensions import extension_entries
 
 INTERRUPTED, TERMINATED = 130, 143  # exit statuses after Ctrl+C and SIGTERM, as shells give them
 
@@ -32,20 +30,7 @@ def is_users(error: BaseException) -> bool:
     if _is_of_hydra(error):
         cause = error.__cause__  # of what it builds
         return cause is None or _is_of_hydra(cause) or is_users(cause)
-    return isinstance(error, OSError | UserError) or _is_check(error)
-
-
-def _is_check(error: BaseException) -> bool:
-    """Return whether a ``raise`` of this package or an extension made an error, rather than ``int()`` or ``zip()``."""
-    last = error.__traceback__
-    if last is None or not isinstance(error, ValueError | ImportError):
-        return False
-    while last.tb_next is not None:
-        last = last.tb_next
-    code = last.tb_frame.f_code
-    package = str(last.tb_frame.f_globals.get("__name__")).split(".")[0]
-    packages = {"graphrerank", *(entry.value.split(".")[0] for entry in extension_entries())}
-    return package in packages and dis.opname[code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
+    return isinstance(error, OSError | UserError)
 
 
 def _is_of_hydra(error: BaseException) -> bool:

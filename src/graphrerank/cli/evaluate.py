@@ -9,6 +9,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank import api
+from graphrerank.checks import UserError
 from graphrerank.cli.command import NONE, Command
 from graphrerank.cli.jobs import run_job
 from graphrerank.evaluation.compare import metric_differences
@@ -77,21 +78,21 @@ def named_systems(command: Command) -> tuple[Any, bool]:
     main = None if cfg.pipeline is None else command.choice("pipeline")
     names = [*(name for name in cfg.pipelines if name != main), *([] if main is None else [main])]
     if not names and not sources:
-        raise ValueError("`checkpoint`, `systems` or `pipeline` must name a system to evaluate, got none")
+        raise UserError("`checkpoint`, `systems` or `pipeline` must name a system to evaluate, got none")
     if not names:
         return sources if cfg.systems or OmegaConf.is_list(given) else sources[0], False
     if sources:
-        raise ValueError(
+        raise UserError(
             f"`checkpoint` and `systems` must not be given with a pipeline, got {sources}: `systems` names pipelines "
             "too; leave `pipeline` and `pipelines` out"
         )
     if unknown := [name for name in names if name != main and name not in command.parts.choices("pipeline")]:
-        raise ValueError(f"`pipelines` must name files of conf/pipeline, got {unknown[0]!r}")
+        raise UserError(f"`pipelines` must name files of conf/pipeline, got {unknown[0]!r}")
     if main in cfg.settings:
-        raise ValueError(f"`settings.{main}` must be written as pipeline.KEY=... of pipeline={main}")
+        raise UserError(f"`settings.{main}` must be written as pipeline.KEY=... of pipeline={main}")
     if main is not None and (missing := sorted(OmegaConf.missing_keys(cfg.pipeline))):
         key = missing[0].replace("[", ".").replace("]", "").removeprefix("pipeline.")
-        raise ValueError(f"`pipeline.{key}` must be given for {main}")
+        raise UserError(f"`pipeline.{key}` must be given for {main}")
     return {name: command.chosen("pipeline") if name == main else name for name in names}, True
 
 
@@ -102,7 +103,7 @@ def read_metrics(path: Path) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         content["datasets"].items()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
+        raise UserError(
             f"`expect` must be a metrics.json of evaluate.py, or its folder, got {path}: {error}"
         ) from error
     return content

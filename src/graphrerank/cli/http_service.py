@@ -12,6 +12,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.api import name_systems
+from graphrerank.checks import UserError
 from graphrerank.cli.artifacts import artifact_folder
 from graphrerank.cli.command import NONE, Command
 from graphrerank.data.candidates import with_vectors
@@ -81,9 +82,9 @@ REMOVE_DOCUMENTS = Route(
 
 
 def serve_http(cfg: DictConfig) -> Path:
-    """Serve until told to end; the artifact's folder is the last line printed, before the first request."""
+    """Serve until a signal ends it; the artifact's folder is the last line printed, before the first request."""
     if cfg.artifact is None:
-        raise ValueError("mode=http needs `artifact`: a folder that `graphrerank export checkpoint=...` wrote")
+        raise UserError("mode=http needs `artifact`: a folder that `graphrerank export checkpoint=...` wrote")
     if cfg.language != AUTO:
         language_of(cfg.language)
     settings, command = service_settings(cfg), Command(cfg)
@@ -105,7 +106,7 @@ def serve_http(cfg: DictConfig) -> Path:
         routes, engines = model_service(artifact, format_name, {str(key): cfg.service[key] for key in cfg.service})
     else:
         name = artifact.manifest.model.name
-        raise ValueError(f"`index` needs the artifact of a reranker, {artifact.folder} holds a {name}")
+        raise UserError(f"`index` needs the artifact of a reranker, {artifact.folder} holds a {name}")
     if cfg.index is not None:
         add_index(command, str(artifact.folder), settings, routes, engines)
     address = f"http://{cfg.host}:{cfg.port}"
@@ -126,7 +127,7 @@ def model_service(
     try:
         routes, engines = serve(artifact.folder, format_name, **settings)
     except TypeError as error:
-        raise ValueError(f"`service` must hold settings of {serve.__name__}: {error}") from error
+        raise UserError(f"`service` must hold settings of {serve.__name__}: {error}") from error
     return list(routes), dict(engines)
 
 
@@ -136,7 +137,7 @@ def add_index(
     """Add the routes and engines of ``index``, whose pipeline's reranker is the artifact."""
     cfg, parts, folder = command.cfg, command.parts, Path(command.cfg.index)
     if not folder.is_dir():
-        raise ValueError(f"`index` must be a data set folder or a corpus folder, got {cfg.index!r}")
+        raise UserError(f"`index` must be a data set folder or a corpus folder, got {cfg.index!r}")
     encoder = cfg.encoder
     if encoder is None and command.choice("encoder") != NONE:
         encoder = parts.settings("encoder", "minilm")
@@ -196,7 +197,7 @@ def load_corpus(
     # a data set folder is read in a language, a corpus folder has one
     dataset = instantiate(data, path=str(folder), **({"language": language} if "language" in data else {}))
     if language not in (AUTO, dataset.graph.passages.language):
-        raise ValueError(
+        raise UserError(
             f"`language` must be auto or {dataset.graph.passages.language}, in which {folder} was prepared "
             f"(data.language), got {language!r}"
         )

@@ -16,6 +16,7 @@ from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from graphrerank.checks import UserError
 from graphrerank.cli.command import Command
 from graphrerank.cli.joint_training import check_processes
 from graphrerank.cli.schema import check_settings, check_type
@@ -92,7 +93,7 @@ def register_models(paths: Sequence[str]) -> None:
         try:
             register_model(get_object(path))
         except (ImportError, ValueError) as error:
-            raise ValueError(f"`models` must name classes of models, got {path!r}: {error}") from error
+            raise UserError(f"`models` must name classes of models, got {path!r}: {error}") from error
 
 
 def check_plan(node: DictConfig, key: str) -> Any:
@@ -101,11 +102,11 @@ def check_plan(node: DictConfig, key: str) -> Any:
     ``key`` is the place of the settings in the configuration, for messages.
     """
     if not OmegaConf.is_dict(node) or "_target_" not in node:
-        raise ValueError(f"`{key}` must be settings with a `_target_`, the class to build, got {node}")
+        raise UserError(f"`{key}` must be settings with a `_target_`, the class to build, got {node}")
     try:
         target = get_object(node._target_)
     except (ImportError, ValueError) as error:
-        raise ValueError(f"`{key}._target_` must name a class, got {node._target_!r}: {error}") from error
+        raise UserError(f"`{key}._target_` must name a class, got {node._target_!r}: {error}") from error
     if not isinstance(target, type):
         return target
     signature = inspect.signature(target)
@@ -114,7 +115,7 @@ def check_plan(node: DictConfig, key: str) -> Any:
         (signature.bind_partial if node.get("_partial_") else signature.bind)(**dict.fromkeys(given))
     except TypeError as error:
         settings = list(signature.parameters)
-        raise ValueError(f"`{key}`: {error}; the settings of {target.__name__} are {settings}") from None
+        raise UserError(f"`{key}`: {error}; the settings of {target.__name__} are {settings}") from None
     types = get_type_hints(target.__init__)  # type: ignore[misc]
     for name in given:
         _check_setting(node, name, f"{key}.{name}", types.get(name, Any))
@@ -125,7 +126,7 @@ def _check_setting(node: DictConfig, name: str, key: str, needed: Any) -> None:
     try:
         setting = node[name]
     except OmegaConfBaseException as error:
-        raise ValueError(f"`{key}` must be set: {str(error).splitlines()[0]}") from error
+        raise UserError(f"`{key}` must be set: {str(error).splitlines()[0]}") from error
     if OmegaConf.is_dict(setting) and "_target_" in setting:
         if not OmegaConf.is_interpolation(node, name):
             check_plan(setting, key)

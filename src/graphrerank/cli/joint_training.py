@@ -21,6 +21,7 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, read_write
 
+from graphrerank.checks import UserError
 from graphrerank.cli import schema
 from graphrerank.extras import require_extra
 from graphrerank.processes import is_first_process
@@ -70,9 +71,9 @@ def check_processes(cfg: DictConfig) -> None:
     first = is_first_process()
     if OmegaConf.select(cfg, "job._target_") == JOINT_JOB:
         if not first and not folder_is_named(HydraConfig.get()):
-            raise ValueError("`hydra.run.dir` must be set for processes that are started from outside, got none")
+            raise UserError("`hydra.run.dir` must be set for processes that are started from outside, got none")
     elif not first or (cfg.trainer.devices != 1 and instantiate(cfg.trainer, logger=False).world_size > 1):
-        raise ValueError(f"`trainer.devices` must be 1 for this job, which is one process's, got {cfg.trainer.devices}")
+        raise UserError(f"`trainer.devices` must be 1 for this job, which is one process's, got {cfg.trainer.devices}")
 
 
 def folder_is_named(hydra: Any, kind: str = "run") -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig
 
-from graphrerank.checks import check_choice
+from graphrerank.checks import UserError, check_choice
 from graphrerank.cli.artifacts import artifact_folder
 from graphrerank.cli.http_service import serve_http
 from graphrerank.cli.schema import check_settings
@@ -26,7 +26,7 @@ def run(cfg: DictConfig) -> Path:
 def bench(cfg: DictConfig) -> Path:
     """Time the formats of an artifact."""
     if cfg.artifact is None:
-        raise ValueError("mode=bench needs `artifact`: a folder that `graphrerank export` wrote, got none")
+        raise UserError("mode=bench needs `artifact`: a folder that `graphrerank export` wrote, got none")
     torch.set_num_threads(cfg.num_threads)
     artifact, folder = artifact_folder(cfg), Path(cfg.paths.run_dir)
     times = bench_artifact(artifact, **cfg.bench)

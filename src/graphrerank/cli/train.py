@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.api import evaluate
+from graphrerank.checks import UserError
 from graphrerank.cli.command import NONE, Command, portable_config
 from graphrerank.cli.jobs import run_job
 from graphrerank.cli.joint_training import is_for_ray, joint_training, train_on_ray
@@ -116,7 +117,7 @@ def row_changes(cfg: DictConfig) -> dict[str, Mapping[str, Any]]:
         elif changes is not None:
             rows[str(name)] = changes
     if cfg.system in (*FROZEN, *rows):
-        raise ValueError(
+        raise UserError(
             f"`system` names the trained model, so it must not be one of {[*FROZEN, *rows]}, got {cfg.system!r}"
         )
     return {**rows, str(cfg.system): {}}
@@ -134,12 +135,12 @@ def training_data(command: Command, settings: FitSettings, models: Sequence[Part
     cfg, parts = command.cfg, command.parts
     if any(declared_inputs(model) == QUERIES for model in models):
         choice = command.choice("model")
-        raise ValueError(f"`model` must score candidates, {choice} scores queries; experiment={choice} trains it")
+        raise UserError(f"`model` must score candidates, {choice} scores queries; experiment={choice} trains it")
     first = command.choice("data")
     data: dict[str, Part] = {first: Part(cfg.data, first)}
     for name, entry in (cfg.mix or {}).items():
         if name == first:
-            raise ValueError(f"`mix` must name other data sets than `data`, got {first!r}, which `data` is")
+            raise UserError(f"`mix` must name other data sets than `data`, got {first!r}, which `data` is")
         changes = dict(entry or {})
         data[str(name)] = parts.part("data", str(changes.pop("data", name)), **changes)
     return prepare_training(

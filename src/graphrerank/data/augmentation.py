@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_share
+from graphrerank.checks import UserError, check_share
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
@@ -110,7 +110,7 @@ class CandidateAugmentation:
 
     def _with_other_types(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
         if graphs.edge_type is None:
-            raise ValueError(
+            raise UserError(
                 "`type_merge`, `type_swap` and `type_dropout` need edges that keep their type: a model of "
                 "`num_edge_types` (features=scores_match_typed)"
             )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.data.dataset import NEAREST, Dataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.engines.local import LOCAL, Engine
@@ -116,16 +116,14 @@ class PreparedDataset:
         graph, tensors = self.dataset.graph, dict[str, Tensor]()
         if inputs.reads_vectors:
             if query_vectors is None or graph.embedding is None:
-                raise ValueError(
+                raise UserError(
                     f"`vectors` of data set {self.dataset.name!r} need an encoder (encoder=minilm), got none; only "
                     "features=scores does without"
                 )
             tensors |= {"query_vectors": query_vectors, "node_vectors": graph.embedding[nodes].float()}
         if inputs.reads_pairs:
             if self.pair_encoder is None:
-                raise ValueError(
-                    f"data set {self.dataset.name!r} needs a `pair_encoder` for a model of pairs, got none"
-                )
+                raise UserError(f"data set {self.dataset.name!r} needs a `pair_encoder` for a model of pairs, got none")
             tensors["degree"], pairs = graph.count_neighbours(nodes), self.pairs(queries)
             if inputs.reads("token_states"):
                 states = self.pair_encoder.encode_states(*pairs, without_last=inputs.last_layers)
@@ -237,11 +235,11 @@ def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path, *, engi
     """
     if encoder is None:
         if dataset.needs_vectors:
-            raise ValueError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
+            raise UserError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
         return dataset.with_graph(replace(dataset.graph, vectors=None))
     if dataset.encoded_by is not None:
         if dataset.encoded_by != encoder.fingerprint:
-            raise ValueError(
+            raise UserError(
                 f"`encoder` must be the one that data set {dataset.name!r} was prepared with "
                 f"({dataset.encoded_by[:12]}), got {encoder.name} ({encoder.fingerprint[:12]})"
             )
@@ -261,14 +259,14 @@ def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path, *, engi
     try:
         graph = graph.with_edges(edges["pairs"], edges["similarity"], edge_type=SIMILARITY)
     except ValueError as error:
-        raise ValueError(f"{path}: damaged cache ({error}); delete this file and run again") from error
+        raise UserError(f"{path}: damaged cache ({error}); delete this file and run again") from error
     return dataset.with_graph(graph, **{NEAREST: len(edges["pairs"])})
 
 
 def describe_retriever(build_retriever: RetrieverFactory) -> str:
     """Describe a factory and the factories among its arguments."""
     if not isinstance(build_retriever, partial) or build_retriever.args:
-        raise ValueError(
+        raise UserError(
             f"`build_retriever` must be a functools.partial of a retriever class with keyword arguments, "
             f"got {build_retriever!r}"
         )
@@ -286,7 +284,7 @@ def _check_candidates(path: Path, tensors: dict[str, Tensor], num_queries: int, 
     shapes_fit = shapes_fit and features.shape == (*nodes.shape, num_features)
     in_range = all(not t.numel() or (int(t.min()) >= -1 and int(t.max()) < size) for t in (nodes, base_nodes))
     if not shapes_fit or len(nodes) != num_queries or not in_range or not bool(torch.isfinite(features).all()):
-        raise ValueError(
+        raise UserError(
             f"{path}: damaged cache, needed {num_queries} lists of nodes below {size} with {num_features} finite "
             f"features each, found {list(nodes.shape)} and {list(features.shape)}; delete this file and run again"
         )
@@ -388,7 +386,7 @@ def write_shards(
         )
     sizes = {path: size for path, size in sizes.items() if size}
     if shell is None or not sizes:
-        raise ValueError(f"split {split!r} of {dataset.name!r} must have a query with a relevant candidate, got none")
+        raise UserError(f"split {split!r} of {dataset.name!r} must have a query with a relevant candidate, got none")
     return CandidateShards(tuple(sizes), tuple(sizes.values()), shell, split)
 
 

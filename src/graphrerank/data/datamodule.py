@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.data.augmentation import CandidateAugmentation, QueryDraws
 from graphrerank.data.candidates import CandidateShards, PreparedDataset
 from graphrerank.graphs import CandidateGraphs, ModelInputs
@@ -70,16 +70,16 @@ class CandidateDataModule(L.LightningDataModule):
         self.parts = {"": prepared} if isinstance(prepared, PreparedDataset) else prepared
         check_counts(batch_size=batch_size, buffer=buffer)
         if not self.parts:
-            raise ValueError("`prepared` must hold at least one data set, got none")
+            raise UserError("`prepared` must hold at least one data set, got none")
         names = {name: part.feature_names for name, part in self.parts.items()}
         if len(set(names.values())) > 1:
-            raise ValueError(f"`prepared` must have the same scores per candidate, got {names}")
+            raise UserError(f"`prepared` must have the same scores per candidate, got {names}")
         if shares is not None and (
             shares.keys() != self.parts.keys() or not all(share > 0 for share in shares.values())
         ):
-            raise ValueError(f"`shares` must give each of {list(self.parts)} a positive share, got {dict(shares)}")
+            raise UserError(f"`shares` must give each of {list(self.parts)} a positive share, got {dict(shares)}")
         if shards and inputs.reads_pairs:
-            raise ValueError("`buffer` must be null for a model that reads pairs of query and passage")
+            raise UserError("`buffer` must be null for a model that reads pairs of query and passage")
         self.batch_size = batch_size
         self.seed = seed
         self.inputs = inputs
@@ -196,7 +196,7 @@ class EpochBatches(Sampler[Batch]):
         batches = [-(-order.num_items // batch_size) for order in orders]
         if shares is not None and not all(batches):
             sizes = [order.num_items for order in orders]
-            raise ValueError(f"`orders` must all have items, got {sizes}: a data set has no query that can be answered")
+            raise UserError(f"`orders` must all have items, got {sizes}: a data set has no query that can be answered")
         self.counts = batches
         if shares is not None:
             self.counts = [max(1, round(sum(batches) * share / sum(shares))) for share in shares]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
-from graphrerank.checks import check_not_negative
+from graphrerank.checks import UserError, check_not_negative
 from graphrerank.data.derived_edges import DerivedEdges
 from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions, read_drafted
 from graphrerank.data.engines.local import LOCAL, Engine
@@ -100,7 +100,7 @@ class Dataset:
     def __post_init__(self, known_fingerprint: str | None) -> None:
         check_name(name=self.name)
         if len(self.query_ids) != len(self.query_texts) or len(set(self.query_ids)) != len(self.query_ids):
-            raise ValueError(
+            raise UserError(
                 f"`query_ids` must be unique and match `query_texts`, got {len(self.query_ids)} ids "
                 f"({len(set(self.query_ids))} different) and {len(self.query_texts)} texts"
             )
@@ -109,7 +109,7 @@ class Dataset:
         for index, (split, qrels) in enumerate(self.splits.items()):
             self._check_judgements(split, qrels)
             if ((owner[qrels.query] >= 0) & (owner[qrels.query] != index)).any():
-                raise ValueError(f"`splits` must not share queries, got a query of {split!r} in another split as well")
+                raise UserError(f"`splits` must not share queries, got a query of {split!r} in another split as well")
             owner[qrels.query] = index
         object.__setattr__(self, "fingerprint", known_fingerprint or self._digest())
 
@@ -255,7 +255,7 @@ class Dataset:
                 remedy = f"; to divide what there is: {rule}'data.splits={{{made}}}'" if made else ""
                 if self.drafted and name == TEST:
                     remedy = f"; no question was judged: add qrels/test.tsv, or test_split={VAL} for the drafted ones"
-                raise ValueError(f"data set {self.name!r} has the splits {list(self.splits)}, got {name!r}{remedy}")
+                raise UserError(f"data set {self.name!r} has the splits {list(self.splits)}, got {name!r}{remedy}")
 
     def merged(self) -> Qrels:
         """Join the judgements of all splits, of which there is one at least."""
@@ -289,7 +289,7 @@ class Dataset:
     def with_drafts(self, drafts: Sequence[Draft]) -> "Dataset":
         """Replace the queries of ``train`` and ``val`` by drafted questions, of which the last tenth is ``val``."""
         if not drafts:
-            raise ValueError(f"data set {self.name!r} must have passages with words to draft questions from, got none")
+            raise UserError(f"data set {self.name!r} must have passages with words to draft questions from, got none")
         judged = [qrels.query for split, qrels in self.splits.items() if split not in (TRAIN, VAL)]
         others = self.with_queries(torch.unique(torch.cat([torch.zeros(0, dtype=torch.int64), *judged])))
         first, num_train = len(others.query_ids), len(drafts) - int(VALIDATION * len(drafts))
@@ -337,7 +337,7 @@ class Dataset:
     def _check_judgements(self, split: str, qrels: Qrels) -> None:
         num_queries, num_nodes = len(self.query_ids), self.graph.num_nodes
         if not qrels.query.numel():
-            raise ValueError(f"`splits` must each hold a judgement, got none in {split!r} of data set {self.name!r}")
+            raise UserError(f"`splits` must each hold a judgement, got none in {split!r} of data set {self.name!r}")
         for bad, needed in (
             ((qrels.query < 0) | (qrels.query >= num_queries), f"judge queries 0 to {num_queries - 1}"),
             ((qrels.node < 0) | (qrels.node >= num_nodes), f"judge nodes 0 to {num_nodes - 1}"),
@@ -346,9 +346,9 @@ class Dataset:
             if bad.any():
                 row = int(bad.nonzero()[0])
                 got = f"query {int(qrels.query[row])}, node {int(qrels.node[row])}, gain {float(qrels.gain[row])}"
-                raise ValueError(f"`splits` must each {needed}, got {got} in {split!r}")
+                raise UserError(f"`splits` must each {needed}, got {got} in {split!r}")
         if len(torch.unique(qrels.query * num_nodes + qrels.node)) < len(qrels.query):
-            raise ValueError(f"`splits` must judge a pair of query and node once, got one twice in {split!r}")
+            raise UserError(f"`splits` must judge a pair of query and node once, got one twice in {split!r}")
 
     def _digest(self) -> str:
         sha = hashlib.sha256()

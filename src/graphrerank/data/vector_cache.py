@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import BlobStore, TensorStore, fill, hash_text
-from graphrerank.checks import check_positive
+from graphrerank.checks import UserError, check_positive
 from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.graphs import PairEncoder
 from graphrerank.graphs.queries import query_encoder
@@ -116,7 +116,7 @@ class PairCache(_Cache):
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         """Read ``M`` pairs, from disk if cached: ``[M, hidden_size]`` float32, on the CPU."""
         if len(query_texts) != len(passages):
-            raise ValueError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
+            raise UserError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
         pairs = list(zip(query_texts, passages, strict=True))
         # each text hashed for itself, so that no two pairs join to one text
         keys = [hashlib.sha256(hash_text(query) + hash_text(passage)).digest() for query, passage in pairs]

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from graphrerank.checks import UserError
 from graphrerank.evaluation.dataset_result import with_comparisons
 from graphrerank.evaluation.measuring import EvaluationPlan, parse_measures
 from graphrerank.evaluation.records import DatasetResult, SystemResult
@@ -38,15 +39,15 @@ def compare_runs(
     differently, or have no data set or measure in common.
     """
     if len(results) < 2:
-        raise ValueError(f"`report` must name two runs or more, got {list(results)}")
+        raise UserError(f"`report` must name two runs or more, got {list(results)}")
     first, *others = results.values()
     shared = [name for name in first.datasets if all(name in other.datasets for other in others)]
     if not shared:
         judged = {run: list(result.datasets) for run, result in results.items()}
-        raise ValueError(f"`report` must name runs over one data set at least, got {judged}")
+        raise UserError(f"`report` must name runs over one data set at least, got {judged}")
     ties = {run: result.ties for run, result in results.items()}
     if len(set(ties.values())) > 1:
-        raise ValueError(f"`report` must name runs that break ties alike, got {ties}")
+        raise UserError(f"`report` must name runs that break ties alike, got {ties}")
     notes = [f"{run}: {result.command}" for run, result in results.items()]
     for (run, result), (next_run, next_result) in pairwise(results.items()):
         before, after = (
@@ -77,9 +78,9 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
     known = {run: part.measures for run, part in parts.items()}
     tested = list(parse_measures(tested, measures)) if tested else [name for name in first.tested if name in measures]
     if lacking := [name for name in tested if name not in measures]:
-        raise ValueError(f"`tested` must be of measures that every run has, got {lacking}; of {first.name}: {known}")
+        raise UserError(f"`tested` must be of measures that every run has, got {lacking}; of {first.name}: {known}")
     if not tested:
-        raise ValueError(f"`report` must name runs that test one measure at least, of {first.name} they have {known}")
+        raise UserError(f"`report` must name runs that test one measure at least, of {first.name} they have {known}")
     names = _names(parts)
     systems: dict[str, SystemResult] = {}
     records: dict[str, dict[str, Any]] = {key: {} for key in OF_SYSTEMS}
@@ -129,7 +130,7 @@ def _check_same_queries(parts: Parts) -> None:
         if (first.split, first.fingerprint, *first.query_ids) != (other.split, other.fingerprint, *other.query_ids):
             sizes = [f"{one.split} {one.fingerprint[:12]}, {len(one.query_ids)} queries" for one in (first, other)]
             both = len({*first.query_ids} & {*other.query_ids})
-            raise ValueError(
+            raise UserError(
                 f"{run} and {other_run} must judge the same queries of {first.name}, got {' and '.join(sizes)}, {both} "
                 "of them in both"
             )

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.evaluation.analysis import (
     break_down,
     browse_queries,
@@ -49,7 +50,7 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
         added = _joined(stage.measures.get(system.name, {}) for stage in stages)
         every = {**measured(system.ranking), **added}
         if missing := [name for name in plan.measures if name not in every]:
-            raise ValueError(f"`measures` {missing} are of a stage after ranking that was not run, such as answers=...")
+            raise UserError(f"`measures` {missing} are of a stage after ranking that was not run, such as answers=...")
         values[system.name] = {name: every[name] for name in plan.measures}
     table = torch.stack([torch.stack(list(rows.values())) for rows in values.values()])  # [S, M, Q]
     intervals = bootstrap_interval(table, samples=plan.resamples, seed=plan.seed).tolist()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from graphrerank.checks import check_choice, check_counts
+from graphrerank.checks import UserError, check_choice, check_counts
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.evaluation.significance import RESAMPLES
 from graphrerank.graphs import Ranking
@@ -48,7 +48,7 @@ class EvaluationPlan:
         measures = tuple(parse_measures(self.measures, self.stage))
         tested = tuple(parse_measures(self.tested, self.stage)) if self.tested else ()
         if unknown := [name for name in tested if name not in measures]:
-            raise ValueError(f"`tested` must be of `measures` {list(measures)}, got {unknown}")
+            raise UserError(f"`tested` must be of `measures` {list(measures)}, got {unknown}")
         check_choice(TIES, ties=self.ties)
         check_counts(resamples=self.resamples)
         object.__setattr__(self, "measures", measures)
@@ -114,7 +114,7 @@ def parse_measures(names: Sequence[str], stage: Sequence[str] = ()) -> dict[str,
                 _parse_foreign(name, error)
                 kinds[name] = "ir_measures"
     if not names or len(kinds) != len(names):
-        raise ValueError(f"`measures` must name one measure or more, and none twice, got {list(names)}")
+        raise UserError(f"`measures` must name one measure or more, and none twice, got {list(names)}")
     return kinds
 
 
@@ -168,7 +168,7 @@ def _coverage(dataset: Dataset, queries: Tensor, nodes: Tensor) -> Tensor:
 def _by_ir_measures(measures: Sequence[str], relevance: Tensor, gains: Tensor, ranked: Tensor) -> dict[str, Tensor]:
     """Let ``ir_measures`` score each query, on ranks in the place of scores, so that there are no ties."""
     if not torch.equal(gains, gains.round()):
-        raise ValueError(f"`measures` of ir_measures need whole numbers as judgements, got others for {list(measures)}")
+        raise UserError(f"`measures` of ir_measures need whole numbers as judgements, got others for {list(measures)}")
     import ir_measures
 
     judged: dict[str, dict[str, int]] = {}
@@ -187,7 +187,7 @@ def _by_ir_measures(measures: Sequence[str], relevance: Tensor, gains: Tensor, r
                 if measure == entry.measure:
                     scores[name][int(entry.query_id)] = float(entry.value)
     except ValueError as error:
-        raise ValueError(f"`measures` {list(measures)} cannot be computed by ir_measures: {error}") from error
+        raise UserError(f"`measures` {list(measures)} cannot be computed by ir_measures: {error}") from error
     return scores
 
 
@@ -195,16 +195,16 @@ def _parse_foreign(name: str, cause: ValueError | None = None) -> Any:
     try:
         import ir_measures
     except ImportError as error:
-        raise ValueError(
+        raise UserError(
             f"`measures`: {cause}; for expressions of ir_measures install graphrerank[ir-measures]"
         ) from error
     try:
         measure = ir_measures.parse_measure(name)
     except Exception as error:  # a NameError, or whatever its grammar raises
-        raise ValueError(
+        raise UserError(
             f"`measures` must be ours (`name` ... PR@K, R@K, R_cap@K, nDCG@K, MRR@K, TR@K, MissTR@K, Coverage@K) or an "
             f"expression of ir_measures, got {name!r} ({error})"
         ) from error
     if type(measure).__name__.lstrip("_") in JUDGED_ONLY or measure.params.get("judged_only"):
-        raise ValueError(f"`measures`: {name!r} reads documents judged not relevant, which data sets do not keep")
+        raise UserError(f"`measures`: {name!r} reads documents judged not relevant, which data sets do not keep")
     return measure

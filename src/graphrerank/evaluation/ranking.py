@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from graphrerank.checks import UserError
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.vector_cache import PairCache
 from graphrerank.evaluation.cost import (
@@ -259,7 +260,7 @@ def own_encoder(prepared: PreparedDataset) -> CrossEncoder:
     """Return the cross-encoder that reads a data set's pairs, which must be one of transformers."""
     encoder = prepared.pair_encoder.encoder if isinstance(prepared.pair_encoder, PairCache) else prepared.pair_encoder
     if not isinstance(encoder, CrossEncoder):
-        raise ValueError(f"`pair_encoder` must be a CrossEncoder, whose head is trained, got {type(encoder).__name__}")
+        raise UserError(f"`pair_encoder` must be a CrossEncoder, whose head is trained, got {type(encoder).__name__}")
     return encoder
 
 

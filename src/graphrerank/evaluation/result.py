@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from graphrerank.checks import UserError
 from graphrerank.evaluation.cost import peak_memory_mib
 from graphrerank.evaluation.plots import drawn_plots
 from graphrerank.evaluation.records import DatasetResult, Replication, to_plain
@@ -186,11 +187,11 @@ class EvaluationResult:
         folder = Path(folder)
         name = OLDER if (folder / OLDER).is_file() and not (folder / RESULT).is_file() else RESULT
         if not (folder / name).is_file():
-            raise ValueError(f"{folder / name}: no such file; needed the folder of a finished run of evaluate.py")
+            raise UserError(f"{folder / name}: no such file; needed the folder of a finished run of evaluate.py")
         try:
             content = read_json(file_of(folder, name), max_bytes=MAX_LARGE_BYTES)
             if content["format"] not in (2, FORMAT):
-                raise ValueError(f"needed format 2 or {FORMAT}, found {content['format']!r}")
+                raise UserError(f"needed format 2 or {FORMAT}, found {content['format']!r}")
             for key, dataset in content["datasets"].items():
                 if content["format"] == 2:
                     dataset["name"] = key
@@ -201,9 +202,9 @@ class EvaluationResult:
         except ValidationError as error:
             first = error.errors()[0]
             at = ".".join(map(str, first["loc"]))
-            raise ValueError(f"{folder / name}: not a result that can be read ({at}: {first['msg']})") from error
+            raise UserError(f"{folder / name}: not a result that can be read ({at}: {first['msg']})") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{folder / name}: not a result that can be read ({error!r})") from error
+            raise UserError(f"{folder / name}: not a result that can be read ({error!r})") from error
 
 
 def dataset_metrics(dataset: DatasetResult) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.evaluation.records import DatasetResult, PairedTest, Replication
 
 RESAMPLES = 10_000
@@ -124,13 +124,13 @@ def randomization_tests(
         Two-sided p-values, and one-sided ones of first above second, ``[C, M]`` each; NaN where no query counts.
     """
     if scores.dim() != 3:
-        raise ValueError(f"`scores` must be [systems, measures, queries], got shape {tuple(scores.shape)}")
+        raise UserError(f"`scores` must be [systems, measures, queries], got shape {tuple(scores.shape)}")
     missing = scores.isnan()
     if bool((missing != missing[:1]).any()):
-        raise ValueError("`scores` of a measure must be NaN at the same queries for all systems")
+        raise UserError("`scores` of a measure must be NaN at the same queries for all systems")
     first, second = indices = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
     if bool(((indices < 0) | (indices >= len(scores))).any()):
-        raise ValueError(f"`pairs` must number systems 0 to {len(scores) - 1}, got {list(pairs)}")
+        raise UserError(f"`pairs` must number systems 0 to {len(scores) - 1}, got {list(pairs)}")
     check_counts(permutations=permutations)
     p_values = torch.full((2, len(pairs), scores.shape[1]), torch.nan, dtype=torch.float64)
     for measures, rows in complete_measures(scores):
@@ -155,7 +155,7 @@ def paired_randomization(a: Tensor, b: Tensor, *, permutations: int = 10_000, se
     differs, NaN where no query counts.
     """
     if a.shape != b.shape:
-        raise ValueError(f"`a` and `b` must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
+        raise UserError(f"`a` and `b` must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
     scores = torch.stack([a, b]).detach().cpu().reshape(2, -1, a.shape[-1])
     differs = ((scores[0] != scores[1]) & ~scores.isnan().all(dim=0)).any(dim=0)
     p_values, _ = randomization_tests(scores[:, :, differs], [(0, 1)], permutations=permutations, seed=seed)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.records import Cost
 from graphrerank.evaluation.tables import Table
@@ -65,10 +66,10 @@ class RankedDataset:
     def __post_init__(self) -> None:
         names = [system.name for system in self.systems]
         if not names or len(set(names)) != len(names):
-            raise ValueError(f"`systems` must be one or more of different names, got {names}")
+            raise UserError(f"`systems` must be one or more of different names, got {names}")
         for system in self.systems:
             if len(system.ranking) != len(self.queries):
-                raise ValueError(
+                raise UserError(
                     f"`systems` must each rank {len(self.queries)} queries, {system.name} has {len(system.ranking)}"
                 )
 

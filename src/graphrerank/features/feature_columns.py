@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES, WORD_FEATURES
 from graphrerank.graphs.retriever import OPTIONAL_FEATURES
 
@@ -47,7 +48,7 @@ def feature_columns(
     known = (*given_names, *computed)
     missing = [name for name in names if name not in (*known, *OPTIONAL_FEATURES)]
     if missing:
-        raise ValueError(
+        raise UserError(
             f"needed the scores {list(names)} per candidate, the retriever gives {tuple(given_names)}: no {missing}"
         )
     if computed:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.features.word_table import TextWords, WordTable, first_of_equals
 from graphrerank.graphs import CorpusGraph, TextStems
 from graphrerank.graphs.algebra import graph_index
@@ -218,7 +219,7 @@ class TextMatch:
         """Number each query's different words, ``[B, T]``: -1 for those of no passage, -2 for padding."""
         if self._stems is not None:
             if isinstance(query_texts, TextWords):
-                raise ValueError("`query_texts` must be strings where the corpus's stems were numbered before")
+                raise UserError("`query_texts` must be strings where the corpus's stems were numbered before")
             rank = self._stems.words.rank
             rows = [[rank(word) for word in dict.fromkeys(words(text, self._language))] for text in query_texts]
         else:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts
+from graphrerank.checks import UserError
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.ranking import check_encoder, rerank, trained_system
@@ -109,7 +110,7 @@ def _trained_on(parts: Parts, checkpoint: Checkpoint) -> dict[str, Dataset]:
             parts.from_manifest("data", GroupEntry(choice=str(arguments.pop("data")), arguments=arguments))
         )
         if (fingerprint := datasets[name].fingerprint) != entry.fingerprint:  # all before one is encoded
-            raise ValueError(
+            raise UserError(
                 f"{checkpoint.path}: was trained on {name} with fingerprint {entry.fingerprint[:12]}, the data set is "
                 f"now another one ({fingerprint[:12]}); for a corpus of yours: data=folder data.path=DIR"
             )
@@ -127,12 +128,12 @@ def _calibrate_corpus(
     """Fit on a corpus's judged questions, compare the errors with those before, and return the manifest's entries."""
     dataset = part.dataset
     if not dataset.splits:
-        raise ValueError(f"data set {dataset.name!r} must have judged questions, found no qrels")
+        raise UserError(f"data set {dataset.name!r} must have judged questions, found no qrels")
     split, qrels = (val_split, dataset.splits[val_split]) if val_split in dataset.splits else (JUDGED, dataset.merged())
     queries = sorted(qrels.queries.tolist(), key=lambda query: hash_texts([dataset.query_ids[query]]))
     count = len(queries) if num_queries is None else num_queries
     if not FEWEST <= count <= len(queries):
-        raise ValueError(
+        raise UserError(
             f"`num_queries` must be at least {FEWEST} of the {len(queries)} judged questions of {split!r}, got {count}"
         )
     chosen = torch.tensor(queries)

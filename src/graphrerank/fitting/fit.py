@@ -16,6 +16,7 @@ from lightning.pytorch.callbacks import Callback, ProgressBar
 from omegaconf import OmegaConf
 from torch import nn
 
+from graphrerank.checks import UserError
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.datamodule import CandidateDataModule
@@ -166,7 +167,7 @@ def fit(
         manifest |= {key: before[key] for key in ("finished", "fine_tuned", "validation") if key in before}
     else:
         if not data.shards and not any(len(part.answerable(settings.train_split)) for part in data.prepared.values()):
-            raise ValueError(
+            raise UserError(
                 f"no query of split {settings.train_split!r} has a relevant candidate, so there is nothing to learn: "
                 "check the judgements, or take a retriever that finds more (retriever=hybrid_expand, data.edges=auto)"
             )
@@ -378,10 +379,10 @@ def run_folder(resume: str | Path) -> Path:
     """Return the run folder that a training is resumed in: the path itself, or that of a ``.ckpt`` file."""
     path = Path(resume)
     if not path.exists():
-        raise ValueError(f"`ckpt_path` must be a run folder or a .ckpt file in one, got {str(resume)!r}: no such path")
+        raise UserError(f"`ckpt_path` must be a run folder or a .ckpt file in one, got {str(resume)!r}: no such path")
     folder = path if path.is_dir() else path.parent.parent.parent
     if not any(folder.glob(f"*/{MANIFEST}")):
-        raise ValueError(f"`ckpt_path` must lie in a run folder of train.py, but {folder} holds no <system>/{MANIFEST}")
+        raise UserError(f"`ckpt_path` must lie in a run folder of train.py, but {folder} holds no <system>/{MANIFEST}")
     return folder
 
 
@@ -402,7 +403,7 @@ def last_checkpoint(resume: str | Path | None, folder: Path, manifest: Mapping[s
             file = folder.parent / ".hydra" / "overrides.yaml"
             given = map(str, OmegaConf.load(file)) if file.is_file() else ["..."]
             ours = shlex.join(part for part in given if not part.startswith(("ckpt_path=", "hydra.run.dir=")))
-            raise ValueError(
+            raise UserError(
                 f"`ckpt_path` needs the settings of its run, which was trained with {name}={before.get(name)}, got "
                 f"{now.get(name)}; give them again: {ours} ckpt_path={folder.parent}"
             )

@@ -9,6 +9,7 @@ import torch
 from hydra.utils import get_object
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.data.candidates import (
     SHARD_QUERIES,
     CandidateShards,
@@ -48,7 +49,7 @@ class FitSettings:
 
     def __post_init__(self) -> None:
         if self.calibration == FROM_START and self.start is None:
-            raise ValueError("`calibration=start` needs a checkpoint whose calibration is kept, got start=null")
+            raise UserError("`calibration=start` needs a checkpoint whose calibration is kept, got start=null")
         if self.calibration not in (None, FROM_START):
             calibration_method(self.calibration)  # refused before training, not after
 
@@ -79,7 +80,7 @@ def declared_inputs(model: Part) -> ModelInputs:
     """Return the inputs of a model before it is built; a ValueError if another training trains it."""
     model_class = type(model.given) if model.settings is None else get_object(model.settings._target_)
     if (training := getattr(model_class, "trained_by", None)) is not None:
-        raise ValueError(f"`model` must be a reranker, got {model.name}, which `train.py {training}` trains")
+        raise UserError(f"`model` must be a reranker, got {model.name}, which `train.py {training}` trains")
     return (
         cast(ModelInputs, model.given.inputs) if model.settings is None else read_inputs(model_class, model.arguments)
     )
@@ -104,9 +105,9 @@ def prepare_training(
     """
     limit, top_k = settings.cross_encoder_queries, features.get("cross_encoder_top_k")
     if isinstance(limit, Mapping) and (unknown := set(limit) - set(data)):
-        raise ValueError(f"`cross_encoder_queries` must name data sets of {sorted(data)}, got {sorted(unknown)}")
+        raise UserError(f"`cross_encoder_queries` must name data sets of {sorted(data)}, got {sorted(unknown)}")
     if settings.buffer is not None and top_k:
-        raise ValueError(f"`batches.buffer` must be null with `features.cross_encoder_top_k`, got {settings.buffer}")
+        raise UserError(f"`batches.buffer` must be null with `features.cross_encoder_top_k`, got {settings.buffer}")
     inputs = list(map(declared_inputs, models))
     retriever = replace(retriever, given=None) if retriever.settings is not None else retriever
     searches: dict[str, Any] = {
@@ -170,7 +171,9 @@ def _streamed(
     is_other = torch.ones(len(dataset.query_ids), dtype=torch.bool)
     is_other[dataset.split(train_split).queries] = False
     others = dataset.with_queries(is_other.nonzero().flatten())
-    return with_matches(prepare(others, encoder=encodes, build_retriever=build, cache=cache), features), shards
+    prepared = prepare(others, encoder=encodes, build_retriever=build, cache=cache)
+    whole = replace(prepared.dataset, known_fingerprint=dataset.fingerprint)  # for the manifest, of what was trained on
+    return with_matches(replace(prepared, dataset=whole), features), shards
 
 
 def _queries_of_pairs(

@@ -7,6 +7,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
+from graphrerank.checks import UserError
+
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -67,9 +69,9 @@ class IsotonicCalibration(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> "IsotonicCalibration":
         if any(low >= high for low, high in pairwise(self.knots)):
-            raise ValueError("`knots` must rise")
+            raise UserError("`knots` must rise")
         if len(self.knots) != len(self.shares) or any(low > high for low, high in pairwise(self.shares)):
-            raise ValueError("`shares` must be as many as `knots`, and not fall")
+            raise UserError("`shares` must be as many as `knots`, and not fall")
         return self
 
     def probabilities(self, scores: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.graphs.algebra import graph_index
 from graphrerank.graphs.corpus_graph import CorpusGraph
 from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY
@@ -77,7 +78,7 @@ class CandidateGraphs:
             base["edge_type"] = self.edge_type
         held = {**self.inputs, **base}
         if missing := [name for name in inputs.names if name not in held]:
-            raise ValueError(f"the batch must have {missing[0]!r} for a model that reads it, has {sorted(held)}")
+            raise UserError(f"the batch must have {missing[0]!r} for a model that reads it, has {sorted(held)}")
         return tuple(held[name] for name in inputs.names)
 
     def to_padded(self, node_scores: Tensor, *, fill: float) -> Tensor:
@@ -102,7 +103,7 @@ class CandidateGraphs:
             ``[B, K]`` int64, best first: positions in the packed batch, padded with -1.
         """
         if torch.isnan(scores).any():
-            raise ValueError("`scores` must not hold NaN")
+            raise UserError("`scores` must not hold NaN")
         place = torch.arange(self.num_nodes, device=scores.device)
         order = place if self.nodes is None else torch.argsort(self.nodes, stable=True)
         order = order[torch.argsort(scores[order], descending=True, stable=True)]
@@ -160,7 +161,7 @@ def _induced_slots(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, T
     key, position = torch.sort(row * graph.num_nodes + packed)
     if (key[1:] == key[:-1]).any():
         repeated = int(key[1:][key[1:] == key[:-1]][0])
-        raise ValueError(
+        raise UserError(
             f"`nodes` must hold a node once per query, got {graph.node_ids[repeated % graph.num_nodes]!r} twice "
             f"in row {repeated // graph.num_nodes}"
         )

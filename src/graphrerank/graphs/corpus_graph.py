@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_parallel
 from graphrerank.graphs.edge_types import ENTITY, OTHER
 from graphrerank.graphs.entity_incidence import EntityIncidence
@@ -75,16 +76,16 @@ class CorpusGraph:
         """
         num_nodes = len(node_ids)
         if len(texts) != num_nodes:
-            raise ValueError(f"`texts` must have one entry per node ({num_nodes}), got {len(texts)}")
+            raise UserError(f"`texts` must have one entry per node ({num_nodes}), got {len(texts)}")
         if len(set(node_ids)) != num_nodes:
             repeated, _ = Counter(node_ids).most_common(1)[0]
-            raise ValueError(f"`node_ids` must be unique, got {repeated!r} twice")
+            raise UserError(f"`node_ids` must be unique, got {repeated!r} twice")
         edges = edges if edges.numel() else edges.long().reshape(0, 2)
         if edges.dim() != 2 or edges.shape[1] != 2:
-            raise ValueError(f"`edges` must be [M, 2], got {list(edges.shape)}")
+            raise UserError(f"`edges` must be [M, 2], got {list(edges.shape)}")
         weight = torch.ones(len(edges), device=edges.device) if weight is None else weight.float()
         if len(weight) != len(edges):
-            raise ValueError(f"`weight` must have one entry per edge ({len(edges)}), got {len(weight)}")
+            raise UserError(f"`weight` must have one entry per edge ({len(edges)}), got {len(weight)}")
         types = torch.as_tensor(edge_type, device=edges.device).expand(len(edges))
         check_edges(num_nodes, edges, weight, types)
         if undirected:
@@ -176,18 +177,18 @@ class CorpusGraph:
     def encoded(self) -> Tensor:
         """``[N, d]``, the vectors of a corpus that must have them; a ValueError if there are none."""
         if self.vectors is None:
-            raise ValueError("`graph` must have an embedding: encode the corpus first")
+            raise UserError("`graph` must have an embedding: encode the corpus first")
         return self.vectors.embedding
 
     def with_embedding(self, embedding: Tensor) -> "CorpusGraph":
         """Return the same graph with node vectors ``[N, d]``, finite; zeros for a node that has none."""
         if embedding.dim() != 2 or embedding.shape[0] != self.num_nodes:
-            raise ValueError(f"`embedding` must be [{self.num_nodes}, d], got {list(embedding.shape)}")
+            raise UserError(f"`embedding` must be [{self.num_nodes}, d], got {list(embedding.shape)}")
         for start in range(0, self.num_nodes, BLOCK_VECTORS):  # in blocks: vectors may lie on disk
             odd = ~torch.isfinite(embedding[start : start + BLOCK_VECTORS]).all(1)
             if bool(odd.any()):
                 node = self.node_ids[start + int(odd.nonzero()[0])]
-                raise ValueError(
+                raise UserError(
                     f"`embedding` must be finite, got another vector at node {node!r}; a node without one has zeros"
                 )
         return replace(self, vectors=NodeVectors(embedding))
@@ -200,7 +201,7 @@ class CorpusGraph:
     def with_entities(self, entities: EntityIncidence) -> "CorpusGraph":
         """Return the same graph with the entities of its passages."""
         if entities.num_nodes != self.num_nodes:
-            raise ValueError(f"`entities` must be of {self.num_nodes} passages, got {entities.num_nodes}")
+            raise UserError(f"`entities` must be of {self.num_nodes} passages, got {entities.num_nodes}")
         return replace(self, entities=entities)
 
     def typed_edges(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.graphs.edge_types import EDGE_TYPES
 
 
@@ -62,7 +62,7 @@ def check_edges(num_nodes: int, edges: Tensor, weight: Tensor, types: Tensor) ->
     ):
         if bad.any():
             first = int(bad.nonzero()[0])
-            raise ValueError(
+            raise UserError(
                 f"`edges` must each {needed}, got {edges[first].tolist()} with weight {weight[first].item()} "
                 f"at row {first}"
             )
@@ -81,7 +81,7 @@ def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int], *, reach: 
         tensor([[1, 0]])
     """
     if len(doc_ids) != len(chunk_ids):
-        raise ValueError(
+        raise UserError(
             f"`doc_ids` and `chunk_ids` must have one entry per chunk, got {len(doc_ids)} and {len(chunk_ids)}"
         )
     check_counts(reach=reach)
@@ -89,7 +89,7 @@ def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int], *, reach: 
     for node, chunk_key in enumerate(zip(doc_ids, chunk_ids, strict=True)):
         if node_of.setdefault(chunk_key, node) != node:
             doc, chunk = chunk_key
-            raise ValueError(f"`chunk_ids` must be unique within a document, got {chunk} twice in {doc!r}")
+            raise UserError(f"`chunk_ids` must be unique within a document, got {chunk} twice in {doc!r}")
     pairs = [
         (node, node_of[doc, chunk + step])
         for (doc, chunk), node in node_of.items()

@@ -9,6 +9,8 @@
 
 from collections.abc import Iterable, Mapping
 
+from graphrerank.checks import UserError
+
 EDGE_TYPES = ("reference", "entity", "adjacency", "similarity", "other")  # the order of numbers everywhere
 REFERENCE, ENTITY, ADJACENCY, SIMILARITY, OTHER = range(len(EDGE_TYPES))
 
@@ -47,5 +49,5 @@ def edge_type_numbers(names: Iterable[str], *, argument: str = "edge_types") -> 
     listed = list(names)
     for position, name in enumerate(listed):
         if name not in EDGE_TYPES:
-            raise ValueError(f"`{argument}` must be of {EDGE_TYPES}, got {name!r} at place {position}")
+            raise UserError(f"`{argument}` must be of {EDGE_TYPES}, got {name!r} at place {position}")
     return [EDGE_TYPES.index(name) for name in listed]

@@ -8,6 +8,7 @@ from functools import cache, cached_property
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.graphs.ranking import check_nodes
 from graphrerank.graphs.sparse_rows import row_entries
 from graphrerank.text import normalize_entity
@@ -41,7 +42,7 @@ class EntityIncidence:
             (['metz'], [0, 1, 2, 2], [0, 0], [1, 2, 0])
         """
         if not 0 < max_share <= 1:
-            raise ValueError(f"`max_share` must lie in (0, 1], got {max_share}")
+            raise UserError(f"`max_share` must lie in (0, 1], got {max_share}")
         rows = [set(row) for row in names]
         frequency = Counter(name for row in rows for name in row)
         limit = max(MIN_COMMON, max_share * len(rows))

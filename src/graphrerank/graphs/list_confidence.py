@@ -4,6 +4,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.graphs.calibration import Finite
 
 FLOOR = 1e-3  # of an expected number of relevant passages, before its logarithm
@@ -84,11 +85,11 @@ def adaptive_k(
     kept = None
     if min_probability is not None:
         if probabilities is None:
-            raise ValueError(f"`min_probability` needs a calibrated model, this one is not; {CALIBRATE}")
+            raise UserError(f"`min_probability` needs a calibrated model, this one is not; {CALIBRATE}")
         kept = int((probabilities >= min_probability).sum())
     if min_perfect_recall is not None:
         if probabilities is None or confidence is None:
-            raise ValueError(f"`min_perfect_recall` needs a model with `list_confidence`, this has none; {CALIBRATE}")
+            raise UserError(f"`min_perfect_recall` needs a model with `list_confidence`, this has none; {CALIBRATE}")
         short = int((confidence.perfect_recall(probabilities) < min_perfect_recall).sum())  # it does not fall
         enough = min(short + 1, len(probabilities))
         kept = enough if kept is None else min(kept, enough)
@@ -100,4 +101,4 @@ def check_ends(**ends: float | None) -> None:
     for name, end in ends.items():
         number = isinstance(end, int | float) and not isinstance(end, bool)
         if end is not None and not (number and 0 <= end <= 1):
-            raise ValueError(f"`{name}` must be a probability in [0, 1], got {end!r}")
+            raise UserError(f"`{name}` must be a probability in [0, 1], got {end!r}")

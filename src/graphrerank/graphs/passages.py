@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.graphs.word_index import WordIndex
 
 
@@ -32,7 +33,7 @@ class Passages:
     def whole(self) -> Sequence[str]:
         """The texts, for an index of all of them; a ValueError if some were removed, whose numbers are still there."""
         if self.removed is not None:
-            raise ValueError(
+            raise UserError(
                 f"`graph` must not have removed passages where all texts are indexed, got {int(self.removed.sum())}: "
                 "compact the corpus folder"
             )

@@ -6,6 +6,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor
 
+from graphrerank.checks import UserError
+
 
 @dataclass(frozen=True)
 class Queries:
@@ -18,7 +20,7 @@ class Queries:
     def __post_init__(self) -> None:
         vectors = len(self.ids) if self.vectors is None else len(self.vectors)
         if not len(self.ids) == len(self.texts) == vectors:
-            raise ValueError(
+            raise UserError(
                 f"`ids`, `texts` and `vectors` must have one entry per query, got {len(self.ids)} ids, "
                 f"{len(self.texts)} texts and {vectors} vectors"
             )
@@ -30,7 +32,7 @@ class Queries:
     def encoded(self) -> Tensor:
         """``[B, d]``, the vectors of queries that must have them; a ValueError if there are none."""
         if self.vectors is None:
-            raise ValueError("`queries` must have vectors: encode them first, with encoder=minilm or another")
+            raise UserError("`queries` must have vectors: encode them first, with encoder=minilm or another")
         return self.vectors
 
     def block(self, start: int, stop: int) -> "Queries":

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.graphs.sparse_rows import positions_in_rows
 
 BLOCK_NODES = 64  # of a block whose largest score decides whether its nodes are looked at
@@ -25,7 +25,7 @@ class Ranking:
 
     def __post_init__(self) -> None:
         if self.nodes.shape != self.scores.shape or self.nodes.dim() != 2:
-            raise ValueError(
+            raise UserError(
                 f"`nodes` and `scores` must both be [B, K], got {list(self.nodes.shape)} and {list(self.scores.shape)}"
             )
 
@@ -78,7 +78,7 @@ def check_nodes(num_nodes: int, **lists: Tensor) -> None:
         ):
             if bad.any():
                 row, column = bad.nonzero()[0].tolist()
-                raise ValueError(f"`{name}` must {needed}, got {int(ascending[row, column])} in row {row}")
+                raise UserError(f"`{name}` must {needed}, got {int(ascending[row, column])} in row {row}")
 
 
 def rank_candidates(nodes: Tensor, features: Tensor, top_k: int, base_nodes: Tensor | None = None) -> Ranking:
@@ -123,7 +123,7 @@ def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     if num_nodes > FEW_BLOCKS * BLOCK_NODES * top_k:
         return _top_of_blocks(scores, top_k)
     if torch.isnan(scores).any():
-        raise ValueError("`scores` must not hold NaN")
+        raise UserError("`scores` must not hold NaN")
     nodes = torch.full((batch, top_k), -1, dtype=torch.int64, device=scores.device)
     kept_scores = torch.full((batch, top_k), -torch.inf, dtype=scores.dtype, device=scores.device)
     if num_nodes == 0 or batch == 0:

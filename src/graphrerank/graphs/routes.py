@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
+
 ROUTES = ("dense", "graph", "fusion")  # the order of columns everywhere
 DENSE, GRAPH, FUSION = range(3)
 
@@ -22,7 +24,7 @@ def choose_routes(scores: Tensor, low: float, high: float) -> Tensor:
         ['dense', 'fusion', 'graph']
     """
     if not low < high:
-        raise ValueError(f"`low` must be below `high`, got {low} and {high}")
+        raise UserError(f"`low` must be below `high`, got {low} and {high}")
     scores = scores.double()  # a threshold is a double, and would be rounded to a neighbouring score
     return torch.where(scores <= low, DENSE, torch.where(scores >= high, GRAPH, FUSION))
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.files import atomic_path, write_chunks
 
 EF_CONSTRUCTION = 200
@@ -36,7 +37,7 @@ def new_vector_index(embedding: Tensor, kind: str, *, links: int = 32, num_cells
         return index
     cells = num_cells or max(1, min(int(4 * num_nodes**0.5), num_nodes // TRAINED_VECTORS))
     if cells > num_nodes:
-        raise ValueError(f"`num_cells` must be at most the {num_nodes} nodes, got {cells}")
+        raise UserError(f"`num_cells` must be at most the {num_nodes} nodes, got {cells}")
     coarse = faiss.IndexFlatIP(dim)
     if half:
         index = faiss.IndexIVFScalarQuantizer(coarse, dim, cells, float16, product, False)

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.features.feature_columns import feature_columns
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking, candidate_edges
@@ -54,7 +55,7 @@ class CheckpointScorer:
         ``ranking.features [B, K, F]`` are named by ``feature_names``. A ValueError if a score is missing.
         """
         if ranking.features is None:
-            raise ValueError("`ranking` must have features, got none")
+            raise UserError("`ranking` must have features, got none")
         keep_types = self.inputs.reads_edge_types
         edge_index, edge_weight, ptr, edge_type = candidate_edges(self._graph, ranking.nodes, keep_types=keep_types)
         valid = ranking.nodes >= 0

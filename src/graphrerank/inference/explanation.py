@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.features.word_table import words_of
 from graphrerank.graphs import CandidateGraphs
@@ -52,7 +53,7 @@ class Explainer:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         if not isinstance(checkpoint.model, GATv2Reranker):
-            raise ValueError(
+            raise UserError(
                 f"{checkpoint.path}: needed a gatv2_reranker to explain, found {type(checkpoint.model).__name__}"
             )
         self._reranker = GraphReranker(checkpoint)
@@ -101,7 +102,7 @@ class Explainer:
         rank = rank_by_graph(base, torch.zeros_like(base, dtype=torch.int64), graphs.ptr)
         edges, number_of = _undirected_edges(graphs)
         if len(edges) > max_edges:
-            raise ValueError(f"`explain` leaves out each edge once, of at most {max_edges}, got {len(edges)} edges")
+            raise UserError(f"`explain` leaves out each edge once, of at most {max_edges}, got {len(edges)} edges")
         covered = None
         if match is not None and NEIGHBOURHOOD in self._reranker.feature_names:
             nodes = torch.arange(graphs.num_nodes) if graphs.nodes is None else graphs.nodes

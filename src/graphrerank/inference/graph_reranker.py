@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.features.text_match import WORD_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_types
@@ -48,7 +49,7 @@ class GraphReranker:
         names = list(manifest.retriever.feature_names)
         unknown = [name for place, name in enumerate(names) if name not in (KNOWN_FEATURES if place else (BASE_SCORE,))]
         if unknown or not names:
-            raise ValueError(
+            raise UserError(
                 f"{checkpoint.path}: was trained on {names}, needed {BASE_SCORE!r} first and then any of "
                 f"{list(KNOWN_FEATURES)}, found {unknown}"
             )
@@ -165,7 +166,7 @@ class GraphReranker:
             scored = self._model(*graphs.to(self.device).model_inputs(self.inputs))
         scores = scored.cpu().clone()  # outside of inference mode: an ordinary tensor, which callers may train on
         if torch.isnan(scores).any():
-            raise ValueError(f"{self.checkpoint.path}: the model gave a score that is not a number")
+            raise UserError(f"{self.checkpoint.path}: the model gave a score that is not a number")
         return scores
 
     def candidate_graphs(self, inputs: Sequence[RerankInput], *, check: Check = lambda: None) -> CandidateGraphs:
@@ -176,7 +177,7 @@ class GraphReranker:
             try:
                 vectors = unit_vectors(given, self._dim)
                 if vectors is None and self.inputs.reads_vectors:
-                    raise ValueError(
+                    raise UserError(
                         f"`query_vector` and `vectors` must be given: the model {self.name!r} reads vectors of width "
                         f"{self._dim}; a model of features=scores needs none"
                     )
@@ -186,7 +187,7 @@ class GraphReranker:
             except ValueError as error:
                 if len(inputs) == 1:
                     raise
-                raise ValueError(f"query {place}: {error}") from error
+                raise UserError(f"query {place}: {error}") from error
         ptr = torch.tensor([0, *(len(x) for x, *_ in parts)]).cumsum(0)
         pairs = torch.cat([pairs + start for (_, (pairs, *_), _), start in zip(parts, ptr.tolist()[:-1], strict=True)])
         weight = torch.cat([weight for _, (_, weight, _), _ in parts])
@@ -244,5 +245,5 @@ def _hybrid_weights(manifest: RerankerManifest) -> dict[str, float]:
         return HYBRID_WEIGHTS
     for name in HYBRID_WEIGHTS:
         if not isinstance(given := arguments.get(name), int | float):
-            raise ValueError(f"{manifest.source}: `retriever.arguments.{name}` must be a number, got {given!r}")
+            raise UserError(f"{manifest.source}: `retriever.arguments.{name}` must be a number, got {given!r}")
     return {name: float(arguments[name]) for name in HYBRID_WEIGHTS}

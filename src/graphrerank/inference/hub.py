@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphrerank.checks import UserError
 from graphrerank.extras import optional
 from graphrerank.files import copy_file, write_text
 from graphrerank.models.checkpoint import WEIGHTS, Checkpoint, save_weights
@@ -31,16 +32,16 @@ def locate_model(name: str, *, revision: str | None = None) -> str:
     """
     if not is_hub_id(name):
         if revision is not None:
-            raise ValueError(f"`revision` is of models from the hub, got {revision!r} for {name}")
+            raise UserError(f"`revision` is of models from the hub, got {revision!r} for {name}")
         return name
     hub = optional("huggingface_hub", "a model of the hub")
     try:
         folder = Path(hub.snapshot_download(name, revision=revision, allow_patterns=[MANIFEST, WEIGHTS]))
     except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
         wanted = name if revision is None else f"{name} at {revision}"
-        raise ValueError(f"{wanted}: no such path here, and not to be had from {_hub_place()}: {error}") from error
+        raise UserError(f"{wanted}: no such path here, and not to be had from {_hub_place()}: {error}") from error
     if missing := [file for file in (MANIFEST, WEIGHTS) if not (folder / file).is_file()]:
-        raise ValueError(f"{name}: needed {missing[0]} in the hub's repository, found none")
+        raise UserError(f"{name}: needed {missing[0]} in the hub's repository, found none")
     return str(folder)
 
 
@@ -88,7 +89,7 @@ def push_model(
     """
     hub = optional("huggingface_hub", "a model of the hub")
     if not HUB_ID.fullmatch(repo_id):
-        raise ValueError(f"`repo_id` must be owner/name, got {repo_id!r}")
+        raise UserError(f"`repo_id` must be owner/name, got {repo_id!r}")
     card = model_card(checkpoint.reranker, repo_id, license_name, runs=runs)
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
@@ -196,7 +197,7 @@ def _measured(run: str | Path) -> Iterator[str]:
             )
             yield _table("system", rows, ".1f")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: needed the measures of a run of evaluate.py, found none ({error!r})") from error
+        raise UserError(f"{path}: needed the measures of a run of evaluate.py, found none ({error!r})") from error
 
 
 def _table(corner: str, rows: Mapping[str, Mapping[str, Any]], form: str) -> str:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.features.bm25_scores import bm25_scores
 from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES, WORD_FEATURES, TextMatch
@@ -37,7 +38,7 @@ def to_floats(name: str, given: Any, shape: tuple[int | None, ...]) -> Tensor:
     """
     array = _to_array(name, given)
     if array.size and array.dtype.kind not in "iuf":
-        raise ValueError(f"`{name}` must hold numbers, got the type {array.dtype}")
+        raise UserError(f"`{name}` must hold numbers, got the type {array.dtype}")
     _check_shape(name, array, shape)
     array = array.astype(np.float64)
     _check_entries(name, np.abs(array) <= LARGEST, array, f"be finite and at most {LARGEST:g} in size")
@@ -50,7 +51,7 @@ def to_integers(name: str, given: Any, shape: tuple[int | None, ...]) -> Tensor:
     if not array.size:
         array = array.astype(np.int64).reshape([size or 0 for size in shape])
     if array.dtype.kind not in "iu":
-        raise ValueError(f"`{name}` must hold integers, got the type {array.dtype}")
+        raise UserError(f"`{name}` must hold integers, got the type {array.dtype}")
     _check_shape(name, array, shape)
     return torch.from_numpy(array.astype(np.int64))
 
@@ -62,14 +63,14 @@ def _to_array(name: str, given: Any) -> npt.NDArray[Any]:
     try:
         return np.asarray(given)
     except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, lists of tensors on a GPU
-        raise ValueError(f"`{name}` must be an array of numbers: {error}") from error
+        raise UserError(f"`{name}` must be an array of numbers: {error}") from error
 
 
 def _check_shape(name: str, array: npt.NDArray[Any], shape: tuple[int | None, ...]) -> None:
     found = zip(shape, array.shape, strict=False)
     if array.ndim != len(shape) or any(size not in (None, actual) for size, actual in found):
         needed = ", ".join("any" if size is None else str(size) for size in shape)
-        raise ValueError(f"`{name}` must be of shape [{needed}], got {list(array.shape)}")
+        raise UserError(f"`{name}` must be of shape [{needed}], got {list(array.shape)}")
 
 
 def _check_entries(name: str, good: Any, array: Any, needed: str) -> None:
@@ -77,7 +78,7 @@ def _check_entries(name: str, good: Any, array: Any, needed: str) -> None:
     if not good.all():
         place = np.argwhere(~np.asarray(good))[0].tolist()
         where = place[0] if len(place) == 1 else place
-        raise ValueError(f"`{name}` must {needed}, got {array[tuple(place)].tolist()} at place {where}")
+        raise UserError(f"`{name}` must {needed}, got {array[tuple(place)].tolist()} at place {where}")
 
 
 def unit_vectors(given: RerankInput, dim: int | None) -> tuple[Tensor, Tensor] | None:
@@ -111,13 +112,13 @@ def input_features(
     features = given.features or {}
     if unknown := [name for name in features if name not in names[1:]]:
         hint = "; give it as `scores`" if unknown[0] == BASE_SCORE else ""
-        raise ValueError(f"`features` must be among those the model reads, {list(names[1:])}, got {unknown[0]!r}{hint}")
+        raise UserError(f"`features` must be among those the model reads, {list(names[1:])}, got {unknown[0]!r}{hint}")
     count = given.num_passages
     columns = dict.fromkeys(KNOWN_FEATURES, torch.zeros(count))
     read = {name for name in names if name not in features} | ({BM25_SCORE} if given.scores is None else set())
     if given.cross_encoder_scores is not None:
         if missing := [name for name in CROSS_ENCODER_FEATURES if name not in names]:
-            raise ValueError(
+            raise UserError(
                 "`cross_encoder_scores` need a model that was trained with them "
                 f"(features=scores_match_typed_cross_encoder), got one without {missing}"
             )
@@ -231,10 +232,10 @@ def _types_of(names: Sequence[str] | None, count: int) -> Tensor:
         return torch.full((count,), OTHER)
     came = type(names).__name__ if isinstance(names, str) or not hasattr(names, "__len__") else len(names)
     if came != count:
-        raise ValueError(f"`edge_types` must have one name per edge ({count}), got {came}")
+        raise UserError(f"`edge_types` must have one name per edge ({count}), got {came}")
     for place, name in enumerate(names):
         if not isinstance(name, str):
-            raise ValueError(f"`edge_types` must hold names, got {type(name).__name__} at place {place}")
+            raise UserError(f"`edge_types` must hold names, got {type(name).__name__} at place {place}")
     number = {name: edge_type_of(name) for name in set(names)}
     return torch.tensor([number[name] for name in names], dtype=torch.int64)
 
@@ -249,12 +250,12 @@ def _from_index(given: RerankInput) -> Tensor:
 
 def _from_pairs(edges: Any, ids: Sequence[Any] | None) -> Tensor:
     if isinstance(edges, Tensor) and tuple(edges.shape) == (2, 2):
-        raise ValueError(
+        raise UserError(
             "`edges` must not be a tensor of shape [2, 2], which could be pairs or PyG's [2, M]: give "
             "`edge_index=edges`, or `edges=edges.tolist()` for pairs"
         )
     if isinstance(edges, Tensor) and edges.dim() == 2 and edges.shape[0] == 2:
-        raise ValueError(f"`edges` must be of shape [any, 2], got {list(edges.shape)}; PyG's form is `edge_index`")
+        raise UserError(f"`edges` must be of shape [any, 2], got {list(edges.shape)}; PyG's form is `edge_index`")
     if not hasattr(edges, "dtype"):
         edges = list(edges)
         if _name_ids(edges):
@@ -265,9 +266,9 @@ def _from_pairs(edges: Any, ids: Sequence[Any] | None) -> Tensor:
 def _from_graph(given: RerankInput) -> tuple[Tensor, list[str], list[float]]:
     """Take the edges of a networkx graph among the passages, with types and weights; it may be the whole corpus's."""
     if given.ids is None:
-        raise ValueError("`edges` as a graph needs `ids`, the passages' nodes in it, got none")
+        raise UserError("`edges` as a graph needs `ids`, the passages' nodes in it, got none")
     if given.edge_types is not None or given.edge_weights is not None:
-        raise ValueError("`edge_types` and `edge_weights` of a graph are its edges' `type` and `weight`, got others")
+        raise UserError("`edge_types` and `edge_weights` of a graph are its edges' `type` and `weight`, got others")
     graph: Any = given.edges
     number = {name: place for place, name in enumerate(given.ids)}
     found = [edge for edge in graph.subgraph(list(number)).edges(data=True) if edge[0] != edge[1]]
@@ -291,12 +292,12 @@ def _name_ids(edges: Sequence[Any]) -> bool:
 
 def _numbers_of(edges: Sequence[Any], ids: Sequence[Any] | None) -> list[list[int]]:
     if ids is None:
-        raise ValueError(f"`edges` between ids need `ids`, got none for {edges[0]!r}; or number the passages from 0")
+        raise UserError(f"`edges` between ids need `ids`, got none for {edges[0]!r}; or number the passages from 0")
     number = {name: place for place, name in enumerate(ids)}
     for place, edge in enumerate(edges):
         if not isinstance(edge, list | tuple) or len(edge) != 2:
-            raise ValueError(f"`edges` must be pairs, got {edge!r} at place {place}")
+            raise UserError(f"`edges` must be pairs, got {edge!r} at place {place}")
         for end in edge:
             if end not in number:
-                raise ValueError(f"`edges` must join passages of `ids`, got {end!r} at place {place}")
+                raise UserError(f"`edges` must join passages of `ids`, got {end!r} at place {place}")
     return [[number[end] for end in edge] for edge in edges]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy.typing as npt
 from torch import Tensor
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.graphs.list_confidence import check_ends
 from graphrerank.text.languages import AUTO, detect_language, language_of
 
@@ -84,34 +84,34 @@ class RerankInput:
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str) or not self.query.strip():
-            raise ValueError(f"`query` must be a text that is not blank, got {self.query!r}")
+            raise UserError(f"`query` must be a text that is not blank, got {self.query!r}")
         if self.passages is None and self.scores is None:
-            raise ValueError("`passages` or `scores` must be given, got neither")
+            raise UserError("`passages` or `scores` must be given, got neither")
         if isinstance(self.passages, str):
-            raise ValueError(f"`passages` must be a sequence of texts, got the text {self.passages!r}")
+            raise UserError(f"`passages` must be a sequence of texts, got the text {self.passages!r}")
         for name in PER_PASSAGE:
             if (given := getattr(self, name)) is not None:
                 try:
                     count = len(given)
                 except TypeError as error:
-                    raise ValueError(f"`{name}` must be a sequence or an array, got {type(given).__name__}") from error
+                    raise UserError(f"`{name}` must be a sequence or an array, got {type(given).__name__}") from error
                 if count != self.num_passages:
-                    raise ValueError(f"`{name}` must have one entry per passage ({self.num_passages}), got {count}")
+                    raise UserError(f"`{name}` must have one entry per passage ({self.num_passages}), got {count}")
         for place, passage in enumerate(() if self.passages is None else self.passages):
             if not isinstance(passage, str):
-                raise ValueError(f"`passages` must hold texts, got {type(passage).__name__} at place {place}")
+                raise UserError(f"`passages` must hold texts, got {type(passage).__name__} at place {place}")
         for place, names in enumerate(() if self.entities is None else self.entities):
             if isinstance(names, str) or not isinstance(names, Iterable):
-                raise ValueError(f"`entities` must hold a list of names per passage, got {names!r} at place {place}")
+                raise UserError(f"`entities` must hold a list of names per passage, got {names!r} at place {place}")
         for first, second in (("doc_ids", "chunk_ids"), ("query_vector", "vectors")):
             given = [name for name in (first, second) if getattr(self, name) is not None]
             if len(given) == 1:
-                raise ValueError(f"`{first}` and `{second}` belong together, got `{given[0]}` alone")
+                raise UserError(f"`{first}` and `{second}` belong together, got `{given[0]}` alone")
         for name in ("edge_weights", "edge_types"):
             if getattr(self, name) is not None and self.edges is None and self.edge_index is None:
-                raise ValueError(f"`{name}` needs `edges`, got none")
+                raise UserError(f"`{name}` needs `edges`, got none")
         if self.edges is not None and self.edge_index is not None:
-            raise ValueError("`edges` and `edge_index` are two forms of the same, got both")
+            raise UserError("`edges` and `edge_index` are two forms of the same, got both")
         if self.ids is not None and not isinstance(self.ids, str):
             _check_unique(self.ids.tolist() if hasattr(self.ids, "tolist") else self.ids)
         check_counts(top_n=self.top_n)
@@ -138,6 +138,6 @@ def _check_unique(ids: Sequence[Any]) -> None:
     try:
         counts = Counter(ids)
     except TypeError as error:
-        raise ValueError(f"`ids` must be texts, numbers or other hashable objects: {error}") from error
+        raise UserError(f"`ids` must be texts, numbers or other hashable objects: {error}") from error
     if repeated := [name for name, count in counts.items() if count > 1]:
-        raise ValueError(f"`ids` must each be there once, got {repeated[0]!r} a second time")
+        raise UserError(f"`ids` must each be there once, got {repeated[0]!r} a second time")

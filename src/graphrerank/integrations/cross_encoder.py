@@ -18,7 +18,7 @@ class GraphCrossEncoder:
 
     Args:
         reranker: The reranker; it must not need vectors.
-        edges: Returns the edges among texts, pairs of places ``(i, j)`` or ``(i, j, type)``; None for no edges.
+        edges: Returns the edges among texts, pairs of positions ``(i, j)`` or ``(i, j, type)``; None for no edges.
     """
 
     def __init__(self, reranker: GraphReranker, *, edges: FindEdges | None = None) -> None:

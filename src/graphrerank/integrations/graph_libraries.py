@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from graphrerank.checks import UserError
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_of
 
@@ -32,7 +33,7 @@ def corpus_from_networkx(
     texts = [attributes.get(text) for _, attributes in graph.nodes(data=True)]
     if missing := [node for node, found in zip(graph, texts, strict=True) if not isinstance(found, str)]:
         found = graph.nodes[missing[0]].get(text)
-        raise ValueError(f"every node must have the text {text!r}, {missing[0]!r} has {found!r}")
+        raise UserError(f"every node must have the text {text!r}, {missing[0]!r} has {found!r}")
     edges = [(place[i], place[j], attributes) for i, j, attributes in graph.edges(data=True) if i != j]
     types = [edge_type_of(str(attributes.get("type", "other")), edge_meanings) for _, _, attributes in edges]
     weights = [1.0 if attributes.get("weight") is None else float(attributes["weight"]) for _, _, attributes in edges]
@@ -75,7 +76,7 @@ def corpus_from_scipy(node_ids: Sequence[str], texts: Sequence[str], adjacency: 
     """Build a corpus graph from a sparse matrix ``[N, N]``: row ``i`` holds the weights of node ``i``'s neighbours."""
     matrix = adjacency.tocoo()
     if matrix.shape != (len(node_ids), len(node_ids)):
-        raise ValueError(f"`adjacency` must be [{len(node_ids)}, {len(node_ids)}], got {list(matrix.shape)}")
+        raise UserError(f"`adjacency` must be [{len(node_ids)}, {len(node_ids)}], got {list(matrix.shape)}")
     kept = (matrix.row != matrix.col) & (matrix.data != 0)
     edges = torch.from_numpy(np.stack([matrix.row[kept], matrix.col[kept]], axis=1).astype(np.int64))
     return CorpusGraph.from_edges(

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from graphrerank.checks import UserError
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput
@@ -51,7 +52,7 @@ class GraphRerankStrategy(Strategy):
 
     def _ranked(self) -> list[Node]:
         if not self.question:
-            raise ValueError("`question` must be given, as the model reads its words, got none")
+            raise UserError("`question` must be given, as the model reads its words, got none")
         nodes = list(self._found.values())
         if not nodes:
             return []

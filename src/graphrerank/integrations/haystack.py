@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from graphrerank.checks import UserError
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.metadata import CHUNK_ID, DOC_ID, ranked
@@ -53,7 +54,7 @@ class GraphRerankRanker:
         assert self._reranker is not None
         for place, document in enumerate(documents):
             if document.content is None:
-                raise ValueError(f"`documents` must have a text each, got none at place {place}: {document.id}")
+                raise UserError(f"`documents` must have a text each, got none at place {place}: {document.id}")
         scores = [document.score for document in documents if document.score is not None]
         found = ranked(
             self._reranker,

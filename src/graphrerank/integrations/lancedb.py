@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from graphrerank.checks import UserError
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.cross_encoder import FindEdges
@@ -63,7 +64,7 @@ class GraphRerankReranker(Reranker):
         if not len(table):
             return self._handle_empty_results(table)
         if self._column not in table.column_names:
-            raise ValueError(f"`column` must be one of {table.column_names}, got {self._column!r}")
+            raise UserError(f"`column` must be one of {table.column_names}, got {self._column!r}")
         texts = table[self._column].to_pylist()
         edges = () if self._edges is None else self._edges(texts)
         order, relevance = zip(*ranked(self._reranker, query, texts, scores=scores, edges=edges), strict=True)

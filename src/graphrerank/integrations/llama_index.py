@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from graphrerank.checks import UserError
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.metadata import Edge, ranked
@@ -36,7 +37,7 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         """Rank nodes, best first, with probabilities of relevance if the model is calibrated, else its scores."""
         if query_bundle is None:
-            raise ValueError("`query_bundle` must be given, as nodes are ranked for a query, got none")
+            raise UserError("`query_bundle` must be given, as nodes are ranked for a query, got none")
         scores = [node.score for node in nodes if node.score is not None]
         found = ranked(
             self.reranker,

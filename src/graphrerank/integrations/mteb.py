@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from graphrerank.checks import UserError
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput
@@ -19,8 +20,8 @@ class GraphRerankSearch:
 
     Args:
         reranker: The reranker; it must not need vectors.
-        edges: Returns the edges among documents, by their ids: pairs of places ``(i, j)`` or ``(i, j, type)``; None for
-            no edges.
+        edges: Returns the edges among documents, by their ids: pairs of positions ``(i, j)`` or ``(i, j, type)``;
+            None for no edges.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class GraphRerankSearch:
         Scores are probabilities of relevance if the model is calibrated.
         """
         if top_ranked is None:
-            raise ValueError("`top_ranked` must be given: a reranker scores what a task lists, it does not search")
+            raise UserError("`top_ranked` must be given: a reranker scores what a task lists, it does not search")
         listed = [(row["id"], row["text"]) for row in queries if row["id"] in top_ranked]
         found: dict[str, dict[str, float]] = {row["id"]: {} for row in queries}
         for start in range(0, len(listed), BATCH):
@@ -60,6 +61,6 @@ class GraphRerankSearch:
 
     def _input(self, query: str, text: str, documents: list[str], top_k: int) -> RerankInput:
         if unknown := [document for document in documents if document not in self._texts]:
-            raise ValueError(f"`top_ranked` must name documents of the corpus, got {unknown[0]!r} for query {query!r}")
+            raise UserError(f"`top_ranked` must name documents of the corpus, got {unknown[0]!r} for query {query!r}")
         texts, edges = [self._texts[document] for document in documents], self._edges(documents) if self._edges else ()
         return input_from_metadata(text, texts, [{}] * len(documents), edges=edges, top_n=top_k)

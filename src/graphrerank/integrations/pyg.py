@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from graphrerank.checks import UserError
 from graphrerank.extras import importing
 from graphrerank.graphs import CandidateGraphs, CorpusGraph
 from graphrerank.graphs.edge_types import OTHER, edge_type_of
@@ -38,7 +39,7 @@ def corpus_from_pyg(
     Args:
         data: The graph; ``j -> i`` of its ``edge_index [2, E]`` makes ``j`` a neighbour of ``i``.
         texts: A text per node; of :class:`HeteroData` by type of node.
-        node_ids: An id per node; places, of :class:`HeteroData` ``type:place``, when None.
+        node_ids: An id per node; positions, of :class:`HeteroData` ``type:place``, when None.
         edge_meanings: Types of edges by a relation's name, as of ``edge_type_of``.
         undirected: Whether an edge also runs back.
 
@@ -48,7 +49,7 @@ def corpus_from_pyg(
     edge_type: Tensor | None = None
     if isinstance(data, HeteroData):
         if not isinstance(texts, Mapping) or sorted(texts) != sorted(data.node_types):
-            raise ValueError(f"`texts` must map each of {sorted(data.node_types)} to its texts")
+            raise UserError(f"`texts` must map each of {sorted(data.node_types)} to its texts")
         for name in data.node_types:
             _check_texts(f"texts[{name!r}]", texts[name], data[name].num_nodes)
         listed = [text for name in data.node_types for text in texts[name]]
@@ -75,7 +76,7 @@ def corpus_from_pyg(
 
 def _check_texts(name: str, texts: Sequence[str], num_nodes: int) -> None:
     if len(texts) != num_nodes:
-        raise ValueError(f"`{name}` must have one entry per node ({num_nodes}), got {len(texts)}")
+        raise UserError(f"`{name}` must have one entry per node ({num_nodes}), got {len(texts)}")
 
 
 def corpus_to_pyg(graph: CorpusGraph) -> Data:
@@ -144,7 +145,7 @@ class ExplainedModel(nn.Module):
     def __init__(self, model: PyGReranker) -> None:
         super().__init__()
         if model.inputs.reads_vectors:
-            raise ValueError("`model` must be of features=scores, which reads no vectors, got one that does")
+            raise UserError("`model` must be of features=scores, which reads no vectors, got one that does")
         self.model = model
 
     def forward(

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from graphrerank.checks import UserError
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput
@@ -20,7 +21,7 @@ class EdgeGraph(pyterrier_adaptive.CorpusGraph):
 
     Args:
         docnos: ``n`` ids of documents.
-        edges: Undirected pairs of their places.
+        edges: Undirected pairs of their positions.
         weights: One for each edge; 1 when None. Neighbours stand in the order of their weights.
     """
 
@@ -33,7 +34,7 @@ class EdgeGraph(pyterrier_adaptive.CorpusGraph):
         found: list[dict[int, float]] = [{} for _ in self._docnos]
         for place, (i, j) in enumerate(edges):
             if not (0 <= i < len(found) and 0 <= j < len(found) and i != j):
-                raise ValueError(f"`edges` must join two of {len(found)} documents, got {(i, j)} at place {place}")
+                raise UserError(f"`edges` must join two of {len(found)} documents, got {(i, j)} at place {place}")
             weight = 1.0 if weights is None else weights[place]
             found[i][j] = found[j][i] = max(weight, found[i].get(j, weight))
         self._rows = [sorted(row.items(), key=lambda pair: (-pair[1], pair[0])) for row in found]
@@ -79,7 +80,7 @@ class GraphRerankTransformer(pt.Transformer):
         """Rank each query's documents, all queries in one pass of the model."""
         needed = ["qid", "query", "docno", *(["score"] if self._reads_scores else [])]
         if missing := [name for name in needed if name not in inp.columns]:
-            raise ValueError(f"the frame must have the columns {needed}, missing are {missing}")
+            raise UserError(f"the frame must have the columns {needed}, missing are {missing}")
         if not len(inp):
             return pt.model.add_ranks(inp.assign(score=pd.Series(dtype=float)))
         groups = [group for _, group in inp.groupby("qid", sort=False)]
@@ -96,7 +97,7 @@ class GraphRerankTransformer(pt.Transformer):
         if self._text_field in group.columns:
             texts = dict(zip(docnos, group[self._text_field], strict=True))
         if absent := [docno for docno in docnos if docno not in texts]:
-            raise ValueError(
+            raise UserError(
                 f"`texts` must hold every document, missing is {absent[0]!r}; the frame has no column "
                 f"{self._text_field!r}"
             )

@@ -6,6 +6,7 @@ from dataclasses import astuple
 from pathlib import Path
 
 from graphrerank.caching import BlobStore, fill, hash_text, short_hash
+from graphrerank.checks import UserError
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, KnowledgeExtractor, Relation
 
 SHARD_TEXTS = 128  # texts between two writes: at most this much work is lost on a stop
@@ -54,4 +55,4 @@ class KnowledgeCache:
             entities = tuple(Entity(*row) for row in rows["entities"])
             return Knowledge(entities, tuple(Relation(*row) for row in rows["relations"]))
         except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{self.path}: damaged cache ({error!r}); delete this file and run again") from error
+            raise UserError(f"{self.path}: damaged cache ({error!r}); delete this file and run again") from error

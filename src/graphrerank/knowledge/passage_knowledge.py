@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from graphrerank.checks import UserError
+
 
 @dataclass(frozen=True)
 class Entity:
@@ -35,7 +37,7 @@ class Knowledge:
     def from_names(cls, names: Sequence[str]) -> "Knowledge":
         """Make entities of names alone; blank and repeated names are left out."""
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"`entities` must be a list of strings, got {str(names)[:80]!r}")
+            raise UserError(f"`entities` must be a list of strings, got {str(names)[:80]!r}")
         return cls(tuple(Entity(name, "", "") for name in dict.fromkeys(names) if name.strip()))
 
     @property
@@ -46,10 +48,10 @@ class Knowledge:
     def __post_init__(self) -> None:
         names = set(self.names)
         if len(names) < len(self.entities) or not all(name.strip() for name in names):
-            raise ValueError(f"`entities` must have different names, none of them blank, got {self.names}")
+            raise UserError(f"`entities` must have different names, none of them blank, got {self.names}")
         for relation in self.relations:
             if relation.head not in names or relation.tail not in names:
-                raise ValueError(f"`relations` must join names of `entities`, got {relation.head!r}, {relation.tail!r}")
+                raise UserError(f"`relations` must join names of `entities`, got {relation.head!r}, {relation.tail!r}")
 
 
 class KnowledgeExtractor(Protocol):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import HttpUrl, TypeAdapter, ValidationError
 
-from graphrerank.checks import check_counts, check_not_negative, check_positive
+from graphrerank.checks import UserError, check_counts, check_not_negative, check_positive
 from graphrerank.extras import optional
 from graphrerank.language_models.prompt import is_schema
 from graphrerank.language_models.reply import FAILED, REJECTED, Reply, read_reply
@@ -25,7 +25,7 @@ REQUEST_AT_FAULT = frozenset({400, 413, 422})  # this one, as one that is too lo
 MAX_WAIT = 60.0  # seconds between two attempts
 
 
-class EndpointError(ValueError):
+class EndpointError(UserError):
     """An endpoint refused a request for good (with ``status``), or gave no usable answer in all attempts.
 
     ``problem`` is that of the last attempt; ``is_reached`` is False where no attempt found a server.
@@ -69,11 +69,11 @@ class LanguageModel:
         try:
             TypeAdapter(HttpUrl).validate_python(self.base_url)
         except ValidationError:
-            raise ValueError(
+            raise UserError(
                 f"`base_url` must be an address such as http://localhost:8000/v1, got {self.base_url!r}"
             ) from None
         if reserved := sorted({"model", "messages", "temperature"} & set(self.request or ())):
-            raise ValueError(f"`request` must not set fields of the client, got {reserved}")
+            raise UserError(f"`request` must not set fields of the client, got {reserved}")
         self.base_url = self.base_url.rstrip("/")
         self.request = _plain(self.request or {})
 
@@ -97,7 +97,7 @@ class LanguageModel:
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
         """Ask each question in a separate conversation, after a system message if there is one.
 
-        ``read`` parses an answer's text; after its ``ValueError`` the question is asked again. Returns the parsed
+        ``read`` parses an answer's text; after its ``ValueError`` the question is sent again. Returns the parsed
         answers in the order of the questions, or raises an :class:`EndpointError`.
         """
 
@@ -114,7 +114,7 @@ class LanguageModel:
 
         What is refused for its own sake, or fails in all attempts, is a reply too. No more than ``concurrency``
         questions are under way, those included whose replies were not taken yet. An :class:`EndpointError` comes only
-        if the endpoint refuses whatever is asked (a wrong key, address or model), or no server is there at first.
+        if the endpoint refuses every request (a wrong key, address or model), or no server is there at first.
         """
         waiting = iter(enumerate(questions))
         found: list[bool] = []  # not empty from the first answer of a server on
@@ -133,11 +133,11 @@ class LanguageModel:
 
     @contextmanager
     def _conversations(self, system: str | None) -> Iterator[Callable[..., "Future[tuple[Any, int]]"]]:
-        """Yield what asks a question in the background; at an error, those that are not asked yet are dropped."""
+        """Yield what asks a question in the background; at an error, those that are not sent yet are dropped."""
         httpx = optional("httpx", "a language model's endpoint")
         key = os.environ.get(self.api_key_variable)
         if key and not all("!" <= character <= "~" for character in key):
-            raise ValueError(
+            raise UserError(
                 f"`{self.api_key_variable}` must hold ASCII characters without blanks and line breaks, got another one "
                 f"among its {len(key)}"
             )

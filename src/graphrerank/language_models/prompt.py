@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
+from graphrerank.checks import UserError
 from graphrerank.conf_folder import listed_choices
 
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -31,7 +32,7 @@ class Prompt:
         try:
             json.loads(self.form) if is_schema(self.form) else re.compile(self.form)
         except (ValueError, re.error) as error:
-            raise ValueError(
+            raise UserError(
                 f"the `form` of prompt {self.name!r} must be a JSON schema, which begins with {{, or a regular "
                 f"expression, got {self.form!r}: {error}"
             ) from error
@@ -40,14 +41,14 @@ class Prompt:
         """Return the user's message with texts in their places; a ValueError if it has others."""
         places = set(_FIELD.findall(self.user))
         if places != set(texts):
-            raise ValueError(f"prompt {self.name!r} must have the places {sorted(texts)}, got {sorted(places)}")
+            raise UserError(f"prompt {self.name!r} must have the places {sorted(texts)}, got {sorted(places)}")
         return _FIELD.sub(lambda place: texts[place[1]], self.user)
 
     def instructions(self, **settings: object) -> str | None:
         """Return the system message with settings in their places, which it need not have; a ValueError for others."""
         places = set(_FIELD.findall(self.system or ""))
         if unknown := sorted(places - set(settings)):
-            raise ValueError(
+            raise UserError(
                 f"the system message of prompt {self.name!r} must have no places but {sorted(settings)}, got {unknown}"
             )
         return self.system and _FIELD.sub(lambda place: str(settings[place[1]]), self.system)
@@ -90,5 +91,5 @@ def shipped_prompt(name: str) -> Prompt:
     """Return a prompt that ships with this package or with an installed extension."""
     prompts = listed_choices("prompt")
     if name not in prompts:
-        raise ValueError(f"`name` must be a prompt that ships, one of {sorted(prompts)}, got {name!r}")
+        raise UserError(f"`name` must be a prompt that ships, one of {sorted(prompts)}, got {name!r}")
     return Prompt(name, **prompts[name])

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from graphrerank.checks import UserError
 from graphrerank.text.characters import whole_characters
 
 # What became of a question. What is rejected or failed says nothing about the model: the next run asks again.
@@ -55,7 +56,7 @@ class Reply:
         try:
             return cls(**json.loads(content))
         except (ValueError, TypeError) as error:
-            raise ValueError(f"damaged reply in a cache ({error}): {content[:80]!r}") from error
+            raise UserError(f"damaged reply in a cache ({error}): {content[:80]!r}") from error
 
 
 class ReplyingModel(Protocol):
@@ -81,5 +82,5 @@ def read_reply(body: Mapping[str, Any]) -> Reply:
     elif content is None and finish == "length":
         content = ""  # the limit of tokens ended it before the answer began, as of a model that reasons first
     if not isinstance(content, str):
-        raise ValueError(f"the answer must be a text, got {content!r}")
+        raise UserError(f"the answer must be a text, got {content!r}")
     return Reply(content, outcome, str(body.get("model") or ""), read, written)

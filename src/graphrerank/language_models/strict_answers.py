@@ -1,4 +1,4 @@
-"""Answers of a required form: unusable ones are asked again, and skipped in the end."""
+"""Answers of a required form: unusable ones are requested again, and skipped in the end."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, ValidationError, create_model
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import in_form
 
@@ -38,7 +38,7 @@ def ask_strictly(
 
     def read(content: str) -> tuple[Answer | None, str]:
         if not isinstance(content, str):
-            raise ValueError(f"the answer must be a text, got {content!r}")  # a failed request, which is not cached
+            raise UserError(f"the answer must be a text, got {content!r}")  # a failed request, which is not cached
         try:
             return parse(content), ""
         except (ValueError, RecursionError) as error:
@@ -72,7 +72,7 @@ def read_json(content: str) -> Any:
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:
-        raise ValueError(f"the answer must be JSON and nothing else, got {content[:80]!r}") from error
+        raise UserError(f"the answer must be JSON and nothing else, got {content[:80]!r}") from error
 
 
 def read_object(content: str, **types: Any) -> Any:
@@ -91,6 +91,6 @@ def read_object(content: str, **types: Any) -> Any:
         return record.model_validate_json(content)
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, each['loc']))} {each['msg']}" for each in error.errors()[:3]]
-        raise ValueError(
+        raise UserError(
             f"the answer must be a JSON object of {[*types]}, got {content[:80]!r}: {'; '.join(problems)}"
         ) from error

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphrerank.checks import check_counts, check_not_negative, check_positive
+from graphrerank.checks import UserError, check_counts, check_not_negative, check_positive
 
 
 def blank_padding(scores: Tensor, relevance: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -15,14 +15,14 @@ def blank_padding(scores: Tensor, relevance: Tensor, mask: Tensor) -> tuple[Tens
     Half precision is raised to float32: sums over a few hundred candidates do not fit into bfloat16.
     """
     if scores.ndim != 2 or not scores.is_floating_point():
-        raise ValueError(
+        raise UserError(
             f"`scores` must be floating point [num_queries, num_candidates], got {scores.dtype} {list(scores.shape)}"
         )
     for name, tensor in (("relevance", relevance), ("mask", mask)):
         if tensor.shape != scores.shape:
-            raise ValueError(f"`{name}` must be {list(scores.shape)}, as `scores`, got {list(tensor.shape)}")
+            raise UserError(f"`{name}` must be {list(scores.shape)}, as `scores`, got {list(tensor.shape)}")
     if mask.dtype != torch.bool:
-        raise ValueError(f"`mask` must be boolean (True = a real candidate), got {mask.dtype}; use `mask.bool()`")
+        raise UserError(f"`mask` must be boolean (True = a real candidate), got {mask.dtype}; use `mask.bool()`")
     dtype = torch.promote_types(scores.dtype, torch.float32)
     return torch.where(mask, scores.to(dtype), 0.0), torch.where(mask, relevance.to(dtype), 0.0)
 

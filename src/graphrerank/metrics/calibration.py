@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def reliability_bins(probabilities: Tensor, labels: Tensor, *, num_bins: int = 1
     """
     check_counts(num_bins=num_bins)
     if len(probabilities) == 0 or not bool(((probabilities >= 0) & (probabilities <= 1)).all()):
-        raise ValueError(f"`probabilities` must be one or more numbers in [0, 1], got {probabilities.tolist()[:10]}")
+        raise UserError(f"`probabilities` must be one or more numbers in [0, 1], got {probabilities.tolist()[:10]}")
     p, y = probabilities.detach().double(), labels.double()
     bins = (p * num_bins).long().clamp(max=num_bins - 1)
     count = torch.bincount(bins, minlength=num_bins)
@@ -88,6 +88,6 @@ def area_under_roc(scores: Tensor, labels: Tensor) -> float:
     """
     positive, negative = scores[labels == 1].double(), scores[labels == 0].double()
     if len(positive) == 0 or len(negative) == 0:
-        raise ValueError(f"`labels` must hold both classes, got {len(positive)} ones and {len(negative)} zeros")
+        raise UserError(f"`labels` must hold both classes, got {len(positive)} ones and {len(negative)} zeros")
     difference = positive.unsqueeze(1) - negative
     return float(((difference > 0).double() + 0.5 * (difference == 0)).mean())

@@ -4,6 +4,8 @@ import re
 import string
 from collections.abc import Sequence
 
+from graphrerank.checks import UserError
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -37,5 +39,5 @@ def coverage(context: str, answers: Sequence[str]) -> float:
 def checked_answers(answers: Sequence[str]) -> Sequence[str]:
     """Return right answers, one or more."""
     if isinstance(answers, str) or not answers:
-        raise ValueError(f"`answers` must be a list of one or more right answers, got {answers!r}")
+        raise UserError(f"`answers` must be a list of one or more right answers, got {answers!r}")
     return answers

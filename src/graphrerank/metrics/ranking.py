@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 
 
 def check_rankings(ranked_relevance: Tensor, qrels: Tensor, top_k: int | None) -> None:
@@ -15,17 +15,17 @@ def check_rankings(ranked_relevance: Tensor, qrels: Tensor, top_k: int | None) -
     check_counts(top_k=top_k)
     for name, tensor in (("ranked_relevance", ranked_relevance), ("qrels", qrels)):
         if tensor.ndim != 2:
-            raise ValueError(f"`{name}` must have two dimensions, one row a query, got shape {tuple(tensor.shape)}")
+            raise UserError(f"`{name}` must have two dimensions, one row a query, got shape {tuple(tensor.shape)}")
     if len(ranked_relevance) != len(qrels):
-        raise ValueError(f"`qrels` must have a row for each of {len(ranked_relevance)} rankings, got {len(qrels)}")
+        raise UserError(f"`qrels` must have a row for each of {len(ranked_relevance)} rankings, got {len(qrels)}")
     num_relevant = (qrels > 0).sum(dim=1)
     if (num_relevant == 0).any():
         row = int((num_relevant == 0).nonzero()[0])
-        raise ValueError(
+        raise UserError(
             f"`qrels` must hold a positive gain for every query, got none in row {row}; leave such queries out"
         )
     if (crowded := (ranked_relevance > 0).sum(dim=1) > num_relevant).any():
-        raise ValueError(
+        raise UserError(
             f"`ranked_relevance` must not hold more relevant documents than `qrels`, got more in row "
             f"{int(crowded.nonzero()[0])}; rank each document once and take both from the same query"
         )
@@ -182,6 +182,6 @@ def parse_measure(name: str) -> Measure:
     match = _NAME.fullmatch(name)
     if match is None or (match["top_k"] is None and match["base"] != "MRR"):
         known = "PR@K, R@K, R_cap@K or CR@K (capped recall), nDCG@K, MRR@K or MRR, K above 0, each also as NAME/multi"
-        raise ValueError(f"`name` must be {known}; got {name!r}")
+        raise UserError(f"`name` must be {known}; got {name!r}")
     base = _ALIASES.get(match["base"], match["base"])
     return Measure(base, int(match["top_k"]) if match["top_k"] else None, match["multi"] is not None)

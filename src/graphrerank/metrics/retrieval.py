@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+from graphrerank.checks import UserError
 from graphrerank.metrics.ranking import parse_measure
 
 
@@ -35,7 +36,7 @@ class RankingMeasures(Metric):
     def __init__(self, measures: Sequence[str], prefix: str = "val/") -> None:
         super().__init__()
         if not measures or len(set(measures)) != len(measures):
-            raise ValueError(f"`measures` must name at least one measure and none twice, got {list(measures)}")
+            raise UserError(f"`measures` must name at least one measure and none twice, got {list(measures)}")
         self.measures = tuple(parse_measure(name) for name in measures)
         self.prefix = prefix
         # [num_measures] each

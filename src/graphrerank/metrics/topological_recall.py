@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.graphs import CorpusGraph
 
 BLOCK_CELLS = 1 << 22  # distances held at once, 32 MiB
@@ -114,9 +115,9 @@ def _credit(uncertainty: Tensor, relevant: Tensor) -> Tensor:
 def _check(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor) -> None:
     for name, nodes in (("retrieved", retrieved), ("relevant", relevant)):
         if nodes.ndim != 2 or len(nodes) != len(retrieved):
-            raise ValueError(f"`{name}` must be [{len(retrieved)}, ...], one row a query, got {list(nodes.shape)}")
+            raise UserError(f"`{name}` must be [{len(retrieved)}, ...], one row a query, got {list(nodes.shape)}")
         if nodes.numel() and not (int(nodes.min()) >= -1 and int(nodes.max()) < graph.num_nodes):
-            raise ValueError(
+            raise UserError(
                 f"`{name}` must number nodes 0 to {graph.num_nodes - 1} or be -1, got {int(nodes.min())} to "
                 f"{int(nodes.max())}"
             )
@@ -124,4 +125,4 @@ def _check(graph: CorpusGraph, retrieved: Tensor, relevant: Tensor) -> None:
     repeated = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(1)
     if (bad := repeated | ~(relevant >= 0).any(1)).any():
         row = int(bad.nonzero()[0])
-        raise ValueError(f"`relevant` must hold a node of every query, each once, got {relevant[row].tolist()}")
+        raise UserError(f"`relevant` must hold a node of every query, each once, got {relevant[row].tolist()}")

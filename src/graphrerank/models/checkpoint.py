@@ -23,6 +23,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from graphrerank.checks import UserError
 from graphrerank.extensions import extension_versions
 from graphrerank.files import hash_files, save_tensors
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
@@ -50,14 +51,14 @@ class Checkpoint:
     def reranker(self) -> RerankerManifest:
         """The manifest of a model that scores candidates; a ValueError if the model scores queries."""
         if not isinstance(self.manifest, RerankerManifest):
-            raise ValueError(f"{self.path}: needed a reranker, got a {self.manifest.model.name}")
+            raise UserError(f"{self.path}: needed a reranker, got a {self.manifest.model.name}")
         return self.manifest
 
     @property
     def graph_reranker(self) -> RerankerManifest:
         """The manifest of a reranker; a ValueError if it reads a cross-encoder's vectors of pairs."""
         if self.reranker.inputs.reads_pairs:
-            raise ValueError(
+            raise UserError(
                 f"{self.path}: reads a cross-encoder's vectors of (query, passage) pairs; needed a model of scores and "
                 "edges, such as gatv2_reranker"
             )
@@ -69,14 +70,14 @@ class Checkpoint:
         if trained is None or fingerprint != trained.fingerprint:
             of = "no vectors" if trained is None else f"vectors of {trained.name} ({trained.fingerprint[:12]})"
             hint = "; only a model of features=scores changes encoders" if self.reranker.inputs.reads_vectors else ""
-            raise ValueError(f"{self.path}: was trained on {of}, `encoder` is {name} ({str(fingerprint)[:12]}){hint}")
+            raise UserError(f"{self.path}: was trained on {of}, `encoder` is {name} ({str(fingerprint)[:12]}){hint}")
 
     def check_pair_encoder(self, fingerprint: str) -> None:
         """Refuse another cross-encoder of pairs than that of the training."""
         trained = self.reranker.pair_encoder
         if trained is None or fingerprint != trained.fingerprint:
             of = "none" if trained is None else trained.fingerprint[:12]
-            raise ValueError(
+            raise UserError(
                 f"{self.path}: was trained on vectors of the cross-encoder {of}, `pair_encoder` now is "
                 f"{fingerprint[:12]}"
             )
@@ -89,7 +90,7 @@ def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Chec
     """
     path = Path(path)
     if not path.exists():
-        raise ValueError(f"{path}: no such checkpoint")
+        raise UserError(f"{path}: no such checkpoint")
     manifest = read_manifest(path)
     weights = file_of(path, WEIGHTS) if path.is_dir() else path
     if path.is_dir() and manifest.artifact is not None:
@@ -106,7 +107,7 @@ def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Chec
     except RuntimeError as error:
         features = manifest.model.arguments.get("features")
         mode = manifest.model.name if features is None else f"features={features}"
-        raise ValueError(f"{weights}: these weights are not those of the manifest ({mode}): {error}") from error
+        raise UserError(f"{weights}: these weights are not those of the manifest ({mode}): {error}") from error
     model = build_model(manifest)
     model.load_state_dict(state)
     return Checkpoint(model.eval(), manifest, weights)
@@ -126,7 +127,7 @@ def find_checkpoint(name: str | Path) -> Path:
         return PRETRAINED / name
     if path.exists():
         return path
-    raise ValueError(
+    raise UserError(
         f"`checkpoint` must be a run folder, a .ckpt file, an artifact or one of the shipped names {shipped}, "
         f"got {str(name)!r}"
     )
@@ -150,7 +151,7 @@ def load_primary(name: str | Path) -> Checkpoint:
     files = {manifest.name: file for file, manifest in manifests}
     primary = _primary_names([manifest for _, manifest in manifests])
     if len(primary) != 1:
-        raise ValueError(
+        raise UserError(
             f"{path}: holds the models {sorted(files)}, and does not say which is the primary one; name the folder of "
             f"one: {path / min(files)}"
         )
@@ -165,7 +166,7 @@ def checkpoint_files(path: Path) -> list[Path]:
         return [path / BEST]
     files = [folder.parent / BEST for folder in sorted(path.glob(f"*/{MANIFEST}"))]
     if not files:
-        raise ValueError(f"{path}: holds neither {WEIGHTS} nor <system>/{MANIFEST}: not a run folder")
+        raise UserError(f"{path}: holds neither {WEIGHTS} nor <system>/{MANIFEST}: not a run folder")
     return files
 
 
@@ -185,7 +186,7 @@ def build_model(manifest: Manifest) -> nn.Module:
     try:
         return find_model(name)(**manifest.model.arguments)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{manifest.source}: the manifest's arguments do not fit {name}: {error}") from error
+        raise UserError(f"{manifest.source}: the manifest's arguments do not fit {name}: {error}") from error
 
 
 def save_weights(folder: Path, model: nn.Module) -> None:
@@ -206,19 +207,19 @@ def library_versions() -> dict[str, str]:
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
-        raise ValueError(f"{path}: no such file")
+        raise UserError(f"{path}: no such file")
     if zipfile.is_zipfile(path) and any(record.compress_type for record in zipfile.ZipFile(path).infolist()):
-        raise ValueError(f"{path}: needed a Lightning checkpoint, which is not compressed, found a compressed record")
+        raise UserError(f"{path}: needed a Lightning checkpoint, which is not compressed, found a compressed record")
     if path.suffix == ".safetensors":
         try:
             return load_file(path)
         except safetensors.SafetensorError as error:
-            raise ValueError(f"{path}: damaged weights: {error}") from error
+            raise UserError(f"{path}: damaged weights: {error}") from error
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
         return {name.removeprefix(MODULE_PREFIX): v for name, v in state.items() if name.startswith(MODULE_PREFIX)}
     except Exception as error:  # the unpickler of a damaged file raises almost anything
-        raise ValueError(f"{path}: not a Lightning checkpoint that is safe to load: {error}") from error
+        raise UserError(f"{path}: not a Lightning checkpoint that is safe to load: {error}") from error
 
 
 def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Sequence[str], start: Checkpoint) -> None:
@@ -229,7 +230,7 @@ def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Se
     """
     before = start.reranker
     if (name := model_name(type(model))) != before.model.name:
-        raise ValueError(f"`start` must be a {name}, {start.path} holds a {before.model.name}")
+        raise UserError(f"`start` must be a {name}, {start.path} holds a {before.model.name}")
     of_before = dict(before.model.arguments)
     adds = bool(arguments.get("num_pair_scores")) and not of_before.get("num_pair_scores")
     ignored = (*(ADDED if adds else ()), *(() if before.inputs.reads_vectors else ("embedding_dim",)))
@@ -239,17 +240,17 @@ def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Se
         if key not in ignored and arguments[key] != of_before[key]
     ]
     if differing:
-        raise ValueError(f"`start` needs the model that {start.path} holds, with {', '.join(differing)}")
+        raise UserError(f"`start` needs the model that {start.path} holds, with {', '.join(differing)}")
     kept = [name for name in feature_names if not (adds and name in CROSS_ENCODER_FEATURES)]
     if kept != list(before.retriever.feature_names):
-        raise ValueError(
+        raise UserError(
             f"`start` needs the scores that {start.path} was trained on, {list(before.retriever.feature_names)}, got "
             f"{kept}"
         )
     missing, unexpected = model.load_state_dict(start.model.state_dict(), strict=False)
     unknown = [name for name in missing if not (adds and name.startswith(ADDED_PART))] + unexpected
     if unknown:
-        raise ValueError(f"`start`: the weights of {start.path} do not fit the model: {unknown}")
+        raise UserError(f"`start`: the weights of {start.path} do not fit the model: {unknown}")
 
 
 def start_entry(start: Checkpoint, name: str) -> dict[str, Any]:
@@ -268,6 +269,6 @@ def train_only(model: nn.Module, parts: Sequence[str]) -> None:
     """Freeze a model except some parts, named by the first words of its parameters' names."""
     known = {name.split(".")[0] for name, _ in model.named_parameters()}
     if unknown := sorted(set(parts) - known):
-        raise ValueError(f"`train_only` must name parts of the model, {sorted(known)}, got {unknown}")
+        raise UserError(f"`train_only` must name parts of the model, {sorted(known)}, got {unknown}")
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name.split(".")[0] in parts)

@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from graphrerank.checks import UserError
 from graphrerank.graphs.algebra import graph_of_nodes, scatter_max, scatter_sum
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.model_inputs import SCORES, VECTORS, ModelInputs
@@ -88,15 +89,15 @@ class GATv2Reranker(nn.Module):
     ) -> None:
         super().__init__()
         if features not in FEATURE_MODES:
-            raise ValueError(f"`features` must be one of {FEATURE_MODES}, got {features!r}")
+            raise UserError(f"`features` must be one of {FEATURE_MODES}, got {features!r}")
         if min(num_scores, num_layers, heads, hidden_channels, embedding_dim, projection_channels) < 1:
-            raise ValueError("`num_scores`, `num_layers`, `heads` and all widths must be positive")
+            raise UserError("`num_scores`, `num_layers`, `heads` and all widths must be positive")
         if hidden_channels % heads:
-            raise ValueError(f"`hidden_channels` must be a multiple of `heads` ({heads}), got {hidden_channels}")
+            raise UserError(f"`hidden_channels` must be a multiple of `heads` ({heads}), got {hidden_channels}")
         if not 0 <= dropout < 1:
-            raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}")
+            raise UserError(f"`dropout` must lie in [0, 1), got {dropout}")
         if num_edge_types not in (0, len(EDGE_TYPES)):
-            raise ValueError(f"`num_edge_types` must be 0 or {len(EDGE_TYPES)}, got {num_edge_types}")
+            raise UserError(f"`num_edge_types` must be 0 or {len(EDGE_TYPES)}, got {num_edge_types}")
         self.features = features
         self.embedding_dim = embedding_dim
         self.edge_features = edge_features
@@ -111,7 +112,7 @@ class GATv2Reranker(nn.Module):
         )
         self.pair_evidence = self.score_features.pairs
         if not 0 <= num_pair_scores < self.score_features.num_scores:
-            raise ValueError(
+            raise UserError(
                 f"`num_pair_scores` must lie in [0, {self.score_features.num_scores}), the scores that are no words, "
                 f"got {num_pair_scores}"
             )

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from graphrerank.checks import UserError
 from graphrerank.graphs.model_inputs import PAIRS, ModelInputs, token_states
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.operators.cross_encoder import ClassificationHead, CrossEncoder, EncoderLayers
@@ -49,11 +50,11 @@ class GRankerHead(nn.Module):
     ) -> None:
         super().__init__()
         if not 0 <= smoothing <= 1:
-            raise ValueError(f"`smoothing` must lie in [0, 1], got {smoothing}")
+            raise UserError(f"`smoothing` must lie in [0, 1], got {smoothing}")
         if learn_smoothing and not 0 < smoothing < 1:
-            raise ValueError(f"`smoothing` must lie between 0 and 1 where it is learned, got {smoothing}")
+            raise UserError(f"`smoothing` must lie between 0 and 1 where it is learned, got {smoothing}")
         if not 0 <= dropout < 1:
-            raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}")
+            raise UserError(f"`dropout` must lie in [0, 1), got {dropout}")
         self.dropout = dropout
         self.smoothing = smoothing
         logit = math.log(smoothing / (1 - smoothing)) if learn_smoothing else 0.0
@@ -131,7 +132,7 @@ def trainable_granker(
     if train_last_layers == 0:
         return GRankerHead(**arguments)
     if encoder is None:
-        raise ValueError(f"`encoder` must be given where `train_last_layers` is {train_last_layers}, got none")
+        raise UserError(f"`encoder` must be given where `train_last_layers` is {train_last_layers}, got none")
     return GRankerLayers(train_last_layers=train_last_layers, encoder=encoder, **arguments)
 
 
@@ -183,5 +184,5 @@ def load_trained_head(checkpoint: str) -> TrainedHead:
     pair_encoder = loaded.reranker.pair_encoder if isinstance(loaded.model, GRankerHead) else None
     if not isinstance(loaded.model, GRankerHead) or pair_encoder is None:
         found = type(loaded.model).__name__
-        raise ValueError(f"{loaded.path}: needed a head of GRanker (train.py experiment=granker_head), found a {found}")
+        raise UserError(f"{loaded.path}: needed a head of GRanker (train.py experiment=granker_head), found a {found}")
     return TrainedHead(loaded.model, pair_encoder.fingerprint)

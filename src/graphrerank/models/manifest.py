@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
 from pydantic import model_validator as check_model
 
+from graphrerank.checks import UserError
 from graphrerank.files import hash_files, write_text
 from graphrerank.graphs import ModelInputs
 from graphrerank.graphs.calibration import Calibration
@@ -131,7 +132,7 @@ class Manifest(Entry):
         try:
             return read_inputs(find_model(self.model.name), self.model.arguments)
         except TypeError as error:
-            raise ValueError(f"the manifest's arguments do not fit {self.model.name}: {error}") from error
+            raise UserError(f"the manifest's arguments do not fit {self.model.name}: {error}") from error
 
     @property
     def input_shapes(self) -> Mapping[str, str]:
@@ -180,13 +181,13 @@ class RerankerManifest(Manifest):
     @check_model(mode="after")
     def _check(self) -> "RerankerManifest":
         if self.operators.keys() != {"gcs", "ppr"}:
-            raise ValueError(f"the manifest's `operators` must be gcs and ppr, got {self.operators}")
+            raise UserError(f"the manifest's `operators` must be gcs and ppr, got {self.operators}")
         inputs = self.inputs
         for name, is_read in (("encoder", inputs.reads_vectors), ("pair_encoder", inputs.reads_pairs)):
             if is_read and getattr(self, name) is None:
-                raise ValueError(f"the manifest needs an entry `{name}` for a model that reads it, found none")
+                raise UserError(f"the manifest needs an entry `{name}` for a model that reads it, found none")
         if self.list_confidence is not None and self.calibration is None:
-            raise ValueError("the manifest needs an entry `calibration` for its `list_confidence`, found none")
+            raise UserError("the manifest needs an entry `calibration` for its `list_confidence`, found none")
         return self
 
     @property
@@ -216,7 +217,7 @@ class RerankerManifest(Manifest):
         """The validation split of the training; a ValueError if the manifest does not name it."""
         split = (self.config.get("batches") or {}).get("val_split")
         if not isinstance(split, str):
-            raise ValueError(f"{self.source}: the manifest needs an entry `config.batches.val_split`, found {split!r}")
+            raise UserError(f"{self.source}: the manifest needs an entry `config.batches.val_split`, found {split!r}")
         return split
 
     @property
@@ -248,18 +249,18 @@ def parse_manifest(content: object, source: str | Path) -> Manifest:
     """
     check_depth(content, str(source))
     if not isinstance(content, Mapping):
-        raise ValueError(f"{source}: needed a JSON object, got {type(content).__name__}")
+        raise UserError(f"{source}: needed a JSON object, got {type(content).__name__}")
     entry = content.get("model")
     try:
         model_class = find_model(entry.get("name") if isinstance(entry, Mapping) else None)
     except ValueError as error:
-        raise ValueError(f"{source}: the manifest's model {error}") from error
+        raise UserError(f"{source}: the manifest's model {error}") from error
     kind: type[Manifest] = getattr(model_class, "manifest_class", RerankerManifest)
     try:
         return kind.model_validate({**content, "content": dict(content), "source": str(source)})
     except ValidationError as error:
         problems = (_described(details) for details in error.errors(include_url=False))
-        raise ValueError(f"{source}: {'; '.join(problems)}") from error
+        raise UserError(f"{source}: {'; '.join(problems)}") from error
 
 
 def _described(details: Any) -> str:
@@ -284,7 +285,7 @@ def manifest_folder(path: Path) -> Path:
     for folder in folders:
         if (folder / MANIFEST).is_file():
             return folder
-    raise ValueError(f"{path}: needed {MANIFEST} in {' or '.join(str(f) for f in folders)}, found none")
+    raise UserError(f"{path}: needed {MANIFEST} in {' or '.join(str(f) for f in folders)}, found none")
 
 
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
@@ -311,7 +312,7 @@ def check_manifest(folder: Path, manifest: Manifest) -> None:
     """Refuse an artifact's manifest that has no hash, or was changed."""
     needed, found = _artifact(manifest).manifest_sha256, _hash_manifest(manifest.content)
     if found != needed:
-        raise ValueError(
+        raise UserError(
             f"{folder}: the manifest was changed: needed SHA-256 {needed}, found {found}; export the artifact again"
         )
 
@@ -320,12 +321,12 @@ def check_file(folder: Path, manifest: Manifest, name: str) -> None:
     """Refuse a file of an artifact that the manifest does not name, or that is missing, a link or another one."""
     hashes = _artifact(manifest).sha256
     if name not in hashes:
-        raise ValueError(f"{manifest.source}: the manifest needs an entry `artifact.sha256.{name}`, found none")
+        raise UserError(f"{manifest.source}: the manifest needs an entry `artifact.sha256.{name}`, found none")
     if (found := hash_files([file_of(folder, name)])) != hashes[name]:
-        raise ValueError(f"{folder / name}: needed SHA-256 {hashes[name]}, found {found}; export the artifact again")
+        raise UserError(f"{folder / name}: needed SHA-256 {hashes[name]}, found {found}; export the artifact again")
 
 
 def _artifact(manifest: Manifest) -> ArtifactEntry:
     if manifest.artifact is None:
-        raise ValueError(f"{manifest.source}: the manifest needs an entry `artifact`, found none")
+        raise UserError(f"{manifest.source}: the manifest needs an entry `artifact`, found none")
     return manifest.artifact

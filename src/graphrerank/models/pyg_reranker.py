@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from torch import Tensor, nn
 
+from graphrerank.checks import UserError
 from graphrerank.extras import optional
 from graphrerank.models.gatv2 import GATv2Block
 from graphrerank.models.gatv2_reranker import GATv2Reranker
@@ -68,7 +69,7 @@ class PyGLayer(nn.Module):
         try:
             self.conv = convolution(**{**widths, **given})
         except (TypeError, ValueError, AssertionError) as error:
-            raise ValueError(f"`conv_arguments` do not suit {conv}: {error}") from error
+            raise UserError(f"`conv_arguments` do not suit {conv}: {error}") from error
         self.name = conv
         self.channels = channels
 
@@ -81,7 +82,7 @@ class PyGLayer(nn.Module):
         else:
             out = self.conv(x, edge_index)
         if out.shape != x.shape:
-            raise ValueError(
+            raise UserError(
                 f"`conv` must keep the width ({self.channels}), {self.name} gave {out.shape[1]}; see `conv_arguments`"
             )
         return out
@@ -93,7 +94,5 @@ def convolution_of(name: str) -> Any:
     short = str(name).removeprefix(f"{PACKAGE}.")
     known = [each for each in package.conv.__all__ if each.endswith("Conv")]
     if short not in known:
-        raise ValueError(
-            f"`conv` must be a convolution of {PACKAGE}, such as TransformerConv or SAGEConv, got {name!r}"
-        )
+        raise UserError(f"`conv` must be a convolution of {PACKAGE}, such as TransformerConv or SAGEConv, got {name!r}")
     return getattr(package.conv, short)

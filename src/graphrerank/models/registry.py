@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from graphrerank.checks import UserError
 from graphrerank.extensions import GROUP, describe, model_entries
 from graphrerank.graphs import ModelInputs
 
@@ -33,10 +34,10 @@ def register_model(model_class: type[nn.Module]) -> str:
     :class:`~graphrerank.models.manifest.RerankerManifest`.
     """
     if not isinstance(model_class, type) or not issubclass(model_class, nn.Module):
-        raise ValueError(f"a model must be a class of torch.nn.Module, got {model_class!r}")
+        raise UserError(f"a model must be a class of torch.nn.Module, got {model_class!r}")
     path = f"{model_class.__module__}.{model_class.__qualname__}"
     if not hasattr(model_class, "inputs_of") and not isinstance(getattr(model_class, "inputs", None), ModelInputs):
-        raise ValueError(
+        raise UserError(
             f"{path} must say what its `forward` takes: `inputs = ModelInputs((...))`, or a static "
             "method `inputs_of(**settings)`"
         )
@@ -50,7 +51,7 @@ def model_name(model_class: type[nn.Module]) -> str:
     registered = (name for name, known in _registered.items() if known is model_class)
     name = next(registered, None) or _entry_name(model_class)
     if name is None:
-        raise ValueError(f"a model must be one of {sorted(_entries())}, or of register_model, got {model_class!r}")
+        raise UserError(f"a model must be one of {sorted(_entries())}, or of register_model, got {model_class!r}")
     return name
 
 
@@ -63,7 +64,7 @@ def find_model(name: object) -> type[nn.Module]:
         for key, entry in entries.items():
             if name in (key, entry.value.replace(":", ".")):
                 return _load(entry)
-    raise ValueError(
+    raise UserError(
         f"must be one of {sorted(entries)}, got {str(name)[:200]!r}; if it is yours, install the package whose entry "
         "point registers it, or name its class: models=[PACKAGE.CLASS], or register_model(CLASS)"
     )
@@ -87,7 +88,7 @@ def _entries() -> Mapping[str, EntryPoint]:
     entries = model_entries()
     for name in entries:
         if name in BUILT_IN:
-            raise ValueError(f"{describe(entries[name])} must have another name, which is none of {sorted(BUILT_IN)}")
+            raise UserError(f"{describe(entries[name])} must have another name, which is none of {sorted(BUILT_IN)}")
     return {**BUILT_IN, **entries}
 
 
@@ -105,5 +106,5 @@ def _load(entry: EntryPoint) -> type[nn.Module]:
         model_class: type[nn.Module] = entry.load()
         register_model(model_class)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"{describe(entry)} cannot be loaded: {error}") from error
+        raise UserError(f"{describe(entry)} cannot be loaded: {error}") from error
     return model_class

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from graphrerank.checks import UserError
 from graphrerank.graphs.algebra import graph_of_nodes, scatter_max, scatter_sum
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.operators.gcs import graph_cohesive_smoothing, num_smoothing_steps
@@ -79,7 +80,7 @@ class ScoreFeatures(nn.Module):
     ) -> None:
         super().__init__()
         if not 0 <= num_words < num_scores:
-            raise ValueError(f"`num_words` must lie in [0, `num_scores`) = [0, {num_scores}), got {num_words}")
+            raise UserError(f"`num_words` must lie in [0, `num_scores`) = [0, {num_scores}), got {num_words}")
         self.num_scores = num_scores - num_words  # that are no words
         self.num_words = num_words
         self.pairs = pairs and num_words > 0

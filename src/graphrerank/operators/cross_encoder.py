@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from graphrerank.checks import check_choice, check_counts
+from graphrerank.checks import UserError, check_choice, check_counts
 from graphrerank.extras import optional
 from graphrerank.files import atomic_folder, hash_model
 from graphrerank.graphs import DTYPES
@@ -71,9 +71,9 @@ class EncoderLayers(nn.Module):
 
         model_type, all_layers = config.get("model_type"), config.get("num_hidden_layers", 0)
         if model_type not in MODEL_TYPES:
-            raise ValueError(f"`train_last_layers` needs an encoder of one of {MODEL_TYPES}, got {model_type!r}")
+            raise UserError(f"`train_last_layers` needs an encoder of one of {MODEL_TYPES}, got {model_type!r}")
         if not isinstance(num_layers, int) or not 1 <= num_layers <= all_layers:
-            raise ValueError(f"`train_last_layers` must lie in [1, {all_layers}] for this encoder, got {num_layers}")
+            raise UserError(f"`train_last_layers` must lie in [1, {all_layers}] for this encoder, got {num_layers}")
         self.config = dict(config)
         self.num_layers = num_layers
         last = self.config | {"num_hidden_layers": num_layers, "vocab_size": (config.get("pad_token_id") or 0) + 1}
@@ -86,7 +86,7 @@ class EncoderLayers(nn.Module):
                 settings, trust_remote_code=False, attn_implementation="sdpa", dtype=torch.float32
             )
         except Exception as error:  # transformers raises almost anything for invalid settings
-            raise ValueError(f"the encoder's settings do not fit {model_type!r}: {error}") from error
+            raise UserError(f"the encoder's settings do not fit {model_type!r}: {error}") from error
         self.body.embeddings = _NoEmbeddings()
         if hasattr(self.body, "pooler"):
             self.body.pooler = None  # part of the head
@@ -233,7 +233,7 @@ class CrossEncoder:
                 if theirs.bias is not None:
                     theirs.bias.copy_(ours.bias)
                 elif ours.bias.any():
-                    raise ValueError(f"`head` must have no bias where {self.model} has none, got one")
+                    raise UserError(f"`head` must have no bias where {self.model} has none, got one")
         with atomic_folder(folder) as temporary:
             model.save_pretrained(temporary)
             tokenizer.save_pretrained(temporary)
@@ -243,7 +243,7 @@ class CrossEncoder:
     ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """Yield pairs of similar length: their indices, ``states [B, T, h]`` and ``mask [B, T]``."""
         if len(query_texts) != len(passages):
-            raise ValueError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
+            raise UserError(f"`passages` must be as many as `query_texts` ({len(query_texts)}), got {len(passages)}")
         lengths = [len(query) + len(passage) for query, passage in zip(query_texts, passages, strict=True)]
         for pairs in _batches_by_length(lengths, self.batch_size):
             tokens = self._loaded.tokenizer(
@@ -262,7 +262,7 @@ class CrossEncoder:
         head = _classification_head(model, str(self.model))
         limit = min(int(tokenizer.model_max_length), _num_positions(model.config))
         if self.max_length > limit:
-            raise ValueError(f"`max_length` must be at most the {limit} tokens of {self.model}, got {self.max_length}")
+            raise UserError(f"`max_length` must be at most the {limit} tokens of {self.model}, got {self.max_length}")
         body = model.base_model.to(self._device, getattr(torch, self.dtype)).eval()
         return _Loaded(tokenizer, body, head.to(self._device))
 
@@ -276,12 +276,12 @@ class CrossEncoder:
                 self.model, revision=self.revision, output_loading_info=True, trust_remote_code=False
             )
         except (OSError, ValueError) as error:
-            raise ValueError(
+            raise UserError(
                 f"cross-encoder `model` must be a local folder or a reachable hub id of a sequence classifier, "
                 f"got {self.model!r}: {error}"
             ) from error
         if info["missing_keys"]:
-            raise ValueError(f"{self.model}: needs a trained classifier, found no {sorted(info['missing_keys'])}")
+            raise UserError(f"{self.model}: needs a trained classifier, found no {sorted(info['missing_keys'])}")
         return tokenizer, model
 
 
@@ -319,9 +319,9 @@ def _classification_head(model: nn.Module, source: str) -> ClassificationHead:
     """Copy the head of a sequence classifier of transformers, float32, in evaluation mode."""
     kind, config = type(model).__name__, getattr(model, "config", None)
     if kind not in HEADS or config is None:
-        raise ValueError(f"{source}: the classification head must be that of one of {sorted(HEADS)}, got {kind}")
+        raise UserError(f"{source}: the classification head must be that of one of {sorted(HEADS)}, got {kind}")
     if config.num_labels != 1:
-        raise ValueError(f"{source}: the classifier must have one logit, got {config.num_labels}")
+        raise UserError(f"{source}: the classifier must have one logit, got {config.num_labels}")
     modern = kind.startswith("ModernBert")
     head = ClassificationHead(
         config.hidden_size,

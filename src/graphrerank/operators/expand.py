@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts, check_not_negative, check_share
+from graphrerank.checks import UserError, check_counts, check_not_negative, check_share
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, RetrieverFactory
 from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_numbers
 from graphrerank.graphs.ranking import is_listed, rank_candidates
@@ -58,25 +58,25 @@ class Expander:
     def __post_init__(self) -> None:
         check_counts(top_k=self.top_k)
         if not 1 <= self.base_k < self.top_k:
-            raise ValueError(
+            raise UserError(
                 f"`base_k` must lie in [1, `top_k`) = [1, {self.top_k}), got {self.base_k}; lower it or raise `top_k`"
             )
         if not 1 <= self.num_seeds <= self.base_k:
-            raise ValueError(f"`num_seeds` must lie in [1, `base_k`] = [1, {self.base_k}], got {self.num_seeds}")
+            raise UserError(f"`num_seeds` must lie in [1, `base_k`] = [1, {self.base_k}], got {self.num_seeds}")
         check_not_negative(similarity_weight=self.similarity_weight, structure_weight=self.structure_weight)
         if self.hops not in (1, 2):
-            raise ValueError(f"`hops` must be 1 or 2, got {self.hops}")
+            raise UserError(f"`hops` must be 1 or 2, got {self.hops}")
         check_share(pagerank_share=self.pagerank_share)
         if self.pagerank_share and self.hops != 1:
-            raise ValueError(f"`hops` must be 1 with `pagerank_share`, got {self.hops}")
+            raise UserError(f"`hops` must be 1 with `pagerank_share`, got {self.hops}")
         if self.quotas is not None:
             edge_type_numbers(self.quotas, argument="quotas")
             if min(self.quotas.values(), default=0) < 0 or sum(self.quotas.values()) > 1 + 1e-6:
-                raise ValueError(f"`quotas` must not be negative, nor above 1 together, got {dict(self.quotas)}")
+                raise UserError(f"`quotas` must not be negative, nor above 1 together, got {dict(self.quotas)}")
             if self.hops != 1:
-                raise ValueError(f"`hops` must be 1 with `quotas` (or set `quotas` to null), got {self.hops}")
+                raise UserError(f"`hops` must be 1 with `quotas` (or set `quotas` to null), got {self.hops}")
         if self.similarity_weight and self.graph.embedding is None:
-            raise ValueError(
+            raise UserError(
                 "`graph` must have an embedding: choose an encoder (encoder=minilm), or rank neighbours by the graph "
                 "only (retriever.similarity_weight=0)"
             )
@@ -212,7 +212,7 @@ class ExpandRetriever(Expander):
         self._base = self.base(self.graph, top_k=self.top_k)
         base_names = self._base.feature_names
         if clashes := sorted(set(base_names) & set(EXPANSION_FEATURES)):
-            raise ValueError(f"`base` must have no feature named as in {list(EXPANSION_FEATURES)}, got {clashes}")
+            raise UserError(f"`base` must have no feature named as in {list(EXPANSION_FEATURES)}, got {clashes}")
         computable = TEXT_FEATURES if self.graph.embedding is not None else TEXT_FEATURES[:1]
         self._added = tuple(name for name in computable if name not in base_names)
         self.feature_names = (*base_names, *self._added, *EXPANSION_FEATURES)

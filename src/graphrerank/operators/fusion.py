@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts, check_positive
+from graphrerank.checks import UserError, check_counts, check_positive
 from graphrerank.graphs import Ranking
 
 RANK_OFFSET = 60.0  # of reciprocal rank fusion as published
@@ -35,15 +35,15 @@ def weighted_rank_fusion(
         tensor([[8, 9, 7]])
     """
     if not rankings:
-        raise ValueError("`rankings` must contain a ranking, got none")
+        raise UserError("`rankings` must contain a ranking, got none")
     lengths = [len(ranking) for ranking in rankings]
     if {*lengths} != {len(weights)} or weights.shape[1:] != (len(rankings),):
-        raise ValueError(
+        raise UserError(
             f"`weights` must be [B, {len(rankings)}] for rankings of B queries, got {list(weights.shape)} for rankings "
             f"of {lengths} queries"
         )
     if not (weights >= 0).all():
-        raise ValueError(f"`weights` must not be negative, got {weights.min().item()}")
+        raise UserError(f"`weights` must not be negative, got {weights.min().item()}")
     check_counts(top_k=top_k)
     check_positive(rank_offset=rank_offset)
     nodes = torch.cat([ranking.nodes for ranking in rankings], dim=1)  # [B, W]

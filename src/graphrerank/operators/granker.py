@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.graphs.algebra import row_normalize
 
 
@@ -55,5 +56,5 @@ def smooth_vectors(vectors: Tensor, edge_index: Tensor, degree: Tensor, smoothin
                 [4.0000]])
     """
     if not 0.0 <= smoothing <= 1.0:  # not `check_share`: TorchScript compiles this function
-        raise ValueError(f"`smoothing` must lie in [0, 1], got {smoothing}")
+        raise UserError(f"`smoothing` must lie in [0, 1], got {smoothing}")
     return torch.lerp(vectors, neighbour_context(vectors, edge_index, degree), smoothing)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.ranking import rank_candidates
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
@@ -64,10 +64,10 @@ class HybridRetriever:
     def __post_init__(self, graph: CorpusGraph) -> None:
         check_counts(top_k=self.top_k, proposals=self.proposals)
         if self.proposals is not None and self.proposals < self.top_k:
-            raise ValueError(f"`proposals` must be at least `top_k`, {self.top_k}, or null, got {self.proposals}")
+            raise UserError(f"`proposals` must be at least `top_k`, {self.top_k}, or null, got {self.proposals}")
         weights = self.bm25_weight, self.dense_weight
         if min(weights) < 0 or sum(weights) == 0:
-            raise ValueError(
+            raise UserError(
                 f"`bm25_weight` and `dense_weight` must not be negative nor both 0, got {weights[0]}, {weights[1]}"
             )
         self._graph = graph

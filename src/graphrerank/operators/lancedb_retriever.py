@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graphrerank.checks import check_counts, check_not_negative
+from graphrerank.checks import UserError, check_counts, check_not_negative
 from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.ranking import rank_candidates
@@ -57,11 +57,11 @@ class LanceDBRetriever(VectorStoreRetriever):
         check_counts(proposals=self.proposals, num_probes=self.num_probes)
         check_not_negative(bm25_weight=self.bm25_weight, dense_weight=self.dense_weight)
         if self.bm25_weight + self.dense_weight == 0:
-            raise ValueError("`bm25_weight` and `dense_weight` must not both be 0, got 0 and 0")
+            raise UserError("`bm25_weight` and `dense_weight` must not both be 0, got 0 and 0")
         if self.bm25_weight and self.proposals < self.top_k:
-            raise ValueError(f"`proposals` must be at least `top_k`, {self.top_k}, got {self.proposals}")
+            raise UserError(f"`proposals` must be at least `top_k`, {self.top_k}, got {self.proposals}")
         if self.path is None and self.cache is None:
-            raise ValueError("`path` or `cache` must be given, the folder of the table or of tables; got neither")
+            raise UserError("`path` or `cache` must be given, the folder of the table or of tables; got neither")
         check_no_password(path=str(self.path))
         self.feature_names = (BASE_SCORE, *(TEXT_FEATURES if self.bm25_weight else ("dense_score",)))
         if self.bm25_weight:
@@ -113,7 +113,7 @@ class LanceDBRetriever(VectorStoreRetriever):
             schema = self._table.schema
             count = int(self._table.count_rows())
         if not schema.equals(self._schema, check_metadata=True):
-            raise ValueError(
+            raise UserError(
                 f"{self.where}: holds another corpus, or vectors of another encoder; prepare this one elsewhere, with "
                 "`path` (retriever.path=DIR)"
             )

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.extras import optional
 from graphrerank.files import hash_model
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
@@ -122,7 +122,7 @@ def load_encoder(kind: str, model: str, device: str | None, revision: str | None
     try:
         encoder = getattr(library, kind)(model, device=device, revision=revision, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise ValueError(
+        raise UserError(
             f"`model` must be a local folder or a reachable hub id of a {kind}, got {model!r}: {error}"
         ) from error
     if max_length is not None:

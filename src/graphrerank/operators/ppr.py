@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from graphrerank.checks import check_positive_share
+from graphrerank.checks import UserError, check_positive_share
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, EntityIncidence, Ranking, top_k_by_node_order
 from graphrerank.graphs.algebra import column_normalize, graph_index, propagate, scatter_sum
 from graphrerank.graphs.sparse_rows import positions_in_rows, row_entries, sparse_matrix
@@ -51,7 +51,7 @@ def personalized_pagerank(
         tensor([0.6667, 0.3333])
     """
     if (seed < 0).any():
-        raise ValueError(f"`seed` must not be negative, got {seed.min().item()}")
+        raise UserError(f"`seed` must not be negative, got {seed.min().item()}")
     graph, num_graphs, num_nodes = graph_index(ptr), ptr.numel() - 1, seed.shape[0]
     total = scatter_sum(seed, graph, num_graphs)
     size = (ptr[1:] - ptr[:-1]).to(seed.dtype)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.operators.vector_store import FORMAT, Nodes, Vectors, VectorStoreRetriever
@@ -42,9 +42,7 @@ class QdrantRetriever(VectorStoreRetriever):
         super().__post_init__(graph)
         check_counts(ef_search=self.ef_search)
         if (self.url is None) == (self.path is None):
-            raise ValueError(
-                f"either `url` or `path` must be given, the other null; got {self.url!r} and {self.path!r}"
-            )
+            raise UserError(f"either `url` or `path` must be given, the other null; got {self.url!r} and {self.path!r}")
         check_no_password(url=self.url or "")
 
     @property
@@ -62,7 +60,7 @@ class QdrantRetriever(VectorStoreRetriever):
             first = self._client.retrieve(self._collection, ids=[0], with_payload=True) if count else []
         fits = getattr(vectors, "size", None) == self._dim and str(getattr(vectors, "distance", "")) == "Dot"
         if not fits or (count and not (first and (first[0].payload or {}).get(CONTENT) == self._stamp)):
-            raise ValueError(
+            raise UserError(
                 f"{self.where}: holds another corpus, or vectors of another encoder; name another `collection` "
                 "(retriever.collection=NAME)"
             )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts, check_not_negative
+from graphrerank.checks import UserError, check_counts, check_not_negative
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.ranking import check_nodes
 from graphrerank.graphs.sparse_rows import positions_in_rows
@@ -88,14 +88,14 @@ def semantic_topological_expansion(
     if similarity_weight:
         needed, given = [len(seeds), graph.encoded.shape[1]], None if query_vectors is None else query_vectors.shape
         if given is None or list(given) != needed:
-            raise ValueError(f"`query_vectors` must be {needed}, got {given and list(given)}")
+            raise UserError(f"`query_vectors` must be {needed}, got {given and list(given)}")
     check_nodes(graph.num_nodes, seeds=seeds.nodes)
     for name, nodes in {"exclude": exclude, "only": only}.items():
         if nodes is not None and (nodes >= graph.num_nodes).any():
-            raise ValueError(f"`{name}` must lie in 0 to {graph.num_nodes - 1}, got {int(nodes.max())}")
+            raise UserError(f"`{name}` must lie in 0 to {graph.num_nodes - 1}, got {int(nodes.max())}")
     valid = seeds.nodes >= 0
     if (valid[:, 1:] & ~valid[:, :-1]).any():
-        raise ValueError("`seeds` must have their padding last, got a node after a -1")
+        raise UserError("`seeds` must have their padding last, got a node after a -1")
     row, column = torch.nonzero(valid, as_tuple=True)
     paths = torch.stack([row, seeds.nodes[row, column], column + 1])
     excluded = seeds.nodes if exclude is None else torch.cat([seeds.nodes, exclude], dim=1)

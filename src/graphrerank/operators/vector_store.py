@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graphrerank.checks import check_choice, check_counts
+from graphrerank.checks import UserError, check_choice, check_counts
 from graphrerank.extras import require_extra
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.corpus_graph import content_hash
@@ -71,7 +71,7 @@ class VectorStoreRetriever(ABC):
         """Add the passages that the database lacks; a ValueError if passages were removed from the corpus."""
         done, num_nodes = self.count(), self._graph.num_nodes
         if done > num_nodes:
-            raise ValueError(f"{self.where}: needed the {num_nodes:,} passages of the corpus, found {done:,}")
+            raise UserError(f"{self.where}: needed the {num_nodes:,} passages of the corpus, found {done:,}")
         texts = self._graph.all_texts
         for start in range(done, num_nodes, self.batch):
             block = slice(start, start + self.batch)
@@ -92,7 +92,7 @@ class VectorStoreRetriever(ABC):
             if depth and len(vectors):
                 proposed = self.nearest(vectors.float().cpu().contiguous().numpy(), depth)
             if proposed.size and int(proposed.max()) >= num_nodes:
-                raise ValueError(f"{self.where}: needed passages 0 to {num_nodes - 1}, found {int(proposed.max())}")
+                raise UserError(f"{self.where}: needed passages 0 to {num_nodes - 1}, found {int(proposed.max())}")
             rankings.append(self._ranking.rank(vectors, torch.from_numpy(proposed), is_exact=is_exact))
         return Ranking.concatenate(rankings)
 
@@ -107,7 +107,7 @@ class VectorStoreRetriever(ABC):
         try:
             yield
         except Exception as error:  # clients raise almost anything
-            raise ValueError(f"{self.where}: cannot be reached, read or written: {error}") from error
+            raise UserError(f"{self.where}: cannot be reached, read or written: {error}") from error
 
     @property
     def _half(self) -> bool:

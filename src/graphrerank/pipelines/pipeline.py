@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, Queries, Ranking, RetrieverFactory
 from graphrerank.graphs.queries import TextEncoder
 from graphrerank.operators.dense import DenseRetriever
@@ -53,7 +53,7 @@ class Pipeline:
     ) -> None:
         check_counts(budget=budget, batch_queries=batch_queries)
         if head is not None and pair_encoder is not None and head.encoder_fingerprint != pair_encoder.fingerprint:
-            raise ValueError(
+            raise UserError(
                 f"`head` reads vectors of the cross-encoder {head.encoder_fingerprint[:12]}, `pair_encoder` is "
                 f"{pair_encoder.fingerprint[:12]}"
             )

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts, check_positive
+from graphrerank.checks import UserError, check_counts, check_positive
 from graphrerank.graphs import Queries, Ranking
 from graphrerank.graphs.routes import FUSION, GRAPH, choose_routes
 from graphrerank.operators.fusion import RANK_OFFSET, weighted_rank_fusion
@@ -48,7 +48,7 @@ class Router:
         check_counts(fusion_depth=fusion_depth)
         check_positive(rank_offset=rank_offset)
         if not adapter.low < adapter.high:
-            raise ValueError(f"`adapter` must have `low` below `high`, got {adapter.low} and {adapter.high}")
+            raise UserError(f"`adapter` must have `low` below `high`, got {adapter.low} and {adapter.high}")
         self.rank_offset, self.fusion_depth = rank_offset, fusion_depth
         self._resources = resources
         self._adapter = adapter

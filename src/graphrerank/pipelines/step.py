@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, RetrieverFactory
 from graphrerank.graphs.queries import IndexEncoder, TextEncoder
 from graphrerank.pipelines.state import RetrievalState
@@ -56,14 +57,14 @@ class Resources:
     def cross_encoder(self) -> PairEncoder:
         """The cross-encoder of a step that needs one; a ValueError if there is none."""
         if self.pair_encoder is None:
-            raise ValueError("`pair_encoder` must be given for a step that scores pairs (pair_encoder=...), got none")
+            raise UserError("`pair_encoder` must be given for a step that scores pairs (pair_encoder=...), got none")
         return self.pair_encoder
 
     @property
     def index_encoder(self) -> IndexEncoder:
         """The encoder of a step that builds an index; a ValueError if there is none with a fingerprint."""
         if not isinstance(self.text_encoder, IndexEncoder):
-            raise ValueError(
+            raise UserError(
                 f"`text_encoder` must be given for an index, with a fingerprint (encoder=...), got {self.text_encoder}"
             )
         return self.text_encoder
@@ -71,7 +72,7 @@ class Resources:
     def build(self, steps: Sequence["StepFactory"], name: str = "steps") -> list["Step"]:
         """Build steps that share these resources; a ValueError with their ``name`` if there is none."""
         if not steps:
-            raise ValueError(f"`{name}` must contain a step, got none")
+            raise UserError(f"`{name}` must contain a step, got none")
         return [build(self) for build in steps]
 
     def remaining(self, state: RetrievalState) -> Tensor:

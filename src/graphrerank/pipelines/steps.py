@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts, check_not_negative, check_share
+from graphrerank.checks import UserError, check_counts, check_not_negative, check_share
 from graphrerank.graphs import CandidateGraphs, Queries, Ranking, RetrieverFactory, candidate_edges
 from graphrerank.graphs.sparse_rows import pad_rows, positions_in_rows
 from graphrerank.operators.granker import smooth_vectors
@@ -134,7 +134,7 @@ class GraphRerank:
     def candidate_graphs(self, state: RetrievalState) -> CandidateGraphs:
         """Build the model's input from a vector search's result, nodes in the order of the state."""
         if state.features is None:
-            raise ValueError(
+            raise UserError(
                 "`steps` must have a vector search whose retriever returns features right before a graph reranker, "
                 "got nodes without features"
             )

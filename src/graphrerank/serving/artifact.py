@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torch import nn
 
+from graphrerank.checks import UserError
 from graphrerank.models.checkpoint import WEIGHTS
 from graphrerank.models.manifest import Manifest, check_file, check_manifest, read_manifest
 from graphrerank.serving.formats import FORMATS, Format
@@ -42,7 +43,7 @@ def load_artifact(folder: Path, format_name: str | None = None) -> Artifact:
     if format_name is None and formats:
         format_name = next(iter(formats))
     if format_name not in formats:
-        raise ValueError(f"{folder}: has the formats {list(formats)}, got `format` {format_name!r}; export it again")
+        raise UserError(f"{folder}: has the formats {list(formats)}, got `format` {format_name!r}; export it again")
     for name in (formats[format_name].file, WEIGHTS):
         check_file(folder, manifest, name)
     return Artifact(formats[format_name].load(folder / formats[format_name].file), manifest, folder)
@@ -51,10 +52,10 @@ def load_artifact(folder: Path, format_name: str | None = None) -> Artifact:
 def read_artifact_manifest(folder: Path) -> Manifest:
     """Read an artifact's manifest; a ValueError if there is none, or it was changed."""
     if not folder.is_dir():
-        raise ValueError(f"{folder}: no such artifact")
+        raise UserError(f"{folder}: no such artifact")
     manifest = read_manifest(folder)
     if manifest.artifact is None:
-        raise ValueError(f"{folder}: not an artifact, as its manifest has no `artifact`; run graphrerank export")
+        raise UserError(f"{folder}: not an artifact, as its manifest has no `artifact`; run graphrerank export")
     check_manifest(folder, manifest)
     return manifest
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, model_validator
 
+from graphrerank.checks import UserError
 from graphrerank.data.corpus_folder.growth import EdgeError, Growth, NewEdge, grow_corpus, start_compaction
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
@@ -70,20 +71,20 @@ class AddDocuments(EngineRequest):
     def _within_limits(self, info: ValidationInfo) -> Self:
         limits = limits_of(info)
         if len(self.documents) > limits.documents:
-            raise ValueError(f"`documents` must be at most {limits.documents}, got {len(self.documents)}")
+            raise UserError(f"`documents` must be at most {limits.documents}, got {len(self.documents)}")
         for place, document in enumerate(self.documents):
             if not document.passage:
-                raise ValueError(f"document {place} must have a text")
+                raise UserError(f"document {place} must have a text")
             if len(document.passage) > limits.text_chars:
-                raise ValueError(f"document {place} must have at most {limits.text_chars} characters")
+                raise UserError(f"document {place} must have at most {limits.text_chars} characters")
         if self._num_chars > limits.request_chars:
-            raise ValueError(f"`documents` must have at most {limits.request_chars} characters, got {self._num_chars}")
+            raise UserError(f"`documents` must have at most {limits.request_chars} characters, got {self._num_chars}")
         ids = Counter(document.id for document in self.documents)
         if max(ids.values()) > 1:
-            raise ValueError("`documents` must have different ids")
+            raise UserError("`documents` must have different ids")
         for place, edge in enumerate(self.edges):
             if edge.source not in ids and edge.target not in ids:
-                raise ValueError(f"edge {place} must be of a document of the request")
+                raise UserError(f"edge {place} must be of a document of the request")
         return self
 
     def work(self) -> Work:
@@ -107,7 +108,7 @@ class RemoveDocuments(EngineRequest):
     @model_validator(mode="after")
     def _within_limits(self, info: ValidationInfo) -> Self:
         if len(self.ids) > (most := limits_of(info).documents):
-            raise ValueError(f"`ids` must be at most {most}, got {len(self.ids)}")
+            raise UserError(f"`ids` must be at most {most}, got {len(self.ids)}")
         return self
 
     def work(self) -> Work:

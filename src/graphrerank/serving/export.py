@@ -4,6 +4,7 @@ import copy
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphrerank.checks import UserError
 from graphrerank.files import atomic_folder
 from graphrerank.models.checkpoint import WEIGHTS, Checkpoint, library_versions, load_checkpoint, save_weights
 from graphrerank.models.granker import GRankerHead, GRankerLayers
@@ -55,7 +56,7 @@ def export_artifact(
             from manifest and weights does not score as the eager model does.
     """
     if not formats or not set(formats) <= FORMATS.keys():
-        raise ValueError(f"`formats` must be one or more of {list(FORMATS)}, got {list(formats)}")
+        raise UserError(f"`formats` must be one or more of {list(FORMATS)}, got {list(formats)}")
     folder, chosen = folder.resolve(), {name: FORMATS[name] for name in FORMATS if name in formats}
     _check_target(folder)
     if isinstance(checkpoint.model, GRankerLayers):
@@ -98,10 +99,10 @@ def _head_only(checkpoint: Checkpoint, model: GRankerLayers) -> Checkpoint:
     """
     fine_tuned, pair_encoder = checkpoint.manifest.fine_tuned, checkpoint.reranker.pair_encoder
     if fine_tuned is None or pair_encoder is None:
-        raise ValueError(f"{checkpoint.path}: has trained layers, whose encoder is written at the end of training")
+        raise UserError(f"{checkpoint.path}: has trained layers, whose encoder is written at the end of training")
     encoder = (manifest_folder(checkpoint.path) / fine_tuned.folder).resolve()
     if not encoder.is_dir():
-        raise ValueError(f"{encoder}: no such folder; needed the cross-encoder of the head's vectors")
+        raise UserError(f"{encoder}: no such folder; needed the cross-encoder of the head's vectors")
     arguments = checkpoint.manifest.model.arguments
     head = {name: argument for name, argument in arguments.items() if name not in ("train_last_layers", "encoder")}
     manifest = checkpoint.manifest.with_entries(
@@ -120,11 +121,11 @@ def _check_target(folder: Path) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise ValueError(f"{folder}: needed a folder for the artifact, found a file")
+        raise UserError(f"{folder}: needed a folder for the artifact, found a file")
     names = {file.name for file in folder.iterdir()}
     if not names:
         return
     foreign = sorted(names - {WEIGHTS, MANIFEST, *(form.file for form in FORMATS.values())})
     if foreign or MANIFEST not in names or read_manifest(folder).artifact is None:
         found = f"{foreign[0]!r}" if foreign else "no manifest of an artifact"
-        raise ValueError(f"{folder}: needed an empty folder or an artifact to replace, found {found}; choose another")
+        raise UserError(f"{folder}: needed an empty folder or an artifact to replace, found {found}; choose another")

@@ -28,6 +28,7 @@ import torch.fx.experimental._config as symbolic_config
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from graphrerank.checks import UserError
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.models.manifest import Manifest, RerankerManifest
 
@@ -73,7 +74,7 @@ class Exportable:
             with torch.no_grad(), all_sizes_alike():
                 program = torch.export.export(model, self.example, dynamic_shapes=dynamic, strict=False)
         except Exception as error:  # torch.export raises almost anything
-            raise ValueError(f"torch.export cannot trace this model: {error}") from error
+            raise UserError(f"torch.export cannot trace this model: {error}") from error
         finally:
             if hook:
                 hook.remove()
@@ -124,7 +125,7 @@ class Runner(nn.Module):
     def check_device(self, device: torch.device) -> None:
         """Raise a ValueError if the device is not the CPU."""
         if device.type != "cpu":
-            raise ValueError(f"`device` must be cpu for the format {self._name}, got {device}")
+            raise UserError(f"`device` must be cpu for the format {self._name}, got {device}")
 
     def outputs(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return all outputs; a ValueError if a tensor is not on the CPU."""
@@ -161,14 +162,14 @@ def load_torchscript(path: Path) -> nn.Module:
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
             module: nn.Module = torch.jit.load(str(path), "cpu")  # type: ignore[no-untyped-call]
     except RuntimeError as error:
-        raise ValueError(f"{path}: not TorchScript that this torch can load: {error}") from error
+        raise UserError(f"{path}: not TorchScript that this torch can load: {error}") from error
     return module
 
 
 def write_aot(exportable: Exportable, path: Path) -> None:
     """Compile the exported program; a ValueError without a C++ compiler, or if it cannot be traced or compiled."""
     if not any(map(shutil.which, COMPILERS)):
-        raise ValueError(f"formats=[aot] needs a C++ compiler, one of {list(COMPILERS)}, found none")
+        raise UserError(f"formats=[aot] needs a C++ compiler, one of {list(COMPILERS)}, found none")
     from torch._inductor.runtime.cache_dir_utils import cache_dir  # heavy: not for loading
 
     program = exportable.program
@@ -178,7 +179,7 @@ def write_aot(exportable: Exportable, path: Path) -> None:
             warnings.simplefilter("ignore", FutureWarning)  # raised by torch about itself
             torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=ONE_THREAD)
     except Exception as error:  # including those of the C++ compiler
-        raise ValueError(f"aot cannot compile this model: {error}") from error
+        raise UserError(f"aot cannot compile this model: {error}") from error
     with zipfile.ZipFile(path) as package:
         entries = [(entry, package.read(entry)) for entry in package.infolist()]
     with zipfile.ZipFile(path, "w") as package:
@@ -196,7 +197,7 @@ def load_aot(path: Path) -> nn.Module:
     try:
         return Runner(torch._inductor.aoti_load_package(str(path), run_single_threaded=False), "aot")
     except RuntimeError as error:
-        raise ValueError(f"{path}: not machine code that this torch can load: {error}") from error
+        raise UserError(f"{path}: not machine code that this torch can load: {error}") from error
 
 
 def write_onnx(exportable: Exportable, path: Path) -> None:
@@ -204,7 +205,7 @@ def write_onnx(exportable: Exportable, path: Path) -> None:
     try:
         translations = _onnx_translations()
     except ImportError as error:
-        raise ValueError(f"formats=[onnx] needs `pip install graphrerank[onnx]`: {error}") from error
+        raise UserError(f"formats=[onnx] needs `pip install graphrerank[onnx]`: {error}") from error
     for name in ("torch.onnx", "onnx_ir", "onnxscript"):
         logging.getLogger(name).setLevel(logging.ERROR)
     program = exportable.program
@@ -221,7 +222,7 @@ def write_onnx(exportable: Exportable, path: Path) -> None:
                 verbose=False,
             )
     except torch.onnx.OnnxExporterError as error:
-        raise ValueError(f"onnx cannot express this model: {error}") from error
+        raise UserError(f"onnx cannot express this model: {error}") from error
     assert exported is not None
     proto: Any = exported.model_proto
     graph = proto.graph
@@ -268,13 +269,13 @@ def load_onnx(path: Path) -> nn.Module:
     try:
         import onnxruntime
     except ImportError as error:
-        raise ValueError(f"the format onnx needs `pip install graphrerank[onnx]`: {error}") from error
+        raise UserError(f"the format onnx needs `pip install graphrerank[onnx]`: {error}") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     try:  # from bytes: a file that refers to other files is refused
         session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its errors share no class
-        raise ValueError(f"{path}: not a model that ONNX Runtime can load: {error}") from error
+        raise UserError(f"{path}: not a model that ONNX Runtime can load: {error}") from error
     names = [entry.name for entry in session.get_inputs()]
 
     def run(*inputs: Tensor) -> list[Tensor]:

@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
+from graphrerank.checks import UserError
 from graphrerank.graphs.entity_incidence import MIN_COMMON
 from graphrerank.graphs.list_confidence import CALIBRATE
 from graphrerank.inference.rerank_input import RerankInput
@@ -59,7 +60,7 @@ class Limits:
         for field in fields(self):
             limit = getattr(self, field.name)
             if not limit > 0:
-                raise ValueError(f"`limits.{field.name}` must be positive, got {limit}")
+                raise UserError(f"`limits.{field.name}` must be positive, got {limit}")
 
     def most_explained_edges(self, num_documents: int) -> int:
         """Return how many edges a request may leave out once each: in ``work_seconds`` by :func:`explain_seconds`."""
@@ -119,9 +120,9 @@ def growth_work(num_documents: int, num_chars: int = 0, num_edges: int = 0) -> W
 
 def _check_query(query: str, info: ValidationInfo) -> str:
     if not query.strip():
-        raise ValueError("`query` must be a text that is not blank")
+        raise UserError("`query` must be a text that is not blank")
     if len(query) > (most := limits_of(info).query_chars):
-        raise ValueError(f"`query` must have at most {most} characters, got {len(query)}")
+        raise UserError(f"`query` must have at most {most} characters, got {len(query)}")
     return query
 
 

@@ -7,6 +7,7 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
+from graphrerank.checks import UserError
 from graphrerank.features.text_match import WORD_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
@@ -149,17 +150,17 @@ def parity_differences(
                     if calibration is not None:
                         _check_probabilities(other, batch, scores, calibration, tolerance)
                 except Exception as error:  # runtimes' errors share no class
-                    raise ValueError(f"{name} fails on the batch {batch.name!r}: {error}") from error
+                    raise UserError(f"{name} fails on the batch {batch.name!r}: {error}") from error
     return largest
 
 
 def _difference(batch: Batch, scores: Tensor, expected: Tensor, tolerance: float) -> float:
     """Return the largest difference of a score; raise if it is too large, or ranks differ."""
     if scores.shape != expected.shape:
-        raise ValueError(f"scores must have the shape {list(expected.shape)}, got {list(scores.shape)}")
+        raise UserError(f"scores must have the shape {list(expected.shape)}, got {list(scores.shape)}")
     difference = (scores - expected).abs().max().item()
     if not difference <= tolerance:  # or NaN
-        raise ValueError(
+        raise UserError(
             f"scores must agree with the eager model's within {tolerance}, got a difference of {difference}"
         )
     order = batch.order(scores)
@@ -167,7 +168,7 @@ def _difference(batch: Batch, scores: Tensor, expected: Tensor, tolerance: float
     rise = (ordered - ordered.cummin(1).values).nan_to_num(nan=0.0)  # NaN in the padding
     rounding = ROUNDING * max(1.0, expected.abs().max().item())
     if rise.numel() and (late := rise.max().item()) > rounding:
-        raise ValueError(
+        raise UserError(
             f"scores that differ by more than {rounding:.1e} must rank as the eager model's, "
             f"got a candidate {late:.1e} too late"
         )
@@ -185,6 +186,6 @@ def _check_probabilities(
         return
     difference = (probabilities - calibration.probabilities(scores)).abs().max().item()
     if not difference <= tolerance:
-        raise ValueError(
+        raise UserError(
             f"probabilities must be within {tolerance} of the calibration's, got a difference of {difference}"
         )

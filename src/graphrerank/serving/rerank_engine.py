@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
@@ -163,7 +164,7 @@ class RerankEngine:
 
 def _perfect_recall(ranking: RerankedList) -> list[float]:
     if ranking.perfect_recall is None:
-        raise ValueError(NO_CONFIDENCE)
+        raise UserError(NO_CONFIDENCE)
     return ranking.perfect_recall[: len(ranking)].tolist()
 
 

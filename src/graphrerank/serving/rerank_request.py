@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from graphrerank.checks import UserError
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
 from graphrerank.inference.explanation import DocumentExplanation
 from graphrerank.inference.inputs import LARGEST, LARGEST_WEIGHT, SMALLEST_WEIGHT
@@ -60,23 +61,23 @@ def read_edges(given: Any, is_end: Callable[[Any], bool], *, most: int) -> list[
         [(0, 1, 1.0, 4), (0, 2, 0.5, 0)]
     """
     if not isinstance(given, list | tuple):
-        raise ValueError(f"`edges` must be a list of {FORMS}, got {type(given).__name__}")
+        raise UserError(f"`edges` must be a list of {FORMS}, got {type(given).__name__}")
     if len(given) > most:
-        raise ValueError(f"`edges` must be at most {most}, got {len(given)}")
+        raise UserError(f"`edges` must be at most {most}, got {len(given)}")
     edges, numbers = [], dict[str, int]()
     for index, edge in enumerate(given):
         if not isinstance(edge, list | tuple) or not 2 <= len(edge) <= 4:
-            raise ValueError(f"`edges` must each be {FORMS}, got another at index {index}")
+            raise UserError(f"`edges` must each be {FORMS}, got another at index {index}")
         source, target, weight, name = edge if len(edge) == 4 else [*edge, *DEFAULTS[len(edge) - 2 :]]
         if not (is_end(source) and is_end(target)) or source == target:
-            raise ValueError(f"`edges` must each join two different documents, got another at index {index}")
+            raise UserError(f"`edges` must each join two different documents, got another at index {index}")
         if type(weight) not in (int, float) or not SMALLEST_WEIGHT <= weight <= LARGEST_WEIGHT:
-            raise ValueError(
+            raise UserError(
                 f"`edges` must each have a weight in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}], "
                 f"got another at index {index}"
             )
         if not isinstance(name, str):
-            raise ValueError(f"`edges` must each have a text as type, got another at index {index}")
+            raise UserError(f"`edges` must each have a text as type, got another at index {index}")
         if name not in numbers:
             numbers[name] = edge_type_of(name)
         edges.append((source, target, float(weight), numbers[name]))
@@ -195,32 +196,32 @@ class RerankRequest(EngineRequest):
         limits = limits_of(info)
         most = limits.fields if info.field_name == "rank_fields" else limits.documents
         if isinstance(given, list) and len(given) > most:
-            raise ValueError(f"`{info.field_name}` must be at most {most}, got {len(given)}")
+            raise UserError(f"`{info.field_name}` must be at most {most}, got {len(given)}")
         if info.field_name == "entities" and isinstance(given, list):
             count = sum(len(names) for names in given if isinstance(names, list))
             if count > limits.entities:
-                raise ValueError(f"`entities` must have at most {limits.entities} names, got {count}")
+                raise UserError(f"`entities` must have at most {limits.entities} names, got {count}")
         return given
 
     @field_validator("language")
     @classmethod
     def _a_known_language(cls, language: str | None) -> str | None:
         if language not in (None, AUTO, *LANGUAGES):
-            raise ValueError(f"`language` must be {AUTO} or one of {list(LANGUAGES)}")
+            raise UserError(f"`language` must be {AUTO} or one of {list(LANGUAGES)}")
         return language
 
     @model_validator(mode="after")
     def _within_limits(self, info: ValidationInfo) -> "RerankRequest":
         if self.documents is None and self.scores is None:
-            raise ValueError("`documents` or `scores` must be given, got neither")
+            raise UserError("`documents` or `scores` must be given, got neither")
         if self.max_tokens_per_doc is not None and self.max_doc_length is not None:
-            raise ValueError("`max_tokens_per_doc` and `max_doc_length` mean the same, got both")
+            raise UserError("`max_tokens_per_doc` and `max_doc_length` mean the same, got both")
         count, seen = len(self.documents or self.scores or ()), set[tuple[int, int, int]]()
         for index, (i, j, _, number) in enumerate(self.edges or ()):
             if max(i, j) >= count:
-                raise ValueError(f"`edges` must each join documents 0 to {count - 1}, got {[i, j]} at index {index}")
+                raise UserError(f"`edges` must each join documents 0 to {count - 1}, got {[i, j]} at index {index}")
             if (key := (min(i, j), max(i, j), number)) in seen:
-                raise ValueError(
+                raise UserError(
                     f"`edges` must each be given once for each type, in one direction, got {[i, j]} at index {index}"
                 )
             seen.add(key)
@@ -229,11 +230,11 @@ class RerankRequest(EngineRequest):
             text = _checked_text(document, self.rank_fields, index)
             num_chars += len(text)
             if not 0 < len(text) <= limits.text_chars:
-                raise ValueError(
+                raise UserError(
                     f"`documents` must each have 1 to {limits.text_chars} characters, got {len(text)} at index {index}"
                 )
         if num_chars > limits.request_chars:
-            raise ValueError(
+            raise UserError(
                 f"`query` and `documents` must have at most {limits.request_chars} characters together, got {num_chars}"
             )
         return self
@@ -248,12 +249,12 @@ def _checked_text(document: Document, rank_fields: list[str] | None, index: int)
         for field, name in enumerate(rank_fields or ["text"]):
             if not isinstance(document.get(name), str):
                 named = "a text `text`" if rank_fields is None else f"a text for `rank_fields[{field}]`"
-                raise ValueError(f"`documents` must each be a text or have {named}, got none at index {index}")
+                raise UserError(f"`documents` must each be a text or have {named}, got none at index {index}")
     try:  # objects are returned as they are
         whole = document if isinstance(document, str) else json.dumps(document, ensure_ascii=False, allow_nan=False)
         whole.encode()
     except ValueError as error:
-        raise ValueError(f"`documents` must hold valid Unicode and finite numbers, not so at index {index}") from error
+        raise UserError(f"`documents` must hold valid Unicode and finite numbers, not so at index {index}") from error
     return _text(document, rank_fields).strip()
 
 

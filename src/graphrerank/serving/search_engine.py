@@ -19,6 +19,7 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.data.corpus_folder.opening import MANIFEST, is_corpus_folder
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import split_passage
@@ -219,7 +220,7 @@ def _response(
     perfect_recall = None
     if request.return_confidence:
         if probabilities is None or confidence is None:
-            raise ValueError(NO_CONFIDENCE)
+            raise UserError(NO_CONFIDENCE)
         perfect_recall = confidence.perfect_recall(probabilities)[:count].tolist()
     results = [
         SearchResult(

@@ -22,6 +22,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from uvicorn.supervisors import Multiprocess
 
+from graphrerank.checks import UserError
 from graphrerank.files import write_text
 from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
@@ -88,7 +89,7 @@ def run(service: Service) -> None:
         Multiprocess(config, [listener]).run()
         failure = Path(folder) / FAILURE
         if failure.is_file():
-            raise ValueError(failure.read_text(encoding="utf-8"))
+            raise UserError(failure.read_text(encoding="utf-8"))
 
 
 def process_app(service: Service, folder: Path, supervisor: int) -> FastAPI:
@@ -201,4 +202,4 @@ def _listening(settings: ServiceSettings) -> socket.socket:
     try:
         return socket.create_server((settings.host, settings.port), family=family, dualstack_ipv6=is_v6)
     except OSError as error:
-        raise ValueError(f"`port` {settings.port} of {settings.host} cannot be used: {error}") from error
+        raise UserError(f"`port` {settings.port} of {settings.host} cannot be used: {error}") from error

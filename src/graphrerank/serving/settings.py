@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from graphrerank.checks import check_choice, check_counts
+from graphrerank.checks import UserError, check_choice, check_counts
 from graphrerank.serving.limits import Limits
 
 LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
@@ -43,7 +43,7 @@ class ServiceSettings:
         counts = ("workers", "batch_requests", "batch_candidates", "num_threads")
         check_counts(**{name: getattr(self, name) for name in counts})
         if not (self.is_local or self.api_key or self.allow_no_key):
-            raise ValueError(
+            raise UserError(
                 f"`api_key` must be set (GRAPHRERANK_API_KEY) where host={self.host} is reached from other machines, "
                 "got none; behind a proxy that requires a key: allow_no_key=true"
             )

@@ -14,6 +14,8 @@ from threading import local
 import bm25s.stopwords
 from Stemmer import Stemmer, algorithms
 
+from graphrerank.checks import UserError
+
 ENGLISH = "english"
 AUTO = "auto"  # the language that `detect_language` finds
 PLAIN = "none"  # whole words, as they are written; for languages without a stemmer
@@ -69,7 +71,7 @@ class Language:
 def language_of(name: str) -> Language:
     """Return a language by its name."""
     if name not in LANGUAGES:
-        raise ValueError(f"`language` must be {AUTO} or one of {list(LANGUAGES)}, got {name!r}")
+        raise UserError(f"`language` must be {AUTO} or one of {list(LANGUAGES)}, got {name!r}")
     return Language(name, frozenset(STOP_WORDS_OF.get(name, ())))
 
 

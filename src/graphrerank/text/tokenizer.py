@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from graphrerank.checks import UserError
 from graphrerank.extras import optional
 from graphrerank.files import hash_files
 from graphrerank.text.sentences import Span
@@ -63,11 +64,11 @@ class TransformersTokenizer:
                 self.model, revision=self.revision, trust_remote_code=False
             )
         except (OSError, ValueError) as error:
-            raise ValueError(
+            raise UserError(
                 f"tokenizer `model` must be a local folder or a reachable hub id, got {self.model!r}: {error}"
             ) from error
         if not tokenizer.is_fast:
-            raise ValueError(f"tokenizer `model` must give the positions of tokens (a fast one), got {self.model!r}")
+            raise UserError(f"tokenizer `model` must give the positions of tokens (a fast one), got {self.model!r}")
         return tokenizer
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphrerank.checks import check_choice
+from graphrerank.checks import UserError, check_choice
 from graphrerank.graphs.calibration import Calibration, IsotonicCalibration, LogisticCalibration
 from graphrerank.graphs.list_confidence import ListConfidence, list_statistics
 
@@ -115,7 +115,7 @@ def fit_list_confidence(lists: Mapping[str, tuple[Tensor, Tensor]], ranks: Seque
     count = sum(int(of.sum()) for of in labels)
     total = sum(map(len, labels))
     if not 0 < count < total:
-        raise ValueError(
+        raise UserError(
             f"`lists` must be complete at some ranks and incomplete at others, got {count} of {total} in "
             f"{len(labels)} data sets, of several those with a complete list in ten"
         )
@@ -142,11 +142,11 @@ def teach_confidence(complete: Mapping[str, Tensor], ranks: Sequence[int] = RANK
 
 def _checked_pairs(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     if scores.shape != labels.shape or scores.dim() != 1 or not len(scores):
-        raise ValueError(
+        raise UserError(
             f"`scores` and `labels` must both be [n], n at least 1, got {list(scores.shape)} and {list(labels.shape)}"
         )
     if not bool(scores.isfinite().all()):
-        raise ValueError(f"`scores` must be finite, got {scores[~scores.isfinite()].tolist()[:3]}")
+        raise UserError(f"`scores` must be finite, got {scores[~scores.isfinite()].tolist()[:3]}")
     if not bool(((labels == 0) | (labels == 1)).all()):
-        raise ValueError(f"`labels` must be 0 or 1, got {sorted(set(labels.tolist()))[:5]}")
+        raise UserError(f"`labels` must be 0 or 1, got {sorted(set(labels.tolist()))[:5]}")
     return scores.detach().cpu().double(), labels.cpu().double()

@@ -10,6 +10,7 @@ import lightning as L
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
+from graphrerank.checks import UserError
 from graphrerank.files import atomic_path, save_figure
 from graphrerank.progress import advance, progress_bar
 
@@ -24,7 +25,7 @@ class AtomicCheckpoints(TorchCheckpointIO):
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Write a checkpoint; ``storage_options``, those of remote file systems, are a ValueError."""
         if storage_options is not None:
-            raise ValueError(f"`storage_options` must be None for a local checkpoint, got {storage_options!r}")
+            raise UserError(f"`storage_options` must be None for a local checkpoint, got {storage_options!r}")
         with atomic_path(Path(path)) as temporary:
             torch.save(checkpoint, temporary)
 

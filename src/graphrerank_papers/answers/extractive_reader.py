@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.files import hash_files, load_tensors
 from graphrerank.language_models.reply import ANSWERED, Reply
 from graphrerank.metrics.coverage import normalize_answer
@@ -91,7 +92,7 @@ class ExtractiveReader:
     def _weights(self) -> Tensor:
         weights = load_tensors(self.path, ("weights",))["weights"].float()
         if weights.shape != (NUM_WEIGHTS,):
-            raise ValueError(f"{self.path}: needed `weights` of {NUM_WEIGHTS} numbers, got {list(weights.shape)}")
+            raise UserError(f"{self.path}: needed `weights` of {NUM_WEIGHTS} numbers, got {list(weights.shape)}")
         return weights
 
 

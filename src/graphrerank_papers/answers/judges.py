@@ -12,6 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
 from graphrerank.evaluation.tables import (
     Cell,
@@ -51,7 +52,7 @@ class CorrectnessJudge:
     """
 
     model: ReplyingModel
-    prompt: Prompt  # with the places `{query}`, `{generated_answer}` and `{ground_truth_answer}`
+    prompt: Prompt  # with the placeholders `{query}`, `{generated_answer}` and `{ground_truth_answer}`
     _: KW_ONLY
     cache: str | Path | None = None  # folder of replies, which a later run reads; None for no cache
 
@@ -130,7 +131,7 @@ class PairwiseJudge:
 
     Source: Edge et al., *From Local to Global: A GraphRAG Approach to Query-Focused Summarization*, 2024, section 4.1.1
     (head-to-head comparison and its criteria), adopted by ReTAG; the criteria's wording is ours.
-    *Where we differ:* both orders are asked once, instead of one order five times, as a model may prefer a position.
+    *Where we differ:* each order is sent once, instead of one order five times, as a model may prefer a position.
     Equal answers are a tie without asking, a blank answer loses to any other, and two blank ones are not compared,
     nor are pairs with a missing answer.
     """
@@ -138,14 +139,14 @@ class PairwiseJudge:
     model: ChatModel  # best wrapped in an `AnswerCache`
     _: KW_ONLY
     criteria: Mapping[str, str] | None = None  # question by name of the criterion; None for `CRITERIA`
-    # with the places `{criterion}`, `{question}`, `{first}` and `{second}`; it asks for `reason` and `winner`
+    # with the placeholders `{criterion}`, `{question}`, `{first}` and `{second}`; it asks for `reason` and `winner`
     prompt: Prompt = field(default_factory=partial(shipped_prompt, "preference"))
     tries: int = 3  # see `ask_strictly`
 
     def __post_init__(self) -> None:
         self._criteria = dict(CRITERIA if self.criteria is None else self.criteria)
         if not self._criteria:
-            raise ValueError("`criteria` must contain a criterion, got none")
+            raise UserError("`criteria` must contain a criterion, got none")
         self.prompt.fill(criterion="", question="", first="", second="")
         self.prompt.instructions()
 

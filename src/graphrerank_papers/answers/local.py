@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_choice, check_counts, check_not_negative
+from graphrerank.checks import UserError, check_choice, check_counts, check_not_negative
 from graphrerank.extras import optional
 from graphrerank.files import hash_model
 from graphrerank.graphs import DTYPES
@@ -82,7 +82,7 @@ class TransformersLanguageModel:
                     except (ValueError, LookupError, TypeError) as error:
                         problem = repr(error)
         if missing := [text for index, text in enumerate(questions) if index not in answers]:
-            raise ValueError(
+            raise UserError(
                 f"{self.model} gave no usable answer in {self.max_retries + 1} tries for the text "
                 f"{missing[0][:60]!r}; last: {problem}"
             )
@@ -107,7 +107,7 @@ class TransformersLanguageModel:
         limit = getattr(model.config, "max_position_embeddings", None)
         if limit is not None and length + self.max_new_tokens > limit:
             asked = f"a question of {length} with `max_new_tokens` {self.max_new_tokens}"
-            raise ValueError(f"{self.model} accepts and generates at most {limit} tokens, got {asked}")
+            raise UserError(f"{self.model} accepts and generates at most {limit} tokens, got {asked}")
         temperature = self.temperature or (RETRY_TEMPERATURE if attempt else 0.0)
         sampling: dict[str, Any] = {"do_sample": temperature > 0, "temperature": temperature or None}
         if self.form is not None:
@@ -151,12 +151,12 @@ class TransformersLanguageModel:
             tokenizer = AutoTokenizer.from_pretrained(self.model, padding_side="left", **source)
             model = AutoModelForCausalLM.from_pretrained(self.model, dtype=getattr(torch, self.dtype), **source)
         except (OSError, ValueError, ImportError) as error:
-            raise ValueError(
+            raise UserError(
                 f"`model` must be a local folder or a reachable hub id of a causal language model, got "
                 f"{self.model!r}: {error}"
             ) from error
         if tokenizer.chat_template is None:
-            raise ValueError(f"{self.model}: needs a model with a chat template, found none")
+            raise UserError(f"{self.model}: needs a model with a chat template, found none")
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
         return tokenizer, model.to(device).eval()
@@ -178,9 +178,7 @@ class FormMask:
             grammar = matcher.grammar_from_regex(form)
         self._matchers = [matcher(tokenizer, grammar) for _ in range(num_rows)]
         if problem := self._matchers[0].get_error():
-            raise ValueError(
-                f"`form` must be a JSON schema or a regular expression, got {form[:80]!r}: {problem[:200]}"
-            )
+            raise UserError(f"`form` must be a JSON schema or a regular expression, got {form[:80]!r}: {problem[:200]}")
         self._begun = False
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
@@ -194,7 +192,7 @@ class FormMask:
         for row, matcher in enumerate(self._matchers):
             bias = torch.frombuffer(bytearray(matcher.compute_logit_bias()), dtype=torch.uint8)
             if matcher.is_error() or matcher.stop_reason() == UNSPELT:
-                raise ValueError("no token of the model can continue `form`: its vocabulary lacks a letter of it")
+                raise UserError("no token of the model can continue `form`: its vocabulary lacks a letter of it")
             allowed[row, : len(bias)] = bias.bool()
         return scores.masked_fill(~allowed, -torch.inf)
 
@@ -217,7 +215,7 @@ def form_tokenizer(tokenizer: Any, *, num_tokens: int, ends: Sequence[int]) -> A
             backend.decoder = decoders.Sequence([space, decoders.ByteFallback(), decoders.Fuse()])
         return build(backend.to_str(), n_vocab=num_tokens, eos_token=list(ends))
     except (AttributeError, ValueError) as error:
-        raise ValueError(
+        raise UserError(
             f"constrained decoding needs a fast tokenizer of byte-level BPE or SentencePiece, got "
             f"{type(tokenizer).__name__}; `constrained=false` lets the model write what it likes: {error}"
         ) from error

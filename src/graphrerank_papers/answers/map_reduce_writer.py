@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.reply import ANSWERED, FAILED, REFUSED, REJECTED, UNUSABLE, Reply, ReplyingModel
 from graphrerank.language_models.strict_answers import ask_strictly, read_object
@@ -61,7 +61,7 @@ class MapReduceWriter:
 
     Tokens and requests of a question are those of all its parts. It is ``unusable`` if no part has a usable answer, or
     the merged answer is unusable; ``failed``, ``rejected`` or ``refused`` if all its requests were. It abstains if no
-    part helps, for a blank question, and for an empty context. Equal questions with equal contexts are asked once.
+    part helps, for a blank question, and for an empty context. Equal questions with equal contexts are sent once.
     """
 
     model: ReplyingModel
@@ -71,9 +71,9 @@ class MapReduceWriter:
     context_tokens: int = 8000  # maximum of the merged partial answers
     seed: int = 0  # of the shuffling, which depends on seed and question only
     tries: int = 3  # requests of each part until an answer is usable
-    # of an answer from a part, with the places `{question}` and `{summaries}`
+    # of an answer from a part, with the placeholders `{question}` and `{summaries}`
     map_prompt: Prompt = field(default_factory=partial(shipped_prompt, "retag_map"))
-    # of the merged answer, with the places `{question}` and `{answers}`
+    # of the merged answer, with the placeholders `{question}` and `{answers}`
     reduce_prompt: Prompt = field(default_factory=partial(shipped_prompt, "retag_reduce"))
     cache: str | Path | None = None  # folder of replies, which a later run reads; None for no cache
 
@@ -150,7 +150,7 @@ class MapReduceWriter:
         def check(index: int, answer: PartialAnswer) -> None:
             shown = requests[index].shown
             if unknown := [number for number in answer.numbers if number not in shown]:
-                raise ValueError(f"`summaries` must name some of {_listed(sorted(shown))}, got {unknown[0]}")
+                raise UserError(f"`summaries` must name some of {_listed(sorted(shown))}, got {unknown[0]}")
 
         return ask_strictly(
             model,
@@ -178,7 +178,7 @@ def parse_final_answer(content: str) -> PartialAnswer:
 
 def _cited(text: str, helpfulness: int, numbers: list[int]) -> PartialAnswer:
     if helpfulness and not (text and numbers):
-        raise ValueError("an answer that helps must have a text and name the summaries that it rests on")
+        raise UserError("an answer that helps must have a text and name the summaries that it rests on")
     return PartialAnswer(text, helpfulness, tuple(sorted(set(numbers))))
 
 

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from graphrerank.checks import UserError
 from graphrerank.language_models.prompt import Prompt, is_schema
 from graphrerank.language_models.reply import ANSWERED, UNUSABLE, Reply, ReplyingModel
 from graphrerank.metrics.coverage import normalize_answer
@@ -27,14 +28,14 @@ class Writer(Protocol):
 
 @dataclass(eq=False)
 class PromptedWriter:
-    """Asks a chat model; equal questions with equal contexts are asked once.
+    """Asks a chat model; equal questions with equal contexts are sent once.
 
     A prompt with a JSON schema as form asks for an object with the text ``answer``, one with a regular expression for
     an answer that matches it; any other text is blank and counted as ``unusable``.
     """
 
     model: ReplyingModel
-    prompt: Prompt  # with the places `{context}` and `{question}`
+    prompt: Prompt  # with the placeholders `{context}` and `{question}`
     _: KW_ONLY
     cache: str | Path | None = None  # folder of replies, which a later run reads; None for no cache
 
@@ -48,7 +49,7 @@ class PromptedWriter:
         return f"{self.prompt.name} {self.prompt.fingerprint}"
 
     def write(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Reply]:
-        """Answer ``Q`` questions; an empty context is asked about too, as the model may abstain."""
+        """Answer ``Q`` questions; an empty context is sent too, as the model may abstain."""
         messages = [
             self.prompt.fill(context=context.text, question=question)
             for question, context in zip(questions, contexts, strict=True)
@@ -80,9 +81,9 @@ def answer_in_form(text: str, form: str) -> str:
     """
     if not is_schema(form):
         if re.fullmatch(form, text.strip()) is None:
-            raise ValueError(f"the answer must match {form!r}, got {text[:80]!r}")
+            raise UserError(f"the answer must match {form!r}, got {text[:80]!r}")
         return text
     content = json.loads(text)
     if not isinstance(content, dict) or not isinstance(content.get("answer"), str):
-        raise ValueError(f'the answer must be {{"answer": "..."}}, got {text[:80]!r}')
+        raise UserError(f'the answer must be {{"answer": "..."}}, got {text[:80]!r}')
     return str(content["answer"])

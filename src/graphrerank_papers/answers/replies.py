@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from graphrerank.caching import BlobStore, hash_texts, short_hash
+from graphrerank.checks import UserError
 from graphrerank.files import check_writable
 from graphrerank.language_models.prompt import in_form
 from graphrerank.language_models.reply import KEPT, Reply, ReplyingModel
@@ -46,7 +47,7 @@ class RecordedModel:
         return twin
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
-        """Ask each question, or read its reply from disk; equal questions are asked once."""
+        """Ask each question, or read its reply from disk; equal questions are sent once."""
         path = None if self.cache is None else self.cache / f"{short_hash(self.fingerprint)}.sqlite"
         store = BlobStore(path, "replies")
         rows: dict[bytes, list[int]] = {}
@@ -58,7 +59,7 @@ class RecordedModel:
             try:
                 reply = Reply.from_bytes(known[key])
             except ValueError as error:
-                raise ValueError(f"{path}: {error}; delete the file to ask again") from error
+                raise UserError(f"{path}: {error}; delete the file to ask again") from error
             yield from ((row, reply) for row in rows[key])
         if waiting and path is not None:
             check_writable(path.parent)

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.evaluation.systems import RankedDataset, StageResult
 from graphrerank.evaluation.tables import Cell, Table, number_cell, rows_table, system_cell
 from graphrerank.files import without_nan, write_json_lines
@@ -40,9 +41,9 @@ class Price:
     def __post_init__(self) -> None:
         for name, usd in asdict(self).items():
             if usd is not None and (type(usd) not in (int, float) or not 0 <= usd < math.inf):
-                raise ValueError(f"`price.{name}` must be USD per million tokens, 0 or more, got {usd!r}")
+                raise UserError(f"`price.{name}` must be USD per million tokens, 0 or more, got {usd!r}")
         if (self.input is None) != (self.output is None):
-            raise ValueError(f"`price` must have both `input` and `output` or neither, got {self}")
+            raise UserError(f"`price` must have both `input` and `output` or neither, got {self}")
 
     def of(self, replies: Sequence[Reply]) -> float | None:
         """Return the cost of replies in USD; None if the endpoint counted no tokens of one, or without a price."""
@@ -149,7 +150,7 @@ class AnswerStage:
     def __post_init__(self) -> None:
         for name in ("price", "judge_price", "comparison_price"):
             if not isinstance(price := getattr(self, name), Price | None):
-                raise ValueError(f"`{name}` must have `input` and `output`, USD per million tokens, got {price!r}")
+                raise UserError(f"`{name}` must have `input` and `output`, USD per million tokens, got {price!r}")
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -174,9 +175,9 @@ class AnswerStage:
         ids, questions = [dataset.query_ids[row] for row in rows], [dataset.query_texts[row] for row in rows]
         right = [dataset.answers.get(query_id) for query_id in ids]
         if self.comparison is not None and len(ranked.systems) < 2:
-            raise ValueError(f"`answers` that are compared need two systems, got {ranked.systems[0].name!r} alone")
+            raise UserError(f"`answers` that are compared need two systems, got {ranked.systems[0].name!r} alone")
         if all(answers is None for answers in right) and self.comparison is None:
-            raise ValueError(
+            raise UserError(
                 f"`answers` needs an `answer` in the metadata of queries, found none in data set {dataset.name!r}"
             )
         contexts = {

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
+from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.fetch import Downloader, download
 from graphrerank.data.readers.records import Record
@@ -126,11 +127,11 @@ class Builder:
         """
         out = Path(out)
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ValueError(f"`out` must be a new folder, got {out}, which exists; nothing is overwritten")
+            raise UserError(f"`out` must be a new folder, got {out}, which exists; nothing is overwritten")
         parameters = inspect.signature(self.read).parameters.values()
         known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
         if unknown := sorted(set(options) - set(known)):
-            raise ValueError(f"`options` of {self.name} must be of {known}, got {unknown[0]!r}")
+            raise UserError(f"`options` of {self.name} must be of {known}, got {unknown[0]!r}")
         files = RawFiles(locations, downloads=downloads, downloader=downloader)
         with atomic_folder(out) as folder, closing(DatasetWriter(folder)) as writer:
             with files.parsing(self.title):

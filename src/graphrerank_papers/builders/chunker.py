@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from graphrerank.checks import check_choice
+from graphrerank.checks import UserError, check_choice
 from graphrerank.text import split_sentences
 from graphrerank.text.languages import detect_language
 from graphrerank.text.sentences import Span
@@ -43,7 +43,7 @@ def chunk_document(
     """
     check_choice(("words", "characters"), unit=unit)
     if max_size < 1 or not 0 <= overlap <= max_size // 2:
-        raise ValueError(
+        raise UserError(
             f"`max_size` must be a positive integer and `overlap` lie between 0 and its half, got {max_size}, {overlap}"
         )
     sentences = split_sentences(text, detect_language([text]))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from graphrerank.checks import check_choice
+from graphrerank.checks import UserError, check_choice
 from graphrerank.extras import require_extra
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ MAX_SQL_CHARS = 1_000_000
 _DUAL = "dual"  # Oracle's table of one row, which holds nothing
 
 
-class UnreadableSqlError(ValueError):
+class UnreadableSqlError(UserError):
     """A query whose tables cannot be determined; ``reason`` is the same for the same kind of problem."""
 
     def __init__(self, reason: str, detail: str) -> None:

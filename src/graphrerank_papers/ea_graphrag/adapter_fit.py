@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from graphrerank.checks import check_counts, check_positive
+from graphrerank.checks import UserError, check_counts, check_positive
 from graphrerank.evaluation.tables import markdown_table
 from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, ROUTES, choose_routes, route_shares
 from graphrerank.metrics import area_under_roc, expected_calibration_error
@@ -53,7 +53,7 @@ def early_stopping_split(rows: Rows, seed: int) -> tuple[Rows, Rows]:
     """Return rows to train on and rows for early stopping, stratified by class, of which each must have two."""
     features, labels = rows
     if (rarer := int(labels.long().bincount(minlength=2).min())) < 2:
-        raise ValueError(f"early stopping needs two rows of each class, got {rarer} of the rarer one")
+        raise UserError(f"early stopping needs two rows of each class, got {rarer} of the rarer one")
     generator = torch.Generator().manual_seed(seed)
     held = torch.zeros(len(labels), dtype=torch.bool)
     for label in (0, 1):
@@ -205,7 +205,7 @@ def choose_thresholds(
     second, not negative. Without ``fuse``, ``low`` and ``high`` lie between the same two scores.
     """
     if not 0 <= price < float("inf"):
-        raise ValueError(f"`price` must be finite and not negative, got {price}")
+        raise UserError(f"`price` must be finite and not negative, got {price}")
     correct, seconds = correct.double(), seconds.double()
     order = scores.double().argsort(stable=True)
     distinct, group = torch.unique_consecutive(scores.double()[order], return_inverse=True)

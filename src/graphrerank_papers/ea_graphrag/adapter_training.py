@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.evaluation.tables import markdown_table
 from graphrerank.files import atomic_path, write_json, write_text
 from graphrerank.graphs.routes import FUSION, ROUTES
@@ -92,7 +93,7 @@ class AdapterTraining:
     def __post_init__(self) -> None:
         parse_rule(self.right)
         if not 0 < self.validation_share < 1:
-            raise ValueError(f"`job.validation_share` must lie in (0, 1), got {self.validation_share}")
+            raise UserError(f"`job.validation_share` must lie in (0, 1), got {self.validation_share}")
 
     def __call__(self, parts: Parts, run_dir: Path) -> Path:
         """Train on the questions that exactly one path gets right; rankings and syntax of an earlier run are kept."""
@@ -199,7 +200,7 @@ def _disagreements(sets: Sequence[Judged], held: bool | None) -> Rows:
     features = torch.cat([judged.features[rows] for judged, rows in zip(sets, kept, strict=True)])
     labels = torch.cat([judged.right[rows, 1] for judged, rows in zip(sets, kept, strict=True)]).long()
     if (classes := set(labels.tolist())) != {0, 1}:
-        raise ValueError(
+        raise UserError(
             f"`labels` must hold both classes, 0 and 1, got {sorted(classes)} in {len(labels)} rows; where one path is "
             "always right there is nothing to route"
         )

@@ -20,6 +20,7 @@ from pydantic import Field
 from pydantic import model_validator as check_model
 from torch import Tensor, nn
 
+from graphrerank.checks import UserError
 from graphrerank.graphs.model_inputs import QUERIES
 from graphrerank.models.manifest import Entry, Manifest, Names
 
@@ -43,7 +44,7 @@ class ThresholdsEntry(Entry):
     @check_model(mode="after")
     def _check(self) -> "ThresholdsEntry":
         if not self.low < self.high or math.isinf(self.low) or math.isinf(self.high):
-            raise ValueError(f"`low` must be below `high`, both finite, got {self.low} and {self.high}")
+            raise UserError(f"`low` must be below `high`, both finite, got {self.low} and {self.high}")
         return self
 
 
@@ -135,11 +136,11 @@ class ComplexityAdapter(nn.Module):
     ) -> None:
         super().__init__()
         if not 1 <= num_selected <= num_features:
-            raise ValueError(f"`num_selected` must lie in 1 to `num_features` ({num_features}), got {num_selected}")
+            raise UserError(f"`num_selected` must lie in 1 to `num_features` ({num_features}), got {num_selected}")
         if not hidden_channels or min(hidden_channels) < 1:
-            raise ValueError(f"`hidden_channels` must be one or more positive widths, got {list(hidden_channels)}")
+            raise UserError(f"`hidden_channels` must be one or more positive widths, got {list(hidden_channels)}")
         if not 0 <= dropout < 1:
-            raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}")
+            raise UserError(f"`dropout` must lie in [0, 1), got {dropout}")
         self.num_features = num_features
         self.max_z = MAX_Z
         self.register_buffer("selected", torch.arange(num_selected))
@@ -163,7 +164,7 @@ class ComplexityAdapter(nn.Module):
     def logits(self, features: Tensor) -> Tensor:
         """Return the logits before temperature, ``[n]``: what is trained; arguments as :meth:`forward`."""
         if features.dim() != 2 or features.shape[1] != self.num_features:
-            raise ValueError(f"`features` must have shape [n, {self.num_features}], got {list(features.shape)}")
+            raise UserError(f"`features` must have shape [n, {self.num_features}], got {list(features.shape)}")
         x = (features.index_select(1, self.selected) - self.mean) / self.std
         x = self.feature_attention(x.clamp(-self.max_z, self.max_z))
         for layer in self.layers:

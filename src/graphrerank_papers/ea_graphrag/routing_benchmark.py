@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.evaluation.significance import paired_randomization
 from graphrerank.evaluation.tables import markdown_table, p_text
 from graphrerank.files import write_json, write_text
@@ -57,7 +57,7 @@ class RoutingBenchmark:
         torch.set_num_threads(parts.num_threads)
         manifest = load_primary(self.checkpoint).manifest
         if not isinstance(manifest, AdapterManifest) or manifest.without_fusion is None:
-            raise ValueError(f"{self.checkpoint}: needed a trained complexity adapter, got a {manifest.model.name}")
+            raise UserError(f"{self.checkpoint}: needed a trained complexity adapter, got a {manifest.model.name}")
         entries = {**self.single_hop, **self.multi_hop}
         names = {"dense": self.dense, "graph": self.graph}
         runner = PathRunner(parts, names, encoder=self.encoder, merged=entries if self.merged else None)
@@ -93,9 +93,9 @@ def _check_paths(runner: PathRunner, manifest: AdapterManifest) -> None:
     """Refuse an adapter that was trained to choose between other paths."""
     for path, pipeline in runner.pipelines.items():
         if (trained := manifest.paths.get(path)) is None:
-            raise ValueError(f"{manifest.source}: the manifest needs an entry `paths.{path}`, found none")
+            raise UserError(f"{manifest.source}: the manifest needs an entry `paths.{path}`, found none")
         if path_settings(trained["settings"]["steps"]) != path_settings(pipeline)["steps"]:
-            raise ValueError(
+            raise UserError(
                 f"`checkpoint` was trained on {path}={trained['choice']} with settings that are not those of the "
                 f"{path} path; job.{path}=NAME takes another of conf/pipeline"
             )
@@ -127,9 +127,7 @@ def _new_rows(sets: Mapping[str, TwoPaths], known: set[str]) -> dict[str, list[i
                 known.add(key)
                 new[name].append(row)
         if not new[name]:
-            raise ValueError(
-                f"`job` must name data sets with questions that the adapter was not trained on, got {name}"
-            )
+            raise UserError(f"`job` must name data sets with questions that the adapter was not trained on, got {name}")
     return new
 
 

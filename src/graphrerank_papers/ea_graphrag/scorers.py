@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphrerank.checks import check_counts, check_positive
+from graphrerank.checks import UserError, check_counts, check_positive
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.records import bad_line, read_jsonl
 from graphrerank.files import check_writable, hash_files, hash_json, hash_model, load_tensors, save_tensors
@@ -58,12 +58,12 @@ class AdapterScorer:
         loaded = checkpoint if isinstance(checkpoint, Checkpoint) else load_primary(checkpoint)
         manifest = loaded.manifest
         if not isinstance(manifest, AdapterManifest):
-            raise ValueError(
+            raise UserError(
                 f"{loaded.path}: needed a complexity adapter (train.py experiment=complexity_adapter), found a "
                 f"{manifest.model.name}"
             )
         if (trained_on := manifest.syntax.feature_names) != FEATURES:
-            raise ValueError(
+            raise UserError(
                 f"{loaded.path}: was trained on {len(trained_on)} features of syntax, which are not the "
                 f"{len(FEATURES)} of this version; train it again"
             )
@@ -251,11 +251,11 @@ def read_questions(path: Path, part: str) -> tuple[list[str], Tensor]:
         if record.get("part", TRAINING) == part:
             texts[ROUTES.index(right)].append(text)
     if part == TRAINING and not all(texts):
-        raise ValueError(f"{path}: needed training questions of both paths, found {list(map(len, texts))}")
+        raise UserError(f"{path}: needed training questions of both paths, found {list(map(len, texts))}")
     labels = [float(label) for label, of_path in enumerate(texts) for _ in of_path]
     return [text for of_path in texts for text in of_path], torch.tensor(labels)
 
 
 def _check_thresholds(low: float, high: float) -> None:
     if not low < high:
-        raise ValueError(f"`low` must be below `high`, got {low} and {high}")
+        raise UserError(f"`low` must be below `high`, got {low} and {high}")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_positive_share
+from graphrerank.checks import UserError, check_positive_share
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.merged import SEPARATOR
@@ -93,14 +93,14 @@ class TwoPaths:
             return (relevance[:, :top_k] > 0).any(1)
         known = self.dataset.answers
         if missing := next((query_id for query_id in self.queries.ids if query_id not in known), None):
-            raise ValueError(
+            raise UserError(
                 f"`right` = {rule} needs an `answer` in the metadata of every question, found none in {missing!r} of "
                 f"data set {self.dataset.name!r}"
             )
         if name == "answer_in_context":
             return self._holds_answer(nodes[:, :top_k]) > 0
         if answers is None:
-            raise ValueError(f"`answers` must be given with `right` = {rule}, got none")
+            raise UserError(f"`answers` must be given with `right` = {rule}, got none")
         contexts = answers.packing.pack(passages_of(self.dataset.graph.texts, nodes[:, :top_k].tolist()))
         right = [known[query_id] for query_id in self.queries.ids]
         (answered,) = answers.answer(self.queries.texts, {"": contexts}, right).values()
@@ -124,7 +124,7 @@ def parse_rule(rule: str) -> tuple[str, int]:
     """Read when a ranking counts as right: the rule, and how deep to look."""
     matched = re.fullmatch(rf"({'|'.join(RULES)})@([1-9]\d*)", rule)
     if matched is None:
-        raise ValueError(f"`right` must be one of {[f'{name}@5' for name in RULES]} or another depth, got {rule!r}")
+        raise UserError(f"`right` must be one of {[f'{name}@5' for name in RULES]} or another depth, got {rule!r}")
     return matched[1], int(matched[2])
 
 
@@ -147,7 +147,7 @@ class PathRunner:
         self.pipelines = {path: parts.settings("pipeline", name) for path, name in paths.items()}
         budgets = [pipeline["budget"] for pipeline in self.pipelines.values()]
         if len(set(budgets)) > 1:
-            raise ValueError(f"both paths must have one `budget`, got {budgets}")
+            raise UserError(f"both paths must have one `budget`, got {budgets}")
         self._parts, self._encoder, self._merged = parts, encoder, merged
 
     def read(self, name: str, entry: Mapping[str, Any], *, seed: int) -> TwoPaths:
@@ -217,7 +217,7 @@ def _pick_queries(dataset: Dataset, qrels: Qrels, entry: Mapping[str, Any], *, s
     order = hashed_order([dataset.query_ids[query] for query in queries.tolist()], seed)
     chosen = queries[torch.tensor(order[: round(share * len(order))], dtype=torch.int64)].sort().values
     if not len(chosen):
-        raise ValueError(f"data set {dataset.name!r} must have questions for {dict(entry)}, found none")
+        raise UserError(f"data set {dataset.name!r} must have questions for {dict(entry)}, found none")
     return chosen
 
 

@@ -13,6 +13,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
+from graphrerank.checks import UserError
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.ranking import measure_queries, reranking_systems, tune_restart_probs
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
@@ -75,7 +76,7 @@ class GraphERTables:
     def __post_init__(self) -> None:
         if not set(OF_FIT) <= set(self.grid) <= {*OF_FIT, *OF_MODEL}:
             names = f"the settings {list(OF_FIT)}, perhaps {list(OF_MODEL)}"
-            raise ValueError(f"`job.grid` must have {names}, got {list(self.grid)}")
+            raise UserError(f"`job.grid` must have {names}, got {list(self.grid)}")
 
     def __call__(self, parts: Parts, run_dir: Path) -> Path:
         """Do all steps that are not done, and write ``metrics.json`` and ``report.md``."""
@@ -209,7 +210,7 @@ class Bench:
         for name in step.judge:
             prepared = self.dataset(step, name)
             if prepared.dataset.name in values:
-                raise ValueError(f"`job.test` must name different data sets, got {prepared.dataset.name!r} twice")
+                raise UserError(f"`job.test` must name different data sets, got {prepared.dataset.name!r} twice")
             measured = measure_queries(prepared, step.split, system, measures=MEASURES)
             values[prepared.dataset.name] = {measure: scores.tolist() for measure, scores in measured.items()}
         return {

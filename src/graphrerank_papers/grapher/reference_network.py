@@ -9,7 +9,7 @@ import torch
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from graphrerank.checks import check_choice
+from graphrerank.checks import UserError, check_choice
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.documents import Document, read_documents
 from graphrerank.data.readers.judgements import Splits, read_judged_queries
@@ -91,7 +91,7 @@ class LanguageModelCitations:
 
         def check(index: int, numbers: list[int]) -> None:
             if not all(1 <= number <= len(references[rows[index]]) for number in numbers):
-                raise ValueError(f"`cited` must be numbers of the list, got {numbers}")
+                raise UserError(f"`cited` must be numbers of the list, got {numbers}")
 
         answers = ask_strictly(
             self.model,
@@ -208,7 +208,7 @@ def load_reference_network(
     folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
     papers = list(read_documents(folder, drop_empty=drop_empty))
     if not papers:
-        raise ValueError(f"{folder}: the corpus must hold a document, found none")
+        raise UserError(f"{folder}: the corpus must hold a document, found none")
     index_of = {paper.doc_id: i for i, paper in enumerate(papers)}
     ids, texts, searched, nodes_of = _chunks(papers, max_size)
     references = [_references(folder, paper, index_of) for paper in papers]
@@ -259,7 +259,7 @@ def _references(folder: Path, paper: Document, index_of: Mapping[str, int]) -> l
     try:
         entries = TypeAdapter(list[Reference]).validate_python(given)
     except ValidationError as error:
-        raise ValueError(
+        raise UserError(
             f'{folder}: `references` in the metadata of a paper must be a list of {{"id": "...", "key"?, "title"?, '
             f'"authors"?: [...], "year"?}}, got {str(given)[:80]!r} in {paper.doc_id!r}'
         ) from error

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import read_documents, read_queries
 from graphrerank.data.vector_cache import PairCache, VectorCache
@@ -77,7 +77,7 @@ class KETSolutions:
         known = {*INDEXED, *RETRIEVED}
         for name, sweep in (self.sweeps or {}).items():
             if unknown := sorted({name, *sweep} - {*known, "values", "solutions"}):
-                raise ValueError(f"`job.sweeps` must name settings of KET-RAG, {sorted(known)}, got {unknown[0]!r}")
+                raise UserError(f"`job.sweeps` must name settings of KET-RAG, {sorted(known)}, got {unknown[0]!r}")
 
     def __call__(self, parts: Parts, run_dir: Path) -> Path:
         """Measure, and write the tables and ``metrics.json`` after every row."""
@@ -122,7 +122,7 @@ class _Bench:
         encoder = VectorCache(job.encoder, cache / "vectors")
         queries = list(read_queries(folder))
         if missing := next((query.query_id for query in queries if not query.answers), None):
-            raise ValueError(f"{folder}: every question needs an `answer` in its metadata, found none in {missing!r}")
+            raise UserError(f"{folder}: every question needs an `answer` in its metadata, found none in {missing!r}")
         ids, texts = [query.query_id for query in queries], [query.text for query in queries]
         self._queries = Queries(ids, texts, query_encoder(encoder).encode(texts))
         self._answers = [query.answers or [] for query in queries]
@@ -253,7 +253,7 @@ def chunk_corpus(index: KETIndex) -> CorpusGraph:
     Chunks must not be halved, as the chunk graph joins whole ones.
     """
     if index.settings.num_splits:
-        raise ValueError(f"`index` must have whole chunks (`num_splits` 0), got {index.settings.num_splits}")
+        raise UserError(f"`index` must have whole chunks (`num_splits` 0), got {index.settings.num_splits}")
     ids = [str(chunk) for chunk in range(len(index.sub_chunks))]
     graph = CorpusGraph.from_edges(ids, index.sub_chunks.texts, index.chunk_graph.edges, edge_type=SIMILARITY)
     graph = graph.with_embedding(index.sub_chunks.vectors)

@@ -12,7 +12,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphrerank.caching import hash_texts
-from graphrerank.checks import check_choice, check_counts, check_not_negative, check_share
+from graphrerank.checks import UserError, check_choice, check_counts, check_not_negative, check_share
 from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
@@ -45,7 +45,7 @@ class KETSettings:
     def __post_init__(self) -> None:
         check_counts(chunk_tokens=self.chunk_tokens, description_tokens=self.description_tokens)
         if self.num_neighbours < 2 or self.num_neighbours % 2:
-            raise ValueError(f"`num_neighbours` must be a positive even number, got {self.num_neighbours}")
+            raise UserError(f"`num_neighbours` must be a positive even number, got {self.num_neighbours}")
         check_share(core_share=self.core_share)
         check_choice(SELECTIONS, core_selection=self.core_selection)
         check_not_negative(num_splits=self.num_splits)
@@ -161,7 +161,7 @@ class KETIndexBuilder:
         """
         settings = settings or KETSettings()
         if settings.core_share > 0 and self._extractor is None:
-            raise ValueError(f"`extractor` must be given for `core_share` {settings.core_share}, got none")
+            raise UserError(f"`extractor` must be given for `core_share` {settings.core_share}, got none")
         corpus, stream = hash_texts(documents).hex(), cache(lambda: TokenStream(documents, self._tokenizer))
         chunk_key, chunks = self._cut(corpus, stream, settings, num_splits=0)
         graph = self._graph(chunk_key, chunks, settings.num_neighbours)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_choice, check_counts, check_share
+from graphrerank.checks import UserError, check_choice, check_counts, check_share
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.sparse_rows import pad_rows, row_entries
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
@@ -117,7 +117,7 @@ class KETRetrieval:
         share = chosen.graph_share if graph_share is None else graph_share
         check_share(graph_share=share)
         if (needed := chosen.settings(index.settings)) != index.settings:
-            raise ValueError(f"`index` must be built with {needed} for {solution}, got {index.settings}")
+            raise UserError(f"`index` must be built with {needed} for {solution}, got {index.settings}")
         first = context_tokens if len(chosen.channels) == 1 else math.floor(share * context_tokens + 1e-6)
         self.limits = dict(zip(chosen.channels, (first, context_tokens - first), strict=False))
         skeleton, vectors = index.skeleton, _unit(index.sub_chunks.vectors).to(device)
@@ -145,7 +145,7 @@ class KETRetrieval:
         """Retrieve for ``B`` queries, ``[B, d]`` vectors of the index's encoder."""
         vectors = self._chunks.vectors
         if queries.dim() != 2 or (queries.shape[1] != vectors.shape[1] and len(vectors)):
-            raise ValueError(f"`queries` must be [B, {vectors.shape[1]}], got {list(queries.shape)}")
+            raise UserError(f"`queries` must be [B, {vectors.shape[1]}], got {list(queries.shape)}")
         queries = queries.to(vectors)
         pairs: dict[str, Tensor] = {}  # (query, index of a text) by kind
         for name, channel in self._channels.items():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.knowledge.passage_knowledge import Knowledge, KnowledgeExtractor
 from graphrerank.text import Tokenizer, WordTokenizer, count_tokens, normalize_entity
@@ -69,7 +69,7 @@ def merge_knowledge(
     """
     passages = range(len(knowledge)) if passages is None else passages
     if len(knowledge) != len(passages):
-        raise ValueError(f"`knowledge` must have one entry per passage ({len(passages)}), got {len(knowledge)}")
+        raise UserError(f"`knowledge` must have one entry per passage ({len(passages)}), got {len(knowledge)}")
     check_counts(description_tokens=description_tokens)
     entities: dict[str, _Merged] = {}
     relations: dict[tuple[str, str, str], _Merged] = {}
@@ -187,7 +187,7 @@ def build_knowledge_graph(
 
     merged = stages.get(key, CorpusKnowledge, merge)
     print(
-        f"knowledge graph: {len(merged.names):,} entities in {len(merged.entity_links):,} places, "
+        f"knowledge graph: {len(merged.names):,} entities in {len(merged.entity_links):,} passages, "
         f"{len(merged.facts):,} relations in {len(merged.relation_links):,} places",
         flush=True,
     )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, Field
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.client import LanguageModel
@@ -40,7 +40,7 @@ class LanguageModelKnowledgeExtractor:
     _: KW_ONLY
     # with the place `{text}`; it asks for the JSON of `parse_knowledge`, or of `parse_names` before `relations`
     prompt: Prompt = field(default_factory=partial(shipped_prompt, "knowledge"))
-    # with the places `{text}` and `{entities}`; it asks for the JSON of `parse_relations`; None for one request
+    # with the placeholders `{text}` and `{entities}`; it asks for the JSON of `parse_relations`; None for one request
     relations: Prompt | None = None
     tries: int = 3  # see `ask_strictly`, of each request
     max_characters: int = 8000  # longer texts are cut
@@ -168,7 +168,7 @@ def parse_entities(content: str) -> Knowledge:
         try:
             answer = ast.literal_eval(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-            raise ValueError(f"the answer must be JSON or a Python list, got {content[:80]!r}") from error
+            raise UserError(f"the answer must be JSON or a Python list, got {content[:80]!r}") from error
     if isinstance(answer, dict) and set(answer) == {"entities"}:
         answer = answer["entities"]
     return Knowledge.from_names(answer)
@@ -192,7 +192,7 @@ def _join(entities: Iterable["Entity | _Entity"], relations: Iterable["Relation 
 
 def _check_name(name: str) -> str:
     if not normalize_entity(name):
-        raise ValueError(f"a name must hold a letter or digit, got {name!r}")
+        raise UserError(f"a name must hold a letter or digit, got {name!r}")
     return name
 
 

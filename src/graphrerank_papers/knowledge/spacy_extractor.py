@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+from graphrerank.checks import UserError
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank.text.names import normalize_entity
 from graphrerank.text.sentences import split_sentences
@@ -57,7 +58,7 @@ class SpacyKnowledgeExtractor:
         pronoun_sentences: int = 0,
     ) -> None:
         if pronoun_sentences < 0 or (pronoun_sentences and not titles):
-            raise ValueError(
+            raise UserError(
                 f"`pronoun_sentences` must be 0 or, with `titles`, positive, got {pronoun_sentences} and {titles}"
             )
         self.model = model
@@ -81,7 +82,7 @@ class SpacyKnowledgeExtractor:
     def _pipeline(self) -> Any:
         pipeline = load_spacy(self.model, components=COMPONENTS)
         if "parser" not in pipeline.pipe_names:
-            raise ValueError(f"`model` must be a pipeline with a parser, {self.model!r} has {pipeline.pipe_names}")
+            raise UserError(f"`model` must be a pipeline with a parser, {self.model!r} has {pipeline.pipe_names}")
         return pipeline
 
     def _read(self, title: str, document: Any) -> Knowledge:

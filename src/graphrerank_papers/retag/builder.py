@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts
+from graphrerank.checks import UserError
 from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel
@@ -125,12 +126,12 @@ class ReTAGIndexBuilder:
         """
         known, settings = list(index.passage_ids), index.settings
         if list(ids[: len(known)]) != known:
-            raise ValueError(f"`ids` must begin with the {len(known)} ids of the index, got others")
+            raise UserError(f"`ids` must begin with the {len(known)} ids of the index, got others")
         steps = self._steps(settings)
         _, corpus = self._corpus(ids, passages, settings, steps)
         names, known = corpus.graph.names, list(index.entities)
         if list(names[: len(known)]) != known:
-            raise ValueError(
+            raise UserError(
                 f"`passages` must begin with those of the index, got others: its {len(known)} entities differ"
             )
         entities = steps.relevant_entities(corpus, index.topics)
@@ -159,7 +160,7 @@ class ReTAGIndexBuilder:
         """Return the key of the entities' graph, and the corpus."""
         num_unique = len(set(ids))
         if not len(passages) == len(ids) == num_unique:
-            raise ValueError(f"`ids` must be {len(passages)} unique ids, got {len(ids)}, {num_unique} of them unique")
+            raise UserError(f"`ids` must be {len(passages)} unique ids, got {len(ids)}, {num_unique} of them unique")
         stages, knowledge = self._stages, cache(lambda: self._extractor.extract(passages))
         graph_key = stages.key("entity_graph", hash_texts(passages).hex(), self._extractor.fingerprint)
         graph = stages.get(graph_key, EntityGraph, lambda: build_entity_graph(knowledge(), passages))

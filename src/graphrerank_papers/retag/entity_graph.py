@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.text import normalize_entity, split_sentences
 from graphrerank_papers.knowledge.corpus_knowledge import merge_knowledge
@@ -162,7 +163,7 @@ def hierarchical_leiden(edges: Tensor, weight: Tensor, settings: ReTAGSettings) 
     try:
         import graspologic_native
     except ImportError as error:
-        raise ValueError("communities need the package `graspologic-native`: pip install graphrerank[retag]") from error
+        raise UserError("communities need the package `graspologic-native`: pip install graphrerank[retag]") from error
     if len(edges):
         inside = _in_components(edges, settings.min_component)
         edges, weight = edges[inside], weight[inside]

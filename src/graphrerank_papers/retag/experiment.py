@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document, read_documents, read_queries
 from graphrerank.data.vector_cache import PairCache, VectorCache
@@ -69,7 +70,7 @@ class ReTAGSummaries:
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.scopes) - set(SCOPES)):
-            raise ValueError(f"`job.scopes` must be some of {list(SCOPES)}, got {unknown[0]!r}")
+            raise UserError(f"`job.scopes` must be some of {list(SCOPES)}, got {unknown[0]!r}")
 
     def __call__(self, parts: Parts, run_dir: Path) -> Path:
         """Measure the summaries to read and those retrieved; let a stage answer where one is given."""
@@ -104,13 +105,13 @@ class _Bench:
         folder = Path(job.data)
         documents, questions = list(read_documents(folder)), list(read_queries(folder))[: job.num_queries]
         if not questions:
-            raise ValueError(f"{folder}: needed questions, found none")
+            raise UserError(f"{folder}: needed questions, found none")
         self._encoder = VectorCache(job.encoder, parts.cache / "vectors")
         self._setup: ReTAGSetup = self._step["setup"]
         self.index = self._index(documents)
         if not len(self.index.communities):
             report, least = self.index.report, self.index.settings.min_component
-            raise ValueError(
+            raise UserError(
                 f"{folder}: needed {least} or more entities that are connected (`min_component`), found "
                 f"{report.entities} entities and {report.relations} relations and so no community to sum up"
             )
@@ -127,7 +128,7 @@ class _Bench:
             return self._setup.build_index(self._encoder, ids, passages)
         index = ReTAGIndex.load(saved)
         if list(index.passage_ids) != ids:
-            raise ValueError(f"`job.index` must be of the {len(ids)} chunks of {self._job.data}, {saved} is of others")
+            raise UserError(f"`job.index` must be of the {len(ids)} chunks of {self._job.data}, {saved} is of others")
         return index
 
     def rows(self) -> Iterator[tuple[str, Row]]:
@@ -200,10 +201,10 @@ class _Bench:
         share, order = self._job.chosen_on, hashed_order(self._queries.ids, self._job.seed)
         split = round(share * len(order))
         if not split < len(order):
-            raise ValueError(f"`job.chosen_on` must leave questions to judge, got {share} of {len(order)}")
+            raise UserError(f"`job.chosen_on` must leave questions to judge, got {share} of {len(order)}")
         grid = ("num_keywords", "num_sentences", "keyword_weights", "bm25_weights", "rerank_depths")
         if not split and (several := next((name for name in grid if len(getattr(self._job, name)) > 1), None)):
-            raise ValueError(
+            raise UserError(
                 f"`job.chosen_on` must leave questions to choose among the `{several}` on, got {share} of "
                 f"{len(order)}; or give one of them alone"
             )

@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, Field, StringConstraints
 
+from graphrerank.checks import UserError
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_object
@@ -64,7 +65,7 @@ def mine_topics(
     question = prompts.merged_topics.fill(topics=listed)
     (merged,) = _ask(model, prompts.merged_topics, [question], read, limit=num_topics)
     if merged is None:
-        raise ValueError("the language model gave no usable list of topics in 3 tries; choose another one")
+        raise UserError("the language model gave no usable list of topics in 3 tries; choose another one")
     return merged, num_skipped
 
 
@@ -81,7 +82,7 @@ def relate_to_topics(
 
     def check(index: int, answer: Sequence[Sequence[int]]) -> None:
         if len(answer) != len(batches[index]):
-            raise ValueError(f"`relevant` must have as many lists as notes, {len(batches[index])}, got {len(answer)}")
+            raise UserError(f"`relevant` must have as many lists as notes, {len(batches[index])}, got {len(answer)}")
 
     questions = [prompt.fill(topics=_numbered(topics), notes=_numbered(batch)) for batch in batches]
     answers = _ask(model, prompt, questions, partial(parse_relevant, num_topics=len(topics)), check=check)

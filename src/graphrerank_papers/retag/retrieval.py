@@ -11,7 +11,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphrerank.checks import check_choice, check_counts, check_not_negative
+from graphrerank.checks import UserError, check_choice, check_counts, check_not_negative
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.queries import IndexEncoder, TextEncoder
 from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
@@ -53,7 +53,7 @@ class ReTAGSearchSettings:
     def __post_init__(self) -> None:
         check_counts(top_p=self.top_p, rerank_depth=self.rerank_depth)
         if min(self.bm25_weight, self.dense_weight) < 0 or self.bm25_weight + self.dense_weight == 0:
-            raise ValueError(
+            raise UserError(
                 f"`bm25_weight` and `dense_weight` must not be negative nor both 0, got {self.bm25_weight} and "
                 f"{self.dense_weight}"
             )
@@ -365,7 +365,7 @@ class ReTAGSetup:
         check_choice(LANGUAGES, language=self.language)
         check_choice(ROUTINGS, routing=self.routing)
         if self.language_model is None and (self.language == "llm" or self.routing == "language_model"):
-            raise ValueError("`language_model` must be given for language=llm and for routing=language_model, got none")
+            raise UserError("`language_model` must be given for language=llm and for routing=language_model, got none")
 
     def build_index(self, encoder: IndexEncoder, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
         """Build the index of ``P`` passages with ids, or read it; questions need the same encoder."""

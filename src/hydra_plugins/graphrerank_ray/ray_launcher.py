@@ -17,6 +17,8 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
+from graphrerank.checks import UserError
+
 
 class RayLauncher(Launcher):
     """Run each job of a sweep in a process of its own on a Ray cluster, which all see one file system.
@@ -45,7 +47,7 @@ class RayLauncher(Launcher):
         try:
             import ray
         except ImportError as error:
-            raise ValueError("hydra/launcher=ray needs Ray: pip install 'graphrerank[ray]'") from error
+            raise UserError("hydra/launcher=ray needs Ray: pip install 'graphrerank[ray]'") from error
         setup_globals()
         Path(self.config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
         own = {} if self.address else {"num_cpus": self.num_cpus, "include_dashboard": False}

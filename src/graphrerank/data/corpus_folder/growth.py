@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from graphrerank.caching import hash_texts, short_hash
+from graphrerank.checks import UserError
 from graphrerank.data.corpus_folder.opening import (
     MANIFEST,
     VECTOR_INDEXES,
@@ -59,7 +60,7 @@ class NewEdge(NamedTuple):
     edge_type: int = OTHER  # number in `graphrerank.graphs.edge_types.EDGE_TYPES`
 
 
-class EdgeError(ValueError):
+class EdgeError(UserError):
     """A new edge, at ``place`` among the new edges, does not join a new passage with one of the corpus."""
 
     def __init__(self, edge: NewEdge, place: int, reason: str) -> None:
@@ -123,7 +124,7 @@ def grow_corpus(
         lengths = [0] * len(node_ids) if title_lengths is None else list(title_lengths)
         for name, given in (("texts", texts), ("title_lengths", lengths), ("entities", entities)):
             if given is not None and len(given) != len(node_ids):
-                raise ValueError(f"`{name}` must have one entry per id ({len(node_ids)}), got {len(given)}")
+                raise UserError(f"`{name}` must have one entry per id ({len(node_ids)}), got {len(given)}")
         removed = growth.take_removed(node_ids, remove, replaces=replace, ignore_absent=ignore_absent)
         growth.append_texts(node_ids, texts, lengths, entities, encoder)
         growth.append_edges(node_ids, edges, removed)
@@ -143,7 +144,7 @@ class _Growth:
         self._columns = ColumnWriter(self._old.folder, self._old.entries)
         self._num_tokens = self._manifest.num_tokens
         if self._graph.entities is not None and self._manifest.derived is None:
-            raise ValueError(f"{folder}: does not name the entities of each passage, so cannot grow; prepare it again")
+            raise UserError(f"{folder}: does not name the entities of each passage, so cannot grow; prepare it again")
         passages = self._graph.passages
         hashed = np.isin(self._old.array("node_ids.hashes", "<i8"), hash_strings(list(node_ids)))
         if passages.removed is not None:
@@ -157,13 +158,13 @@ class _Growth:
         """Return the numbers of passages that go, ascending: those to remove, and those that are replaced."""
         absent = [node_id for node_id in remove if node_id not in self._numbers]
         if absent and not ignore_absent:
-            raise ValueError(f"`remove` must hold ids of the corpus, got {absent[0]!r}, which is none")
+            raise UserError(f"`remove` must hold ids of the corpus, got {absent[0]!r}, which is none")
         going = {*remove} & self._numbers.keys()
         for node_id, count in Counter(node_ids).items():
             if count > 1:
-                raise ValueError(f"`node_ids` must be unique, got {node_id!r} twice")
+                raise UserError(f"`node_ids` must be unique, got {node_id!r} twice")
             if node_id in self._numbers and node_id not in going and not replaces:
-                raise ValueError(f"`node_ids` must be new, got {node_id!r}, which the corpus has; see `replace`")
+                raise UserError(f"`node_ids` must be new, got {node_id!r}, which the corpus has; see `replace`")
         going |= {*node_ids} & self._numbers.keys()
         return np.array(sorted(self._numbers.pop(node_id) for node_id in going), dtype=np.int64)
 
@@ -186,14 +187,14 @@ class _Growth:
             append("title_lengths", np.array(title_lengths))
         if (rule := self._manifest.derived) is not None and rule.entity_source is not None:
             if entities is None and (source := rule.entity_source) not in (FILE, *EXTRACTORS):
-                raise ValueError(f"`entities` must be given, as those of {self._folder} are by {source}, got none")
+                raise UserError(f"`entities` must be given, as those of {self._folder} are by {source}, got none")
             names = [None] * len(texts) if entities is None else map(sorted, normalized_names(entities))
             columns.append_strings("stated.entities", map(json.dumps, names))
         if (wanted := self._manifest.encoder) is not None:
             if encoder is None or encoder.fingerprint != wanted.fingerprint:
                 needed = f"{wanted.name} ({wanted.fingerprint[:12]})"
                 got = "none" if encoder is None else f"{encoder.name} ({encoder.fingerprint[:12]})"
-                raise ValueError(f"`encoder` must be that of {self._folder}, {needed}, got {got}")
+                raise UserError(f"`encoder` must be that of {self._folder}, {needed}, got {got}")
             append("vectors", check_vectors(encoder.encode(texts), len(texts), encoder.name).numpy())
         words = read_words(texts, self._graph.passages.language)
         self._num_tokens += int(words["token.lengths"].sum(dtype=np.int64))

@@ -27,6 +27,7 @@ from pydantic import (
 )
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.derived_edges import EdgeRule
 from graphrerank.files import append_bytes, hash_files, open_plain, write_chunks
@@ -70,7 +71,7 @@ class Column(BaseModel):
     @model_validator(mode="after")
     def _pieces_make_the_whole(self) -> Self:
         if sum(size for size, _ in self.pieces) != self.num_bytes:
-            raise ValueError(f"pieces must have {self.num_bytes:,} bytes together, as `shape` says")
+            raise UserError(f"pieces must have {self.num_bytes:,} bytes together, as `shape` says")
         return self
 
     @property
@@ -149,7 +150,7 @@ class Columns:
         """Map a column of some type; a ``private`` one may be written to, which no other process sees."""
         column = self.entries.get(name)
         if column is None or column.dtype != dtype or column.shape[1:] != row_shape:
-            raise ValueError(f"{self.folder}: needed a column {name!r} of type {dtype}, found {column}")
+            raise UserError(f"{self.folder}: needed a column {name!r} of type {dtype}, found {column}")
         if not column.num_bytes:
             return np.zeros(column.shape, dtype=dtype)
         return self.pages.map(self.folder / name, dtype, column.shape, private=private)
@@ -172,15 +173,15 @@ def _check_file(path: Path, column: Column, *, thorough: bool) -> None:
         with os.fdopen(open_plain(path), "rb") as file:
             size = file.seek(0, os.SEEK_END)
     except FileNotFoundError:
-        raise ValueError(f"{path}: is missing; {remedy}") from None
+        raise UserError(f"{path}: is missing; {remedy}") from None
     if size < column.num_bytes:
-        raise ValueError(f"{path}: must have {column.num_bytes:,} bytes, has {size:,}; {remedy}")
+        raise UserError(f"{path}: must have {column.num_bytes:,} bytes, has {size:,}; {remedy}")
     is_same, start = _hash_ends(path, column.num_bytes) == column.ends, 0
     for length, sha256 in column.pieces if thorough else ():
         is_same = is_same and _hash(path, (start, start + length)) == sha256
         start += length
     if not is_same:
-        raise ValueError(f"{path}: is damaged or another corpus's (its hash is not the manifest's); {remedy}")
+        raise UserError(f"{path}: is damaged or another corpus's (its hash is not the manifest's); {remedy}")
 
 
 def _hash_ends(path: Path, size: int) -> str:
@@ -250,7 +251,7 @@ def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = F
         graph = map_graph(columns, manifest)
         read = {split: _qrels(columns, number, graph.passages.removed) for number, split in enumerate(manifest.splits)}
     except (IndexError, RuntimeError) as error:
-        raise ValueError(f"{path}: has columns that do not fit each other ({error}); prepare it again") from error
+        raise UserError(f"{path}: has columns that do not fit each other ({error}); prepare it again") from error
     return Dataset(
         name or manifest.name,
         graph,
@@ -286,19 +287,19 @@ def read_manifest(folder: Path, *, to_change: bool = False) -> CorpusManifest:
         content = read_json(path)
     except FileNotFoundError:
         needed = f"{MANIFEST}, which `graphrerank prepare DIR` writes last"
-        raise ValueError(f"{folder}: needed {needed}; found none") from None
+        raise UserError(f"{folder}: needed {needed}; found none") from None
     again = f"prepare it again: graphrerank prepare {folder} data=... encoder=..."
     found = content.get("format") if isinstance(content, dict) else content
     if found not in (FORMAT, OLD_FORMAT):
-        raise ValueError(f"{path}: needed a corpus folder of format {FORMAT}, found {str(found)[:80]!r}; {again}")
+        raise UserError(f"{path}: needed a corpus folder of format {FORMAT}, found {str(found)[:80]!r}; {again}")
     try:
         manifest = CorpusManifest.model_validate(content)
         has_grown = manifest.has_grown()
     except (ValidationError, KeyError) as error:
         reason = str(error).partition("\n  For further")[0].replace("\n", " ")
-        raise ValueError(f"{path}: is damaged ({reason}); {again}") from error
+        raise UserError(f"{path}: is damaged ({reason}); {again}") from error
     if found == OLD_FORMAT and (to_change or has_grown):
-        raise ValueError(f"{path}: an older version wrote it, whose corpora open if they have not grown; {again}")
+        raise UserError(f"{path}: an older version wrote it, whose corpora open if they have not grown; {again}")
     return manifest
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
-from graphrerank.checks import check_choice, check_counts
+from graphrerank.checks import UserError, check_choice, check_counts
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder.opening import (
     FORMAT,
@@ -95,7 +95,7 @@ def prepare_corpus(
     if index is not None:
         check_choice(tuple(VECTOR_INDEXES), index=index)
         if encoder is None:
-            raise ValueError(f"`index` needs an encoder (encoder=minilm), got {index!r} without one")
+            raise UserError(f"`index` needs an encoder (encoder=minilm), got {index!r} without one")
     with contextlib.nullcontext() if is_locked else sole_use(folder):
         check_own_folder(folder)
         settings = [] if encoder is None else [encoder.fingerprint, vectors, *([] if index is None else [index])]
@@ -191,7 +191,7 @@ def check_own_folder(folder: Path) -> None:
         is_own = path.name in (MANIFEST, PARTS) or path.name.startswith((COLUMNS, f".{MANIFEST}."))
         if not is_own or path.is_symlink():
             kind = "the symbolic link " if path.is_symlink() else ""
-            raise ValueError(f"{folder}: must be a new folder or a corpus folder, found {kind}{path.name!r} in it")
+            raise UserError(f"{folder}: must be a new folder or a corpus folder, found {kind}{path.name!r} in it")
 
 
 def _write_graph(writer: ColumnWriter, dataset: Dataset, stated: Edges | None) -> None:

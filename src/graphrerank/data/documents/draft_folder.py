@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions
 from graphrerank.data.readers.folder import AUTO
@@ -34,7 +35,7 @@ def draft_folder(
         written = write_questions(model, [[texts[node] for node in draft.nodes] for draft in drafts])
         drafts = [Draft(text, draft.nodes) for text, draft in zip(written, drafts, strict=True) if text is not None]
         if not drafts:
-            raise ValueError(f"the language model {drafted_by} gave no usable question; ask another one")
+            raise UserError(f"the language model {drafted_by} gave no usable question; ask another one")
     rows = (
         {"text": draft.text, "relevant": [graph.node_ids[node] for node in draft.nodes], "drafted_by": drafted_by}
         for draft in drafts
@@ -64,5 +65,5 @@ def parse_question(content: str) -> str:
     answer = read_json(content)
     text = answer.get("question") if isinstance(answer, dict) and set(answer) == {"question"} else None
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f'the answer must be {{"question": "..."}}, got {content[:80]!r}')
+        raise UserError(f'the answer must be {{"question": "..."}}, got {content[:80]!r}')
     return " ".join(text.split())

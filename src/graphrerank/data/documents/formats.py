@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from graphrerank.checks import UserError
 from graphrerank.data.readers.records import read_csv, read_tsv
 from graphrerank.extras import optional
 from graphrerank.text.languages import UNSPACED
@@ -73,7 +74,7 @@ class Chunk:
     links: tuple[str, ...]  # targets as they are written
 
 
-class UnreadableError(ValueError):
+class UnreadableError(UserError):
     """A file or record that is not read; the message is the reason, without its name."""
 
 

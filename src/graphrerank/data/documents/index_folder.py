@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from posixpath import dirname, join, normpath, splitext
 from urllib.parse import unquote
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.data.documents.formats import FORMATS, Chunk, Document, UnreadableError, divide
 from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.files import atomic_folder, write_json_lines, write_text
@@ -83,9 +83,9 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, e
     check_counts(max_words=max_words)
     source, out = Path(source), Path(out)
     if not source.is_dir():
-        raise ValueError(f"`source` must be a folder of documents, got {source}")
+        raise UserError(f"`source` must be a folder of documents, got {source}")
     if out.exists():
-        raise ValueError(f"`out` must not exist, got {out}; remove it, or name another folder")
+        raise UserError(f"`out` must not exist, got {out}; remove it, or name another folder")
     unread: defaultdict[str, list[str]] = defaultdict(list)
     names = _files(source, unread)
     blocks: Iterator[Block] = ({"paths": block} for block in iter(lambda: list(islice(names, BLOCK_FILES)), []))
@@ -99,7 +99,7 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, e
     if not chunks:
         found = "".join(f"; {row}" for row in _unread_rows(unread))
         formats = ", ".join(sorted(FORMATS))
-        raise ValueError(f"`source` must hold documents ({formats}), found no text in {source}{found}")
+        raise UserError(f"`source` must hold documents ({formats}), found no text in {source}{found}")
     edges = linked_passages(chunks)
     with atomic_folder(out) as temporary:
         write_json_lines(temporary / "corpus.jsonl", map(_row, chunks))

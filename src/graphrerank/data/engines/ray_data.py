@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.data.engines.local import Block, Work
 from graphrerank.extras import optional
 
@@ -75,7 +75,7 @@ class RayEngine:
             try:
                 ray.init(address=self.address or "local", log_to_driver=False, logging_level="WARNING", **own)
             except Exception as error:  # Ray raises it bare where a node does not start in time
-                raise ValueError(
+                raise UserError(
                     f"engine=ray: no cluster of {self.address or 'this machine'} could be reached ({error}); on a busy "
                     "machine start one with `ray start --head`, and take engine.address=auto"
                 ) from error
@@ -88,11 +88,11 @@ def _result(ray: Any, reference: Any) -> Block:
         block: Block = pickle.loads(ray.get(reference))
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, ValueError):
-            raise ValueError(str(error.cause)) from error
+            raise UserError(str(error.cause)) from error
         raise
     except ray.exceptions.RayActorError as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(
+        raise UserError(
             f"engine=ray: {TRIES} workers died at one block, for want of memory perhaps: {reason}"
         ) from error
     return block

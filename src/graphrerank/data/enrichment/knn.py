@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.graphs import top_k_by_node_order
 
@@ -32,7 +32,7 @@ def nearest_neighbor_edges(
         (tensor([[0, 2], [1, 2]]), tensor([0.8000, 0.9600]))
     """
     if vectors.dim() != 2 or not torch.isfinite(vectors).all():
-        raise ValueError(f"`vectors` must be a finite [N, d] matrix, got {list(vectors.shape)}")
+        raise UserError(f"`vectors` must be a finite [N, d] matrix, got {list(vectors.shape)}")
     check_counts(k=k)
     num_nodes = len(vectors)
     wanted = torch.arange(num_nodes) if nodes is None else nodes

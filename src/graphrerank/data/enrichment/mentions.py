@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.data.engines.local import LOCAL, Block, Engine
 
 BLOCK_TEXTS = 1 << 13  # searched at once
@@ -61,7 +62,7 @@ def find_mentions(titles: Sequence[str], texts: Sequence[str], *, engine: Engine
         tensor([[0, 1]])
     """
     if len(titles) != len(texts):
-        raise ValueError(
+        raise UserError(
             f"`titles` and `texts` must have one entry per passage, got {len(titles)} titles and {len(texts)} texts"
         )
     owners = _names(titles, texts)

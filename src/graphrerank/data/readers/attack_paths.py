@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.attack import (
     MIN_QUERY_CHARACTERS,
@@ -64,7 +65,7 @@ def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5
     relations to techniques.
     """
     if not 0 < edge_share < 1:
-        raise ValueError(f"`edge_share` must lie between 0 and 1, got {edge_share}")
+        raise UserError(f"`edge_share` must lie between 0 and 1, got {edge_share}")
     nodes, relations = read_attack(path)
     node_of = {o["id"]: i for i, o in enumerate(nodes)}
     types = [o["type"] for o in nodes]

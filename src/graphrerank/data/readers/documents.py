@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.data.readers.records import (
     Record,
     bad_line,
@@ -168,7 +169,7 @@ def read_edges(
     meant = set(edge_meanings or ()) - {EDGE_TYPES[OTHER]} if files else ()
     for argument, names in (("edge_types", edge_types), ("edge_meanings", meant)):
         if extra := sorted(set(names or ()) - set(number_of)):
-            raise ValueError(
+            raise UserError(
                 f"`{argument}` must name types in {[str(path) for path in files]}, got {extra[0]!r}; "
                 f"there are {sorted(number_of)}"
             )

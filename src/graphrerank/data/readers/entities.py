@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
+from graphrerank.checks import UserError
 from graphrerank.data.readers.documents import read_documents
 from graphrerank.data.readers.records import Written, bad_line, checked, find_record_files, read_jsonl
 from graphrerank.files import hash_files
@@ -59,7 +60,7 @@ class FileKnowledge:
         """Look up the knowledge of passages by the texts of their nodes."""
         known = self._known
         if unknown := next((text for text in texts if text not in known), None):
-            raise ValueError(f"{self.folder}: needed texts of its passages, got {unknown[:80]!r}")
+            raise UserError(f"{self.folder}: needed texts of its passages, got {unknown[:80]!r}")
         return [known[text] for text in texts]
 
     @cached_property

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from graphrerank.checks import UserError
 from graphrerank.files import atomic_path
 
 Downloader = Callable[[str, Path], None]
@@ -60,7 +61,7 @@ def check_file(path: Path, checksum: str, label: str) -> None:
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
     if digest != expected:
-        raise ValueError(f"{label}: needed a file with {algorithm} {expected}, found {digest}")
+        raise UserError(f"{label}: needed a file with {algorithm} {expected}, found {digest}")
 
 
 def _download_from_hub(location: str, target: Path) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from graphrerank.checks import UserError
 from graphrerank.data.derived_edges import EXTRACTORS, DerivedEdges, EdgeRule, Edges, graph_of, joined, of_type
 from graphrerank.data.engines.local import Engine
 from graphrerank.data.enrichment.random_edges import random_edges as draw_edges
@@ -67,7 +68,7 @@ def read_graph(
     """
     automatic = edges == AUTO
     if isinstance(edges, str) and not automatic:
-        raise ValueError(f"`edges` must be a list of files in {folder}, null, or {AUTO!r}, got {edges!r}")
+        raise UserError(f"`edges` must be a list of files in {folder}, null, or {AUTO!r}, got {edges!r}")
     if edges is None or automatic:
         edges = [EDGES] if (folder / EDGES).is_file() else []
     if automatic:
@@ -130,7 +131,7 @@ def read_corpus(
             documents.append(document)
     if not documents:
         wanted = f" with {dict(where)} in its metadata (`corpus_where`)" if where and node_number else ""
-        raise ValueError(f"{folder}: the corpus must hold a document{wanted}, found none")
+        raise UserError(f"{folder}: the corpus must hold a document{wanted}, found none")
     return node_number, documents
 
 
@@ -150,7 +151,7 @@ def _chunk_keys(folder: Path, documents: Sequence[Document]) -> tuple[list[str],
     """Read the document of each chunk, and its number there."""
     for document in documents:
         if not _has_place(document):
-            raise ValueError(
+            raise UserError(
                 f"{folder}: `adjacency` needs a string `doc_id` and an integer `chunk_id` in the metadata of every "
                 f"document, found {dict(document.metadata)} in {document.doc_id!r}"
             )
@@ -172,7 +173,7 @@ def _entities(
         return [names.get(document.doc_id, ()) for document in documents]
     extractor = EXTRACTORS[source]() if isinstance(source, str) and source in EXTRACTORS else source
     if isinstance(extractor, str) or not hasattr(extractor, "extract"):
-        raise ValueError(
+        raise UserError(
             f"`entities` must be null, spelling, spacy, file or an extractor (a config with `_target_`, which is not "
             f"taken from a checkpoint's manifest: put its entities into {ENTITIES}), got {source!r}"
         )

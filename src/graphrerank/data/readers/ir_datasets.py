@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.extras import optional
 from graphrerank.graphs import CorpusGraph
@@ -52,11 +53,11 @@ def _judgements(
     for judgement in source.qrels_iter():
         query_id, doc_id, gain = judgement.query_id, judgement.doc_id, float(judgement.relevance)
         if query_id not in texts:
-            raise ValueError(f"{id}: needed judgements of its own queries, found one of {query_id!r}")
+            raise UserError(f"{id}: needed judgements of its own queries, found one of {query_id!r}")
         if doc_id not in node_number:
-            raise ValueError(f"{id}: needed judgements of documents in the corpus, found one of {doc_id!r}")
+            raise UserError(f"{id}: needed judgements of documents in the corpus, found one of {doc_id!r}")
         if not math.isfinite(gain):
-            raise ValueError(f"{id}: needed finite relevances, found {gain} for {query_id!r} and {doc_id!r}")
+            raise UserError(f"{id}: needed finite relevances, found {gain} for {query_id!r} and {doc_id!r}")
         if gain <= 0:
             continue
         if query_id not in number:
@@ -64,15 +65,15 @@ def _judgements(
             number[query_id] = len(number)
             queries[query_id] = texts[query_id]
         if gains.setdefault((number[query_id], node_number[doc_id]), gain) != gain:
-            raise ValueError(f"{id}: needed one relevance of {doc_id!r} for {query_id!r}, found two")
+            raise UserError(f"{id}: needed one relevance of {doc_id!r} for {query_id!r}, found two")
     return [(query, node, gain) for (query, node), gain in gains.items()]
 
 
 def _check(id: str, kind: str, key: str, text: str, seen: Collection[str]) -> None:
     if key in seen:
-        raise ValueError(f"{id}: needed each {kind} once, found {key!r} a second time")
+        raise UserError(f"{id}: needed each {kind} once, found {key!r} a second time")
     if not text:
-        raise ValueError(f"{id}: needed a text for each {kind}, found none for {key!r}")
+        raise UserError(f"{id}: needed a text for each {kind}, found none for {key!r}")
 
 
 def _load(id: str, *parts: str) -> Any:
@@ -80,8 +81,8 @@ def _load(id: str, *parts: str) -> Any:
     try:
         source = package.load(id)
     except KeyError as error:
-        raise ValueError(f"`id` must be a data set of ir_datasets, got {id!r}; see https://ir-datasets.com") from error
+        raise UserError(f"`id` must be a data set of ir_datasets, got {id!r}; see https://ir-datasets.com") from error
     for part in parts:
         if not getattr(source, f"has_{part}")():
-            raise ValueError(f"`id` must be a data set of ir_datasets with {part}, got {id!r}, which has none")
+            raise UserError(f"`id` must be a data set of ir_datasets with {part}, got {id!r}, which has none")
     return source

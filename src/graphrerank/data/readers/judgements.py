@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graphrerank.caching import hash_text
+from graphrerank.checks import UserError
 from graphrerank.data.readers.documents import Query, read_queries
 from graphrerank.data.readers.records import (
     bad_line,
@@ -63,7 +64,7 @@ def qrels_files(folder: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in sorted([*(folder / "qrels").glob("*.tsv"), *(folder / "qrels").glob("*.csv")]):
         if path.stem in found:
-            raise ValueError(f"{path}: needed one file of a split, found {found[path.stem].name} too")
+            raise UserError(f"{path}: needed one file of a split, found {found[path.stem].name} too")
         found[path.stem] = path
     return found
 
@@ -108,14 +109,14 @@ def read_qrels(
         if gain > 0:
             rows.append(Judgement(query, node, gain))
     if not rows:
-        raise ValueError(f"{path}: needed a score above 0 in at least one row, found none")
+        raise UserError(f"{path}: needed a score above 0 in at least one row, found none")
     return rows, first_line
 
 
 def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, int, int]]:
     """Choose for each split the file, and the percentages of its queries at which the split starts and stops."""
     if isinstance(splits, str):
-        raise ValueError(f"`splits` must be a list of names, a mapping, auto or auto_documents, got {splits!r}")
+        raise UserError(f"`splits` must be a list of names, a mapping, auto or auto_documents, got {splits!r}")
     names = list(files) if splits is None else splits
     source_of = names if isinstance(names, Mapping) else {name: name for name in names}
     plan = {}
@@ -123,11 +124,11 @@ def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, 
         parts = _SLICE.fullmatch(source)
         file = parts[1] if parts else source
         if file not in files:
-            raise ValueError(f"`splits` must be of {sorted(files)} (files of qrels), got {source!r} for {name!r}")
+            raise UserError(f"`splits` must be of {sorted(files)} (files of qrels), got {source!r} for {name!r}")
         assert parts is not None
         start, stop = int(parts[2] or 0), int(parts[3] or 100)
         if not 0 <= start < stop <= 100:
-            raise ValueError(f"`splits` must take a share between 0% and 100%, got {source!r} for {name!r}")
+            raise UserError(f"`splits` must take a share between 0% and 100%, got {source!r} for {name!r}")
         plan[name] = (file, start, stop)
     return plan
 
@@ -163,7 +164,7 @@ def read_judged_queries(
         judged = {split: _share(rows_of[file], start, stop) for split, (file, start, stop) in plan.items()}
     for split, part in judged.items():
         if not part:
-            raise ValueError(f"`splits` must each hold a query, got none for {split!r} of {folder}")
+            raise UserError(f"`splits` must each hold a query, got none for {split!r} of {folder}")
     if splits is None:
         return queries, judged
     kept = sorted({row.query for rows in judged.values() for row in rows})
@@ -216,7 +217,7 @@ def divide_queries(texts: Sequence[str], documents: Sequence[Iterable[Hashable]]
     if absent:
         rule = AUTO if documents is None else AUTO_DOCUMENTS
         by_place = ", ".join(f'{split}: "FILE[{share}]"' for split, share in zip(BOUNDS, SHARES, strict=True))
-        raise ValueError(
+        raise UserError(
             f"`splits={rule}` must give each split a question, got none in {absent} of {len(texts)} questions in "
             f"{len(first)} groups; by place in a file of qrels instead: 'data.splits={{{by_place}}}'"
         )
@@ -224,7 +225,7 @@ def divide_queries(texts: Sequence[str], documents: Sequence[Iterable[Hashable]]
 
 
 def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """List the pairs of near-duplicate texts by their places; equal texts are chained.
+    """List the pairs of near-duplicate texts by their positions; equal texts are chained.
 
     Only texts that share one of the rarest trigrams of either, with which the similarity could not reach 0.7 otherwise,
     are compared.

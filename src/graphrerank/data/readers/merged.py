@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph
 
@@ -20,7 +21,7 @@ def load_merged(
     or removed passages.
     """
     if not datasets:
-        raise ValueError("`datasets` must name at least one data set, got none")
+        raise UserError("`datasets` must name at least one data set, got none")
     node_ids: list[str] = []
     texts: list[str] = []
     query_ids: list[str] = []
@@ -29,7 +30,7 @@ def load_merged(
     for key, part in datasets.items():
         graph = part.graph
         if graph.entities is not None or graph.embedding is not None or graph.passages.removed is not None:
-            raise ValueError(f"`datasets` must be without shared entities, vectors and removed passages, got {key!r}")
+            raise UserError(f"`datasets` must be without shared entities, vectors and removed passages, got {key!r}")
         pairs, weight, edge_type = graph.typed_edges()
         edges.append((pairs + len(node_ids), weight, edge_type))
         for split, qrels in part.splits.items():

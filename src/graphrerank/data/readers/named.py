@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graphrerank.checks import UserError
 from graphrerank.conf_folder import listed_choices
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.fetch import Downloader, download, fetch
@@ -43,7 +44,7 @@ def load_named(
     :meth:`~graphrerank.data.dataset.Dataset.from_folder`. A ValueError if the folder is missing and cannot be fetched.
     """
     if source not in HOMES:
-        raise ValueError(f"`source` must be one of {sorted(HOMES)}, got {source!r}; data=folder reads any folder")
+        raise UserError(f"`source` must be one of {sorted(HOMES)}, got {source!r}; data=folder reads any folder")
     folder = Path(datasets) / source
     if not folder.is_dir():
         _fetch_folder(source, folder, downloader)
@@ -54,7 +55,7 @@ def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:
     home = HOMES[source]
     remedy = f"put {NEEDED} into {folder}, or set paths.datasets to the folder that holds {source}/; see {home.page}"
     if home.build is None:
-        raise ValueError(f"data set {source!r} is not in {folder} and has no home to fetch it from: {remedy}")
+        raise UserError(f"data set {source!r} is not in {folder} and has no home to fetch it from: {remedy}")
     locations = ", ".join(home.files)
     print(f"fetching {source} from {locations}", flush=True)
     try:
@@ -67,6 +68,6 @@ def _fetch_folder(source: str, folder: Path, downloader: Downloader) -> None:
     except (OSError, ValueError) as error:
         if folder.is_dir():  # another process was faster
             return
-        raise ValueError(
+        raise UserError(
             f"data set {source!r} is not in {folder} and could not be fetched from {locations}: {error}; {remedy}"
         ) from error

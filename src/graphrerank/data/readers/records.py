@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
+from graphrerank.checks import UserError
 from graphrerank.extras import optional
 from graphrerank.untrusted import MAX_DEPTH, check_depth
 
@@ -33,27 +34,27 @@ def bad_line(path: Path, line: int, *, needed: str, found: object) -> ValueError
 def existing_folder(path: str | Path, *, needed: str) -> Path:
     """Return a folder with the required files; a ValueError if one is missing."""
     if not Path(path).is_dir():
-        raise ValueError(f"{path}: no such folder; it must hold {needed}")
+        raise UserError(f"{path}: no such folder; it must hold {needed}")
     return Path(path)
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Read a UTF-8 text file, gzipped or not, line by line with numbers from 1; blank lines are left out."""
     if not path.is_file():
-        raise ValueError(f"{path}: no such file")
+        raise UserError(f"{path}: no such file")
     line_number = 0
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             for line_number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), 1):
                 if len(raw) > MAX_LINE_BYTES:
-                    raise ValueError(f"{path}, line {line_number}: needed at most {MAX_LINE_BYTES:,} bytes, found more")
+                    raise UserError(f"{path}, line {line_number}: needed at most {MAX_LINE_BYTES:,} bytes, found more")
                 line = raw.decode("utf-8-sig" if line_number == 1 else "utf-8").rstrip("\r\n")
                 if line.strip(" "):
                     yield line_number, line
     except UnicodeDecodeError as error:
         raise bad_line(path, line_number, needed="UTF-8", found=error.object[error.start : error.start + 8]) from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}: damaged gzip file after line {line_number} ({error})") from error
+        raise UserError(f"{path}: damaged gzip file after line {line_number} ({error})") from error
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
@@ -115,7 +116,7 @@ def read_parquet(path: Path) -> Iterator[tuple[int, Record]]:
                 row_number += 1
                 yield row_number, record
     except (arrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: damaged Parquet file after row {row_number} ({error})") from error
+        raise UserError(f"{path}: damaged Parquet file after row {row_number} ({error})") from error
 
 
 def find_record_files(folder: Path, stem: str, *, required: bool = True) -> list[Path]:
@@ -127,7 +128,7 @@ def find_record_files(folder: Path, stem: str, *, required: bool = True) -> list
             return shards
     if not required:
         return []
-    raise ValueError(
+    raise UserError(
         f"{folder}: needed {stem}.jsonl (or {stem}.jsonl.gz, {stem}.parquet, or such files in a folder {stem}/), "
         "found none of them"
     )

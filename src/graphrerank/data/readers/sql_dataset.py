@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.judgements import Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
@@ -60,13 +61,13 @@ def load_sql_schema(
     else:
         tables, shown = _from_sqlite(Path(source)), str(source)
     if not tables:
-        raise ValueError(f"{shown}: the database has no table or view")
+        raise UserError(f"{shown}: the database has no table or view")
     descriptions = descriptions or {}
     known = {table.name for table in tables} | {
         f"{table.name}.{name}" for table in tables for name, *_ in table.columns
     }
     if unknown := sorted(set(descriptions) - known):
-        raise ValueError(f"`descriptions` must name tables or table.column of the database, got {unknown[0]!r}")
+        raise UserError(f"`descriptions` must name tables or table.column of the database, got {unknown[0]!r}")
     tables.sort(key=lambda table: table.name)
     node_of = {table.name.casefold(): i for i, table in enumerate(tables)}  # SQL names have no case unless quoted
     node_of |= {table.name: i for i, table in enumerate(tables)}
@@ -88,7 +89,7 @@ def load_sql_schema(
 
 def _from_sqlite(path: Path) -> list[Table]:
     if not path.is_file():
-        raise ValueError(f"{path}: no such file; give a SQLite file or a URL with '://'")
+        raise UserError(f"{path}: no such file; give a SQLite file or a URL with '://'")
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             names = connection.execute(
@@ -97,7 +98,7 @@ def _from_sqlite(path: Path) -> list[Table]:
             )
             return [_sqlite_table(connection, name) for (name,) in names.fetchall()]
     except sqlite3.Error as error:
-        raise ValueError(f"{path}: cannot be read as a SQLite database: {error}") from error
+        raise UserError(f"{path}: cannot be read as a SQLite database: {error}") from error
 
 
 def _sqlite_table(connection: sqlite3.Connection, name: str) -> Table:
@@ -119,7 +120,7 @@ def _from_url(url: str, schema: str | None) -> tuple[list[Table], str]:
     try:
         shown = without_passwords(sqlalchemy.make_url(url).render_as_string(hide_password=True))
     except sqlalchemy.exc.ArgumentError:
-        raise ValueError("`source` must be a SQLite file or a SQLAlchemy URL, got a URL that cannot be read") from None
+        raise UserError("`source` must be a SQLite file or a SQLAlchemy URL, got a URL that cannot be read") from None
     try:
         engine = sqlalchemy.create_engine(url)
         try:
@@ -129,7 +130,7 @@ def _from_url(url: str, schema: str | None) -> tuple[list[Table], str]:
         finally:
             engine.dispose()
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
-        raise ValueError(f"{shown}: cannot be read: {without_passwords(str(error))}") from None
+        raise UserError(f"{shown}: cannot be read: {without_passwords(str(error))}") from None
 
 
 def _inspected_table(inspector: Any, name: str, schema: str | None) -> Table:

@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from graphrerank.checks import UserError
+
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _FUNCTION = re.compile(r"^([^-=|]+)[-=|].*")  # NP-SBJ-1, NP=2: the label is NP; -LRB- stays
 REQUIRED = "`brackets` must be one tree such as (ROOT (NP (NN tree)))"
@@ -116,13 +118,13 @@ def read_tree(brackets: str) -> Tree:
             children = [part for part in parts if isinstance(part, Tree)]
             word = next((part for part in parts if isinstance(part, str)), None)
             if not label or len(parts) != max(len(children), 1):
-                raise ValueError(f"{REQUIRED}, got a bracket that is neither word nor phrase: {brackets[:80]!r}")
+                raise UserError(f"{REQUIRED}, got a bracket that is neither word nor phrase: {brackets[:80]!r}")
             open_nodes[-1].append(Tree(_FUNCTION.sub(r"\1", label), children, word))
         else:
             open_nodes[-1].append(token)
     complete, *left_open = open_nodes
     if left_open or len(complete) != 1 or not isinstance(tree := complete[0], Tree):
-        raise ValueError(f"{REQUIRED}, got {len(left_open)} open brackets, or text outside: {brackets[:80]!r}")
+        raise UserError(f"{REQUIRED}, got {len(left_open)} open brackets, or text outside: {brackets[:80]!r}")
     return tree
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from graphrerank.caching import BlobStore, fill, hash_text, short_hash
-from graphrerank.checks import check_choice
+from graphrerank.checks import UserError, check_choice
 from graphrerank.files import hash_files
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
 from graphrerank_papers.ea_graphrag.syntax.constituency import Tree, Units, count_units, read_tree
@@ -43,7 +43,7 @@ class SyntaxFeatures:
     ) -> None:
         check_choice(("stanza", "dependency"), syntax=syntax)
         if syntax == "dependency" and stanza_folder is not None:
-            raise ValueError(f"`stanza_folder` applies to syntax=stanza only, got {stanza_folder} with {syntax}")
+            raise UserError(f"`stanza_folder` applies to syntax=stanza only, got {stanza_folder} with {syntax}")
         self.name = syntax
         self._stanza = StanzaParser(stanza_folder) if syntax == "stanza" else None
         self._cache = cache
@@ -91,7 +91,7 @@ class StanzaParser:
         self.folder = None if folder is None else Path(folder)
         self._files = {} if self.folder is None or (self.folder / "en").is_dir() else _loose_files(self.folder)
         if importlib.util.find_spec("stanza") is None:
-            raise ValueError(
+            raise UserError(
                 "`syntax=stanza` needs the package stanza: pip install 'graphrerank[syntax]', or choose "
                 "syntax=dependency"
             )
@@ -146,7 +146,7 @@ class StanzaParser:
             )
         except (OSError, ValueError, KeyError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
             where = "Stanza's default folder" if self.folder is None else str(self.folder)
-            raise ValueError(
+            raise UserError(
                 f"`syntax=stanza` needs Stanza's English constituency model in {where}: stanza.download('en') "
                 f"writes it there; or choose syntax=dependency; {type(error).__name__}: {error}"
             ) from error
@@ -156,7 +156,7 @@ def _loose_files(folder: Path) -> dict[str, str]:
     models = sorted(folder.glob("*constituency*.pt"))
     vectors = sorted(set(folder.glob("*.pt")) - set(models))
     if len(models) != 1 or len(vectors) != 1 or not (folder / "resources.json").is_file():
-        raise ValueError(
+        raise UserError(
             f"`folder` must contain en/ as Stanza writes it, or one *constituency*.pt, one other .pt of word vectors "
             f"and resources.json ({RESOURCES}), got {folder} with {sorted(p.name for p in folder.glob('*'))[:9]}"
         )
