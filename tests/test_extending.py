@@ -73,7 +73,6 @@ def trained(python: Run, package: Path, tmp_path_factory: pytest.TempPathFactory
     done = python("-m", "graphrerank.cli.main", *command[1:], f"hydra.run.dir={folder}", modules=package)
     assert done.returncode == 0, done.stderr
     row = re.search(r"│neighbour_mlp +│(.*)│", done.stdout)
-    assert row is not None
     assert "100.00" in row[1]  # PR@5: it has learned to look at neighbours
     assert "│neighbour_mean" in done.stdout
     return folder

@@ -29,7 +29,6 @@ def test_sigterm_ends_a_training_that_is_not_marked_finished(
         while process.poll() is None and not list(tmp_path.glob("gatv2/checkpoints/last.ckpt")):
             time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
-        assert process.stderr is not None
         lines = process.stderr.read().splitlines()
     assert (process.returncode, lines[-1]) == (143, "terminated")
     assert not json.loads((tmp_path / "gatv2" / "manifest.json").read_text())["finished"]

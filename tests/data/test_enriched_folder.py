@@ -18,6 +18,7 @@ from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.hybrid import HybridRetriever
 from tests.support.encoders import HashEncoder
+from tests.support.extractors import ScriptedExtractor
 from tests.support.folders import write_dataset
 from tests.support.graphs import named_edges
 
@@ -32,18 +33,14 @@ CHUNKS = [
 FEW_QUERIES = [{"_id": "q1", "text": "Who burned Rome?"}, {"_id": "q2", "text": "What is cold?"}]
 
 
-class Capitals:
-    """Finds the capitalised words of a text but its title's, and keeps every text that it was asked about."""
+class Capitals(ScriptedExtractor):
+    """Finds the capitalised words of a text but its title's."""
 
     fingerprint = "capitals"
 
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        self.asked += texts
-        words = [text.split(". ", 1)[1].replace(".", "").split() for text in texts]
-        return [Knowledge.from_names([word for word in row if word in ("Rome", "Nero", "Oslo")]) for row in words]
+    def knowledge(self, text: str) -> Knowledge:
+        words = text.split(". ", 1)[1].replace(".", "").split()
+        return Knowledge.from_names([word for word in words if word in ("Rome", "Nero", "Oslo")])
 
 
 def write_chunks(folder: Path, *, chunks: Sequence[Any] = CHUNKS) -> Path:

@@ -107,7 +107,6 @@ def test_a_system_that_ranks_by_degree() -> None:
     nodes = torch.tensor([[0, 1, 2, 3], [0, 2, 5, -1]])
     ranking = Ranking(nodes, graph.degree[nodes.clamp(min=0)].float().masked_fill(nodes < 0, -math.inf))
     found = hub_bias(graph, ranking, torch.tensor([[3, -1], [5, 6]]), system="degree")
-    assert found is not None
     assert found.correlation == pytest.approx(1.0)
     assert found.hub_degree == 2  # the top tenth of 20 nodes: the centre, and the two of the next degree
     assert found.lift == pytest.approx((5 / 7) / (3 / 20))

@@ -117,14 +117,12 @@ def test_a_stage_adds_measures_groups_notes_and_tables(tmp_path: Path) -> None:
 
 def test_values_are_measured_and_missing_queries_named(result: DatasetResult) -> None:
     data, good = dataset(), result.systems["good"]
-    assert good.ranking is not None
     again = measure_ranking(data, data.split("test"), torch.arange(NUM_QUERIES), good.ranking, ["nDCG@10"])
     assert torch.equal(good.values["nDCG@10"], again["nDCG@10"])
     assert (good.missing, good.tied_share, good.cost) == (("q39",), 0.0, None)
     assert good.values["PR@5/multi"][:10].isnan().all()
     assert (result.num_relevant[0], result.num_relevant[-1]) == (1, 2)
     cost = result.systems["base"].cost
-    assert cost is not None
     assert cost.tokens is not None
     assert 9 < cost.tokens < 30  # one to three words in each of ten texts; none for the last query
 

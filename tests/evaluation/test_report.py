@@ -62,7 +62,6 @@ def test_what_is_not_known_is_a_dash_and_never_the_highest(dataset: DatasetResul
 def test_stages_have_columns_of_their_own_where_there_are_several(dataset: DatasetResult) -> None:
     assert table_named(dataset, "cost").header[:3] == ["system", "total p50 ms", "total p95 ms"]
     cost = dataset.systems["gcs"].cost
-    assert cost is not None
     both = replace(cost, ms={**cost.ms, "rerank": {"p50": 7.0, "p95": 9.0}}, encodings=100.0)
     changed = replace(dataset, systems={**dataset.systems, "gcs": replace(dataset.systems["gcs"], cost=both)})
     table = columns(table_named(changed, "cost"))

@@ -126,7 +126,6 @@ def test_scores_survive_the_run_file(written: tuple[DatasetResult, Path], prepar
     result, path = written
     scores = [float(line.split()[4]) for line in path.read_text().splitlines()]
     ranking = result.systems["retriever"].ranking
-    assert ranking is not None
     assert torch.equal(torch.tensor(scores), ranking.scores[ranking.nodes >= 0])
     assert torch.equal(read_run_file(path, prepared.dataset, "val", QUERIES).nodes[:, :4], ranking.nodes)
     path.write_text("x Q0 a 1 1 t\n")

@@ -15,7 +15,6 @@ def test_it_is_a_sequence_of_pairs_and_a_slice_is_a_list_again() -> None:
     with pytest.raises(IndexError):
         ranking[3]
     best = ranking[:2]
-    assert isinstance(best, RerankedList)
     assert (best.ids, best.indices.tolist()) == (("b", "a"), [1, 0])
     assert list(ranking[::-1]) == list(ranking)[::-1]
     assert list(ranking[5:]) == []

@@ -90,7 +90,6 @@ def test_training_moves_the_head_and_not_the_encoders_own() -> None:
     assert losses[-1] < 0.5 * losses[0]
     assert all(torch.equal(weight, before[name]) for name, weight in head.state_dict().items())
     model = from_head(head, learn_smoothing=True)
-    assert model.smoothing_logit is not None
     losses = train(model, [model.smoothing_logit])
     assert losses[-1] < losses[0]
     assert 0.4 < model.smoothing_logit.sigmoid() < 1  # neighbours know

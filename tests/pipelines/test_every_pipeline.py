@@ -180,7 +180,6 @@ def test_a_budget_above_the_corpus_size(name: str, num_nodes: int, build: Build)
 
 def test_queries_without_a_word_or_a_vector_and_none(name: str, build: Build) -> None:
     graph = corpus()
-    assert graph.embedding is not None
     vectors = graph.embedding.clone()
     vectors[[0, 5, 39]] = 0.0  # no vector is a vector of zeros
     graph, texts = graph.with_embedding(vectors), ("dog", "", " \n", "?", "river")

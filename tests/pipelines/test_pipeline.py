@@ -65,7 +65,6 @@ def fastinsight(
     b_max: int,
 ) -> list[int]:
     """Algorithm 1; where STeX finds nothing, the next of the vector search."""
-    assert graph.embedding is not None
     edges, every = edge_set(graph), vector_search(v_q, graph.embedding, graph.num_nodes)
     b_max = min(b_max, graph.num_nodes)
     n_ret = every[: min(batch, b_max)]
@@ -80,7 +79,6 @@ def fastinsight(
 
 def gar(v_q: Tensor, graph: CorpusGraph, encode: Encode, head: Head, *, batch: int, budget: int) -> list[int]:
     """Adaptive Re-Ranking's Algorithm 1, without its backfilling."""
-    assert graph.embedding is not None
     edges = edge_set(graph)
     budget = min(budget, graph.num_nodes)
     r0 = vector_search(v_q, graph.embedding, budget)

@@ -63,7 +63,6 @@ def test_each_query_gets_what_its_path_gives_it_alone(make_corpus: Callable, mak
     fused = weighted_rank_fusion([dense, other], torch.stack([1 - scores, scores], 1), top_k=BUDGET)
     routes = choose_routes(scores, 0.25, 0.55)
     assert routes.bincount().tolist() == [4, 3, 3]  # 0.0 twice: the last query is empty
-    assert routed.routes is not None
     assert torch.equal(routed.routes, routes)
     for row, route in enumerate(routes.tolist()):
         expected = {DENSE: dense, GRAPH: other, FUSION: fused}[route]

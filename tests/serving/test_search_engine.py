@@ -205,7 +205,6 @@ def test_the_last_ranking_is_that_of_a_search(inspect: Callable[..., InspectResp
     assert ours.scores == [result.score for result in searched.results]
     assert ours.nodes == list(range(5))  # the first nodes are in the order of the last step
     calibration = load_primary("base").graph_reranker.calibration
-    assert calibration is not None
     assert ours.probabilities == calibration.probabilities(torch.tensor(ours.scores)).tolist()
     first, vectors = found.rankings[0], found.rankings[2]
     assert vectors.nodes[:5] == first.nodes  # one passage more than the pipeline's budget
@@ -234,7 +233,6 @@ def test_an_effect_is_the_score_without_the_edge(inspect: Callable[..., InspectR
     scores = dict(zip(found.rankings[1].nodes, found.rankings[1].scores, strict=True))
     for place, node in enumerate(found.nodes[:5]):
         explanation = node.explanation
-        assert explanation is not None
         assert explanation.score == pytest.approx(scores[place], abs=1e-5)
         assert found.rankings[0].nodes[explanation.base_rank - 1] == place
         for effect in explanation.edges:

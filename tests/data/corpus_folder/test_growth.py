@@ -388,7 +388,6 @@ def test_removed_passages_share_no_entity(tmp_path: Path) -> None:
     grow_corpus(folder, ["new"], ["In Metz, too."], remove=["d1"])
     for neighbours in ([2, 3], [1, 2, 3]):  # those of the first passage, after the compaction by other numbers
         graph = open_corpus(folder, thorough=True).graph
-        assert graph.entities is not None
         assert sorted(graph.entities.partners(graph.indptr.new_tensor([0]))[1].tolist()) == neighbours
         compact_corpus(folder)
 
@@ -448,7 +447,6 @@ def test_killed_at_random_moments(make_dataset: MakeDataset, tmp_path: Path, ste
         process.start()
         process.join(None if not count else seconds * rng.random())
         if process.is_alive():
-            assert process.pid is not None
             os.kill(process.pid, signal.SIGKILL)
             process.join()
         else:

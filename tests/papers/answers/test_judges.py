@@ -51,7 +51,6 @@ def test_parse_decision(text: str, decision: bool | None) -> None:
 
 def pair(question: str) -> tuple[str, str]:
     found = re.search(r"Answer 1: (.*)\n\nAnswer 2: (.*)$", question, re.DOTALL)
-    assert found is not None
     return found[1], found[2]
 
 

@@ -155,7 +155,6 @@ def test_chunks_are_a_corpus_of_the_chunk_graph_and_the_skeletons_entities(build
     edges = index.chunk_graph.edges.tolist()
     assert sorted(found) == sorted([*map(tuple, edges), *((b, a) for a, b in edges)])
     assert graph.texts == index.sub_chunks.texts
-    assert index.skeleton is not None
     assert graph.entities is not None
     chunks_of: dict[int, set[int]] = {}
     for entity, chunk in index.skeleton.knowledge.entity_links.tolist():

@@ -102,7 +102,6 @@ def test_documents_by_their_best_chunk(
     pipeline, texts = build(solution=solution, join=join), hash_encoder.queries([f"query {i}" for i in range(7)])
     assert capsys.readouterr().out.startswith("KET-RAG's index: 16 documents, 498 tokens, ")
     (step,) = pipeline._steps
-    assert isinstance(step, KETSearch)
     found, contexts = pipeline.retrieve(texts).ranking, step.retrieval(texts.encoded)
     indptr, documents = step._indptr.tolist(), step._documents.tolist()
     for row in range(7):

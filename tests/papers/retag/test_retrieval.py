@@ -127,7 +127,6 @@ class ByDegree:
         return CandidateGraphs(ranking.features[valid], none, torch.zeros(0), ptr, nodes=ranking.nodes[valid])
 
     def score(self, graphs: CandidateGraphs) -> torch.Tensor:
-        assert graphs.nodes is not None
         return -graphs.nodes.float()
 
 
@@ -264,7 +263,6 @@ def nodes(pipeline: Pipeline, encoder: Any, questions: list[str]) -> list[list[i
 def test_documents_of_the_retrieved_summaries_by_cosine(search: Any, build: Build, word_encoder: Any) -> None:
     pipeline = build(**search)
     (step,) = pipeline._steps
-    assert isinstance(step, ReTAGSearch)
     retrieved = step.retrieval.retrieve(word_encoder.queries(ASKED)).ranking
     sources = step._documents.tolist()
     for row, question in enumerate(ASKED):
@@ -305,7 +303,6 @@ def test_a_language_model_finds_keywords_and_topics(
     numbers = {"num_sentences": 1, "num_terms": 0}
     for _ in range(2):  # the second time from the cache
         finder = setup.keyword_finder(retag_index, sentences, num_keywords=3, **numbers)
-        assert finder is not None
         found = finder.find(word_encoder.queries(["Who?", "", "Where?"]), torch.tensor([BOTH, PLACES, GENERAL]))
         assert found == [["Trier", "Reims"], [], ["Trier", "Reims"]]
     assert [question for _, question in model.asked] == [

@@ -32,7 +32,6 @@ def reply(system: str, question: str) -> Any:
         notes = [line.split()[1] for line in question.split("Notes:\n")[1].splitlines() if line[:1].isdigit()]
         return {"relevant": [[1] if note.startswith(CITIES) else [] for note in notes]}
     first = re.search(r"[A-Z]\w+\d", question)
-    assert first is not None
     return {"no": 1} if "Bach0" in question else {"summary": f"About {first[0]}."}
 
 
