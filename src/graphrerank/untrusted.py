@@ -30,7 +30,7 @@ def plain_name(name: str) -> str:
     Example:
         >>> plain_name("../../x")
         Traceback (most recent call last):
-        ValueError: must be a plain name, without "/" and not beginning with a dot, got '../../x'
+        graphrerank.checks.UserError: must be a plain name, without "/" and not beginning with a dot, got '../../x'
     """
     if 0 < len(name) <= MAX_NAME and name.isprintable() and name[0] != "." and not set("/\\") & set(name):
         return name

@@ -47,6 +47,8 @@ class FastInsightCurves:
                 raise UserError(f"`job.settings` must name settings of the steps of pipeline {VARIED!r}, got {name!r}")
         tables: dict[str, list[Row]] = {}
         report = ""
+        if not self.budgets:
+            raise UserError("`job.budgets` must name at least one budget")
         for data in self.datasets:
             for title, row in self._rows(parts, data):
                 tables.setdefault(title, []).append(row)

@@ -236,4 +236,4 @@ def test_a_mirror_then_the_cache_and_the_commit_that_it_was(tmp_path: Path) -> N
     place = f"the cache {tmp_path} (HF_HUB_OFFLINE), not {address} (HF_ENDPOINT)"
     assert load(Mirror.commit, "1").stdout == f"{HUB_ID} at {Mirror.commit}, of {place}\n"
     missing = load("v2", "1")
-    assert f"ValueError: {HUB_ID} at v2: no such path here, and not to be had from {place}: " in missing.stderr
+    assert f"UserError: {HUB_ID} at v2: no such path here, and not to be had from {place}: " in missing.stderr

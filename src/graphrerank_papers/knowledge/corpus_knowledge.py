@@ -188,7 +188,7 @@ def build_knowledge_graph(
     merged = stages.get(key, CorpusKnowledge, merge)
     print(
         f"knowledge graph: {len(merged.names):,} entities in {len(merged.entity_links):,} passages, "
-        f"{len(merged.facts):,} relations in {len(merged.relation_links):,} places",
+        f"{len(merged.facts):,} relations in {len(merged.relation_links):,} passages",
         flush=True,
     )
     entity_vectors = stages.encode(encoder, merged.entity_texts)

@@ -66,7 +66,7 @@ def test_a_graph_by_hand(tmp_path: Path, name_extractor: Any, capsys: pytest.Cap
     assert graph.neighbours == [[1], [0, 2], [1]]
     assert torch.equal(graph.entity_vectors, encoder.encode(graph.merged.entity_texts))
     assert torch.equal(graph.relation_vectors, encoder.encode(graph.merged.relation_texts))
-    assert capsys.readouterr().out == "knowledge graph: 3 entities in 4 places, 2 relations in 2 places\n"
+    assert capsys.readouterr().out == "knowledge graph: 3 entities in 4 passages, 2 relations in 2 passages\n"
 
 
 def test_a_built_graph_is_read(tmp_path: Path, name_extractor: Any) -> None:
