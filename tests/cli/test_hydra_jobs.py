@@ -65,6 +65,7 @@ def test_a_signal_ends_a_command_and_its_sweep(
     """Once SIGTERM during training ended with status 0 and without a word, and a sweep went on."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["evaluate.py"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in the background
     runs = []
 
     def task(cfg: object) -> None:
