@@ -255,7 +255,7 @@ MUTATIONS = (
     ),
     Mutation("serving/routes.py", "held bytes are not given back", "self._held_bytes -= len(body)\n", "pass\n"),
     Mutation("serving/limits.py", "edges that are explained cost nothing", "if explain:", "if False:"),
-    Mutation("untrusted.py", "a level too deep", "range(MAX_DEPTH + 1)", "range(MAX_DEPTH + 2)"),
+    Mutation("untrusted.py", "a level too deep", "range(MAX_DEPTH + 2)", "range(MAX_DEPTH + 3)"),
     Mutation("untrusted.py", "negative sizes are unbounded", "else -largest", "else -float('inf')"),
     Mutation("models/checkpoint.py", "an ablation is primary", "if manifest.primary]", "if not manifest.primary]"),
     Mutation(

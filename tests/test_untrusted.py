@@ -86,7 +86,8 @@ def deep(levels: int) -> Any:
 
 
 def test_depth_has_a_bound() -> None:
-    check_depth({"a": [deep(29), 2.5, None, True, "x", float("nan")]}, "here")
+    check_depth(deep(32), "here")
+    check_depth({"a": [deep(30), 2.5, None, True, "x", float("nan")]}, "here")
     for levels in (33, 100_000):
         with pytest.raises(ValueError, match=r"^here: needed JSON at most 32 levels deep"):
             check_depth(deep(levels), "here")

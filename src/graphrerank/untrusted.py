@@ -97,7 +97,7 @@ def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> Any:
 def check_depth(content: object, source: str) -> None:
     """Require JSON at most 32 levels deep, so that no recursion over it is too deep; errors name ``source``."""
     level = [content]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH + 2):  # below the deepest list are plain values, and nothing below those
         if not level:
             return
         level = [part for entry in level for part in _parts(entry)]
