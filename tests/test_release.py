@@ -25,6 +25,8 @@ def repository(tmp_path: Path) -> Path:
     for name in FILES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
+    changelog = tmp_path / "CHANGELOG.md"  # a commit of a release has nothing unreleased
+    changelog.write_text(changelog.read_text().replace("## [Unreleased]\n", "## [Unreleased]\n\n- A line.\n"))
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "config", "user.name", "a")
     git(tmp_path, "config", "user.email", "a@b")
