@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from graphrerank.fitting.fit import fit
     from graphrerank.inference import GraphReranker, RerankedList, RerankInput
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = ["Dataset", "GraphReranker", "RerankInput", "RerankedList", "evaluate", "fit"]
 
 _HOMES = {"evaluate": "graphrerank.api", "fit": "graphrerank.fitting.fit", "Dataset": "graphrerank.data.dataset"}
