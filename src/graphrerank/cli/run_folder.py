@@ -1,4 +1,4 @@
-"""A run folder of its own for every command, claimed before Hydra writes its first file into it."""
+"""A separate run folder for every command, claimed before Hydra writes its first file into it."""
 
 import json
 from pathlib import Path

@@ -61,10 +61,10 @@ def locomo(files: RawFiles, writer: DatasetWriter) -> None:
 def longmemeval(files: RawFiles, writer: DatasetWriter) -> None:
     """Read questions about a user's past chats with an assistant, with the turns that hold the answer.
 
-    Source: Wu et al. 2025, LongMemEval. A question comes with the sessions of its own history: their union is the
-    corpus, and ``metadata.sessions`` of a question are its own. Dates belong to a question's history, not to a session,
-    and stay with the question. Questions whose id ends with ``_abs`` are about what never happened; the authors leave
-    them out of retrieval, and their judgements are in the split ``abstention``.
+    Source: Wu et al. 2025, LongMemEval. A question comes with the sessions of its history: the union of all is
+    the corpus, and ``metadata.sessions`` names those of a question. Dates belong to a question's history, not to a
+    session, and stay with the question. Questions whose id ends with ``_abs`` are about what never happened; the
+    authors leave them out of retrieval, and their judgements are in the split ``abstention``.
     """
     known: dict[str, list[tuple[str, str]]] = {}  # speakers and texts of a session's turns
     for record in files.one("longmemeval*.json", "longmemeval*").records():

@@ -21,7 +21,7 @@ from graphrerank.checks import UserError
 
 
 class RayLauncher(Launcher):
-    """Run each job of a sweep in a process of its own on a Ray cluster, which all see one file system.
+    """Run each job of a sweep in a separate process on a Ray cluster, which all see one file system.
 
     Args:
         address: Of a running cluster, ``auto`` for this machine's; None starts one here that ends with the sweep.

@@ -47,7 +47,7 @@ class Shout:
             raise ValueError(f"passage p{number} is not for me")
         deaths = (self.folder / "started").read_text().split().count(str(self.dies_at))
         if number == self.dies_at and deaths <= self.times:
-            time.sleep(1)  # the answer to this worker's block before is on its way; lost, Ray would ask for it again
+            time.sleep(1)  # until the previous block's answer has arrived: Ray repeats a block whose answer is lost
             os.kill(os.getpid(), signal.SIGKILL)
         return {"number": np.asarray(block["number"]), "texts": [text.upper() for text in block["texts"]]}
 
