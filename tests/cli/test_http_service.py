@@ -6,7 +6,6 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from graphrerank.cli.http_service import (
-    build_encoder,
     fastest_format,
     load_corpus,
     model_info,
@@ -110,9 +109,6 @@ def test_a_corpus_folder_is_searched_as_its_data_set(tmp_path: Path) -> None:
     assert answers[0] == answers[1]
     assert encoders[0] is encoders[1]  # loaded once in a worker, whichever engine asks
     assert shared_encoder(OmegaConf.to_yaml(encoder, resolve=True)) is encoders[0]
-    assert (
-        build_encoder(OmegaConf.to_yaml(encoder, resolve=True)) is not encoders[0]
-    )  # of the thread that adds documents
 
 
 def test_the_language_of_an_index(tmp_path: Path) -> None:

@@ -5,16 +5,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from torch import Tensor
 
+from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.limits import Limits, Work
 from graphrerank.serving.server import load_engines
 from tests.support import ROOT
+from tests.support.encoders import HashEncoder
 
 
 @dataclass
@@ -23,16 +27,21 @@ class Job:
 
     num_documents: int = 1
     seconds: float = 0.001
-    num_chars: int = 0
     is_bad: bool = False
+    texts: Sequence[str] = ()
 
     @property
     def work(self) -> Work:
-        return Work(self.seconds, self.num_documents, self.num_chars)
+        return Work(self.seconds, self.num_documents, sum(map(len, self.texts)))
+
+    def texts_to_encode(self) -> tuple[list[str], list[str]]:
+        return [], list(self.texts)
 
 
 class Recorder:
     """An engine that records its batches, and waits until it may answer."""
+
+    encoder: MemoryVectorCache | None = None
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -53,7 +62,7 @@ class Recorder:
 
 def play(*requests: tuple[str, Job], engines: dict[str, Recorder], hold: bool = False, **settings: Any) -> list[Any]:
     """Ask for all requests together; with ``hold`` the engines answer only when all others are done."""
-    batching = {key: settings.pop(key) for key in ("batch_requests", "batch_candidates", "encodes") if key in settings}
+    batching = {key: settings.pop(key) for key in ("batch_requests", "batch_candidates") if key in settings}
     arrival, receive = settings.pop("arrival", None), settings.pop("receive", None)
 
     async def ask_all() -> list[Any]:
@@ -93,9 +102,9 @@ def test_a_batch_is_of_one_kind_and_the_longest_waiting_comes_first() -> None:
 
 
 def test_a_batch_is_no_longer_than_its_limit_in_seconds() -> None:
-    """So that a request with many texts to encode does not expire with its batch."""
+    """So that long requests do not expire with their batch."""
     engine = Recorder()
-    play(*[("a", Job(num_chars=10_000))] * 4, engines={"a": engine}, encodes=True)
+    play(*[("a", Job(seconds=0.3))] * 4, engines={"a": engine})
     assert engine.batches == [["r0", "r1"], ["r2", "r3"]]
 
 
@@ -185,6 +194,76 @@ def test_requests_are_refused_when_the_wait_would_be_too_long() -> None:
         assert batcher.slowness < 1  # it is faster than estimated
 
     asyncio.run(ask())
+
+
+def test_a_wrong_estimate_of_one_request_slows_no_others() -> None:
+    engine = Recorder()
+    answer = engine.answer
+
+    def wrong(jobs: Any, check: Any) -> Any:
+        time.sleep(0.5 if any(job.is_bad for job in jobs.values()) else 0.002)
+        return dict.fromkeys(jobs, "result")
+
+    async def ask() -> None:
+        batcher = Batcher({"a": engine}, Limits(queue_seconds=1.0))
+        for number in range(60):
+            await batcher.ask("a", Job(seconds=0.002), Job(seconds=0.002).work, f"{number}")
+        before = batcher.slowness
+        await batcher.ask("a", Job(seconds=0.002, is_bad=True), Job(seconds=0.002).work, "wrong")
+        assert batcher.slowness < 1.5 * before
+
+    engine.answer = wrong  # type: ignore[method-assign]
+    asyncio.run(ask())
+    assert answer is not engine.answer
+
+
+class PieceEncoder(HashEncoder):
+    """Waits a moment at each piece."""
+
+    def encode(self, texts: Sequence[str]) -> Tensor:
+        time.sleep(0.01)
+        return super().encode(texts)
+
+
+LONG = [f"{number:05d}" + "x" * 495 for number in range(200)]  # 25 pieces
+
+
+def test_short_requests_are_encoded_between_the_pieces_of_long_ones_and_others_do_not_wait() -> None:
+    encoding, other = Recorder(), Recorder()
+    encoding.encoder = MemoryVectorCache(source := PieceEncoder())
+    ended: list[str] = []
+
+    async def ask() -> None:
+        batcher = Batcher({"a": encoding, "documents": encoding, "b": other}, Limits(queue_seconds=0.01))
+
+        async def one(kind: str, job: Job, uid: str) -> None:
+            await batcher.ask(kind, job, job.work, uid)
+            ended.append(uid)
+
+        long = asyncio.create_task(one("documents", Job(texts=LONG), "long"))
+        while len(source.asked) < 8:
+            await asyncio.sleep(0.001)
+        await asyncio.gather(one("a", Job(texts=["short"]), "short"), one("b", Job(), "no texts"))
+        with pytest.raises(Refusal, match="the wait would be above 0.01 seconds"):
+            await one("a", Job(texts=LONG), "too many")
+        await long
+
+    asyncio.run(ask())
+    assert ended == ["no texts", "short", "long"]
+    assert sorted(source.asked) == sorted([*LONG, "short"])  # no text twice
+    assert 8 <= source.asked.index("short") < 40
+    assert encoding.batches == [["short"], ["long"]]
+
+
+def test_texts_to_encode_have_a_limit_and_nobodys_are_not_encoded() -> None:
+    engine = Recorder()
+    engine.encoder = MemoryVectorCache(source := PieceEncoder())
+    (late,) = play(("a", Job(texts=LONG)), engines={"a": engine}, request_seconds=0.1)
+    assert (late.status_code, engine.batches) == (504, [])
+    assert 0 < len(source.asked) < len(LONG)
+    (refusal,) = play(("a", Job(texts=LONG)), engines={"a": engine}, encoded_chars=99_999)
+    assert (refusal.status_code, "`limits.encoded_chars` = 99999" in refusal.detail) == (422, True)
+    assert play(("a", Job(texts=LONG)), engines={"a": Recorder()}, encoded_chars=99_999) == ["result of r0"]
 
 
 @pytest.mark.slow

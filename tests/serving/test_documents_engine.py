@@ -125,7 +125,8 @@ def test_a_request_becomes_passages_and_edges():
     request = AddDocuments.model_validate({"documents": documents, "edges": edges}, context=LIMITS)
     assert request.documents[0].passage == "Title. secret text"
     assert request.edges == [NewEdge("secret", "b", 1.0, 4), NewEdge("b", "secret", 0.5, 0)]
-    assert request.work()[1:] == (2, 17)
+    assert request.work()[1:] == (2, 19)
+    assert request.texts_to_encode() == ([], ["Title. secret text", "t"])
     assert 0 < request.work().seconds < 1
 
 

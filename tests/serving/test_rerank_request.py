@@ -1,10 +1,15 @@
+import json
 from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
 
+from graphrerank.cli.http_service import RERANK
+from graphrerank.serving.engine import Refusal
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_request import Edge, RankedDocuments, RerankRequest, render_rerank
+from graphrerank.serving.routes import parse
+from graphrerank.text.tokenizer import WordTokenizer
 from tests.support.client import TestClient
 
 BASE = {"query": "q", "documents": ["a b c d", {"text": "e f g", "title": "T", "year": 3}, "h"]}
@@ -15,12 +20,29 @@ def read(limits: Limits | None = None, **change: object) -> RerankRequest:
 
 
 def test_texts() -> None:
-    assert read().texts() == ["a b c d", "e f g", "h"]
-    assert read(max_tokens_per_doc=2).texts() == ["a b", "e f", "h"]
+    assert read().texts_to_encode() == (["q"], ["a b c d", "e f g", "h"])
+    assert read(max_tokens_per_doc=2).texts_to_encode() == (["q"], ["a b", "e f", "h"])
+    assert read(max_doc_length=2, truncation=True).candidates.passages == ["a b", "e f", "h"]  # Jina's
     objects = [{"title": "T", "body": "B", "text": "x"}]
-    assert read(documents=objects, rank_fields=["title", "body"]).texts() == ["T\nB"]
-    assert read(documents=None, scores=[1, 2]).texts() is None
+    assert read(documents=objects, rank_fields=["title", "body"]).candidates.passages == ["T\nB"]
+    assert read(documents=None, scores=[1, 2]).texts_to_encode() == ([], [])
+    assert read(query_vector=[1, 0], vectors=[[1, 0]] * 3).texts_to_encode() == ([], [])
     assert read(documents=None, scores=[1, 2]).work().num_documents == 2
+
+
+def test_words_are_counted_only_when_the_price_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an engine, not by the thread that reads requests."""
+
+    def count(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(WordTokenizer, "spans", count)
+    body = {**BASE, "documents": ["a b c d " * 12_000] * 20}
+    content = json.dumps({**body, "max_tokens_per_doc": 2}).encode()
+    _, _, work = parse(RERANK, content, Limits())
+    assert work.seconds > parse(RERANK, json.dumps(body).encode(), Limits())[2].seconds
+    with pytest.raises(Refusal, match=r"at most `limits\.work_seconds`"):
+        parse(RERANK, content, Limits(work_seconds=0.5))
 
 
 def test_what_the_reranker_takes() -> None:
@@ -46,7 +68,6 @@ def test_what_the_reranker_takes() -> None:
 
 def test_fields_of_other_services_are_taken() -> None:
     read(model="rerank-v3.5", max_chunks_per_doc=10, priority=3, return_documents=True)
-    assert read(truncation=True, max_doc_length=2).texts() == ["a b", "e f", "h"]  # Jina's
 
 
 def test_limits() -> None:

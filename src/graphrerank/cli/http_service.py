@@ -1,7 +1,7 @@
 """``python serve.py artifact=...``: answer HTTP requests from exported artifacts."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
@@ -17,9 +17,8 @@ from graphrerank.cli.artifacts import artifact_folder
 from graphrerank.cli.command import NONE, Command
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
-from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.records import read_jsonl
-from graphrerank.data.vector_cache import VectorCache
+from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache
 from graphrerank.extensions import load_service
 from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS
 from graphrerank.inference.hub import locate_model
@@ -98,7 +97,6 @@ def serve_http(cfg: DictConfig) -> Path:
         if encoder is None and trained is not None and command.choice("encoder") != NONE:
             encoder = command.parts.from_manifest("encoder", trained).settings
         make_encoder = None if encoder is None else partial(shared_encoder, as_yaml(encoder))
-        settings = replace(settings, encodes=encoder is not None)
         arguments = (artifact.folder, make_encoder, settings.limits, settings.device)
         load: EngineFactory = partial(load_rerank_engine, *arguments, format_name=format_name, language=cfg.language)
         routes, engines = [RERANK, TEI], {"rerank": load}
@@ -166,7 +164,7 @@ def add_index(
         engines["inspect"] = partial(_inspect_engine, load, folder, settings.limits)
     if cfg.documents and is_corpus_folder(folder):
         routes += [ADD_DOCUMENTS, REMOVE_DOCUMENTS]
-        make_encoder = None if encoder is None else partial(build_encoder, as_yaml(encoder))
+        make_encoder = None if encoder is None else partial(shared_encoder, as_yaml(encoder))
         engines["documents"] = partial(DocumentsEngine, folder, make_encoder)
 
 
@@ -201,7 +199,7 @@ def load_corpus(
             f"`language` must be auto or {dataset.graph.passages.language}, in which {folder} was prepared "
             f"(data.language), got {language!r}"
         )
-    # separate from the encoder of requests, as it encodes in another thread; loaded only if it encodes
+    # separate from the encoder of requests, as the corpus's vectors are kept on disk; loaded only if it encodes
     corpus_encoder = None if encoder is None else VectorCache(instantiate(encoder), cache / "vectors")
     graph = with_vectors(dataset, corpus_encoder, cache / "candidates").graph.to(device)
     bare = None if encoder is None else shared_encoder(as_yaml(encoder))
@@ -218,16 +216,10 @@ def as_yaml(settings: DictConfig) -> str:
     return OmegaConf.to_yaml(settings, resolve=True)
 
 
-def build_encoder(settings: str) -> Encoder:
-    """Build the encoder of some settings, in YAML: the thread that adds documents needs one for itself."""
-    encoder: Encoder = instantiate(OmegaConf.create(settings))
-    return encoder
-
-
 @lru_cache(maxsize=2)
-def shared_encoder(settings: str) -> Encoder:
-    """Build the encoder of some settings, once in each process, for all engines that answer in one thread."""
-    return build_encoder(settings)
+def shared_encoder(settings: str) -> MemoryVectorCache:
+    """Build the encoder of some settings, in YAML, once in each process, for all engines."""
+    return MemoryVectorCache(instantiate(OmegaConf.create(settings)))
 
 
 @lru_cache(maxsize=1)

@@ -145,7 +145,8 @@ class MemoryVectorCache(_Cache):
     """An encoder whose latest vectors are kept in memory, by the content of their texts.
 
     ``max_bytes`` limits the memory for vectors and hashes of texts; the least recently used text makes room. A repeated
-    text has the vector of its first time, also where the encoder's differ by the length of the batch. Thread-safe.
+    text has the vector of its first time, also where the encoder's differ by the length of the batch. Thread-safe:
+    one thread encodes at a time.
     """
 
     def __init__(self, encoder: Encoder, *, max_bytes: int = 1 << 28) -> None:
@@ -153,14 +154,23 @@ class MemoryVectorCache(_Cache):
         check_positive(max_bytes=max_bytes)
         self.name = encoder.name
         self.max_bytes = max_bytes
-        self._lock = Lock()
+        self._lock, self._encoding = Lock(), Lock()
         self._kept: OrderedDict[bytes, np.ndarray] = OrderedDict()  # by the hash of its text; the latest request last
 
     @cached_property
     def for_queries(self) -> "MemoryVectorCache":
         """A cache as large for the vectors of queries; itself where queries are encoded as passages are."""
         encoder = query_encoder(self.encoder)
-        return self if encoder is self.encoder else MemoryVectorCache(encoder, max_bytes=self.max_bytes)
+        if encoder is self.encoder:
+            return self
+        twin = MemoryVectorCache(encoder, max_bytes=self.max_bytes)
+        twin._encoding = self._encoding  # of one model
+        return twin
+
+    def missing(self, texts: Sequence[str]) -> list[str]:
+        """Return the texts whose vectors are not kept, each once."""
+        with self._lock:
+            return [text for text in dict.fromkeys(texts) if hash_text(text) not in self._kept]
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """Return ``[n, d]`` float32 unit vectors; a ValueError if the encoder's are not finite."""
@@ -173,7 +183,8 @@ class MemoryVectorCache(_Cache):
                 self._kept.move_to_end(key)
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         if new:
-            encoded = check_vectors(self.encoder.encode(list(new.values())), len(new), self.name)
+            with self._encoding:
+                encoded = check_vectors(self.encoder.encode(list(new.values())), len(new), self.name)
             vectors = {key: row.copy() for key, row in zip(new, encoded.numpy(), strict=True)}
             known |= vectors
             with self._lock:

@@ -1,10 +1,12 @@
-"""Batches: requests of one process that wait for its engines, ranked together in a thread."""
+"""Batches: requests of one process that wait for its engines, answered together in threads."""
 
 import asyncio
+import bisect
 import logging
 import math
 import os
 import signal
+import statistics
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -12,48 +14,67 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.serving import metrics
+from graphrerank.serving.encoding import EncodingEngine, EncodingJob
 from graphrerank.serving.engine import Engine, Refusal, answer_all, too_late
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import Limits, Work
+from graphrerank.serving.limits import PER_ENCODED_CHARACTER, READ_CHARS, Limits, Work
 
 GRACE_SECONDS = 2.0  # after the last deadline of its batch, the process ends, and uvicorn starts another
-MEMORY = 0.9  # weight of earlier measurements of the speed
 BATCH_SECONDS = 0.5  # of estimated work, at which a batch is full
+ENCODING_SECONDS = 0.2  # likewise, of texts to encode
+NUM_RATIOS = 15  # batches, whose median speed is that of a lane, so that a wrong estimate changes it little
 WRITING = "documents"  # the engine that changes the corpus runs in a separate thread, so that searches do not wait
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 @dataclass(eq=False)
 class _Waiting:
-    """An unanswered request; times are of the monotonic clock."""
+    """A job of an unanswered request; times are of the monotonic clock."""
 
     uid: str
     kind: str  # of its engine
     job: Any
     num_documents: int
     seconds: float  # estimated work
-    result: asyncio.Future[Any]
     arrival: float
     deadline: float
+    turn: float  # of its lane, the least first
+    result: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 @dataclass(eq=False)
 class _Lane:
-    """A thread, and the requests that wait for it."""
+    """A thread, and the jobs that wait for it.
 
-    waiting: deque[_Waiting] = field(default_factory=deque)
+    The turn of a request is its arrival plus its work, so that short requests overtake long ones, which wait no more
+    than as long as they take themselves.
+    """
+
+    batch_seconds: float = BATCH_SECONDS
+    waiting: list[_Waiting] = field(default_factory=list)  # by turn
     running: list[_Waiting] = field(default_factory=list)
     thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
-    unanswered: int = 0
-    work: float = 0.0  # estimated seconds of the unanswered requests
-    measured: float = 1.0  # seconds of batches, earlier ones with less weight
-    estimated: float = 1.0
+    unanswered: dict[str, tuple[float, float]] = field(default_factory=dict)  # turn and estimated work, by request
+    work: float = 0.0  # estimated seconds of all unanswered requests
+    ratios: deque[float] = field(default_factory=lambda: deque([1.0], NUM_RATIOS))
+    slowness: float = 1.0  # seconds per estimated second of work, the median of the last batches
 
-    @property
-    def slowness(self) -> float:
-        """Measured seconds per estimated second of work."""
-        return self.measured / self.estimated
+    def add(self, uid: str, turn: float, seconds: float) -> None:
+        """Count the work of a request."""
+        self.unanswered[uid] = turn, seconds
+        self.work += seconds
+
+    def remove(self, uid: str) -> None:
+        """Forget a request."""
+        self.work -= self.unanswered.pop(uid)[1]
+
+    def measure(self, seconds: float) -> None:
+        """Learn from the time of a batch."""
+        if estimated := sum(waiting.seconds for waiting in self.running):
+            self.ratios.append(seconds / estimated)
+            self.slowness = statistics.median(self.ratios)
 
 
 class Batcher:
@@ -61,15 +82,16 @@ class Batcher:
 
     - A thread takes the waiting requests, up to a batch, as soon as it is free: a single request never waits for
       others, and under load batches fill up.
+    - Texts that an engine needs as vectors are encoded before, by another thread, in pieces: short requests wait for
+      one piece of a long one, and requests without texts to encode for none.
     - Each request has a deadline. Expired ones are not computed; long work is checked between its steps.
     - The wait of a further request is estimated from the work that is waiting and the measured speed.
 
     Args:
         engines: By kind.
-        limits: Limits of time, and of waiting requests.
+        limits: Limits of time, of texts to encode, and of waiting requests.
         batch_requests: Maximum number of requests in a batch.
         batch_candidates: Number of documents at which a batch is full.
-        encodes: Whether the engines encode texts, which is then most of their work.
     """
 
     def __init__(
@@ -79,13 +101,11 @@ class Batcher:
         *,
         batch_requests: int = 32,
         batch_candidates: int = 4096,
-        encodes: bool = False,
     ) -> None:
         self.limits = limits
         self._engines = engines
         self._most = (batch_requests, batch_candidates)
-        self._encodes = encodes
-        self._reading, self._writing = _Lane(), _Lane()
+        self._reading, self._writing, self._encoding = _Lane(), _Lane(), _Lane(ENCODING_SECONDS)
 
     @property
     def slowness(self) -> float:
@@ -94,15 +114,14 @@ class Batcher:
 
     def check_wait(self) -> None:
         """Raise a refusal if a further request would wait too long."""
-        if self._reading.unanswered + self._writing.unanswered >= self.limits.waiting:
+        if len(self._reading.unanswered) + len(self._writing.unanswered) >= self.limits.waiting:
             raise Refusal(429, f"too many requests: {self.limits.waiting} are waiting", retry_after=1)
-        self._check_lane(self._reading)
+        self._check_wait(self._reading.slowness * self._reading.work)
 
-    def _check_lane(self, lane: _Lane) -> None:
-        wait, most = lane.slowness * lane.work, self.limits.queue_seconds
-        if wait > most:
+    def _check_wait(self, seconds: float) -> None:
+        if seconds > (most := self.limits.queue_seconds):
             message = f"too many requests: the wait would be above {most:g} seconds; try again later"
-            raise Refusal(429, message, retry_after=math.ceil(wait - most / 2))
+            raise Refusal(429, message, retry_after=math.ceil(seconds - most / 2))
 
     async def ask(
         self, kind: str, job: Any, work: Work, uid: str, *, arrival: float | None = None, receive: Receive | None = None
@@ -118,32 +137,61 @@ class Batcher:
             receive: Receives ASGI's messages of the client, to notice that it is gone.
 
         Raises:
-            Refusal: The engine's; 429 if the wait is too long, 504 at the deadline, 499 if the client is gone.
+            Refusal: The engine's; 422 if there is too much to encode, 429 if the wait is too long, 504 at the deadline,
+                499 if the client is gone.
         """
-        lane = self._writing if kind == WRITING else self._reading
-        self._check_lane(lane)
-        loop, now = asyncio.get_running_loop(), time.monotonic()
+        now = time.monotonic()
         arrival = now if arrival is None else arrival
         deadline = arrival + self.limits.request_seconds
-        seconds = work.total_seconds(encodes=self._encodes)
-        waiting = _Waiting(uid, kind, job, work.num_documents, seconds, loop.create_future(), arrival, deadline)
-        lane.waiting.append(waiting)
-        lane.unanswered += 1
-        lane.work += seconds
-        loop.call_soon(self._start, lane)  # later, so that requests that arrive together share a batch
-        events = [waiting.result] if receive is None else [waiting.result, asyncio.ensure_future(_left(receive))]
+        lane = self._writing if kind == WRITING else self._reading
+        lanes = {lane: work.seconds}
+        encoder: MemoryVectorCache | None = getattr(self._engines.get(kind), "encoder", None)
+        if encoder is not None and work.encoded_chars:
+            if work.encoded_chars > (most := self.limits.encoded_chars):
+                message = f"the texts must have at most `limits.encoded_chars` = {most} characters to encode"
+                raise Refusal(422, f"{message}, of each the first {READ_CHARS}, got {work.encoded_chars}")
+            lanes[self._encoding] = PER_ENCODED_CHARACTER * work.encoded_chars
+        for each, seconds in lanes.items():
+            before = (other for turn, other in each.unanswered.values() if turn <= arrival + seconds)
+            self._check_wait(each.slowness * sum(before))
+
+        async def answer() -> Any:
+            if encoder is not None and work.encoded_chars:
+                await self._encode(uid, EncodingJob(encoder, job), arrival, deadline)
+            turn = arrival + work.seconds
+            step = _Waiting(uid, kind, job, work.num_documents, work.seconds, arrival, deadline, turn)
+            return await self._take_turn(lane, step)
+
+        for each, seconds in lanes.items():
+            each.add(uid, arrival + seconds, seconds)
+        answered = asyncio.ensure_future(answer())
+        events = [answered] if receive is None else [answered, asyncio.ensure_future(_left(receive))]
         try:
             await asyncio.wait(events, timeout=max(0.0, deadline - now), return_when=asyncio.FIRST_COMPLETED)
-            if waiting.result.done():
-                return waiting.result.result()
-            if time.monotonic() < deadline:
+            if answered.done():
+                return answered.result()
+            if events[-1].done():
                 raise Refusal(499, "the client is gone")
             raise Refusal(504, f"no answer within {self.limits.request_seconds:g} seconds")
         finally:
-            lane.unanswered -= 1
-            lane.work -= seconds
+            for each in lanes:
+                each.remove(uid)
             for event in events:
                 event.cancel()
+
+    async def _encode(self, uid: str, job: EncodingJob, arrival: float, deadline: float) -> None:
+        """Encode the texts of a request, with others between its pieces."""
+        turn, _ = self._encoding.unanswered[uid]
+        while job.seconds_left:
+            await self._take_turn(self._encoding, _Waiting(uid, "", job, 1, job.seconds, arrival, deadline, turn))
+            self._encoding.remove(uid)
+            self._encoding.add(uid, turn, job.seconds_left)
+
+    async def _take_turn(self, lane: _Lane, waiting: _Waiting) -> Any:
+        """Return the result of a job when its lane has done it."""
+        bisect.insort(lane.waiting, waiting, key=lambda other: other.turn)
+        asyncio.get_running_loop().call_soon(self._start, lane)  # later: requests that arrive together share a batch
+        return await waiting.result
 
     def _start(self, lane: _Lane) -> None:
         """Hand the next batch to the thread, if it is free."""
@@ -159,6 +207,8 @@ class Batcher:
     def _finish(self, lane: _Lane, overrun: asyncio.TimerHandle, seconds: float, results: Mapping[str, Any]) -> None:
         """Deliver a batch's results, learn its speed, and start the next."""
         overrun.cancel()
+        lane.measure(seconds)
+        metrics.SLOWNESS.set(self.slowness)
         for waiting in lane.running:
             result = results.get(waiting.uid) or too_late()
             if waiting.result.done():
@@ -167,11 +217,8 @@ class Batcher:
                 waiting.result.set_exception(result)
             else:
                 waiting.result.set_result(result)
-        lane.measured = MEMORY * lane.measured + seconds
-        lane.estimated = MEMORY * lane.estimated + sum(waiting.seconds for waiting in lane.running)
         lane.running = []
-        metrics.SLOWNESS.set(self.slowness)
-        self._start(lane)
+        asyncio.get_running_loop().call_soon(self._start, lane)  # when the next pieces of these requests wait, too
 
     def _next_batch(self, lane: _Lane) -> list[_Waiting]:
         """Take requests for the same engine as the first one, up to a batch; skip those that nobody waits for."""
@@ -179,8 +226,10 @@ class Batcher:
         others: list[_Waiting] = []
         candidates, work, now = 0, 0.0, time.monotonic()
         most_requests, most_candidates = self._most
-        while lane.waiting and len(batch) < most_requests and candidates < most_candidates and work < BATCH_SECONDS:
-            waiting = lane.waiting.popleft()
+        while (
+            lane.waiting and len(batch) < most_requests and candidates < most_candidates and work < lane.batch_seconds
+        ):
+            waiting = lane.waiting.pop(0)
             if waiting.result.done() or waiting.deadline <= now:
                 continue
             if batch and waiting.kind != batch[0].kind:
@@ -189,21 +238,27 @@ class Batcher:
             batch.append(waiting)
             candidates += waiting.num_documents
             work += lane.slowness * waiting.seconds
-        lane.waiting.extendleft(reversed(others))
+        lane.waiting[:0] = others
         return batch
 
     def _work(self, batch: list[_Waiting]) -> tuple[float, dict[str, Any]]:
         """Answer a batch in the thread; return the seconds that it took, and the result of each request by id."""
         now, last = time.monotonic(), max(waiting.deadline for waiting in batch)
-        metrics.BATCH_REQUESTS.observe(len(batch))
-        for waiting in batch:
-            metrics.STAGE_SECONDS.labels("queue").observe(now - waiting.arrival)
 
         def check() -> None:
             if time.monotonic() > last:
                 raise TimeoutError
 
-        results = answer_all(self._engines[batch[0].kind], {waiting.uid: waiting.job for waiting in batch}, check)
+        jobs = {waiting.uid: waiting.job for waiting in batch}
+        if isinstance(batch[0].job, EncodingJob):
+            results = answer_all(EncodingEngine(), jobs, check)
+            for waiting in batch:
+                waiting.seconds = waiting.job.seconds  # without those that were encoded before
+        else:
+            metrics.BATCH_REQUESTS.observe(len(batch))
+            for waiting in batch:
+                metrics.STAGE_SECONDS.labels("queue").observe(now - waiting.arrival)
+            results = answer_all(self._engines[batch[0].kind], jobs, check)
         return time.monotonic() - now, results
 
 

@@ -4,6 +4,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from subprocess import Popen
 from typing import Annotated, Any, Self
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInf
 
 from graphrerank.checks import UserError
 from graphrerank.data.corpus_folder.growth import EdgeError, Growth, NewEdge, grow_corpus, start_compaction
+from graphrerank.data.corpus_folder.opening import read_manifest
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
 from graphrerank.files import FolderInUseError
@@ -89,7 +91,15 @@ class AddDocuments(EngineRequest):
 
     def work(self) -> Work:
         """Estimate the work to add them."""
-        return growth_work(len(self.documents), self._num_chars, len(self.edges))
+        return growth_work(len(self.documents), self._passages, len(self.edges))
+
+    def texts_to_encode(self) -> tuple[list[str], list[str]]:
+        """Return no query, and the passages."""
+        return [], self._passages
+
+    @cached_property
+    def _passages(self) -> list[str]:
+        return [document.passage for document in self.documents]
 
     @property
     def _num_chars(self) -> int:
@@ -146,7 +156,8 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
 
     def __init__(self, folder: Path, make_encoder: Callable[[], Encoder] | None) -> None:
         self._folder = folder
-        self._encoder = None if make_encoder is None else make_encoder()
+        reads_vectors = read_manifest(folder.resolve()).encoder is not None
+        self.encoder = make_encoder() if make_encoder is not None and reads_vectors else None
         self._compaction: Popen[bytes] | None = None
 
     def answer(self, jobs: Mapping[str, AddDocuments | RemoveDocuments], check: Check = lambda: None) -> dict[str, Any]:
@@ -188,10 +199,10 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
         return grow_corpus(
             folder,
             [document.id for document in job.documents],
-            [document.passage for document in job.documents],
+            job.texts_to_encode()[1],
             edges=job.edges,
             replace=True,
-            encoder=self._encoder,
+            encoder=self.encoder,
             title_lengths=[len(document.title.strip()) for document in job.documents],
             compact=False,
         )

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sized
+from collections.abc import Collection, Iterable, Sized
 from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Annotated, NamedTuple, Self
@@ -22,11 +22,12 @@ PER_EDGE = 1.2e-6
 PER_QUERY_CHARACTER_AND_DOCUMENT = 2e-9
 PER_QUERY_CHARACTER_AND_EDGE = 3e-10
 PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE = 2e-6
-PER_ENCODED_CHARACTER = 3e-5
+PER_ENCODED_CHARACTER = 5e-5  # of a small encoder
 PER_SEARCH = 0.01
 PER_CHARACTER_OF_SEARCH = 1e-4
 PER_GROWTH = 0.1  # mostly waiting for the disk
 PER_NEW_EDGE = 1e-5
+READ_CHARS = 2000  # of a text, of which encoders read a few hundred tokens
 
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
 Positive = Annotated[int, Field(ge=1, strict=True)]
@@ -49,6 +50,7 @@ class Limits:
     query_chars: int = 20_000
     text_chars: int = 100_000  # of each document
     request_chars: int = 8_000_000  # of the query and all documents together
+    encoded_chars: int = 300_000  # of the texts of a request that are encoded, of each the first 2,000
     explained_edges: int = 1000  # with `explain`, which removes each once
     work_seconds: float = 2.0  # estimated, without encoding
     request_seconds: float = 30.0  # from a request's arrival to its answer
@@ -79,11 +81,12 @@ class Work(NamedTuple):
 
     seconds: float  # without encoding
     num_documents: int = 1  # of a batch that it counts as
-    num_chars: int = 0  # of the texts that a service with an encoder encodes
+    encoded_chars: int = 0  # of the texts that a service with an encoder encodes
 
-    def total_seconds(self, *, encodes: bool) -> float:
-        """Return the estimated time, of a service that encodes texts or does not."""
-        return self.seconds + (PER_ENCODED_CHARACTER * self.num_chars if encodes else 0.0)
+
+def num_encoded_chars(texts: Iterable[str]) -> int:
+    """Count the characters of texts that an encoder reads, at most."""
+    return sum(min(len(text), READ_CHARS) for text in texts)
 
 
 def rerank_work(candidates: RerankInput, *, explain: bool = False) -> Work:
@@ -95,16 +98,17 @@ def rerank_work(candidates: RerankInput, *, explain: bool = False) -> Work:
         sizes = Counter(chain.from_iterable(map(set, candidates.entities))).values()
         num_edges += sum(size * (size - 1) // 2 for size in sizes if size <= MIN_COMMON)  # others join none
     seconds = PER_REQUEST + PER_DOCUMENT * num_documents + PER_EDGE * num_edges
-    num_chars = 0
+    encoded_chars = 0
     if candidates.passages is not None:
-        num_chars, query_chars = sum(map(len, candidates.passages)), len(candidates.query)
-        seconds += PER_CHARACTER * num_chars
+        query_chars = len(candidates.query)
+        seconds += PER_CHARACTER * sum(map(len, candidates.passages))
         seconds += query_chars * PER_QUERY_CHARACTER_AND_DOCUMENT * num_documents
         seconds += query_chars * PER_QUERY_CHARACTER_AND_EDGE * num_edges
-        num_chars += query_chars
+        if candidates.vectors is None:
+            encoded_chars = num_encoded_chars([candidates.query, *candidates.passages])
     if explain:
         seconds += explain_seconds(num_documents, num_edges)
-    return Work(seconds, num_documents, num_chars if candidates.vectors is None else 0)
+    return Work(seconds, num_documents, encoded_chars)
 
 
 def explain_seconds(num_documents: int, num_edges: int) -> float:
@@ -112,10 +116,11 @@ def explain_seconds(num_documents: int, num_edges: int) -> float:
     return num_edges * PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE * (num_documents + 2 * num_edges)
 
 
-def growth_work(num_documents: int, num_chars: int = 0, num_edges: int = 0) -> Work:
-    """Estimate the work to add documents to a corpus folder, or to remove some."""
+def growth_work(num_documents: int, passages: Collection[str] = (), num_edges: int = 0) -> Work:
+    """Estimate the work to add passages to a corpus folder, or to remove some."""
+    num_chars = sum(map(len, passages))
     seconds = PER_GROWTH + PER_DOCUMENT * num_documents + PER_CHARACTER * num_chars + PER_NEW_EDGE * num_edges
-    return Work(seconds, num_documents, num_chars)
+    return Work(seconds, num_documents, num_encoded_chars(passages))
 
 
 def _check_query(query: str, info: ValidationInfo) -> str:
@@ -130,7 +135,7 @@ Query = Annotated[str, Field(json_schema_extra={"minLength": 1, "pattern": r"\S"
 
 
 class EngineRequest(BaseModel):
-    """A request that its engine answers as it is; a subclass has a method ``work``."""
+    """A request that its engine answers as it is; a subclass has a method ``work``, some ``texts_to_encode``."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -150,5 +155,9 @@ class QueryRequest(EngineRequest):
 
     def work(self) -> Work:
         """Estimate the work to search for the query, or to parse it."""
-        num_chars = len(self.query)
-        return Work(PER_SEARCH + PER_CHARACTER_OF_SEARCH * num_chars, num_chars=num_chars)
+        seconds = PER_SEARCH + PER_CHARACTER_OF_SEARCH * len(self.query)
+        return Work(seconds, encoded_chars=num_encoded_chars([self.query]))
+
+    def texts_to_encode(self) -> tuple[list[str], list[str]]:
+        """Return the query, and no passage."""
+        return [self.query], []

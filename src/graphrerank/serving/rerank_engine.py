@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import UserError
-from graphrerank.data.encoder import Encoder, check_vectors
+from graphrerank.data.encoder import Encoder
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.graphs.queries import query_encoder
@@ -36,7 +36,6 @@ from graphrerank.serving.rerank_request import (
 )
 from graphrerank.text.languages import AUTO
 
-VECTOR_CACHE_BYTES = 1 << 28  # in each process, for the vectors of texts that come again
 WORD_COLUMNS = {BM25_SCORE, *TEXT_MATCH_FEATURES}
 
 
@@ -45,8 +44,8 @@ class RerankEngine:
 
     Args:
         artifact: The exported model.
-        encoder: Encoder of query and documents, not a ``VectorCache``, which would write every request to disk.
-            None for models that read no vectors: the cosine is then 0 for all documents.
+        encoder: Encoder of query and documents, whose vectors are kept in memory, not a ``VectorCache``, which would
+            write every request to disk. None for models that read no vectors: the cosine is then 0 for all documents.
         limits: Limits of requests.
         device: Device of the model.
         language: In which words are matched, of requests that name none; ``auto``: that of their documents.
@@ -72,7 +71,9 @@ class RerankEngine:
         self.name = self._reranker.name
         if self._reranker.inputs.reads_vectors:  # others read cosines, of any encoder
             checkpoint.check_encoder(getattr(encoder, "name", None), getattr(encoder, "fingerprint", None))
-        self._encoder = encoder
+        if encoder is not None and not isinstance(encoder, MemoryVectorCache):
+            encoder = MemoryVectorCache(encoder)
+        self.encoder: MemoryVectorCache | None = encoder
         self._language = language
 
     def answer(self, jobs: Mapping[str, RerankRequest], check: Check = lambda: None) -> dict[str, RankedDocuments]:
@@ -126,23 +127,19 @@ class RerankEngine:
     def _encoded(self, candidates: Sequence[RerankInput]) -> list[RerankInput]:
         """Add the vectors of candidates with texts and without vectors, encoded in one call for each kind of text."""
         encoded = list(candidates)
-        if self._encoder is None:
+        if self.encoder is None:
             return encoded
         missing = [i for i, given in enumerate(candidates) if given.vectors is None and given.passages is not None]
-        queries = self._encode([candidates[i].query for i in missing], query_encoder(self._encoder))
+        queries = self._encode([candidates[i].query for i in missing], query_encoder(self.encoder))
         texts = [text for i in missing for text in candidates[i].passages or ()]
-        blocks = torch.split(self._encode(texts, self._encoder), [candidates[i].num_passages for i in missing])
+        blocks = torch.split(self._encode(texts, self.encoder), [candidates[i].num_passages for i in missing])
         for i, query, vectors in zip(missing, queries, blocks, strict=True):
             encoded[i] = replace(candidates[i], query_vector=query, vectors=vectors)
         return encoded
 
-    def _encode(self, texts: list[str], encoder: Encoder) -> Tensor:
-        if not texts:
-            return torch.zeros(0, 0)
-        with STAGE_SECONDS.labels("encode").time():
-            encoded = encoder.encode(texts)
+    def _encode(self, texts: list[str], encoder: MemoryVectorCache) -> Tensor:
         try:
-            return check_vectors(encoded, len(texts), encoder.name)
+            return encoder.encode(texts)
         except ValueError as error:
             raise RuntimeError(str(error)) from error  # not the request's fault
 
@@ -177,6 +174,6 @@ def load_rerank_engine(
     format_name: str | None = None,
     language: str = AUTO,
 ) -> RerankEngine:
-    """Load an artifact, with an encoder that remembers texts; see :func:`load_artifact` and :class:`RerankEngine`."""
-    encoder = None if make_encoder is None else MemoryVectorCache(make_encoder(), max_bytes=VECTOR_CACHE_BYTES)
+    """Load an artifact; see :func:`load_artifact` and :class:`RerankEngine`."""
+    encoder = None if make_encoder is None else make_encoder()
     return RerankEngine(load_artifact(folder, format_name), encoder, limits=limits, device=device, language=language)

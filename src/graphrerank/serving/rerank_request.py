@@ -6,7 +6,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -27,7 +27,17 @@ from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
 from graphrerank.inference.explanation import DocumentExplanation
 from graphrerank.inference.inputs import LARGEST, LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.serving.limits import EngineRequest, Flag, Positive, Probability, Query, Work, limits_of, rerank_work
+from graphrerank.serving.limits import (
+    PER_CHARACTER,
+    EngineRequest,
+    Flag,
+    Positive,
+    Probability,
+    Query,
+    Work,
+    limits_of,
+    rerank_work,
+)
 from graphrerank.text.languages import AUTO, LANGUAGES
 from graphrerank.text.tokenizer import WordTokenizer
 
@@ -154,26 +164,39 @@ class RerankRequest(EngineRequest):
     priority: int | None = None
     truncation: bool | None = None
 
-    def texts(self) -> list[str] | None:
-        """Return the parts of the documents that are read; None if there are only scores."""
-        if self.documents is None:
-            return None
-        texts = [_text(document, self.rank_fields) for document in self.documents]
-        most = self.max_tokens_per_doc or self.max_doc_length
-        return texts if most is None else _first_words(texts, most)
-
     def work(self) -> Work:
-        """Estimate the work to rank the documents."""
-        return rerank_work(self.candidates, explain=self.explain)
+        """Estimate the work to rank the documents; a ValueError if fields do not fit together."""
+        work, num_words = rerank_work(self._whole, explain=self.explain), self.max_tokens_per_doc or self.max_doc_length
+        if num_words is None:
+            return work
+        return work._replace(seconds=work.seconds + PER_CHARACTER * sum(map(len, self._whole.passages or ())))
+
+    def texts_to_encode(self) -> tuple[list[str], list[str]]:
+        """Return the query and the passages, if no vectors are given."""
+        given = self.candidates
+        return ([], []) if given.vectors is not None or given.passages is None else ([given.query], [*given.passages])
 
     @cached_property
     def candidates(self) -> RerankInput:
-        """What the reranker reads; a ValueError if fields do not fit together."""
+        """What the reranker reads: the first words of the documents, whose search takes time."""
+        most, passages = self.max_tokens_per_doc or self.max_doc_length, self._whole.passages
+        if most is None or passages is None:
+            return self._whole
+        spans = WordTokenizer().spans(passages)
+        cut = [
+            text[: words[most - 1][1]] if len(words) > most else text
+            for text, words in zip(passages, spans, strict=True)
+        ]
+        return replace(self._whole, passages=cut)
+
+    @cached_property
+    def _whole(self) -> RerankInput:
+        """The request with whole documents."""
         edges = self.edges or []
         is_typed = any(number != OTHER for *_, number in edges)
         return RerankInput(
             self.query,
-            self.texts(),
+            None if self.documents is None else [_text(document, self.rank_fields) for document in self.documents],
             scores=self.scores,
             edges=np.array([edge[:2] for edge in edges], dtype=np.int64) if edges else None,
             edge_weights=[weight for *_, weight, _ in edges] if edges else None,
@@ -256,11 +279,6 @@ def _checked_text(document: Document, rank_fields: list[str] | None, index: int)
     except ValueError as error:
         raise UserError(f"`documents` must hold valid Unicode and finite numbers, not so at index {index}") from error
     return _text(document, rank_fields).strip()
-
-
-def _first_words(texts: list[str], most: int) -> list[str]:
-    spans = WordTokenizer().spans(texts)
-    return [text[: of[most - 1][1]] if len(of) > most else text for text, of in zip(texts, spans, strict=True)]
 
 
 class EdgeEffect(BaseModel):

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from graphrerank.checks import UserError
 from graphrerank.data.corpus_folder.opening import MANIFEST, is_corpus_folder
-from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import split_passage
+from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.graphs import CorpusGraph, Queries, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.list_confidence import adaptive_k
@@ -110,7 +110,7 @@ class SearchableCorpus:
 
     graph: CorpusGraph
     pipeline: Pipeline
-    encoder: Encoder | None  # of queries; None if no vectors are needed
+    encoder: MemoryVectorCache | None  # of queries; None if no vectors are needed
     compared: Mapping[str, Pipeline] = field(default_factory=dict)  # pipelines that people see next to it, by name
 
     def encode(self, texts: list[str]) -> Tensor | None:
@@ -141,6 +141,11 @@ class SearchEngine:
         if is_corpus_folder(self._folder):
             self._load_version(corpus_version(self._folder))
         return self._current
+
+    @property
+    def encoder(self) -> MemoryVectorCache | None:
+        """The encoder of queries."""
+        return self._current[1].encoder
 
     def answer(
         self, jobs: Mapping[str, SearchRequest], check: Check = lambda: None
@@ -313,6 +318,7 @@ class InspectEngine(Engine[InspectRequest]):
 
     def __init__(self, search: SearchEngine, limits: Limits | None = None) -> None:
         self._search = search
+        self.encoder = search.encoder  # one for all corpora
         self._limits = limits or Limits()
 
     def answer(self, jobs: Mapping[str, InspectRequest], check: Check = lambda: None) -> dict[str, InspectResponse]:

@@ -100,7 +100,6 @@ def process_app(service: Service, folder: Path, supervisor: int) -> FastAPI:
         settings.limits,
         batch_requests=settings.batch_requests,
         batch_candidates=settings.batch_candidates,
-        encodes=settings.encodes,
     )
 
     @contextlib.asynccontextmanager

@@ -34,7 +34,6 @@ class ServiceSettings:
     allow_no_key: bool = False  # serve other machines without a key, as behind a proxy that has one
     cors_origins: Sequence[str] = ()  # web pages that may call
     shutdown_seconds: int = 30  # to finish requests at the end
-    encodes: bool = False  # whether the engines encode texts
     limits: Limits = field(default_factory=Limits)
     page: PageSettings | None = None  # the page at `/`
 
