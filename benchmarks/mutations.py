@@ -244,8 +244,8 @@ MUTATIONS = (
     Mutation(
         "serving/batches.py",
         "requests of another kind change their order",
-        "lane.waiting[:0] = others",
-        "lane.waiting[:0] = others[::-1]",
+        "lane.waiting.extendleft(reversed(others))",
+        "lane.waiting.extendleft(others)",
     ),
     Mutation(
         "serving/http_guard.py",

@@ -225,7 +225,7 @@ class PieceEncoder(HashEncoder):
         return super().encode(texts)
 
 
-LONG = [f"{number:05d}" + "x" * 495 for number in range(200)]  # 25 pieces
+LONG = [f"{number:05d}" + "x" * 495 for number in range(200)]  # 50 pieces
 
 
 def test_short_requests_are_encoded_between_the_pieces_of_long_ones_and_others_do_not_wait() -> None:
@@ -244,7 +244,7 @@ def test_short_requests_are_encoded_between_the_pieces_of_long_ones_and_others_d
         while len(source.asked) < 8:
             await asyncio.sleep(0.001)
         await asyncio.gather(one("a", Job(texts=["short"]), "short"), one("b", Job(), "no texts"))
-        with pytest.raises(Refusal, match="the wait would be above 0.01 seconds"):
+        with pytest.raises(Refusal, match=r"the wait would be above 0\.01 seconds"):
             await one("a", Job(texts=LONG), "too many")
         await long
 

@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from graphrerank.serving.batches import Batcher
+from graphrerank.serving.engine import Refusal
 from graphrerank.serving.json_log import LOGGER, JsonFormatter
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import RerankEngine
@@ -184,6 +186,24 @@ def test_logs_hold_numbers_and_no_texts(make_app, caplog):
     assert (lines[0]["documents"], lines[0]["id"]) == (3, response.json()["id"])
     assert lines[0]["seconds"] > 0
     assert "secret" not in json.dumps(lines)
+
+
+def test_refusals_under_overload_share_a_line_a_second(make_app, caplog, monkeypatch):
+    def refuse(_):
+        raise Refusal(429, "too many requests", retry_after=7)
+
+    monkeypatch.setattr(Batcher, "check_wait", refuse)
+    client = TestClient(make_app())
+    with caplog.at_level(logging.INFO, LOGGER):
+        answers = [send(client, BODY) for _ in range(3)]
+        time.sleep(1)
+        answers.append(send(client, BODY))
+    assert {(answer.status_code, answer.headers["retry-after"]) for answer in answers} == {(429, "7")}
+    lines = [record.fields for record in caplog.records if record.name == LOGGER]
+    assert [(line["id"], line["refused"]) for line in lines] == [
+        (answers[0].json()["id"], 1),
+        (answers[3].json()["id"], 3),
+    ]
 
 
 def test_a_failure_is_logged_without_its_message(make_app, caplog, monkeypatch):

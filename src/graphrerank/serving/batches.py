@@ -1,7 +1,6 @@
 """Batches: requests of one process that wait for its engines, answered together in threads."""
 
 import asyncio
-import bisect
 import logging
 import math
 import os
@@ -40,35 +39,30 @@ class _Waiting:
     seconds: float  # estimated work
     arrival: float
     deadline: float
-    turn: float  # of its lane, the least first
     result: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 @dataclass(eq=False)
 class _Lane:
-    """A thread, and the jobs that wait for it.
-
-    The turn of a request is its arrival plus its work, so that short requests overtake long ones, which wait no more
-    than as long as they take themselves.
-    """
+    """A thread, and the jobs that wait for it."""
 
     batch_seconds: float = BATCH_SECONDS
-    waiting: list[_Waiting] = field(default_factory=list)  # by turn
+    waiting: deque[_Waiting] = field(default_factory=deque)
     running: list[_Waiting] = field(default_factory=list)
     thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
-    unanswered: dict[str, tuple[float, float]] = field(default_factory=dict)  # turn and estimated work, by request
-    work: float = 0.0  # estimated seconds of all unanswered requests
+    unanswered: dict[str, float] = field(default_factory=dict)  # estimated seconds of work that is left, by request
+    work: float = 0.0  # their sum
     ratios: deque[float] = field(default_factory=lambda: deque([1.0], NUM_RATIOS))
     slowness: float = 1.0  # seconds per estimated second of work, the median of the last batches
 
-    def add(self, uid: str, turn: float, seconds: float) -> None:
-        """Count the work of a request."""
-        self.unanswered[uid] = turn, seconds
-        self.work += seconds
+    def count(self, uid: str, seconds: float) -> None:
+        """Note how much work of a request is left."""
+        self.work += seconds - self.unanswered.get(uid, 0.0)
+        self.unanswered[uid] = seconds
 
-    def remove(self, uid: str) -> None:
+    def forget(self, uid: str) -> None:
         """Forget a request."""
-        self.work -= self.unanswered.pop(uid)[1]
+        self.work -= self.unanswered.pop(uid)
 
     def measure(self, seconds: float) -> None:
         """Learn from the time of a batch."""
@@ -82,8 +76,9 @@ class Batcher:
 
     - A thread takes the waiting requests, up to a batch, as soon as it is free: a single request never waits for
       others, and under load batches fill up.
-    - Texts that an engine needs as vectors are encoded before, by another thread, in pieces: short requests wait for
-      one piece of a long one, and requests without texts to encode for none.
+    - Texts that an engine needs as vectors are encoded before, by another thread. Long requests are encoded in
+      pieces and wait for their turn after each, so that short requests wait for one piece of each. Requests without
+      texts to encode do not wait for this thread.
     - Each request has a deadline. Expired ones are not computed; long work is checked between its steps.
     - The wait of a further request is estimated from the work that is waiting and the measured speed.
 
@@ -144,26 +139,28 @@ class Batcher:
         arrival = now if arrival is None else arrival
         deadline = arrival + self.limits.request_seconds
         lane = self._writing if kind == WRITING else self._reading
-        lanes = {lane: work.seconds}
+        seconds_to_encode = 0.0
         encoder: MemoryVectorCache | None = getattr(self._engines.get(kind), "encoder", None)
         if encoder is not None and work.encoded_chars:
             if work.encoded_chars > (most := self.limits.encoded_chars):
                 message = f"the texts must have at most `limits.encoded_chars` = {most} characters to encode"
                 raise Refusal(422, f"{message}, of each the first {READ_CHARS}, got {work.encoded_chars}")
-            lanes[self._encoding] = PER_ENCODED_CHARACTER * work.encoded_chars
-        for each, seconds in lanes.items():
-            before = (other for turn, other in each.unanswered.values() if turn <= arrival + seconds)
-            self._check_wait(each.slowness * sum(before))
+            seconds_to_encode = PER_ENCODED_CHARACTER * work.encoded_chars
+        self._check_wait(lane.slowness * lane.work)
+        others = sum(min(seconds_to_encode, other) for other in self._encoding.unanswered.values())  # they take turns
+        self._check_wait(self._encoding.slowness * others)
 
         async def answer() -> Any:
-            if encoder is not None and work.encoded_chars:
-                await self._encode(uid, EncodingJob(encoder, job), arrival, deadline)
-            turn = arrival + work.seconds
-            step = _Waiting(uid, kind, job, work.num_documents, work.seconds, arrival, deadline, turn)
-            return await self._take_turn(lane, step)
+            if encoder is not None and seconds_to_encode:
+                texts = EncodingJob(encoder, job)
+                while texts.seconds_left:
+                    await self._wait(self._encoding, _Waiting(uid, "", texts, 1, texts.seconds, arrival, deadline))
+                    self._encoding.count(uid, texts.seconds_left)
+            waiting = _Waiting(uid, kind, job, work.num_documents, work.seconds, arrival, deadline)
+            return await self._wait(lane, waiting)
 
-        for each, seconds in lanes.items():
-            each.add(uid, arrival + seconds, seconds)
+        lane.count(uid, work.seconds)
+        self._encoding.count(uid, seconds_to_encode)
         answered = asyncio.ensure_future(answer())
         events = [answered] if receive is None else [answered, asyncio.ensure_future(_left(receive))]
         try:
@@ -174,22 +171,14 @@ class Batcher:
                 raise Refusal(499, "the client is gone")
             raise Refusal(504, f"no answer within {self.limits.request_seconds:g} seconds")
         finally:
-            for each in lanes:
-                each.remove(uid)
+            lane.forget(uid)
+            self._encoding.forget(uid)
             for event in events:
                 event.cancel()
 
-    async def _encode(self, uid: str, job: EncodingJob, arrival: float, deadline: float) -> None:
-        """Encode the texts of a request, with others between its pieces."""
-        turn, _ = self._encoding.unanswered[uid]
-        while job.seconds_left:
-            await self._take_turn(self._encoding, _Waiting(uid, "", job, 1, job.seconds, arrival, deadline, turn))
-            self._encoding.remove(uid)
-            self._encoding.add(uid, turn, job.seconds_left)
-
-    async def _take_turn(self, lane: _Lane, waiting: _Waiting) -> Any:
+    async def _wait(self, lane: _Lane, waiting: _Waiting) -> Any:
         """Return the result of a job when its lane has done it."""
-        bisect.insort(lane.waiting, waiting, key=lambda other: other.turn)
+        lane.waiting.append(waiting)
         asyncio.get_running_loop().call_soon(self._start, lane)  # later: requests that arrive together share a batch
         return await waiting.result
 
@@ -229,7 +218,7 @@ class Batcher:
         while (
             lane.waiting and len(batch) < most_requests and candidates < most_candidates and work < lane.batch_seconds
         ):
-            waiting = lane.waiting.pop(0)
+            waiting = lane.waiting.popleft()
             if waiting.result.done() or waiting.deadline <= now:
                 continue
             if batch and waiting.kind != batch[0].kind:
@@ -238,7 +227,7 @@ class Batcher:
             batch.append(waiting)
             candidates += waiting.num_documents
             work += lane.slowness * waiting.seconds
-        lane.waiting[:0] = others
+        lane.waiting.extendleft(reversed(others))
         return batch
 
     def _work(self, batch: list[_Waiting]) -> tuple[float, dict[str, Any]]:

@@ -14,7 +14,7 @@ from graphrerank.serving.engine import Check
 from graphrerank.serving.limits import PER_ENCODED_CHARACTER, num_encoded_chars
 from graphrerank.serving.metrics import STAGE_SECONDS
 
-PIECE_CHARS = 4000  # of a request, encoded before others have their turn
+PIECE_CHARS = 2000  # of a request, encoded before others have their turn
 
 
 class EncodingJob:
@@ -78,7 +78,7 @@ def _of_similar_lengths(texts: Iterable[str]) -> Iterator[list[str]]:
     """Split texts into batches, in which the shorter ones are padded by little."""
     batch: list[str] = []
     for text in sorted(texts, key=len):
-        if batch and (len(batch) + 1) * num_encoded_chars([text]) > 2 * PIECE_CHARS:
+        if batch and (len(batch) + 1) * num_encoded_chars([text]) > 4 * PIECE_CHARS:
             yield batch
             batch = []
         batch.append(text)

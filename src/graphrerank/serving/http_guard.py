@@ -44,6 +44,7 @@ class HttpGuard:
         self._settings = settings
         self._open_paths = frozenset(open_paths)
         self._check_wait = check_wait
+        self._num_refused, self._next_line = 0, 0.0  # requests under overload, and the time of the next line about them
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward or refuse a request; log and count it when it is answered."""
@@ -69,14 +70,25 @@ class HttpGuard:
             else:
                 await self._app(scope, receive, answer)
         finally:
-            seconds = time.perf_counter() - started
-            route = getattr(scope.get("route"), "path", "none")  # the client's own path may contain anything
-            metrics.STAGE_SECONDS.labels("total").observe(seconds)
-            if status >= 400:
-                metrics.ERRORS.labels(route, status).inc()
-            method = scope["method"] if scope["method"] in METHODS else "?"
-            fields = {"id": state["uid"], "method": method, "route": route, "status": status}
-            log("request", **fields, seconds=round(seconds, 6), **state.get("counts", {}))
+            self._record(scope, status, time.perf_counter() - started)
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        """Log and count a request; of those that are refused under overload one line a second, with their number."""
+        state = scope["state"]
+        route = getattr(scope.get("route"), "path", "none")  # the client's own path may contain anything
+        metrics.STAGE_SECONDS.labels("total").observe(seconds)
+        if status >= 400:
+            metrics.ERRORS.labels(route, status).inc()
+        method = scope["method"] if scope["method"] in METHODS else "?"
+        fields = {"id": state["uid"], "method": method, "route": route, "status": status}
+        fields |= {"seconds": round(seconds, 6), **state.get("counts", {})}
+        if status != 429:
+            log("request", **fields)
+            return
+        self._num_refused += 1
+        if state["arrival"] >= self._next_line:  # one line a second
+            log("request", **fields, refused=self._num_refused)
+            self._num_refused, self._next_line = 0, state["arrival"] + 1
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         """Check everything that is known before the body."""

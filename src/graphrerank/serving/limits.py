@@ -50,7 +50,7 @@ class Limits:
     query_chars: int = 20_000
     text_chars: int = 100_000  # of each document
     request_chars: int = 8_000_000  # of the query and all documents together
-    encoded_chars: int = 300_000  # of the texts of a request that are encoded, of each the first 2,000
+    encoded_chars: int = 250_000  # of the texts of a request that are encoded, of each the first 2,000
     explained_edges: int = 1000  # with `explain`, which removes each once
     work_seconds: float = 2.0  # estimated, without encoding
     request_seconds: float = 30.0  # from a request's arrival to its answer
