@@ -1,29 +1,22 @@
-"""Encoding of the texts of requests, before their engines need the vectors.
-
-Long requests are encoded in pieces, so that short ones wait for one piece at most.
-"""
+"""Encoding of the texts of requests before their engines run, in pieces: others have their turn between them."""
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from itertools import groupby
 from typing import Any
 
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.graphs.queries import query_encoder
-from graphrerank.serving.engine import Check
+from graphrerank.serving.engine import Check, Engine
 from graphrerank.serving.limits import PER_ENCODED_CHARACTER, num_encoded_chars
 from graphrerank.serving.metrics import STAGE_SECONDS
 
-PIECE_CHARS = 2000  # of a request, encoded before others have their turn
+PIECE_CHARS = 2000
 
 
 class EncodingJob:
-    """The texts of a request that are to be encoded.
-
-    Args:
-        encoder: Keeps the vectors for the request's engine.
-        request: The request, whose ``texts_to_encode`` are queries and passages.
-    """
+    """The texts of a request that are to be encoded by an encoder, which keeps the vectors for the request's engine."""
 
     def __init__(self, encoder: MemoryVectorCache, request: Any) -> None:
         self._encoder = encoder
@@ -36,12 +29,8 @@ class EncodingJob:
         """Take texts of similar lengths, with their encoders."""
         if self._left is None:
             queries, passages = self._request.texts_to_encode()
-            encoders = (query_encoder(self._encoder), self._encoder)
-            self._left = [
-                (encoder, text)
-                for encoder, texts in zip(encoders, (queries, passages), strict=True)
-                for text in encoder.missing(texts)
-            ]
+            encoders = ((query_encoder(self._encoder), queries), (self._encoder, passages))
+            self._left = [(encoder, text) for encoder, texts in encoders for text in encoder.missing(texts)]
             self._left.sort(key=lambda entry: len(entry[1]), reverse=True)
         piece, num_chars = [], 0
         while self._left and num_chars < PIECE_CHARS:
@@ -52,35 +41,21 @@ class EncodingJob:
         return piece
 
 
-class EncodingEngine:
-    """Encodes a piece of each request of a batch."""
+class EncodingEngine(Engine[EncodingJob]):
+    """Encodes the next piece of each request of a batch."""
 
     def answer(self, jobs: Mapping[str, EncodingJob], check: Check = lambda: None) -> dict[str, EncodingJob]:
-        """Encode the next piece of each job; return the jobs."""
+        """Return the jobs."""
         texts: defaultdict[MemoryVectorCache, list[str]] = defaultdict(list)
         for job in jobs.values():
             for encoder, text in job.next_piece():
                 texts[encoder].append(text)
-        for encoder, piece in texts.items():
-            with STAGE_SECONDS.labels("encode").time():
-                try:
-                    for similar in _of_similar_lengths(piece):
-                        encoder.encode(similar)
-                except ValueError as error:
-                    raise RuntimeError(str(error)) from error  # not the request's fault
+        for encoder, pieces in texts.items():
+            # a batch is padded to its longest text: texts of one have at most twice the length of each other
+            for _, batch in groupby(sorted(pieces, key=len), key=lambda text: len(text).bit_length()):
+                with STAGE_SECONDS.labels("encode").time():
+                    try:
+                        encoder.encode(list(batch))
+                    except ValueError as error:
+                        raise RuntimeError(str(error)) from error  # not the request's fault
         return dict(jobs)
-
-    def warm_up(self) -> None:
-        """Do nothing: the engines warm up their encoders."""
-
-
-def _of_similar_lengths(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Split texts into batches, in which the shorter ones are padded by little."""
-    batch: list[str] = []
-    for text in sorted(texts, key=len):
-        if batch and (len(batch) + 1) * num_encoded_chars([text]) > 4 * PIECE_CHARS:
-            yield batch
-            batch = []
-        batch.append(text)
-    if batch:
-        yield batch
