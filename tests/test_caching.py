@@ -1,6 +1,6 @@
 import sqlite3
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +10,9 @@ from torch import Tensor
 
 from graphrerank import caching
 from graphrerank.caching import BlobStore, TensorStore, fill, hash_text
-from graphrerank.files import save_tensors
 
 ITEMS = ["ccc", "a", "bb", "a", "dddd"]
 KEYS = [hash_text(item) for item in ITEMS]
-
-
-def accept(shard: Mapping[str, Tensor], count: int, source: str) -> None:
-    if len(shard["lengths"]) != count:
-        raise ValueError(f"{source}: needed {count} lengths")
-
-
-def tensor_store(folder: Path) -> TensorStore:
-    return TensorStore(folder, ("lengths",), accept)
 
 
 class Lengths:
@@ -32,8 +22,8 @@ class Lengths:
         self.stop_after = stop_after
         self.shards: list[list[str]] = []
 
-    def tensors(self, items: list[str]) -> dict[str, Tensor]:
-        return {"lengths": torch.tensor([len(item) for item in self._note(items)])}
+    def tensors(self, items: list[str]) -> Tensor:
+        return torch.tensor([[float(len(item))] for item in self._note(items)])
 
     def blobs(self, items: list[str]) -> list[bytes]:
         return [bytes([len(item)]) for item in self._note(items)]
@@ -50,11 +40,7 @@ def fill_store(kind: str, folder: Path, lengths: Lengths, items: Sequence[str] =
     if kind == "blobs":
         fill(BlobStore(folder / "lengths.sqlite", "lengths"), keys, items, lengths.blobs, shard_size=2)
     else:
-        fill(tensor_store(folder), keys, items, lengths.tensors, shard_size=2)
-
-
-def lengths_of(store: TensorStore) -> list[int]:
-    return [int(store.shards[shard]["lengths"][row]) for shard, row in zip(*store.rows(KEYS), strict=True)]
+        fill(TensorStore(folder), keys, items, lengths.tensors, shard_size=2)
 
 
 def test_missing_items_come_once_in_shards_by_length() -> None:
@@ -76,28 +62,28 @@ def test_a_stopped_run_continues_from_its_shards(tmp_path: Path, kind: str) -> N
 
 
 def test_one_store_finds_what_another_added(tmp_path: Path) -> None:
-    first, second = tensor_store(tmp_path), tensor_store(tmp_path)
+    first, second = TensorStore(tmp_path), TensorStore(tmp_path)
     fill(first, KEYS[:2], ITEMS[:2], Lengths().tensors, shard_size=9)
     fill(second, KEYS, ITEMS, Lengths().tensors, shard_size=9)
     late = Lengths()
     fill(first, KEYS, ITEMS, late.tensors, shard_size=9)
     assert late.shards == []
-    assert lengths_of(first) == lengths_of(second) == [3, 1, 2, 1, 4]
+    assert first.rows(KEYS).tolist() == second.rows(KEYS).tolist() == [[3], [1], [2], [1], [4]]
 
 
-@pytest.mark.parametrize(
-    ("keys", "trouble"),
-    [
-        (torch.zeros(2, 31, dtype=torch.uint8), "needed keys of 32 bytes"),
-        (torch.zeros(64, dtype=torch.uint8), "needed keys of 32 bytes"),
-        (torch.zeros(2, 32), "needed keys of 32 bytes"),
-        (torch.zeros(3, 32, dtype=torch.uint8), "needed 3 lengths"),
-    ],
-)
-def test_a_shard_that_does_not_fit_is_named(tmp_path: Path, keys: Tensor, trouble: str) -> None:
-    save_tensors(tmp_path / "odd.safetensors", {"keys": keys, "lengths": torch.zeros(2)})
-    with pytest.raises(ValueError, match=rf"odd\.safetensors \(delete this file and run again\): {trouble}"):
-        tensor_store(tmp_path).known(KEYS)
+def test_a_damaged_blob_is_computed_again_and_one_of_an_older_version_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "lengths.sqlite"
+    with sqlite3.connect(path) as file:
+        file.execute("CREATE TABLE lengths (key BLOB PRIMARY KEY, content BLOB) WITHOUT ROWID")
+        file.execute("INSERT INTO lengths VALUES (?, ?)", (KEYS[0], b"old"))
+    store = BlobStore(path, "lengths")
+    store.add(KEYS[1:3], [b"a", b"b"])
+    with sqlite3.connect(path) as file:
+        file.execute("UPDATE lengths SET content = x'63' WHERE key = ?", (KEYS[2],))
+    with pytest.warns(UserWarning, match=r"lengths\.sqlite: a damaged row; it is computed again"):
+        assert BlobStore(path, "lengths").known(KEYS) == {KEYS[0]: b"old", KEYS[1]: b"a"}
+    store.add(KEYS[2:3], [b"b"])
+    assert BlobStore(path, "lengths").known(KEYS) == {KEYS[0]: b"old", KEYS[1]: b"a", KEYS[2]: b"b"}
 
 
 def test_blobs_are_looked_up_in_several_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,12 @@ import math
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from graphrerank.files import (
     atomic_folder,
@@ -15,9 +17,11 @@ from graphrerank.files import (
     claim_folder,
     copy_file,
     load_tensors,
+    read_checked_json,
     save_tensors,
     sole_use,
     write_bytes,
+    write_checked_json,
     write_json,
     write_text,
 )
@@ -55,9 +59,40 @@ def test_content_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: p
 def test_tensors_round_trip(tmp_path: Path) -> None:
     tensors = {"a": torch.rand(3, 4).T, "b": torch.arange(5)}  # one is not contiguous
     path = tmp_path / "t.safetensors"
-    save_tensors(path, tensors, {"note": "x"})
+    save_tensors(path, tensors)
     loaded = load_tensors(path, ("b", "a"))
     assert all(torch.equal(loaded[name], tensors[name]) for name in tensors)
+
+
+def test_any_flipped_bit_is_found(tmp_path: Path) -> None:
+    """And a file without a checksum, of an older version, is read."""
+    path = tmp_path / "t.safetensors"
+    tensors = {"a": torch.rand(3, dtype=torch.bfloat16), "b": torch.tensor(True), "c": torch.zeros(0, 2)}
+    save_file(tensors, path)
+    assert torch.equal(load_tensors(path)["a"], tensors["a"])
+    save_tensors(path, tensors)
+    content = path.read_bytes()
+    for place in range(8 * len(content)):
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with suppress(ValueError):
+            found = load_tensors(path, ("a", "b", "c"))  # a bit of the padding, or of the word `checksum`
+            assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+            assert all(found[name].dtype == tensors[name].dtype for name in tensors)
+
+
+def test_json_of_a_cache(tmp_path: Path) -> None:
+    path, content = tmp_path / "a.json", {"a": [0.1, math.nan], "b": {"ä": None}}
+    write_checked_json(path, content)
+    assert repr(read_checked_json(path)) == repr(content)
+    text = path.read_text(encoding="utf-8")
+    for damaged in (text.replace("0.1", "0.3"), text[:-4], "[]"):
+        path.write_text(damaged, encoding="utf-8")
+        with pytest.raises(ValueError, match=r"a\.json: damaged cache"):
+            read_checked_json(path)
+    path.write_text('{"a": 1}', encoding="utf-8")  # of an older version
+    assert read_checked_json(path) == {"a": 1}
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "noise", "missing"])

@@ -6,6 +6,8 @@ most one shard and several processes may fill one store at once.
 
 import hashlib
 import sqlite3
+import warnings
+import zlib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
@@ -68,7 +70,8 @@ def fill(
 class BlobStore:
     """Bytes in one SQLite file, in memory alone if ``path`` is None; each write is a transaction.
 
-    ``contents`` are those read or added so far, by key. A damaged file is a ValueError that names it.
+    ``contents`` are those read or added so far, by key. A damaged row is deleted with a warning; a damaged file is a
+    ValueError that names it.
     """
 
     def __init__(self, path: Path | None, table: str) -> None:
@@ -80,11 +83,17 @@ class BlobStore:
     def known(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Read the contents of those keys that are in the file."""
         if self.path is not None and keys:
-            with self._open(self.path) as file:
+            with self._open(self.path) as file, file:
                 for start in range(0, len(keys), LOOKED_UP):
                     part = keys[start : start + LOOKED_UP]
                     marks = ",".join("?" * len(part))
-                    self.contents.update(file.execute(f"SELECT * FROM {self.table} WHERE key IN ({marks})", part))
+                    query = f"SELECT key, content, checksum FROM {self.table} WHERE key IN ({marks})"
+                    for key, content, checksum in file.execute(query, part).fetchall():
+                        if checksum in (None, zlib.crc32(key + content)):  # None: of an older version
+                            self.contents[key] = content
+                        else:
+                            warn_damaged(f"{self.path}: a damaged row")
+                            file.execute(f"DELETE FROM {self.table} WHERE key = ?", (key,))
         return self.contents
 
     def add(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
@@ -92,7 +101,8 @@ class BlobStore:
         new = {key: value for key, value in zip(keys, values, strict=True) if value is not None}
         if self.path is not None:
             with self._open(self.path) as file, file:  # a transaction
-                file.executemany(f"INSERT OR IGNORE INTO {self.table} VALUES (?, ?)", new.items())
+                rows = ((key, value, zlib.crc32(key + value)) for key, value in new.items())
+                file.executemany(f"INSERT OR IGNORE INTO {self.table} VALUES (?, ?, ?)", rows)
         self.contents.update(new)
 
     def rows(self, keys: Sequence[bytes], width: int, dtype: np.dtype[Any]) -> Tensor:
@@ -109,10 +119,12 @@ class BlobStore:
     @contextmanager
     def _open(self, path: Path) -> Iterator[sqlite3.Connection]:
         path.parent.mkdir(parents=True, exist_ok=True)
-        columns = "(key BLOB PRIMARY KEY, content BLOB) WITHOUT ROWID"
+        columns = "(key BLOB PRIMARY KEY, content BLOB, checksum INTEGER) WITHOUT ROWID"
         try:
             with closing(sqlite3.connect(path, timeout=WAIT_S)) as file:
                 file.execute(f"CREATE TABLE IF NOT EXISTS {self.table} {columns}")
+                if file.execute(f"SELECT count(*) FROM pragma_table_info('{self.table}')").fetchone() == (2,):
+                    file.execute(f"ALTER TABLE {self.table} ADD COLUMN checksum INTEGER")  # an older version's
                 yield file
         except sqlite3.OperationalError as error:  # locked, or the disk is full
             raise UserError(f"{path}: cannot be read or written: {error}") from error
@@ -121,50 +133,75 @@ class BlobStore:
 
 
 class TensorStore:
-    """Tensors with one row per key, in ``<folder>/*.safetensors``; each file holds one shard and its ``keys``.
+    """Vectors of texts in ``<folder>/*.safetensors``; each file holds one shard: ``keys`` and ``vectors``.
 
-    ``check`` raises a ``ValueError`` that begins with its third argument unless the tensors of a shard fit a number of
-    keys. ``shards`` are the tensors of each file read or written so far, mapped from disk.
+    A damaged file is deleted with a warning, so that its vectors are computed again.
     """
 
-    def __init__(
-        self, folder: Path, names: tuple[str, ...], check: Callable[[Mapping[str, Tensor], int, str], object]
-    ) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.names = names
-        self.shards: list[Mapping[str, Tensor]] = []
-        self._check = check
+        self._tables: list[Tensor] = []  # the vectors of each file read or written so far, mapped from disk
         self._files: set[Path] = set()
-        self._rows: dict[bytes, tuple[int, int]] = {}  # number of the shard, and row in it
+        self._places: dict[bytes, tuple[int, int]] = {}  # number of the table, and row in it
 
     def known(self, keys: Sequence[bytes]) -> Container[bytes]:
         """Read the files that were not read yet; return all keys known."""
         for file in sorted(set(self.folder.glob("*.safetensors")) - self._files):
-            shard = load_tensors(file, ("keys", *self.names))
-            source, table = f"{file} (delete this file and run again)", shard["keys"]
-            if table.dim() != 2 or table.shape[1] != KEY_BYTES or table.dtype != torch.uint8:
-                raise UserError(f"{source}: needed keys of {KEY_BYTES} bytes, got {table.dtype} {list(table.shape)}")
-            self._check(shard, len(table), source)
-            self._remember(file, [row.tobytes() for row in table.numpy()], shard)
-        return self._rows
+            if (shard := read_cached(file, ("keys", "vectors"))) is None:
+                file.unlink(missing_ok=True)
+            else:
+                self._remember(file, [row.tobytes() for row in shard["keys"].numpy()], shard["vectors"])
+        return self._places
 
-    def add(self, keys: Sequence[bytes], values: Mapping[str, Tensor]) -> None:
+    def add(self, keys: Sequence[bytes], values: Tensor) -> None:
         """Write a shard to a new file."""
         joined = b"".join(keys)
         table = torch.frombuffer(bytearray(joined), dtype=torch.uint8).reshape(-1, KEY_BYTES)
         file = self.folder / f"{short_hash(joined)}.safetensors"
-        save_tensors(file, {"keys": table, **values})
+        save_tensors(file, {"keys": table, "vectors": values})
         self._remember(file, keys, values)
 
-    def rows(self, keys: Sequence[bytes]) -> tuple[Tensor, Tensor]:
-        """Find the shard ``[n]`` and the row in it ``[n]`` of each known key."""
-        shard, row = torch.tensor([self._rows[key] for key in keys], dtype=torch.int64).reshape(-1, 2).unbind(1)
-        return shard, row
+    def rows(self, keys: Sequence[bytes]) -> Tensor:
+        """Return the vectors ``[n, d]`` of known keys, one at least."""
+        table_of, row = torch.tensor([self._places[key] for key in keys]).unbind(1)
+        vectors = torch.empty(len(keys), self._tables[int(table_of[0])].shape[1])
+        counts = torch.bincount(table_of, minlength=len(self._tables)).tolist()
+        for table, chosen in zip(self._tables, torch.split(table_of.argsort(stable=True), counts), strict=True):
+            vectors[chosen] = table[row[chosen]]
+        return vectors
 
-    def _remember(self, file: Path, keys: Sequence[bytes], shard: Mapping[str, Tensor]) -> None:
+    def _remember(self, file: Path, keys: Sequence[bytes], table: Tensor) -> None:
         self._files.add(file)
-        self._rows.update((key, (len(self.shards), row)) for row, key in enumerate(keys))
-        self.shards.append(shard)
+        self._places.update((key, (len(self._tables), row)) for row, key in enumerate(keys))
+        self._tables.append(table)
+
+
+def read_cached(path: Path, names: tuple[str, ...] | None = None) -> dict[str, Tensor] | None:
+    """Read the tensors of a cache file; None if there is none, or with a warning if it is damaged."""
+    if not path.is_file():
+        return None
+    try:
+        return load_tensors(path, names)
+    except UserError as error:
+        warn_damaged(str(error).rpartition(";")[0])
+        return None
+
+
+def cached_tensors(
+    path: Path, names: tuple[str, ...], compute: Callable[[], Mapping[str, Tensor]]
+) -> dict[str, Tensor]:
+    """Read the tensors of a cache file; compute and write them first if it is missing or damaged."""
+    tensors = read_cached(path, names)
+    if tensors is None:
+        check_writable(path.parent)
+        save_tensors(path, compute())
+        tensors = load_tensors(path, names)
+    return tensors
+
+
+def warn_damaged(found: str) -> None:
+    """Warn that a part of a cache is damaged, which its reader computes again."""
+    warnings.warn(f"{found}; it is computed again", stacklevel=3)
 
 
 def hash_text(text: str) -> bytes:

@@ -10,17 +10,21 @@ import os
 import shutil
 import stat
 import tempfile
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import safetensors
-from safetensors.torch import load_file, save_file
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from graphrerank.checks import UserError
+
+CHECKSUM = "checksum"  # key of a file's metadata
 
 
 @contextmanager
@@ -191,6 +195,24 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(without_nan(content), indent=2, allow_nan=False) + "\n")
 
 
+def write_checked_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON object of a cache atomically, with a checksum as its last entry."""
+    crc = zlib.crc32(json.dumps(content).encode())
+    write_text(path, json.dumps({**content, CHECKSUM: crc}, ensure_ascii=False) + "\n")
+
+
+def read_checked_json(path: Path) -> dict[str, Any]:
+    """Read a file of :func:`write_checked_json`, or of an older version, without a checksum; damage is a ValueError."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        written = content.pop(CHECKSUM, None)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise UserError(f"{path}: damaged cache ({error}); delete this file and run again") from error
+    if written not in (None, zlib.crc32(json.dumps(content).encode())):
+        raise UserError(f"{path}: damaged cache (its checksum is another); delete this file and run again")
+    return content
+
+
 def write_json_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
     """Write a JSON object a line atomically; numbers as :func:`write_json`."""
     write_text(path, "".join(f"{json.dumps(without_nan(line), ensure_ascii=False)}\n" for line in lines))
@@ -202,21 +224,44 @@ def save_figure(path: Path, figure: Any) -> None:
         figure.savefig(temporary, format="png", dpi=120)
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write named tensors as one safetensors file, atomically."""
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write named tensors as one safetensors file, atomically, with a checksum in its metadata."""
+    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
-        save_file({k: v.contiguous() for k, v in tensors.items()}, temporary, dict(metadata or {}))
+        save_file(tensors, temporary, {CHECKSUM: _checksum(tensors)})
 
 
 def load_tensors(path: Path, names: tuple[str, ...] | None = None) -> dict[str, Tensor]:
-    """Read the tensors of :func:`save_tensors`; a ValueError if the file is damaged or holds others than ``names``."""
-    try:
-        tensors = load_file(path)
-    except (safetensors.SafetensorError, OSError) as error:
-        raise UserError(f"{path}: damaged cache ({error}); delete this file and run again") from error
+    """Map the tensors of :func:`save_tensors` and compare their checksum, which files of older versions lack.
+
+    A ValueError if the file is damaged or holds others than ``names``.
+    """
+    tensors, written = map_tensors(path)
+    if written not in (None, _checksum(tensors)):
+        raise UserError(f"{path}: damaged cache (its checksum is another); delete this file and run again")
     if names is not None and set(tensors) != set(names):
         raise UserError(f"{path}: needed the tensors {sorted(names)}, found {sorted(tensors)}; delete this file")
     return tensors
+
+
+def map_tensors(path: Path) -> tuple[dict[str, Tensor], str | None]:
+    """Map the tensors of a safetensors file, and read their checksum, if any, without comparing it."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.offset_keys()}
+            return tensors, (file.metadata() or {}).get(CHECKSUM)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: damaged cache ({error}); delete this file and run again") from error
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    """CRC-32 of names, types, shapes and numbers, which any flipped bit changes; 2.4 GB/s (SHA-256: 0.9 GB/s)."""
+    crc = 0
+    for name, tensor in sorted(tensors.items()):
+        crc = zlib.crc32(repr((name, tensor.dtype, tuple(tensor.shape))).encode(), crc)
+        flat = tensor.detach().cpu().flatten()
+        crc = zlib.crc32(flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy(), crc)
+    return f"{crc:08x}"
 
 
 def without_nan(content: Any) -> Any:

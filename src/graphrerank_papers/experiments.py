@@ -1,16 +1,16 @@
 """What several experiments share: steps that a stopped run does not repeat, tables of rows, an order of ids."""
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
 
+from graphrerank.caching import warn_damaged
 from graphrerank.checks import UserError
 from graphrerank.evaluation.tables import NOTHING, markdown_table
-from graphrerank.files import hash_json, write_json, write_text
+from graphrerank.files import hash_json, read_checked_json, write_checked_json, write_json, write_text
 
 
 def step_file(run_dir: Path, name: str, decisive: Any) -> Path:
@@ -25,14 +25,14 @@ def step_file(run_dir: Path, name: str, decisive: Any) -> Path:
 
 
 def do_step(file: Path, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Read the result of a step, or compute it and write it."""
-    if not file.is_file():
-        write_text(file, json.dumps(compute()) + "\n")
-    try:
-        result: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{file}: damaged step ({error}); delete this file and run again") from error
-    return result
+    """Read the result of a step; compute and write it if it is missing or damaged."""
+    if file.is_file():
+        try:
+            return read_checked_json(file)
+        except UserError as error:
+            warn_damaged(str(error).rpartition(";")[0])
+    write_checked_json(file, compute())
+    return read_checked_json(file)
 
 
 def write_tables(run_dir: Path, title: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:

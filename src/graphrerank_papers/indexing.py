@@ -1,7 +1,6 @@
 """What several indexes share: stages stored under a hash of everything they depend on, and listed passages."""
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -11,9 +10,9 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import torch
 from torch import Tensor
 
-from graphrerank.caching import hash_texts
+from graphrerank.caching import hash_texts, warn_damaged
 from graphrerank.checks import UserError
-from graphrerank.files import check_writable, load_tensors, save_tensors, write_text
+from graphrerank.files import check_writable, load_tensors, read_checked_json, save_tensors, write_checked_json
 from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.graphs.sparse_rows import pad_rows
 from graphrerank.pipelines.state import RetrievalState
@@ -25,7 +24,7 @@ RecordT = TypeVar("RecordT")
 
 
 class Stages:
-    """A folder of stages, each computed once.
+    """A folder of stages, each computed once, and again with a warning if its files are damaged.
 
     A stage is a record in two files (:func:`save_record`), whose names hold a hash of all that it depends on. The
     tensors are written last, so their presence marks a complete stage even after an interrupted build.
@@ -41,9 +40,13 @@ class Stages:
     def get(self, key: str, kind: type[RecordT], make: Callable[[], RecordT]) -> RecordT:
         """Read a stage by its key and the type of its record; compute and write it first if it is missing."""
         stem = self.folder / key
-        if not stem.with_suffix(".safetensors").is_file():
-            check_writable(self.folder)
-            save_record(stem, make())
+        if stem.with_suffix(".safetensors").is_file():
+            try:
+                return load_record(stem, kind)
+            except UserError as error:
+                warn_damaged(str(error).rpartition(";")[0])
+        check_writable(self.folder)
+        save_record(stem, make())
         return load_record(stem, kind)
 
     def encode(self, encoder: IndexEncoder, texts: Sequence[str]) -> Tensor:
@@ -72,7 +75,7 @@ def save_record(stem: Path, record: Any) -> None:
     """
     tensors: dict[str, Tensor] = {"end": torch.zeros(0)}  # safetensors cannot read a file without a tensor
     content = {"record": _split(record, "record", tensors), "tensors": list(tensors)}
-    write_text(stem.with_suffix(".json"), json.dumps(content, ensure_ascii=False) + "\n")
+    write_checked_json(stem.with_suffix(".json"), content)
     save_tensors(stem.with_suffix(".safetensors"), tensors)
 
 
@@ -80,9 +83,9 @@ def load_record(stem: Path, kind: type[RecordT]) -> RecordT:
     """Read a record of some type that :func:`save_record` wrote; a ValueError says to build the index again."""
     file, tensors = stem.with_suffix(".json"), stem.with_suffix(".safetensors")
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_checked_json(file)
         record: RecordT = _join(kind, content["record"], "record", load_tensors(tensors, tuple(content["tensors"])))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, LookupError, TypeError) as error:
+    except (OSError, LookupError, TypeError, UserError) as error:
         raise UserError(
             f"{file}: missing or damaged index ({error!r}); delete {tensors.name} and build again"
         ) from error

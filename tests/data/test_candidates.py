@@ -27,13 +27,13 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.data.vector_cache import PairCache
 from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.features.text_match import TextMatch
-from graphrerank.files import load_tensors, save_tensors
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking, candidate_edges
-from graphrerank.graphs.model_inputs import PAIRS, VECTORS, token_states
+from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS, token_states
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import ExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
+from tests.support.damage import flip_bit
 from tests.support.encoders import HashEncoder, HashPairEncoder
 
 
@@ -129,28 +129,16 @@ def test_fingerprints_and_factories_among_the_arguments_name_the_cache(dataset: 
     assert ListRetriever.calls == 4
 
 
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [
-        ("nodes", lambda nodes: nodes.index_fill(0, torch.tensor([3]), -2)),
-        ("nodes", lambda nodes: nodes[:-1]),
-        ("base_nodes", lambda nodes: nodes.index_fill(0, torch.tensor([3]), 60)),
-        ("scores", lambda scores: scores[:, :-1]),
-        ("features", lambda features: features[..., :2]),
-        ("features", lambda features: features.index_fill(0, torch.tensor([3]), torch.nan)),
-        (None, lambda content: content[:-7]),
-    ],
-)
-def test_a_damaged_cache_is_refused_by_name(dataset: Dataset, tmp_path: Path, name: str | None, damage: Any) -> None:
-    run(dataset, HashEncoder(), tmp_path)
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.5, 0.9])
+def test_a_flipped_bit_changes_no_candidate(dataset: Dataset, tmp_path: Path, share: float) -> None:
+    expected = run(dataset, HashEncoder(), tmp_path)
     (file,) = tmp_path.glob("*.safetensors")
-    if name is None:
-        file.write_bytes(damage(file.read_bytes()))
-    else:
-        tensors = load_tensors(file, TENSORS)
-        save_tensors(file, tensors | {name: damage(tensors[name])})
-    with pytest.raises(ValueError, match=rf"{file.name}: damaged cache.*; delete this file and run again"):
-        run(dataset, HashEncoder(), tmp_path)
+    flip_bit(file, share)
+    with pytest.warns(UserWarning, match=rf"{file.name}: damaged cache .*; it is computed again"):
+        found = run(dataset, HashEncoder(), tmp_path)
+    assert all(torch.equal(getattr(found.ranking, name), getattr(expected.ranking, name)) for name in TENSORS)
+    run(dataset, HashEncoder(), tmp_path)
+    assert CountingRetriever.calls == 2
 
 
 def test_factory_without_a_name_is_refused(dataset: Dataset, tmp_path: Path) -> None:
@@ -507,6 +495,7 @@ def test_shards_that_were_written_are_not_ranked_again(
 ) -> None:
     """After a stop: the first block is ranked for its features' names, and the one that is missing."""
     assert len(shards.paths) == 5
+    expected = shards.graphs(queries := torch.arange(3), inputs=SCORES, hold=1)
     shards.paths[3].unlink()
     ranked: list[list[str]] = []
     retrieve = BM25Retriever.retrieve
@@ -516,9 +505,12 @@ def test_shards_that_were_written_are_not_ranked_again(
     again = write(dataset, tmp_path)
     assert again.paths == shards.paths
     assert ranked == [[f"q{i}" for i in range(5)], [f"q{i}" for i in range(15, 20)]]
-    again.paths[0].write_bytes(b"damaged")
-    with pytest.raises(ValueError, match=again.paths[0].name):
-        write(dataset, tmp_path)
+    flip_bit(again.paths[0])
+    with pytest.raises(ValueError, match=rf"{again.paths[0].name}: damaged cache"):
+        again.graphs(torch.arange(3), inputs=SCORES, hold=1)
+    with pytest.warns(UserWarning, match=rf"{again.paths[0].name}: damaged cache"):
+        again = write(dataset, tmp_path)
+    assert_equal(again.graphs(queries, inputs=SCORES, hold=1), expected)
 
 
 def test_processes_share_each_batch(one: Sources, monkeypatch: pytest.MonkeyPatch) -> None:

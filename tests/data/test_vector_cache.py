@@ -10,8 +10,8 @@ from torch import Tensor
 
 from graphrerank.data import vector_cache
 from graphrerank.data.vector_cache import MemoryVectorCache, PairCache, VectorCache
-from graphrerank.files import save_tensors
 from graphrerank.graphs import PairEncoder
+from tests.support.damage import flip_bit
 from tests.support.encoders import HashEncoder, HashPairEncoder
 
 TEXTS = ["alpha", "beta beta", "gamma gamma gamma", "", "delta"]
@@ -36,17 +36,16 @@ def test_nothing_is_encoded_twice_and_encoders_share_nothing(tmp_path: Path) -> 
     assert len(other.asked) == len(TEXTS)
 
 
-def test_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
-    VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.3, 0.6, 0.999])
+def test_a_flipped_bit_changes_no_vector(tmp_path: Path, share: float) -> None:
+    expected = VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
     (file,) = shards(tmp_path)
-    for damaged in (b"", file.read_bytes()[:-5], b"\xff" * 99):
-        file.write_bytes(damaged)
-        with pytest.raises(ValueError, match=rf"{file.name}: damaged cache .*; delete this file and run again"):
-            VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
-    for vectors in (torch.full((5, 6), torch.nan), torch.zeros(4, 6), torch.zeros(5)):
-        save_tensors(file, {"keys": torch.zeros(5, 32, dtype=torch.uint8), "vectors": vectors})
-        with pytest.raises(ValueError, match=rf"{file.name} \(delete this file and run again\): needed 5 finite vec"):
-            VectorCache(HashEncoder(), tmp_path).encode(TEXTS)
+    flip_bit(file, share)
+    with pytest.warns(UserWarning, match=rf"{file.name}: damaged cache .*; it is computed again"):
+        assert torch.equal(VectorCache(HashEncoder(), tmp_path).encode(TEXTS), expected)
+    again = HashEncoder()
+    assert torch.equal(VectorCache(again, tmp_path).encode(TEXTS), expected)
+    assert again.asked == []
 
 
 class Broken(HashEncoder):
@@ -135,6 +134,18 @@ def test_no_pair_is_encoded_twice(tmp_path: Path) -> None:
         cache.encode(["a"], [])
 
 
+def test_a_flipped_bit_changes_no_pair(tmp_path: Path) -> None:
+    expected = read(tmp_path)
+    path = PairCache(HashPairEncoder(), tmp_path).path
+    content = path.read_bytes()
+    path.write_bytes(content.replace(row := expected[1].numpy().tobytes(), row[:-1] + bytes([row[-1] ^ 1])))
+    again = HashPairEncoder()
+    with pytest.warns(UserWarning, match=rf"{path.name}: a damaged row; it is computed again"):
+        assert torch.equal(read(tmp_path, again), expected)
+    assert again.pairs == [(QUERIES[1], PASSAGES[1])]
+    assert torch.equal(read(tmp_path), expected)
+
+
 @pytest.mark.parametrize("content", [b"noise" * 99, b"SQLite format 3\0" + b"\xff" * 999, b"width", b"folder"])
 def test_damaged_file_of_pairs_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     path, message = PairCache(HashPairEncoder(), tmp_path).path, "damaged cache .*; delete this file and run again"
@@ -142,7 +153,7 @@ def test_damaged_file_of_pairs_is_refused_by_name(tmp_path: Path, content: bytes
         read(tmp_path)
         message = r"damaged cache \(needed rows of 16 bytes, found one of 1\)"
         with sqlite3.connect(path) as file:
-            file.execute("UPDATE pairs SET content = x'00'")
+            file.execute("UPDATE pairs SET content = x'00', checksum = NULL")
     elif content == b"folder":
         path.mkdir()
         message = "cannot be read or written"

@@ -9,6 +9,7 @@ from torch import Tensor
 from graphrerank.graphs import Queries
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank_papers.indexing import Stages, load_record, save_record, with_listed
+from tests.support.damage import flip_bit
 from tests.support.encoders import HashEncoder
 
 
@@ -45,10 +46,21 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"x\.json: missing or damaged index .*; delete x\.safetensors and build"):
         load_record(tmp_path / "x", Whole)
     (tmp_path / "x.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"x\.safetensors: damaged"):
+    with pytest.raises(ValueError, match=r"x\.json: missing or damaged index .*x\.safetensors: damaged"):
         load_record(tmp_path / "x", Part)
     with pytest.raises(ValueError, match=r"y\.json: missing or damaged index"):
         load_record(tmp_path / "y", Part)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".safetensors"])
+def test_a_flipped_bit_changes_no_stage(tmp_path: Path, suffix: str) -> None:
+    stages, part = Stages(tmp_path), Part(["a"], torch.rand(9))
+    stages.get("x", Part, lambda: part)
+    flip_bit((tmp_path / "x").with_suffix(suffix), 0.2 if suffix == ".json" else 0.9)
+    with pytest.warns(UserWarning, match=r"x\.json: missing or damaged index .*; it is computed again"):
+        stages.get("x", Part, lambda: part)
+    found = stages.get("x", Part, pytest.fail)
+    assert (found.names, found.scores.tolist()) == (part.names, part.scores.tolist())
 
 
 def test_texts_are_encoded_in_blocks_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphrerank.caching import hash_texts, short_hash
+from graphrerank.caching import cached_tensors, hash_texts, read_cached, short_hash
 from graphrerank.checks import UserError, check_counts
 from graphrerank.data.dataset import NEAREST, Dataset
 from graphrerank.data.encoder import Encoder
@@ -185,23 +185,19 @@ def prepare(
 
     ``encoder`` is best wrapped in a ``VectorCache``, and None if nothing reads vectors. ``build_retriever`` is a
     ``functools.partial`` of a retriever class whose arguments are plain or such partials; ``keep_retriever`` keeps the
-    retriever with its index, to time its searches. A ValueError if a cache file is damaged, naming it; or there is no
-    encoder, and the retriever or the data set's ``knn`` needs vectors.
+    retriever with its index, to time its searches. A damaged cache file is computed again, with a warning. A ValueError
+    if there is no encoder, and the retriever or the data set's ``knn`` needs vectors.
     """
     dataset = with_vectors(dataset, encoder, Path(cache))
     retriever, decisive = keyed_retriever(dataset, encoder, build_retriever)
     parts = [str(FORMAT), *decisive]
     path = Path(cache) / f"{dataset.name}-{short_hash(hash_texts(parts))}.safetensors"
-    if path.is_file():
-        tensors = load_tensors(path, TENSORS)
-        _check_candidates(path, tensors, len(dataset.query_ids), len(retriever.feature_names), dataset.graph.num_nodes)
+    if (tensors := read_cached(path, TENSORS)) is not None:
         prepared = rank(dataset, encoder, retriever, Ranking(**tensors))
     else:
         check_writable(path.parent)
         prepared = rank(dataset, encoder, retriever)
-        assert prepared.ranking.features is not None
-        tensors = {name: getattr(prepared.ranking, name).clone() for name in TENSORS}
-        save_tensors(path, tensors, {"parts": repr(parts)})
+        save_tensors(path, {name: getattr(prepared.ranking, name).clone() for name in TENSORS})
     return replace(prepared, retriever=retriever if keep_retriever else None)
 
 
@@ -249,18 +245,16 @@ def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path, *, engi
         return dataset.with_graph(graph)
     parts = [str(FORMAT), dataset.fingerprint, encoder.fingerprint, NEAREST]
     path = cache / f"{dataset.name}-{NEAREST}-{short_hash(hash_texts(parts))}.safetensors"
-    if not path.is_file():
+
+    def find() -> dict[str, Tensor]:
         assert graph.embedding is not None
-        check_writable(path.parent)
         few = None if dataset.knn_below is None else torch.nonzero(graph.degree < dataset.knn_below).flatten()
         pairs, similarity = nearest_neighbor_edges(graph.embedding, k=dataset.knn, nodes=few, engine=engine)
-        save_tensors(path, {"pairs": pairs, "similarity": similarity}, {"parts": repr(parts)})
-    edges = load_tensors(path, ("pairs", "similarity"))
-    try:
-        graph = graph.with_edges(edges["pairs"], edges["similarity"], edge_type=SIMILARITY)
-    except ValueError as error:
-        raise UserError(f"{path}: damaged cache ({error}); delete this file and run again") from error
-    return dataset.with_graph(graph, **{NEAREST: len(edges["pairs"])})
+        return {"pairs": pairs, "similarity": similarity}
+
+    edges = cached_tensors(path, ("pairs", "similarity"), find)
+    joined = graph.with_edges(edges["pairs"], edges["similarity"], edge_type=SIMILARITY)
+    return dataset.with_graph(joined, **{NEAREST: len(edges["pairs"])})
 
 
 def describe_retriever(build_retriever: RetrieverFactory) -> str:
@@ -276,18 +270,6 @@ def describe_retriever(build_retriever: RetrieverFactory) -> str:
         for name, argument in sorted(build_retriever.keywords.items())
     )
     return f"{built.__module__}.{built.__qualname__}({', '.join(arguments)})"
-
-
-def _check_candidates(path: Path, tensors: dict[str, Tensor], num_queries: int, num_features: int, size: int) -> None:
-    nodes, scores, features, base_nodes = (tensors[name] for name in TENSORS)
-    shapes_fit = nodes.dim() == 2 and nodes.shape == scores.shape == base_nodes.shape
-    shapes_fit = shapes_fit and features.shape == (*nodes.shape, num_features)
-    in_range = all(not t.numel() or (int(t.min()) >= -1 and int(t.max()) < size) for t in (nodes, base_nodes))
-    if not shapes_fit or len(nodes) != num_queries or not in_range or not bool(torch.isfinite(features).all()):
-        raise UserError(
-            f"{path}: damaged cache, needed {num_queries} lists of nodes below {size} with {num_features} finite "
-            f"features each, found {list(nodes.shape)} and {list(features.shape)}; delete this file and run again"
-        )
 
 
 def with_cross_encoder(
@@ -366,24 +348,26 @@ def write_shards(
     """Rank the queries of a split, ``shard_size`` at once; shards that were written before are not ranked again.
 
     The data set is encoded if there is an encoder; ``with_features`` adds the features that a model reads, as
-    ``settings`` say, which name the shards. A ValueError if a shard is damaged, or no query has a relevant candidate.
+    ``settings`` say, which name the shards. A damaged shard is written again. A ValueError if no query has a relevant
+    candidate.
     """
     retriever, decisive = keyed_retriever(dataset, encoder, build_retriever)
     key = short_hash(hash_texts([str(SHARD_FORMAT), *decisive, settings, split, str(shard_size)]))
     check_writable(folder)
+    names = SHARD_TENSORS if encoder is None else (*SHARD_TENSORS, QUERY_VECTORS)
     sizes: dict[Path, int] = {}
     shell: PreparedDataset | None = None
     for number, block in enumerate(torch.split(dataset.split(split).queries, shard_size)):
         path = folder / f"{dataset.name}-{key}-{number:06d}.safetensors"
-        if shell is None or not path.is_file():
+        rows = read_cached(path, names)
+        if shell is None or rows is None:
             part = dataset.with_queries(block)
             ranked = with_features(rank(part, encoder, retriever))
             shell = replace(ranked, dataset=dataset, ranking=ranked.ranking.select(torch.zeros(0, dtype=torch.int64)))
-            if not path.is_file():
-                save_tensors(path, _rows(ranked, block, split))
-        sizes[path] = len(
-            load_tensors(path, SHARD_TENSORS if encoder is None else (*SHARD_TENSORS, QUERY_VECTORS))["queries"]
-        )
+            if rows is None:
+                rows = _rows(ranked, block, split)
+                save_tensors(path, rows)
+        sizes[path] = len(rows["queries"])
     sizes = {path: size for path, size in sizes.items() if size}
     if shell is None or not sizes:
         raise UserError(f"split {split!r} of {dataset.name!r} must have a query with a relevant candidate, got none")

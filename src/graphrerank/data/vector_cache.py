@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -69,26 +69,15 @@ class VectorCache(_Cache):
         fill(self._store, keys, texts, self._encode_shard, shard_size=SHARD_TEXTS, length=len, label=label)
         if "cache_hits" in self.counts:
             self.counts["cache_hits"] += len(set(keys)) - (self._num_encoded - before)
-        if not keys:
-            return torch.zeros(0, 0)
-        shard, row = self._store.rows(keys)
-        tables = [table["vectors"] for table in self._store.shards]
-        vectors = torch.empty(len(keys), tables[int(shard[0])].shape[1])
-        counts = torch.bincount(shard, minlength=len(tables)).tolist()
-        for table, chosen in zip(tables, torch.split(shard.argsort(stable=True), counts), strict=True):
-            vectors[chosen] = table[row[chosen]]
-        return vectors
+        return self._store.rows(keys) if keys else torch.zeros(0, 0)
 
-    def _encode_shard(self, texts: list[str]) -> dict[str, Tensor]:
+    def _encode_shard(self, texts: list[str]) -> Tensor:
         self._num_encoded += len(texts)
-        return {"vectors": check_vectors(self.encoder.encode(texts), len(texts), self.name)}
+        return check_vectors(self.encoder.encode(texts), len(texts), self.name)
 
     @cached_property
     def _store(self) -> TensorStore:
-        def check(shard: Mapping[str, Tensor], count: int, source: str) -> object:
-            return check_vectors(shard["vectors"], count, source)
-
-        return TensorStore(self.folder / self.fingerprint[:32], ("vectors",), check)
+        return TensorStore(self.folder / self.fingerprint[:32])
 
 
 class PairCache(_Cache):

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.caching import short_hash
+from graphrerank.caching import cached_tensors, short_hash
 from graphrerank.checks import check_counts
-from graphrerank.files import check_writable, hash_model, load_tensors, save_tensors
+from graphrerank.files import hash_model
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.graphs.sparse_rows import sparse_matrix
@@ -83,12 +83,13 @@ class SpladeRetriever:
         texts = hashlib.sha256("\0".join(self._texts).encode("utf-8", "surrogatepass")).hexdigest()
         identity = repr((self.fingerprint, self.max_length, texts))
         file = Path(self.cache) / f"{short_hash(identity)}.safetensors"
-        if not file.is_file():
-            check_writable(file.parent)
+
+        def compute() -> dict[str, Tensor]:
             matrix = self._encode_corpus()
             rows = (matrix.crow_indices(), matrix.col_indices(), matrix.values(), torch.tensor(matrix.shape[1]))
-            save_tensors(file, dict(zip(TENSORS, rows, strict=True)))
-        tensors = load_tensors(file, TENSORS)
+            return dict(zip(TENSORS, rows, strict=True))
+
+        tensors = cached_tensors(file, TENSORS, compute)
         indptr, indices, weights = tensors["indptr"], tensors["indices"], tensors["weights"]
         return sparse_matrix(indptr, indices, weights, int(tensors["num_columns"]))
 

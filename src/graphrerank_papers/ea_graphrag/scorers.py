@@ -9,7 +9,7 @@ Up to the score ``low`` a query takes the dense path, from ``high`` on the graph
 
 import warnings
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from graphrerank.caching import cached_tensors
 from graphrerank.checks import UserError, check_counts, check_positive
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.records import bad_line, read_jsonl
-from graphrerank.files import check_writable, hash_files, hash_json, hash_model, load_tensors, save_tensors
+from graphrerank.files import hash_files, hash_json, hash_model
 from graphrerank.graphs.routes import DENSE, GRAPH, ROUTES
 from graphrerank.models.checkpoint import Checkpoint, load_primary
 from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
@@ -187,10 +188,8 @@ class TextClassifierScorer:
             classifier: nn.Module = AutoModelForSequenceClassification.from_pretrained(
                 self._model, num_labels=1, dtype=torch.float32, trust_remote_code=False
             )
-            if not file.is_file():
-                check_writable(file.parent)
-                save_tensors(file, self._train(classifier))
-        classifier.load_state_dict(load_tensors(file, tuple(classifier.state_dict())))
+            weights = cached_tensors(file, tuple(classifier.state_dict()), partial(self._train, classifier))
+        classifier.load_state_dict(weights)
         return classifier.eval()
 
     @cached_property

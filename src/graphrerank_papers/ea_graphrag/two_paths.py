@@ -5,17 +5,18 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphrerank.caching import cached_tensors
 from graphrerank.checks import UserError, check_positive_share
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.readers.merged import SEPARATOR
-from graphrerank.files import check_writable, hash_json, load_tensors, save_tensors
+from graphrerank.files import hash_json
 from graphrerank.graphs import Queries, Ranking
 from graphrerank.metrics import perfect_recall
 from graphrerank.metrics.coverage import coverage
@@ -170,10 +171,7 @@ class PathRunner:
         settings = {path: path_settings(pipeline) for path, pipeline in self.pipelines.items()}
         key = hash_json([dataset.fingerprint, prepared.encoder_fingerprint, list(queries.ids), settings])
         file = self._parts.cache / "two_paths" / f"{dataset.name}-{key}.safetensors"
-        if not file.is_file():
-            check_writable(file.parent)
-            save_tensors(file, self._retrieve(prepared, build, queries))
-        kept = load_tensors(file, KEPT)
+        kept = cached_tensors(file, KEPT, partial(self._retrieve, prepared, build, queries))
         dense, graph = (Ranking(kept[f"{path}_nodes"], kept[f"{path}_scores"]) for path in ("dense", "graph"))
         dense_seconds, graph_seconds = kept["seconds"].tolist()
         return TwoPaths(dataset, queries, rows, qrels, dense, graph, (dense_seconds, graph_seconds))

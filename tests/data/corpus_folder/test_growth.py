@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.data.corpus_folder import growth
+from graphrerank.data.corpus_folder import growth, opening
 from graphrerank.data.corpus_folder.growth import NewEdge, compact_corpus, grow_corpus, start_compaction
 from graphrerank.data.corpus_folder.opening import open_corpus, read_manifest
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
@@ -30,6 +30,7 @@ from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.expand import HybridExpandRetriever
 from tests.data.corpus_folder.conftest import MakeDataset, assert_same, encoder
+from tests.support.damage import flip_bit
 from tests.support.encoders import HashEncoder
 from tests.support.folders import write_dataset
 from tests.support.graphs import named_edges
@@ -392,14 +393,13 @@ def test_removed_passages_share_no_entity(tmp_path: Path) -> None:
         compact_corpus(folder)
 
 
-def test_a_damaged_column_is_not_copied(tmp_path: Path) -> None:
-    texts = [passage(f"d{i}", "", "word " * 90_000) for i in range(2)]
+def test_a_damaged_column_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "WHOLE_BYTES", 0)
+    texts = [passage(f"d{i}", "", "word " * 30_000) for i in range(2)]
     folder = prepare_corpus(load(tmp_path / "base", texts), tmp_path / "corpus")
     grow_corpus(folder, ["new"], ["A zebra"])
     (column,) = folder.glob("columns-*/texts.content")
-    content = bytearray(column.read_bytes())
-    content[len(content) // 2] ^= 1
-    column.write_bytes(content)
+    flip_bit(column)
     assert open_corpus(folder).graph.num_nodes == 3
     with pytest.raises(ValueError, match=r"texts\.content: is damaged"):
         compact_corpus(folder)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from graphrerank.data.candidates import prepare
 from graphrerank.data.corpus_folder.growth import compact_corpus, grow_corpus
-from graphrerank.data.corpus_folder.opening import END_BYTES, Column, Columns, ColumnWriter, open_corpus
+from graphrerank.data.corpus_folder.opening import END_BYTES, WHOLE_BYTES, Column, Columns, ColumnWriter, open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.features.text_match import TextMatch
@@ -179,14 +179,16 @@ def written(folder: Path, numbers: np.ndarray, dtype: str = "<i4") -> dict[str, 
     return writer.entries
 
 
-def test_damage_in_the_middle_is_found_by_reading_all(tmp_path: Path) -> None:
-    numbers = np.zeros(3 * END_BYTES, dtype=np.uint8)
+@pytest.mark.parametrize("size", [3 * END_BYTES, WHOLE_BYTES + 1])
+def test_damage_in_the_middle_of_a_large_file_is_found_by_reading_all(tmp_path: Path, size: int) -> None:
+    numbers = np.zeros(size, dtype=np.uint8)
     entries = written(tmp_path, numbers, "|u1")
     numbers[END_BYTES + 5] = 1
     (tmp_path / "a").write_bytes(numbers.tobytes())
-    assert Columns(tmp_path, entries).array("a", "|u1")[END_BYTES + 5] == 1
+    if size > WHOLE_BYTES:
+        assert Columns(tmp_path, entries).array("a", "|u1")[END_BYTES + 5] == 1
     with pytest.raises(ValueError, match="a: is damaged"):
-        Columns(tmp_path, entries, thorough=True)
+        Columns(tmp_path, entries, thorough=size > WHOLE_BYTES)
 
 
 def test_blocks_are_joined_and_rows_appended(tmp_path: Path) -> None:

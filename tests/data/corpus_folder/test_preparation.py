@@ -15,6 +15,7 @@ from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.engines.local import LOCAL, Block, LocalEngine, Work
 from tests.data.corpus_folder.conftest import MakeDataset
+from tests.support.damage import flip_bit
 from tests.support.encoders import HashEncoder
 
 
@@ -100,13 +101,15 @@ def test_a_folder_with_other_files_is_refused(make_dataset: MakeDataset, tmp_pat
         prepare_corpus(make_dataset(), tmp_path)
 
 
-def test_a_damaged_part_is_refused_by_name(make_dataset: MakeDataset, tmp_path: Path) -> None:
+def test_a_damaged_part_is_written_again(make_dataset: MakeDataset, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         prepare_corpus(make_dataset(), tmp_path / "corpus", encoder=HashEncoder(stop_after=20), part_size=10)
     part = min((tmp_path / "corpus" / "parts").glob("*.safetensors"))
-    part.write_bytes(part.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=rf"{part.name}: damaged cache .*; delete this file"):
+    flip_bit(part)
+    with pytest.warns(UserWarning, match=rf"{part.name}: damaged cache .*; it is computed again"):
         prepare_corpus(make_dataset(), tmp_path / "corpus", encoder=HashEncoder(), part_size=10)
+    whole = prepare_corpus(make_dataset(), tmp_path / "whole", encoder=HashEncoder(), part_size=10)
+    assert content(tmp_path / "corpus") == content(whole)
 
 
 def test_workers_share_a_small_corpus(make_dataset: MakeDataset, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphrerank.caching import hash_texts, short_hash
+from graphrerank.caching import hash_texts, read_cached, short_hash
 from graphrerank.checks import UserError, check_choice, check_counts
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder.opening import (
@@ -39,7 +39,7 @@ from graphrerank.data.encoder import Encoder, check_vectors
 from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.features.text_match import distinct_keys
 from graphrerank.features.word_table import WordTable, first_of_equals
-from graphrerank.files import load_tensors, save_tensors, sole_use, write_json
+from graphrerank.files import map_tensors, save_tensors, sole_use, write_json
 from graphrerank.graphs import PackedStrings
 from graphrerank.graphs.passages import Passages
 from graphrerank.graphs.vector_index import write_stored_index
@@ -86,8 +86,8 @@ def prepare_corpus(
         is_locked: Whether the caller has the sole use of the folder already.
 
     Raises:
-        ValueError: If another command writes to the folder, it holds something else or a symbolic link, a part is
-            damaged, or ``knn`` edges lack an encoder.
+        ValueError: If another command writes to the folder, it holds something else or a symbolic link, or ``knn``
+            edges lack an encoder.
     """
     folder = Path(folder)
     check_choice(tuple(VECTOR_DTYPES), vectors=vectors)
@@ -263,7 +263,7 @@ def _write_parts(writer: PartWriter, passages: Passages, part_size: int, engine:
             ids, part_texts = (list(of[start : start + part_size]) for of in (passages.ids, passages.texts))
             path = writer.path(number, ids, part_texts)
             paths.append(path)
-            if not path.is_file() or path.is_symlink():
+            if path.is_symlink() or read_cached(path) is None:
                 yield {"path": [path.name], "ids": ids, "texts": part_texts}
 
     done = 0
@@ -275,7 +275,7 @@ def _write_parts(writer: PartWriter, passages: Passages, part_size: int, engine:
 
 def _array(part: Path, name: str) -> Array:
     """Map an array of a part, for as long as it is held, so that few pages are resident."""
-    return load_tensors(part)[name].numpy()
+    return map_tensors(part)[0][name].numpy()
 
 
 def read_words(texts: Sequence[str], language: str) -> dict[str, npt.NDArray[Any]]:
