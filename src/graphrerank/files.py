@@ -260,7 +260,7 @@ def _checksum(tensors: Mapping[str, Tensor]) -> str:
     for name, tensor in sorted(tensors.items()):
         crc = zlib.crc32(repr((name, tensor.dtype, tuple(tensor.shape))).encode(), crc)
         flat = tensor.detach().cpu().flatten()
-        crc = zlib.crc32(flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy(), crc)
+        crc = zlib.crc32(flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().data, crc)
     return f"{crc:08x}"
 
 
