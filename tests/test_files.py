@@ -1,9 +1,11 @@
 import json
 import math
 import os
+import resource
 import shutil
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 from graphrerank.files import (
+    append_bytes,
     atomic_folder,
     atomic_path,
     check_writable,
@@ -25,6 +28,7 @@ from graphrerank.files import (
     write_json,
     write_text,
 )
+from graphrerank.training.callbacks import AtomicCheckpoints
 
 
 def test_failure_leaves_the_old_content_and_no_temporary_file(tmp_path: Path) -> None:
@@ -130,6 +134,43 @@ def test_an_older_folder_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (temporary / "b.txt").write_text("new")
     assert (folder / "b.txt").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@contextmanager
+def small_disk(size: int) -> Iterator[None]:
+    """Let writes beyond a size of a file fail, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def in_folder(path: Path) -> None:
+    with atomic_folder(path) as temporary, (temporary / "b").open("wb") as file:
+        file.write(bytes(1 << 16))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: write_text(path, "x" * (1 << 16)),
+        lambda path: save_tensors(path, {"a": torch.zeros(1 << 16)}),
+        lambda path: AtomicCheckpoints().save_checkpoint({"a": torch.zeros(1 << 16)}, path),
+        lambda path: append_bytes(path, 3, bytes(1 << 16)),
+        in_folder,
+    ],
+)
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    path = tmp_path / "a"
+    if write is not in_folder:
+        path.write_bytes(b"old")
+    with small_disk(1 << 12), pytest.raises(OSError, match=str(path)):
+        write(path)
+    assert [(file, file.read_bytes()) for file in tmp_path.iterdir()] == (
+        [] if write is in_folder else [(path, b"old")]
+    )
 
 
 def test_a_copy_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,16 @@
 """Checks of files, names and numbers that others made."""
 
+import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from graphrerank.cli.main import main
+from graphrerank.data.readers.records import read_jsonl
+from graphrerank.evaluation.tables import Cell, Table, print_table
 from graphrerank.untrusted import (
     MAX_LAYERS,
     check_arguments,
@@ -13,6 +18,7 @@ from graphrerank.untrusted import (
     check_hub_model,
     check_name,
     file_of,
+    printable,
     read_json,
 )
 
@@ -96,7 +102,7 @@ def test_depth_has_a_bound() -> None:
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (b"[" * 200_000 + b"]" * 200_000, "not valid JSON"),
+        (b"[" * 60_000 + b"]" * 60_000, "not valid JSON"),
         (b'{"a": ' * 100 + b"1" + b"}" * 100, "at most 32 levels deep"),
         (b"\xff", "not valid JSON"),
         (b"1" * 5000, "not valid JSON"),
@@ -128,3 +134,27 @@ def test_a_file_is_refused_by_name(tmp_path: Path, raw: bytes, message: str) -> 
 def test_sizes_of_models_have_bounds(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must|needed"):
         check_arguments(arguments)
+
+
+def test_json_of_many_values_is_refused_before_it_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b"[" + b"[]," * 70_000 + b"0]")
+    monkeypatch.setattr(json, "loads", pytest.fail)
+    with pytest.raises(ValueError, match=r"a\.json: needed at most 65,536 values of JSON, found up to 140,001"):
+        read_json(path, max_bytes=1 << 20)
+    lines = tmp_path / "a.jsonl"
+    lines.write_bytes(b'{"a": [' + b"[]," * (1 << 21) + b"0]}")
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 1: needed at most 4,194,304 values of JSON"):
+        list(read_jsonl(lines))
+
+
+def test_nothing_that_controls_a_terminal_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = "a\x1b[2J\x9b\r\x07\u202eb\udcff\t\nÄ é 漢 \U0001f600"
+    assert printable(text) == "a\\x1b[2J\\x9b\\r\\x07\\u202eb\\udcff\t\nÄ é 漢 \U0001f600"
+    folder = tmp_path / "a\x1b[31m"
+    assert main(["report", str(folder), str(folder)]) == 1
+    assert "a\\x1b[31m" in (shown := capsys.readouterr().err)
+    assert "\x1b" not in shown
+    assert "\\x1b" in warnings.formatwarning("\x1b", UserWarning, "a.py", 1)
+    print_table(Table("n", ["x\x1b[2J"], [[Cell("y\x1b[31m")]]), title="t\x1b")
+    assert "\x1b" not in capsys.readouterr().out

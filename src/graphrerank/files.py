@@ -35,13 +35,29 @@ def atomic_path(path: Path) -> Iterator[Path]:
     os.close(handle)
     temporary = Path(name)
     try:
-        yield temporary
-        temporary.chmod(0o644)
-        _sync(temporary)
-        temporary.replace(path)
-        _sync(path.parent)
+        with naming(path):
+            yield temporary
+            temporary.chmod(0o644)
+            _sync(temporary)
+            temporary.replace(path)
+            _sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name a file in an OSError that names none, as when the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    except (SafetensorError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "inline_container" not in str(error):  # of torch.save
+            raise
+        raise OSError(f"{path}: cannot be written, as on a full disk: {error}") from error
 
 
 @contextmanager
@@ -54,9 +70,10 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".tmp", dir=parent) as work:
         new, old = Path(work) / "new", Path(work) / "old"
         new.mkdir()
-        yield new
-        for path in (*new.rglob("*"), new):
-            _sync(path)
+        with naming(folder):
+            yield new
+            for path in (*new.rglob("*"), new):
+                _sync(path)
         folder.parent.mkdir(parents=True, exist_ok=True)
         if folder.exists():
             folder.rename(old)
@@ -171,7 +188,7 @@ def append_bytes(path: Path, size: int, content: bytes | memoryview) -> None:
     Bytes beyond ``size`` are left over from an interrupted write and are overwritten. If the disk is full, an OSError
     names the file, which then has ``size`` bytes again.
     """
-    with os.fdopen(open_plain(path, os.O_RDWR), "r+b", buffering=0) as file:
+    with naming(path), os.fdopen(open_plain(path, os.O_RDWR), "r+b", buffering=0) as file:
         file.truncate(size)
         file.seek(size)
         try:
@@ -179,9 +196,9 @@ def append_bytes(path: Path, size: int, content: bytes | memoryview) -> None:
             while rest:
                 rest = rest[file.write(rest) :]
             os.fsync(file.fileno())
-        except OSError as error:
+        except OSError:
             file.truncate(size)
-            raise OSError(error.errno, error.strerror, str(path)) from error
+            raise
 
 
 def copy_file(source: Path, target: Path) -> None:

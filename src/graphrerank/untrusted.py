@@ -15,9 +15,12 @@ from typing import Any
 from graphrerank.checks import UserError
 
 HUB_ID = re.compile(r"(?!.*(--|\.\.))\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", re.ASCII)
+# control characters, marks that turn the direction of text, halves of pairs (bytes of file names that are no UTF-8)
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 MAX_NAME = 200  # characters
 MAX_BYTES = 1 << 26  # of a manifest
-MAX_LARGE_BYTES = 1 << 31  # of a file with a number for each query, passage or sentence
+MAX_LARGE_BYTES = 1 << 28  # of a file with a number for each query, passage or sentence
+BYTES_PER_VALUE = 16  # of the most that a file may have: three bytes (`[],`) take 72 of memory, so 64 MiB took 1.6 GB
 MAX_DEPTH = 32  # objects and lists within each other
 MAX_SIZE = 2**20  # a width, a number of candidates, a length
 MAX_LAYERS = 256
@@ -86,12 +89,24 @@ def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> Any:
         raw = stream.read(max_bytes + 1)
     if len(raw) > max_bytes:
         raise UserError(f"{path}: needed at most {max_bytes:,} bytes of JSON, found more")
+    check_values(raw, max_bytes // BYTES_PER_VALUE, str(path))
     try:
         content = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON: {error}") from error
     check_depth(content, str(path))
     return content
+
+
+def check_values(raw: bytes, most: int, source: str) -> None:
+    """Require JSON of at most so many values, before it is parsed, as each takes up to 72 bytes of memory."""
+    if len(raw) > most and (found := sum(map(raw.count, (b",", b"[", b"{")))) > most:
+        raise UserError(f"{source}: needed at most {most:,} values of JSON, found up to {found:,}")
+
+
+def printable(text: str) -> str:
+    """Return a text for a terminal: control characters become escapes as in ``repr``; line ends and tabs stay."""
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def check_depth(content: object, source: str) -> None:

@@ -4,13 +4,16 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from graphrerank.checks import UserError
+from graphrerank.untrusted import printable
 
+_formatted = warnings.formatwarning
 INTERRUPTED, TERMINATED = 130, 143  # exit statuses after Ctrl+C and SIGTERM, as shells give them
 
 
@@ -19,9 +22,9 @@ def report_error(error: BaseException, *, full: bool = False) -> int:
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as `head` reads no further
     elif full or not is_users(error):
-        traceback.print_exception(error)
+        print(printable("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     else:
-        print(message_of(error), file=sys.stderr)
+        print(printable(message_of(error)), file=sys.stderr)
     return 1
 
 
@@ -49,6 +52,11 @@ def message_of(error: BaseException) -> str:
         return message
     cause = message_of(error.__cause__)
     return cause if type(error).__name__ == "InstantiationException" else f"{message}\n{cause}"
+
+
+def format_warning(*warning: Any) -> str:
+    """Format a warning as Python does, without characters that control the terminal."""
+    return printable(_formatted(*warning))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from graphrerank.cli.jobs import run_job
 from graphrerank.evaluation.compare import metric_differences
 from graphrerank.evaluation.measuring import PIPELINE_MEASURES
 from graphrerank.evaluation.result import METRICS
+from graphrerank.untrusted import MAX_LARGE_BYTES, read_json
 
 
 def run(cfg: DictConfig) -> Path | None:
@@ -100,7 +101,7 @@ def read_metrics(path: Path) -> dict[str, Any]:
     """Read a ``metrics.json``, or that of a run folder."""
     path = path / METRICS if path.is_dir() else path
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = read_json(path, max_bytes=MAX_LARGE_BYTES)
         content["datasets"].items()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(

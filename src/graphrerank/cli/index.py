@@ -8,6 +8,7 @@ from pathlib import Path
 
 from graphrerank.checks import check_not_negative
 from graphrerank.extras import require_extra
+from graphrerank.untrusted import printable
 
 MAX_WORDS = 200
 QUESTIONS = 1500  # as many as the data sets of `base` have
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     if given.engine == "ray":
         engine = RayEngine(workers=given.workers, address=given.address)
     with closing(engine):
-        print(index_folder(given.source, given.out, max_words=given.max_words, engine=engine), flush=True)
+        print(printable(index_folder(given.source, given.out, max_words=given.max_words, engine=engine)), flush=True)
     if given.questions:
         print(_draft(given.out, given.questions, given.language_model, given.endpoint))
     print(f"graphrerank serve artifact=base index={given.out}    # search it, and look at the page")

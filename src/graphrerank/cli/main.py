@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -9,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from graphrerank.checks import UserError
-from graphrerank.cli.errors import INTERRUPTED, report_error
+from graphrerank.cli.errors import INTERRUPTED, format_warning, report_error
 from graphrerank.conf_folder import conf_folder
 from graphrerank.extras import require_extra
 
@@ -67,6 +68,7 @@ MOVED = {  # settings of earlier versions, and the command in their place
 def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) -> int:
     """Run the command that the arguments name, and return the exit status; ``conf`` None: the package's settings."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    warnings.formatwarning = format_warning
     try:
         status = _run(given[0], given[1:], conf or conf_folder())
         sys.stdout.flush()

@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields
 from math import isfinite, isnan
 from typing import Any
 
+from graphrerank.untrusted import printable
+
 NOTHING = "-"
 ROW_NAMES = {
     "ppr": "PPR",
@@ -147,7 +149,7 @@ def p_text(p_value: float, *, name: str = "p") -> str:
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> str:
     """Write a table in Markdown, numbers to the right of their columns."""
     rule = ["---"] * text_columns + ["--:"] * (len(header) - text_columns)
-    return "\n".join(f"| {' | '.join(line)} |" for line in [header, rule, *rows])
+    return printable("\n".join(f"| {' | '.join(line)} |" for line in [header, rule, *rows]))
 
 
 def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:
@@ -179,14 +181,15 @@ def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:
         grid = RichTable(pad_edge=False)
         for column in (0, *part):
             grid.add_column(
-                Text(table.header[column]),
+                Text(printable(table.header[column])),
                 justify="left" if column < table.text_columns else "right",
                 width=widths[column],
                 overflow="fold",
             )
         for row in table.rows:
-            grid.add_row(*(Text(row[column].text, "bold" if row[column].best else "") for column in (0, *part)))
-        above, below = [title] if part is parts[0] else [], lines if part is parts[-1] else []
+            cells = (row[column] for column in (0, *part))
+            grid.add_row(*(Text(printable(cell.text), "bold" if cell.best else "") for cell in cells))
+        above, below = [printable(title)] if part is parts[0] else [], lines if part is parts[-1] else []
         fits = max(map(cell_len, [*above, *below]), default=0) <= width(part)
         if fits:
             grid.title, grid.caption = (Text("\n".join(texts)) if texts else None for texts in (above, below))

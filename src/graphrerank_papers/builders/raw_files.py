@@ -26,7 +26,10 @@ from graphrerank.data.readers.fetch import HUB, Downloader, check_file, download
 from graphrerank.data.readers.records import MAX_LINE_BYTES, Record
 from graphrerank.files import hash_files
 from graphrerank.passwords import without_passwords
+from graphrerank.untrusted import check_values
 
+MAX_EXPANDED, EXPANSION = 1 << 28, 32  # bytes, and times the size on disk: 3 MB of gzip may hold 3 GB
+MAX_VALUES = 1 << 22
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _CHECKSUM = re.compile(r"(.+)#(md5|sha1|sha256|sha512)=([0-9a-fA-F]+)")
 _DAMAGED = (EOFError, RuntimeError, gzip.BadGzipFile, zlib.error, zipfile.BadZipFile, tarfile.TarError)
@@ -39,9 +42,10 @@ class RawFile:
     The generators also set :attr:`RawFiles.place`, for messages.
     """
 
-    def __init__(self, files: "RawFiles", name: str, label: str, opener: Callable[[], Any]) -> None:
+    def __init__(self, files: "RawFiles", name: str, label: str, path: Path, opener: Callable[[], Any]) -> None:
         self.name, self.label = name, label
         self._files, self._opener = files, opener
+        self._size = path.stat().st_size  # of the file or archive on disk
 
     @property
     def stem(self) -> str:
@@ -60,21 +64,28 @@ class RawFile:
                 yield raw
 
     def read(self) -> bytes:
-        """Read all bytes."""
+        """Read all bytes: at most 256 MiB, or 32 times what lies on the disk."""
+        most = max(MAX_EXPANDED, EXPANSION * self._size)
         with self.open() as stream:
-            content: bytes = stream.read()
+            content: bytes = stream.read(most + 1)
+        if len(content) > most:
+            raise ValueError(f"needed at most {most:,} bytes in {self._size:,} compressed ones, found more")
         return content
 
     def json(self) -> Any:
-        """Read one JSON value."""
-        return json.loads(self.read().decode("utf-8-sig"))
+        """Read one JSON value, of at most 4,194,304 values, or one for 8 bytes on the disk."""
+        content = self.read()
+        check_values(content, max(MAX_VALUES, self._size // 8), self.label)
+        return json.loads(content.decode("utf-8-sig"))
 
     def records(self) -> Iterator[Record]:
         """Read the objects of a JSON list, or of JSONL."""
         with self.open() as stream:
             first = next((byte for byte in iter(partial(stream.read, 1), b"") if not byte.isspace()), b"")
         if first != b"[":
-            yield from map(json.loads, self.lines())
+            for line in self.lines():
+                check_values(line.encode(), MAX_VALUES, self._files.place)
+                yield json.loads(line)
             return
         for number, record in enumerate(self.json()):
             self._files.place = f"{self.label}, entry {number}"
@@ -181,12 +192,12 @@ class RawFiles:
 
     def _open_file(self, path: Path, name: str, shown: str) -> list[RawFile]:
         if not path.name.lower().endswith(ARCHIVES):
-            return [RawFile(self, name, shown, partial(self._opened, path, partial(path.open, "rb")))]
+            return [RawFile(self, name, shown, path, partial(self._opened, path, partial(path.open, "rb")))]
         self.place = shown
         with self.parsing("an archive"), _archive(path) as (members, _):
             names = {member.removeprefix("./"): member for member in members if _is_content(member, shown)}
         return [
-            RawFile(self, plain, f"{shown}: {plain}", partial(self._opened, path, partial(_member, path, member)))
+            RawFile(self, plain, f"{shown}: {plain}", path, partial(self._opened, path, partial(_member, path, member)))
             for plain, member in sorted(names.items(), key=lambda entry: entry[1])
         ]
 

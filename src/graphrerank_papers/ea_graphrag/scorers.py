@@ -9,7 +9,7 @@ Up to the score ``low`` a query takes the dense path, from ``high`` on the graph
 
 import warnings
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +188,7 @@ class TextClassifierScorer:
             classifier: nn.Module = AutoModelForSequenceClassification.from_pretrained(
                 self._model, num_labels=1, dtype=torch.float32, trust_remote_code=False
             )
-            weights = cached_tensors(file, tuple(classifier.state_dict()), partial(self._train, classifier))
+            weights = cached_tensors(file, tuple(classifier.state_dict()), lambda: self._train(classifier))
         classifier.load_state_dict(weights)
         return classifier.eval()
 

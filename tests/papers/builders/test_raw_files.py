@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from graphrerank.checks import UserError
 from graphrerank.data.readers import fetch
+from graphrerank_papers.builders import raw_files
 from graphrerank_papers.builders.raw_files import RawFiles
 from tests.support.web import serving
 
@@ -54,6 +56,25 @@ def test_the_same_records_from_each_form(tmp_path: Path, form: str) -> None:
     assert files.place.endswith("line 3")
     (source,) = files.sources()
     assert source == {"name": path.name, "bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json.gz", b" " * 70_000, "needed at most 65,536 bytes in [0-9,]+ compressed ones, found more"),
+        ("a.json.gz", b"[" + b"[]," * 20_000 + b"0]", "needed at most 1,024 values of JSON, found up to 40,001"),
+        ("a.json.gz", b'{"a": [' + b"[]," * 20_000 + b"0]}", "line 1: needed at most 1,024 values of JSON"),
+    ],
+)
+def test_a_small_file_that_holds_much_is_refused(
+    tmp_path: Path, name: str, content: bytes, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raw_files, "MAX_EXPANDED", 1 << 16)
+    monkeypatch.setattr(raw_files, "MAX_VALUES", 1 << 10)
+    (tmp_path / name).write_bytes(gzip.compress(content))
+    files = RawFiles([str(tmp_path / name)], downloads=tmp_path)
+    with pytest.raises(UserError, match=rf"{name}.*: {message}"), files.parsing("X"):
+        list(files.one("a.json").records() if content[:1] != b" " else files.one("a.json").json())
 
 
 @pytest.mark.parametrize("name", ["../evil.json", "/evil.json", "a/../../evil.json", "C:/evil.json", "a\\evil.json"])

@@ -76,7 +76,7 @@ def test_goes_on_where_it_was_stopped(
     unbroken = build("unbroken")
     for name, method in (("encoder", "encode"), ("extractor", "extract")):
         monkeypatch.setattr(parts[name], method, stopping(getattr(parts[name], method)))
-    for name in ("save_tensors", "write_text"):
+    for name in ("save_tensors", "write_checked_json"):
         monkeypatch.setattr(
             f"graphrerank_papers.indexing.{name}", stopping(getattr(sys.modules["graphrerank.files"], name))
         )

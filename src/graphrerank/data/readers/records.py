@@ -14,12 +14,13 @@ from pydantic import BaseModel, Field, ValidationError
 
 from graphrerank.checks import UserError
 from graphrerank.extras import optional
-from graphrerank.untrusted import MAX_DEPTH, check_depth
+from graphrerank.untrusted import MAX_DEPTH, check_depth, check_values
 
 Record = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
 Written = Annotated[str, Field(strict=True, pattern=r"\S")]  # a string that is not blank
 MAX_LINE_BYTES = 1 << 26  # a gzip file of a megabyte may hold a line of a gigabyte
+MANY_CHARACTERS = 1 << 22  # of a line with more, the values are counted: 64 MiB of `[],` took 1.6 GB
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal float32
 
 
@@ -60,6 +61,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 def read_jsonl(path: Path) -> Iterator[tuple[int, Record]]:
     """Read one JSON object a line; lone surrogates and deep nesting are refused."""
     for line_number, line in read_lines(path):
+        if len(line) > MANY_CHARACTERS:
+            check_values(line.encode(), MANY_CHARACTERS, f"{path}, line {line_number}")
         try:
             record = json.loads(line)
             if "\\ud" in line or "\\uD" in line:  # perhaps half of a surrogate pair
