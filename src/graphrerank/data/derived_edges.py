@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from graphrerank.data.engines.local import LOCAL, Engine
@@ -13,7 +13,7 @@ from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.enrichment.shared_entities import choose_neighbours, shared_weight
 from graphrerank.data.readers.documents import split_passage
 from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank.graphs.edge_types import ENTITY
+from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY
 from graphrerank.graphs.passages import Passages
 from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
@@ -28,7 +28,8 @@ class EdgeRule(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    mention_type: int | None = None  # of edges by mentions; None where they are not searched for
+    # of edges by mentions; None where they are not searched for
+    mention_type: int | None = Field(None, ge=0, lt=len(EDGE_TYPES))
     entity_source: str | None = None  # `spelling`, `spacy`, `file` or an extractor's class; None without entities
     max_entity_share: float = 1.0  # of the passages; an entity in more is ignored
     makes_choices: bool = False  # whether `choose_neighbours` joins passages; else they are joined query by query

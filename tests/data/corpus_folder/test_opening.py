@@ -145,6 +145,9 @@ def test_no_change_of_a_manifest_is_a_traceback(make_dataset: MakeDataset, tmp_p
         except ValueError:
             refused += 1
     assert refused > 400
+    (folder / "corpus.json").write_text(json.dumps(content | {"derived": {"mention_type": 2**63}}))
+    with pytest.raises(ValueError, match=r"corpus\.json: is damaged .*mention_type"):
+        open_corpus(folder)
 
 
 @pytest.mark.parametrize("has_grown", [False, True])
