@@ -54,9 +54,9 @@ def message_of(error: BaseException) -> str:
     return cause if type(error).__name__ == "InstantiationException" else f"{message}\n{cause}"
 
 
-def format_warning(*warning: Any) -> str:
+def format_warning(*warning: Any, **further: Any) -> str:
     """Format a warning as Python does, without characters that control the terminal."""
-    return printable(_formatted(*warning))
+    return printable(_formatted(*warning, **further))
 
 
 @contextmanager

@@ -57,7 +57,8 @@ def main(arguments: Sequence[str]) -> int:
     if given.engine == "ray":
         engine = RayEngine(workers=given.workers, address=given.address)
     with closing(engine):
-        print(printable(index_folder(given.source, given.out, max_words=given.max_words, engine=engine)), flush=True)
+        indexed = index_folder(given.source, given.out, max_words=given.max_words, engine=engine)
+        print(printable(str(indexed)), flush=True)
     if given.questions:
         print(_draft(given.out, given.questions, given.language_model, given.endpoint))
     print(f"graphrerank serve artifact=base index={given.out}    # search it, and look at the page")
