@@ -260,21 +260,15 @@ MUTATIONS = (
     Mutation("models/checkpoint.py", "an ablation is primary", "if manifest.primary]", "if not manifest.primary]"),
     Mutation(
         "features/word_table.py",
-        "stems of later blocks count for the first texts",
-        "part.text_of_stem + start for",
-        "part.text_of_stem for",
-    ),
-    Mutation(
-        "features/word_table.py",
-        "a token's text by twice its number",
-        "part[token_of] >> 1",
-        "part[token_of]",
+        "a capital sigma is lowered in its run alone",
+        "self._looked_up(text.lower()) if _SIGMA in text else rows",
+        "rows",
     ),
     Mutation(
         "features/word_table.py",
         "the lead has a word more",
-        "place < np.array(leads)[text_of_stem]",
-        "place <= np.array(leads)[text_of_stem]",
+        "place < np.array(",
+        "place <= np.array(",
     ),
     Mutation(
         "inference/inputs.py",

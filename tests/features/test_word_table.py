@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 
 import bm25s
+import numpy as np
 import pytest
 
 from graphrerank.features import word_table
@@ -19,12 +20,9 @@ FRAGMENTS = [
 
 def spelled(table: WordTable, texts: list[str]) -> tuple[list[list[str]], list[list[str]], list[list[str]]]:
     """Tokens, stems and stems of the leads of each text, by a table of words that were added in any order."""
-    tokens = {number: word for word, number in table._token_numbers.items()}
-    stems = {number: word for word, number in table._stem_numbers.items()}
     read = table.read(texts)
+    tokens, stems = table.token_words, table.stem_words
     rows: tuple[list[list[str]], ...] = tuple([[] for _ in texts] for _ in range(3))
-    tokens |= {number: word for word, number in table._token_numbers.items()}
-    stems |= {number: word for word, number in table._stem_numbers.items()}
     for token, text in zip(read.tokens.tolist(), read.text_of_token.tolist(), strict=True):
         rows[0][text].append(tokens[token])
     for stem, text, in_lead in zip(read.stems.tolist(), read.text_of_stem.tolist(), read.in_lead.tolist(), strict=True):
@@ -54,16 +52,6 @@ def test_every_character_is_split_as_by_bm25s() -> None:
     assert stems[:20_000] == [words(text) for text in texts[: 7 * 20_000 : 7]]
 
 
-def test_long_texts_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = ["One two. Three", "ΔΣ'Δ four", "", "five six"] * 3
-    table = WordTable()
-    whole = table.read(texts)
-    monkeypatch.setattr(word_table, "BLOCK_CHARS", 16)
-    found = table.read(texts)
-    for name in ("tokens", "text_of_token", "stems", "text_of_stem", "in_lead"):
-        assert getattr(found, name).tolist() == getattr(whole, name).tolist()
-
-
 def test_many_threads_share_a_table() -> None:
     table, start = WordTable(), threading.Barrier(8)
     texts = [f"word{number} other{number // 3}" for number in range(500)]
@@ -78,45 +66,31 @@ def test_many_threads_share_a_table() -> None:
 
 
 def as_lists(words: TextWords) -> list[object]:
-    return [getattr(words, field.name) if field.name == "num_texts" else getattr(words, field.name).tolist()
-            for field in fields(words)]  # fmt: skip
+    return [np.asarray(getattr(words, field.name)).tolist() for field in fields(words)]
 
 
-def test_kept_words_are_those_of_the_table() -> None:
-    rng = random.Random(0)
+def test_kept_words_are_those_of_the_table_and_a_text_is_split_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, split = random.Random(0), list[str]()
     pool = ["Red apples. A pear", "", "the of", "HTTPServer. top10", "ΓΣ'Δ end", "A title\nand more", "x" * 50, "."]
-    shared = SharedWords()
+    shared, entry = SharedWords(), WordTable._entry
     for _ in range(100):
         texts = rng.choices(pool, k=rng.randint(1, 6))
-        read, table = shared.read(texts)
+        with monkeypatch.context() as patch:
+            patch.setattr(WordTable, "_entry", lambda self, text: split.append(text) or entry(self, text))
+            read, table = shared.read(texts)
         assert as_lists(read) == as_lists(table.read(texts))
+    assert sorted(split) == sorted(pool)
 
 
-def test_a_text_is_split_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = SharedWords()
-    shared.read(["one two", "three"])
-    asked: list[list[str]] = []
-    read = WordTable.read
-    monkeypatch.setattr(WordTable, "read", lambda self, texts, **more: asked.append(texts) or read(self, texts, **more))
-    shared.read(["three", "four", "one two", "four"])
-    assert asked == [["four"]]
-
-
-def test_texts_are_dropped_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = SharedWords()
+def test_it_starts_again_beyond_the_limit_of_runs_or_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_table, "KEPT_BYTES", 10_000)
+    shared = SharedWords()
     for number in range(200):
         read, _ = shared.read([f"text {number}"])
         assert len(read.tokens) == 1 + (number > 9)
-        assert len(shared._entries) <= 1 + 10_000 // word_table.ENTRY_BYTES
-
-
-def test_it_starts_anew_with_a_full_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_table, "FULL_RUNS", 10)
-    shared = SharedWords()
+        assert len(shared._entries) <= 1 + 10_000 // word_table.TEXT_BYTES
     _, first = shared.read([" ".join(f"run{number}" for number in range(20))])
     again, second = shared.read(["run0 run1"])
-    assert first.is_full
     assert second is not first
     assert again.tokens.tolist() == [0, 1]
     assert shared.read(["run3"])[1] is second
@@ -130,8 +104,7 @@ def test_many_characters_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_table, "FULL_RUNS", 300)
-    monkeypatch.setattr(word_table, "KEPT_BYTES", 20_000)
+    monkeypatch.setattr(word_table, "KEPT_BYTES", 50_000)
     shared = SharedWords()
 
     def read(seed: int) -> bool:
