@@ -47,7 +47,7 @@ def make_system(name: str, difficulty: torch.Tensor, *, seed: int) -> SystemResu
     cost = None
     if name in MS:
         total = {"p50": MS[name], "p95": 1.5 * MS[name]}
-        cost = Cost({"graph": {"p50": 0.1, "p95": 0.2}, "total": total}, tokens=1234.0, peak_memory_mib=812.4)
+        cost = Cost({"graph": {"p50": 0.1, "p95": 0.2}, "total": total}, peak_memory_mib=812.4)
     return SystemResult(
         name=name,
         kind="run" if name == "their.run" else "operator",

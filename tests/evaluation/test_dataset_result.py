@@ -122,9 +122,6 @@ def test_values_are_measured_and_missing_queries_named(result: DatasetResult) ->
     assert (good.missing, good.tied_share, good.cost) == (("q39",), 0.0, None)
     assert good.values["PR@5/multi"][:10].isnan().all()
     assert (result.num_relevant[0], result.num_relevant[-1]) == (1, 2)
-    cost = result.systems["base"].cost
-    assert cost.tokens is not None
-    assert 9 < cost.tokens < 30  # one to three words in each of ten texts; none for the last query
 
 
 def test_tests_of_the_last_system(result: DatasetResult) -> None:

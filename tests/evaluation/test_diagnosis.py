@@ -27,7 +27,7 @@ from graphrerank.evaluation.records import Counterfactual, DatasetResult, EdgesO
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Ranking
 from graphrerank.graphs.edge_types import REFERENCE, SIMILARITY
 
-SHAPE = GraphShape(10, (TypeDensity("reference", 12, 2.4, 0.9), TypeDensity("similarity", 5, 1.0, 0.5)), 0.1, 2, 0.7)
+SHAPE = GraphShape(10, (TypeDensity("reference", 12, 2.4, 0.9), TypeDensity("similarity", 5, 1.0, 0.5)), 0.1)
 
 
 def paired(difference: float, p: float, baseline: str = WITHOUT, half_width: float = 0.02) -> PairedTest:
@@ -125,14 +125,13 @@ def test_a_type_whose_cost_is_unclear_is_not_named() -> None:
 def test_tables_lines_and_json() -> None:
     found = diagnosis(counterfactuals=[changed("shuffled", 0.04, 0.001), changed("without similarity", 0.02, 0.01)])
     tables = {table.title: [[str(cell) for cell in row] for row in table.rows] for table in found.tables()}
-    assert list(tables) == ["quality", "tests", "types of edges", "edges by type", "other edges"]
+    assert list(tables) == ["quality", "tests", "edges by type", "other edges"]
     assert [row[:2] for row in tables["quality"]] == [["retriever", "40.00"], [WITHOUT, "45.00"], [WITH, "50.00"]]
-    assert tables["types of edges"] == [
-        ["reference", "12", "2.40", "90.00"],
-        ["similarity", "5", "1.00", "50.00"],
-    ]
     assert [row[1] for row in tables["other edges"]] == ["shuffled", "without similarity"]
-    assert SHAPE.lines()[-1].endswith("connected parts: 2, 70.0% of the passages in the largest")
+    assert SHAPE.lines()[1:] == [
+        "similarity: 5 edges, 1.00 neighbours of a passage, 50.0% of the passages have one",
+        "10 passages, 10.0% without an edge",
+    ]
     assert "80.0% of the questions before" in found.lines()[0]
     content = json.loads(json.dumps(found.to_json()))
     assert content["verdict"]["kind"] == "helps"
@@ -160,9 +159,6 @@ def test_against_networkx(seed: int) -> None:
     whole = nx.Graph()
     whole.add_nodes_from(range(40))
     whole.add_edges_from(pairs.tolist())
-    parts = [len(part) for part in nx.connected_components(whole)]
-    assert shape.num_components == sum(size > 1 for size in parts)
-    assert shape.largest_component == pytest.approx(max(parts) / 40)
     assert shape.share_isolated == pytest.approx(len(list(nx.isolates(whole))) / 40)
     assert [entry.edges for entry in shape.types] == ["reference", "similarity"]
     for number, entry in enumerate(shape.types):
@@ -178,7 +174,7 @@ def test_entities_join_passages() -> None:
     shape = graph_shape(graph.with_entities(EntityIncidence.from_names(names, max_share=1.0)))
     assert [entry.edges for entry in shape.types] == ["entity", "other"]
     assert (shape.types[0].pairs, shape.types[0].share_joined) == (2, 0.6)
-    assert (shape.num_components, shape.largest_component, shape.share_isolated) == (2, 0.6, 0.0)
+    assert shape.share_isolated == 0.0
 
 
 TEXTS = ['one, "quoted"', "two\nlines", "=SUM(A1)", "four", "five"]

@@ -10,7 +10,7 @@ from graphrerank.cli.command import NONE, Command
 from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers.folder import AUTO
-from graphrerank.evaluation.diagnosis import MEASURES, graph_shape
+from graphrerank.evaluation.diagnosis import MEASURES, graph_shape, without_edges
 from graphrerank.evaluation.diagnosis import diagnose as diagnose_graph
 from graphrerank.evaluation.measuring import EvaluationPlan
 from graphrerank.models.checkpoint import load_primary
@@ -41,10 +41,11 @@ def diagnose(command: Command) -> Path:
     )
     cache = parts.cache / "candidates"
     search = partial(prepare, encoder=encodes, build_retriever=build_retriever, cache=cache)
+    prepared = search(dataset)
     diagnose_graph(
-        search(dataset),
+        prepared,
+        search(without_edges(prepared)),
         checkpoint,
-        search,
         EvaluationPlan(list(cfg.measures) or MEASURES, resamples=cfg.resamples, seed=cfg.seed),
         split=cfg.split,
         num_queries=cfg.num_queries,

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from scipy.stats import rankdata
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from graphrerank.evaluation.records import (
     Breakdown,
@@ -69,10 +70,11 @@ def query_groups(
     num_relevant: Sequence[int], densities: Sequence[float], query_texts: Sequence[str]
 ) -> dict[str, dict[str, Tensor]]:
     """Group queries, ``[Q]`` bool by kind and name of the group; a kind with a single group is left out."""
+    num_words = count_tokens(WordTokenizer(), query_texts)
     groups = {
         "relevant nodes": relevant_groups(num_relevant),
         "graph density": quantile_groups(torch.tensor(densities).double(), unit="neighbours") if densities else {},
-        "query length": quantile_groups(num_words(query_texts).double(), unit="words"),
+        "query length": quantile_groups(torch.tensor(num_words).double(), unit="words"),
     }
     return {by: parts for by, parts in groups.items() if len(parts) > 1}
 
@@ -144,11 +146,6 @@ def edges_of_type(graph: CorpusGraph, nodes: Tensor, relevance: Tensor) -> list[
     ]
 
 
-def num_words(texts: Sequence[str]) -> Tensor:
-    """Count the words of each text: ``[n]`` int64."""
-    return torch.tensor(count_tokens(WordTokenizer(), texts), dtype=torch.int64)
-
-
 def hub_bias(graph: CorpusGraph, ranking: Ranking, relevant: Tensor, *, system: str) -> HubBias | None:
     """Correlate scores ``[Q, K]`` with degrees, and count hubs at the top; None where all degrees are equal."""
     degree = graph.num_neighbours.double()
@@ -214,7 +211,8 @@ def browse_queries(result: DatasetResult, graph: CorpusGraph, relevant: Tensor) 
     rows = sorted(range(len(ids)), key=lambda row: (-change[row], ids[row]))[:BROWSED]
     rankings = [ranking for name in names if (ranking := result.systems[name].ranking) is not None]
     tops = [ranking.nodes[rows, :SHOWN].cpu() for ranking in rankings]
-    shown = _distinct(torch.cat(tops, dim=1))
+    distinct = [sorted({*row} - {-1}) for row in torch.cat(tops, dim=1).tolist()]
+    shown = pad_sequence([torch.tensor(row, dtype=torch.int64) for row in distinct], True, -1)
     place = {node: number for number, node in enumerate(torch.unique(shown[shown >= 0]).tolist())}
     edges = _edges(graph, shown)
     queries = [
@@ -224,7 +222,7 @@ def browse_queries(result: DatasetResult, graph: CorpusGraph, relevant: Tensor) 
             result.num_relevant[row],
             [None if score != score else score for score in table[:, row].tolist()],
             [[place[node] for node in top[number].tolist() if node >= 0] for top in tops],
-            sorted(place[node] for node in set(relevant[row].tolist()) & set(shown[number].tolist()) - {-1}),
+            sorted(place[node] for node in set(relevant[row].tolist()).intersection(distinct[number])),
             [(place[a], place[b], kind) for a, b, kind in edges[number]],
         ]
         for number, row in enumerate(rows)
@@ -237,13 +235,6 @@ def browse_queries(result: DatasetResult, graph: CorpusGraph, relevant: Tensor) 
         "types": {str(number): name for number, name in enumerate(EDGE_TYPES) if number in used},
         "queries": queries,
     }
-
-
-def _distinct(nodes: Tensor) -> Tensor:
-    """Keep each node of a row once; the others become -1."""
-    ordered, order = nodes.sort(dim=1)
-    again = torch.nn.functional.pad(ordered[:, 1:] == ordered[:, :-1], (1, 0))
-    return torch.full_like(nodes, -1).scatter_(1, order, ordered.masked_fill(again, -1))
 
 
 def _edges(graph: CorpusGraph, nodes: Tensor) -> list[list[tuple[int, int, int]]]:

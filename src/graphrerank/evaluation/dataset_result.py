@@ -14,7 +14,6 @@ from graphrerank.evaluation.analysis import (
     edges_of_type,
     hub_bias,
     mean_degree,
-    num_words,
     query_differences,
     query_groups,
     seed_spreads,
@@ -24,7 +23,7 @@ from graphrerank.evaluation.records import Counterfactual, DatasetResult, Paired
 from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
 from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, StageResult
-from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.graphs import Ranking
 
 TOP = 10
 TAKEN_OVER = ("name", "kind", "source", "config", "seed", "fingerprint", "routes")  # by a result from what was ranked
@@ -61,7 +60,7 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
             **{name: getattr(system, name) for name in TAKEN_OVER},
             values=values[system.name],
             intervals={name: (low, high) for name, (low, high) in zip(plan.measures, ends, strict=True)},
-            cost=system.cost and replace(system.cost, tokens=_tokens(graph, system.ranking)),
+            cost=system.cost,
             missing=tuple(ids[row] for row in empty.nonzero().flatten().tolist()),
             tied_share=tied_share(system.ranking),
             ranking=break_ties(system.ranking, graph.node_ids, ties=plan.ties),
@@ -120,14 +119,6 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
 
 def _joined(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {key: entry for mapping in mappings for key, entry in mapping.items()}
-
-
-def _tokens(graph: CorpusGraph, ranking: Ranking) -> float:
-    """Mean words of the top passages, per query."""
-    top = ranking.nodes[:, :TOP].cpu()
-    nodes, position = torch.unique(top, return_inverse=True)
-    texts = ["" if node < 0 else graph.texts[node] for node in nodes.tolist()]
-    return float(num_words(texts)[position].double().sum(dim=1).mean())
 
 
 def with_comparisons(result: DatasetResult, plan: EvaluationPlan) -> DatasetResult:

@@ -1,15 +1,14 @@
 """Does the graph of a corpus help a reranker? Measured on judged questions; without any, passages to judge."""
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from io import StringIO
 from math import ceil, sqrt
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,7 +37,7 @@ from graphrerank.evaluation.records import (
 )
 from graphrerank.evaluation.report import markdown, quality_table
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem
-from graphrerank.evaluation.tables import Table, column, p_text, points_cell, print_table, records_table
+from graphrerank.evaluation.tables import Table, p_text, points_cell, print_table, records_table
 from graphrerank.files import write_json, write_text
 from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.graphs.edge_types import EDGE_TYPES
@@ -54,8 +53,6 @@ MEASURES = ("nDCG@10", "R@10", "PR@10")
 POOLED_QUERIES, DEPTH = 50, 10  # questions to judge, and passages of each ranking
 HEADER = ("query-id", "corpus-id", "score", "query", "text")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute a cell that begins so
-
-Search = Callable[[Dataset], PreparedDataset]  # prepares a data set with the same encoder and retriever
 
 
 def minimum_effect(deviation: float, num_queries: int) -> float:
@@ -76,13 +73,10 @@ def minimum_effect(deviation: float, num_queries: int) -> float:
 class TypeDensity:
     """The edges of one type in a whole corpus."""
 
-    TITLE = "types of edges"
-    CAPTION = "Pairs and neighbours of a passage in the corpus, and passages that have one."
-
-    edges: str = field(metadata=column("type", "text"))  # one of `EDGE_TYPES`
-    pairs: int = field(metadata=column("pairs", ",d"))  # that they join; by shared entities, once for each
-    mean_neighbours: float = field(metadata=column("neighbours"))
-    share_joined: float = field(metadata=column("joined", "percent"))
+    edges: str  # one of `EDGE_TYPES`
+    pairs: int  # that they join; by shared entities, once for each
+    mean_neighbours: float
+    share_joined: float  # share of the passages that have one
 
 
 @dataclass(frozen=True)
@@ -92,62 +86,32 @@ class GraphShape:
     num_passages: int
     types: tuple[TypeDensity, ...]  # those that some edge has
     share_isolated: float  # share of the passages without any edge
-    num_components: int  # connected components of two passages or more
-    largest_component: float  # share of the passages in the largest one; 0 without edges
 
     def lines(self) -> list[str]:
-        """Describe how dense the graph is, and its connected parts."""
+        """Describe how dense the graph is."""
         listed = [
             f"{entry.edges}: {entry.pairs:,} edges, {entry.mean_neighbours:.2f} neighbours of a passage, "
             f"{entry.share_joined:.1%} of the passages have one"
             for entry in self.types
         ]
-        return [
-            *(listed or ["no edges"]),
-            f"{self.num_passages:,} passages, {self.share_isolated:.1%} without an edge; connected "
-            f"parts: {self.num_components:,}, {self.largest_component:.1%} of the passages in the largest",
-        ]
+        passages = f"{self.num_passages:,} passages, {self.share_isolated:.1%} without an edge"
+        return [*(listed or ["no edges"]), passages]
 
 
 def graph_shape(graph: CorpusGraph) -> GraphShape:
     """Describe a corpus's edges, those by shared entities too.
 
     Example:
-        >>> path = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1], [1, 2]]))
-        >>> shape = graph_shape(path)
-        >>> shape.types, shape.share_isolated, shape.num_components, shape.largest_component
-        ((TypeDensity(edges='other', pairs=2, mean_neighbours=1.0, share_joined=0.75),), 0.25, 1, 0.75)
+        >>> shape = graph_shape(CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 1], [1, 2]])))
+        >>> shape.types, shape.share_isolated
+        ((TypeDensity(edges='other', pairs=2, mean_neighbours=1.0, share_joined=0.75),), 0.25)
     """
-    graph = graph.to("cpu")
-    types = []
+    graph, types = graph.to("cpu"), []
     for number in graph.edge_types():
         count = graph.with_types([number]).num_neighbours.double()
         share = float((count > 0).double().mean())
         types.append(TypeDensity(EDGE_TYPES[number], int(count.sum()) // 2, float(count.mean()), share))
-    sizes = _component_sizes(graph)
-    return GraphShape(
-        num_passages=graph.num_nodes,
-        types=tuple(types),
-        share_isolated=float((graph.num_neighbours == 0).double().mean()),
-        num_components=int((sizes > 1).sum()),
-        largest_component=float(sizes.max()) / graph.num_nodes if types else 0.0,
-    )
-
-
-def _component_sizes(graph: CorpusGraph) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Count the passages of each connected component; entities join the passages that share them."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    num_nodes = size = graph.num_nodes
-    pairs = [graph.typed_edges()[0]]
-    if (entities := graph.entities) is not None:
-        passage = torch.repeat_interleave(torch.arange(num_nodes), entities.indptr.diff())
-        pairs.append(torch.stack([passage, num_nodes + entities.indices], dim=1))
-        size += entities.num_entities
-    source, target = torch.cat(pairs).T.numpy()
-    _, labels = connected_components(coo_array((np.ones(len(source)), (source, target)), shape=(size, size)))
-    return np.bincount(labels[:num_nodes]).astype(np.int64)
+    return GraphShape(graph.num_nodes, tuple(types), float((graph.num_neighbours == 0).double().mean()))
 
 
 @dataclass(frozen=True)
@@ -179,7 +143,6 @@ class Diagnosis:
         tables = [
             quality_table(self.result),
             records_table(PairedTest, self.tests),
-            records_table(TypeDensity, self.shape.types),
             records_table(EdgesOfType, self.result.edges_of_type),
             records_table(Counterfactual, self.result.counterfactuals),
         ]
@@ -207,21 +170,19 @@ class Diagnosis:
     def to_json(self) -> dict[str, Any]:
         """Return plain values, with the verdict."""
         kept = ("base_ceiling", "ceiling", "counterfactuals", "edges_of_type")
-        content: dict[str, Any] = to_plain(
-            {
-                "dataset": self.result.name,
-                "questions": self.questions,
-                "num_queries": self.benefit.num_queries,
-                "measure": self.measure,
-                "shape": self.shape,
-                **{name: getattr(self.result, name) for name in kept},
-                "means": {name: system.means[self.measure] for name, system in self.result.systems.items()},
-                "tests": self.tests,
-                "minimum_effect": self.minimum,
-                "verdict": verdict(self),
-            }
-        )
-        return content
+        content = {
+            "dataset": self.result.name,
+            "questions": self.questions,
+            "num_queries": self.benefit.num_queries,
+            "measure": self.measure,
+            "shape": self.shape,
+            **{name: getattr(self.result, name) for name in kept},
+            "means": {name: system.means[self.measure] for name, system in self.result.systems.items()},
+            "tests": self.tests,
+            "minimum_effect": self.minimum,
+            "verdict": verdict(self),
+        }
+        return dict(to_plain(content))
 
 
 @dataclass(frozen=True)
@@ -302,8 +263,8 @@ def _other_edges(found: Diagnosis) -> str:
 
 def diagnose(
     prepared: PreparedDataset,
+    bare: PreparedDataset,
     checkpoint: Checkpoint,
-    search: Search,
     plan: EvaluationPlan,
     *,
     split: str,
@@ -311,16 +272,16 @@ def diagnose(
     device: torch.device,
     run_dir: Path,
     command: str,
-) -> Diagnosis | None:
+) -> None:
     """Measure whether the edges of a corpus help a reranker, print the verdict, and write both into ``run_dir``.
 
-    ``search`` prepares the same data set with other edges. Judgements are those of ``split``, else all. The verdict is
-    on nDCG@10 where it is one of the measures, else on the first. Where nothing is judged, ``to_judge.csv`` is written.
+    ``bare`` is the same data set, :func:`without_edges`. Judgements are those of ``split``, else all. The verdict is on
+    nDCG@10 where it is one of the measures, else on the first. Where nothing is judged, ``to_judge.csv`` is written.
     """
     prepared, questions = _one_split(prepared, split)
     dataset, names = prepared.dataset, checkpoint.reranker.retriever.feature_names
     whole = prepared.with_features(names)
-    bare = search(without_edges(prepared)).with_features(names)
+    bare = bare.with_features(names)
     check_encoder(checkpoint, whole)
     rows = reranking_systems({WITH: checkpoint.model}, checkpoint.reranker.operators, device=device)
     systems = {row.name: row for row in rows}
@@ -333,7 +294,7 @@ def diagnose(
     }
     if not dataset.splits:
         _write_pool(run_dir / "to_judge.csv", dataset, queries, rankings)
-        return None
+        return
     others = OtherEdges(whole, EDGES, seed=plan.seed).systems(systems[WITH])
     ranked = [RankedSystem(name, "operator", name, ranking) for name, ranking in rankings.items()]
     on_other_edges = {kind: rerank(whole, queries, changed) for kind, changed in others.items()}
@@ -343,7 +304,6 @@ def diagnose(
     difference = (with_graph - without)[~with_graph.isnan()]
     found = Diagnosis(result, questions, graph_shape(dataset.graph), float(difference.std()))
     _show(found, run_dir, command)
-    return found
 
 
 def _one_split(prepared: PreparedDataset, split: str) -> tuple[PreparedDataset, str]:

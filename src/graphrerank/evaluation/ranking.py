@@ -62,8 +62,8 @@ class OtherEdges:
     """
 
     def __init__(self, prepared: PreparedDataset, kinds: Sequence[str] = EDGES, *, seed: int = 0) -> None:
-        self._left_out = left_out_types(prepared.dataset.graph) if EACH_TYPE in kinds else {}
-        self._kinds = (*(kind for kind in kinds if kind != EACH_TYPE), *self._left_out)
+        self._graphs: dict[str, CorpusGraph | None] = {SHUFFLED: None} if SHUFFLED in kinds else {}  # None: of a batch
+        self._graphs |= other_graphs(prepared.dataset.graph, [kind for kind in kinds if kind != SHUFFLED])
         self._prepared = prepared
         self._seed = seed
         follows = kinds and TOGETHER in prepared.feature_names
@@ -76,15 +76,12 @@ class OtherEdges:
         """
         if not system.reads_graph or system.inputs.last_layers:
             return {}
-        return {kind: replace(system, score=partial(self._score, system, kind)) for kind in self._kinds}
+        return {
+            kind: replace(system, score=partial(self._score, system, graph)) for kind, graph in self._graphs.items()
+        }
 
-    def _score(self, system: System, edges: str, graphs: CandidateGraphs) -> Tensor:
-        if edges == SHUFFLED:
-            changed = self._shuffled(graphs)
-        elif edges in self._left_out:
-            changed = self._without_type(graphs, self._left_out[edges])
-        else:
-            changed = graphs.select_edges(torch.zeros_like(graphs.edge_attr, dtype=torch.bool))
+    def _score(self, system: System, corpus: CorpusGraph | None, graphs: CandidateGraphs) -> Tensor:
+        changed = self._shuffled(graphs) if corpus is None else self._among(graphs, corpus)
         if self._match is not None:
             assert graphs.query_index is not None
             assert graphs.nodes is not None
@@ -104,35 +101,30 @@ class OtherEdges:
             )
         return replace(graphs, edge_index=edges, edge_attr=weight, edge_type=types)
 
-    def _without_type(self, graphs: CandidateGraphs, number: int) -> CandidateGraphs:
-        """Return the same candidates without the edges of a type; for a system that merges types, merged without it."""
-        if graphs.edge_type is not None:
-            return graphs.select_edges(graphs.edge_type != number)
+    def _among(self, graphs: CandidateGraphs, corpus: CorpusGraph) -> CandidateGraphs:
+        """Return the same candidates with the edges of another corpus graph."""
         assert graphs.query_index is not None
         nodes = self._prepared.ranking.select(graphs.query_index.cpu()).nodes
-        edge_index, weight, _, types = candidate_edges(self._prepared.dataset.graph, nodes, keep_types=True)
-        kept = types != number
-        both, place = torch.unique_consecutive(edge_index[:, kept], dim=1, return_inverse=True)
-        largest = weight.new_zeros(both.shape[1]).scatter_reduce_(0, place, weight[kept], "amax")
-        return replace(graphs, edge_index=both.to(graphs.x.device), edge_attr=largest.to(graphs.x.device))
-
-
-def left_out_types(graph: CorpusGraph) -> dict[str, int]:
-    """Number the types of a corpus's edges, as ``without TYPE``; empty where all edges are of one type."""
-    types = graph.edge_types()
-    return {f"{WITHOUT_TYPE}{EDGE_TYPES[number]}": number for number in types} if len(types) > 1 else {}
+        keep_types, device = graphs.edge_type is not None, graphs.x.device
+        edges, weight, _, types = candidate_edges(corpus, nodes, keep_types=keep_types)
+        types = None if types is None else types.to(device)
+        return replace(graphs, edge_index=edges.to(device), edge_attr=weight.to(device), edge_type=types)
 
 
 def other_graphs(graph: CorpusGraph, kinds: Sequence[str], *, seed: int = 0) -> Iterator[tuple[str, CorpusGraph]]:
     """Make a corpus with other edges of each of some kinds (:data:`EDGES`), for what searches all of it."""
+    types = graph.edge_types()
     for kind in kinds:
         if kind == SHUFFLED:
             yield kind, shuffled_graph(graph, seed=seed)
         elif kind == REMOVED:
             yield kind, graph.without_edges()
-        else:
-            for name, number in left_out_types(graph).items():
-                yield name, graph.with_types([other for other in graph.edge_types() if other != number])
+        elif len(types) > 1:
+            for number in types:
+                yield (
+                    f"{WITHOUT_TYPE}{EDGE_TYPES[number]}",
+                    graph.with_types([kept for kept in types if kept != number]),
+                )
 
 
 @torch.inference_mode()
@@ -381,28 +373,29 @@ def run_pipelines(
     ranked = []
     for name, (result, elapsed, peak) in retrieved.items():
         encodings = float(result.num_encodings.double().mean())
-        batch_ms = {stage: 1000 * seconds / len(batch) for stage, seconds in result.seconds.items()}
-        batch_ms["other"] = 1000 * elapsed / len(batch) - sum(batch_ms.values())
-        if pair_ms is not None and READING in batch_ms:
-            batch_ms[READING] = encodings * pair_ms
+        batch_ms = {stage: 1000 * took / len(batch) for stage, took in _seconds(result, elapsed, pair_ms).items()}
         ms = _latency(pipelines[name], batch, alone, pair_ms) if alone else {}
-        cost = Cost(ms, encodings or None, None, peak, ms.get(TOTAL, {}), batch_ms, pair_ms if encodings else None)
+        cost = Cost(ms, encodings or None, peak, ms.get(TOTAL, {}), batch_ms, pair_ms if encodings else None)
         routes = {} if result.routes is None else route_shares(result.routes)
         ranked.append(RankedSystem(name, "pipeline", f"pipeline={name}", result.ranking, cost, routes=routes))
     return ranked
 
 
+def _seconds(result: Retrieved, elapsed: float, pair_ms: float | None) -> dict[str, float]:
+    """Return the seconds of each stage; cached pairs cost the time of reading them."""
+    seconds = {**result.seconds, "other": elapsed - sum(result.seconds.values())}
+    if pair_ms is not None and READING in seconds:
+        seconds[READING] = float(result.num_encodings.sum()) * pair_ms / 1000
+    return seconds
+
+
 def _latency(pipeline: Pipeline, queries: Queries, wanted: int, pair_ms: float | None) -> dict[str, dict[str, float]]:
-    """Time a pipeline's stages, one query at a time; cached pairs cost the time of reading them."""
+    """Time a pipeline's stages, one query at a time."""
 
     def run(row: int) -> dict[str, float]:
         begin = time.perf_counter()
         result = pipeline.retrieve(queries.block(row, row + 1))
-        elapsed, seconds = time.perf_counter() - begin, dict(result.seconds)
-        seconds["other"] = elapsed - sum(seconds.values())
-        if pair_ms is not None and READING in seconds:
-            seconds[READING] = float(result.num_encodings.sum()) * pair_ms / 1000
-        return seconds
+        return _seconds(result, time.perf_counter() - begin, pair_ms)
 
     return stage_quantiles(time_stages(spread_over(len(queries), wanted).tolist(), run))
 

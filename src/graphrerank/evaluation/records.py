@@ -60,7 +60,6 @@ class QueryDifference:
 
     TITLE = "queries"
     CAPTION = "Against the best of the others: the queries that gain most, then those that lose most; in percent."
-    ALSO = (("difference", lambda entry: entry.difference, "points"),)
 
     query_id: str = field(metadata=column("query", "text"))
     query_text: str = field(metadata=column("text", "prose"))
@@ -172,9 +171,8 @@ class Reliability:
     TITLE = "calibration"
     CAPTION = (
         "Scores as probabilities of relevance, over all candidates of all queries: expected calibration error in ten "
-        "bins, and the Brier score. The last column is the Brier score of the share of relevant candidates alone."
+        "bins, and the Brier score; that of a share s of relevant candidates alone is s (1 - s)."
     )
-    ALSO = (("Brier of the share alone", lambda entry: entry.share_relevant * (1 - entry.share_relevant), ".4f"),)
 
     system: str = field(metadata=column("system", "system"))
     method: str = field(metadata=column("calibration", "text"))  # `logistic` or `isotonic`
@@ -196,7 +194,6 @@ class ListReliability:
         "How likely all relevant passages of a query are in the top of its list, as predicted from the list's "
         "probabilities, and how often they are. Relevant passages that are no candidates count as missed."
     )
-    ALSO = (("Brier of the share alone", lambda entry: entry.share_complete * (1 - entry.share_complete), ".4f"),)
 
     system: str = field(metadata=column("system", "system"))
     measure: str = field(metadata=column("measure", "text"))  # what is predicted to be 1, such as `PR@5`
@@ -239,7 +236,6 @@ class Cost:
     # `p50` and `p95` of each stage in milliseconds, one query at a time; `total` is all stages together
     ms: Mapping[str, Mapping[str, Number]]
     encodings: float | None = None  # mean pairs that the cross-encoder read, now or before; None where there is none
-    tokens: float | None = None  # mean words of the top 10 passages together
     peak_memory_mib: float | None = None  # resident memory of the process while the system ranked; None: not known
     # `p50` and `p95` of what the system itself does, one query at a time: of reranking without the search for
     # candidates, or of all stages of a pipeline; empty where not timed

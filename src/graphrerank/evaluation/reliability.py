@@ -38,6 +38,10 @@ class LabelledLists:
         """``[Q, K]`` bool: whether all relevant passages are among the first 1, 2, ..., K."""
         return self.relevant.cumsum(1) == self.num_relevant.unsqueeze(1)
 
+    def select(self, rows: slice | Tensor) -> "LabelledLists":
+        """Keep some of the queries."""
+        return LabelledLists(self.scores[rows], self.relevant[rows], self.num_relevant[rows])
+
     def probabilities(self, calibration: Calibration) -> Tensor:
         """Calibrate the scores, ``[Q, K]`` float32; 0 where padded."""
         ranked = self.scores.isfinite()
@@ -61,18 +65,9 @@ def label_ranking(ranking: Ranking, qrels: Qrels, queries: Tensor, *, num_nodes:
 def judge_reliability(system: str, calibration: Calibration, scores: Tensor, labels: Tensor) -> Reliability:
     """Compare the probabilities that a calibration gives ``[n]`` scores with the labels ``[n]``, 1 where relevant."""
     p = calibration.probabilities(scores)
-    bins = reliability_bins(p, labels)
-    return Reliability(
-        system=system,
-        method=calibration.method,
-        num_pairs=len(p),
-        share_relevant=float(labels.mean()),
-        ece=expected_calibration_error(p, labels),
-        brier=brier_score(p, labels),
-        counts=tuple(bins.count.tolist()),
-        probabilities=tuple(bins.probability.tolist()),
-        shares=tuple(bins.share.tolist()),
-    )
+    errors = float(labels.mean()), expected_calibration_error(p, labels), brier_score(p, labels)
+    bins = [tuple(column.tolist()) for column in reliability_bins(p, labels)]
+    return Reliability(system, calibration.method, len(p), *errors, *bins)
 
 
 @torch.inference_mode()
@@ -84,9 +79,8 @@ def judge_confidence(
     found = []
     for rank in (rank for rank in CONFIDENCE_RANKS if rank <= p.shape[1]):
         at, labels = p[:, rank - 1], lists.complete[:, rank - 1].double()
-        share, auc = float(labels.mean()), nan
-        if 0 < share < 1:
-            auc = area_under_roc(at, labels)
+        share = float(labels.mean())
+        auc = area_under_roc(at, labels) if 0 < share < 1 else nan
         errors = expected_calibration_error(at, labels), brier_score(at, labels)
         found.append(ListReliability(system, f"PR@{rank}", len(labels), share, float(at.double().mean()), *errors, auc))
     return found

@@ -200,7 +200,6 @@ def _cost_table(dataset: DatasetResult) -> Table:
             row["at once ms"] = number_cell(sum(cost.batch_ms.values()) if cost.batch_ms else None)
             row["reading at once ms"] = number_cell(cost.batch_ms.get(READING))
         row["pairs read"] = number_cell(cost.encodings, ",.0f")
-        row["words in the top 10"] = number_cell(cost.tokens, ",.0f")
         rows.append({**row, "peak MiB": number_cell(cost.peak_memory_mib, ",.0f")})
     caption = (
         "Median and 95th percentile per query, one query at a time. Peak: memory of the whole process, data included, "

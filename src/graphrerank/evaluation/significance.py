@@ -21,7 +21,6 @@ def compare_pairs(
     pairs: Sequence[tuple[int, int]],
     *,
     resamples: int = RESAMPLES,
-    level: float = LEVEL,
     seed: int = 0,
 ) -> dict[str, Tensor]:
     r"""Compare pairs of systems in several measures over the same queries; arguments as :func:`randomization_tests`.
@@ -43,14 +42,13 @@ def compare_pairs(
     p_bootstrap = torch.full_like(two_sided, torch.nan)
     intervals = torch.full((*two_sided.shape, 2), torch.nan, dtype=torch.float64)
     for measures, rows in complete_measures(scores):
-        means = torch.cat(list(_resampled_means(rows.flatten(0, 1), samples=resamples, seed=seed)), dim=1)
-        means = means.reshape(len(scores), len(measures), resamples)
+        means = _resampled_means(rows.flatten(0, 1), samples=resamples, seed=seed).unflatten(0, rows.shape[:2])
         for row, (one, other) in enumerate(pairs):
             drawn = means[one] - means[other]  # [M', samples]
             observed = (rows[one] - rows[other]).mean(dim=1, keepdim=True)
             far = (drawn - observed).abs() >= observed.abs() - TOLERANCE
             p_bootstrap[row, measures] = (1 + far.sum(dim=1).double()) / (1 + resamples)
-            intervals[row, measures] = _outer_quantiles(drawn, level)
+            intervals[row, measures] = _outer_quantiles(drawn, LEVEL)
     first, second = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
     differences = (scores[first] - scores[second]).to(torch.float64)  # [C, M, Q]
     mean = differences.nanmean(dim=2)
@@ -76,15 +74,9 @@ def bootstrap_interval(values: Tensor, *, level: float = LEVEL, samples: int = R
 
     Source: Efron, "Bootstrap Methods: Another Look at the Jackknife", 1979 (percentile interval).
 
-    Args:
-        values: ``[..., Q]``, a measure per query. NaN = the query does not count; rows that count the same queries
-            share the drawn samples.
-        level: Share of the samples' means within the interval, in (0, 1).
-        samples: Number of samples.
-        seed: Of the drawing; torch's global generator is left alone.
-
-    Returns:
-        ``[..., 2]`` float64, lower and upper end; NaN where no query counts.
+    ``values`` are ``[..., Q]``, a measure per query, NaN = the query does not count; rows that count the same queries
+    share the drawn samples. ``level``, in (0, 1), of the samples' means lie within the interval. torch's global
+    generator is left alone. Returns ``[..., 2]`` float64, lower and upper end; NaN where no query counts.
 
     Example:
         >>> bootstrap_interval(torch.tensor([1.0, 1.0, 1.0, 0.0]))
@@ -94,8 +86,7 @@ def bootstrap_interval(values: Tensor, *, level: float = LEVEL, samples: int = R
     rows = values.detach().cpu().reshape(1, -1, values.shape[-1])
     intervals = torch.full((rows.shape[1], 2), torch.nan, dtype=torch.float64)
     for at, counting in complete_measures(rows):
-        means = torch.cat(list(_resampled_means(counting[0], samples=samples, seed=seed)), dim=1)
-        intervals[at] = _outer_quantiles(means, level)
+        intervals[at] = _outer_quantiles(_resampled_means(counting[0], samples=samples, seed=seed), level)
     return intervals.reshape(*values.shape[:-1], 2)
 
 
@@ -114,14 +105,9 @@ def randomization_tests(
     Evaluation", 2007 (randomisation test); the ones added: Phipson and Smyth, "Permutation P-values Should Never Be
     Zero", 2010.
 
-    Args:
-        scores: ``[S, M, Q]``, NaN at the same queries for all systems: the query does not count.
-        pairs: ``C`` pairs of indices of systems.
-        permutations: Number ``S`` of random swaps; the smallest possible p is ``1 / (1 + S)``.
-        seed: Seed of the swaps.
-
-    Returns:
-        Two-sided p-values, and one-sided ones of first above second, ``[C, M]`` each; NaN where no query counts.
+    ``scores`` are ``[S, M, Q]``, NaN at the same queries for all systems: the query does not count; ``pairs`` are ``C``
+    pairs of indices of systems; ``permutations`` is the number of random swaps. Returns two-sided p-values, and
+    one-sided ones of first above second, ``[C, M]`` each; NaN where no query counts.
     """
     if scores.dim() != 3:
         raise UserError(f"`scores` must be [systems, measures, queries], got shape {tuple(scores.shape)}")
@@ -201,15 +187,16 @@ def complete_measures(scores: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
             yield measures, scores[:, measures][:, :, ~pattern].to(torch.float64)
 
 
-def _resampled_means(rows: Tensor, *, samples: int, seed: int) -> Iterator[Tensor]:
-    """Yield the means of rows ``[R, Q]`` over ``Q`` queries drawn with replacement, ``[R, block]`` each."""
-    num_queries = rows.shape[1]
+def _resampled_means(rows: Tensor, *, samples: int, seed: int) -> Tensor:
+    """Return the means of rows ``[R, Q]`` over ``Q`` queries drawn with replacement, ``[R, samples]``."""
+    num_queries, means = rows.shape[1], []
     generator = torch.Generator().manual_seed(seed)
     for size in _blocks(samples, max(rows.shape)):
         drawn = torch.randint(num_queries, (size, num_queries), generator=generator)
         times = torch.zeros(size, num_queries, dtype=torch.float64)
         times.scatter_add_(1, drawn, torch.ones(1, 1, dtype=torch.float64).expand_as(times))
-        yield rows @ times.T / num_queries
+        means.append(rows @ times.T / num_queries)
+    return torch.cat(means, dim=1)
 
 
 def _outer_quantiles(samples: Tensor, level: float) -> Tensor:
@@ -224,13 +211,13 @@ def _blocks(total: int, width: int) -> Iterator[int]:
         yield min(size, total - start)
 
 
-def count_replicated(p_values: Sequence[float], *, level: float = LARGEST_P) -> int:
+def count_replicated(p_values: Sequence[float]) -> int:
     r"""Count the data sets on which an effect replicates, by partial conjunction.
 
     .. math:: p^{u/n} = (n - u + 1)\, p_{(u)}
 
     tests whether an effect is there on at least u of n data sets, however they depend on each other (Bonferroni). The
-    count is the largest u with all hypotheses up to it rejected; the chance that it is too large is at most ``level``.
+    count is the largest u with all hypotheses up to it rejected; the chance that it is too large is at most 0.05.
 
     Source: Benjamini and Heller, "Screening for Partial Conjunction Hypotheses", 2008; Dror, Baumer, Bogomolov and
     Reichart, "Replicability Analysis for Natural Language Processing", 2017, Eq. (2) and (4).
@@ -241,7 +228,7 @@ def count_replicated(p_values: Sequence[float], *, level: float = LARGEST_P) -> 
     """
     ordered = torch.tensor(sorted(p_values), dtype=torch.float64)
     left = torch.arange(len(ordered), 0, -1, dtype=torch.float64)  # n - u + 1
-    return int(((left * ordered).cummax(0).values <= level).sum())
+    return int(((left * ordered).cummax(0).values <= LARGEST_P).sum())
 
 
 def combined_randomization(
@@ -281,24 +268,10 @@ def across_datasets(
         if len(compared) < 2:
             continue
         names = tuple(dataset.name for dataset, _ in compared)
-        p_values = [test.p_greater for _, test in compared]
+        p_values = torch.tensor([test.p_greater for _, test in compared], dtype=torch.float64)
         values = [[dataset.systems[name].values[measure] for name in (system, baseline)] for dataset, _ in compared]
         mean, p_combined = combined_randomization([a - b for a, b in values], permutations=permutations, seed=seed)
-        replications.append(
-            Replication(
-                system=system,
-                baseline=baseline,
-                measure=measure,
-                datasets=names,
-                level=LARGEST_P,
-                num_replicated=count_replicated(p_values),
-                replicated=tuple(
-                    name
-                    for name, p in zip(names, holm(torch.tensor(p_values, dtype=torch.float64)).tolist(), strict=True)
-                    if p <= LARGEST_P
-                ),
-                difference=mean,
-                p_combined=p_combined,
-            )
-        )
+        won = tuple(name for name, p in zip(names, holm(p_values).tolist(), strict=True) if p <= LARGEST_P)
+        count = count_replicated(p_values.tolist())
+        replications.append(Replication(baseline, system, measure, names, LARGEST_P, count, won, mean, p_combined))
     return replications

@@ -70,18 +70,14 @@ def column(header: str, form: str = ".2f", *, note: str | None = None) -> Mappin
 
 
 def records_table(kind: Any, records: Sequence[Any]) -> Table:
-    """Lay out a row per record of one class: the fields with a :func:`column`, then the functions of ``ALSO``."""
+    """Lay out a row per record of one class: the fields with a :func:`column`."""
     shown = [(entry.name, entry.metadata) for entry in fields(kind) if "header" in entry.metadata]
-    also = getattr(kind, "ALSO", ())
     rows = [
-        [
-            *(_cell(getattr(record, name), to["form"], getattr(record, to["note"] or "", None)) for name, to in shown),
-            *(_cell(value(record), form, None) for _, value, form in also),
-        ]
+        [_cell(getattr(record, name), to["form"], getattr(record, to["note"] or "", None)) for name, to in shown]
         for record in records
     ]
-    header = [*(to["header"] for _, to in shown), *(header for header, *_ in also)]
-    return Table(kind.TITLE, header, rows, kind.CAPTION, sum(to["form"] in TEXTS for _, to in shown))
+    text_columns = sum(to["form"] in TEXTS for _, to in shown)
+    return Table(kind.TITLE, [to["header"] for _, to in shown], rows, kind.CAPTION, text_columns)
 
 
 def _cell(value: Any, form: str, note: Any) -> Cell:
@@ -153,10 +149,10 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, text
 
 
 def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:
-    """Print a table, in several parts if the terminal is too narrow for all columns; each part has the rows' names.
+    """Print a table, as wide as its columns are, with notes of cells left out.
 
-    Neither a number nor a name is ever cut: names take at most a third of the width, longer ones several lines. Notes
-    of cells are left out. ``lines`` are sentences below, centred if all of them fit under the table.
+    Neither a number nor a name is ever cut: names take at most a third of the terminal's width, longer ones several
+    lines. ``lines`` are sentences below, centred if all of them fit under the table.
     """
     from rich.cells import cell_len  # not installed with [serve]
     from rich.console import Console
@@ -167,31 +163,17 @@ def print_table(table: Table, *, title: str, lines: Sequence[str] = ()) -> None:
     shown = zip(table.header, *([cell.text for cell in row] for row in table.rows), strict=True)
     widths = [max(map(cell_len, texts)) for texts in shown]
     widths[0] = min(widths[0], max(SHORTEST_NAME, room // 3))
-
-    def width(columns: Sequence[int]) -> int:
-        return sum(widths[column] + FRAME for column in (0, *columns)) - 1  # without the outer blanks
-
-    parts: list[list[int]] = [[]]
-    for column in range(1, len(widths)):
-        if parts[-1] and width([*parts[-1], column]) > room:
-            parts.append([])
-        parts[-1].append(column)
-    console = Console(width=max(room, *map(width, parts)))  # of a terminal too narrow for a name and a number
-    for part in parts:
-        grid = RichTable(pad_edge=False)
-        for column in (0, *part):
-            grid.add_column(
-                Text(printable(table.header[column])),
-                justify="left" if column < table.text_columns else "right",
-                width=widths[column],
-                overflow="fold",
-            )
-        for row in table.rows:
-            cells = (row[column] for column in (0, *part))
-            grid.add_row(*(Text(printable(cell.text), "bold" if cell.best else "") for cell in cells))
-        above, below = [printable(title)] if part is parts[0] else [], lines if part is parts[-1] else []
-        fits = max(map(cell_len, [*above, *below]), default=0) <= width(part)
-        if fits:
-            grid.title, grid.caption = (Text("\n".join(texts)) if texts else None for texts in (above, below))
-        for printed in (grid,) if fits else (*map(Text, above), grid, *map(Text, below)):
-            console.print(printed)
+    title, lines = printable(title), list(map(printable, lines))
+    width = sum(widths) + FRAME * len(widths) - 1  # without the outer blanks
+    console = Console(width=max(room, width))
+    grid = RichTable(pad_edge=False)
+    for place, name in enumerate(table.header):
+        side: Any = "left" if place < table.text_columns else "right"
+        grid.add_column(Text(printable(name)), justify=side, width=widths[place], overflow="fold")
+    for row in table.rows:
+        grid.add_row(*(Text(printable(cell.text), "bold" if cell.best else "") for cell in row))
+    fits = max(map(cell_len, [title, *lines])) <= width
+    if fits:
+        grid.title, grid.caption = Text(title), Text("\n".join(lines)) if lines else None
+    for printed in (grid,) if fits else (Text(title), grid, *map(Text, lines)):
+        console.print(printed)

@@ -29,6 +29,7 @@ SHOWN = 10  # passages that people see
 JUDGED = "all judged questions"
 
 Fit = Callable[[Tensor, Tensor], Calibration]
+Fitted = tuple[Calibration, ListConfidence | None]
 Probabilities = tuple[Tensor, Tensor | None]  # that candidates are relevant and tops of lists complete, both `[Q, K]`
 
 
@@ -76,8 +77,7 @@ def calibrate_checkpoint(
         entries = calibrate_system(method, prepared, manifest.val_split, system)
         _show(entries, manifest.val_split)
     else:
-        kept = manifest.calibration
-        before = None if kept is None else (kept, manifest.list_confidence)
+        before = None if manifest.calibration is None else (manifest.calibration, manifest.list_confidence)
         entries = _calibrate_corpus(prepared[""], system, method, val_split, num_queries, before)
     save_weights(folder, checkpoint.model.cpu())
     write_manifest(folder, {**checkpoint.reranker.without("artifact", "list_confidence").content, **entries})
@@ -85,10 +85,9 @@ def calibrate_checkpoint(
 
 def fit_probabilities(
     lists: Mapping[str, LabelledLists], method: Fit, *, name: str = "", with_confidence: bool = True
-) -> tuple[Calibration, ListConfidence | None]:
+) -> Fitted:
     """Fit the probabilities of candidates and, if wanted and possible, of complete lists."""
-    scores, labels = (torch.cat(column) for column in zip(*(part.pairs for part in lists.values()), strict=True))
-    calibration = method(scores, labels)
+    calibration = method(*_pairs(lists))
     if not with_confidence:
         return calibration, None
     try:
@@ -99,6 +98,10 @@ def fit_probabilities(
         if name:
             print(f"{name}: no list_confidence: {error}")
         return calibration, None
+
+
+def _pairs(lists: Mapping[str, LabelledLists]) -> tuple[Tensor, ...]:
+    return tuple(map(torch.cat, zip(*(part.pairs for part in lists.values()), strict=True)))
 
 
 def _trained_on(parts: Parts, checkpoint: Checkpoint) -> dict[str, Dataset]:
@@ -118,12 +121,7 @@ def _trained_on(parts: Parts, checkpoint: Checkpoint) -> dict[str, Dataset]:
 
 
 def _calibrate_corpus(
-    part: PreparedDataset,
-    system: System,
-    method: str,
-    val_split: str,
-    num_queries: int | None,
-    before: tuple[Calibration, ListConfidence | None] | None,
+    part: PreparedDataset, system: System, method: str, val_split: str, num_queries: int | None, before: Fitted | None
 ) -> dict[str, Any]:
     """Fit on a corpus's judged questions, compare the errors with those before, and return the manifest's entries."""
     dataset = part.dataset
@@ -138,10 +136,10 @@ def _calibrate_corpus(
         )
     chosen = torch.tensor(queries)
     lists = label_ranking(rerank(part, chosen, system), qrels, chosen, num_nodes=dataset.graph.num_nodes)
-    fitted, fit, with_confidence = _rows(lists, slice(0, count)), calibration_method(method), count >= ENOUGH_LISTS
-    after = fit_probabilities({dataset.name: fitted}, fit, name=system.name, with_confidence=with_confidence)
+    fitted, fit = lists.select(slice(0, count)), calibration_method(method)
+    after = fit_probabilities({dataset.name: fitted}, fit, name=system.name, with_confidence=count >= ENOUGH_LISTS)
     if count < len(queries):
-        held_out, how = _rows(lists, slice(count, None)), f"{len(queries) - count:,} questions not used"
+        held_out, how = lists.select(slice(count, None)), f"{len(queries) - count:,} questions not used"
         errors = {"after": _errors(held_out, *_predict(held_out, *after))}
     else:
         held_out, how = fitted, f"cross-validated over {FOLDS} parts"
@@ -156,7 +154,7 @@ def _calibrate_corpus(
             f"{when}: expected calibration error {found['ece']:.4f}, of the first {SHOWN} {found['ece_top']:.4f}, "
             f"Brier score {found['brier']:.4f} ({how})"
         )
-        if listed := [f"{name[4:]} {error:.4f}" for name, error in found.items() if name.startswith("ece_PR")]:
+        if listed := [f"{name} {error:.4f}" for name, error in _of_lists(found).items()]:
             print(f"{when}: expected calibration error of lists {', '.join(listed)} ({how})")
     return entries
 
@@ -165,7 +163,7 @@ def _entries(
     lists: Mapping[str, LabelledLists], split: str, calibration: Calibration, confidence: ListConfidence | None
 ) -> dict[str, Any]:
     """Return the manifest's entries: fits, what they were fitted on, and how well they fit there."""
-    scores, labels = (torch.cat(column) for column in zip(*(part.pairs for part in lists.values()), strict=True))
+    scores, labels = _pairs(lists)
     p = calibration.probabilities(scores)
     errors = {name: _errors(part, *_predict(part, calibration, confidence)) for name, part in lists.items()}
     fitted = {
@@ -180,10 +178,7 @@ def _entries(
     entries: dict[str, Any] = {"calibration": {**calibration.model_dump(mode="json"), "fitted": fitted}}
     if confidence is not None:
         taught_by = teach_confidence({name: part.complete for name, part in lists.items()})
-        of_lists = {
-            name: {key.removeprefix("ece_"): error for key, error in found.items() if key.startswith("ece_PR")}
-            for name, found in errors.items()
-        }
+        of_lists = {name: _of_lists(found) for name, found in errors.items()}
         queries = sum(len(lists[name].scores) for name in taught_by)
         fitted = {"datasets": taught_by, "split": split, "queries": queries, "ece_by_dataset": of_lists}
         entries["list_confidence"] = {**confidence.model_dump(mode="json"), "fitted": fitted}
@@ -200,10 +195,6 @@ def _show(entries: Mapping[str, Any], split: str) -> None:
     print(f"together: {fitted['ece']:.4f}, {fitted['pairs']:,} candidates, {fitted['share_relevant']:.1%} relevant")
 
 
-def _rows(lists: LabelledLists, rows: slice | Tensor) -> LabelledLists:
-    return LabelledLists(lists.scores[rows], lists.relevant[rows], lists.num_relevant[rows])
-
-
 def _predict(lists: LabelledLists, calibration: Calibration, confidence: ListConfidence | None) -> Probabilities:
     p = lists.probabilities(calibration)
     return p, None if confidence is None else confidence.perfect_recall(p)
@@ -214,8 +205,8 @@ def _out_of_fold(lists: LabelledLists, method: Fit, *, with_confidence: bool) ->
     fold = torch.arange(len(lists.scores)) % FOLDS
     p, complete = torch.zeros_like(lists.scores), torch.zeros_like(lists.scores)
     for number in range(FOLDS):
-        fitted = fit_probabilities({"": _rows(lists, fold != number)}, method, with_confidence=with_confidence)
-        p[fold == number], of_tops = _predict(_rows(lists, fold == number), *fitted)
+        fitted = fit_probabilities({"": lists.select(fold != number)}, method, with_confidence=with_confidence)
+        p[fold == number], of_tops = _predict(lists.select(fold == number), *fitted)
         with_confidence = of_tops is not None
         if of_tops is not None:
             complete[fold == number] = of_tops
@@ -225,17 +216,18 @@ def _out_of_fold(lists: LabelledLists, method: Fit, *, with_confidence: bool) ->
 def _errors(lists: LabelledLists, probabilities: Tensor, complete: Tensor | None) -> dict[str, float]:
     """Compare probabilities with labels: of all candidates, of the first ten, and of complete tops."""
     ranked, labels = lists.scores.isfinite(), lists.relevant.double()
-    top = ranked.clone()
-    top[:, SHOWN:] = False
+    top = ranked & (torch.arange(ranked.shape[1]) < SHOWN)
     errors = {
         "ece": expected_calibration_error(probabilities[ranked], labels[ranked]),
         "ece_top": expected_calibration_error(probabilities[top], labels[top]),
         "brier": brier_score(probabilities[ranked], labels[ranked]),
     }
-    if complete is None:
-        return errors
-    return errors | {
-        f"ece_PR@{rank}": expected_calibration_error(complete[:, rank - 1], lists.complete[:, rank - 1].double())
-        for rank in CONFIDENCE_RANKS
-        if rank <= complete.shape[1]
-    }
+    for rank in CONFIDENCE_RANKS:
+        if complete is not None and rank <= complete.shape[1]:
+            at, is_complete = complete[:, rank - 1], lists.complete[:, rank - 1].double()
+            errors[f"ece_PR@{rank}"] = expected_calibration_error(at, is_complete)
+    return errors
+
+
+def _of_lists(errors: Mapping[str, float]) -> dict[str, float]:
+    return {name.removeprefix("ece_"): error for name, error in errors.items() if name.startswith("ece_PR")}

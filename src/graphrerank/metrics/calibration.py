@@ -1,46 +1,37 @@
 """Measures of probabilities: how far they are from frequencies, and how well they order."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts
+from graphrerank.checks import UserError
+
+NUM_BINS = 10
 
 
-@dataclass(frozen=True)
-class ReliabilityBins:
-    """Rows by their probability, in bins of [0, 1] of equal width, ``[num_bins]`` each; NaN in an empty bin."""
+def reliability_bins(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sort rows with probabilities ``[n]`` of class 1 and labels ``[n]``, 0 or 1, into ten bins of equal width.
 
-    count: Tensor  # int64, rows in the bin
-    probability: Tensor  # float64, their mean probability
-    share: Tensor  # float64, the share of positives among them
-
-
-def reliability_bins(probabilities: Tensor, labels: Tensor, *, num_bins: int = 10) -> ReliabilityBins:
-    """Sort rows with probabilities ``[n]`` of class 1 and labels ``[n]``, 0 or 1, into bins of equal width.
-
-    A probability on a border is in the upper bin, 1 in the last. A ValueError if there is no row, a probability is
-    outside [0, 1], or ``num_bins`` is not positive.
+    A probability on a border is in the upper bin, 1 in the last. Returns, ``[10]`` each, the int64 number of rows, and
+    in float64 their mean probability and the share of positives; NaN in an empty bin. A ValueError if there is no row,
+    or a probability is outside [0, 1].
 
     Example:
-        >>> bins = reliability_bins(torch.tensor([0.1, 0.9, 0.7]), torch.tensor([0, 1, 0]), num_bins=2)
-        >>> bins.count.tolist(), bins.share.tolist()
-        ([1, 2], [0.0, 0.5])
+        >>> count, probability, share = reliability_bins(torch.tensor([0.12, 0.95, 0.97]), torch.tensor([0, 1, 0]))
+        >>> count.tolist(), share[9].item()
+        ([0, 1, 0, 0, 0, 0, 0, 0, 0, 2], 0.5)
     """
-    check_counts(num_bins=num_bins)
     if len(probabilities) == 0 or not bool(((probabilities >= 0) & (probabilities <= 1)).all()):
         raise UserError(f"`probabilities` must be one or more numbers in [0, 1], got {probabilities.tolist()[:10]}")
     p, y = probabilities.detach().double(), labels.double()
-    bins = (p * num_bins).long().clamp(max=num_bins - 1)
-    count = torch.bincount(bins, minlength=num_bins)
-    sums = torch.zeros(2, num_bins, dtype=torch.float64).index_add(1, bins, torch.stack([p, y]))
+    bins = (p * NUM_BINS).long().clamp(max=NUM_BINS - 1)
+    count = torch.bincount(bins, minlength=NUM_BINS)
+    sums = torch.zeros(2, NUM_BINS, dtype=torch.float64).index_add(1, bins, torch.stack([p, y]))
     probability, share = sums / count  # 0 / 0 is NaN
-    return ReliabilityBins(count, probability, share)
+    return count, probability, share
 
 
-def expected_calibration_error(probabilities: Tensor, labels: Tensor, *, num_bins: int = 10) -> float:
-    r"""Average, over bins of equal width, how far the mean probability is from the share of positives.
+def expected_calibration_error(probabilities: Tensor, labels: Tensor) -> float:
+    r"""Average, over ten bins of equal width, how far the mean probability is from the share of positives.
 
     .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{n} \left| \bar p_b - \bar y_b \right|
 
@@ -52,9 +43,8 @@ def expected_calibration_error(probabilities: Tensor, labels: Tensor, *, num_bin
         >>> round(expected_calibration_error(torch.tensor([0.9, 0.9, 0.9, 0.9]), torch.tensor([1, 1, 1, 0])), 2)
         0.15
     """
-    bins = reliability_bins(probabilities, labels, num_bins=num_bins)
-    gaps = (bins.probability - bins.share).abs() * bins.count / bins.count.sum()
-    return float(gaps.nansum())
+    count, probability, share = reliability_bins(probabilities, labels)
+    return float(((probability - share).abs() * count / count.sum()).nansum())
 
 
 def brier_score(probabilities: Tensor, labels: Tensor) -> float:
