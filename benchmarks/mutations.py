@@ -151,7 +151,7 @@ MUTATIONS = (
         "(factors * flat[order]).clamp(max=1)",
     ),
     Mutation(
-        "evaluation/analysis.py",
+        "evaluation/dataset_result.py",
         "lift is not divided by the share of hubs",
         "float(hub[top[top >= 0]].double().mean()) / share",
         "float(hub[top[top >= 0]].double().mean())",

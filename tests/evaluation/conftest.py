@@ -6,7 +6,7 @@ import torch
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.evaluation.analysis import browse_queries
+from graphrerank.evaluation.dataset_result import browse_queries
 from graphrerank.evaluation.records import (
     Breakdown,
     Cost,

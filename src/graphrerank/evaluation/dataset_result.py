@@ -1,32 +1,47 @@
-"""From rankings to a result: measures, tests and comparisons of all systems on one data set."""
+"""From rankings to a result: measures, tests, groups of queries, edges, hubs and seeds of one data set's systems."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.stats import rankdata
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from graphrerank.checks import UserError
-from graphrerank.evaluation.analysis import (
-    break_down,
-    browse_queries,
-    edges_of_type,
-    hub_bias,
-    mean_degree,
-    query_differences,
-    query_groups,
-    seed_spreads,
-)
 from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, measure_ranking, relevant_nodes, tied_share
-from graphrerank.evaluation.records import Counterfactual, DatasetResult, PairedTest, SystemResult
+from graphrerank.evaluation.records import (
+    Breakdown,
+    Counterfactual,
+    DatasetResult,
+    EdgesOfType,
+    HubBias,
+    PairedTest,
+    QueryDifference,
+    SeedSpread,
+    SystemResult,
+)
 from graphrerank.evaluation.reliability import judge_confidence, judge_reliability, label_ranking
 from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, StageResult
-from graphrerank.graphs import Ranking
+from graphrerank.graphs import CorpusGraph, Ranking, candidate_edges
+from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.text import WordTokenizer
+from graphrerank.text.tokenizer import count_tokens
 
 TOP = 10
 TAKEN_OVER = ("name", "kind", "source", "config", "seed", "fingerprint", "routes")  # by a result from what was ranked
+MOST = 10  # queries listed on either side
+BROWSED, SHOWN = 300, 10  # queries that a report shows one by one, and passages of each ranking
+SHOWN_TEXT = 240  # characters of a passage
+GROUPS = 3
+BLOCK_QUERIES = 256
+RELEVANT_GROUPS = ((1, 1), (2, 2), (3, 5), (6, 20), (21, None))
+HUB_SHARE = 0.1  # of the corpus
+DEPTH = 100  # nodes whose scores and degrees are correlated
 
 
 def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequence[StageResult] = ()) -> DatasetResult:
@@ -123,46 +138,37 @@ def _joined(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def with_comparisons(result: DatasetResult, plan: EvaluationPlan) -> DatasetResult:
     """Compare the last system of a result with the others, and average all of them over groups of queries."""
-    *others, _ = result.systems
+    *others, last = result.systems
+    result, main = replace(result, tested=tuple(plan.tested)), plan.tested[0]
     groups = {
         by: {name: torch.tensor(rows, dtype=torch.int64) for name, rows in parts.items()}
         for by, parts in result.groups.items()
     }
+    tests, differences = list[PairedTest](), list[QueryDifference]()
+    if others:
+        values = [system.values for system in result.systems.values()]
+        table = torch.stack([torch.stack([of_system[measure] for measure in plan.tested]) for of_system in values])
+        pairs = [(len(others), other) for other in range(len(others))]
+        found = compare_pairs(table, pairs, resamples=plan.resamples, seed=plan.seed)
+        numbers = {name: column.tolist() for name, column in found.items()}
+        tests = [
+            PairedTest(last, other, measure, **{name: rows[row][column] for name, rows in numbers.items()})
+            for row, other in enumerate(others)
+            for column, measure in enumerate(plan.tested)
+        ]
+        best = max(others, key=lambda name: float(result.systems[name].values[main].nansum()))
+        differences = query_differences(result, baseline=best)
     usual = query_groups(result.num_relevant, result.densities, result.query_texts)
-
-    def scores(measure: str) -> dict[str, Tensor]:
-        return {name: system.values[measure] for name, system in result.systems.items()}
-
-    main = plan.tested[0]
-    result = replace(result, tested=tuple(plan.tested))
-    best = max(others, key=lambda name: float(scores(main)[name].nansum()), default=None)
     return replace(
         result,
-        tests=_compare_last(result, plan),
-        query_differences=[] if best is None else query_differences(result, baseline=best),
+        tests=tests,
+        query_differences=differences,
         breakdowns=[
-            *break_down(scores(main), usual, measure=main),
-            *(group for measure in result.grouped for group in break_down(scores(measure), groups, measure=measure)),
+            *break_down(result, usual, measure=main),
+            *(group for measure in result.grouped for group in break_down(result, groups, measure=measure)),
         ],
         seed_spreads=seed_spreads(result),
     )
-
-
-def _compare_last(result: DatasetResult, plan: EvaluationPlan) -> list[PairedTest]:
-    """Test the last system against every other one in the tested measures; Holm's correction covers all of it."""
-    *others, last = result.systems
-    if not others:
-        return []
-    systems = result.systems.values()
-    table = torch.stack([torch.stack([system.values[measure] for measure in plan.tested]) for system in systems])
-    pairs = [(len(others), other) for other in range(len(others))]
-    found = compare_pairs(table, pairs, resamples=plan.resamples, seed=plan.seed)
-    numbers = {name: table.tolist() for name, table in found.items()}
-    return [
-        PairedTest(last, other, measure, **{name: rows[row][column] for name, rows in numbers.items()})
-        for row, other in enumerate(others)
-        for column, measure in enumerate(plan.tested)
-    ]
 
 
 def _compare_with_itself(
@@ -183,3 +189,217 @@ def _compare_with_itself(
         p_randomization=float(found["p_randomization"]),
         share_changed=float((top != other).any(dim=1).double().mean()),
     )
+
+
+def query_differences(result: DatasetResult, *, baseline: str) -> list[QueryDifference]:
+    """List the queries on which the primary system gains most over another one, then those on which it loses most.
+
+    At most ten of each in the first measure that is tested, the largest first; equal ones by id.
+    """
+    measure, system = result.tested[0], result.primary
+    theirs, ours = (result.systems[name].values[measure].tolist() for name in (baseline, system))
+    facts = zip(result.query_ids, result.query_texts, result.num_relevant, theirs, ours, strict=True)
+    found = [
+        QueryDifference(query, text, baseline, measure, system, relevant, a, b)
+        for query, text, relevant, a, b in facts
+        if abs(b - a) > 0  # not of NaN
+    ]
+    found.sort(key=lambda entry: (-abs(entry.difference), entry.query_id))
+    gains, losses = ([entry for entry in found if sign * entry.difference > 0][:MOST] for sign in (1, -1))
+    return [*gains, *losses]
+
+
+def break_down(result: DatasetResult, groups: Mapping[str, Mapping[str, Tensor]], *, measure: str) -> list[Breakdown]:
+    """Average every system over each group of queries, ``[Q]`` bool or ``[n]`` rows."""
+    scores = {name: system.values[measure] for name, system in result.systems.items()}
+    counts = torch.stack([~row.isnan() for row in scores.values()]).any(0)
+    return [
+        Breakdown(by, group, number, measure, {name: float(row[inside].nanmean()) for name, row in scores.items()})
+        for by, parts in groups.items()
+        for group, inside in parts.items()
+        if (number := int(counts[inside].sum()))
+    ]
+
+
+def query_groups(
+    num_relevant: Sequence[int], densities: Sequence[float], query_texts: Sequence[str]
+) -> dict[str, dict[str, Tensor]]:
+    """Group queries, ``[Q]`` bool by kind and name of the group; a kind with a single group is left out."""
+    num_words = count_tokens(WordTokenizer(), query_texts)
+    groups = {
+        "relevant nodes": relevant_groups(num_relevant),
+        "graph density": quantile_groups(torch.tensor(densities).double(), unit="neighbours") if densities else {},
+        "query length": quantile_groups(torch.tensor(num_words).double(), unit="words"),
+    }
+    return {by: parts for by, parts in groups.items() if len(parts) > 1}
+
+
+def relevant_groups(num_relevant: Sequence[int]) -> dict[str, Tensor]:
+    """Group queries by their number of relevant nodes; groups without a query are left out."""
+    counts, groups = torch.tensor(num_relevant), {}
+    for low, high in RELEVANT_GROUPS:
+        inside = (counts >= low) & (counts <= high) if high is not None else counts >= low
+        if bool(inside.any()):
+            groups[f"{low} or more" if high is None else str(low) if low == high else f"{low} to {high}"] = inside
+    return groups
+
+
+def quantile_groups(numbers: Tensor, *, unit: str) -> dict[str, Tensor]:
+    """Group queries by a number ``[Q]`` into about equal parts, the lowest first; equal numbers stay together."""
+    ascending = torch.sort(numbers).values
+    ends = {float(ascending[len(ascending) * part // GROUPS - 1]) for part in range(1, GROUPS + 1)}
+    groups, below = {}, -torch.inf
+    for end in sorted(ends):
+        inside = (numbers > below) & (numbers <= end)
+        low, high = (f"{float(edge):.3g}" for edge in (numbers[inside].min(), numbers[inside].max()))
+        groups[f"{low} {unit}" if low == high else f"{low} to {high} {unit}"] = inside
+        below = end
+    return groups if len(groups) > 1 else {}
+
+
+def mean_degree(graph: CorpusGraph, nodes: Tensor) -> Tensor:
+    """Average the numbers of neighbours among the candidates ``[Q, K]`` of each query: ``[Q]`` float64."""
+    edges = []
+    for part in torch.split(nodes.cpu(), BLOCK_QUERIES):
+        edge_index, _, ptr, _ = candidate_edges(graph, part)
+        ends = torch.searchsorted(torch.sort(edge_index[1]).values, ptr)
+        edges.append(ends[1:] - ends[:-1])
+    return torch.cat(edges).double() / (nodes.cpu() >= 0).sum(1).clamp(min=1)
+
+
+def edges_of_type(graph: CorpusGraph, nodes: Tensor, relevance: Tensor) -> list[EdgesOfType]:
+    """Describe the edges of each type between the candidates ``[Q, K]``; ``relevance`` is ``[Q, K]`` bool."""
+    counts = torch.zeros(len(EDGE_TYPES), 5, dtype=torch.int64)  # pairs; nodes; relevant ones; their ends, relevant
+    valid = nodes.cpu() >= 0
+    relevance = relevance.cpu() & valid
+    for part, here, labels in zip(
+        *(torch.split(rows, BLOCK_QUERIES) for rows in (nodes.cpu(), valid, relevance)), strict=True
+    ):
+        edge_index, _, _, edge_type = candidate_edges(graph, part, keep_types=True)
+        assert edge_type is not None
+        relevant = labels[here]
+        for number in torch.unique(edge_type).tolist():
+            source, target = edge_index[:, edge_type == number]
+            pairs = torch.unique(torch.stack([source, target]).sort(dim=0).values, dim=1).shape[1]
+            led = relevant[source]  # edges out of relevant candidates
+            reached = torch.unique(target[led & relevant[target]]).numel()
+            counts[number] += torch.tensor(
+                [pairs, torch.unique(target).numel(), reached, int(led.sum()), int((led & relevant[target]).sum())]
+            )
+    num_nodes, num_relevant = max(int(valid.sum()), 1), int(relevance.sum())
+    return [
+        EdgesOfType(
+            EDGE_TYPES[number],
+            per_query=pairs / max(len(nodes), 1),
+            share_joined=joined / num_nodes,
+            share_reached=reached / num_relevant if num_relevant else None,
+            share_relevant=hits / led if led else None,
+            base_rate=num_relevant / num_nodes,
+        )
+        for number, (pairs, joined, reached, led, hits) in enumerate(counts.tolist())
+        if pairs
+    ]
+
+
+def hub_bias(graph: CorpusGraph, ranking: Ranking, relevant: Tensor, *, system: str) -> HubBias | None:
+    """Correlate scores ``[Q, K]`` with degrees, and count hubs at the top; None where all degrees are equal."""
+    degree = graph.num_neighbours.double()
+    if not degree.numel() or bool((degree == degree[0]).all()):
+        return None
+    nodes, scores = ranking.nodes[:, :DEPTH].cpu(), ranking.scores[:, :DEPTH].cpu().double()
+    hub_degree = max(1, math.ceil(np.quantile(degree.numpy(), 1 - HUB_SHARE)))
+    hub = degree >= hub_degree
+    share = float(hub.double().mean())
+    ranked = nodes >= 0
+    degrees = degree[nodes.clamp(min=0)].masked_fill(~ranked, torch.nan)
+    row = torch.arange(len(nodes)).unsqueeze(1) * graph.num_nodes
+    is_relevant = torch.isin(row + nodes, (row + relevant)[relevant >= 0])
+    judged = is_relevant.double().masked_fill(~ranked, torch.nan)
+    scores = scores.masked_fill(~ranked, torch.nan)
+    top, sought = nodes[:, :TOP], relevant[relevant >= 0]
+    return HubBias(
+        system=system,
+        correlation=mean_spearman(scores, degrees),
+        relevant_correlation=mean_spearman(judged, degrees),
+        lift=float(hub[top[top >= 0]].double().mean()) / share,
+        relevant_lift=float(hub[sought].double().mean()) / share,
+        hub_degree=hub_degree,
+    )
+
+
+def mean_spearman(a: Tensor, b: Tensor) -> float:
+    """Average Spearman's rank correlation over rows ``[Q, K]``; NaN entries and constant rows are left out."""
+    ranks = [torch.from_numpy(rankdata(np.asarray(t), axis=1, nan_policy="omit")) for t in (a, b)]
+    centred = [(rank - rank.nanmean(dim=1, keepdim=True)).nan_to_num(0.0) for rank in ranks]
+    product = (centred[0] * centred[1]).sum(1)
+    norms = (centred[0].square().sum(1) * centred[1].square().sum(1)).sqrt()
+    return float((product / norms)[norms > 0].mean())
+
+
+def seed_spreads(result: DatasetResult) -> list[SeedSpread]:
+    """Describe checkpoints that were trained alike but for the seed: how far their means lie apart."""
+    alike: dict[str, dict[str, SystemResult]] = {}
+    for name, system in result.systems.items():
+        if system.config is not None and system.seed is not None:
+            alike.setdefault(system.config, {})[name] = system
+    spreads = []
+    for group in alike.values():
+        seeds = tuple(system.seed for system in group.values() if system.seed is not None)
+        for measure in result.tested if len(set(seeds)) > 1 else ():
+            means = np.array([system.means[measure] for system in group.values()])
+            numbers = float(means.mean()), float(means.std(ddof=1)), float(means.min()), float(means.max())
+            spreads.append(SeedSpread(tuple(group), seeds, measure, *numbers))
+    return spreads
+
+
+def browse_queries(result: DatasetResult, graph: CorpusGraph, relevant: Tensor) -> dict[str, Any]:
+    """Return the queries on which the primary system and the baseline differ most, as ``browser.js`` reads them.
+
+    At most :data:`BROWSED`, as lists of id, text, number of relevant passages, score by each system (None = the query
+    does not count), first passages of each system, the relevant ones of them, and edges with their types; passages are
+    numbers of ``passages``, each an id and the beginning of a text. ``relevant`` is ``[Q, R]``, padded with -1.
+    """
+    names = [name for name in (result.baseline, result.primary) if name is not None]
+    measure, ids = result.tested[0], result.query_ids
+    table = torch.stack([result.systems[name].values[measure] for name in names])
+    change = (table[-1] - table[0]).abs().nan_to_num(-1.0).tolist()
+    rows = sorted(range(len(ids)), key=lambda row: (-change[row], ids[row]))[:BROWSED]
+    rankings = [ranking for name in names if (ranking := result.systems[name].ranking) is not None]
+    tops = [ranking.nodes[rows, :SHOWN].cpu() for ranking in rankings]
+    distinct = [sorted({*row} - {-1}) for row in torch.cat(tops, dim=1).tolist()]
+    shown = pad_sequence([torch.tensor(row, dtype=torch.int64) for row in distinct], True, -1)
+    place = {node: number for number, node in enumerate(torch.unique(shown[shown >= 0]).tolist())}
+    edges = _edges(graph, shown)
+    queries = [
+        [
+            ids[row],
+            result.query_texts[row],
+            result.num_relevant[row],
+            [None if score != score else score for score in table[:, row].tolist()],
+            [[place[node] for node in top[number].tolist() if node >= 0] for top in tops],
+            sorted(place[node] for node in set(relevant[row].tolist()).intersection(distinct[number])),
+            [(place[a], place[b], kind) for a, b, kind in edges[number]],
+        ]
+        for number, row in enumerate(rows)
+    ]
+    used = {kind for listed in edges for *_, kind in listed}
+    return {
+        "systems": names,
+        "measure": measure,
+        "passages": [(graph.node_ids[node], " ".join(graph.texts[node].split())[:SHOWN_TEXT]) for node in place],
+        "types": {str(number): name for number, name in enumerate(EDGE_TYPES) if number in used},
+        "queries": queries,
+    }
+
+
+def _edges(graph: CorpusGraph, nodes: Tensor) -> list[list[tuple[int, int, int]]]:
+    """List the pairs of nodes in each row of ``[Q, K]`` that are joined, with the type: one edge for each type."""
+    edge_index, _, ptr, edge_type = candidate_edges(graph, nodes, keep_types=True)
+    assert edge_type is not None
+    number = nodes[nodes >= 0]
+    row = torch.searchsorted(ptr, edge_index[1], right=True) - 1
+    low, high = number[edge_index].sort(dim=0).values
+    edges: list[list[tuple[int, int, int]]] = [[] for _ in range(len(nodes))]
+    for query, a, b, kind in torch.unique(torch.stack([row, low, high, edge_type]), dim=1).T.tolist():
+        edges[query].append((a, b, kind))
+    return edges
