@@ -93,13 +93,13 @@ def build(settings: Settings, *args: Any, **arguments: Any) -> Any:
 def plain_arguments(settings: Settings) -> dict[str, Any]:
     """Return resolved settings without Hydra's keys (``_target_`` and the like) and passwords, nested ones too."""
     content = OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else dict(settings)
-    arguments: dict[str, Any] = shown(without_keys(content, (), private=True))
+    arguments: dict[str, Any] = shown(content, private=True)
     return arguments
 
 
 def portable_arguments(settings: Settings) -> dict[str, Any]:
     """Return :func:`plain_arguments` without those of this machine."""
-    arguments: dict[str, Any] = without_keys(plain_arguments(settings), MACHINE_KEYS)
+    arguments: dict[str, Any] = shown(plain_arguments(settings), MACHINE_KEYS)
     return arguments
 
 
@@ -137,24 +137,17 @@ def check_plain(key: str, settings: Any, usual: Any) -> None:
         raise UserError(f"`{key}` of a file names {settings[:200]!r}; if you trust it, name it yourself: {key}=...")
 
 
-def shown(content: Any) -> Any:
-    """Hide passwords at any depth."""
-    if isinstance(content, Mapping):
-        return {key: shown(entry) for key, entry in content.items()}
-    if isinstance(content, list):
-        return [shown(entry) for entry in content]
-    return without_passwords(content) if isinstance(content, str) else content
-
-
-def without_keys(content: Any, keys: Sequence[str], *, private: bool = False) -> Any:
-    """Leave out keys at any depth, and with ``private`` those that Hydra acts on."""
+def shown(content: Any, left_out: Sequence[str] = (), *, private: bool = False) -> Any:
+    """Hide passwords and leave out keys at any depth, and with ``private`` the keys that Hydra acts on."""
     if isinstance(content, Mapping):
         return {
-            key: without_keys(entry, keys, private=private)
+            key: shown(entry, left_out, private=private)
             for key, entry in content.items()
-            if key not in keys and not (private and str(key).startswith("_"))
+            if key not in left_out and not (private and str(key).startswith("_"))
         }
-    return [without_keys(entry, keys, private=private) for entry in content] if isinstance(content, list) else content
+    if isinstance(content, list):
+        return [shown(entry, left_out, private=private) for entry in content]
+    return without_passwords(content) if isinstance(content, str) else content
 
 
 class Parts:
@@ -276,7 +269,7 @@ class Parts:
         Classes and packages come from ``conf``, never from the manifest, and so do folders and the device. A manifest
         may name models of the hub and the path of a data set; any other path, or an address, is the caller's to name.
         """
-        arguments = without_keys(dict(entry.arguments), MACHINE_KEYS)
+        arguments = shown(dict(entry.arguments), MACHINE_KEYS)
         if "${" in (written := json.dumps(arguments)):
             raise UserError(f"the manifest's arguments of {group} must be plain, got {written[:200]}")
         check_plain(group, arguments, self._file(group, str(entry.choice))[group])

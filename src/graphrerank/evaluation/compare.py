@@ -34,8 +34,7 @@ def compare_runs(
 
     Two systems of one name are one where they scored every query alike; else the run's name is added to each. The last
     system of the last run is the primary one, and tests are repeated, of ``tested`` (empty: what the first run tested
-    and every run measured); records about single systems are taken over. The notes of a data set say how the runs
-    differ: their commands, settings, versions and candidates. A ValueError if the runs judge other queries, break ties
+    and every run measured). Notes say how the runs differ. A ValueError if they judge other queries, break ties
     differently, or have no data set or measure in common.
     """
     if len(results) < 2:
@@ -83,7 +82,7 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
         raise UserError(f"`report` must name runs that test one measure at least, of {first.name} they have {known}")
     names = _names(parts)
     systems: dict[str, SystemResult] = {}
-    records: dict[str, dict[str, Any]] = {key: {} for key in OF_SYSTEMS}
+    records: dict[str, dict[Any, Any]] = {key: {} for key in OF_SYSTEMS}
     for run, part in parts.items():
         for name, system in part.systems.items():
             kept = {measure: system.values[measure] for measure in measures}
@@ -92,25 +91,24 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
         for key in OF_SYSTEMS:
             for record in getattr(part, key):
                 name = names[run][record.system]
-                facts = [name, *(str(getattr(record, fact, "")) for fact in ("edges", "measure"))]
-                records[key].setdefault(repr(facts), replace(record, system=name))
+                facts = name, getattr(record, "edges", ""), getattr(record, "measure", "")
+                records[key].setdefault(facts, replace(record, system=name))
     primary = list(names.values())[-1][last.primary]
     systems[primary] = systems.pop(primary)  # to the end
-    taken_over: dict[str, Any] = {key: list(found.values()) for key, found in records.items()}
+    tables = [replace(table, title=f"{table.title} of {run}") for run, part in parts.items() for table in part.tables]
     merged = replace(
         last,
         systems=systems,
         tested=tuple(tested),
-        tables=[
-            replace(table, title=f"{table.title} of {run}") for run, part in parts.items() for table in part.tables
-        ],
+        tables=tables,
         grouped=[name for name in last.grouped if name in measures],
         browser=None,
         edges_of_type=(),
         notes=(),
-        **taken_over,
+        **{key: list(found.values()) for key, found in records.items()},
     )
-    if any(_candidates(part) != _candidates(last) for part in parts.values()):
+    facts = [(part.candidates, part.ceiling, part.base_ceiling, list(part.densities)) for part in parts.values()]
+    if any(other != facts[-1] for other in facts):
         listed = [
             f"{run} {part.candidates or 'none'} a query, ceiling of PR {percent_cell(part.ceiling)}"
             for run, part in parts.items()
@@ -118,10 +116,6 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
         note = f"candidates differ: {'; '.join(listed)}; groups by graph density are of {list(parts)[-1]}"
         merged = replace(merged, candidates=None, ceiling=None, base_ceiling=None, notes=(note,))
     return merged, EvaluationPlan(measures, tested, resamples=resamples, seed=seed, stage=measures)
-
-
-def _candidates(part: DatasetResult) -> tuple[Any, ...]:
-    return part.candidates, part.ceiling, part.base_ceiling, list(part.densities)
 
 
 def _check_same_queries(parts: Parts) -> None:

@@ -97,10 +97,7 @@ def measure_ranking(
 
 
 def parse_measures(names: Sequence[str], stage: Sequence[str] = ()) -> dict[str, str]:
-    """Normalise the names of measures, and name the source of each: ``ours``, ``cut``, ``stage`` or ``ir_measures``.
-
-    Measures that read documents judged not relevant are refused: data sets keep the relevant ones alone.
-    """
+    """Normalise the names of measures, and name the source of each: ``ours``, ``cut``, ``stage`` or ``ir_measures``."""
     kinds = {}
     for name in names:
         if name in stage:
@@ -119,10 +116,9 @@ def parse_measures(names: Sequence[str], stage: Sequence[str] = ()) -> dict[str,
 
 
 def break_ties(ranking: Ranking, node_ids: Sequence[str], *, ties: str) -> Ranking:
-    """Order nodes of equal score in a ranking ``[Q, K]`` of a corpus with ``N`` ids.
+    """Order nodes of equal score in a ranking ``[Q, K]`` of a corpus with ``N`` ids: ``own``, as the system did.
 
-    ``ties`` is ``own``: in the order of the system; or ``trec``: as trec_eval does, by id from the highest to the
-    lowest, so that its measures of the run file are these.
+    Or ``trec``, as trec_eval does, whose measures of the run file are then these: by id from the highest to the lowest.
     """
     if ties == "own":
         return ranking

@@ -29,9 +29,6 @@ FASTEST = 1e-3  # milliseconds: the least that a logarithmic axis shows
 OFFSETS = [(8 * side, up) for up in (10, -10, 0, 22, -22, 34, -34) for side in (1, -1)]  # of labels, in points
 STYLE = {
     "font.size": 12,
-    "axes.labelsize": 12,
-    "xtick.labelsize": 12,
-    "ytick.labelsize": 12,
     "text.parse_math": False,  # names may hold dollar signs
     "text.color": INK,
     "axes.edgecolor": SOFT,

@@ -84,10 +84,9 @@ def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
         lines.append(f"queries with a tie in the top 10: {shares}; {TIES[ties]}")
     for name, system in dataset.systems.items():
         if system.missing:
-            named = ", ".join(system.missing[:NAMED]) + (", ..." if len(system.missing) > NAMED else "")
-            lines.append(
-                f"{row_name(name)} ranks nothing for {len(system.missing):,} queries, which count as 0: {named}"
-            )
+            named = ", ".join([*system.missing[:NAMED], *["..."] * (len(system.missing) > NAMED)])
+            count = len(system.missing)
+            lines.append(f"{row_name(name)} ranks nothing for {count:,} queries, which count as 0: {named}")
         if system.routes:
             shares = ", ".join(f"{route} {100 * share:.0f}%" for route, share in system.routes.items())
             lines.append(f"{row_name(name)}: {shares} of the queries")
@@ -96,12 +95,10 @@ def notes_of(dataset: DatasetResult, ties: str) -> list[str]:
 
 def verdicts(dataset: DatasetResult) -> list[Verdict]:
     """Return the verdict on the primary system and each other one; differences that are NaN are left out."""
-    by_baseline: dict[str, list[PairedTest]] = {}
-    for test in dataset.tests:
-        if not isnan(test.difference):
-            by_baseline.setdefault(test.baseline, []).append(test)
+    known = [test for test in dataset.tests if not isnan(test.difference)]
     primary, sentences = row_name(dataset.primary), []
-    for baseline, tests in by_baseline.items():
+    for baseline in dict.fromkeys(test.baseline for test in known):
+        tests = [test for test in known if test.baseline == baseline]
         clear = tests[0].p_holm < LEVEL
         outcome = "unclear" if not clear else "ahead" if tests[0].difference > 0 else "behind"
         verb = {"unclear": "does not differ clearly from", "ahead": "is ahead of", "behind": "is behind"}[outcome]
@@ -113,13 +110,8 @@ def verdicts(dataset: DatasetResult) -> list[Verdict]:
             f"{test.measure} {points_cell(test.difference, test.interval)}, {p_text(test.p_holm, name='p Holm')}"
             for test in tests
         ]
-        sentences.append(
-            Verdict(
-                outcome,
-                line=f"{primary} against {row_name(baseline)}: {', '.join(short)}",
-                sentence=f"{primary} {verb} {row_name(baseline)}: {'; '.join(full)}",
-            )
-        )
+        line = f"{primary} against {row_name(baseline)}: {', '.join(short)}"
+        sentences.append(Verdict(outcome, line, f"{primary} {verb} {row_name(baseline)}: {'; '.join(full)}"))
     return sentences
 
 
@@ -130,8 +122,8 @@ def bullets(sentences: Sequence[str]) -> str:
 
 def markdown(table: Table) -> str:
     """Write a table in Markdown: notes in brackets, the highest in bold, long texts shortened."""
-    rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
-    return markdown_table([_escaped(name) for name in table.header], rows, text_columns=table.text_columns)
+    rows = [list(map(_markdown_cell, row)) for row in table.rows]
+    return markdown_table(list(map(_escaped, table.header)), rows, text_columns=table.text_columns)
 
 
 def _markdown_cell(cell: Cell) -> str:

@@ -179,11 +179,7 @@ class EvaluationResult:
 
     @classmethod
     def load(cls, folder: str | Path) -> "EvaluationResult":
-        """Read the result that :meth:`save` wrote into a folder; rankings stay in ``runs/``.
-
-        Raises:
-            ValueError: If there is none, or it is damaged or of another format.
-        """
+        """Read the result that :meth:`save` wrote into a folder, without rankings; a ValueError if it is damaged."""
         folder = Path(folder)
         name = OLDER if (folder / OLDER).is_file() and not (folder / RESULT).is_file() else RESULT
         if not (folder / name).is_file():

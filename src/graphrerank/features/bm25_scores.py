@@ -11,19 +11,11 @@ Integers = npt.NDArray[np.int64]
 
 
 def bm25_scores(words: TextWords, query: Integers, *, k1: float = 1.5, b: float = 0.75) -> npt.NDArray[np.float32]:
-    """Score texts for one query: the scores of :class:`~graphrerank.operators.bm25.BM25` to the last bit.
+    """Score ``n`` texts for one query, ``[n]``: to the last bit as :class:`~graphrerank.operators.bm25.BM25`.
 
     The formula, its source and the steps' precision are those of ``bm25s``, but only the query's words are counted:
-    time and memory grow with the number of tokens.
-
-    Args:
-        words: ``n`` texts.
-        query: ``[Q]`` numbers of the query's tokens, repeats included; by the table that read the texts.
-        k1: Saturation of term frequency.
-        b: Length normalisation in [0, 1].
-
-    Returns:
-        ``[n]``, not negative; 0 if no word is shared.
+    time and memory grow with the number of tokens. ``query [Q]`` are the numbers of its tokens, repeats included, by
+    the table that read the texts.
     """
     scores = np.zeros(words.num_texts, dtype=np.float32)
     asked = np.unique(query)

@@ -126,10 +126,8 @@ def fit(
         >>> reranker = fit(Dataset.from_folder("my_data"), max_epochs=2)  # doctest: +SKIP
     """
     parts, settings = parts or Parts(), settings or FitSettings(**others)
-    names = [
-        f"+{group}={given}" for group, given in (("features", features), ("model", model)) if isinstance(given, str)
-    ]
-    named = parts.compose(*names)
+    chosen = {"features": features, "model": model}
+    named = parts.compose(*(f"+{group}={given}" for group, given in chosen.items() if isinstance(given, str)))
     model = Part(named.model, model) if isinstance(model, str) else parts.part("model", model)
     name = name or str(model.name)
     if resume is not None:
@@ -398,13 +396,12 @@ def last_checkpoint(resume: str | Path | None, folder: Path, manifest: Mapping[s
         dict(dotted_settings({key: content.get(key) for key in RESUMED_ENTRIES}))
         for content in (read_manifest(folder).content, manifest)
     )
-    for name in dict.fromkeys((*before, *now)):
-        if before.get(name) != now.get(name):
-            file = folder.parent / ".hydra" / "overrides.yaml"
-            given = map(str, OmegaConf.load(file)) if file.is_file() else ["..."]
-            ours = shlex.join(part for part in given if not part.startswith(("ckpt_path=", "hydra.run.dir=")))
-            raise UserError(
-                f"`ckpt_path` needs the settings of its run, which was trained with {name}={before.get(name)}, got "
-                f"{now.get(name)}; give them again: {ours} ckpt_path={folder.parent}"
-            )
+    if changed := next((name for name in {**before, **now} if before.get(name) != now.get(name)), None):
+        file = folder.parent / ".hydra" / "overrides.yaml"
+        given = map(str, OmegaConf.load(file)) if file.is_file() else ["..."]
+        ours = shlex.join(part for part in given if not part.startswith(("ckpt_path=", "hydra.run.dir=")))
+        raise UserError(
+            f"`ckpt_path` needs the settings of its run, which was trained with {changed}={before.get(changed)}, got "
+            f"{now.get(changed)}; give them again: {ours} ckpt_path={folder.parent}"
+        )
     return last

@@ -68,7 +68,6 @@ def fit_isotonic(scores: Tensor, labels: Tensor) -> IsotonicCalibration:
     Pools adjacent violators; each pool becomes one knot, or two where it spans several scores.
 
     Source: Zadrozny and Elkan, "Transforming Classifier Scores into Accurate Multiclass Probability Estimates", 2002.
-    Arguments and errors as of :func:`fit_logistic`.
 
     Example:
         >>> fit_isotonic(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0, 1, 0, 1])).shares
