@@ -31,39 +31,29 @@ def _composing() -> Iterator[None]:
         yield
 
 
-def listed(*names: str) -> list[str]:
-    return [f"{name} {shipped_prompt(name).fingerprint}" for name in names]
-
-
 @pytest.mark.usefixtures("_composing")
 @pytest.mark.parametrize(
-    ("overrides", "names"),
+    ("group", "overrides", "names"),
     [
-        (["pipeline=light_rag"], []),
-        (["pipeline=light_rag", f"pipeline.steps.1.language_model={MODEL}"], ["light_rag_keywords"]),
-        (["pipeline=hipporag2", f"pipeline.steps.1.language_model={MODEL}"], []),
-        (["pipeline=ircot", "prompt@shared.prompts.thought=kgp_evidence"], ["kgp_evidence"]),
-        (["pipeline=ket", "extractor@shared.extractor=ket"], ["ket_entities", "ket_relations"]),
-        (["pipeline=retag"], []),
+        ("pipeline", ["pipeline=light_rag"], []),
+        ("pipeline", ["pipeline=light_rag", f"pipeline.steps.1.language_model={MODEL}"], ["light_rag_keywords"]),
+        ("pipeline", ["pipeline=hipporag2", f"pipeline.steps.1.language_model={MODEL}"], []),
+        ("pipeline", ["pipeline=ircot", "prompt@shared.prompts.thought=kgp_evidence"], ["kgp_evidence"]),
+        ("pipeline", ["pipeline=ket", "extractor@shared.extractor=ket"], ["ket_entities", "ket_relations"]),
+        ("pipeline", ["pipeline=retag"], []),
+        ("answers", ["answers=judged", "prompt@answers.writer.prompt=short_answer"], ["short_answer", "grapher_judge"]),
+        (  # for the edges of a data set
+            "data",
+            ["data=2wikimultihopqa_conceptual", "+extractor@data.entities=grapher", "paths.datasets=x"],
+            ["grapher_entities"],
+        ),
     ],
 )
-def test_prompts_that_are_told_and_those_that_are_not(overrides: list[str], names: list[str]) -> None:
+def test_prompts_that_are_told_and_those_that_are_not(group: str, overrides: list[str], names: list[str]) -> None:
     cfg = compose("evaluate", overrides=[*overrides, "checkpoint=none"])
-    assert prompts_of(cfg.pipeline) == listed(*names)
-
-
-@pytest.mark.usefixtures("_composing")
-def test_prompts_of_answers_and_of_no_part() -> None:
-    cfg = compose("evaluate", overrides=["answers=judged", "prompt@answers.writer.prompt=short_answer"])
-    assert prompts_of(None, cfg.answers) == listed("short_answer", "grapher_judge")
+    assert prompts_of(None, cfg[group]) == [f"{name} {shipped_prompt(name).fingerprint}" for name in names]
     retag = compose("evaluate", overrides=["pipeline=retag", "pipeline.steps.0.setup.language=llm"])
     assert len(prompts_of(retag.pipeline)) == 6
-
-
-@pytest.mark.usefixtures("_composing")
-def test_graphers_extraction_is_a_choice_for_the_edges_of_a_data_set() -> None:
-    overrides = ["data=2wikimultihopqa_conceptual", "+extractor@data.entities=grapher", "paths.datasets=x"]
-    assert prompts_of(compose("evaluate", overrides=overrides).data) == listed("grapher_entities")
 
 
 def test_short_names() -> None:
@@ -142,12 +132,15 @@ def test_systems_by_name_and_as_objects(ring: Path, parts: Parts, tmp_path: Path
     assert EvaluationResult.load(tmp_path / "run").datasets["ring"].measures == found.measures
 
 
-def test_one_checkpoint_names_its_models_itself(ring: Path, parts: Parts) -> None:
+def test_one_checkpoint_names_its_models_itself_and_its_means_are_a_data_frame(ring: Path, parts: Parts) -> None:
     settings: dict[str, Any] = {"retriever": partial(BM25Retriever, top_k=8), "encoder": "none", "parts": parts}
     settings |= {"counterfactuals": [], "resamples": 10, "show": False}
     result = evaluate("base", str(ring), **settings)
     assert list(result.datasets["ring"].systems) == ["retriever", "ppr", "gcs", "gatv2"]
     assert result.datasets["ring"].measures[:2] == ["PR@5", "PR@10"]
+    pytest.importorskip("pandas")
+    mean = result.datasets["ring"].systems["gatv2"].means["PR@10"]
+    assert result.to_pandas().loc[("ring", "gatv2"), "PR@10"] == mean
 
 
 @pytest.mark.parametrize(
@@ -165,11 +158,3 @@ def test_what_cannot_be_evaluated_is_refused(arguments: tuple[Any, Any], message
         evaluate(*arguments, parts=parts)
     with pytest.raises(ValueError, match=r"`settings` must be of pipelines in `systems`, \[\], got \['gar'\]"):
         evaluate("base", "x", settings={"gar": {"budget": 5}}, parts=parts)
-
-
-def test_means_as_a_data_frame(ring: Path, parts: Parts) -> None:
-    pytest.importorskip("pandas")
-    settings: dict[str, Any] = {"retriever": partial(BM25Retriever, top_k=8), "encoder": "none", "parts": parts}
-    result = evaluate("base", str(ring), **settings, counterfactuals=[], resamples=10)
-    frame = result.to_pandas()
-    assert frame.loc[("ring", "gatv2"), "PR@10"] == result.datasets["ring"].systems["gatv2"].means["PR@10"]

@@ -91,29 +91,21 @@ def test_each_part_has_a_section_with_a_file_and_its_settings() -> None:
 
 
 @pytest.mark.slow  # processes that load all of torch
-def test_the_commands_run(python: Run, package: Path, trained: Path) -> None:
-    commands = [command for command in COMMANDS if command[1] == "evaluate" and "--config-dir" not in command]
-    assert len(commands) == 1
-    for command in commands:
-        arguments = [argument.replace("RUN", str(trained)) for argument in command[1:]]
-        done = python("-m", "graphrerank.cli.main", *arguments, modules=package)
-        assert done.returncode == 0, done.stderr
-        assert all(f"│{name}" in done.stdout for name in ("neighbour_bonus", "neighbour_mean", "trained"))
-
-
-@pytest.mark.slow
-def test_the_checkpoint_remembers_its_model(python: Run, package: Path, trained: Path) -> None:
+def test_the_commands_run_and_the_checkpoint_remembers_its_model(
+    python: Run, package: Path, trained: Path, tmp_path: Path
+) -> None:
+    (command,) = (each for each in COMMANDS if each[1] == "evaluate" and "--config-dir" not in each)
+    arguments = [argument.replace("RUN", str(trained)) for argument in command[1:]]
+    done = python("-m", "graphrerank.cli.main", *arguments, modules=package)
+    assert done.returncode == 0, done.stderr
+    assert all(f"│{name}" in done.stdout for name in ("neighbour_bonus", "neighbour_mean", "trained"))
     done = python("-c", EXAMPLE.replace('"RUN"', repr(str(trained))), modules=package)
     assert (done.stdout, done.returncode) == ("('stop8', 'stop7', 'stop20')\n", 0), done.stderr
     manifest = (trained / "neighbour_mlp" / "manifest.json").read_text()
     assert '"name": "neighbour_mlp"' in manifest
     assert '"my-rerankers": "0.1.0"' in manifest
-
-
-@pytest.mark.slow
-def test_the_model_is_exported(python: Run, package: Path, trained: Path, tmp_path: Path) -> None:
-    arguments = ("export", f"checkpoint={trained}", f"artifact={tmp_path / 'artifact'}")
-    done = python("-m", "graphrerank.cli.main", *arguments, modules=package)
+    export = ("export", f"checkpoint={trained}", f"artifact={tmp_path / 'artifact'}")
+    done = python("-m", "graphrerank.cli.main", *export, modules=package)
     assert done.returncode == 0, done.stderr
     assert "torchscript: differs from the eager scores by at most" in done.stdout
 

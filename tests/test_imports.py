@@ -1,7 +1,6 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -60,18 +59,15 @@ MODULES = modules()
 @cache
 def own_imports(path: Path) -> tuple[str, ...]:
     """Modules of this package that a file imports, anywhere in it."""
-    return tuple(_own_imports(path))
-
-
-def _own_imports(path: Path) -> Iterator[str]:
+    found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "graphrerank")
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
-            if node.module is not None and node.module.split(".")[0] == "graphrerank":
-                below = [f"{node.module}.{alias.name}" for alias in node.names]
-                yield from (name if name in MODULES else node.module for name in below)
+            below = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [name if name in MODULES else str(node.module) for name in below]
+    return tuple(name for name in found if name.split(".")[0] == "graphrerank")
 
 
 PUBLIC = {"api", "data", "fitting", "inference"}  # packages whose names `graphrerank` exports

@@ -272,12 +272,8 @@ def test_edges_of_each_type_are_described() -> None:
     # a-b, b-c; a-b, a-d: neighbours of a, b are b, a and c; those of d: a
     assert reference == EdgesOfType("reference", 2.0, 6 / 7, 2 / 3, 2 / 4, 3 / 7)
     assert similarity == EdgesOfType("similarity", 1.0, 4 / 7, 2 / 3, 1.0, 3 / 7)
-
-
-def test_edges_where_nothing_is_relevant() -> None:
-    graph = CorpusGraph.from_edges(list("ab"), [""] * 2, torch.tensor([[0, 1]]))
-    (other,) = edges_of_type(graph, torch.tensor([[0, 1]]), torch.zeros(1, 2, dtype=torch.bool))
-    assert (other.share_reached, other.share_relevant, other.base_rate) == (None, None, 0.0)
+    nothing, _ = edges_of_type(graph, nodes, torch.zeros_like(relevance))  # is relevant
+    assert (nothing.share_reached, nothing.share_relevant, nothing.base_rate) == (None, None, 0.0)
 
 
 def star(num_leaves: int = 19) -> CorpusGraph:

@@ -29,6 +29,7 @@ from graphrerank.models.manifest import RerankerManifest, parse_manifest
 from graphrerank.operators.gcs import GCS
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
+from tests.support.encoders import HashPairEncoder
 from tests.support.manifests import make_manifest
 
 RETRIEVER = System("retriever", base_ranking, reads_graph=False)
@@ -72,9 +73,8 @@ def test_rankings_are_padded_and_sorted_and_a_batch_equals_singles(prepared: Pre
     ranking = rerank(prepared, torch.tensor([1, 0]), first)
     assert ranking.nodes.tolist() == [[0, 3, 4, -1], [0, 1, 3, 4]]
     assert ranking.scores.tolist() == [[0.0, -3.0, -4.0, -math.inf], [0.0, -1.0, -3.0, -4.0]]
-    assert torch.equal(
-        ranking.nodes, torch.cat([rerank(prepared, torch.tensor([query]), first).nodes for query in (1, 0)])
-    )
+    singles = [rerank(prepared, torch.tensor([query]), first).nodes for query in (1, 0)]
+    assert torch.equal(ranking.nodes, torch.cat(singles))
 
 
 def test_systems_see_edges_and_vectors_only_where_they_ask(prepared: PreparedDataset) -> None:
@@ -95,13 +95,7 @@ def test_systems_see_edges_and_vectors_only_where_they_ask(prepared: PreparedDat
 
 
 def test_pairs_are_counted_where_a_system_reads_them(prepared: PreparedDataset) -> None:
-    class Reader:
-        fingerprint, hidden_size = "r", 2
-
-        def encode(self, queries: list[str], passages: list[str]) -> torch.Tensor:
-            return torch.ones(len(queries), 2)
-
-    reading = replace(prepared, pair_encoder=Reader())
+    reading = replace(prepared, pair_encoder=HashPairEncoder())
     pairs = System("pairs", lambda graphs: graphs.inputs["pair_vectors"][:, 0], inputs=PAIRS)
     row, plain = (run_reranker(reading, torch.arange(3), system) for system in (pairs, RETRIEVER))
     assert (row.cost.encodings, plain.cost.encodings) == (4.0, None)
@@ -153,14 +147,18 @@ def test_removed_edges_are_not_seen_and_what_reads_none_is_not_tried(prepared: P
     assert run_reranker(prepared, QUERIES, RETRIEVER, other_edges=edges).on_other_edges == {}
 
 
+def all_of(prepared: PreparedDataset, graph: CorpusGraph, **more: list[str]) -> PreparedDataset:
+    """Another corpus, whose passages are candidates of each query."""
+    scores = torch.linspace(1, 0, graph.num_nodes).expand(3, -1)
+    ranking = Ranking(torch.arange(graph.num_nodes).expand(3, -1), scores, scores.unsqueeze(-1))
+    return replace(prepared, dataset=replace(prepared.dataset, graph=graph, **more), ranking=ranking)
+
+
 def eight(prepared: PreparedDataset, **types: torch.Tensor) -> PreparedDataset:
-    """Eight passages, all candidates of each query, with half of all possible edges."""
+    """Eight passages with half of all possible edges."""
     texts = [f"alpha{i} beta{i}" for i in range(8)]
     graph = CorpusGraph.from_edges(list("abcdefgh"), texts, torch.combinations(torch.arange(8))[::2], **types)
-    nodes, scores = torch.arange(8).expand(3, 8), torch.linspace(1, 0, 8).expand(3, 8)
-    ranking = replace(prepared.ranking, nodes=nodes, scores=scores, features=scores.unsqueeze(-1))
-    dataset = replace(prepared.dataset, graph=graph, query_texts=["alpha1 alpha5", "beta2 beta7", "alpha0"])
-    return replace(prepared, dataset=dataset, ranking=ranking)
+    return all_of(prepared, graph, query_texts=["alpha1 alpha5", "beta2 beta7", "alpha0"])
 
 
 def test_shuffled_edges_keep_each_candidates_number(prepared: PreparedDataset) -> None:
@@ -198,15 +196,10 @@ def test_each_type_is_shuffled_and_its_words_follow(prepared: PreparedDataset) -
 
 
 def typed(prepared: PreparedDataset) -> PreparedDataset:
-    """The same data over six passages, of which the first two are joined by two types, and others by one."""
+    """Six passages, of which the first two are joined by two types, and others by one."""
     edges, types = torch.tensor([[0, 1], [0, 1], [1, 2], [3, 4]]), torch.tensor([0, 1, 0, 1])
     weight = torch.tensor([1.0, 3.0, 1.0, 1.0])
-    graph = CorpusGraph.from_edges(list("abcdef"), [""] * 6, edges, weight, edge_type=types)
-    scores = torch.linspace(1, 0, 6).expand(3, 6)
-    ranking = replace(
-        prepared.ranking, nodes=torch.arange(6).expand(3, 6), scores=scores, features=scores.unsqueeze(-1)
-    )
-    return replace(prepared, dataset=replace(prepared.dataset, graph=graph), ranking=ranking)
+    return all_of(prepared, CorpusGraph.from_edges(list("abcdef"), [""] * 6, edges, weight, edge_type=types))
 
 
 @pytest.mark.parametrize("inputs", [SCORES, SCORES.with_edge_types()], ids=["merged", "typed"])

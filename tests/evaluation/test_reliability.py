@@ -44,10 +44,3 @@ def test_numbers_worked_by_hand() -> None:
     assert [found.shares[bin] for bin in (0, 8)] == [0.0, 0.5]
     assert found.ece == pytest.approx(0.5 * 0.05 + 0.5 * 0.35)
     assert found.brier == pytest.approx((2 * 0.05**2 + 0.15**2 + 0.85**2) / 4)
-
-
-def test_sure_of_nothing_but_the_base_rate() -> None:
-    labels = (torch.arange(100) < 30).double()
-    found = judge_reliability("a", LogisticCalibration(slope=0.0, intercept=-0.8473), torch.arange(100.0), labels)
-    assert found.ece == pytest.approx(0, abs=1e-4)
-    assert found.brier == pytest.approx(0.3 * 0.7, abs=1e-6)

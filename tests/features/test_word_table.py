@@ -1,5 +1,4 @@
 import random
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 
@@ -50,19 +49,6 @@ def test_every_character_is_split_as_by_bm25s() -> None:
     tokens, stems, _ = spelled(WordTable(), texts[::7])
     assert tokens == bm25s.tokenize(texts[::7], stopwords="en", return_ids=False, show_progress=False)
     assert stems[:20_000] == [words(text) for text in texts[: 7 * 20_000 : 7]]
-
-
-def test_many_threads_share_a_table() -> None:
-    table, start = WordTable(), threading.Barrier(8)
-    texts = [f"word{number} other{number // 3}" for number in range(500)]
-
-    def read(_: int) -> list[int]:
-        start.wait()
-        return [token for text in texts for token in table.read([text]).tokens.tolist()]
-
-    with ThreadPoolExecutor(8) as pool:
-        assert len(set(map(tuple, pool.map(read, range(8))))) == 1
-    assert spelled(table, texts)[0] == [text.split() for text in texts]
 
 
 def as_lists(words: TextWords) -> list[object]:

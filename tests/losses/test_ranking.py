@@ -191,12 +191,8 @@ def test_never_pushes_a_relevant_candidate_down(seed: int, top_k: int) -> None:
     assert gradient.any()
     assert (gradient[relevance > 0] <= 0).all()
     assert (gradient[relevance == 0] >= 0).all()
-
-
-def test_level_relevant_candidates_climb_together() -> None:
-    # With "the K-th best of the others" as rival, candidates 1 and 2 would be each other's rival: no gradient at all.
-    relevance, mask = torch.tensor([[0, 1, 1, 0]]), torch.ones(1, 4, dtype=torch.bool)
-    scores = torch.zeros(1, 4).requires_grad_()
+    # With "the K-th best of the others" as rival, level candidates would be each other's rival: no gradient at all.
+    relevance, mask, scores = torch.tensor([[0, 1, 1, 0]]), torch.ones(1, 4).bool(), torch.zeros(1, 4).requires_grad_()
     (gradient,) = torch.autograd.grad(smooth_perfect_recall(scores, relevance, mask, top_k=2), scores)
     assert gradient[0, 1:3].max() < 0 <= gradient[0, [0, 3]].min()
 

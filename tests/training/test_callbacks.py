@@ -56,13 +56,8 @@ def shown(capsys: pytest.CaptureFixture[str], *epochs: dict[str, float]) -> list
     table = EpochTable()
     for number, numbers in enumerate(epochs):
         metrics = {name: torch.tensor(found) for name, found in numbers.items()}
-        trainer = SimpleNamespace(
-            is_global_zero=True,
-            current_epoch=number,
-            max_epochs=2,
-            num_training_batches=1,
-            progress_bar_metrics=metrics,
-        )
+        counts = {"current_epoch": number, "max_epochs": 2, "num_training_batches": 1}
+        trainer = SimpleNamespace(is_global_zero=True, progress_bar_metrics=metrics, **counts)
         table.on_train_epoch_start(trainer, None)
         table.on_train_batch_end(trainer)
         table.on_train_epoch_end(trainer, None)

@@ -37,11 +37,8 @@ def letters() -> PreparedDataset:
     generator = torch.Generator().manual_seed(0)
     ids = [f"d{i}" for i in range(NUM_NODES)]
     edges = torch.randint(0, NUM_NODES, (60, 2), generator=generator)
-    graph = CorpusGraph.from_edges(
-        ids,
-        [f"{a} {'y' if i < NUM_QUERIES else 'x'}" for i, a in enumerate(LETTERS)],
-        edges[edges[:, 0] != edges[:, 1]],
-    )
+    said = [f"{a} {'y' if i < NUM_QUERIES else 'x'}" for i, a in enumerate(LETTERS)]
+    graph = CorpusGraph.from_edges(ids, said, edges[edges[:, 0] != edges[:, 1]])
     others = torch.rand(NUM_QUERIES, NUM_NODES - NUM_QUERIES, generator=generator).argsort(1) + NUM_QUERIES
     nodes = others[:, :TOP_K].clone()
     nodes[:, 2] = torch.arange(NUM_QUERIES)
@@ -56,16 +53,12 @@ def letters() -> PreparedDataset:
     return PreparedDataset(dataset, None, Ranking(nodes, scores, scores.unsqueeze(-1)), ("base",))
 
 
-def prepared_for(letters: PreparedDataset, encoder: CrossEncoder, folder: Path) -> PreparedDataset:
-    return replace(letters, pair_encoder=PairCache(encoder, folder / "pairs"))
-
-
 def inputs_for(layers: int) -> ModelInputs:
     return token_states(layers) if layers else PAIRS
 
 
 def batches_for(letters: PreparedDataset, encoder: CrossEncoder, layers: int, folder: Path) -> CandidateDataModule:
-    prepared = prepared_for(letters, encoder, folder)
+    prepared = replace(letters, pair_encoder=PairCache(encoder, folder / "pairs"))
     return CandidateDataModule(prepared, batch_size=4, val_split="train", inputs=inputs_for(layers))
 
 
@@ -75,13 +68,8 @@ def model_for(encoder: CrossEncoder, layers: int, **arguments: Any) -> Model:
 
 
 def module(model: Model, **arguments: Any) -> RerankerModule:
-    settings: dict[str, Any] = {
-        "learning_rate": 1e-2,
-        "warmup_steps": 1,
-        "measures": ["nDCG@10"],
-        "seed": 5,
-    } | arguments
-    return RerankerModule(model, listwise_softmax_cross_entropy, **settings)
+    settings: dict[str, Any] = {"learning_rate": 1e-2, "warmup_steps": 1, "measures": ["nDCG@10"], "seed": 5}
+    return RerankerModule(model, listwise_softmax_cross_entropy, **{**settings, **arguments})
 
 
 @pytest.mark.parametrize("layers", [0, 1, 2])
@@ -126,7 +114,7 @@ def test_learns_which_passages_answer(layers: int, letters: PreparedDataset, tmp
 def test_odd_graphs_give_finite_losses_and_gradients(
     edges: bool, queries: list[int], layers: int, letters: PreparedDataset, encoder: CrossEncoder, tmp_path: Path
 ) -> None:
-    prepared = prepared_for(letters, encoder, tmp_path)
+    prepared = replace(letters, pair_encoder=PairCache(encoder, tmp_path / "pairs"))
     graphs = prepared.graphs(torch.tensor(queries), split="train", edges=edges, inputs=inputs_for(layers))
     made = module(model_for(encoder, layers, learn_smoothing=True)).eval()
     scores = made(graphs)
