@@ -162,8 +162,8 @@ def evaluate(
         tested = [*(name for name in TESTED if name in measured), *own]
     plan = EvaluationPlan(measured, tested, ties=ties, resamples=resamples, seed=seed, stage=scored)
     sets = [given if isinstance(given, PreparedDataset) else data_part(parts, given, manifests) for given in datasets]
-    chosen = [part.settings for part in (*pipelines.values(), *sets) if isinstance(part, Part)]
-    prompts = list(dict.fromkeys([*prompts, *prompts_of(*chosen)]))
+    configured = [part.settings for part in (*pipelines.values(), *sets) if isinstance(part, Part)]
+    prompts = list(dict.fromkeys([*prompts, *prompts_of(*configured)]))
     notes = []
     if groups:
         notes.append(f"candidates: {retriever_name}" + (f", vectors: {encoder_name}" if encodes else ""))
@@ -212,14 +212,8 @@ def evaluate(
         rows: dict[str, list[RankedSystem]] = {}
         candidates = None
         if groups or pipelines:
-            prepared = parts.prepare(
-                given,
-                retriever=searches,
-                encoder=encodes,
-                reads_vectors=reads_vectors,
-                splits=[split],
-                keep_retriever=bool(groups),
-            )
+            chosen: dict[str, Any] = {"retriever": searches, "encoder": encodes, "reads_vectors": reads_vectors}
+            prepared = parts.prepare(given, **chosen, splits=[split], keep_retriever=bool(groups))
             dataset, queries = prepared.dataset, judged_queries(prepared.dataset, split, num_queries)
             torch.set_num_threads(parts.num_threads)
             if groups:
@@ -360,21 +354,19 @@ def data_part(parts: Parts, given: Any, manifests: Mapping[str, RerankerManifest
         if isinstance(given, str) and manifest.data.choice == given:
             return parts.from_manifest("data", manifest.data)
     part = parts.part("data", given)
-    if part.settings is None:
-        return part
-    return replace(part, settings=with_trained_splits(part.settings, list(manifests.values())))
+    splits = None if part.settings is None else with_trained_splits(part.settings, list(manifests.values()))
+    return replace(part, settings=splits)
 
 
 def with_trained_splits(data: DictConfig, manifests: Sequence[RerankerManifest]) -> DictConfig:
     """Give a data set folder that names no splits those that the first model trained on it had, in a copy."""
-    if data.get("path") is None or "splits" not in data or data.splits is not None:
-        return data
-    for trained in (manifest.data.arguments for manifest in manifests):
-        path, splits = trained.get("path"), trained.get("splits")
-        if splits and isinstance(path, str) and Path(path).resolve() == Path(str(data.path)).resolve():
-            data = deepcopy(data)
-            data.splits = splits
-            break
+    if data.get("path") is not None and "splits" in data and data.splits is None:
+        for trained in (manifest.data.arguments for manifest in manifests):
+            path, splits = trained.get("path"), trained.get("splits")
+            if splits and isinstance(path, str) and Path(path).resolve() == Path(str(data.path)).resolve():
+                data = deepcopy(data)
+                data.splits = splits
+                break
     return data
 
 

@@ -92,15 +92,13 @@ def build(settings: Settings, *args: Any, **arguments: Any) -> Any:
 
 def plain_arguments(settings: Settings) -> dict[str, Any]:
     """Return resolved settings without Hydra's keys (``_target_`` and the like) and passwords, nested ones too."""
-    content = OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else dict(settings)
-    arguments: dict[str, Any] = shown(content, private=True)
-    return arguments
+    content = OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else settings
+    return dict(shown(content, private=True))
 
 
 def portable_arguments(settings: Settings) -> dict[str, Any]:
     """Return :func:`plain_arguments` without those of this machine."""
-    arguments: dict[str, Any] = shown(plain_arguments(settings), MACHINE_KEYS)
-    return arguments
+    return dict(shown(plain_arguments(settings), MACHINE_KEYS))
 
 
 def dotted_settings(settings: Settings, before: str = "") -> Iterator[tuple[str, Any]]:
@@ -158,7 +156,6 @@ class Parts:
         cache: Folder of vectors, candidate lists and replies; None: as ``conf/paths`` says.
         device: Where models run; None: ``cuda`` where there is one.
         num_threads: torch threads.
-        seed: Seed of random draws.
         paths: Further folders of ``conf/paths``, such as a command's ``run_dir``.
         on_dataset: Called with each data set that is loaded.
 
@@ -236,8 +233,7 @@ class Parts:
     def choices(self, group: str) -> list[str]:
         """Name the files of ``conf/<group>``, ours and those of installed extensions."""
         with _hydra():
-            names: list[str] = GlobalHydra.instance().config_loader().get_group_options(group, config_name=ROOT)
-            return names
+            return list(GlobalHydra.instance().config_loader().get_group_options(group, config_name=ROOT))
 
     def _file(self, group: str, name: str) -> DictConfig:
         if not re.fullmatch(r"[\w-]+", name):
@@ -335,16 +331,11 @@ class Parts:
         """Load, encode and rank a data set, from the caches where possible; arguments as :meth:`load`."""
         if isinstance(data, PreparedDataset):
             return data
-        dataset, encodes, build_retriever = self.load(
+        dataset, encodes, build = self.load(
             data, encoder=encoder, retriever=retriever, reads_vectors=reads_vectors, splits=splits
         )
-        return prepare(
-            dataset,
-            encoder=encodes,
-            build_retriever=build_retriever,
-            cache=self.cache / "candidates",
-            keep_retriever=keep_retriever,
-        )
+        cache = self.cache / "candidates"
+        return prepare(dataset, encoder=encodes, build_retriever=build, cache=cache, keep_retriever=keep_retriever)
 
     def pair_encoder(self, given: Any, *, label: str | None = None) -> PairEncoder:
         """Build a cross-encoder with a cache of its vectors on disk."""

@@ -95,6 +95,7 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
                 records[key].setdefault(facts, replace(record, system=name))
     primary = list(names.values())[-1][last.primary]
     systems[primary] = systems.pop(primary)  # to the end
+    taken_over: dict[str, Any] = {key: list(found.values()) for key, found in records.items()}
     tables = [replace(table, title=f"{table.title} of {run}") for run, part in parts.items() for table in part.tables]
     merged = replace(
         last,
@@ -105,10 +106,10 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
         browser=None,
         edges_of_type=(),
         notes=(),
-        **{key: list(found.values()) for key, found in records.items()},
+        **taken_over,
     )
-    facts = [(part.candidates, part.ceiling, part.base_ceiling, list(part.densities)) for part in parts.values()]
-    if any(other != facts[-1] for other in facts):
+    sets = [(part.candidates, part.ceiling, part.base_ceiling, list(part.densities)) for part in parts.values()]
+    if any(other != sets[-1] for other in sets):
         listed = [
             f"{run} {part.candidates or 'none'} a query, ceiling of PR {percent_cell(part.ceiling)}"
             for run, part in parts.items()

@@ -147,11 +147,8 @@ class TextMatch:
         """Measure the candidates of ``B`` queries: their texts, or the words of them that the table read.
 
         ``nodes [M]`` are the numbers of all candidates' texts, packed, ``edge_index [2, E]`` the edges among them in
-        packed numbering, ``ptr [B + 1]`` the boundaries of the queries.
-
-        Returns:
-            ``[M, 3]`` float32 in [0, 1], columns as in ``MATCH_FEATURES``, with words ``[M, 27]`` as in
-            ``TEXT_MATCH_FEATURES``; all 0 for a query without words.
+        packed numbering, ``ptr [B + 1]`` the boundaries of the queries. Returns ``[M, 3]`` float32 in [0, 1], columns
+        as in ``MATCH_FEATURES``, with words ``[M, 27]`` as in ``TEXT_MATCH_FEATURES``; all 0 for a query without words.
 
         Example:
             >>> match = TextMatch(["Solaris. A film by Tarkovsky.", "Tarkovsky. Born in Russia.", "Rome. A city."])

@@ -177,11 +177,7 @@ _SHARED = {ENGLISH: SharedWords()}
 
 
 def words_of(texts: Sequence[str], *, language: str = ENGLISH) -> tuple[TextWords, WordTable]:
-    """Split a request's texts by a table that all requests in a language share; long ones by another.
-
-    Returns:
-        The words, and the table that numbered them.
-    """
+    """Split a request's texts by a table that all requests in a language share, or a new one if they are long."""
     if sum(map(len, texts)) <= PRIVATE_CHARS:
         return (_SHARED.get(language) or _SHARED.setdefault(language, SharedWords(language))).read(texts)
     table = WordTable(language)

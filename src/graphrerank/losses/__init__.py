@@ -6,8 +6,8 @@ All take ``[num_queries, num_candidates]`` tensors:
 - ``relevance``, gains of at least 0;
 - ``mask``, True for a real candidate; other slots have no effect.
 
-They return a scalar, the mean over the queries with a relevant candidate, 0 if there is none. A shape, a dtype or a
-setting out of range is a ValueError.
+They return a scalar, the mean over the queries with a relevant candidate in nats, 0 if there is none. A shape, a dtype
+or a setting out of range is a ValueError.
 """
 
 from graphrerank.losses.ranking import (

@@ -43,8 +43,6 @@ def binary_cross_entropy(scores: Tensor, relevance: Tensor, mask: Tensor) -> Ten
     short one. Any gain above 0 counts as 1. Unlike the ranking losses it is not blind to a constant added to all
     scores: the scores become log-odds.
 
-    Arguments, result and errors as of all :mod:`~graphrerank.losses`; in nats.
-
     Example:
         >>> scores = torch.tensor([[0.0, 0.0, 9.0]])
         >>> mask = torch.tensor([[True, True, False]])
@@ -72,8 +70,7 @@ def listwise_softmax_cross_entropy(
 
     The lowest reachable loss is the entropy of the target: 0 with one relevant candidate, log n with n equal ones.
 
-    ``temperature``, above 0, divides the scores: small = a sharper softmax. Other arguments, result and errors as of
-    all :mod:`~graphrerank.losses`; in nats.
+    ``temperature``, above 0, divides the scores: small = a sharper softmax.
 
     Example:
         >>> scores = torch.tensor([[0.0, 0.0, 9.0]])
@@ -105,8 +102,7 @@ def ranknet(scores: Tensor, relevance: Tensor, mask: Tensor, *, sigma: float = 1
     The mean is over the pairs of a query and then over queries. A query whose candidates are all equally relevant has
     no pair and counts with 0. Memory grows with ``num_queries * num_candidates ** 2``.
 
-    ``sigma``, above 0, is the steepness of the logistic. Other arguments, result and errors as of all
-    :mod:`~graphrerank.losses`; in nats.
+    ``sigma``, above 0, is the steepness of the logistic.
 
     Example:
         >>> scores = torch.tensor([[1.0, 1.0, 9.0]])
@@ -150,8 +146,7 @@ def smooth_perfect_recall(
     relevant ones. Relevant nodes that are not candidates are ignored: no score can bring them in.
 
     Any gain above 0 counts as relevant. ``top_k`` is the K of PR@K; ``temperature``, above 0, is in units of a score:
-    small = only the weakest relevant candidate matters. Other arguments, result and errors as of all
-    :mod:`~graphrerank.losses`; in nats.
+    small = only the weakest relevant candidate matters.
 
     Example:
         >>> scores = torch.tensor([[3.0, 2.0, 1.0, 0.0]])
@@ -202,8 +197,7 @@ def lambda_loss(
     Memory grows with ``num_queries * num_candidates ** 2``.
 
     ``sigma``, above 0, is the steepness of the logistic; ``mu``, at least 0, the weight of ``delta`` against ``rho``;
-    ``top_k`` None optimises nDCG over the whole list. Other arguments, result and errors as of all
-    :mod:`~graphrerank.losses`; in bits.
+    ``top_k`` None optimises nDCG over the whole list. The loss is in bits.
 
     Example:
         >>> scores = torch.tensor([[1.0, 2.0, 9.0]])

@@ -52,10 +52,8 @@ def brier_score(probabilities: Tensor, labels: Tensor) -> float:
 
     .. math:: \frac{1}{n} \sum_i (p_i - y_i)^2
 
-    Source: Brier, "Verification of Forecasts Expressed in Terms of Probability", 1950, for two classes.
-
-    Returns:
-        In [0, 1]; the base rate alone has ``share * (1 - share)``.
+    Source: Brier, "Verification of Forecasts Expressed in Terms of Probability", 1950, for two classes. The base rate
+    alone has ``share * (1 - share)``.
 
     Example:
         >>> brier_score(torch.tensor([1.0, 0.5]), torch.tensor([1, 0]))

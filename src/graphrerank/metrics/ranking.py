@@ -43,8 +43,6 @@ def ndcg(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
     Source: Järvelin and Kekäläinen, "Cumulated Gain-Based Evaluation of IR Techniques", 2002, in the form of
     trec_eval's ``ndcg_cut_K``: the gain is the relevance itself, not ``2 ** y - 1``.
 
-    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings; in [0, 1].
-
     Example:
         >>> ndcg(torch.tensor([[0, 1]]), torch.tensor([[1]]), top_k=2)  # 1 / log2(3)
         tensor([0.6309], dtype=torch.float64)
@@ -65,7 +63,7 @@ def reciprocal_rank(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int | Non
 
     Source: Voorhees, "The TREC-8 Question Answering Track Report", 1999; trec_eval's ``recip_rank``.
 
-    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings, but ``top_k`` may be None; in [0, 1].
+    ``top_k`` may be None: as deep as the ranking goes.
 
     Example:
         >>> reciprocal_rank(torch.tensor([[0, 0, 0, 2], [1, 0, 0, 1]]), torch.tensor([[2, 0], [1, 1]]))
@@ -85,8 +83,6 @@ def recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Tensor:
 
     Source: trec_eval's ``recall_K``. Not the R@K of "EA-GraphRAG", which is a hit rate (1 if any is found).
 
-    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings; in [0, 1]; at most ``K / |R|``.
-
     Example:
         >>> recall(torch.tensor([[1, 0, 1]]), torch.tensor([[1, 1, 1, 1]]), top_k=3)
         tensor([0.5000], dtype=torch.float64)
@@ -103,8 +99,6 @@ def capped_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Ten
     Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models",
     2021, where it is called capped recall.
 
-    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings; in [0, 1].
-
     Example:
         >>> capped_recall(torch.tensor([[1, 1, 1]]), torch.tensor([[1, 1, 1, 1]]), top_k=2)
         tensor([1.], dtype=torch.float64)
@@ -120,8 +114,6 @@ def perfect_recall(ranked_relevance: Tensor, qrels: Tensor, *, top_k: int) -> Te
 
     Source: "GraphER: An Efficient Graph-Based Enrichment and Reranking Method for Retrieval-Augmented Generation",
     "Metrics". A query with more than K relevant documents is always 0.
-
-    Arguments and errors as of all :mod:`~graphrerank.metrics` of rankings; 0 or 1.
 
     Example:
         >>> ranked_relevance = torch.tensor([[1, 0, 1], [1, 0, 1]])

@@ -30,8 +30,7 @@ class RerankerModule(L.LightningModule):
         measures: Measures to log on the validation split, such as ``PR@10`` (as ``val/pr@10``).
         val_names: Names of the data sets of validation's loaders, where there are several: each measure is logged per
             data set (as ``val/<name>/pr@10``) and as their mean.
-        learning_rate: Peak learning rate.
-        learning_rates: Peak learning rates of parts of the model that have another one, by the part's name.
+        learning_rate: Peak learning rate; ``learning_rates`` are those of parts of the model, by the part's name.
         weight_decay: AdamW's decay of matrices; biases, norms and scalars are not decayed.
         warmup_steps: Optimiser steps of linear warm-up.
         seed: Seed of dropout.
