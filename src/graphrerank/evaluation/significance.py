@@ -42,7 +42,8 @@ def compare_pairs(
     p_bootstrap = torch.full_like(two_sided, torch.nan)
     intervals = torch.full((*two_sided.shape, 2), torch.nan, dtype=torch.float64)
     for measures, rows in complete_measures(scores):
-        means = _resampled_means(rows.flatten(0, 1), samples=resamples, seed=seed).unflatten(0, rows.shape[:2])
+        means = _resampled_means(rows.flatten(0, 1), samples=resamples, seed=seed)
+        means = means.reshape(len(scores), len(measures), resamples)
         for row, (one, other) in enumerate(pairs):
             drawn = means[one] - means[other]  # [M', samples]
             observed = (rows[one] - rows[other]).mean(dim=1, keepdim=True)
