@@ -16,7 +16,7 @@ import torch
 from interleaved import median_seconds
 
 from graphrerank.graphs import conceptual_edges
-from graphrerank.graphs.entity_incidence import MIN_COMMON, entity_incidence
+from graphrerank.graphs.entity_incidence import MIN_COMMON, EntityIncidence, normalized_names
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
 from graphrerank.text import normalize_entity
@@ -81,7 +81,7 @@ def main() -> None:
     print("| entities | ignored above | edges per query | loop, ms/query | ours, batched | ratio |")
     print("| --- | --- | --- | --- | --- | --- |")
     for max_share in (0.001, 0.02, 1.0):
-        incidence = entity_incidence(entities, max_share=max_share)
+        incidence = EntityIncidence.from_names(normalized_names(entities), max_share=max_share)
         sets = kept_names(entities, max_share)
         nodes = torch.tensor(rankings)
 

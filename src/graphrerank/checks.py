@@ -30,10 +30,10 @@ def check_not_negative(**numbers: float) -> None:
             raise UserError(f"`{name}` must not be negative, got {number}")
 
 
-def check_share(**shares: float) -> None:
-    """Require numbers in [0, 1]."""
+def check_share(**shares: float | None) -> None:
+    """Require numbers in [0, 1]; None passes."""
     for name, share in shares.items():
-        if not 0 <= share <= 1:
+        if share is not None and not 0 <= share <= 1:
             raise UserError(f"`{name}` must lie in [0, 1], got {share}")
 
 

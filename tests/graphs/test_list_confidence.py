@@ -69,5 +69,5 @@ def test_what_the_model_lacks_is_named() -> None:
         adaptive_k(None, None, min_probability=0.5)
     with pytest.raises(ValueError, match=r"`min_perfect_recall` needs a model with `list_confidence`"):
         adaptive_k(P, None, min_perfect_recall=0.5)
-    with pytest.raises(ValueError, match=r"`min_probability` must be a probability in \[0, 1\], got 50"):
+    with pytest.raises(ValueError, match=r"`min_probability` must lie in \[0, 1\], got 50"):
         adaptive_k(P, None, min_probability=50)

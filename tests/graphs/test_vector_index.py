@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs import vector_index
 from graphrerank.graphs.vector_index import (
     fill_vector_index,
     map_vector_index,
@@ -33,11 +32,7 @@ def test_a_stored_hnsw_index_finds_what_one_in_memory_finds(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@pytest.mark.parametrize("block", [1, 130, 1 << 14])
-def test_a_stored_ivf_index_against_one_that_faiss_fills_and_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, dtype: torch.dtype
-) -> None:
-    monkeypatch.setattr(vector_index, "BLOCK_VECTORS", block)
+def test_a_stored_ivf_index_against_one_that_faiss_fills_and_writes(tmp_path: Path, dtype: torch.dtype) -> None:
     corpus = vectors(800).to(dtype)
     corpus[100:140] = corpus[3]
     write_stored_index(tmp_path / "a.ivf", corpus)
@@ -58,7 +53,6 @@ def test_a_stored_ivf_index_against_one_that_faiss_fills_and_writes(
 
 
 def test_mostly_empty_cells(tmp_path: Path) -> None:
-    """FAISS writes such lists in another form, and reads ours too."""
     write_stored_index(tmp_path / "a.ivf", vectors(1).expand(400, -1))
     mapped = map_vector_index(tmp_path / "a.ivf")
     mapped.nprobe = mapped.nlist

@@ -19,7 +19,7 @@ ALL_NAMES = HybridExpandRetriever.feature_names
 @pytest.fixture(scope="session")
 def make_checkpoint() -> Callable[..., Checkpoint]:
     def make(
-        names: tuple[str, ...] = ALL_NAMES, *, choice: str = "hybrid", hybrid: bool = True, **arguments: Any
+        names: tuple[str, ...] = ALL_NAMES, *, choice: str = "hybrid", hybrid: bool | str = True, **arguments: Any
     ) -> Checkpoint:
         """A model of random weights and a manifest as training writes it."""
         arguments = {
@@ -31,7 +31,7 @@ def make_checkpoint() -> Callable[..., Checkpoint]:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.3)
-        weights = {"bm25_weight": 0.4, "dense_weight": 0.6} if hybrid else {}
+        weights = {"bm25_weight": 0.4 if hybrid is True else hybrid, "dense_weight": 0.6} if hybrid else {}
         manifest = make_manifest(
             "gatv2_reranker",
             arguments,

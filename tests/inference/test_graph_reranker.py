@@ -170,7 +170,7 @@ def test_weights_of_the_base_score(make_checkpoint) -> None:
         x = GraphReranker(make_checkpoint(**settings)).candidate_graphs([given]).x
         torch.testing.assert_close(x[:, 0], bm25 * x[:, 1] + dense * x[:, 2])
     with pytest.raises(ValueError, match=r"`retriever\.arguments\.bm25_weight`"):
-        GraphReranker(make_checkpoint(hybrid=False))
+        GraphReranker(make_checkpoint(hybrid="much"))
 
 
 def test_top_n_and_ties_by_place(make_checkpoint) -> None:
@@ -194,7 +194,7 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
     [
         ({"query": ""}, "`query` must be a text that is not blank, got ''"),
         ({"passages": None, "scores": None}, "`passages` or `scores` must be given"),
-        ({"ids": [1, 2, 3, 4, 5, 1]}, "`ids` must each be there once, got 1 a second time"),
+        ({"ids": [1, 2, 3, 4, 5, 1]}, "`ids` must each be there once, got 1 2 times"),
         ({"ids": [[1], 2, 3, 4, 5, 6]}, "`ids` must be texts, numbers or other hashable"),
         ({"passages": "text"}, "`passages` must be a sequence of texts, got the text 'text'"),
         ({"passages": ["a", None, *"bcde"]}, "`passages` must hold texts, got NoneType at place 1"),
@@ -309,8 +309,6 @@ def test_an_empty_list_stays_empty() -> None:
 
 def test_help_and_representations_say_what_there_is() -> None:
     reranker = GraphReranker.from_pretrained("base")
-    described = str(GraphReranker.rerank.__doc__)
-    assert all(f"{name}: " in described for name in ("scores", "edges", "edge_index", "ids", "top_n"))
     assert "reads base_score, " in repr(reranker)
     assert "title_coverage, cross_encoder_score, " in repr(reranker)
     assert ", query_word_1 to " in repr(reranker)

@@ -164,7 +164,7 @@ def test_the_card_has_the_manifests_entries_and_measures_of_runs(tmp_path: Path)
     header, _, row = card[card.index("| data set/split") :].splitlines()[:3]
     assert header.split(" | ")[1:3] == ["PR@10", "PR@10/multi"]
     assert row.startswith("| attack/test | 0.7003 | 0.7003 | 0.5597 |")
-    assert "logistic, fitted on 900 pairs of attack (val); expected calibration error there 0.0123." in card
+    assert "| logistic | ['attack'] | val | 900 | 0.01234 |" in card
     assert "`gatv2_reranker` of graphrerank" in card
     assert "It reads no embedding" in card
     assert "### toy\n\n2,062 queries of test" in card

@@ -165,7 +165,7 @@ def test_two_edges_are_never_guessed() -> None:
     assert edges_of(edges=pairs.tolist()) == edges_of(edges=[(0, 1), (2, 3)])
     with pytest.raises(ValueError, match=r"`edges` must not be a tensor of shape \[2, 2\].*`edge_index=edges`"):
         edges_of(edges=pairs)
-    with pytest.raises(ValueError, match=r"got \[2, 3\]; PyG's form is `edge_index`"):
+    with pytest.raises(ValueError, match=r"of shape \[2, 3\], PyG's form: give `edge_index"):
         edges_of(edges=torch.tensor(PAIRS).T)
 
 

@@ -115,5 +115,5 @@ def test_a_list_ends_where_the_probabilities_say(make_checkpoint, tmp_path: Path
         serve(tmp_path / "without", min_perfect_recall=0.5)
     with pytest.raises(ValueError, match="`min_probability` needs a calibrated model"):
         GraphReranker(make_checkpoint()).rerank("red book", PASSAGES, min_probability=0.5)
-    with pytest.raises(ValueError, match=r"`min_probability` must be a probability in \[0, 1\], got -1"):
+    with pytest.raises(ValueError, match=r"`min_probability` must lie in \[0, 1\], got -1"):
         reranker.rerank("red book", PASSAGES, min_probability=-1)

@@ -28,14 +28,7 @@ def graph_index(ptr: Tensor) -> Tensor:
 
 
 def graph_of_nodes(ptr: Tensor, num_nodes: int) -> Tensor:
-    """Give each node the number of its graph, as :func:`graph_index`, with a shape that depends on no data.
-
-    That is what ``torch.export`` needs.
-
-    Example:
-        >>> graph_of_nodes(torch.tensor([0, 2, 2, 3]), 3)
-        tensor([0, 0, 2])
-    """
+    """As :func:`graph_index`, with a shape that depends on no data: for ``torch.export``."""
     ends = torch.zeros([num_nodes + 1], dtype=torch.int64, device=ptr.device)
     return ends.index_add_(0, ptr[1:], torch.ones_like(ptr[1:])).cumsum(0)[:num_nodes]
 
@@ -54,12 +47,7 @@ def row_normalize(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> Te
 
 
 def column_normalize(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> Tensor:
-    r"""Divide each edge weight by the sum over the edges out of its source: :math:`P_{ij} = A_{ij} / \sum_k A_{kj}`.
-
-    Example:
-        >>> column_normalize(torch.tensor([[0, 1, 1], [2, 2, 0]]), torch.tensor([1.0, 3.0, 5.0]), 3)
-        tensor([1.0000, 0.3750, 0.6250])
-    """
+    r"""Divide each edge weight by the sum over the edges out of its source: :math:`P_{ij} = A_{ij} / \sum_k A_{kj}`."""
     return _normalize(edge_weight, edge_index[0], num_nodes)
 
 

@@ -12,7 +12,19 @@ from graphrerank.checks import UserError
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class LogisticCalibration(BaseModel):
+class _Calibration(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    def module(self) -> nn.Module:
+        raise NotImplementedError
+
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Map finite scores of any shape to float32 probabilities; never falls where the score rises."""
+        probabilities: Tensor = self.module().to(scores.device)(scores.flatten())
+        return probabilities.reshape(scores.shape)
+
+
+class LogisticCalibration(_Calibration):
     r"""A temperature and a bias.
 
     .. math:: p(s) = \sigma(a s + b)
@@ -29,22 +41,16 @@ class LogisticCalibration(BaseModel):
         tensor([0.1192, 0.5000])
     """
 
-    model_config = ConfigDict(frozen=True)
     method: Literal["logistic"] = "logistic"
     slope: Annotated[Finite, Field(ge=0)]
     intercept: Finite
-
-    def probabilities(self, scores: Tensor) -> Tensor:
-        """Map finite scores of any shape to float32 probabilities; never falls where the score rises."""
-        probabilities: Tensor = self.module()(scores)
-        return probabilities
 
     def module(self) -> nn.Module:
         """Build the module of an exported model, which maps ``[N]`` to ``[N]``, scripts and exports."""
         return _Logistic(self.slope, self.intercept)
 
 
-class IsotonicCalibration(BaseModel):
+class IsotonicCalibration(_Calibration):
     """The non-decreasing function nearest to the labels, linear between knots and constant beyond the outer ones.
 
     Scores that share a probability keep their order, as a ranking goes by the scores.
@@ -61,7 +67,6 @@ class IsotonicCalibration(BaseModel):
         tensor([0.2000, 0.3000, 0.6000])
     """
 
-    model_config = ConfigDict(frozen=True)
     method: Literal["isotonic"] = "isotonic"
     knots: Annotated[tuple[Finite, ...], Field(min_length=1)]
     shares: tuple[Annotated[float, Field(ge=0, le=1)], ...]
@@ -73,13 +78,6 @@ class IsotonicCalibration(BaseModel):
         if len(self.knots) != len(self.shares) or any(low > high for low, high in pairwise(self.shares)):
             raise UserError("`shares` must be as many as `knots`, and not fall")
         return self
-
-    def probabilities(self, scores: Tensor) -> Tensor:
-        """As of :meth:`LogisticCalibration.probabilities`."""
-        knots = torch.tensor(self.knots, dtype=torch.float64, device=scores.device)
-        shares = torch.tensor(self.shares, dtype=torch.float64, device=scores.device)
-        s = scores.double().flatten().clamp(knots[0], knots[-1])
-        return _interpolate(s, knots, shares, torch.searchsorted(knots, s)).reshape(scores.shape)
 
     def module(self) -> nn.Module:
         """As of :meth:`LogisticCalibration.module`."""
@@ -115,18 +113,10 @@ class _Isotonic(nn.Module):
 
     def forward(self, scores: Tensor) -> Tensor:
         s = scores.double().clamp(self.knots.min(), self.knots.max())
-        below = (self.knots.unsqueeze(0) < s.unsqueeze(1)).sum(1)
-        return _interpolate(s, self.knots, self.shares, below)
-
-
-def _interpolate(scores: Tensor, knots: Tensor, shares: Tensor, below: Tensor) -> Tensor:
-    """Interpolate scores ``[N]`` linearly between knots ``[K]``, given how many knots are smaller than each score.
-
-    Returns ``[N]`` float32; rounding never passes the next knot's share.
-    """
-    right = below.clamp(min=1 if knots.shape[0] > 1 else 0)
-    left = (right - 1).clamp(min=0)
-    low, high = shares.index_select(0, left), shares.index_select(0, right)
-    start, end = knots.index_select(0, left), knots.index_select(0, right)
-    width = torch.where(end > start, end - start, torch.ones_like(start))
-    return torch.minimum(torch.maximum(low + (scores - start) / width * (high - low), low), high).float()
+        right = (self.knots.unsqueeze(0) < s.unsqueeze(1)).sum(1).clamp(min=1 if self.knots.shape[0] > 1 else 0)
+        left = (right - 1).clamp(min=0)
+        low, high = self.shares.index_select(0, left), self.shares.index_select(0, right)
+        start, end = self.knots.index_select(0, left), self.knots.index_select(0, right)
+        width = torch.where(end > start, end - start, torch.ones_like(start))
+        share = low + (s - start) / width * (high - low)
+        return torch.minimum(torch.maximum(share, low), high).float()  # rounding never passes the next knot's share

@@ -97,11 +97,7 @@ class CandidateGraphs:
         return node_scores.new_full((self.num_graphs, width), fill).index_put((graph, slot), node_scores)
 
     def order(self, scores: Tensor) -> Tensor:
-        """Rank each graph's nodes by their scores ``[N]``, which must not be NaN, ties by node number.
-
-        Returns:
-            ``[B, K]`` int64, best first: positions in the packed batch, padded with -1.
-        """
+        """Rank each graph's nodes by scores ``[N]``, ties by node number: positions ``[B, K]``, padded with -1."""
         if torch.isnan(scores).any():
             raise UserError("`scores` must not hold NaN")
         place = torch.arange(self.num_nodes, device=scores.device)
@@ -119,40 +115,11 @@ def candidate_edges(
 
     Work grows with the sum of the candidates' degrees, memory never with the corpus.
 
-    Args:
-        graph: The corpus.
-        nodes: ``[B, K]`` int64 node numbers, padded with -1; a row holds a node at most once.
-        keep_types: Whether there is an edge for each type that joins two nodes; else one, with the largest weight.
-
-    Returns:
-        ``edge_index [2, E]`` in packed numbering, sorted by target and then by source's node number;
-        ``edge_weight [E]``, where the edge ``j -> i`` carries the weight stored in row i; ``ptr [B + 1]``; and
-        ``edge_type [E]`` int64 or None, edges of one source and target by type.
+    ``nodes`` are ``[B, K]`` int64, padded with -1, unique in a row. There is an edge for each type that joins two nodes
+    if ``keep_types``, else one with the largest weight. Returns ``edge_index [2, E]`` in packed numbering, sorted by
+    target, then by source's node number and type; ``edge_weight [E]``, where the edge ``j -> i`` carries the weight
+    stored in row i; ``ptr [B + 1]``; and ``edge_type [E]`` int64 or None.
     """
-    edge_index, slot, ptr = _induced_slots(graph, nodes)
-    edge_type = None
-    if keep_types:
-        place, weight, edge_type = graph.types_of(slot)
-        edge_index = edge_index[:, place]
-    else:
-        weight = graph.weight[slot]
-    if graph.entities is None:
-        return edge_index, weight, ptr, edge_type
-    shared_index, shared_weight, _ = conceptual_edges(graph.entities, nodes)
-    both, weights = torch.cat([edge_index, shared_index], dim=1), torch.cat([weight, shared_weight])
-    number = nodes[nodes >= 0]
-    wanted = both[1] * graph.num_nodes + number[both[0]]
-    if edge_type is not None:
-        types = torch.cat([edge_type, torch.full_like(shared_index[0], ENTITY)])
-        wanted = wanted * len(EDGE_TYPES) + types
-    key, place = torch.unique(wanted, return_inverse=True)
-    merged = both.new_empty(2, key.numel()).index_copy_(1, place, both)
-    edge_type = None if edge_type is None else key % len(EDGE_TYPES)
-    return merged, weights.new_zeros(key.numel()).scatter_reduce_(0, place, weights, "amax"), ptr, edge_type
-
-
-def _induced_slots(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Find the corpus edges among each row's nodes: ``edge_index``, the slot of each among all edges, and ``ptr``."""
     valid = nodes >= 0
     ptr = torch.zeros(nodes.shape[0] + 1, dtype=torch.int64, device=nodes.device)
     ptr[1:] = valid.sum(1).cumsum(0)
@@ -170,4 +137,22 @@ def _induced_slots(graph: CorpusGraph, nodes: Tensor) -> tuple[Tensor, Tensor, T
     found = torch.searchsorted(key, wanted).clamp(max=max(key.numel() - 1, 0))
     hit = key[found] == wanted if key.numel() else key.bool()
     edge_index = torch.stack([position[found[hit]], target[hit]])
-    return edge_index, slot[hit], ptr
+    slot = slot[hit]
+    edge_type = None
+    if keep_types:
+        place, weight, edge_type = graph.types_of(slot)
+        edge_index = edge_index[:, place]
+    else:
+        weight = graph.weight[slot]
+    if graph.entities is None:
+        return edge_index, weight, ptr, edge_type
+    shared_index, shared_weight, _ = conceptual_edges(graph.entities, nodes)
+    both, weights = torch.cat([edge_index, shared_index], dim=1), torch.cat([weight, shared_weight])
+    wanted = both[1] * graph.num_nodes + packed[both[0]]
+    if edge_type is not None:
+        types = torch.cat([edge_type, torch.full_like(shared_index[0], ENTITY)])
+        wanted = wanted * len(EDGE_TYPES) + types
+    key, place = torch.unique(wanted, return_inverse=True)
+    merged = both.new_empty(2, key.numel()).index_copy_(1, place, both)
+    edge_type = None if edge_type is None else key % len(EDGE_TYPES)
+    return merged, weights.new_zeros(key.numel()).scatter_reduce_(0, place, weights, "amax"), ptr, edge_type

@@ -29,10 +29,8 @@ class CorpusGraph:
     """A corpus whose passages are nodes.
 
     Build one with :meth:`from_edges`, which checks its input; or open a corpus folder, whose tensors and strings are
-    mapped from disk: a look-up of rows reads those rows alone. Call ``pages.release()`` after each batch of queries.
-
-    Passages that share an entity are neighbours too, though the edges between them are never listed for the whole
-    corpus.
+    mapped from disk: call ``pages.release()`` after each batch of queries. Passages that share an entity are neighbours
+    too, by edges that are never listed for the whole corpus.
     """
 
     passages: Passages  # the `N` nodes: ids, texts, words
@@ -61,13 +59,9 @@ class CorpusGraph:
     ) -> "CorpusGraph":
         """Build a graph of ``N`` nodes; of parallel edges of one type the largest weight is kept.
 
-        Args:
-            node_ids: Unique strings.
-            texts: Strings.
-            edges: ``[M, 2]`` int64 node numbers, (node, neighbour), without self-loops.
-            weight: ``[M]``, positive and finite; 1 for each edge when None.
-            edge_type: ``[M]`` int64, the number of each edge's type, or one for all.
-            undirected: Whether an edge also runs back.
+        ``node_ids`` are unique; ``edges`` ``[M, 2]`` int64 are pairs (node, neighbour) without self-loops; ``weight``
+        ``[M]`` is positive and finite, 1 for each edge when None; ``edge_type`` is ``[M]`` int64 or one number for all.
+        An edge also runs back if ``undirected``.
 
         Example:
             >>> graph = CorpusGraph.from_edges(["a", "b", "c"], ["", "", ""], torch.tensor([[0, 1], [1, 2], [2, 1]]))
@@ -152,11 +146,10 @@ class CorpusGraph:
         return degree if self.entities is None else degree + self.entities.count_partners(nodes)
 
     def neighbours(self, nodes: Tensor, edge_type: int | None = None) -> tuple[Tensor, Tensor]:
-        """List the neighbours of ``nodes [P]`` by edges of one type or all, and by shared entities.
+        """List the neighbours of ``nodes [P]``, by edges of one type or all and by shared entities.
 
-        Returns:
-            For each neighbour the position of its node in ``nodes``, and its number. One that is joined in several ways
-            comes several times: once by an edge, and once for each shared entity.
+        Returns the position of the node in ``nodes`` and the number of each neighbour, once for an edge, and once for
+        each shared entity.
         """
         origin, slot = row_slots(self.indptr, nodes, self.row_stop)
         if edge_type is not None:
@@ -211,11 +204,7 @@ class CorpusGraph:
         return torch.stack([row[place], self.indices[slots[place]]], dim=1), weight, edge_type
 
     def types_of(self, slots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """List the types of some stored edges, ``slots [S]`` int64 of ``indices``.
-
-        Returns:
-            For each type of each edge its position in ``slots``, ascending, its weight and the type: ``[M]`` each.
-        """
+        """List position in ``slots [S]`` of stored edges, ascending, weight and type, of each edge and type."""
         if self.weight_by_type is None:
             place = torch.arange(slots.numel(), device=slots.device)
             return place, self.weight[slots], torch.full_like(place, OTHER)
@@ -239,17 +228,7 @@ class CorpusGraph:
 
     def with_rows_in_order(self) -> "CorpusGraph":
         """Return the same graph with each row where the one before ends."""
-        if self.row_stop is None:
-            return self
-        _, slots = row_slots(self.indptr, torch.arange(self.num_nodes, device=self.device), self.row_stop)
-        return replace(
-            self,
-            indptr=torch.cat([self.indptr.new_zeros(1), self.degree.cumsum(0)]),
-            indices=self.indices[slots],
-            weight=self.weight[slots],
-            weight_by_type=None if self.weight_by_type is None else self.weight_by_type[slots],
-            row_stop=None,
-        )
+        return self if self.row_stop is None else self.with_only(*self.typed_edges())
 
     def with_types(self, kept: Sequence[int]) -> "CorpusGraph":
         """Return the same passages with the edges of some types only; entities stay if ``ENTITY`` is among them."""
@@ -268,22 +247,15 @@ class CorpusGraph:
 
     def without_edges(self) -> "CorpusGraph":
         """Return the same passages with no edge between them, and nothing known of entities."""
-        return replace(
-            self,
-            indptr=torch.zeros_like(self.indptr),
-            indices=self.indices[:0],
-            weight=self.weight[:0],
-            weight_by_type=None,
-            row_stop=None,
-            entities=None,
-        )
+        indptr, none = torch.zeros_like(self.indptr), self.indices[:0]
+        graph = replace(self, indptr=indptr, indices=none, weight=self.weight[:0], weight_by_type=None)
+        return replace(graph, row_stop=None, entities=None)
 
 
 def content_hash(graph: CorpusGraph) -> str:
     """Hash the ids, texts and vectors of a corpus, in their order; edges are not read.
 
-    A corpus folder with vectors has noted the hash, so that nothing is read. The same corpus in memory has the same
-    hash, if its vectors have the same type.
+    A corpus folder has noted it. The same corpus in memory has the same hash, if its vectors have the same type.
     """
     if graph.vectors is not None and graph.vectors.content is not None:
         return graph.vectors.content

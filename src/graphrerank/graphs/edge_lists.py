@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts
+from graphrerank.checks import UserError
 from graphrerank.graphs.edge_types import EDGE_TYPES
 
 
@@ -30,13 +30,7 @@ def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tenso
 def merge_parallel_of_types(
     edges: Tensor, weight: Tensor, edge_type: Tensor, num_nodes: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort edges and merge those of one type, as :func:`merge_parallel`; types ``[M]`` come third, as they are sorted.
-
-    Example:
-        >>> pairs, types = torch.tensor([[1, 0], [0, 1], [1, 0]]), torch.tensor([2, 0, 2])
-        >>> merge_parallel_of_types(pairs, torch.tensor([1.0, 2.0, 3.0]), types, 2)[1:]
-        (tensor([2., 3.]), tensor([0, 2]))
-    """
+    """Sort edges and merge those of one type, as :func:`merge_parallel`; types ``[M]`` come third."""
     num_types = len(EDGE_TYPES)
     typed = torch.stack([edges[:, 0], edges[:, 1] * num_types + edge_type], dim=1)
     merged, largest = merge_parallel(typed, weight, num_nodes * num_types)
@@ -68,13 +62,11 @@ def check_edges(num_nodes: int, edges: Tensor, weight: Tensor, types: Tensor) ->
             )
 
 
-def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int], *, reach: int = 1) -> Tensor:
-    """Join chunks of one document whose numbers differ by at most ``reach``.
+def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int]) -> Tensor:
+    """Join chunks of one document whose numbers follow each other.
 
-    Source: GraphER, section 2.1 (contextual proximity). Chunks on the two sides of a missing number are joined only if
-    ``reach`` spans the gap.
-
-    Returns ``[M, 2]`` int64, each pair once as (earlier, later) chunk, ascending.
+    Source: GraphER, section 2.1 (contextual proximity). Returns ``[M, 2]`` int64, each pair once as (earlier, later)
+    chunk, ascending.
 
     Example:
         >>> adjacency_edges(["a", "a", "b", "a"], [1, 0, 0, 3])
@@ -84,16 +76,10 @@ def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int], *, reach: 
         raise UserError(
             f"`doc_ids` and `chunk_ids` must have one entry per chunk, got {len(doc_ids)} and {len(chunk_ids)}"
         )
-    check_counts(reach=reach)
     node_of: dict[tuple[str, int], int] = {}
     for node, chunk_key in enumerate(zip(doc_ids, chunk_ids, strict=True)):
         if node_of.setdefault(chunk_key, node) != node:
             doc, chunk = chunk_key
             raise UserError(f"`chunk_ids` must be unique within a document, got {chunk} twice in {doc!r}")
-    pairs = [
-        (node, node_of[doc, chunk + step])
-        for (doc, chunk), node in node_of.items()
-        for step in range(1, reach + 1)
-        if (doc, chunk + step) in node_of
-    ]
+    pairs = [(node, node_of[doc, chunk + 1]) for (doc, chunk), node in node_of.items() if (doc, chunk + 1) in node_of]
     return torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2)

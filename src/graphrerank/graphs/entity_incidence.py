@@ -8,13 +8,12 @@ from functools import cache, cached_property
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.checks import check_positive_share
 from graphrerank.graphs.ranking import check_nodes
 from graphrerank.graphs.sparse_rows import row_entries
 from graphrerank.text import normalize_entity
 
 MIN_COMMON = 10  # passages: an entity of this many or fewer is never "too common", however small the corpus
-BLOCK_PAIRS = 1 << 20  # (candidate, candidate) pairs of the queries whose edges are computed at once
 
 
 @dataclass(frozen=True)
@@ -32,17 +31,15 @@ class EntityIncidence:
     def from_names(cls, names: Sequence[Iterable[str]], *, max_share: float = 0.001) -> "EntityIncidence":
         """Number the entities of ``N`` collections of names that make edges, and count all but the too common ones.
 
-        An entity in more than ``max_share`` of the passages, in (0, 1], and in more than 10, is ignored. On the
-        training questions of 2WikiMultihopQA and HotpotQA, smoothing over these edges (GCS) gained the more the lower
-        this was.
+        An entity in more than ``max_share`` of the passages, in (0, 1], and in more than 10, is ignored: the lower this
+        is, the more smoothing over these edges (GCS) gains on the training questions of 2WikiMultihopQA and HotpotQA.
 
         Example:
             >>> incidence = EntityIncidence.from_names([["metz"], ["metz", "rome"], []])
             >>> incidence.names, incidence.indptr.tolist(), incidence.indices.tolist(), incidence.sizes.tolist()
             (['metz'], [0, 1, 2, 2], [0, 0], [1, 2, 0])
         """
-        if not 0 < max_share <= 1:
-            raise UserError(f"`max_share` must lie in (0, 1], got {max_share}")
+        check_positive_share(max_share=max_share)
         rows = [set(row) for row in names]
         frequency = Counter(name for row in rows for name in row)
         limit = max(MIN_COMMON, max_share * len(rows))
@@ -82,26 +79,16 @@ class EntityIncidence:
     @cached_property
     def num_partners(self) -> Tensor:
         """``[N]`` int64, how often :meth:`partners` lists a partner of each passage."""
-        others = self.holder_ptr.diff()[self.indices] - 1
-        total = torch.cat([others.new_zeros(1), others.cumsum(0)])
-        return total[self.indptr[1:]] - total[self.indptr[:-1]]
+        return self.count_partners(torch.arange(self.num_nodes, device=self.indptr.device))
 
     def count_partners(self, nodes: Tensor) -> Tensor:
-        """Return ``num_partners`` of some passages, ``[P]`` int64, without counting those of the others."""
+        """Return ``num_partners`` of passages ``[P]``, without counting those of the others."""
         place, entity = row_entries(self.indptr, self.indices, nodes)
         others = self.holder_ptr[entity + 1] - self.holder_ptr[entity] - 1
         return torch.zeros_like(nodes).index_add_(0, place, others)
 
     def partners(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """List the passages that share an entity with passages ``[P]``: position in ``nodes``, and partner.
-
-        A partner comes once per shared entity.
-
-        Example:
-            >>> incidence = EntityIncidence.from_names([["rome", "nero"], ["rome"], ["nero", "rome"]])
-            >>> incidence.partners(torch.tensor([1, 0]))
-            (tensor([0, 0, 1, 1, 1]), tensor([0, 2, 2, 1, 2]))
-        """
+        """List the partners of passages ``[P]``, once per shared entity: position in ``nodes``, and partner."""
         origin, partner, _ = self.shared(nodes)
         return origin, partner
 
@@ -156,18 +143,6 @@ def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor,
     """
     check_nodes(incidence.num_nodes, nodes=nodes)
     ptr = torch.cat([nodes.new_zeros(1), (nodes >= 0).sum(1).cumsum(0)])
-    blocks = torch.split(nodes, max(1, BLOCK_PAIRS // max(1, nodes.shape[1] ** 2)))
-    edges, weights, start = [], [], 0
-    for block in blocks:
-        edge_index, weight = _edges_of_block(incidence, block)
-        edges.append(edge_index + ptr[start])
-        weights.append(weight)
-        start += len(block)
-    return torch.cat(edges, dim=1), torch.cat(weights), ptr
-
-
-def _edges_of_block(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """Pair the candidates of each (query, entity) and count equal pairs: ``edge_index`` within the block, weights."""
     row, column = torch.nonzero(nodes >= 0, as_tuple=True)
     node = nodes[row, column]
     by_number = torch.argsort(row * incidence.num_nodes + node)  # a query's candidates, by node number
@@ -176,25 +151,14 @@ def _edges_of_block(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor, 
     key, order = torch.sort(row[place] * incidence.num_entities + entity)
     holder = place[order]
     _, group, size = torch.unique_consecutive(key, return_inverse=True, return_counts=True)
-    ptr = torch.cat([size.new_zeros(1), size.cumsum(0)])
-    slot, source = row_entries(ptr, rank[holder], group)
+    holder_ptr = torch.cat([size.new_zeros(1), size.cumsum(0)])
+    slot, source = row_entries(holder_ptr, rank[holder], group)
     pair, count = torch.unique(holder[slot] * len(node) + source, return_counts=True)
     target = torch.div(pair, max(1, len(node)), rounding_mode="floor")
     source = by_number[pair - target * len(node)]
     other = source != target
     source, target = source[other], target[other]
-    return torch.stack([source, target]), count[other] / incidence.sizes[node[source]]
-
-
-def entity_incidence(entities: Sequence[Iterable[str]], *, max_share: float = 0.001) -> EntityIncidence:
-    """Number the normalised names of two passages or more, as :meth:`EntityIncidence.from_names`.
-
-    Example:
-        >>> incidence = entity_incidence([["Lothair II"], ["the Lothair II", "Metz"], []])
-        >>> incidence.names, incidence.sizes
-        (['lothair ii'], tensor([1, 2, 0]))
-    """
-    return EntityIncidence.from_names(normalized_names(entities), max_share=max_share)
+    return torch.stack([source, target]), count[other] / incidence.sizes[node[source]], ptr
 
 
 def normalized_names(entities: Sequence[Iterable[str]]) -> list[set[str]]:

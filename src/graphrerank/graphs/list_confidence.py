@@ -4,7 +4,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.checks import UserError, check_share
 from graphrerank.graphs.calibration import Finite
 
 FLOOR = 1e-3  # of an expected number of relevant passages, before its logarithm
@@ -70,18 +70,15 @@ def adaptive_k(
 ) -> int | None:
     """Return how many passages of a ranking to keep: the smaller number if both ends are given, None if neither is.
 
-    Args:
-        probabilities: ``[K]`` in [0, 1], of relevance, best first; None for a model that is not calibrated.
-        confidence: The model's; None where it has none.
-        min_probability: Keep the passages that are relevant with at least this probability.
-        min_perfect_recall: Keep as few passages as hold all that is relevant with at least this probability, all ``K``
-            if no number of them does.
+    ``probabilities`` ``[K]`` are of relevance, best first; None for a model that is not calibrated. Those of at least
+    ``min_probability`` are kept; or as few as hold all that is relevant with the probability ``min_perfect_recall``,
+    all ``K`` if no number of them does.
 
     Example:
         >>> adaptive_k(torch.tensor([0.9, 0.5, 0.1]), None, min_probability=0.5)
         2
     """
-    check_ends(min_probability=min_probability, min_perfect_recall=min_perfect_recall)
+    check_share(min_probability=min_probability, min_perfect_recall=min_perfect_recall)
     kept = None
     if min_probability is not None:
         if probabilities is None:
@@ -94,11 +91,3 @@ def adaptive_k(
         enough = min(short + 1, len(probabilities))
         kept = enough if kept is None else min(kept, enough)
     return kept
-
-
-def check_ends(**ends: float | None) -> None:
-    """Raise a ValueError that names a probability outside of [0, 1]."""
-    for name, end in ends.items():
-        number = isinstance(end, int | float) and not isinstance(end, bool)
-        if end is not None and not (number and 0 <= end <= 1):
-            raise UserError(f"`{name}` must be a probability in [0, 1], got {end!r}")

@@ -1,21 +1,17 @@
 """Indexes of FAISS for approximate search: built in memory, written, and mapped from disk."""
 
-import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from graphrerank.checks import UserError
-from graphrerank.files import atomic_path, write_chunks
+from graphrerank.files import atomic_path
 
 EF_CONSTRUCTION = 200
 TRAINED_VECTORS = 64  # per cell of an IVF index, more than FAISS's minimum of 39
 BLOCK_VECTORS = 1 << 14  # converted and added at once
-LISTS = struct.Struct("<4sQQ4sQ")  # the start of an index's lists: format, number, bytes of a code, kind, number
 
 
 def new_vector_index(embedding: Tensor, kind: str, *, links: int = 32, num_cells: int | None = None) -> Any:
@@ -64,43 +60,18 @@ def map_vector_index(path: Path) -> Any:
 
 
 def write_stored_index(path: Path, embedding: Tensor) -> None:
-    """Index vectors ``[N, d]``, which may be mapped, in a file whose suffix is the kind.
-
-    An IVF index has 8 bits a number; its codes are written cell by cell, so that memory does not grow with them.
-    """
+    """Index vectors ``[N, d]``, which may be mapped, in a file whose suffix is the kind; IVF has 8 bits a number."""
     import faiss
 
     kind, (num_nodes, dim) = path.suffix[1:], embedding.shape
     if kind == "hnsw" or not num_nodes:
         index = new_vector_index(embedding, kind)
-        fill_vector_index(index, embedding)
-        with atomic_path(path) as temporary:
-            faiss.write_index(index, str(temporary))
-        return
-    cells = max(1, min(int(num_nodes**0.5), num_nodes // TRAINED_VECTORS))
-    sample = embedding[:: max(1, num_nodes // (TRAINED_VECTORS * cells))].float().contiguous().numpy()
-    coarse, product = faiss.IndexFlatIP(dim), faiss.METRIC_INNER_PRODUCT
-    ivf: Any = faiss.IndexIVFScalarQuantizer(coarse, dim, cells, faiss.ScalarQuantizer.QT_8bit, product, False)
-    ivf.cp.min_points_per_centroid = 1  # no warning for a small corpus
-    ivf.train(sample)
-    ivf.ntotal = num_nodes
-    write_chunks(path, _ivf_chunks(ivf, embedding))
-
-
-def _ivf_chunks(index: Any, embedding: Tensor) -> Iterator[bytes | memoryview]:
-    """Yield the file as FAISS writes it: what comes before the lists, their sizes, each list's codes and numbers."""
-    import faiss
-
-    blocks = torch.split(embedding, BLOCK_VECTORS)
-    cell = np.concatenate([index.quantizer.search(block.float().numpy(), 1)[1][:, 0] for block in blocks])
-    sizes = np.bincount(cell, minlength=index.nlist)
-    by_cell = np.split(np.argsort(cell, kind="stable"), np.cumsum(sizes)[:-1])
-    head, width = faiss.serialize_index(index).tobytes(), index.code_size
-    empty = LISTS.pack(b"ilar", index.nlist, width, b"sprs", 0)
-    assert head.endswith(empty), "FAISS writes empty lists in another way"
-    yield head[: -len(empty)]
-    yield LISTS.pack(b"ilar", index.nlist, width, b"full", index.nlist)
-    yield sizes.astype("<u8").data
-    for nodes in by_cell:
-        yield index.sq.compute_codes(embedding[torch.from_numpy(nodes)].float().numpy()).tobytes()
-        yield nodes.astype("<i8").tobytes()
+    else:
+        cells = max(1, min(int(num_nodes**0.5), num_nodes // TRAINED_VECTORS))
+        coarse, product = faiss.IndexFlatIP(dim), faiss.METRIC_INNER_PRODUCT
+        index = faiss.IndexIVFScalarQuantizer(coarse, dim, cells, faiss.ScalarQuantizer.QT_8bit, product, False)
+        index.cp.min_points_per_centroid = 1  # no warning for a small corpus
+        index.train(embedding[:: max(1, num_nodes // (TRAINED_VECTORS * cells))].float().contiguous().numpy())
+    fill_vector_index(index, embedding)
+    with atomic_path(path) as temporary:
+        faiss.write_index(index, str(temporary))

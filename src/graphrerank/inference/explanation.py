@@ -68,10 +68,10 @@ class Explainer:
         max_edges: int = 1000,
         check: Callable[[], None] = lambda: None,
     ) -> list[DocumentExplanation]:
-        """Explain the score of each passage, in the order of the passages, naming ``num_edges`` edges each.
+        """Explain the score of each passage, in their order, naming ``num_edges`` edges each.
 
         Each edge is left out once; more than ``max_edges`` are a ValueError. ``check`` is called between the steps of
-        the work, which may take seconds; it may raise, to stop it.
+        the work; it may raise, to stop it.
         """
         graphs = self._reranker.candidate_graphs([given], check=check)
         match = None
@@ -123,7 +123,15 @@ class Explainer:
         for start in range(0, count, at_once):
             check()
             left_out = torch.arange(start, min(start + at_once, count))
-            variants = _copies_without(graphs, number_of, left_out)
+            copy, kept = (number_of != left_out[:, None]).nonzero(as_tuple=True)
+            variants = graphs.select_edges(kept)
+            variants = replace(
+                variants,
+                x=graphs.x.repeat(len(left_out), 1),
+                edge_index=variants.edge_index + copy * graphs.num_nodes,
+                ptr=torch.arange(len(left_out) + 1) * graphs.num_nodes,
+                inputs={name: vectors.repeat(len(left_out), 1) for name, vectors in graphs.inputs.items()},
+            )
             if covered is not None:  # it changes for the ends of the edges that are left out, and for no other
                 edge = ((number_of >= start) & (number_of < start + at_once)).nonzero().squeeze(1)
                 copy = number_of[edge] - start
@@ -139,20 +147,6 @@ def _undirected_edges(graphs: CandidateGraphs) -> tuple[list[Edge], Tensor]:
     key, number_of = torch.unique((low * graphs.num_nodes + high) * len(names) + edge_type, return_inverse=True)
     pairs_and_types = [divmod(number, len(names)) for number in key.tolist()]
     return [(divmod(pair, graphs.num_nodes), names[number]) for pair, number in pairs_and_types], number_of
-
-
-def _copies_without(graphs: CandidateGraphs, number_of: Tensor, left_out: Tensor) -> CandidateGraphs:
-    """Pack copies of one graph, each without one undirected edge."""
-    count, num_nodes = len(left_out), graphs.num_nodes
-    copy, edge = (number_of != left_out[:, None]).nonzero(as_tuple=True)
-    kept = graphs.select_edges(edge)
-    return replace(
-        kept,
-        x=graphs.x.repeat(count, 1),
-        edge_index=kept.edge_index + copy * num_nodes,
-        ptr=torch.arange(count + 1) * num_nodes,
-        inputs={name: vectors.repeat(count, 1) for name, vectors in graphs.inputs.items()},
-    )
 
 
 def _largest(edges: Sequence[Edge], effects: Tensor, num_edges: int) -> list[tuple[EdgeEffect, ...]]:

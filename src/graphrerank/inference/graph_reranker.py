@@ -4,7 +4,6 @@ A batch is one forward pass over the packed graphs of all its queries.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +76,9 @@ class GraphReranker:
     ) -> "GraphReranker":
         """Load a checkpoint: weights and manifest, which hold no program.
 
-        Args:
-            checkpoint: A shipped name, a run folder (its primary model), a ``.ckpt`` file, an artifact's folder, or
-                ``owner/name`` of a model on the Hugging Face hub.
-            revision: A branch, tag or commit on the hub; the result's ``source`` names the commit and the hub:
-                ``HF_ENDPOINT`` names a mirror, ``HF_HUB_OFFLINE=1`` reads the cache only.
-            device: Where the model runs; None for the CPU.
+        ``checkpoint`` is a shipped name, a run folder (its primary model), a ``.ckpt`` file, an artifact's folder, or
+        ``owner/name`` of a model on the Hugging Face hub, where ``revision`` is a branch, tag or commit; the result's
+        ``source`` names commit and hub. ``HF_ENDPOINT`` names a mirror, ``HF_HUB_OFFLINE=1`` reads the cache only.
         """
         name = locate_model(str(checkpoint), revision=revision)
         loaded = load_primary(Path(name) if isinstance(checkpoint, Path) else name)
@@ -135,9 +131,8 @@ class GraphReranker:
     ) -> RerankedList:
         """Rank one query's candidates by relevance; an empty list stays empty.
 
-        Raises:
-            ValueError: If an argument is not as :class:`RerankInput` says, or the model reads vectors and there are
-                none, or of another width; names the argument.
+        :class:`RerankInput` describes the arguments. A ValueError names one that is not as it says, and vectors that
+        the model reads and that are not there, or of another width.
         """
         arguments: dict[str, Any] = {name: given for name, given in locals().items() if name != "self"}
         return self.rerank_batch([RerankInput(**arguments)])[0]
@@ -208,16 +203,6 @@ class GraphReranker:
         )
 
 
-def _with_arguments(method: Any) -> None:
-    """Write the arguments into a docstring, as :class:`RerankInput` describes them."""
-    described = str(getdoc(RerankInput)).split("Attributes:\n", 1)[1]
-    method.__doc__ = str(getdoc(method)).replace("Raises:", f"Args:\n{described}\n\nRaises:", 1)
-
-
-if GraphReranker.rerank.__doc__ is not None:  # python -OO has none
-    _with_arguments(GraphReranker.rerank)
-
-
 def _reranked(
     given: RerankInput, scores: Tensor, probabilities: Tensor | None, confidence: ListConfidence | None
 ) -> RerankedList:
@@ -240,10 +225,8 @@ def _reranked(
 
 def _hybrid_weights(manifest: RerankerManifest) -> dict[str, float]:
     """Weights of BM25 and cosine where no scores are given: those of the hybrid retriever that the model saw."""
-    choice, arguments = manifest.retriever.choice, manifest.retriever.arguments
-    if not str(choice).startswith("hybrid") and not any(name in arguments for name in HYBRID_WEIGHTS):
-        return HYBRID_WEIGHTS
-    for name in HYBRID_WEIGHTS:
-        if not isinstance(given := arguments.get(name), int | float):
+    weights = {name: manifest.retriever.arguments.get(name, default) for name, default in HYBRID_WEIGHTS.items()}
+    for name, given in weights.items():
+        if not isinstance(given, int | float):
             raise UserError(f"{manifest.source}: `retriever.arguments.{name}` must be a number, got {given!r}")
-    return {name: float(arguments[name]) for name in HYBRID_WEIGHTS}
+    return weights

@@ -71,21 +71,12 @@ def push_model(
     token: str | None = None,
     runs: Sequence[str | Path] = (),
 ) -> str:
-    """Upload a checkpoint with a model card; of an artifact all of its files.
+    """Upload a checkpoint with a model card, of an artifact all of its files, and return the repository's address.
 
-    Args:
-        checkpoint: The model and its manifest.
-        repo_id: ``owner/name``; made where there is none.
-        license_name: Of the weights, as the hub names it.
-        private: Whether a new repository is seen by its owner alone.
-        token: The hub's; the one of ``hf auth login`` when None.
-        runs: Run folders of ``evaluate.py``, whose measures the card shows, a table per data set.
-
-    Returns:
-        The repository's address.
-
-    Raises:
-        ValueError: If the model is no reranker, a file of an artifact is a link or changed, or a run has no measures.
+    The repository ``repo_id``, ``owner/name``, is created if there is none, seen by its owner alone if ``private``;
+    ``license_name`` is that of the weights, as the hub names it, and ``token`` that of ``hf auth login`` when None.
+    ``runs`` are run folders of ``evaluate.py``, whose measures the card shows. A ValueError if the model is no
+    reranker, a file of an artifact is a link or changed, or a run has no measures.
     """
     hub = optional("huggingface_hub", "a model of the hub")
     if not HUB_ID.fullmatch(repo_id):
@@ -161,23 +152,15 @@ def model_card(manifest: RerankerManifest, repo_id: str, license_name: str, *, r
         needs=needs,
         more=more,
         features="\n".join(f"- `{name}`" for name in manifest.features),
-        data="\n".join(
-            f"- {name}, fingerprint `{entry.fingerprint[:12]}`" for name, entry in manifest.trained_on.items()
-        ),
+        data="\n".join(f"- {name}, fingerprint `{e.fingerprint[:12]}`" for name, e in manifest.trained_on.items()),
         retriever=manifest.retriever.choice,
         scores=", ".join(f"`{name}`" for name in manifest.retriever.feature_names),
         measures="\n\n".join(measures) or "None were kept with the checkpoint.",
     )
-    if (calibration := manifest.calibration) is None:
+    if manifest.calibration is None:
         return card
-    fitted = manifest.content["calibration"].get("fitted", {})
-    text = f"`probabilities` come of a calibration by the method {calibration.method}"
-    if {"datasets", "split", "pairs", "ece"} <= set(fitted):
-        text += (
-            f", fitted on {fitted['pairs']} pairs of {', '.join(fitted['datasets'])} ({fitted['split']}); expected "
-            f"calibration error there {fitted['ece']:.4f}"
-        )
-    return f"{card}\n## Calibration\n\n{text}.\n"
+    fitted = {manifest.calibration.method: manifest.content["calibration"].get("fitted", {})}
+    return f"{card}\n## Calibration\n\nOf the probabilities of relevance.\n\n{_table('method', fitted, '')}\n"
 
 
 def _measured(run: str | Path) -> Iterator[str]:
@@ -185,12 +168,10 @@ def _measured(run: str | Path) -> Iterator[str]:
     path = Path(run) / "metrics.json"
     try:
         for name, entry in json.loads(path.read_text(encoding="utf-8"))["datasets"].items():
-            rows = {
-                system: {
-                    key: 100 * mean for key, mean in means.items() if "@" in key and "/" not in key and mean is not None
-                }
-                for system, means in entry["systems"].items()
-            }
+            rows: dict[str, dict[str, float]] = {}
+            for system, means in entry["systems"].items():
+                kept = {key: mean for key, mean in means.items() if "@" in key and "/" not in key}
+                rows[system] = {key: 100 * mean for key, mean in kept.items() if mean is not None}
             yield (
                 f"### {name}\n\n{entry['queries']:,} queries of {entry['split']}, by `graphrerank evaluate`; percent. "
                 f"The candidates hold {100 * entry['ceiling']:.1f}% of the relevant passages."

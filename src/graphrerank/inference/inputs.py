@@ -16,10 +16,10 @@ from graphrerank.features.bm25_scores import bm25_scores
 from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES, WORD_FEATURES, TextMatch
 from graphrerank.features.word_table import words_of
-from graphrerank.graphs import conceptual_edges
+from graphrerank.graphs import EntityIncidence, conceptual_edges
 from graphrerank.graphs.edge_lists import adjacency_edges
 from graphrerank.graphs.edge_types import ADJACENCY, EDGE_TYPES, ENTITY, OTHER, edge_type_of
-from graphrerank.graphs.entity_incidence import entity_incidence
+from graphrerank.graphs.entity_incidence import normalized_names
 from graphrerank.graphs.retriever import BASE_SCORE, CROSS_ENCODER_FEATURES, OPTIONAL_FEATURES, TEXT_FEATURES
 from graphrerank.inference.rerank_input import Numbers, RerankInput
 
@@ -36,41 +36,33 @@ def to_floats(name: str, given: Any, shape: tuple[int | None, ...]) -> Tensor:
     A ValueError names the argument where ``given`` holds anything but numbers, is of another shape, or a number is not
     finite or beyond 1e30.
     """
-    array = _to_array(name, given)
-    if array.size and array.dtype.kind not in "iuf":
-        raise UserError(f"`{name}` must hold numbers, got the type {array.dtype}")
-    _check_shape(name, array, shape)
-    array = array.astype(np.float64)
+    array = _array(name, given, shape, "iuf", "numbers").astype(np.float64)
     _check_entries(name, np.abs(array) <= LARGEST, array, f"be finite and at most {LARGEST:g} in size")
     return torch.from_numpy(array.astype(np.float32))
 
 
 def to_integers(name: str, given: Any, shape: tuple[int | None, ...]) -> Tensor:
     """Return an int64 copy on the CPU; as :func:`to_floats`, for integers."""
-    array = _to_array(name, given)
-    if not array.size:
-        array = array.astype(np.int64).reshape([size or 0 for size in shape])
-    if array.dtype.kind not in "iu":
-        raise UserError(f"`{name}` must hold integers, got the type {array.dtype}")
-    _check_shape(name, array, shape)
-    return torch.from_numpy(array.astype(np.int64))
+    return torch.from_numpy(_array(name, given, shape, "iu", "integers").astype(np.int64))
 
 
-def _to_array(name: str, given: Any) -> npt.NDArray[Any]:
+def _array(name: str, given: Any, shape: tuple[int | None, ...], kinds: str, needed: str) -> npt.NDArray[Any]:
     if isinstance(given, Tensor):
         given = given.detach().cpu()
         given = given.float() if given.dtype == torch.bfloat16 else given  # which NumPy does not know
     try:
-        return np.asarray(given)
+        array = np.asarray(given)
     except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, lists of tensors on a GPU
         raise UserError(f"`{name}` must be an array of numbers: {error}") from error
-
-
-def _check_shape(name: str, array: npt.NDArray[Any], shape: tuple[int | None, ...]) -> None:
+    if not array.size and 0 in (empty := [size or 0 for size in shape]):
+        return np.zeros(empty, dtype=np.int64)
+    if array.dtype.kind not in kinds:
+        raise UserError(f"`{name}` must hold {needed}, got the type {array.dtype}")
     found = zip(shape, array.shape, strict=False)
     if array.ndim != len(shape) or any(size not in (None, actual) for size, actual in found):
-        needed = ", ".join("any" if size is None else str(size) for size in shape)
-        raise UserError(f"`{name}` must be of shape [{needed}], got {list(array.shape)}")
+        sizes = ", ".join("any" if size is None else str(size) for size in shape)
+        raise UserError(f"`{name}` must be of shape [{sizes}], got {list(array.shape)}")
+    return array
 
 
 def _check_entries(name: str, good: Any, array: Any, needed: str) -> None:
@@ -142,17 +134,13 @@ def input_features(
 def _cross_encoder_scores(given: Numbers | Sequence[float | None], count: int) -> tuple[Tensor, Tensor]:
     """Return scores ``[n]``, 0 where there is none, and where there is one, ``[n]`` bool."""
     numbers = given if hasattr(given, "dtype") else [math.nan if score is None else score for score in given]
-    array = _to_array("cross_encoder_scores", numbers)
-    unread = np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, dtype=bool)
-    scores = to_floats("cross_encoder_scores", np.where(unread, 0.0, array) if unread.any() else array, (count,))
-    return scores, torch.from_numpy(~unread)
+    array = _array("cross_encoder_scores", numbers, (count,), "iuf", "numbers")
+    unread = np.isnan(array)
+    return to_floats("cross_encoder_scores", np.where(unread, 0.0, array), (count,)), torch.from_numpy(~unread)
 
 
 def text_features(given: RerankInput, names: Collection[str], edges: Tensor) -> dict[str, Tensor]:
-    """Compute the needed scores from texts, ``[n]`` by name: BM25, divided by its maximum, and ``TEXT_MATCH_FEATURES``.
-
-    ``edges [M, 2]`` are pairs (target, source). Without passages there are none.
-    """
+    """Compute the scores of ``names`` that follow from texts: BM25, divided by its maximum, ``TEXT_MATCH_FEATURES``."""
     columns: dict[str, Tensor] = {}
     is_matched = not set(TEXT_MATCH_FEATURES).isdisjoint(names)
     if given.passages is None or not (is_matched or BM25_SCORE in names):
@@ -174,9 +162,6 @@ def text_features(given: RerankInput, names: Collection[str], edges: Tensor) -> 
 def input_edges(given: RerankInput) -> Edges:
     """List directed edges, parallel ones too: ``[M, 2]`` int64 pairs (target, source), weights and types ``[M]``.
 
-    Types are numbers of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`. An edge that leaves the passages, joins one
-    with itself, or has a weight out of range is a ValueError that names argument and place.
-
     Example:
         >>> given = RerankInput("q", ["a", "b", "c"], edges=[(0, 2)], edge_weights=[3], edge_types=["citation"])
         >>> [part.tolist() for part in input_edges(given)]
@@ -184,12 +169,17 @@ def input_edges(given: RerankInput) -> Edges:
     """
     none = torch.zeros(0, dtype=torch.int64)
     pairs, weights, types = [none.reshape(0, 2)], [none.float()], [none]
-    for undirected, weight, edge_type in filter(None, (_given_edges(given), _chunk_edges(given))):
+    both_ways = [_given_edges(given)]
+    if given.doc_ids is not None and given.chunk_ids is not None:
+        chunk_ids = to_integers("chunk_ids", given.chunk_ids, (given.num_passages,)).tolist()
+        edges = adjacency_edges(list(given.doc_ids), chunk_ids)
+        both_ways.append((edges, torch.ones(len(edges)), torch.full((len(edges),), ADJACENCY)))
+    for undirected, weight, edge_type in filter(None, both_ways):
         pairs += [undirected, undirected.flip(1)]
         weights += [weight, weight]
         types += [edge_type, edge_type]
     if given.entities is not None:
-        incidence = entity_incidence(given.entities)
+        incidence = EntityIncidence.from_names(normalized_names(given.entities))
         edge_index, weight, _ = conceptual_edges(incidence, torch.arange(given.num_passages).unsqueeze(0))
         pairs.append(edge_index.flip(0).T)
         weights.append(weight)
@@ -197,20 +187,15 @@ def input_edges(given: RerankInput) -> Edges:
     return torch.cat(pairs), torch.cat(weights), torch.cat(types)
 
 
-def _chunk_edges(given: RerankInput) -> Edges | None:
-    """Join neighbouring chunks of a document."""
-    if given.doc_ids is None or given.chunk_ids is None:
-        return None
-    chunk_ids = to_integers("chunk_ids", given.chunk_ids, (given.num_passages,)).tolist()
-    edges = adjacency_edges(list(given.doc_ids), chunk_ids)
-    return edges, torch.ones(len(edges)), torch.full((len(edges),), ADJACENCY)
-
-
 def _given_edges(given: RerankInput) -> Edges | None:
     """Return the undirected edges of ``edges`` or ``edge_index``; None for none."""
     names, numbers = given.edge_types, given.edge_weights
     if given.edge_index is not None:
-        edges = _from_index(given)
+        index = to_integers("edge_index", given.edge_index, (2, None))
+        is_loop = index[0] == index[1]
+        if names is not None or numbers is not None:
+            _check_entries("edge_index", ~is_loop, index.T, "have no self-loop where it has weights or types")
+        edges = index.T[~is_loop].contiguous()
     elif given.edges is None:
         return None
     elif hasattr(given.edges, "nodes") and hasattr(given.edges, "edges"):
@@ -221,8 +206,8 @@ def _given_edges(given: RerankInput) -> Edges | None:
     _check_entries("edges", ((edges >= 0) & (edges <= last)).all(1), edges, f"each join passages 0 to {last}")
     _check_entries("edges", edges[:, 0] != edges[:, 1], edges, "each join two different passages")
     weight = torch.ones(len(edges)) if numbers is None else to_floats("edge_weights", numbers, (len(edges),))
-    is_inside, bounds = (weight >= SMALLEST_WEIGHT) & (weight <= LARGEST_WEIGHT), (SMALLEST_WEIGHT, LARGEST_WEIGHT)
-    _check_entries("edge_weights", is_inside, weight, f"lie in [{bounds[0]:g}, {bounds[1]:g}]")
+    is_inside = (weight >= SMALLEST_WEIGHT) & (weight <= LARGEST_WEIGHT)
+    _check_entries("edge_weights", is_inside, weight, f"lie in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}]")
     return edges, weight, _types_of(names, len(edges))
 
 
@@ -240,22 +225,12 @@ def _types_of(names: Sequence[str] | None, count: int) -> Tensor:
     return torch.tensor([number[name] for name in names], dtype=torch.int64)
 
 
-def _from_index(given: RerankInput) -> Tensor:
-    index = to_integers("edge_index", given.edge_index, (2, None))
-    is_loop = index[0] == index[1]
-    if given.edge_types is not None or given.edge_weights is not None:
-        _check_entries("edge_index", ~is_loop, index.T, "have no self-loop where it has weights or types")
-    return index.T[~is_loop].contiguous()
-
-
 def _from_pairs(edges: Any, ids: Sequence[Any] | None) -> Tensor:
-    if isinstance(edges, Tensor) and tuple(edges.shape) == (2, 2):
-        raise UserError(
-            "`edges` must not be a tensor of shape [2, 2], which could be pairs or PyG's [2, M]: give "
-            "`edge_index=edges`, or `edges=edges.tolist()` for pairs"
-        )
     if isinstance(edges, Tensor) and edges.dim() == 2 and edges.shape[0] == 2:
-        raise UserError(f"`edges` must be of shape [any, 2], got {list(edges.shape)}; PyG's form is `edge_index`")
+        raise UserError(
+            f"`edges` must not be a tensor of shape {list(edges.shape)}, PyG's form: give `edge_index=edges`, or "
+            "`edges=edges.tolist()` for pairs"
+        )
     if not hasattr(edges, "dtype"):
         edges = list(edges)
         if _name_ids(edges):

@@ -8,8 +8,7 @@ from typing import Any
 import numpy.typing as npt
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_counts
-from graphrerank.graphs.list_confidence import check_ends
+from graphrerank.checks import UserError, check_counts, check_share
 from graphrerank.text.languages import AUTO, detect_language, language_of
 
 Numbers = Tensor | npt.NDArray[Any] | Sequence[float]  # [n]
@@ -113,11 +112,16 @@ class RerankInput:
         if self.edges is not None and self.edge_index is not None:
             raise UserError("`edges` and `edge_index` are two forms of the same, got both")
         if self.ids is not None and not isinstance(self.ids, str):
-            _check_unique(self.ids.tolist() if hasattr(self.ids, "tolist") else self.ids)
+            try:
+                name, count = next(iter(Counter(self.ids).most_common(1)), ("", 1))
+            except TypeError as error:
+                raise UserError(f"`ids` must be texts, numbers or other hashable objects: {error}") from error
+            if count > 1:
+                raise UserError(f"`ids` must each be there once, got {name!r} {count} times")
         check_counts(top_n=self.top_n)
         if self.language != AUTO:
             language_of(self.language)
-        check_ends(min_probability=self.min_probability, min_perfect_recall=self.min_perfect_recall)
+        check_share(min_probability=self.min_probability, min_perfect_recall=self.min_perfect_recall)
 
     @property
     def language_of_passages(self) -> str:
@@ -133,11 +137,3 @@ class RerankInput:
         assert counted is not None
         return len(counted)
 
-
-def _check_unique(ids: Sequence[Any]) -> None:
-    try:
-        counts = Counter(ids)
-    except TypeError as error:
-        raise UserError(f"`ids` must be texts, numbers or other hashable objects: {error}") from error
-    if repeated := [name for name, count in counts.items() if count > 1]:
-        raise UserError(f"`ids` must each be there once, got {repeated[0]!r} a second time")

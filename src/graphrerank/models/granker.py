@@ -18,11 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError
+from graphrerank.checks import UserError, check_share
 from graphrerank.graphs.model_inputs import PAIRS, ModelInputs, token_states
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.operators.cross_encoder import ClassificationHead, CrossEncoder, EncoderLayers
-from graphrerank.operators.granker import neighbour_context
+from graphrerank.operators.granker import neighbour_context, smooth_vectors
 
 
 class GRankerHead(nn.Module):
@@ -49,12 +49,9 @@ class GRankerHead(nn.Module):
         dropout: float = 0.0,  # probability of dropping a smoothed activation in training, in [0, 1)
     ) -> None:
         super().__init__()
-        if not 0 <= smoothing <= 1:
-            raise UserError(f"`smoothing` must lie in [0, 1], got {smoothing}")
+        check_share(smoothing=smoothing, dropout=dropout)
         if learn_smoothing and not 0 < smoothing < 1:
             raise UserError(f"`smoothing` must lie between 0 and 1 where it is learned, got {smoothing}")
-        if not 0 <= dropout < 1:
-            raise UserError(f"`dropout` must lie in [0, 1), got {dropout}")
         self.dropout = dropout
         self.smoothing = smoothing
         logit = math.log(smoothing / (1 - smoothing)) if learn_smoothing else 0.0
@@ -70,17 +67,12 @@ class GRankerHead(nn.Module):
         return ["pair_vector", "degree"]
 
     def forward(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
-        """Score every retrieved node, ``[N]`` logits; a packed batch of graphs is one call.
-
-        ``pair_vectors`` ``[N, hidden_size]`` are the inputs of the encoder's head, ``edge_index`` ``[2, E]`` the corpus
-        edges among the retrieved nodes, each once, and ``degree`` ``[N]`` each node's neighbours in the whole corpus.
-        """
-        context = neighbour_context(pair_vectors, edge_index, degree)
+        """Score every node, ``[N]`` logits, by vectors ``[N, hidden_size]``, as of :func:`neighbour_context`."""
         logit = self.smoothing_logit
         if logit is None:
-            smoothed = torch.lerp(pair_vectors, context, self.smoothing)
+            smoothed = smooth_vectors(pair_vectors, edge_index, degree, self.smoothing)
         else:
-            smoothed = torch.lerp(pair_vectors, context, logit.sigmoid())
+            smoothed = torch.lerp(pair_vectors, neighbour_context(pair_vectors, edge_index, degree), logit.sigmoid())
         scores: Tensor = self.head(F.dropout(smoothed, self.dropout, self.training))
         return scores
 
@@ -116,10 +108,10 @@ class GRankerLayers(nn.Module):
         return ["token_states", "degree"]
 
     def forward(self, token_states: Tensor, token_ptr: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
-        """Score every retrieved node, ``[N]`` logits; a packed batch of graphs is one call.
+        """Score every node, ``[N]`` logits.
 
-        ``token_states`` ``[T, hidden_size]`` are the frozen layers' of all tokens of all pairs; node ``n`` with its
-        query owns the tokens ``token_ptr[n]:token_ptr[n + 1]``. Edges and degrees are those of :class:`GRankerHead`.
+        ``token_states`` ``[T, hidden_size]`` are the frozen layers' of all tokens; those of node ``n`` with its query
+        are ``token_ptr[n]:token_ptr[n + 1]``.
         """
         scores: Tensor = self.granker(self.layers(token_states, token_ptr), edge_index, degree)
         return scores
@@ -128,12 +120,10 @@ class GRankerLayers(nn.Module):
 def trainable_granker(
     *, train_last_layers: int = 0, encoder: Mapping[str, Any] | None = None, **arguments: Any
 ) -> GRankerHead | GRankerLayers:
-    """Build a model with ``train_last_layers`` trained layers, or with 0 the head alone, which needs no ``encoder``."""
+    """Build a model with ``train_last_layers`` trained layers of an ``encoder``, or with 0 the head alone."""
     if train_last_layers == 0:
         return GRankerHead(**arguments)
-    if encoder is None:
-        raise UserError(f"`encoder` must be given where `train_last_layers` is {train_last_layers}, got none")
-    return GRankerLayers(train_last_layers=train_last_layers, encoder=encoder, **arguments)
+    return GRankerLayers(train_last_layers=train_last_layers, encoder=encoder or {}, **arguments)
 
 
 trainable_granker.inputs_of = (  # type: ignore[attr-defined]
@@ -142,7 +132,7 @@ trainable_granker.inputs_of = (  # type: ignore[attr-defined]
 
 
 def measured_arguments(settings: Mapping[str, Any], encoder: CrossEncoder) -> dict[str, Any]:
-    """Add to arguments of :func:`trainable_granker` those that follow from the cross-encoder that it starts from."""
+    """Complete arguments of :func:`trainable_granker` for the cross-encoder that it starts from."""
     head = encoder.classification_head
     of_head = {"hidden_size": head.hidden_size, "activation": head.activation, "norm_eps": head.norm_eps}
     arguments = {**settings, **of_head}

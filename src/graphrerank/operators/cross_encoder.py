@@ -18,11 +18,11 @@ from graphrerank.files import atomic_folder, hash_model
 from graphrerank.graphs import DTYPES
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "gelu": nn.GELU, "relu": nn.ReLU, "silu": nn.SiLU}
-HEADS = {  # class of transformers -> its layers before and after the activation
+HEADS = {  # class of transformers -> its layers before and after the activation, and its norm between them
     "BertForSequenceClassification": ("bert.pooler.dense", "classifier"),
     "RobertaForSequenceClassification": ("classifier.dense", "classifier.out_proj"),
     "XLMRobertaForSequenceClassification": ("classifier.dense", "classifier.out_proj"),
-    "ModernBertForSequenceClassification": ("head.dense", "classifier"),
+    "ModernBertForSequenceClassification": ("head.dense", "classifier", "head.norm"),
 }
 MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "modernbert")  # of transformers, one for each of `HEADS`
 MIN_LENGTH_RATIO = 0.75  # of a batch's shortest to its longest pair; padding costs as much time as text
@@ -61,8 +61,7 @@ class ClassificationHead(nn.Module):
 class EncoderLayers(nn.Module):
     """Map the states of all tokens to one vector per pair, as the whole cross-encoder does.
 
-    In training, layers keep the dropout of their configuration, and activations are recomputed in the backward pass:
-    memory grows with the states, not with the layers.
+    In training, activations are recomputed in the backward pass: memory grows with the states, not with the layers.
     """
 
     def __init__(self, config: Mapping[str, Any], num_layers: int) -> None:
@@ -209,10 +208,7 @@ class CrossEncoder:
     def encode_states(
         self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
     ) -> tuple[Tensor, Tensor]:
-        """Encode ``M`` pairs by all layers but the last ones, on the CPU (:class:`~graphrerank.graphs.PairEncoder`).
-
-        ``last_layers(without_last)`` maps the result to that of :meth:`encode`.
-        """
+        """Encode ``M`` pairs for ``last_layers(without_last)``, as of :class:`~graphrerank.graphs.PairEncoder`."""
         token_states: list[Tensor] = [torch.zeros(0, self.hidden_size)] * len(passages)
         body = _without_last(self._loaded.body, without_last)
         for pairs, states, mask in self._states(body, query_texts, passages):
@@ -260,7 +256,10 @@ class CrossEncoder:
     def _loaded(self) -> "_Loaded":
         tokenizer, model = self._from_pretrained()
         head = _classification_head(model, str(self.model))
-        limit = min(int(tokenizer.model_max_length), _num_positions(model.config))
+        config, positions = model.config, int(model.config.max_position_embeddings)
+        if "roberta" in config.model_type:  # positions begin after that of the padding token
+            positions -= config.pad_token_id + 1
+        limit = min(int(tokenizer.model_max_length), positions)
         if self.max_length > limit:
             raise UserError(f"`max_length` must be at most the {limit} tokens of {self.model}, got {self.max_length}")
         body = model.base_model.to(self._device, getattr(torch, self.dtype)).eval()
@@ -268,13 +267,11 @@ class CrossEncoder:
 
     def _from_pretrained(self) -> tuple[Any, Any]:
         library = optional("transformers", "a cross-encoder")  # heavy: only when it is used
+        source: dict[str, Any] = {"revision": self.revision, "trust_remote_code": False}
         try:
-            tokenizer = library.AutoTokenizer.from_pretrained(
-                self.model, revision=self.revision, trust_remote_code=False
-            )
-            model, info = library.AutoModelForSequenceClassification.from_pretrained(
-                self.model, revision=self.revision, output_loading_info=True, trust_remote_code=False
-            )
+            tokenizer = library.AutoTokenizer.from_pretrained(self.model, **source)
+            classifier = library.AutoModelForSequenceClassification
+            model, info = classifier.from_pretrained(self.model, output_loading_info=True, **source)
         except (OSError, ValueError) as error:
             raise UserError(
                 f"cross-encoder `model` must be a local folder or a reachable hub id of a sequence classifier, "
@@ -299,12 +296,7 @@ def _layers_of(body: nn.Module) -> nn.ModuleList:
 
 
 def _batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """Group pairs into batches that need little padding, the longest pairs first.
-
-    Example:
-        >>> list(_batches_by_length([10, 90, 100, 95, 9], 2))
-        [[2, 3], [1], [0, 4]]
-    """
+    """Group pairs into batches that need little padding, the longest pairs first."""
     batch: list[int] = []
     for pair in sorted(range(len(lengths)), key=lambda pair: -lengths[pair]):
         if batch and (len(batch) == batch_size or lengths[pair] < MIN_LENGTH_RATIO * lengths[batch[0]]):
@@ -337,12 +329,8 @@ def _classification_head(model: nn.Module, source: str) -> ClassificationHead:
 
 def _head_parts(model: nn.Module, head: ClassificationHead) -> Iterator[tuple[Any, Any]]:
     """Pair the layers of a head with those of a classifier."""
-    kind = type(model).__name__
-    dense, out = HEADS[kind]
-    yield head.dense, model.get_submodule(dense)
-    yield head.out, model.get_submodule(out)
-    if kind.startswith("ModernBert"):
-        yield head.norm, model.get_submodule("head.norm")
+    for ours, theirs in zip(("dense", "out", "norm"), HEADS[type(model).__name__], strict=False):
+        yield head.get_submodule(ours), model.get_submodule(theirs)
 
 
 def _without_last(body: nn.Module, num_layers: int) -> nn.Module:
@@ -361,9 +349,3 @@ def _shallow(module: nn.Module) -> Any:
     copied: Any = copy.copy(module)
     copied._modules = dict(module._modules)
     return copied
-
-
-def _num_positions(config: Any) -> int:
-    """Return the number of positions of a model; RoBERTa's begin after that of its padding token."""
-    first = config.pad_token_id + 1 if "roberta" in config.model_type else 0
-    return int(config.max_position_embeddings) - first

@@ -37,11 +37,9 @@ class Expander:
     2WikiMultihopQA and HotpotQA, 10 to 30 seeds, 50 to 80 base candidates and weights of 0.5 and above give the same
     share of questions with all relevant passages among 100 candidates, to within one question.
 
-    Features of the walk, 0 for candidates of the base ranking and for those that no edge joins with a seed:
-
-    - ``hops``: steps from the nearest seed;
-    - ``best_seed_score`` and ``best_seed_reciprocal_rank``: score and 1 / rank of the best seed reached;
-    - ``seeds_reached``: seeds within ``hops`` steps, divided by ``num_seeds``.
+    Features of the walk, 0 for candidates of the base ranking and for those that no edge joins with a seed: ``hops``,
+    steps from the nearest seed; ``best_seed_score`` and ``best_seed_reciprocal_rank``, score and 1 / rank of the best
+    seed reached; ``seeds_reached``, seeds within ``hops`` steps, divided by ``num_seeds``.
     """
 
     graph: CorpusGraph  # undirected, with its `embedding` of unit vectors unless `similarity_weight` is 0
@@ -67,14 +65,12 @@ class Expander:
         if self.hops not in (1, 2):
             raise UserError(f"`hops` must be 1 or 2, got {self.hops}")
         check_share(pagerank_share=self.pagerank_share)
-        if self.pagerank_share and self.hops != 1:
-            raise UserError(f"`hops` must be 1 with `pagerank_share`, got {self.hops}")
+        if self.hops != 1 and (self.pagerank_share or self.quotas is not None):
+            raise UserError(f"`hops` must be 1 with `quotas` (set them to null) or `pagerank_share`, got {self.hops}")
         if self.quotas is not None:
             edge_type_numbers(self.quotas, argument="quotas")
             if min(self.quotas.values(), default=0) < 0 or sum(self.quotas.values()) > 1 + 1e-6:
                 raise UserError(f"`quotas` must not be negative, nor above 1 together, got {dict(self.quotas)}")
-            if self.hops != 1:
-                raise UserError(f"`hops` must be 1 with `quotas` (or set `quotas` to null), got {self.hops}")
         if self.similarity_weight and self.graph.embedding is None:
             raise UserError(
                 "`graph` must have an embedding: choose an encoder (encoder=minilm), or rank neighbours by the graph "
@@ -82,26 +78,17 @@ class Expander:
             )
 
     def candidates(self, ranking: Ranking, query_vectors: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Collect candidates: the top of the base ranking, neighbours, and the rest of the base ranking as needed.
+        """Collect the top of the base ranking ``[b, top_k]``, neighbours, and the rest of the base ranking as needed.
 
-        ``ranking`` is the base ranking ``[b, top_k]``; ``query_vectors`` may be None if ``similarity_weight`` is 0.
         Returns ``[b, M]`` int64 nodes, unique per row, at most ``top_k`` of them not -1; and ``[b, M, 4]`` the
         ``EXPANSION_FEATURES``, 0 except for neighbours.
         """
         room = self.top_k - self.base_k
         base, rest = ranking.nodes[:, : self.base_k], ranking.nodes[:, self.base_k :]
         seeds = Ranking(ranking.nodes[:, : self.num_seeds], ranking.scores[:, : self.num_seeds])
-        walk = partial(
-            semantic_topological_expansion,
-            self.graph,
-            seeds,
-            query_vectors,
-            top_k=room,
-            exclude=base,
-            similarity_weight=self.similarity_weight,
-            structure_weight=self.structure_weight,
-            hops=self.hops,
-        )
+        settings = {name: getattr(self, name) for name in ("similarity_weight", "structure_weight", "hops")}
+        given = self.graph, seeds, query_vectors
+        walk = partial(semantic_topological_expansion, *given, top_k=room, exclude=base, **settings)
         chosen = self._choose(walk, seeds, base)
         expansion = walk(only=chosen)
         others = base[:, :0] if chosen is None else chosen.where(~is_listed(chosen, expansion.nodes), -1)
@@ -143,12 +130,8 @@ class Expander:
 def share_places(lists: Sequence[Tensor], places: Sequence[int], num_places: int) -> Tensor:
     """Choose nodes from several lists for each query: each list's places first, then the others from the first list on.
 
-    A node of several lists takes the first place that one of them has for it. The lists are ``[b, n]`` int64 each, best
-    first, unique per row, padded with -1. Returns ``[b, M]`` int64, at most ``num_places`` of a row not -1, unique.
-
-    Example:
-        >>> share_places([torch.tensor([[1, 2, 3]]), torch.tensor([[2, 4, -1]])], [1, 2], 4)
-        tensor([[ 1,  2,  4, -1,  3, -1]])
+    The lists are ``[b, n]`` int64, best first, unique per row, padded with -1. A node takes the first place that one of
+    its lists has for it. Returns ``[b, M]`` int64, unique per row, at most ``num_places`` of a row not -1.
     """
     first = [nodes[:, :count] for nodes, count in zip(lists, places, strict=True)]
     others = [nodes[:, count:] for nodes, count in zip(lists, places, strict=True)]
@@ -180,10 +163,7 @@ class HybridExpandRetriever(Expander):
         self._base = HybridRetriever(self.graph, **{name: getattr(self, name) for name in settings})
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the candidates of each of ``B`` texts with unit vectors by hybrid score, ties broken by node index.
-
-        Returns ``[B, top_k]`` with ``features [B, top_k, 7]`` and the plain hybrid ranking as ``base_nodes``.
-        """
+        """Rank by hybrid score: ``[B, top_k]``, ``features [B, top_k, 7]``, the plain ranking as ``base_nodes``."""
         rankings = []
         for base, table in self._base.rank(queries):
             self.graph.pages.release()
@@ -233,10 +213,9 @@ class ExpandRetriever(Expander):
         return is_lookup(self._base)
 
     def retrieve(self, queries: Queries) -> Ranking:
-        """Rank the candidates of each of ``B`` queries by their base score, ties broken by node index.
+        """Rank by base score: ``[B, top_k]``, ``features [B, top_k, F]``, and the base ranking as ``base_nodes``.
 
-        The queries need unit vectors if the corpus has an embedding. Returns ``[B, top_k]`` with ``features [B, top_k,
-        F]`` and the base ranking as ``base_nodes``.
+        The queries need unit vectors if the corpus has an embedding.
         """
         embedding = self.graph.embedding
         width = 0 if embedding is None else 2 * self.top_k * embedding.shape[1]
@@ -247,17 +226,17 @@ class ExpandRetriever(Expander):
         ranking = self._base.retrieve(queries).to(self.graph.device)
         vectors = None if self.graph.embedding is None else queries.encoded.to(self.graph.device)
         candidates, walk_features = self.candidates(ranking, vectors)
-        added = [self._text_scores(name, queries, candidates) for name in self._added]
+        column = candidates.clamp(min=0)
+        added = []
+        if "bm25_score" in self._added:
+            bm25 = lexical_scores(self._bm25, queries.texts).to(column.device)
+            added.append(bm25.gather(1, column).unsqueeze(-1))
+        if "dense_score" in self._added and vectors is not None:
+            added.append(self.graph.encoded[column].float() @ vectors.unsqueeze(-1))
         features = torch.cat([_look_up(ranking, candidates), *added, walk_features], dim=-1)
         features = features.masked_fill((candidates < 0).unsqueeze(-1), 0.0)
         self.graph.pages.release()
         return rank_candidates(candidates, features, self.top_k, ranking.nodes)
-
-    def _text_scores(self, name: str, queries: Queries, nodes: Tensor) -> Tensor:
-        column = nodes.clamp(min=0)
-        if name == "bm25_score":
-            return lexical_scores(self._bm25, queries.texts).to(column.device).gather(1, column).unsqueeze(-1)
-        return self.graph.encoded[column].float() @ queries.encoded.to(column.device).unsqueeze(-1)
 
     @cached_property
     def _bm25(self) -> LexicalIndex:

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
 from graphrerank.graphs.algebra import row_normalize
 
 
@@ -14,14 +13,10 @@ def neighbour_context(vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Te
 
     Source: FastInsight, Algorithm 2 (GRanker), lines 2 to 5 and the product of line 6. *Where we differ:* a node
     without a retrieved neighbour, whose row of :math:`P` the paper would divide by zero, keeps its vector.
-    Scriptable; a packed batch of graphs is one call, as no edge crosses graphs.
+    Scriptable; a packed batch of graphs is one call.
 
-    Args:
-        vectors: ``[N, h]`` one vector per retrieved node, ``H``.
-        edge_index: ``[2, E]`` unique corpus edges among the retrieved nodes, in any order; :math:`A_{ij}` is 1 for the
-            edge ``j -> i``, whatever its weight.
-        degree: ``[N]`` number of neighbours of each node in the whole corpus graph. 0 counts as 1: in a directed graph
-            a neighbour may have none.
+    ``vectors`` ``[N, h]`` are :math:`H`, ``edge_index [2, E]`` the unique corpus edges among the nodes, whatever their
+    weights, and ``degree`` ``[N]`` the nodes' neighbours in the whole corpus; 0, of a directed graph, counts as 1.
 
     Example:
         >>> edges = torch.tensor([[1, 2], [0, 0]])
@@ -44,17 +39,7 @@ def smooth_vectors(vectors: Tensor, edge_index: Tensor, degree: Tensor, smoothin
 
     .. math:: H' = (1 - \alpha) H + \alpha P H
 
-    Source: FastInsight, Algorithm 2 (GRanker), line 6. Its line 7 is the cross-encoder's head on the result:
-    ``encoder.head(smooth_vectors(...))``. Arguments are those of :func:`neighbour_context`, and the paper's
-    :math:`\alpha` in [0, 1]; 0, like no retrieved neighbour, keeps the vectors to the last bit. Scriptable.
-
-    Example:
-        >>> edges = torch.tensor([[1, 2], [0, 0]])
-        >>> smooth_vectors(torch.tensor([[9.0], [1.0], [4.0]]), edges, torch.tensor([2, 1, 2]), 0.5)
-        tensor([[5.5000],
-                [1.0000],
-                [4.0000]])
+    Source: FastInsight, Algorithm 2 (GRanker), line 6; line 7 is ``encoder.head(smooth_vectors(...))``. Arguments are
+    those of :func:`neighbour_context`, and :math:`\alpha` in [0, 1]; 0 keeps the vectors to the last bit. Scriptable.
     """
-    if not 0.0 <= smoothing <= 1.0:  # not `check_share`: TorchScript compiles this function
-        raise UserError(f"`smoothing` must lie in [0, 1], got {smoothing}")
     return torch.lerp(vectors, neighbour_context(vectors, edge_index, degree), smoothing)

@@ -6,12 +6,13 @@ from torch import Tensor, nn
 from graphrerank.checks import UserError, check_positive_share
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, EntityIncidence, Ranking, top_k_by_node_order
 from graphrerank.graphs.algebra import column_normalize, graph_index, propagate, scatter_sum
+from graphrerank.graphs.entity_incidence import normalized_names
 from graphrerank.graphs.sparse_rows import positions_in_rows, row_entries, sparse_matrix
 from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.operators.gcs import TOLERANCE, num_smoothing_steps
-from graphrerank.text import normalize_entity
 
 BLOCK_SCORES = 1 << 24  # scores held at once: 64 MiB of float32 per vector
+ENTITIES_PER_SEED = 5
 MAX_SHARE = 0.01  # of the passages: entities that are spelled in more of them (and in more than 10) are not read
 
 
@@ -34,16 +35,9 @@ def personalized_pagerank(
     Source: Page et al., *The PageRank Citation Ranking*, 1999; GraphER, section 2.2. ``restart_prob`` is 1 - ``alpha``
     of networkx and 1 - ``damping`` of igraph. We iterate a fixed number of steps (:func:`num_smoothing_steps`).
 
-    Args:
-        seed: ``[N]``, not negative. A graph whose seeds are all 0 is seeded uniformly.
-        edge_index: ``[2, E]``, source to target.
-        edge_weight: ``[E]``, not negative.
-        ptr: ``[B + 1]`` graph boundaries.
-        restart_prob: Probability ``c`` in (0, 1] of returning to the seeds at each step.
-        num_steps: Power-iteration steps.
-
-    Returns:
-        ``[N]``; sums to 1 over each graph (a distribution over nodes, not a relevance in [0, 1]).
+    ``seed`` ``[N]`` is not negative; a graph whose seeds are all 0 is seeded uniformly. ``edge_index [2, E]`` runs from
+    source to target, ``edge_weight [E]`` is not negative, and ``ptr [B + 1]`` bounds the graphs; ``restart_prob`` in
+    (0, 1] is :math:`c`. Returns ``[N]``, a distribution over the nodes of each graph.
 
     Example:
         >>> edges, ptr = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 2])
@@ -76,14 +70,8 @@ class PPR(nn.Module):
 
     def score(self, graphs: CandidateGraphs) -> Tensor:
         """Score the candidates: ``[N]``."""
-        return personalized_pagerank(
-            graphs.x[:, 0].clamp(min=0),
-            graphs.edge_index,
-            graphs.edge_attr,
-            graphs.ptr,
-            restart_prob=self.restart_prob,
-            num_steps=self.num_steps,
-        )
+        seed, edges, restart = graphs.x[:, 0].clamp(min=0), (graphs.edge_index, graphs.edge_attr), self.restart_prob
+        return personalized_pagerank(seed, *edges, graphs.ptr, restart_prob=restart, num_steps=self.num_steps)
 
 
 class CorpusPPR(nn.Module):
@@ -91,14 +79,12 @@ class CorpusPPR(nn.Module):
 
     .. math:: p^{(t+1)} = c\,r + (1 - c)\,(P p^{(t)} + m^{(t)} r), \qquad p^{(0)} = r
 
-    with :math:`P` column-normalised and :math:`m` the mass at nodes without an edge, which returns to the seeds. The
-    iteration ends once each query's residual in the L1 norm is at most :math:`\epsilon` = ``TOLERANCE``; the distance
-    to the fixed point is then at most :math:`\epsilon / c`.
+    as :func:`personalized_pagerank`, until each query's residual in the L1 norm is at most :math:`\epsilon` =
+    ``TOLERANCE``; the distance to the fixed point is then at most :math:`\epsilon / c`.
 
     Source: Page et al., *The PageRank Citation Ranking*, 1999; HippoRAG 2, which walks over passages and entities, and
-    FastInsight, Example 2. ``restart_prob`` is 1 - ``damping`` of igraph. Passages that share entities are joined with
-    the weight of conceptual edges, in addition to any edge between them, without listing these edges: the mass goes to
-    the entities and back. All state is in buffers. ``restart_prob`` is :math:`c` in (0, 1].
+    FastInsight, Example 2. Passages that share entities are joined with the weight of conceptual edges, in addition to
+    any edge between them, without listing these edges: the mass goes to the entities and back.
 
     Example:
         >>> graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.tensor([[0, 1]]))
@@ -143,8 +129,8 @@ class CorpusPPR(nn.Module):
     def expand(self, seeds: Ranking, *, top_k: int) -> Ranking:
         """Rank the nodes that each query's seeds ``[B, S]`` reach: ``[B, top_k]``, ties broken by node index.
 
-        Scores of seeds are relative shares of the restart, and those not positive count as 0. A query without a
-        positive score restarts at all its seeds uniformly. The scores of all nodes, not only of these, sum to 1.
+        Seeds' scores are relative shares of the restart, those not positive 0, uniform if all are. The scores of all
+        nodes sum to 1.
         """
         blocks = _row_blocks(len(seeds), len(self.dangling))
         rankings = [_top(self.score(seeds.nodes[rows], seeds.scores[rows]), top_k) for rows in blocks]
@@ -152,11 +138,7 @@ class CorpusPPR(nn.Module):
 
     @torch.no_grad()
     def score(self, nodes: Tensor, weight: Tensor) -> Tensor:
-        """Return the mass of every node, ``[B, N]``.
-
-        ``nodes`` are ``[B, S]`` int64 seeds, padded with -1, unique per row; ``weight`` ``[B, S]``, as the scores in
-        :meth:`expand`.
-        """
+        """Return the mass of every node, ``[B, N]``, for seeds ``nodes [B, S]`` with scores ``weight [B, S]``."""
         valid = nodes >= 0
         weight = weight.masked_fill(~valid, 0.0).clamp(min=0)
         weight = torch.where((weight.sum(1, keepdim=True) > 0), weight, valid.to(weight))
@@ -192,12 +174,12 @@ class EntityPPR:
         x^{(t+1)} = c\,r + (1 - c)\,Q\,P\,x^{(t)}, \qquad p = P\,x^{(T)}
 
     with :math:`s_e = \ln(1 + N / n_e)` the specificity of an entity that :math:`n_e` of :math:`N` passages hold and
-    :math:`E_i^m` the ``entities_per_seed`` most specific ones of seed :math:`i`; an entity gives each of its passages
+    :math:`E_i^m` the 5 most specific ones of seed :math:`i`; an entity gives each of its passages
     the same share (:math:`P`), a passage gives its entities shares in proportion to :math:`s_e` (:math:`Q`).
 
     Source: HippoRAG 2, which walks over passages and entities from those of the question's facts. *Where we differ:* no
-    language model; the walk has ``num_steps`` steps; entities of the question itself are no seeds. On the training
-    questions of 2WikiMultihopQA these cost: the base ranking has found their passages already.
+    language model; ``num_steps`` steps; entities of the question itself, which cost on the training questions of
+    2WikiMultihopQA, are no seeds: the base ranking has found their passages already.
 
     Example:
         >>> incidence = EntityIncidence.from_names([["metz"], ["metz", "rome"], ["rome"], ["oslo"]])
@@ -211,12 +193,10 @@ class EntityPPR:
         incidence: EntityIncidence,
         *,
         num_seeds: int = 30,  # passages at the top of a ranking whose entities are seeds
-        entities_per_seed: int = 5,
         restart_prob: float = 0.5,  # probability in (0, 1] of returning to the seeds at each step
         num_steps: int = 4,
     ) -> None:
-        self.num_seeds, self.entities_per_seed = num_seeds, entities_per_seed
-        self.restart_prob, self.num_steps = restart_prob, num_steps
+        self.num_seeds, self.restart_prob, self.num_steps = num_seeds, restart_prob, num_steps
         self._incidence = incidence
         num_holders, num_nodes = incidence.num_holders, incidence.num_nodes
         self._specificity = torch.log1p(num_nodes / num_holders)
@@ -233,11 +213,7 @@ class EntityPPR:
 
     @torch.no_grad()
     def expand(self, seeds: Ranking, *, top_k: int, exclude: Tensor) -> Ranking:
-        """Rank the passages that mass reaches: ``[B, top_k]``, ties broken by passage number, padded with -1.
-
-        ``seeds`` are ``[B, S]`` passages, best first, padded with -1 behind; their scores are not read. Passages of
-        ``exclude [B, M]`` int64, padded with -1, are not returned.
-        """
+        """Rank the passages that mass from ``seeds [B, S]``, best first, reaches, without ``exclude [B, M]``."""
         rankings = []
         for rows in _row_blocks(len(seeds), max(self._incidence.num_nodes, self._incidence.num_entities)):
             mass = self.score(seeds.nodes[rows])
@@ -263,7 +239,7 @@ class EntityPPR:
         place, entity = row_entries(self._incidence.indptr, self._incidence.indices, top[row, column])
         order = torch.argsort(self._incidence.num_holders[entity], stable=True)
         order = order[torch.argsort(place[order], stable=True)]
-        order = order[positions_in_rows(place[order]) < self.entities_per_seed]
+        order = order[positions_in_rows(place[order]) < ENTITIES_PER_SEED]
         place, entity = place[order], entity[order]
         specificity = self._specificity[entity]
         total = torch.zeros(len(row), device=top.device).index_add_(0, place, specificity)
@@ -274,11 +250,11 @@ class EntityPPR:
 
 
 def corpus_entities(graph: CorpusGraph) -> EntityIncidence:
-    """Return a corpus's entities; those that its texts show by their spelling if it has none."""
+    """Return a corpus's entities, or if it has none those that its texts show by their spelling."""
     if graph.entities is not None:
         return graph.entities
     found = PatternEntityExtractor().extract(graph.all_texts)
-    names = [{normalize_entity(name) for name in knowledge.names} - {""} for knowledge in found]
+    names = normalized_names([knowledge.names for knowledge in found])
     return EntityIncidence.from_names(names, max_share=MAX_SHARE).to(graph.device)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,21 +58,12 @@ def semantic_topological_expansion(
 
     Time and memory grow with the sum of the seeds' degrees, not with the corpus.
 
-    Args:
-        graph: The corpus, undirected; passages that share an entity are neighbours too. It needs an ``embedding``
-            unless ``similarity_weight`` is 0. Edge weights are not read.
-        seeds: ``[B, S]`` the retrieved nodes, best first, padding last, unique per row.
-        query_vectors: ``[B, d]``; may be None if ``similarity_weight`` is 0.
-        top_k: Nodes to return per query.
-        exclude: ``[B, M]`` int64 nodes that must not be returned, padded with -1; the seeds never are.
-        only: ``[B, M]`` int64, padded with -1: the only nodes that may be entered; all when None.
-        similarity_weight: :math:`\alpha`, not negative; 0 reads no vectors.
-        structure_weight: :math:`\beta`, not negative.
-        hops: Maximum number of steps from a seed.
-        edge_type: The only type of edges to follow, and to count in the degree; None for all.
-
-    Returns:
-        ``[B, top_k]``; only nodes within ``hops`` of a seed, so that a row may be mostly padding.
+    ``graph`` is undirected; passages that share an entity are neighbours too. It needs an ``embedding``, and the
+    queries ``query_vectors [B, d]``, unless ``similarity_weight`` (:math:`\alpha`) is 0. Edge weights are not read.
+    ``seeds`` are ``[B, S]`` retrieved nodes, best first, padding last, unique per row. Nodes of ``exclude [B, M]`` are
+    not returned, nor are seeds; with ``only [B, M]`` no other node is entered; both are padded with -1.
+    ``structure_weight`` is :math:`\beta`, ``hops`` the maximum number of steps from a seed, and ``edge_type`` the only
+    type of edges that is followed, and counted in the degree. Returns ``[B, top_k]``, padded where few nodes are near.
 
     Example:
         >>> graph = CorpusGraph.from_edges(list("abcd"), [""] * 4, torch.tensor([[0, 2], [1, 2], [1, 3]]))
@@ -97,96 +87,80 @@ def semantic_topological_expansion(
     if (valid[:, 1:] & ~valid[:, :-1]).any():
         raise UserError("`seeds` must have their padding last, got a node after a -1")
     row, column = torch.nonzero(valid, as_tuple=True)
-    paths = torch.stack([row, seeds.nodes[row, column], column + 1])
+    paths = torch.stack([row, seeds.nodes[row, column], column + 1])  # [3, P]: row, last node, 1-based rank of the seed
     excluded = seeds.nodes if exclude is None else torch.cat([seeds.nodes, exclude], dim=1)
     offset = torch.arange(len(seeds), device=excluded.device)[:, None] * graph.num_nodes
-    forbidden = torch.unique((offset + excluded)[excluded >= 0])
+    forbidden = torch.unique((offset + excluded)[excluded >= 0])  # ascending keys of row and node
     allowed = None if only is None else torch.unique((offset + only)[only >= 0])
-    step = _Step(graph, query_vectors, valid.sum(1), allowed, similarity_weight, structure_weight, edge_type)
-    remaining = torch.full_like(valid.sum(1), top_k)
-    reached: list[_Reached] = []
+    num_seeds, remaining = valid.sum(1), torch.full_like(valid.sum(1), top_k)
+    reached: list[tuple[Tensor, ...]] = []
     for hop in range(1, hops + 1):
-        walks = [step.walk(block, forbidden, remaining, hop) for block in _row_blocks(graph, paths)]
-        reached += [nodes for nodes, _ in walks]
-        paths = torch.cat([onward for _, onward in walks], dim=1)
-        forbidden = torch.unique(torch.cat([forbidden, paths[0] * graph.num_nodes + paths[1]]))
-        rows = torch.cat([nodes.row for nodes, _ in walks])
-        remaining = remaining - torch.bincount(rows, minlength=len(remaining))
-    return _pad(reached, seeds, top_k)
-
-
-class _Reached(NamedTuple):
-    """Nodes reached by a block of walks, each field ``[P]``; grouped by row, best first."""
-
-    row: Tensor
-    node: Tensor
-    score: Tensor
-    best_rank: Tensor
-    num_seeds: Tensor
-    hops: Tensor
-
-
-@dataclass(frozen=True)
-class _Step:
-    graph: CorpusGraph
-    query_vectors: Tensor | None
-    num_seeds: Tensor  # [B], R_max
-    allowed: Tensor | None  # [A], sorted keys as `forbidden`: nodes that may be entered; None for all
-    similarity_weight: float
-    structure_weight: float
-    edge_type: int | None
-
-    def walk(self, paths: Tensor, forbidden: Tensor, remaining: Tensor, hop: int) -> tuple[_Reached, Tensor]:
-        """Take one step from the end of each path; return the nodes that each row takes, and the paths that go on."""
-        # paths: [3, P], row, node at the end, 1-based rank of the seed at the start; ascending by row
-        # forbidden: [F], sorted keys `row * num_nodes + node` of nodes that must not be entered
-        # remaining: [B], number of nodes that each row may still take; hop: steps from the seeds after this one
-        num_nodes, width = self.graph.num_nodes, int(paths[2].max()) + 1 if paths.numel() else 1
-        step, neighbour = self.graph.neighbours(paths[1], self.edge_type)
-        key = paths[0][step] * num_nodes + neighbour
-        is_new = ~_contains(forbidden, key)
-        if self.allowed is not None:
-            is_new &= _contains(self.allowed, key)
-        walks = torch.unique(key[is_new] * width + paths[2][step[is_new]])  # ascending: a node's best seed comes first
-        key = walks // width
-        pair, count = torch.unique_consecutive(key, return_counts=True)
-        row = pair // num_nodes
-        nodes = self._score(row, pair % num_nodes, walks[count.cumsum(0) - count] % width, count, hop)
-
-        rows, per_row = torch.unique_consecutive(row, return_counts=True)
-        best_of_rows = [  # stable: ties stay in node order
-            start + torch.argsort(scores, descending=True, stable=True)[:limit]
-            for start, limit, scores in zip(
-                (per_row.cumsum(0) - per_row).tolist(),
-                remaining[rows].tolist(),
-                _split(nodes.score, per_row),
-                strict=True,
+        taken, onward = torch.zeros_like(remaining), [paths[:, :0]]
+        for block in _row_blocks(graph, paths):
+            walks = _step(graph, block, edge_type, forbidden, allowed)
+            pair, count = torch.unique_consecutive(walks[0] * graph.num_nodes + walks[1], return_counts=True)
+            row, node = pair // graph.num_nodes, pair % graph.num_nodes
+            best_rank, max_rank = walks[2][count.cumsum(0) - count], num_seeds[row]
+            max_count = torch.minimum(graph.count_neighbours(node, edge_type), max_rank)
+            proximity = torch.where(max_rank > 1, 1 - (best_rank - 1) / (max_rank - 1).clamp(min=1), 0.0)
+            bridging = torch.where(max_count > 1, (count.minimum(max_count) - 1) / (max_count - 1).clamp(min=1), 0.0)
+            score = structure_weight * (proximity + bridging)
+            if similarity_weight and query_vectors is not None:
+                score = similarity_weight * _similarity(graph.encoded, query_vectors, row, node) + score
+            best = _best_of_rows(row, score, remaining)
+            reached.append(
+                tuple(part[best] for part in (row, node, score, best_rank, count, torch.full_like(row, hop)))
             )
-        ]
-        best = torch.cat([row[:0], *best_of_rows])
-        onward = torch.stack([key // num_nodes, key % num_nodes, walks % width])
-        has_room = torch.bincount(row, minlength=len(remaining)) < remaining
-        return _Reached(*(field[best] for field in nodes)), onward[:, has_room[onward[0]]]
+            taken += torch.bincount(row[best], minlength=len(taken))
+            has_room = torch.bincount(row, minlength=len(remaining)) < remaining
+            onward.append(walks[:, has_room[walks[0]]])
+        remaining, paths = remaining - taken, torch.cat(onward, dim=1)
+        forbidden = torch.unique(torch.cat([forbidden, paths[0] * graph.num_nodes + paths[1]]))
+    row, *parts = (torch.cat(part) for part in zip(*reached, strict=True))
+    order = torch.argsort(row, stable=True)  # hop after hop within a row
+    node, score, best_rank, count, hop_of = (part[order] for part in parts)
+    cell = (row[order], positions_in_rows(row[order]))
+    best_score = seeds.scores[cell[0], best_rank - 1]
+    columns = ((node, -1), (score, -torch.inf), (best_rank, 0), (best_score, 0), (count, 0), (hop_of, 0))
+    shape = (len(seeds), top_k)
+    return Expansion(*(part.new_full(shape, fill).index_put(cell, part) for part, fill in columns))
 
-    def _score(self, row: Tensor, node: Tensor, best_rank: Tensor, count: Tensor, hop: int) -> _Reached:
-        max_rank = self.num_seeds[row]
-        max_count = torch.minimum(self.graph.count_neighbours(node, self.edge_type), max_rank)
-        proximity = torch.where(max_rank > 1, 1 - (best_rank - 1) / (max_rank - 1).clamp(min=1), 0.0)
-        bridging = torch.where(max_count > 1, (count.minimum(max_count) - 1) / (max_count - 1).clamp(min=1), 0.0)
-        score = self.similarity_weight * self._similarity(row, node) + self.structure_weight * (proximity + bridging)
-        return _Reached(row, node, score, best_rank, count, torch.full_like(node, hop))
 
-    def _similarity(self, row: Tensor, node: Tensor) -> Tensor:
-        """Multiply query and node vectors, ``row`` ascending; equal vectors give equal scores, unlike in BLAS."""
-        if not self.similarity_weight or self.query_vectors is None:
-            return torch.zeros(row.numel(), device=row.device)
-        rows, per_row = torch.unique_consecutive(row, return_counts=True)
-        products = [
-            self.graph.encoded.index_select(0, block).float().mul_(query).sum(1)
-            for nodes, query in zip(_split(node, per_row), self.query_vectors[rows], strict=True)
-            for block in torch.split(nodes, BLOCK_VECTORS)
-        ]
-        return torch.cat([self.query_vectors.new_zeros(0), *products])
+def _step(
+    graph: CorpusGraph, paths: Tensor, edge_type: int | None, forbidden: Tensor, allowed: Tensor | None
+) -> Tensor:
+    """Take one step from the end of each path: ``[3, W]`` paths, each once, ascending by row, node and rank."""
+    step, neighbour = graph.neighbours(paths[1], edge_type)
+    key = paths[0][step] * graph.num_nodes + neighbour
+    is_new = ~_contains(forbidden, key)
+    if allowed is not None:
+        is_new &= _contains(allowed, key)
+    width = int(paths[2].max()) + 1 if paths.numel() else 1
+    walks = torch.unique(key[is_new] * width + paths[2][step[is_new]])
+    key = walks // width
+    return torch.stack([key // graph.num_nodes, key % graph.num_nodes, walks % width])
+
+
+def _best_of_rows(row: Tensor, score: Tensor, limit: Tensor) -> Tensor:
+    """Return the places of each row's best scores, at most its ``limit [B]``; ties stay in node order."""
+    rows, per_row = torch.unique_consecutive(row, return_counts=True)
+    starts, limits = (per_row.cumsum(0) - per_row).tolist(), limit[rows].tolist()
+    best_of_rows = [
+        start + torch.argsort(scores, descending=True, stable=True)[:most]
+        for start, most, scores in zip(starts, limits, _split(score, per_row), strict=True)
+    ]
+    return torch.cat([row[:0], *best_of_rows])
+
+
+def _similarity(embedding: Tensor, query_vectors: Tensor, row: Tensor, node: Tensor) -> Tensor:
+    """Multiply query and node vectors, ``row`` ascending; equal vectors give equal scores, unlike in BLAS."""
+    rows, per_row = torch.unique_consecutive(row, return_counts=True)
+    products = [
+        embedding.index_select(0, block).float().mul_(query).sum(1)
+        for nodes, query in zip(_split(node, per_row), query_vectors[rows], strict=True)
+        for block in torch.split(nodes, BLOCK_VECTORS)
+    ]
+    return torch.cat([query_vectors.new_zeros(0), *products])
 
 
 def _split(entries: Tensor, sizes: Tensor) -> Sequence[Tensor]:
@@ -205,17 +179,3 @@ def _contains(ascending: Tensor, keys: Tensor) -> Tensor:
     if not ascending.numel():
         return torch.zeros_like(keys, dtype=torch.bool)
     return ascending[torch.searchsorted(ascending, keys).clamp(max=ascending.numel() - 1)] == keys
-
-
-def _pad(reached: list[_Reached], seeds: Ranking, top_k: int) -> Expansion:
-    joined = _Reached(*(torch.cat(fields) for fields in zip(*reached, strict=True)))
-    order = torch.argsort(joined.row, stable=True)  # hop after hop within a row
-    row, node, score, best_rank, num_seeds, hops = (field[order] for field in joined)
-    cell = (row, positions_in_rows(row))
-
-    def laid_out(entries: Tensor, fill: float = 0) -> Tensor:
-        return entries.new_full((len(seeds), top_k), fill).index_put(cell, entries)
-
-    best_score = seeds.scores[row, best_rank - 1]
-    rest = (laid_out(best_rank), laid_out(best_score), laid_out(num_seeds), laid_out(hops))
-    return Expansion(laid_out(node, -1), laid_out(score, -torch.inf), *rest)
