@@ -159,7 +159,7 @@ def model_card(manifest: RerankerManifest, repo_id: str, license_name: str, *, r
     )
     if manifest.calibration is None:
         return card
-    fitted = {manifest.calibration.method: manifest.content["calibration"].get("fitted", {})}
+    fitted: dict[str, Any] = {manifest.calibration.method: manifest.content["calibration"].get("fitted", {})}
     return f"{card}\n## Calibration\n\nOf the probabilities of relevance.\n\n{_table('method', fitted, '')}\n"
 
 

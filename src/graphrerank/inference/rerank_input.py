@@ -136,4 +136,3 @@ class RerankInput:
         counted = self.scores if self.passages is None else self.passages
         assert counted is not None
         return len(counted)
-

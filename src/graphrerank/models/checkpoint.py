@@ -13,6 +13,7 @@ None of them can run code: weights are read with ``weights_only=True`` or from s
 import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -84,10 +85,7 @@ class Checkpoint:
 
 
 def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Checkpoint:
-    """Load a checkpoint folder or a Lightning ``.ckpt``, into the given model or a new one.
-
-    A ValueError if a file is missing, damaged or not the one of the artifact, or the weights do not fit the manifest.
-    """
+    """Load a checkpoint folder or a Lightning ``.ckpt``, into the given model or a new one."""
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path}: no such checkpoint")
@@ -116,8 +114,7 @@ def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Chec
 def find_checkpoint(name: str | Path) -> Path:
     """Return the path of a checkpoint: of a shipped one by its name, or the given path.
 
-    A folder in the working directory that has the name of a shipped checkpoint is given with a slash, ``./base``, or as
-    a ``Path``; a warning says so.
+    A folder here that has the name of a shipped checkpoint is given as ``./base`` or as a ``Path``.
     """
     path = Path(name)
     shipped = sorted(folder.name for folder in PRETRAINED.glob("*") if (folder / MANIFEST).is_file())
@@ -134,10 +131,7 @@ def find_checkpoint(name: str | Path) -> Path:
 
 
 def load_checkpoints(name: str | Path) -> dict[str, Checkpoint]:
-    """Load the models of a checkpoint, by system name; of a run that names its primary model, that one last.
-
-    ``name`` is a run folder, the folder of one of its models, a ``.ckpt``, an artifact, or a shipped name.
-    """
+    """Load the models of a checkpoint, by system name, a run's primary one last; ``name`` as in the module's list."""
     files = checkpoint_files(find_checkpoint(name))
     loaded = {checkpoint.manifest.name: checkpoint for checkpoint in map(load_checkpoint, files)}
     primary = _primary_names([checkpoint.manifest for checkpoint in loaded.values()])
@@ -145,7 +139,7 @@ def load_checkpoints(name: str | Path) -> dict[str, Checkpoint]:
 
 
 def load_primary(name: str | Path) -> Checkpoint:
-    """Load one model, of a run folder with several the primary one; a ValueError if it names none."""
+    """Load one model, of a run folder with several the primary one."""
     path = find_checkpoint(name)
     manifests = [(file, read_manifest(file)) for file in checkpoint_files(path)]
     files = {manifest.name: file for file, manifest in manifests}
@@ -159,7 +153,7 @@ def load_primary(name: str | Path) -> Checkpoint:
 
 
 def checkpoint_files(path: Path) -> list[Path]:
-    """List the checkpoints of a path: itself, or the best one of its model, or of each model of a run folder."""
+    """List the checkpoints of a path: itself, the best one of its model, or that of each model of a run folder."""
     if path.is_file() or (path / WEIGHTS).is_file():
         return [path]
     if (path / MANIFEST).is_file() and (path / BEST).is_file():
@@ -196,13 +190,11 @@ def save_weights(folder: Path, model: nn.Module) -> None:
 
 def library_versions() -> dict[str, str]:
     """Versions of the libraries, and of the packages with extensions, that decide a result."""
-    versions = {}
-    for name in ("graphrerank", "torch", "lightning", "sentence-transformers", "bm25s", "numpy"):
-        try:
+    versions = dict.fromkeys(("graphrerank", "torch", "lightning", "sentence-transformers", "bm25s", "numpy"), "")
+    for name in versions:
+        with suppress(PackageNotFoundError):
             versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
-    return versions | extension_versions()
+    return {name: found or "not installed" for name, found in versions.items()} | extension_versions()
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
@@ -225,8 +217,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 def start_from(model: nn.Module, arguments: Mapping[str, Any], feature_names: Sequence[str], start: Checkpoint) -> None:
     """Give a new model, of some ``arguments`` and scores, the weights of a finished one with the same.
 
-    One exception: a model that reads a cross-encoder's scores may start from one that does not; the layer that reads
-    them starts at zero.
+    A model that reads a cross-encoder's scores may start from one that does not: its layer of them starts at zero.
     """
     before = start.reranker
     if (name := model_name(type(model))) != before.model.name:

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphrerank.checks import UserError
+from graphrerank.checks import UserError, check_choice, check_counts, check_share
 from graphrerank.graphs.algebra import graph_of_nodes, scatter_max, scatter_sum
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.model_inputs import SCORES, VECTORS, ModelInputs
@@ -88,14 +88,12 @@ class GATv2Reranker(nn.Module):
         restart_prob: float = 0.5,  # GCS's share of a node's score in each step
     ) -> None:
         super().__init__()
-        if features not in FEATURE_MODES:
-            raise UserError(f"`features` must be one of {FEATURE_MODES}, got {features!r}")
-        if min(num_scores, num_layers, heads, hidden_channels, embedding_dim, projection_channels) < 1:
-            raise UserError("`num_scores`, `num_layers`, `heads` and all widths must be positive")
+        check_choice(FEATURE_MODES, features=features)
+        check_counts(num_scores=num_scores, num_layers=num_layers, heads=heads, hidden_channels=hidden_channels)
+        check_counts(embedding_dim=embedding_dim, projection_channels=projection_channels)
+        check_share(dropout=dropout)
         if hidden_channels % heads:
             raise UserError(f"`hidden_channels` must be a multiple of `heads` ({heads}), got {hidden_channels}")
-        if not 0 <= dropout < 1:
-            raise UserError(f"`dropout` must lie in [0, 1), got {dropout}")
         if num_edge_types not in (0, len(EDGE_TYPES)):
             raise UserError(f"`num_edge_types` must be 0 or {len(EDGE_TYPES)}, got {num_edge_types}")
         self.features = features
@@ -172,14 +170,9 @@ class GATv2Reranker(nn.Module):
     ) -> Tensor:
         """Score every candidate: ``[N]``; higher is more relevant, comparable within a query only.
 
-        Args:
-            base_features: ``[N, num_scores]``, the retriever's scores.
-            query_vectors: ``[B, embedding_dim]``; any ``[0, 0]`` tensor in ``scores`` mode.
-            node_vectors: ``[N, embedding_dim]``; any ``[0, 0]`` tensor in ``scores`` mode.
-            edge_index: ``[2, E]`` within the packed batch, in any order.
-            edge_weight: ``[E]``.
-            ptr: ``[B + 1]`` graph boundaries.
-            edge_type: ``[E]`` int64 in ``[0, num_edge_types)``; not read without ``num_edge_types``.
+        ``base_features`` ``[N, num_scores]`` are the retriever's scores; ``query_vectors [B, embedding_dim]`` and
+        ``node_vectors [N, embedding_dim]`` may be any ``[0, 0]`` tensors in ``scores`` mode. The edges ``[2, E]``, in any
+        order, have weights ``[E]`` and types ``[E]``, which are not read without ``num_edge_types``.
         """
         of_gcs, learned = self.score_parts(
             base_features, query_vectors, node_vectors, edge_index, edge_weight, ptr, edge_type

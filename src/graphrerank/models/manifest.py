@@ -34,7 +34,6 @@ from graphrerank.untrusted import (
 )
 
 MANIFEST = "manifest.json"
-MANIFEST_HASH = "manifest_sha256"
 
 Arguments = Annotated[dict[str, Any], AfterValidator(check_arguments)]
 Name = Annotated[str, AfterValidator(plain_name)]  # of a file or folder
@@ -57,7 +56,7 @@ class ModelEntry(Entry):
 
 
 class GroupEntry(Entry):
-    """A group of the configuration: its file of ``conf/<group>``, if it was chosen by name, and plain settings."""
+    """A group of the configuration: its file of ``conf/<group>``, if chosen by name, and plain settings."""
 
     choice: str | None = None
     arguments: Arguments = {}
@@ -77,17 +76,12 @@ class StartEntry(Entry):
     trained_on: dict[str, DataEntry] = {}  # by name; their arguments name the data set
 
 
-class PairEncoderEntry(GroupEntry):
-    """The cross-encoder of the training's (query, passage) pairs; ``dim`` is the width of its vectors."""
+class EncoderEntry(GroupEntry):
+    """The encoder of the training's texts, or the cross-encoder of its (query, passage) pairs."""
 
     fingerprint: str  # changes whenever the vectors would
-    dim: Size
-
-
-class EncoderEntry(PairEncoderEntry):
-    """The encoder of the training's texts."""
-
-    name: str  # for messages
+    dim: Size  # width of a vector
+    name: str = ""  # for messages
 
 
 class RetrieverEntry(GroupEntry):
@@ -111,9 +105,9 @@ class ArtifactEntry(Entry):
 
 
 class Manifest(Entry):
-    """Entries of every model's manifest; :func:`parse_manifest` returns one of its kinds.
+    """Entries of every model's manifest.
 
-    A kind is a subclass. A model class names it as ``manifest_class``; without one it is :class:`RerankerManifest`.
+    A model class names a subclass as its ``manifest_class``; without one it is :class:`RerankerManifest`.
     """
 
     name: Name  # of the system, and of its run file
@@ -173,7 +167,7 @@ class RerankerManifest(Manifest):
     mix: dict[str, DataEntry] = {}  # further data sets of the training, by name
     start: StartEntry | None = None  # None for new weights
     encoder: EncoderEntry | None = None  # None if nothing was encoded
-    pair_encoder: PairEncoderEntry | None = None  # None if the model reads no vectors or states of pairs
+    pair_encoder: EncoderEntry | None = None  # None if the model reads no vectors or states of pairs
     calibration: Calibration | None = None
     list_confidence: ListConfidence | None = None
     metrics: dict[str, dict[str, float]] = {}  # by `data set/split`
@@ -243,10 +237,7 @@ class RerankerManifest(Manifest):
 
 
 def parse_manifest(content: object, source: str | Path) -> Manifest:
-    """Check a manifest, a JSON object of the file ``source``; unknown entries are kept.
-
-    A ValueError names ``source`` and the entry that is missing, of another type or out of range.
-    """
+    """Check a manifest, a JSON object of the file ``source``; unknown entries are kept."""
     check_depth(content, str(source))
     if not isinstance(content, Mapping):
         raise UserError(f"{source}: needed a JSON object, got {type(content).__name__}")
@@ -282,9 +273,8 @@ def read_manifest(path: Path) -> Manifest:
 def manifest_folder(path: Path) -> Path:
     """Return the folder of a checkpoint's manifest: its own, or that of a ``.ckpt`` or one folder up."""
     folders = [path] if path.is_dir() else [path.parent, path.parent.parent]
-    for folder in folders:
-        if (folder / MANIFEST).is_file():
-            return folder
+    if found := [folder for folder in folders if (folder / MANIFEST).is_file()]:
+        return found[0]
     raise UserError(f"{path}: needed {MANIFEST} in {' or '.join(str(f) for f in folders)}, found none")
 
 
@@ -295,15 +285,15 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
 
 def seal_manifest(manifest: Mapping[str, Any], folder: Path, names: Iterable[str]) -> dict[str, Any]:
     """Return an artifact's manifest with the hashes of its files in ``folder``, and its own."""
-    manifest = json.loads(json.dumps(manifest))  # as it will be read
-    entry = {**manifest["artifact"], "sha256": {name: hash_files([folder / name]) for name in sorted(names)}}
-    sealed = {**manifest, "artifact": entry}
-    return {**sealed, "artifact": {**entry, MANIFEST_HASH: _hash_manifest(sealed)}}
+    sealed: dict[str, Any] = json.loads(json.dumps(manifest))  # as it will be read
+    sealed["artifact"]["sha256"] = {name: hash_files([folder / name]) for name in sorted(names)}
+    sealed["artifact"]["manifest_sha256"] = _hash_manifest(sealed)
+    return sealed
 
 
 def _hash_manifest(manifest: Mapping[str, Any]) -> str:
     """SHA-256 of a manifest as sorted JSON, without its own hash."""
-    entry = {key: value for key, value in manifest["artifact"].items() if key != MANIFEST_HASH}
+    entry = {key: value for key, value in manifest["artifact"].items() if key != "manifest_sha256"}
     content = json.dumps({**manifest, "artifact": entry}, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 

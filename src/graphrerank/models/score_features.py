@@ -40,10 +40,9 @@ def rank_by_graph(scores: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
 
 
 def pair_evidence(words: Tensor, edge_index: Tensor) -> Tensor:
-    """Measure how much of the query the two ends of each edge j -> i cover together.
+    """Measure how much of the query the two ends of each edge j -> i cover together: ``[E, 2]``, ``PAIR_EVIDENCE``.
 
-    ``words`` are ``[N, W]``, the share of each word that a candidate holds. Returns ``[E, 2]``, columns as in
-    ``PAIR_EVIDENCE``: what both cover beyond the better one, and beyond i.
+    ``words`` are ``[N, W]``, the share of each word that a candidate holds; beyond the better end, and beyond i.
 
     Example:
         >>> pair_evidence(torch.tensor([[0.5, 0.0], [0.0, 0.25]]), torch.tensor([[0, 1], [1, 0]]))
