@@ -30,7 +30,6 @@ from graphrerank.files import hash_files, hash_json
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, ModelInputs, PairEncoder, Queries, Ranking, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.rewire import shuffle_each_type, shuffle_edges, shuffled_graph
-from graphrerank.graphs.routes import route_shares
 from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.granker import frozen_grankers
 from graphrerank.models.manifest import RerankerManifest
@@ -38,6 +37,7 @@ from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.operators.gcs import GCS
 from graphrerank.operators.ppr import PPR
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
+from graphrerank.pipelines.router import route_shares
 from graphrerank.progress import advance, progress_bar
 
 BATCH_QUERIES = 64

@@ -67,11 +67,6 @@ def with_self_loops(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tu
     The order within a target is kept and the loop comes last, so that sums over a node's edges run in the same order,
     to the last bit, as in PyTorch Geometric's ``remove_self_loops`` and ``add_self_loops(fill_value="mean")``.
     ``edge_attr`` is ``[E, D]``; ``D`` may be 0.
-
-    Example:
-        >>> with_self_loops(torch.tensor([[1, 0, 2], [0, 1, 2]]), torch.zeros(3, 0), 3)[0]
-        tensor([[1, 0, 0, 1, 2],
-                [0, 0, 1, 1, 2]])
     """
     kept = edge_index[0] != edge_index[1]
     edge_index, edge_attr = edge_index[:, kept], edge_attr[kept]

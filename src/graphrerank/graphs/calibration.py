@@ -32,18 +32,14 @@ class LogisticCalibration(_Calibration):
     Source: Platt, "Probabilistic Outputs for Support Vector Machines", 1999; with :math:`b = 0` and
     :math:`a = 1 / T` it is the temperature of Guo et al., "On Calibration of Modern Neural Networks", 2017.
 
-    Attributes:
-        slope: :math:`a`, not negative, so that no order changes.
-        intercept: :math:`b`.
-
     Example:
         >>> LogisticCalibration(slope=1.0, intercept=0.0).probabilities(torch.tensor([-2.0, 0.0]))
         tensor([0.1192, 0.5000])
     """
 
     method: Literal["logistic"] = "logistic"
-    slope: Annotated[Finite, Field(ge=0)]
-    intercept: Finite
+    slope: Annotated[Finite, Field(ge=0)]  # `a`, not negative, so that no order changes
+    intercept: Finite  # `b`
 
     def module(self) -> nn.Module:
         """Build the module of an exported model, which maps ``[N]`` to ``[N]``, scripts and exports."""
@@ -57,10 +53,6 @@ class IsotonicCalibration(_Calibration):
 
     Source: Zadrozny and Elkan, "Transforming Classifier Scores into Accurate Multiclass Probability Estimates", 2002.
 
-    Attributes:
-        knots: Scores, rising.
-        shares: The probability at each of them, in [0, 1], not falling.
-
     Example:
         >>> calibration = IsotonicCalibration(knots=(0.0, 2.0), shares=(0.2, 0.6))
         >>> calibration.probabilities(torch.tensor([-9.0, 0.5, 9.0]))
@@ -68,8 +60,8 @@ class IsotonicCalibration(_Calibration):
     """
 
     method: Literal["isotonic"] = "isotonic"
-    knots: Annotated[tuple[Finite, ...], Field(min_length=1)]
-    shares: tuple[Annotated[float, Field(ge=0, le=1)], ...]
+    knots: Annotated[tuple[Finite, ...], Field(min_length=1)]  # scores, rising
+    shares: tuple[Annotated[float, Field(ge=0, le=1)], ...]  # the probability at each of them, not falling
 
     @model_validator(mode="after")
     def _check(self) -> "IsotonicCalibration":

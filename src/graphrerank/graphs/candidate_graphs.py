@@ -82,15 +82,7 @@ class CandidateGraphs:
         return tuple(held[name] for name in inputs.names)
 
     def to_padded(self, node_scores: Tensor, *, fill: float) -> Tensor:
-        """Lay out one number per node, ``[N]``, as ``[B, K]`` with ``K`` the largest graph's size.
-
-        Example:
-            >>> empty = torch.zeros(2, 0, dtype=torch.int64)
-            >>> graphs = CandidateGraphs(torch.zeros(3, 1), empty, torch.zeros(0), torch.tensor([0, 1, 3]))
-            >>> graphs.to_padded(torch.tensor([5.0, 6.0, 7.0]), fill=0.0)
-            tensor([[5., 0.],
-                    [6., 7.]])
-        """
+        """Lay out one number per node, ``[N]``, as ``[B, K]`` with ``K`` the largest graph's size."""
         graph = graph_index(self.ptr)
         slot = torch.arange(self.num_nodes, device=self.ptr.device) - self.ptr[graph]
         width = int((self.ptr[1:] - self.ptr[:-1]).max()) if self.num_graphs else 0

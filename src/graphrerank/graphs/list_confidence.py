@@ -33,11 +33,6 @@ class ListConfidence(BaseModel):
     "Predicting Query Performance by Query-Drift Estimation", 2012. *Where we differ:* the scores are calibrated
     probabilities, and the result is one too, not a correlate of a measure.
 
-    Attributes:
-        beyond: :math:`w_1`.
-        within: :math:`w_2`.
-        intercept: :math:`b`.
-
     Example:
         >>> confidence = ListConfidence(beyond=-1.0, within=0.0, intercept=0.0)
         >>> confidence.perfect_recall(torch.tensor([0.9, 0.5, 0.5])).round(decimals=2)
@@ -45,9 +40,9 @@ class ListConfidence(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True)
-    beyond: Finite
-    within: Finite
-    intercept: Finite
+    beyond: Finite  # `w_1`
+    within: Finite  # `w_2`
+    intercept: Finite  # `b`
 
     def perfect_recall(self, probabilities: Tensor) -> Tensor:
         """Map probabilities ``[..., K]`` of relevance, best first and 0 where padded, to those that PR@k is 1.

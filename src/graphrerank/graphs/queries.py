@@ -72,11 +72,6 @@ EncoderType = TypeVar("EncoderType")
 
 
 def query_encoder(encoder: EncoderType) -> EncoderType:
-    """Return an encoder's ``for_queries``, which puts other words before them; itself where it has none.
-
-    Example:
-        >>> query_encoder("an encoder of all texts alike")
-        'an encoder of all texts alike'
-    """
+    """Return an encoder's ``for_queries``, which puts other words before them; itself where it has none."""
     found: EncoderType = getattr(encoder, "for_queries", encoder)
     return found

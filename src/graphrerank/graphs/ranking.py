@@ -91,13 +91,7 @@ def rank_candidates(nodes: Tensor, features: Tensor, top_k: int, base_nodes: Ten
 
 
 def is_listed(nodes: Tensor, listed: Tensor) -> Tensor:
-    """Return which of the nodes ``[B, M]`` are among the listed ones ``[B, K]`` of their row: ``[B, M]`` bool.
-
-    Example:
-        >>> is_listed(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[2, 5], [3, -1]]))
-        tensor([[False,  True],
-                [ True, False]])
-    """
+    """Return which of the nodes ``[B, M]`` are among the listed ones ``[B, K]`` of their row: ``[B, M]`` bool."""
     if not listed.shape[1]:
         return torch.zeros_like(nodes, dtype=torch.bool)
     ascending = torch.sort(listed, dim=1).values

@@ -23,12 +23,6 @@ def shuffle_edges(
 
     Edges have no self-loops and repeats, and positive weights. Returns ``edge_index [2, E]`` sorted by target, then
     source, and ``edge_attr [E]``.
-
-    Example:
-        >>> ring = torch.tensor([[0, 1, 2, 3, 1, 2, 3, 0], [1, 2, 3, 0, 0, 1, 2, 3]])
-        >>> edges, _ = shuffle_edges(ring, torch.ones(8), torch.tensor([0, 4]), generator=torch.Generator())
-        >>> torch.bincount(edges[1])
-        tensor([2, 2, 2, 2])
     """
     num_nodes, graph = int(ptr[-1]), graph_index(ptr)
     key, pair = torch.unique(_key(edge_index, num_nodes), return_inverse=True)  # an edge and its way back

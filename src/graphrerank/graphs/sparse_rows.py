@@ -7,12 +7,7 @@ from torch import Tensor
 
 
 def row_entries(indptr: Tensor, indices: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """List what rows ``[R]`` hold, ``indices[indptr[i]:indptr[i + 1]]``: position in ``rows`` and entry, ``[P]`` each.
-
-    Example:
-        >>> row_entries(torch.tensor([0, 2, 3]), torch.tensor([7, 8, 9]), torch.tensor([1, 0]))
-        (tensor([0, 1, 1]), tensor([9, 7, 8]))
-    """
+    """List entries ``indices[indptr[i]:indptr[i + 1]]`` of rows ``[R]``: position in ``rows`` and entry, ``[P]`` each."""
     origin, slot = row_slots(indptr, rows)
     return origin, indices[slot]
 
@@ -29,25 +24,13 @@ def row_slots(indptr: Tensor, rows: Tensor, row_stop: Tensor | None = None) -> t
 
 
 def positions_in_rows(row: Tensor) -> Tensor:
-    """Return the position of each entry within its row ``[P]``, ascending.
-
-    Example:
-        >>> positions_in_rows(torch.tensor([0, 0, 2, 2, 2]))
-        tensor([0, 1, 0, 1, 2])
-    """
+    """Return the position of each entry within its row ``[P]``, ascending."""
     row = row.contiguous()
     return torch.arange(len(row), device=row.device) - torch.searchsorted(row, row)
 
 
 def pad_rows(row: Tensor, entries: Tensor, num_rows: int, *, fill: float) -> Tensor:
-    """Arrange entries ``[P]`` by their rows ``[P]``, ascending, in a matrix as wide as the longest row.
-
-    Example:
-        >>> pad_rows(torch.tensor([0, 0, 2]), torch.tensor([7, 8, 9]), 3, fill=-1)
-        tensor([[ 7,  8],
-                [-1, -1],
-                [ 9, -1]])
-    """
+    """Arrange entries ``[P]`` by their rows ``[P]``, ascending, in a matrix as wide as the longest row."""
     position = positions_in_rows(row)
     width = int(position.max()) + 1 if len(row) else 0
     return entries.new_full((num_rows, width), fill).index_put((row, position), entries)

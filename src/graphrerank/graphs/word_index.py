@@ -1,6 +1,7 @@
-"""The words of a corpus, read once: what BM25 and the matching of words look up instead of texts."""
+"""Strings of a corpus in one array, and its words, read once: what BM25 and the matching of words look up."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,19 +9,65 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphrerank.graphs.packed_strings import PackedStrings
-
 Integers = npt.NDArray[np.signedinteger[Any]]
 
 
-class Vocabulary(Sequence[str]):
-    """``V`` different words by number: ``num_sorted`` that ascend by their bytes, and others, which a dict looks up.
+class PackedStrings(Sequence[str]):
+    """``N`` strings in UTF-8, a lone surrogate included: ``content[offsets[i]:offsets[i + 1]]``, or to ``stops[i]``.
 
     Example:
-        >>> vocabulary = Vocabulary(PackedStrings.of(["b", "d", "a"]), 2)
-        >>> [vocabulary.rank(word) for word in "abcd"]
-        [2, 0, -1, 1]
+        >>> strings = PackedStrings.of(["b", "", "c\u00e9"])
+        >>> strings[2], strings[1:], len(strings)
+        ('cé', ['', 'cé'], 3)
     """
+
+    def __init__(
+        self,
+        offsets: npt.NDArray[np.int64],
+        content: npt.NDArray[np.uint8],
+        stops: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        self.offsets = offsets
+        self.content = content
+        self._stops = offsets[1:] if stops is None else stops
+
+    @classmethod
+    def of(cls, strings: Iterable[str]) -> "PackedStrings":
+        """Pack strings in memory."""
+        return cls.of_encoded([string.encode("utf-8", "surrogatepass") for string in strings])
+
+    @classmethod
+    def of_encoded(cls, encoded: Sequence[bytes]) -> "PackedStrings":
+        """Pack strings that are in UTF-8 already."""
+        offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        return cls(offsets, np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8))
+
+    def chosen(self, places: npt.NDArray[np.int64]) -> "PackedStrings":
+        """Return some of the strings, without a copy of their bytes."""
+        return PackedStrings(np.append(self.offsets[places], 0), self.content, self._stops[places])
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"`index` must lie in 0 to {len(self) - 1}, got {index}")
+        return self._encoded(index % len(self)).decode("utf-8", "surrogatepass")
+
+    def rank(self, string: str) -> int:
+        """Return the place of a string among these, which ascend by their bytes; -1 if it is none of them."""
+        wanted = string.encode("utf-8", "surrogatepass")
+        place = bisect_left(range(len(self)), wanted, key=self._encoded)
+        return place if place < len(self) and self._encoded(place) == wanted else -1
+
+    def _encoded(self, place: int) -> bytes:
+        return self.content[self.offsets[place] : self._stops[place]].tobytes()
+
+
+class Vocabulary(Sequence[str]):
+    """``V`` different words by number: ``num_sorted`` that ascend by their bytes, and others, which a dict looks up."""
 
     def __init__(self, words: PackedStrings, num_sorted: int) -> None:
         self._words = words

@@ -19,11 +19,9 @@ from graphrerank.models.checkpoint import load_primary
 class CheckpointScorer:
     """Scores candidates with a checkpoint's model, as ``python evaluate.py checkpoint=...`` does.
 
-    Args:
-        graph: The corpus; its words are indexed if the model reads which of the query's words a passage covers.
-        checkpoint: A shipped name, a run folder (its primary model), a ``.ckpt`` file or an artifact's folder.
-        text_encoder: The encoder of the corpus; None where the model reads no vectors.
-        device: Where the model runs; CUDA where there is one when None.
+    The words of the corpus are indexed if the model reads which of the query's words a passage covers. ``checkpoint``
+    is a shipped name, a run folder (its primary model), a ``.ckpt`` file or an artifact's folder; ``text_encoder`` is
+    that of the corpus, for models that read vectors; ``device`` is CUDA where there is one when None.
     """
 
     def __init__(

@@ -31,10 +31,6 @@ Check = Callable[[], None]
 class GraphReranker:
     """A trained reranker, ready to use; make one with :meth:`from_pretrained`.
 
-    Args:
-        checkpoint: The model, which is moved to ``device``, and its manifest.
-        device: Where the model runs; None for the CPU, which is quickest for a query at a time.
-
     Example:
         >>> reranker = GraphReranker.from_pretrained("attack")
         >>> passages = ["a cake recipe", "worm on removable drives", "infected USB sticks"]
@@ -79,6 +75,7 @@ class GraphReranker:
         ``checkpoint`` is a shipped name, a run folder (its primary model), a ``.ckpt`` file, an artifact's folder, or
         ``owner/name`` of a model on the Hugging Face hub, where ``revision`` is a branch, tag or commit; the result's
         ``source`` names commit and hub. ``HF_ENDPOINT`` names a mirror, ``HF_HUB_OFFLINE=1`` reads the cache only.
+        ``device`` is the CPU when None, which is quickest for a query at a time.
         """
         name = locate_model(str(checkpoint), revision=revision)
         loaded = load_primary(Path(name) if isinstance(checkpoint, Path) else name)

@@ -160,13 +160,7 @@ def text_features(given: RerankInput, names: Collection[str], edges: Tensor) -> 
 
 
 def input_edges(given: RerankInput) -> Edges:
-    """List directed edges, parallel ones too: ``[M, 2]`` int64 pairs (target, source), weights and types ``[M]``.
-
-    Example:
-        >>> given = RerankInput("q", ["a", "b", "c"], edges=[(0, 2)], edge_weights=[3], edge_types=["citation"])
-        >>> [part.tolist() for part in input_edges(given)]
-        [[[0, 2], [2, 0]], [3.0, 3.0], [0, 0]]
-    """
+    """List directed edges, parallel ones too: ``[M, 2]`` int64 pairs (target, source), weights and types ``[M]``."""
     none = torch.zeros(0, dtype=torch.int64)
     pairs, weights, types = [none.reshape(0, 2)], [none.float()], [none]
     both_ways = [_given_edges(given)]

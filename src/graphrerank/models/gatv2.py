@@ -141,15 +141,7 @@ def attention_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tu
 
 
 def static_edges(edge_index: Tensor, edge_attr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Append one self-loop per node, with the mean attribute of the edges into it, and mark which edges count.
-
-    Example:
-        >>> static_edges(torch.tensor([[1, 0], [0, 0]]), torch.tensor([[3.0], [9.0]]), 2)[1:]
-        (tensor([[3.],
-                [9.],
-                [3.],
-                [0.]]), tensor([ True, False,  True,  True]))
-    """
+    """Append one self-loop per node, with the mean attribute of the edges into it, and mark which edges count."""
     loops = torch.arange(num_nodes, device=edge_index.device)
     counts = edge_index[0] != edge_index[1]
     if edge_attr.shape[1]:

@@ -171,8 +171,8 @@ class GATv2Reranker(nn.Module):
         """Score every candidate: ``[N]``; higher is more relevant, comparable within a query only.
 
         ``base_features`` ``[N, num_scores]`` are the retriever's scores; ``query_vectors [B, embedding_dim]`` and
-        ``node_vectors [N, embedding_dim]`` may be any ``[0, 0]`` tensors in ``scores`` mode. The edges ``[2, E]``, in any
-        order, have weights ``[E]`` and types ``[E]``, which are not read without ``num_edge_types``.
+        ``node_vectors [N, embedding_dim]`` may be any ``[0, 0]`` tensors in ``scores`` mode. Edges ``[2, E]``, in any
+        order, have weights and types ``[E]``, which are not read without ``num_edge_types``.
         """
         of_gcs, learned = self.score_parts(
             base_features, query_vectors, node_vectors, edge_index, edge_weight, ptr, edge_type

@@ -21,10 +21,6 @@ def min_max_by_graph(values: Tensor, graph: Tensor, num_graphs: int, rounding: f
     """Scale each column to [0, 1] within each graph; a column that is constant within a graph becomes 0 there.
 
     Differences of up to ``rounding`` are not stretched: equal sums may differ by the order of their terms.
-
-    Example:
-        >>> min_max_by_graph(torch.tensor([[2.0], [4.0], [3.0], [7.0]]), torch.tensor([0, 0, 0, 1]), 2).flatten()
-        tensor([0.0000, 1.0000, 0.5000, 0.0000])
     """
     high = scatter_max(values, graph, num_graphs).index_select(0, graph)
     low = -scatter_max(-values, graph, num_graphs).index_select(0, graph)
@@ -43,11 +39,6 @@ def pair_evidence(words: Tensor, edge_index: Tensor) -> Tensor:
     """Measure how much of the query the two ends of each edge j -> i cover together: ``[E, 2]``, ``PAIR_EVIDENCE``.
 
     ``words`` are ``[N, W]``, the share of each word that a candidate holds; beyond the better end, and beyond i.
-
-    Example:
-        >>> pair_evidence(torch.tensor([[0.5, 0.0], [0.0, 0.25]]), torch.tensor([[0, 1], [1, 0]]))
-        tensor([[0.2500, 0.5000],
-                [0.2500, 0.2500]])
     """
     of_source, of_target = words.index_select(0, edge_index[0]), words.index_select(0, edge_index[1])
     together = torch.maximum(of_source, of_target).sum(1)

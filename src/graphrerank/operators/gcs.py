@@ -16,8 +16,7 @@ def num_smoothing_steps(restart_prob: float, tolerance: float = TOLERANCE) -> in
     r"""Return the number of steps after which an iteration with restarts is within ``tolerance`` of its fixed point.
 
     Each step shrinks the distance to the fixed point (of GCS in the maximum norm, of PPR in the L1 norm) by a factor of
-    :math:`1 - c` or less. It is at most the highest score (for PPR at most 2) at the start, so :math:`\lceil \ln
-    \epsilon / \ln (1 - c) \rceil` steps leave at most a share :math:`\epsilon` of it.
+    :math:`1 - c` or less: :math:`\lceil \ln \epsilon / \ln (1 - c) \rceil` steps leave a share :math:`\epsilon`.
     """
     check_positive_share(restart_prob=restart_prob)
     return 1 if restart_prob == 1 else math.ceil(math.log(tolerance) / math.log(1 - restart_prob))
@@ -36,15 +35,9 @@ def graph_cohesive_smoothing(
     bounds the distance to the fixed point for every graph (:func:`num_smoothing_steps`); the paper stops at a small
     residual. A packed batch of graphs is one call. Scriptable.
 
-    Args:
-        scores: ``[N]`` seed scores ``s``, not negative: a node without neighbours has ``c s`` before the maximum.
-        edge_index: ``[2, E]``; along the edge ``j -> i`` node j's score flows to node i.
-        edge_weight: ``[E]`` weights ``A``, not negative.
-        restart_prob: Share ``c`` in (0, 1] of a node's score in each step.
-        num_steps: Steps to run.
-
-    Returns:
-        ``[N]``, at least ``scores``; a node without neighbours keeps its score.
+    ``scores`` ``[N]`` are not negative; along the edge ``j -> i`` of ``edge_index [2, E]`` node j's score flows to node
+    i, with weights ``[E]`` that are not negative; ``restart_prob`` in (0, 1] is :math:`c`. Returns ``[N]``, at least
+    ``scores``; a node without neighbours keeps its score.
 
     Example:
         >>> edges = torch.tensor([[0, 1], [1, 0]])

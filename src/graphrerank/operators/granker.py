@@ -17,13 +17,6 @@ def neighbour_context(vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Te
 
     ``vectors`` ``[N, h]`` are :math:`H`, ``edge_index [2, E]`` the unique corpus edges among the nodes, whatever their
     weights, and ``degree`` ``[N]`` the nodes' neighbours in the whole corpus; 0, of a directed graph, counts as 1.
-
-    Example:
-        >>> edges = torch.tensor([[1, 2], [0, 0]])
-        >>> neighbour_context(torch.tensor([[9.0], [1.0], [4.0]]), edges, torch.tensor([2, 1, 2]))
-        tensor([[2.],
-                [1.],
-                [4.]])
     """
     source, target = edge_index[0], edge_index[1]
     weight = 1.0 / degree.clamp(min=1).to(vectors.dtype)[source]

@@ -21,7 +21,7 @@ class Retrieved:
     ranking: Ranking  # `[B, budget]`, on the CPU
     num_encodings: Tensor  # `[B]` int64, number of (query, passage) pairs that the cross-encoder encoded
     seconds: Mapping[str, float]  # wall time by stage, over all queries
-    routes: Tensor | None = None  # `[B]` int64, the path of each query (`graphs.routes.ROUTES`); None without a router
+    routes: Tensor | None = None  # `[B]` int64, the path of each query (`router.ROUTES`); None without a router
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,7 @@ class Pipeline:
 
     @torch.inference_mode()
     def trace(self, queries: Queries) -> tuple[list[TracedStep], Mapping[str, float]]:
-        """Run the steps for few queries, and return each with its states, and seconds by stage.
-
-        The last state ranks as :meth:`retrieve` does.
-        """
+        """Run the steps for few queries, and return each with its states, and seconds by stage."""
         self._resources.clock.take()
         state, traced = RetrievalState.start(queries, self._resources.graph.device), []
         for step in self._steps:

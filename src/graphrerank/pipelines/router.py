@@ -9,10 +9,12 @@ from torch import Tensor
 
 from graphrerank.checks import UserError, check_counts, check_positive
 from graphrerank.graphs import Queries, Ranking
-from graphrerank.graphs.routes import FUSION, GRAPH, choose_routes
 from graphrerank.operators.fusion import RANK_OFFSET, weighted_rank_fusion
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources, Step, StepFactory
+
+ROUTES = ("dense", "graph", "fusion")  # the order of columns everywhere
+DENSE, GRAPH, FUSION = range(3)
 
 
 class ComplexityScorer(Protocol):
@@ -82,8 +84,7 @@ class Router:
             return end.ranking, end.num_encodings
         dense, graph = self._follow(self._dense, queries), self._follow(self._graph, queries)
         with self._resources.clock("fuse"):
-            budget = self._resources.budget
-            depth = budget if self.fusion_depth is None else min(self.fusion_depth, budget)
+            depth = min(self.fusion_depth or self._resources.budget, self._resources.budget)
             first, second = dense.top(depth).ranking, graph.top(depth).ranking
             fused = fuse_paths(first, second, complexity, top_k=depth, rank_offset=self.rank_offset)
         return fused, dense.num_encodings + graph.num_encodings
@@ -98,9 +99,32 @@ class Router:
 def fuse_paths(
     dense: Ranking, graph: Ranking, scores: Tensor, *, top_k: int, rank_offset: float = RANK_OFFSET
 ) -> Ranking:
-    """Fuse the rankings of both paths, weighted by the queries' complexity s(q), ``[B]`` in [0, 1].
-
-    Source: "EA-GraphRAG", 2026, Eqs. (8) and (9).
-    """
+    """Fuse the rankings of both paths, weighted by the queries' complexity s(q), ``[B]`` in [0, 1]."""
     weights = torch.stack([1 - scores, scores], dim=1)
     return weighted_rank_fusion([dense, graph], weights, top_k=top_k, rank_offset=rank_offset)
+
+
+def choose_routes(scores: Tensor, low: float, high: float) -> Tensor:
+    r"""Choose each query's path by its score.
+
+    .. math:: \mathrm{route}(q) = \mathrm{graph}\ (s \ge \tau_H),\ \mathrm{dense}\ (s \le \tau_L),\ \mathrm{fusion}
+
+    Source: "EA-GraphRAG", 2026, Eq. (2).
+
+    Scores ``[n]`` are s(q) in [0, 1]; with ``low`` (:math:`\tau_L`) below 0 nothing is dense, with ``high``
+    (:math:`\tau_H`) above 1 nothing is of the graph alone. Returns ``[n]`` int64 numbers of :data:`ROUTES`.
+
+    Example:
+        >>> [ROUTES[route] for route in choose_routes(torch.tensor([0.1, 0.5, 0.9]), 0.2, 0.8)]
+        ['dense', 'fusion', 'graph']
+    """
+    if not low < high:
+        raise UserError(f"`low` must be below `high`, got {low} and {high}")
+    scores = scores.double()  # a threshold is a double, and would be rounded to a neighbouring score
+    return torch.where(scores <= low, DENSE, torch.where(scores >= high, GRAPH, FUSION))
+
+
+def route_shares(routes: Tensor) -> dict[str, float]:
+    """Return the share of the queries on each path, given ``routes [n]``, int64 numbers of :data:`ROUTES`."""
+    counts = torch.bincount(routes, minlength=len(ROUTES)).tolist()
+    return {name: count / max(1, len(routes)) for name, count in zip(ROUTES, counts, strict=True)}

@@ -70,11 +70,7 @@ class RetrievalState:
         return replace(self, pool=pool, from_graph=torch.zeros_like(self.from_graph))
 
     def add(self, nodes: Tensor, *, from_graph: Tensor) -> "RetrievalState":
-        """Append new nodes to the retrieved ones.
-
-        ``nodes`` are ``[B, m]`` int64, none of them retrieved, with -1 anywhere as padding; ``from_graph`` is ``[B]``
-        bool, whether a query's nodes came along edges.
-        """
+        """Append nodes ``[B, m]`` that are not retrieved, padded with -1 anywhere; ``from_graph`` is ``[B]`` bool."""
         all_nodes = torch.cat([self.nodes, nodes], dim=1)
         extra = (0, nodes.shape[1])
         state = replace(

@@ -17,11 +17,7 @@ from graphrerank.pipelines.state import RetrievalState
 
 
 class Clock:
-    """Accumulates seconds by stage.
-
-    Stages are ``retrieve``, ``encode`` (the cross-encoder's body), ``graph`` and ``rerank``, and a router's ``route``
-    and ``fuse``.
-    """
+    """Accumulates seconds by stage: ``retrieve``, ``encode``, ``graph``, ``rerank``; a router's ``route``, ``fuse``."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)

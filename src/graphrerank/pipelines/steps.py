@@ -21,10 +21,7 @@ class GraphScorer(Protocol):
     """A trained graph reranker over one corpus."""
 
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
-        """Build the model's input, ``B`` graphs, from rankings ``[B, K]`` with features in named columns.
-
-        The ``N`` nodes are the candidates in the order of the ranking.
-        """
+        """Build the model's input from rankings ``[B, K]``: ``N`` nodes, in the order of the ranking."""
 
     def score(self, graphs: CandidateGraphs) -> Tensor:
         """Score the candidates: ``[N]``."""
@@ -36,21 +33,16 @@ GraphScorerFactory = Callable[..., GraphScorer]  # of a CorpusGraph and `text_en
 class VectorSearch:
     """Retrieve the top of a retriever's ranking; the ranking up to the budget becomes the ``pool``.
 
-    Source: FastInsight, Definition 2 and Algorithm 1, line 1.
-
-    Args:
-        top_k: Number of nodes to retrieve, at most the budget; None for the budget.
-        retriever: Builds the retriever, whose depth is the budget; None for the pipeline's.
+    Source: FastInsight, Definition 2 and Algorithm 1, line 1. ``retriever`` is the pipeline's when None.
     """
 
     def __init__(
         self, resources: Resources, *, top_k: int | None = None, retriever: RetrieverFactory | None = None
     ) -> None:
         check_counts(top_k=top_k)
-        self.top_k = resources.budget if top_k is None else min(top_k, resources.budget)
+        self.top_k = min(top_k or resources.budget, resources.budget)
         self._resources = resources
-        build = resources.retriever if retriever is None else retriever
-        self._retriever = build(resources.graph, top_k=resources.budget)
+        self._retriever = (retriever or resources.retriever)(resources.graph, top_k=resources.budget)
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Replace the retrieved nodes by the retriever's ranking."""
@@ -86,9 +78,7 @@ class GRanker:
 
     A trained head of the pipeline replaces the cross-encoder's and includes its own smoothing.
 
-    Source: FastInsight, Algorithm 2. *Where we differ:* its line 1 encodes all retrieved nodes each time; we keep the
-    vectors, so that each pair is encoded once.
-
+    Source: FastInsight, Algorithm 2. *Where we differ:* each pair is encoded once, not each time.
     ``smoothing`` is the weight in [0, 1] of the neighbours' vectors; 0 ranks as :class:`Rerank`.
     """
 
@@ -113,11 +103,10 @@ class GRanker:
 
 
 class GraphRerank:
-    """Rank the result of a vector search by a trained model of its scores and the edges among its nodes.
+    """Rank the result of a vector search, the step before, by a model of its scores and the edges among its nodes.
 
-    Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search). ``scorer`` builds the model for
-    the corpus, such as ``graphrerank.inference.checkpoint_scorer.CheckpointScorer``. The step before must be a vector
-    search.
+    Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search). ``scorer`` is a factory, such as
+    ``graphrerank.inference.checkpoint_scorer.CheckpointScorer``.
     """
 
     def __init__(self, resources: Resources, *, scorer: GraphScorerFactory) -> None:
@@ -145,11 +134,9 @@ class GraphRerank:
 class PageRank:
     """Rank the corpus by personalized PageRank from the retrieved nodes (:class:`CorpusPPR`).
 
-    Seeds are weighted by their scores minus the lowest one.
-
     Source: HippoRAG 2, its search over passages, without nodes of phrases and facts; FastInsight, section 4.1.1, adapts
-    it to corpus graphs so. *Where we differ:* HippoRAG 2 scales the scores of all passages to [0, 1] and seeds them
-    all; scaled so, the few retrieved ones have nearly equal weights, and the best ones are drowned.
+    it to corpus graphs so. *Where we differ:* HippoRAG 2 seeds all passages, with scores scaled to [0, 1]; seeds here
+    are the retrieved ones, weighted by their scores minus the lowest one.
     """
 
     def __init__(self, resources: Resources, *, restart_prob: float = 0.5) -> None:
@@ -170,10 +157,6 @@ class STeX:
 
     Source: FastInsight, Algorithm 1, lines 4 to 6, and Algorithm 3. *Where we differ:* if the retrieved nodes have no
     other neighbour, Algorithm 1 would never end; we take the batch from the rest of the vector search.
-
-    Args:
-        batch: Maximum number of nodes to add per query, within the budget.
-        structure_weight: Weight of the structural score relative to the similarity's weight of 1, not negative.
     """
 
     def __init__(self, resources: Resources, *, batch: int = 10, structure_weight: float = 1.0) -> None:
@@ -205,9 +188,8 @@ class STeX:
 class AlternateFrontier:
     """Add a batch of nodes, alternately from the frontier and from the vector search.
 
-    The frontier is all neighbours of retrieved nodes that are not retrieved, ranked by the best score among the
-    retrieved nodes that each is a neighbour of; ties are broken by node index. If one source is exhausted, the batch
-    comes from the other.
+    The frontier is all neighbours of retrieved nodes that are not retrieved, each ranked by the best score of its
+    retrieved neighbours, ties broken by node index. If one source is exhausted, the batch comes from the other.
 
     Source: MacAvaney et al., *Adaptive Re-Ranking with a Corpus Graph*, 2022, Algorithm 1; FastInsight, section 4.1.1
     (budget 100, batch 10). *Where we differ:* the rest of the vector search is not appended to the scored nodes.
@@ -246,10 +228,7 @@ class AlternateFrontier:
 
 
 class UntilBudget:
-    """Repeat steps until every query has retrieved the budget or the corpus, or no step adds a node.
-
-    Source: FastInsight, Algorithm 1, line 3.
-    """
+    """Repeat steps until every query has the budget or the corpus, or none adds a node (FastInsight, Algorithm 1)."""
 
     def __init__(self, resources: Resources, *, steps: Sequence[StepFactory]) -> None:
         self._resources = resources

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from graphrerank.checks import UserError, check_counts, check_positive
 from graphrerank.evaluation.tables import markdown_table
-from graphrerank.graphs.routes import DENSE, FUSION, GRAPH, ROUTES, choose_routes, route_shares
 from graphrerank.metrics import area_under_roc, expected_calibration_error
+from graphrerank.pipelines.router import DENSE, FUSION, GRAPH, ROUTES, choose_routes, route_shares
 
 HELD_OUT = 0.2  # share of the training rows that decides when to stop
 BATCH_SIZE = 32

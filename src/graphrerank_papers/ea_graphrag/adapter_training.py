@@ -13,12 +13,12 @@ from torch import Tensor
 from graphrerank.checks import UserError
 from graphrerank.evaluation.tables import markdown_table
 from graphrerank.files import atomic_path, write_json, write_text
-from graphrerank.graphs.routes import FUSION, ROUTES
 from graphrerank.metrics import area_under_roc
 from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions
 from graphrerank.models.manifest import write_manifest
 from graphrerank.models.registry import model_name
 from graphrerank.parts import Parts
+from graphrerank.pipelines.router import FUSION, ROUTES
 from graphrerank_papers.ea_graphrag.adapter_fit import (
     AdapterSettings,
     Rows,

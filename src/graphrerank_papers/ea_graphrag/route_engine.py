@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from graphrerank.graphs.routes import ROUTES, choose_routes
 from graphrerank.models.checkpoint import Checkpoint
+from graphrerank.pipelines.router import ROUTES, choose_routes
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.engine import Check, EngineFactory
 from graphrerank.serving.limits import QueryRequest

@@ -18,9 +18,9 @@ from graphrerank.checks import UserError, check_counts
 from graphrerank.evaluation.significance import paired_randomization
 from graphrerank.evaluation.tables import markdown_table, p_text
 from graphrerank.files import write_json, write_text
-from graphrerank.graphs.routes import DENSE, GRAPH, ROUTES, choose_routes
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.parts import Parts
+from graphrerank.pipelines.router import DENSE, GRAPH, ROUTES, choose_routes
 from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
 from graphrerank_papers.ea_graphrag.two_paths import ROUTED_MEASURES, PathRunner, TwoPaths, path_settings, question_key

@@ -22,8 +22,8 @@ from graphrerank.checks import UserError, check_counts, check_positive
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.records import bad_line, read_jsonl
 from graphrerank.files import hash_files, hash_json, hash_model
-from graphrerank.graphs.routes import DENSE, GRAPH, ROUTES
 from graphrerank.models.checkpoint import Checkpoint, load_primary
+from graphrerank.pipelines.router import DENSE, GRAPH, ROUTES
 from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
 from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
 from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures

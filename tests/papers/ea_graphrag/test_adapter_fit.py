@@ -12,8 +12,8 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
-from graphrerank.graphs.routes import choose_routes
 from graphrerank.metrics import area_under_roc
+from graphrerank.pipelines.router import choose_routes
 from graphrerank_papers.ea_graphrag.adapter_fit import (
     SMOOTHING,
     AdapterClassifier,
