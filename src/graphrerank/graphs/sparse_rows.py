@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def row_entries(indptr: Tensor, indices: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """List entries ``indices[indptr[i]:indptr[i + 1]]`` of rows ``[R]``: position in ``rows`` and entry, ``[P]`` each."""
+    """List entries ``indices[indptr[i]:indptr[i + 1]]`` of rows ``[R]``: positions in ``rows`` and entries ``[P]``."""
     origin, slot = row_slots(indptr, rows)
     return origin, indices[slot]
 
