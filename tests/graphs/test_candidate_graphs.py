@@ -3,7 +3,6 @@ from itertools import product
 
 import pytest
 import torch
-from torch import Tensor
 
 from graphrerank.graphs import (
     CandidateGraphs,
@@ -25,23 +24,6 @@ def random_corpus(seed: int) -> CorpusGraph:
     weight = torch.rand(len(edges), generator=generator) + 0.1
     ids = [f"n{i}" for i in range(NUM_NODES)]
     return CorpusGraph.from_edges(ids, ids, edges, weight)
-
-
-def random_candidates(seed: int, *, rows: int = 5, width: int = 12) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    nodes = torch.rand(rows, NUM_NODES, generator=generator).argsort(1)[:, :width]
-    size = torch.randint(1, width + 1, (rows, 1), generator=generator)
-    size[0], size[-1] = width, 0  # one full row, one with padding alone
-    return nodes.masked_fill(torch.arange(width) >= size, -1)
-
-
-def test_batch_equals_single_rows() -> None:
-    corpus, nodes = random_corpus(1), random_candidates(1)
-    edge_index, weight, ptr = candidate_edges(corpus, nodes)[:3]
-    parts = [candidate_edges(corpus, row[None])[:3] for row in nodes]
-    assert torch.equal(edge_index, torch.cat([p[0] + start for p, start in zip(parts, ptr[:-1], strict=True)], dim=1))
-    assert torch.equal(weight, torch.cat([p[1] for p in parts]))
-    assert ptr.tolist() == [0, *torch.tensor([int(p[2][-1]) for p in parts]).cumsum(0).tolist()]
 
 
 @pytest.mark.parametrize(

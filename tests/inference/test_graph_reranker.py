@@ -101,27 +101,6 @@ def test_a_batch_equals_one_by_one(any_reranker) -> None:
     assert any_reranker.rerank_batch([]) == []
 
 
-def test_numpy_torch_and_lists_alike(any_reranker) -> None:
-    lists = COMPLETE | {
-        "query_vector": QUERY_VECTOR.tolist(),
-        "vectors": VECTORS.tolist(),
-        "edge_weights": [1, 2, 3, 4],
-    }
-    arrays = {name: np.array(given) for name, given in lists.items()}
-    tensors = {name: torch.tensor(given) for name, given in lists.items()}
-    tensors["scores"].requires_grad_()
-    expected = any_reranker.rerank(QUERY, PASSAGES, **lists)
-    for array in arrays.values():
-        array.flags.writeable = False
-    for given in (arrays, tensors, arrays | {"scores": arrays["scores"].astype(np.float16)}):
-        found = any_reranker.rerank(QUERY, np.array(PASSAGES), ids=np.arange(6), **given)
-        assert torch.equal(found.scores, expected.scores)
-        assert found.ids == expected.ids
-    weight = torch.ones(6, requires_grad=True)
-    (expected.scores * weight).sum().backward()  # fails on a tensor of inference mode
-    assert torch.equal(weight.grad, expected.scores)
-
-
 def test_walk_features_are_zero_unless_given(reranker) -> None:
     plain = reranker.rerank(QUERY, PASSAGES, scores=SCORES)
     walk = HybridExpandRetriever.feature_names[3:]

@@ -1,13 +1,8 @@
-import hashlib
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import huggingface_hub
 import pytest
@@ -17,7 +12,6 @@ from graphrerank import GraphReranker
 from graphrerank.inference.hub import model_card
 from graphrerank.models.checkpoint import PRETRAINED, Checkpoint, load_checkpoint
 from graphrerank.models.manifest import parse_manifest, seal_manifest, write_manifest
-from tests.support.web import listening
 
 HUB_ID = "someone/reranker"
 
@@ -182,58 +176,14 @@ def test_the_card_of_a_model_that_reads_vectors(make_checkpoint: Callable[..., C
     assert not any(absent in card for absent in ("edge_types", "## Calibration"))
 
 
-class Mirror(BaseHTTPRequestHandler):
-    """The addresses of the hub that a download asks, for one model of one commit."""
-
-    commit = "c" * 40
-    folder = PRETRAINED / "attack"
-    asked: ClassVar[list[str]] = []
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        if "/tree/" in self.path:
-            found = [(file.name, file.stat().st_size) for file in self.folder.iterdir()]
-            files = [{"type": "file", "path": name, "size": size, "oid": "0" * 40} for name, size in found]
-            return self._answer(json.dumps(files).encode())
-        if self.path.startswith(f"/api/models/{HUB_ID}"):
-            names = [{"rfilename": file.name} for file in self.folder.iterdir()]
-            return self._answer(json.dumps({"id": HUB_ID, "sha": self.commit, "siblings": names}).encode())
-        if not self.path.startswith(f"/{HUB_ID}/resolve/"):
-            return self.send_error(404)
-        return self._answer((self.folder / Path(self.path).name).read_bytes())
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def _answer(self, content: bytes) -> None:
-        self.send_response(200)
-        sha256 = hashlib.sha256(content).hexdigest()
-        headers = {"Content-Length": len(content), "ETag": f'"{sha256}"', "X-Repo-Commit": self.commit}
-        for name, header in headers.items():
-            self.send_header(name, str(header))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content)
-
-
-@pytest.mark.slow  # three processes
-def test_a_mirror_then_the_cache_and_the_commit_that_it_was(tmp_path: Path) -> None:
-    code = f"from graphrerank import GraphReranker as G; print(G.from_pretrained({HUB_ID!r}, revision={{!r}}).source)"
-    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
-
-    def load(revision: str, offline: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", code.format(revision)]
-        offline_too = {**environment, "HF_HUB_OFFLINE": offline, "HF_ENDPOINT": address}
-        return subprocess.run(command, capture_output=True, text=True, env=offline_too, check=False)
-
-    with listening(Mirror) as address:
-        online = load("main", "0")
-        assert online.stdout == f"{HUB_ID} at {Mirror.commit}, of {address} (HF_ENDPOINT)\n", online.stderr
-    assert not any(path.endswith("model.pt") for path in Mirror.asked)
-    place = f"the cache {tmp_path} (HF_HUB_OFFLINE), not {address} (HF_ENDPOINT)"
-    assert load(Mirror.commit, "1").stdout == f"{HUB_ID} at {Mirror.commit}, of {place}\n"
-    missing = load("v2", "1")
-    assert f"UserError: {HUB_ID} at v2: no such path here, and not to be had from {place}: " in missing.stderr
+@pytest.mark.parametrize("offline", [False, True])
+def test_the_source_names_commit_and_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, offline: bool) -> None:
+    commit = shutil.copytree(PRETRAINED / "attack", tmp_path / "snapshots" / ("c" * 40))
+    constants = huggingface_hub.constants
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: str(commit))
+    monkeypatch.setattr(constants, "ENDPOINT", "http://mirror")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
+    monkeypatch.setenv("HF_ENDPOINT", "http://mirror")
+    place = f"the cache {constants.HF_HUB_CACHE} (HF_HUB_OFFLINE), not " if offline else ""
+    expected = f"{HUB_ID} at {commit.name}, of {place}http://mirror (HF_ENDPOINT)"
+    assert GraphReranker.from_pretrained(HUB_ID).source == expected

@@ -190,21 +190,6 @@ def test_gradients_against_the_whole_encoder(kind: str, tmp_path: Path, monkeypa
     assert checked > 10
 
 
-def test_dropout_is_of_training_alone_and_the_same_when_computed_again(tmp_path: Path) -> None:
-    encoder = reader("bert", tmp_path)
-    layers, inputs = encoder.last_layers(1), states(encoder, 1)
-    assert layers.training
-    assert not torch.equal(layers(*inputs), layers(*inputs))
-    torch.manual_seed(3)
-    layers(*inputs).sum().backward()
-    first = [parameter.grad.clone() for parameter in layers.parameters() if parameter.grad is not None]
-    layers.zero_grad()
-    torch.manual_seed(3)
-    layers(*inputs).sum().backward()
-    again = [parameter.grad for parameter in layers.parameters() if parameter.grad is not None]
-    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_saved_folder_has_the_trained_logits(kind: str, tmp_path: Path) -> None:
     encoder = reader(kind, tmp_path / "start")

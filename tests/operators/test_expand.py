@@ -5,19 +5,16 @@ from typing import Any
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 
 from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking
-from graphrerank.graphs.edge_types import ADJACENCY, EDGE_TYPES, ENTITY, OTHER, REFERENCE, SIMILARITY
+from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE, SIMILARITY
 from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.operators import expand, hybrid
 from graphrerank.operators.expand import Expander, ExpandRetriever, HybridExpandRetriever, share_places
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.ppr import corpus_entities
 from tests.operators.corpora import assert_equal, corpus, corpus_of, queries, queries_of, random_edges
-from tests.support import CONF
 
 FOX = Queries(["q"], ["fox"], torch.tensor([[1.0, 0.0]]))
 
@@ -367,16 +364,3 @@ def test_arguments_of_each_retriever_are_checked() -> None:
         ExpandRetriever(corpus(), base=partial(Fixed, nodes=(0,)), similarity_weight=-1.0)
     with pytest.raises(ValueError, match="`graph` must have an embedding"):
         HybridExpandRetriever(corpus_of(["fox"]))
-
-
-@pytest.mark.parametrize(
-    ("choice", "overrides", "retriever"),
-    [("hybrid_expand", [], HybridExpandRetriever), ("run_expand", ["retriever.base.path=x"], ExpandRetriever)],
-)
-def test_config_holds_the_defaults(choice: str, overrides: list[str], retriever: type) -> None:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        factory = instantiate(compose(f"retriever/{choice}", overrides=overrides)["retriever"])
-    assert factory.func is retriever
-    base = factory.keywords.pop("base", None)
-    assert base is None or base.func is RunRetriever
-    assert factory.keywords == retriever.__init__.__kwdefaults__ | {"quotas": dict.fromkeys(EDGE_TYPES, 0.2)}

@@ -194,3 +194,12 @@ def test_queries_without_a_word_or_a_vector_and_none(name: str, build: Build) ->
     none = pipeline.retrieve(queries([]))
     assert none.ranking.nodes.shape == (0, pipeline.budget)
     assert none.num_encodings.shape == (0,)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_as_on_the_cpu(name: str, build: Build) -> None:
+    graph = corpus()
+    expected, found = (build(name, graph.to(device)).retrieve(queries()) for device in ("cpu", "cuda"))
+    assert torch.equal(found.ranking.nodes, expected.ranking.nodes)  # on the CPU, too
+    torch.testing.assert_close(found.ranking.scores, expected.ranking.scores)
+    assert torch.equal(found.num_encodings, expected.num_encodings)

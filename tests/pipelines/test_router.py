@@ -4,18 +4,14 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 from torch import Tensor
 
-from graphrerank.cli import schema
-from graphrerank.graphs import Ranking
 from graphrerank.operators.fusion import weighted_rank_fusion
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.router import DENSE, FUSION, GRAPH, ROUTES, Router, choose_routes, route_shares
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.pipelines.steps import PageRank, Rerank, VectorSearch
-from tests.support import CONF
 
 DENSE_STEPS = [VectorSearch]
 GRAPH_STEPS = [VectorSearch, partial(PageRank, restart_prob=0.3)]
@@ -139,36 +135,6 @@ class Reversed(Spread):
 def test_settings_that_do_not_fit_are_refused(adapter: Any, settings: Any, message: str, make_corpus: Callable) -> None:
     with pytest.raises(ValueError, match=message):
         Pipeline(make_corpus(), steps=[router(adapter, **settings)])
-
-
-def test_rankings_of_different_depth_are_put_together(make_corpus: Callable, make_queries: Callable) -> None:
-    class Short:
-        def __init__(self, resources: Resources) -> None:
-            pass
-
-        def run(self, state: RetrievalState) -> RetrievalState:
-            return state.top(2)
-
-    steps = [router(Spread(), dense=[VectorSearch, Short])]
-    found = Pipeline(make_corpus(), steps=steps, budget=BUDGET).retrieve(make_queries(10)).ranking
-    assert isinstance(found, Ranking)
-    counts = (found.nodes >= 0).sum(1).tolist()
-    assert counts[:3] == [2, 2, 2]
-    assert min(counts[3:9]) > 2
-    assert bool((found.scores[found.nodes < 0] == -torch.inf).all())
-
-
-def test_the_configured_paths_are_pipelines_of_their_own() -> None:
-    schema.register()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        vector_search, hipporag2, ea_graphrag = (
-            compose("evaluate", overrides=[f"pipeline={name}"]).pipeline
-            for name in ("vector_search", "hipporag2", "ea_graphrag")
-        )
-    (step,) = ea_graphrag.steps
-    assert step.dense == vector_search.steps
-    assert step.graph == hipporag2.steps
-    assert ea_graphrag.budget == vector_search.budget == hipporag2.budget
 
 
 def test_both_thresholds_belong_to_the_outer_paths() -> None:
