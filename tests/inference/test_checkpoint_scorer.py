@@ -22,9 +22,10 @@ from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
+from tests.operators import corpora
+from tests.operators.corpora import queries
 from tests.support.manifests import make_manifest
 
-WORDS = ["fox", "dog", "bird", "tree", "river", "stone", "cloud", "engine", "violin", "planet"]
 EXPAND = partial(HybridExpandRetriever, base_k=12, num_seeds=6)
 
 
@@ -37,26 +38,11 @@ class Encoder:
         raise AssertionError(texts)
 
 
-def corpus(num_nodes: int = 60, *, entities: bool = False) -> CorpusGraph:
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.randint(0, len(WORDS), (num_nodes, 4), generator=generator).tolist()
-    texts = [f"{WORDS[row[0]]}. A text of {' '.join(WORDS[i] for i in row)}." for row in drawn]
-    edges = torch.randint(0, max(1, num_nodes - 5), (90, 2), generator=generator)
-    graph = CorpusGraph.from_edges(
-        [f"n{i}" for i in range(num_nodes)], texts, edges[edges[:, 0] != edges[:, 1]]
-    ).with_embedding(torch.nn.functional.normalize(torch.randn(num_nodes, 6, generator=generator), dim=1))
+def corpus(*, entities: bool = False) -> CorpusGraph:
+    graph = corpora.corpus(60, 90)
     if not entities:
         return graph
-    return graph.with_entities(
-        EntityIncidence.from_names([[WORDS[i] for i in row[:2]] for row in drawn], max_share=1.0)
-    )
-
-
-def queries(num_queries: int = 9) -> Queries:
-    generator = torch.Generator().manual_seed(1)
-    texts = [f"which {WORDS[i]} has a {WORDS[i - 3]}?" for i in range(num_queries - 1)] + [""]
-    vectors = torch.nn.functional.normalize(torch.randn(num_queries, 6, generator=generator), dim=1)
-    return Queries([f"q{i}" for i in range(num_queries)], texts, vectors)
+    return graph.with_entities(EntityIncidence.from_names([text.split()[:2] for text in graph.texts], max_share=1.0))
 
 
 def evaluated(graph: CorpusGraph, asked: Queries, retriever: RetrieverFactory, checkpoint: str) -> torch.Tensor:
@@ -85,11 +71,11 @@ def full_checkpoint(folder: Path, *, features: str = "full") -> str:
     """An untrained model of vectors, whose last layer is not 0."""
     torch.manual_seed(0)
     names = ["base_score", "bm25_score", "dense_score"]
-    arguments = {"features": features, "num_scores": 3, "embedding_dim": 6, "hidden_channels": 8, "heads": 2}
+    arguments = {"features": features, "num_scores": 3, "embedding_dim": 5, "hidden_channels": 8, "heads": 2}
     model = GATv2Reranker(**arguments)  # type: ignore[arg-type]
     torch.nn.init.normal_(model.lin_out.weight)
     save_weights(folder, model)
-    encoder = {"name": "small", "fingerprint": "e" * 64, "dim": 6}
+    encoder = {"name": "small", "fingerprint": "e" * 64, "dim": 5}
     described = {"retriever": {"feature_names": names}, "encoder": encoder}
     write_manifest(folder, make_manifest("gatv2_reranker", arguments, name="gatv2", **described))
     return str(folder)
@@ -104,7 +90,7 @@ def test_the_ranking_is_that_of_evaluate(retriever: Any, entities: bool) -> None
     assert torch.equal(found.ranking.nodes, expected)
     if retriever.func is not BM25Retriever:  # "base" does change the order
         assert not torch.equal(expected, retriever(graph, top_k=20).retrieve(asked).nodes)
-    assert found.num_encodings.tolist() == [0] * 9
+    assert found.num_encodings.tolist() == [0] * 7
     assert set(found.seconds) == {"retrieve", "graph", "rerank"}
 
 

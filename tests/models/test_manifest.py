@@ -59,8 +59,6 @@ def test_entries_come_and_go(tmp_path: Path) -> None:
     ("entries", "message"),
     [
         ({"name": 5}, "the manifest's `name`: Input should be a valid string, got '5'"),
-        ({"features": ["gcs", 5]}, r"the manifest's `features\.1`: Input should be a valid string, got '5'"),
-        ({"model": {"name": "granker_head", "arguments": [1]}}, r"`model\.arguments`: Input should be a valid dict"),
         ({"retriever": {"choice": "dense"}}, r"the manifest needs an entry `retriever\.feature_names`, found none"),
         ({"data": {}, "operators": []}, r"needs an entry `data\.fingerprint`, found none; the manifest's `operators`"),
         ({"operators": {"gcs": 0.5}}, r"`operators` must be gcs and ppr, got \{'gcs': 0.5\}"),
@@ -70,8 +68,6 @@ def test_entries_come_and_go(tmp_path: Path) -> None:
         ({"pair_encoder": None}, "the manifest needs an entry `pair_encoder` for a model that reads it"),
         ({"model": READS_VECTORS}, "the manifest needs an entry `encoder` for a model that reads it"),
         ({"model": {"name": "granker_layers"}}, "arguments do not fit granker_layers: .*'train_last_layers'"),
-        ({"mix": {"dogs": {"arguments": {}}}}, r"the manifest needs an entry `mix\.dogs\.fingerprint`, found none"),
-        ({"metrics": {"cats/test": {"R@5": "high"}}}, r"`metrics\.cats/test\.R@5`: .* a valid number, got 'high'"),
         ({"calibration": {"method": "magic"}}, "does not match any of the expected tags: 'logistic', 'isotonic'"),
         ({"artifact": {"sha256": {"../../secret": "f" * 64}}}, "must be a plain name, .* got '../../secret'"),
         ({"name": "../../x"}, "`name`: must be a plain name, .* got '../../x'"),

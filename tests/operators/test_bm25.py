@@ -67,13 +67,3 @@ def test_against_sorting_bm25(block_scores: int, monkeypatch: pytest.MonkeyPatch
         assert found.nodes[row].tolist() == order
         torch.testing.assert_close(found.scores[row], torch.tensor([scores[node] / best for node in order]))
     assert torch.equal(found.features, found.scores[..., None].expand(-1, -1, 2))
-
-
-def test_every_query_has_candidates_and_reads_no_vectors() -> None:
-    found = BM25Retriever(corpus_of(["red fox", "dog", ""]), top_k=5).retrieve(queries_of(["zebra"]))
-    assert found.nodes.tolist() == [[0, 1, 2, -1, -1]]
-    assert found.scores.tolist() == [[0.0] * 3 + [-torch.inf] * 2]
-    assert BM25Retriever(corpus_of(TEXTS), top_k=2).retrieve(queries_of([])).nodes.shape == (0, 2)
-    assert BM25Retriever.needs_vectors(top_k=3) is False
-    with pytest.raises(ValueError, match="`top_k` must be a positive integer, got 0"):
-        BM25Retriever(corpus_of(TEXTS), top_k=0)

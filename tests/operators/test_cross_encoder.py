@@ -210,19 +210,13 @@ def test_saved_folder_has_the_trained_logits(kind: str, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"start", "trained"}
 
 
-def test_a_bias_without_a_place_is_refused(tmp_path: Path) -> None:
-    encoder = reader("modernbert-cls", tmp_path)  # its head has no bias
+def test_layers_and_biases_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    encoder = reader("modernbert-cls", tmp_path / "start")  # its head has no bias
+    for num_layers in (0, 4, -1):
+        with pytest.raises(ValueError, match=rf"`train_last_layers` must lie in \[1, 3\] .*, got {num_layers}"):
+            encoder.last_layers(num_layers)
     head = encoder.classification_head
     torch.nn.init.ones_(head.dense.bias)
     with pytest.raises(ValueError, match=r"`head` must have no bias where .* has none, got one"):
         encoder.save_trained(tmp_path / "trained", encoder.last_layers(1), head)
     assert not (tmp_path / "trained").exists()
-
-
-def test_layers_that_are_not_there_are_refused(tmp_path: Path) -> None:
-    encoder = reader("bert", tmp_path)
-    for num_layers in (0, 4, -1):
-        with pytest.raises(ValueError, match=rf"`train_last_layers` must lie in \[1, 3\] .*, got {num_layers}"):
-            encoder.last_layers(num_layers)
-    with pytest.raises(ValueError, match=r"needs an encoder of one of \('bert', .*\), got 'electra'"):
-        EncoderLayers(transformers.ElectraConfig().to_diff_dict(), 1)

@@ -82,18 +82,9 @@ def test_removed_nodes_are_not_found(index: str) -> None:
     assert (found >= 0).any()
 
 
-@pytest.mark.parametrize(("num_nodes", "num_queries"), [(0, 2), (5, 0)])
-def test_no_nodes_and_no_queries(num_nodes: int, num_queries: int) -> None:
-    found = DenseRetriever(corpus(torch.zeros(num_nodes, 4)), top_k=3).retrieve(asked(torch.zeros(num_queries, 4)))
-    assert found.nodes.shape == (num_queries, 3)
-    assert found.nodes.dtype == torch.int64
-    assert found.features.shape == (num_queries, 3, 2)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"top_k": 0}, "`top_k` must be a positive integer, got 0"),
         ({"index": "annoy"}, r"`index` must be one of \['flat', 'hnsw', 'ivf'\], got 'annoy'"),
         ({"num_cells": 0}, "`num_cells` must be a positive integer, got 0"),
     ],
@@ -103,26 +94,19 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, int], message: 
         DenseRetriever(corpus(random_vectors(3)), **arguments)
 
 
-def test_missing_vectors_and_more_cells_than_nodes_are_refused() -> None:
+def test_more_cells_than_nodes_are_refused() -> None:
     with pytest.raises(ValueError, match="`num_cells` must be at most the 3 nodes, got 4"):
         DenseRetriever(corpus(random_vectors(3)), index="ivf", num_cells=4).retrieve(asked(random_vectors(1)))
-    with pytest.raises(ValueError, match="`graph` must have an embedding"):
-        DenseRetriever(corpus_of(["fox"]))
-    with pytest.raises(ValueError, match="`queries` must have vectors"):
-        DenseRetriever(corpus(random_vectors(3))).retrieve(Queries(["q"], ["fox"]))
 
 
-def test_without_faiss_the_error_names_the_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "is_installed", lambda name: False)
-    with pytest.raises(ImportError, match=r"retriever.index=hnsw needs .*pip install .graphrerank\[faiss\]"):
-        DenseRetriever(corpus(random_vectors(3)), index="hnsw")
-
-
-def test_exact_search_needs_no_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_search_needs_no_faiss_and_others_name_the_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
     nodes, queries = random_vectors(50), random_vectors(4, seed=1)
     found = DenseRetriever(corpus(nodes), top_k=7).retrieve(asked(queries))
     assert torch.equal(found.nodes, (queries @ nodes.T).topk(7).indices)
+    monkeypatch.setattr(extras, "is_installed", lambda name: False)
+    with pytest.raises(ImportError, match=r"retriever.index=hnsw needs .*pip install .graphrerank\[faiss\]"):
+        DenseRetriever(corpus(random_vectors(3)), index="hnsw")
 
 
 @pytest.mark.parametrize("top_k", [1, 7, 60, 80])

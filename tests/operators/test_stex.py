@@ -38,30 +38,29 @@ def neighbour_sets(graph: CorpusGraph) -> list[set[int]]:
     return [set(graph.indices[start:end].tolist()) for start, end in zip(graph.indptr, graph.indptr[1:], strict=False)]
 
 
+def same(one: Expansion, other: Expansion) -> bool:
+    return all(torch.equal(getattr(one, name), getattr(other, name)) for name in FIELDS)
+
+
+def facts_of(v_q: Tensor, v_n: Tensor, n_ret: list[int], a: set[int], degree: int, beta: float) -> dict[str, float]:
+    """Lines 3 to 12 of Algorithm 3, for one node with the seeds ``a``."""
+    r_max, r_best, i_struct = len(n_ret), min(n_ret.index(v) + 1 for v in a), 0.0
+    if r_max > 1:
+        i_struct = 1 - (r_best - 1) / (r_max - 1)
+    c_max = min(degree, r_max)
+    if c_max > 1:
+        i_struct += min(1, (len(a) - 1) / (c_max - 1))  # above 1 after two hops alone
+    i_sim = sum(float(x) * float(y) for x, y in zip(v_q, v_n, strict=True))
+    return {"scores": i_sim + beta * i_struct, "best_seed_rank": r_best, "seeds_reached": len(a), "hops": 1}
+
+
 def algorithm_3(
     v_q: Tensor, vectors: Tensor, edges: list[set[int]], n_ret: list[int], beta: float, excluded: set[int]
 ) -> dict[int, dict[str, float]]:
     """FastInsight's Algorithm 3, line by line; line 1 leaves out ``excluded`` too."""
     n_stex = {n_j for n_i in n_ret for n_j in edges[n_i]} - set(n_ret) - excluded
-    r_max = len(n_ret)
-    facts = {}
-    for n in n_stex:
-        i_struct = 0.0
-        a = {v for v in n_ret if v in edges[n]}
-        r_best = min(n_ret.index(v) + 1 for v in a)
-        if r_max > 1:
-            i_struct = 1 - (r_best - 1) / (r_max - 1)
-        c_max = min(len(edges[n]), r_max)
-        if c_max > 1:
-            i_struct += (len(a) - 1) / (c_max - 1)
-        i_sim = sum(float(x) * float(y) for x, y in zip(v_q, vectors[n], strict=True))
-        facts[n] = {
-            "scores": i_sim + beta * i_struct,
-            "best_seed_rank": r_best,
-            "seeds_reached": len(a),
-            "hops": 1,
-        }
-    return facts
+    reached = {n: {v for v in n_ret if v in edges[n]} for n in n_stex}
+    return {n: facts_of(v_q, vectors[n], n_ret, a, len(edges[n]), beta) for n, a in reached.items()}
 
 
 def check_row(found: Expansion, row: int, facts: dict[int, dict[str, float]], seeds: Ranking, top_k: int) -> None:
@@ -107,21 +106,9 @@ def two_hops(
         return near
     far = {n for m in near for n in edges[m]} - set(near) - set(n_ret) - excluded
     facts = dict(near)
-    r_max = len(n_ret)
     for n in far:
         a = {v for v in n_ret for m in near if n in edges[m] and v in edges[m]}
-        r_best = min(n_ret.index(v) + 1 for v in a)
-        c_max = min(len(edges[n]), r_max)
-        i_struct = (1 - (r_best - 1) / (r_max - 1) if r_max > 1 else 0) + (
-            min(1, (len(a) - 1) / (c_max - 1)) if c_max > 1 else 0
-        )
-        i_sim = float(v_q @ vectors[n])
-        facts[n] = {
-            "scores": i_sim + beta * i_struct,
-            "best_seed_rank": r_best,
-            "seeds_reached": len(a),
-            "hops": 2,
-        }
+        facts[n] = facts_of(v_q, vectors[n], n_ret, a, len(edges[n]), beta) | {"hops": 2}
     return facts
 
 
@@ -158,11 +145,6 @@ def test_nothing_to_expand_is_padding(small: CorpusGraph, rows: list[list[int]],
         assert getattr(found, name).tolist() == [[0, 0]]
 
 
-def test_no_queries() -> None:
-    found = semantic_topological_expansion(corpus(9, 9), ranking([]), torch.zeros(0, DIM), top_k=4)
-    assert all(getattr(found, name).shape == (0, 4) for name in FIELDS)
-
-
 def test_ties_break_by_node_number_also_at_the_cut() -> None:
     star = torch.tensor([[9, leaf] for leaf in (8, 2, 5, 0, 7)])
     found = semantic_topological_expansion(
@@ -187,12 +169,12 @@ def test_a_batch_equals_its_rows_whatever_the_blocks(monkeypatch: pytest.MonkeyP
         one = semantic_topological_expansion(
             graph, seeds.select(at), queries[at], top_k=25, exclude=exclude[at], hops=2
         )
-        assert all(torch.equal(getattr(one, name), getattr(whole, name)[at]) for name in FIELDS)
+        assert same(one, Expansion(*(getattr(whole, name)[at] for name in FIELDS)))
     for block in (1, 7, 60):
         monkeypatch.setattr(stex, "BLOCK_PATHS", block)
         monkeypatch.setattr(stex, "BLOCK_VECTORS", block)
         parts = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=exclude, hops=2)
-        assert all(torch.equal(getattr(parts, name), getattr(whole, name)) for name in FIELDS)
+        assert same(parts, whole)
 
 
 def test_relabelling_nodes_relabels_the_expansion() -> None:
@@ -252,8 +234,7 @@ def test_shared_entities_are_as_the_edges_they_stand_for(hops: int) -> None:
     found = semantic_topological_expansion(shared, seeds, queries, **settings)
     listed = graph.with_edges(pairs, torch.ones(len(pairs)))
     expected = semantic_topological_expansion(listed, seeds, queries, **settings)
-    for name in FIELDS:
-        assert torch.equal(getattr(found, name), getattr(expected, name))
+    assert same(found, expected)
     before = semantic_topological_expansion(graph, seeds, queries, **settings)
     assert not torch.equal(before.nodes, found.nodes)
 
@@ -265,8 +246,7 @@ def test_without_similarity_no_vectors_are_read() -> None:
     found = semantic_topological_expansion(bare, seeds, None, similarity_weight=0.0, **settings)
     blind = graph.with_embedding(torch.zeros(80, DIM))  # all as like as each other
     expected = semantic_topological_expansion(blind, seeds, queries, **settings)
-    for name in FIELDS:
-        assert torch.equal(getattr(found, name), getattr(expected, name))
+    assert same(found, expected)
     assert (found.nodes >= 0).sum() > 25
 
 
@@ -276,6 +256,5 @@ def test_only_some_nodes_are_entered_as_if_all_others_were_excluded() -> None:
     found = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=exclude, only=only)
     odd = torch.cat([exclude, torch.arange(1, 80, 2).expand(len(seeds), -1)], dim=1)
     expected = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=odd)
-    for name in FIELDS:
-        assert torch.equal(getattr(found, name), getattr(expected, name))
+    assert same(found, expected)
     assert (found.nodes >= 0).any()

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
-from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import AlternateFrontier, GRanker, PageRank, Rerank, STeX, UntilBudget, VectorSearch
 from tests.operators.test_stex import algorithm_3
@@ -214,18 +213,6 @@ def test_a_query_that_nothing_more_is_found_for_ends(
     assert [sorted(nodes) for nodes in found_by(found.ranking)] == [[4, 7]] * 3
 
 
-def test_a_search_without_vectors(make_corpus: Any, make_queries: Any, pair_encoder: Any) -> None:
-    graph, queries = make_corpus(), make_queries()
-    steps = [partial(VectorSearch, retriever=partial(BM25Retriever)), Rerank]
-    asked = Queries(queries.ids, queries.texts)
-    found = Pipeline(graph, steps=steps, budget=9, pair_encoder=pair_encoder).retrieve(asked)
-    assert found.num_encodings.tolist() == [9] * 7
-    same = Pipeline(
-        graph, steps=[search(), Rerank], budget=9, retriever=partial(BM25Retriever), pair_encoder=pair_encoder
-    )
-    assert torch.equal(same.retrieve(asked).ranking.nodes, found.ranking.nodes)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -244,12 +231,6 @@ def test_a_search_without_vectors(make_corpus: Any, make_queries: Any, pair_enco
 def test_arguments_out_of_range_are_refused(settings: dict[str, Any], message: str, make_corpus: Any) -> None:
     with pytest.raises(ValueError, match=message):
         Pipeline(make_corpus(), **{"steps": [search()], **settings})
-
-
-def test_a_corpus_without_vectors_is_refused() -> None:
-    graph = CorpusGraph.from_edges(["a"], [""], torch.zeros(0, 2, dtype=torch.int64))
-    with pytest.raises(ValueError, match="`graph` must have an embedding"):
-        Pipeline(graph, steps=[STeX])
 
 
 def test_hipporag_2_against_igraph(make_corpus: Any, make_queries: Any) -> None:

@@ -1,6 +1,6 @@
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +9,6 @@ from torch import Tensor
 from graphrerank.operators.fusion import weighted_rank_fusion
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.router import DENSE, FUSION, GRAPH, ROUTES, Router, choose_routes, route_shares
-from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Resources
 from graphrerank.pipelines.steps import PageRank, Rerank, VectorSearch
 
 DENSE_STEPS = [VectorSearch]
@@ -29,19 +27,6 @@ class Spread:
     def score(self, texts: Sequence[str]) -> Tensor:
         self.asked += texts
         return torch.tensor([int(text.split()[-1]) / 10 if text else 0.0 for text in texts])
-
-
-class Counted:
-    """A step that remembers the batches that it saw."""
-
-    seen: ClassVar[list[tuple[str, list[str]]]] = []
-
-    def __init__(self, resources: Resources, *, name: str) -> None:
-        self.name = name
-
-    def run(self, state: RetrievalState) -> RetrievalState:
-        self.seen.append((self.name, list(state.queries.ids)))
-        return state
 
 
 def router(adapter: Any, **settings: Any) -> Any:
@@ -84,18 +69,6 @@ def test_fusion_as_deep_as_the_paper_says(make_corpus: Callable, make_queries: C
         assert [node for node in routed.ranking.nodes[row].tolist() if node >= 0] == expected
     alone = next(row for row in range(10) if row not in fused_rows)
     assert int((routed.ranking.nodes[alone] >= 0).sum()) > 3  # paths that are not fused stay as deep as the budget
-
-
-def test_three_groups_are_three_batches(make_corpus: Callable, make_queries: Callable) -> None:
-    Counted.seen.clear()
-    steps = {name: [VectorSearch, partial(Counted, name=name)] for name in ("dense", "graph")}
-    Pipeline(make_corpus(), steps=[router(Spread(), **steps)], budget=BUDGET).retrieve(make_queries(10))
-    assert sorted(Counted.seen) == [
-        ("dense", ["q0", "q1", "q2", "q9"]),
-        ("dense", ["q3", "q4", "q5"]),
-        ("graph", ["q3", "q4", "q5"]),
-        ("graph", ["q6", "q7", "q8"]),
-    ]
 
 
 def test_pairs_that_the_paths_read_are_counted(
