@@ -19,8 +19,7 @@ class MappedPages:
     """Maps files, and gives their pages back when the process holds more than ``most_bytes`` that it can give back.
 
     A process that reads rows here and there soon holds all pages of a large file, as the kernel maps some around each.
-    Pages that are given back stay in the kernel's cache while there is room. On other systems than Linux nothing is
-    given back.
+    Pages given back stay in the kernel's cache while there is room. Linux only.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:

@@ -102,9 +102,6 @@ def is_listed(nodes: Tensor, listed: Tensor) -> Tensor:
 def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     """Rank nodes by score, ties by node number, also where a tie straddles the cut.
 
-    Of many nodes only some blocks are looked at: the ``top_k`` blocks of the largest scores, ties by block number. A
-    node in another block has ``top_k`` nodes before it, one in each of these.
-
     In ``scores [B, N]``, -inf marks a node that must not be ranked, and none may be NaN. Returns ``nodes [B, top_k]``
     padded with -1 and ``scores [B, top_k]`` padded with -inf.
 
@@ -135,7 +132,10 @@ def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
 
 
 def _top_of_blocks(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
-    """Rank as :func:`top_k_by_node_order`, by way of the largest score of each block of nodes."""
+    """Rank as :func:`top_k_by_node_order`, in the ``top_k`` blocks of the largest scores, ties by block number.
+
+    A node in another block has ``top_k`` nodes before it, one in each of these.
+    """
     batch, num_nodes = scores.shape
     whole = num_nodes // BLOCK_NODES
     largest = scores[:, : whole * BLOCK_NODES].reshape(batch, whole, BLOCK_NODES).amax(2)

@@ -19,10 +19,8 @@ def shuffle_edges(
     or a second edge between two nodes. An edge and its way back stay together, and keep their weights.
 
     Source: Maslov and Sneppen, "Specificity and Stability in Topology of Protein Networks", 2002 (edge swaps). All
-    edges are swapped in pairs at once; a swap that meets an edge of before, or another swap's, is not done.
-
-    Edges have no self-loops and repeats, and positive weights. Returns ``edge_index [2, E]`` sorted by target, then
-    source, and ``edge_attr [E]``.
+    edges, without self-loops and repeats, are swapped in pairs at once; a swap that meets an edge of before, or another
+    swap's, is not done. Returns ``edge_index [2, E]`` sorted by target, then source, and ``edge_attr [E]``.
     """
     num_nodes, graph = int(ptr[-1]), graph_index(ptr)
     key, pair = torch.unique(_key(edge_index, num_nodes), return_inverse=True)  # an edge and its way back

@@ -10,6 +10,7 @@ Notable about them:
 """
 
 import math
+from typing import Final
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,8 @@ from torch import Tensor, nn
 from torch._jit_internal import is_scripting  # where torch.jit has it from, and mypy sees it
 
 from graphrerank.graphs.algebra import scatter_sum, with_self_loops
+
+NEGATIVE_SLOPE: Final = 0.2
 
 
 class GATv2Layer(nn.Module):
@@ -37,29 +40,24 @@ class GATv2Layer(nn.Module):
         heads: int = 1,
         edge_dim: int = 0,
         dropout: float = 0.0,
-        negative_slope: float = 0.2,
     ) -> None:
         super().__init__()
         self.heads = heads
         self.out_channels = out_channels
         self.edge_dim = edge_dim
         self.dropout = dropout
-        self.negative_slope = negative_slope
         self.lin_source = nn.Linear(in_channels, heads * out_channels)
         self.lin_target = nn.Linear(in_channels, heads * out_channels)
         self.lin_edge = nn.Linear(edge_dim, heads * out_channels, bias=False) if edge_dim else nn.Identity()
         self.attention = nn.Parameter(torch.empty(1, heads, out_channels))
         self.bias = nn.Parameter(torch.zeros(heads * out_channels))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Initialise as GATv2Conv does: Glorot-uniform weights, zero biases."""
+        # as GATv2Conv does: Glorot-uniform weights, zero biases
         for linear in (self.lin_source, self.lin_target, self.lin_edge):
             if isinstance(linear, nn.Linear):
                 nn.init.xavier_uniform_(linear.weight)
                 if linear.bias is not None:
                     nn.init.zeros_(linear.bias)
-        bound = math.sqrt(6.0 / (self.heads + self.out_channels))
+        bound = math.sqrt(6.0 / (heads + out_channels))
         nn.init.uniform_(self.attention, -bound, bound)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, rowptr: Tensor) -> Tensor:
@@ -86,7 +84,7 @@ class GATv2Layer(nn.Module):
         hidden = x_source.index_select(0, edge_index[0]).add_(x_target.index_select(0, edge_index[1]))
         if self.edge_dim > 0:
             hidden = hidden + self.lin_edge(edge_attr)
-        hidden = F.leaky_relu(hidden, self.negative_slope, inplace=True)
+        hidden = F.leaky_relu(hidden, NEGATIVE_SLOPE, inplace=True)
         return _scale(self._by_head(hidden), self.attention).sum(-1)  # [E, heads]
 
     @torch.jit.unused
@@ -97,7 +95,7 @@ class GATv2Layer(nn.Module):
         hidden = sent + self.lin_target(x).index_select(0, target)
         if self.edge_dim > 0:
             hidden = hidden + self.lin_edge(edge_attr)
-        logits = (self._by_head(F.leaky_relu(hidden, self.negative_slope)) * self.attention).sum(-1)
+        logits = (self._by_head(F.leaky_relu(hidden, NEGATIVE_SLOPE)) * self.attention).sum(-1)
         logits = logits.masked_fill(~counts.unsqueeze(1), -torch.inf)
         lowest = torch.full([num_nodes, self.heads], -torch.inf, dtype=logits.dtype, device=logits.device)
         highest = lowest.scatter_reduce(0, target.unsqueeze(1).expand_as(logits), logits, "amax", include_self=True)

@@ -30,8 +30,7 @@ def register_model(model_class: type[nn.Module]) -> str:
     """Let this process save and load checkpoints of a model class; return the name that they have for it.
 
     Its ``forward`` takes plain tensors, which its ``inputs`` name, and returns scores ``[N]``; its constructor takes
-    plain settings by name. Its ``manifest_class`` is the kind of its manifests, by default
-    :class:`~graphrerank.models.manifest.RerankerManifest`.
+    plain settings by name. It may name the kind of its manifests as ``manifest_class``.
     """
     if not isinstance(model_class, type) or not issubclass(model_class, nn.Module):
         raise UserError(f"a model must be a class of torch.nn.Module, got {model_class!r}")

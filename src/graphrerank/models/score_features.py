@@ -51,8 +51,7 @@ class ScoreFeatures(nn.Module):
 
     Columns: the ``num_scores`` min-max scaled scores; GCS of the scaled base score; reciprocal rank; log of the rank;
     log of the degree; best and mean base score among the neighbours; the largest share of each other score among the
-    neighbours. With types of edges, all columns that depend on edges follow for the edges of each type; two
-    nodes that are joined in several ways are then several times neighbours.
+    neighbours. With types of edges, all columns that depend on edges follow for the edges of each type.
 
     With words, the last ``num_words`` scores are shares of the query's weight, 0 where a candidate does not hold the
     word. Further columns depend on edges: the share that a candidate covers together with its neighbours, scaled as

@@ -142,8 +142,7 @@ class CrossEncoder:
     """A sequence classifier with one logit, loaded at its first use.
 
     The vector of a pair is the input of the classifier's head: the state of the first token (for ModernBERT possibly
-    the mean over the tokens), before BERT's pooler. ``head(encode(...))`` equals the model's logits. A model that
-    is not found, or that does not fit, is a ValueError at loading.
+    the mean over the tokens), before BERT's pooler. ``head(encode(...))`` equals the model's logits.
     """
 
     model: str | Path  # a local folder, or a model id of the Hugging Face hub

@@ -39,11 +39,10 @@ class DotRanking:
         return len(self.embedding) - (0 if self.removed is None else int(self.removed.sum()))
 
     def rank(self, vectors: Tensor, proposed: Tensor, *, is_exact: bool) -> Ranking:
-        """Rank the proposed nodes of each query.
+        """Rank the nodes ``proposed [b, M]``, unique per row, padded with -1: ``[b, top_k]``, products as two features.
 
-        ``proposed [b, M]`` int64 are nodes, unique per row, in any order, padded with -1. With ``is_exact`` they are
-        the nearest up to rounding, ``top_k`` and :data:`MARGIN`, or all; a query whose last rank is contested within
-        rounding is then scored against the whole corpus. Returns ``[b, top_k]``, with the dot products as two features.
+        With ``is_exact`` they are the nearest up to rounding, ``top_k`` and :data:`MARGIN`, or all; a query whose last
+        rank is contested within rounding is then scored against the whole corpus.
         """
         device, num_nodes = self.embedding.device, len(self.embedding)
         if not len(vectors) or not self.num_ranked:
@@ -72,8 +71,8 @@ class DotRanking:
     def _contested(self, vectors: Tensor, scores: Tensor, last: Tensor) -> Tensor:
         """Return ``[b]``, whether a node that was not proposed might belong among the ``top_k``.
 
-        It cannot if the ``last`` kept score exceeds the lowest of the proposed ``scores [b, M]`` by more than rounding:
-        a product of ``d`` terms is off by at most ``d`` roundings of the product of norms, there and here.
+        It cannot if the ``last`` kept score exceeds the lowest of the proposed ``scores [b, M]`` by more than rounding,
+        of a product of ``d`` terms at most ``d`` times the product of norms, there and here.
         """
         rounding = torch.finfo(torch.float32).eps * self.embedding.shape[1]
         return last - scores.amin(1) <= 4 * rounding * self._largest_norm * vectors.norm(dim=1)
@@ -84,10 +83,7 @@ class DotRanking:
 
 
 def dot_products(embedding: Tensor, nodes: Tensor, vectors: Tensor) -> Tensor:
-    """Multiply query vectors ``[b, d]`` with those of nodes ``[b, M]``: ``[b, M]`` float32.
-
-    Each product is computed by itself: unlike in a matrix product, equal vectors give equal scores.
-    """
+    """Multiply query vectors ``[b, d]`` with those of nodes ``[b, M]``; unlike in BLAS equal ones give equal scores."""
     scores = vectors.new_empty(nodes.shape, dtype=torch.float32)
     for row, found, vector in zip(scores, nodes, vectors, strict=True):
         row[:] = (embedding[found].float() * vector).sum(1)

@@ -34,8 +34,7 @@ class Expander:
 
     Source: FastInsight, Algorithm 3 with its weights 1, run once. *Where we differ:* the seeds are the top
     ``num_seeds`` rather than all retrieved nodes. The defaults lie on a plateau: on the training questions of
-    2WikiMultihopQA and HotpotQA, 10 to 30 seeds, 50 to 80 base candidates and weights of 0.5 and above give the same
-    share of questions with all relevant passages among 100 candidates, to within one question.
+    2WikiMultihopQA and HotpotQA, 10 to 30 seeds, 50 to 80 base candidates and weights from 0.5 on find as much.
 
     Features of the walk, 0 for candidates of the base ranking and for those that no edge joins with a seed: ``hops``,
     steps from the nearest seed; ``best_seed_score`` and ``best_seed_reciprocal_rank``, score and 1 / rank of the best
@@ -177,11 +176,9 @@ class HybridExpandRetriever(Expander):
 class ExpandRetriever(Expander):
     """Expand the ranking of a retriever that scores only its own list.
 
-    A neighbour that it lists further down keeps its score. One that it does not list ranks behind the list, with the
-    next float32 below the query's lowest score, and takes the query's lowest value of every other feature.
-
-    Features: those of the base retriever; ``bm25_score`` (divided by the query's maximum over the corpus) and, if the
-    corpus is encoded, ``dense_score``, unless the base retriever has them; and the four of the walk.
+    A neighbour that it does not list ranks behind the list, with the next float32 below the query's lowest score, and
+    takes the query's lowest value of every other feature. Features: those of the base retriever; ``bm25_score`` and, if
+    the corpus is encoded, ``dense_score``, unless it has them; and the four of the walk.
     """
 
     base: RetrieverFactory  # builds the base retriever from a corpus and `top_k`; a `functools.partial`

@@ -44,11 +44,9 @@ class HybridScores(NamedTuple):
 class HybridRetriever:
     r"""Rank the corpus by :math:`w_b\,\mathrm{BM25}(q, d) / \max_{d'} \mathrm{BM25}(q, d') + w_d\,\cos(q, d)`.
 
-    Source: GraphER, section 3.1 (base retriever), with its weights 0.3 and 0.7 as defaults. The paper does not say how
-    BM25 is normalised; we divide by the query's maximum over the corpus. The corpus is indexed at the first query.
-
-    With ``proposals``, only that many of the best nodes by vectors and by BM25 are scored. A node among neither is not
-    found, though its sum might be; the scores of those found are the same.
+    Source: GraphER, section 3.1 (base retriever). The paper does not say how BM25 is normalised; we divide by the
+    query's maximum over the corpus. With ``proposals``, only that many of the best nodes by vectors and by BM25 are
+    scored, and a node among neither is not found.
     """
 
     graph: InitVar[CorpusGraph]  # with its `embedding` of unit vectors

@@ -32,12 +32,9 @@ class LanceDBRetriever(VectorStoreRetriever):
 
     The best ``proposals`` by vectors and as many by full text are scored; one that the full text did not propose has
     :math:`s = 0`. With ``bm25_weight=0`` that is vector search alone, and with ``index=flat`` its rankings are those of
-    :class:`~graphrerank.operators.dense.DenseRetriever`: LanceDB compares all vectors, and scores are computed from the
-    corpus's vectors.
+    :class:`~graphrerank.operators.dense.DenseRetriever`.
 
     Source: as :class:`~graphrerank.operators.hybrid.HybridRetriever`. *Where we differ:* LanceDB's words are stemmed.
-
-    The table has the columns ``node``, ``id``, ``text`` and ``vector``.
     """
 
     _: KW_ONLY

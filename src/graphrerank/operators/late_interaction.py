@@ -27,11 +27,9 @@ class LateInteractionRetriever:
 
     Source: Khattab and Zaharia, "ColBERT: Efficient and Effective Passage Search via Contextualized Late Interaction
     over BERT", 2020, Eq. (3), through sentence-transformers' ``MultiVectorEncoder``, which reads checkpoints of ColBERT
-    and of PyLate and encodes queries and passages each in the model's way. *Where we differ:* ColBERT finds
-    candidates by a search for each token; here all passages are compared, or the ``proposals`` nearest by dense
-    vectors. Ties are broken by node index.
-
-    The corpus is encoded at the first query, and kept in memory: ``4 d`` bytes per token.
+    and of PyLate. *Where we differ:* ColBERT finds candidates by a search for each token; here all passages are
+    compared, or the ``proposals`` nearest by dense vectors. Ties are broken by node index. The corpus is encoded at the
+    first query, and kept in memory: ``4 d`` bytes per token.
     """
 
     graph: InitVar[CorpusGraph]  # its vectors are read with `proposals` alone

@@ -24,9 +24,8 @@ TIMEOUT_S = 60
 class QdrantRetriever(VectorStoreRetriever):
     r"""Rank the corpus by :math:`v_q \cdot v_n`, proposed by Qdrant, ties broken by node index.
 
-    With ``index=flat`` the rankings are those of ``DenseRetriever``: Qdrant compares all vectors, and scores are
-    computed from the corpus's vectors. The points of a collection are the passages, with ``id`` in their payload. A key
-    of the server is read from ``QDRANT_API_KEY``.
+    With ``index=flat`` the rankings are those of ``DenseRetriever``. The points of a collection are the passages, with
+    ``id`` in their payload. A key of the server is read from ``QDRANT_API_KEY``.
     """
 
     _: KW_ONLY

@@ -28,11 +28,8 @@ BLOCK_TEXTS = 1024  # encoded between two transfers to the CPU
 class SpladeRetriever:
     """Rank the corpus by the dot product of sparse vectors over a vocabulary, ties broken by node index.
 
-    Nodes that share no weighted term with the query have score 0 and follow in node order. The corpus is encoded at the
-    first query; its vectors stay sparse.
-
-    Source: Formal et al., *SPLADE*, 2021, Eq. (2), through sentence-transformers' ``SparseEncoder``, which encodes
-    queries and documents each in the model's way.
+    Nodes that share no weighted term with the query have score 0. The corpus is encoded at the first query.
+    Source: Formal et al., *SPLADE*, 2021, Eq. (2), through sentence-transformers' ``SparseEncoder``.
     """
 
     graph: InitVar[CorpusGraph]  # its vectors are not read

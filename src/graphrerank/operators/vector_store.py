@@ -28,9 +28,8 @@ Nodes = npt.NDArray[np.int64]
 class VectorStoreRetriever(ABC):
     """Ranks passages by dot products among those that a database proposes, which is filled at the first query.
 
-    It numbers passages as in the corpus, and holds a prefix of them, as each :meth:`add` is atomic: a stopped filling
-    continues where it was. It is bound to the passages, their order and their vectors; one made from others is a
-    ValueError that names it.
+    Each :meth:`add` is atomic: a stopped filling continues where it was. The database is bound to the passages, their
+    order and their vectors.
     """
 
     graph: InitVar[CorpusGraph]  # with its `embedding`

@@ -111,8 +111,7 @@ def choose_routes(scores: Tensor, low: float, high: float) -> Tensor:
 
     Source: "EA-GraphRAG", 2026, Eq. (2).
 
-    Scores ``[n]`` are s(q) in [0, 1]; with ``low`` (:math:`\tau_L`) below 0 nothing is dense, with ``high``
-    (:math:`\tau_H`) above 1 nothing is of the graph alone. Returns ``[n]`` int64 numbers of :data:`ROUTES`.
+    Scores ``[n]`` are s(q) in [0, 1]. Returns ``[n]`` int64 numbers of :data:`ROUTES`.
 
     Example:
         >>> [ROUTES[route] for route in choose_routes(torch.tensor([0.1, 0.5, 0.9]), 0.2, 0.8)]
