@@ -10,7 +10,6 @@ Notable about them:
 """
 
 import math
-from typing import Final
 
 import torch
 import torch.nn.functional as F
@@ -18,8 +17,6 @@ from torch import Tensor, nn
 from torch._jit_internal import is_scripting  # where torch.jit has it from, and mypy sees it
 
 from graphrerank.graphs.algebra import scatter_sum, with_self_loops
-
-NEGATIVE_SLOPE: Final = 0.2
 
 
 class GATv2Layer(nn.Module):
@@ -84,7 +81,7 @@ class GATv2Layer(nn.Module):
         hidden = x_source.index_select(0, edge_index[0]).add_(x_target.index_select(0, edge_index[1]))
         if self.edge_dim > 0:
             hidden = hidden + self.lin_edge(edge_attr)
-        hidden = F.leaky_relu(hidden, NEGATIVE_SLOPE, inplace=True)
+        hidden = F.leaky_relu(hidden, 0.2, inplace=True)
         return _scale(self._by_head(hidden), self.attention).sum(-1)  # [E, heads]
 
     @torch.jit.unused
@@ -95,7 +92,7 @@ class GATv2Layer(nn.Module):
         hidden = sent + self.lin_target(x).index_select(0, target)
         if self.edge_dim > 0:
             hidden = hidden + self.lin_edge(edge_attr)
-        logits = (self._by_head(F.leaky_relu(hidden, NEGATIVE_SLOPE)) * self.attention).sum(-1)
+        logits = (self._by_head(F.leaky_relu(hidden, 0.2)) * self.attention).sum(-1)
         logits = logits.masked_fill(~counts.unsqueeze(1), -torch.inf)
         lowest = torch.full([num_nodes, self.heads], -torch.inf, dtype=logits.dtype, device=logits.device)
         highest = lowest.scatter_reduce(0, target.unsqueeze(1).expand_as(logits), logits, "amax", include_self=True)
