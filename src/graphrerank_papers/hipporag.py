@@ -1,9 +1,12 @@
 """HippoRAG and HippoRAG 2: PageRank over a graph of passages and entities, from the query's entities or facts."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from pydantic import TypeAdapter
@@ -13,18 +16,19 @@ from graphrerank.caching import hash_texts
 from graphrerank.checks import UserError, check_choice, check_counts, check_not_negative, check_positive_share
 from graphrerank.graphs import CorpusGraph, PairEncoder, Ranking, top_k_by_node_order
 from graphrerank.graphs.queries import IndexEncoder
-from graphrerank.graphs.sparse_rows import pad_rows, positions_in_rows
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, in_form, shipped_prompt
 from graphrerank.operators.ppr import CorpusPPR
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.indexing import Stages
+from graphrerank_papers.indexing import Stages, padded_ranking, replace_where
 from graphrerank_papers.knowledge.corpus_knowledge import CorpusKnowledge, merge_knowledge
 
 MIN_NAME_CHARACTERS = 3  # letters and digits of the name of an entity with synonyms
 MAX_COSINES = 1 << 23  # held at once by the search for synonyms: 32 MiB of float32
+
+COMBINATIONS: Mapping[str, Callable[[list[float]], float]] = {"last": itemgetter(-1), "mean": fmean, "sum": sum}
 
 # selects from the facts of each of `B` queries: unique positions in its list, most relevant first
 FactReranker = Callable[[Sequence[str], Sequence[Sequence[str]]], list[list[int]]]
@@ -146,12 +150,10 @@ def with_reached(state: RetrievalState, mass: Tensor, *, budget: int, where: Ten
     ``where`` is ``[B, 1]`` bool, the queries whose ranking is replaced; None: those with a passage that was reached.
     """
     new = Ranking(*top_k_by_node_order(mass.masked_fill(mass == 0, -torch.inf), budget))
-    where = new.nodes[:, :1] >= 0 if where is None else where
-    width = max(new.nodes.shape[1], state.nodes.shape[1])
-    new, old = new.padded(width), state.ranking.padded(width)
-    return state.with_ranking(torch.where(where, new.nodes, old.nodes), torch.where(where, new.scores, old.scores))
+    return replace_where(state, new, new.nodes[:, :1] >= 0 if where is None else where)
 
 
+@dataclass(eq=False, repr=False)
 class HippoRAGSearch:
     r"""Replace the retrieved passages by those whose entities PageRank reaches from the query's entities.
 
@@ -169,60 +171,48 @@ class HippoRAGSearch:
     :class:`FactGraphSearch`, whose other settings it shares.
     """
 
-    def __init__(
-        self,
-        resources: Resources,
-        *,
-        folder: str | Path,
-        extractor: KnowledgeExtractor,
-        query_extractor: KnowledgeExtractor,
-        synonymy_threshold: float = 0.8,
-        max_synonyms: int = 100,
-        node_specificity: bool = True,
-        restart_prob: float = 0.5,
-    ) -> None:
-        self._resources = resources
-        self._encoder = resources.index_encoder
-        self._query_extractor = query_extractor
-        device = resources.graph.device
-        index = build_fact_graph(
-            resources.graph.all_texts,
-            folder=folder,
-            extractor=extractor,
-            encoder=self._encoder,
-            synonymy_threshold=synonymy_threshold,
-            max_synonyms=max_synonyms,
-            device=device,
-        )
-        self._names = Stages(folder).encode(self._encoder, index.facts.spellings).to(device)
-        self._walk = CorpusPPR(index.between_entities().to(device), restart_prob=restart_prob)
+    resources: Resources
+    _: KW_ONLY
+    folder: str | Path
+    extractor: KnowledgeExtractor
+    query_extractor: KnowledgeExtractor
+    synonymy_threshold: float = 0.8
+    max_synonyms: int = 100
+    node_specificity: bool = True
+    restart_prob: float = 0.5
+
+    def __post_init__(self) -> None:
+        device, self._encoder = self.resources.graph.device, self.resources.index_encoder
+        index = _fact_graph(self)
+        self._names = Stages(self.folder).encode(self._encoder, index.facts.spellings).to(device)
+        self._walk = CorpusPPR(index.between_entities().to(device), restart_prob=self.restart_prob)
         self._occurrences = index.facts.entity_links.to(device)
-        weight = 1 / index.num_holders.clamp(min=1) if node_specificity else torch.ones(len(index.num_holders))
-        self._weight = torch.cat([weight, torch.zeros(1)]).to(device)  # the last is that of padding, -1
+        holders = index.num_holders.clamp(min=1)
+        self._weight = (1 / (holders if self.node_specificity else torch.ones_like(holders))).tolist()
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search from the entities of each query."""
-        with self._resources.clock("retrieve"):
-            seeds = self._link(state)
-        with self._resources.clock("graph"):
-            mass = self._walk.score(seeds, self._weight[seeds]).T
+        with self.resources.clock("retrieve"):
+            seeds = padded_ranking(self._link(state)).to(self._names.device)
+        with self.resources.clock("graph"):
+            mass = self._walk.score(seeds.nodes, seeds.scores).T
             entity, passage = self._occurrences.unbind(1)
-            scores = mass.new_zeros(self._resources.graph.num_nodes, len(seeds)).index_add_(0, passage, mass[entity]).T
-            return with_reached(state, scores, budget=self._resources.budget)
+            scores = mass.new_zeros(self.resources.graph.num_nodes, len(seeds)).index_add_(0, passage, mass[entity]).T
+            return with_reached(state, scores, budget=self.resources.budget)
 
-    def _link(self, state: RetrievalState) -> Tensor:
-        """Return the corpus's entities that the queries' entities are linked to: ``[B, S]`` int64, padded with -1."""
-        knowledge = self._query_extractor.extract(state.queries.texts)
-        device = self._names.device
-        pairs = [(row, name) for row, query in enumerate(knowledge) for name in query.names]
-        links = torch.zeros(0, 2, dtype=torch.int64, device=device)
-        if pairs and len(self._names):
-            rows, names = zip(*pairs, strict=True)
-            nearest, _ = top_k_by_node_order(self._encoder.encode(list(names)).to(self._names) @ self._names.T, 1)
-            links = torch.unique(torch.cat([torch.tensor(rows, device=device).unsqueeze(1), nearest], dim=1), dim=0)
-        return pad_rows(links[:, 0], links[:, 1], len(state.queries), fill=-1)
+    def _link(self, state: RetrievalState) -> list[dict[int, float]]:
+        """Return the corpus's entities that the entities of each query are linked to, with their weights."""
+        knowledge = self.query_extractor.extract(state.queries.texts)
+        names = [name for query in knowledge for name in query.names]
+        if not names or not len(self._names):
+            return [{} for _ in knowledge]
+        nearest, _ = top_k_by_node_order(self._encoder.encode(names).to(self._names) @ self._names.T, 1)
+        linked = iter(nearest.flatten().tolist())
+        rows = [sorted(set(islice(linked, len(query.names)))) for query in knowledge]
+        return [{entity: self._weight[entity] for entity in row} for row in rows]
 
 
+@dataclass(eq=False, repr=False)
 class FactGraphSearch:
     r"""Replace the retrieved passages by those that PageRank reaches from the query's facts.
 
@@ -245,104 +235,99 @@ class FactGraphSearch:
     paper's damping.
     """
 
-    def __init__(
-        self,
-        resources: Resources,
-        *,
-        folder: str | Path,
-        extractor: KnowledgeExtractor,
-        synonymy_threshold: float = 0.8,
-        max_synonyms: int = 100,
-        num_candidates: int = 5,
-        rerank: str = "none",
-        language_model: ChatModel | None = None,
-        prompt: Prompt | None = None,
-        cache: str | Path | None = None,
-        num_facts: int = 5,
-        combination: str = "last",
-        num_seeds: int = 5,
-        passage_weight: float = 0.0,
-        passage_seeds: str = "retrieved",
-        restart_prob: float = 0.5,
-    ) -> None:
-        check_counts(num_facts=num_facts, num_seeds=num_seeds)
-        if num_candidates < num_facts:
-            raise UserError(f"`num_candidates` must be at least `num_facts` ({num_facts}), got {num_candidates}")
-        check_choice(("last", "mean", "sum"), combination=combination)
-        check_choice(("retrieved", "all"), passage_seeds=passage_seeds)
-        check_choice(("none", "cross_encoder", "language_model"), rerank=rerank)
-        check_not_negative(passage_weight=passage_weight)
-        prompt = prompt or shipped_prompt("ea_graphrag_facts")
-        prompt.fill(question="", facts="")
-        self.num_candidates, self.num_facts, self.num_seeds = num_candidates, num_facts, num_seeds
-        self.combination, self.passage_weight, self.passage_seeds = combination, passage_weight, passage_seeds
-        self._resources = resources
+    resources: Resources
+    _: KW_ONLY
+    folder: str | Path
+    extractor: KnowledgeExtractor
+    synonymy_threshold: float = 0.8
+    max_synonyms: int = 100
+    num_candidates: int = 5
+    rerank: str = "none"
+    language_model: ChatModel | None = None
+    prompt: Prompt = field(default_factory=partial(shipped_prompt, "ea_graphrag_facts"))
+    cache: str | Path | None = None
+    num_facts: int = 5
+    combination: str = "last"
+    num_seeds: int = 5
+    passage_weight: float = 0.0
+    passage_seeds: str = "retrieved"
+    restart_prob: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_counts(num_facts=self.num_facts, num_seeds=self.num_seeds)
+        if self.num_candidates < self.num_facts:
+            raise UserError(
+                f"`num_candidates` must be at least `num_facts` ({self.num_facts}), got {self.num_candidates}"
+            )
+        check_choice(COMBINATIONS, combination=self.combination)
+        check_choice(("retrieved", "all"), passage_seeds=self.passage_seeds)
+        check_choice(("none", "cross_encoder", "language_model"), rerank=self.rerank)
+        check_not_negative(passage_weight=self.passage_weight)
+        self.prompt.fill(question="", facts="")
         self._rerank: FactReranker | None = None
-        if rerank == "cross_encoder":
-            self._rerank = partial(rerank_by_pairs, resources.cross_encoder)
-        elif rerank == "language_model":
-            if language_model is None:
+        if self.rerank == "cross_encoder":
+            self._rerank = partial(rerank_by_pairs, self.resources.cross_encoder)
+        elif self.rerank == "language_model":
+            if self.language_model is None:
                 raise UserError("`language_model` must be given with `rerank: language_model`, got none")
-            self._rerank = partial(select_by_language_model, remembering(language_model, cache), prompt)
-        device = resources.graph.device
-        index = build_fact_graph(
-            resources.graph.all_texts,
-            folder=folder,
-            extractor=extractor,
-            encoder=resources.index_encoder,
-            synonymy_threshold=synonymy_threshold,
-            max_synonyms=max_synonyms,
-            device=device,
-        )
-        self._walk = CorpusPPR(index.graph.to(device), restart_prob=restart_prob)
+            self._rerank = partial(select_by_language_model, remembering(self.language_model, self.cache), self.prompt)
+        index, device = _fact_graph(self), self.resources.graph.device
+        self._walk = CorpusPPR(index.graph.to(device), restart_prob=self.restart_prob)
         self._fact_texts, self._fact_vectors = index.facts.facts, index.fact_vectors.to(device)
-        self._ends, self._num_holders = index.facts.ends.to(device), index.num_holders.to(device)
+        self._ends, self._num_holders = index.facts.ends.tolist(), index.num_holders.tolist()
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search from the facts of each query; queries without facts keep their ranking."""
-        clock, num_passages = self._resources.clock, self._resources.graph.num_nodes
+        clock, graph = self.resources.clock, self.resources.graph
         with clock("retrieve"):
             vectors = state.queries.encoded.to(self._fact_vectors)
             candidates = find_facts(vectors, self._fact_vectors, top_k=self.num_candidates)
         with clock("rerank"):
-            facts, scores = self._choose(state.queries.texts, candidates)
+            facts = self._choose(state.queries.texts, candidates)
         with clock("graph"):
-            entities = entity_seeds(
-                facts, scores, self._ends, self._num_holders, top_k=self.num_seeds, combination=self.combination
-            )
-            seeds, weight = self._with_passages(state, entities)
-            mass = self._walk.score(seeds, weight)[:, :num_passages]
-            return with_reached(state, mass, budget=self._resources.budget, where=facts[:, :1] >= 0)
+            entities = [entity_seeds(row, self._ends, self._num_holders, self.combination) for row in facts]
+            rows = [{graph.num_nodes + e: row[e] for e in [*row][: self.num_seeds]} for row in entities]
+            seeds, weight = self._with_passages(state, padded_ranking(rows).to(graph.device))
+            mass = self._walk.score(seeds, weight)[:, : graph.num_nodes]
+            where = torch.tensor([bool(row) for row in facts], device=graph.device, dtype=torch.bool).unsqueeze(1)
+            return with_reached(state, mass, budget=self.resources.budget, where=where)
 
-    def _choose(self, query_texts: Sequence[str], candidates: Ranking) -> tuple[Tensor, Tensor]:
-        """Return the facts that weigh entities, ``[B, num_facts]``, with their similarities."""
-        nodes, scores = candidates.nodes[:, : self.num_facts], candidates.scores[:, : self.num_facts]
-        if self._rerank is None:
-            return nodes, scores
-        texts = [[self._fact_texts[fact] for fact in row if fact >= 0] for row in candidates.nodes.tolist()]
-        nodes, scores = torch.full_like(nodes, -1), torch.full_like(scores, -torch.inf)
-        for row, positions in enumerate(self._rerank(query_texts, texts)):
-            chosen = positions[: self.num_facts]
-            nodes[row, : len(chosen)] = candidates.nodes[row, chosen]
-            scores[row, : len(chosen)] = candidates.scores[row, chosen]
-        return nodes, scores
+    def _choose(self, query_texts: Sequence[str], candidates: Ranking) -> list[dict[int, float]]:
+        """Return the facts of each query that weigh entities, at most ``num_facts``, with their similarities."""
+        pairs = zip(candidates.nodes.tolist(), candidates.scores.tolist(), strict=True)
+        rows = [[(fact, score) for fact, score in zip(*pair, strict=True) if fact >= 0] for pair in pairs]
+        if self._rerank is not None:
+            orders = self._rerank(query_texts, [[self._fact_texts[fact] for fact, _ in row] for row in rows])
+            rows = [[row[position] for position in order] for row, order in zip(rows, orders, strict=True)]
+        return [dict(row[: self.num_facts]) for row in rows]
 
     def _with_passages(self, state: RetrievalState, entities: Ranking) -> tuple[Tensor, Tensor]:
-        """Join entities, as nodes of the graph, and passages as seeds: ``[B, S]`` nodes and weights."""
-        nodes = torch.where(entities.nodes >= 0, entities.nodes + self._resources.graph.num_nodes, -1)
+        """Join entities and passages as seeds: ``[B, S]`` nodes and weights."""
         passages, scores = state.nodes, state.scores
         if self.passage_weight and self.passage_seeds == "all":
-            embedding = self._resources.graph.encoded
+            embedding = self.resources.graph.encoded
             scores = state.queries.encoded.to(embedding) @ embedding.T
             passages = torch.arange(len(embedding), device=scores.device).expand(len(scores), -1)
         if not self.passage_weight or not passages.shape[1]:
-            return nodes, entities.scores
+            return entities.nodes, entities.scores
         valid = passages >= 0
         lowest = scores.masked_fill(~valid, torch.inf).amin(1, keepdim=True)
         highest = scores.masked_fill(~valid, -torch.inf).amax(1, keepdim=True)
         scaled = torch.where(highest > lowest, (scores - lowest) / (highest - lowest), 1.0)
         weight = (self.passage_weight * scaled).masked_fill(~valid, -torch.inf)
-        return torch.cat([nodes, passages], dim=1), torch.cat([entities.scores, weight], dim=1)
+        return torch.cat([entities.nodes, passages], dim=1), torch.cat([entities.scores, weight], dim=1)
+
+
+def _fact_graph(step: HippoRAGSearch | FactGraphSearch) -> FactGraph:
+    return build_fact_graph(
+        step.resources.graph.all_texts,
+        folder=step.folder,
+        extractor=step.extractor,
+        encoder=step.resources.index_encoder,
+        synonymy_threshold=step.synonymy_threshold,
+        max_synonyms=step.max_synonyms,
+        device=step.resources.graph.device,
+    )
 
 
 def rerank_by_pairs(
@@ -412,38 +397,28 @@ def find_facts(queries: Tensor, facts: Tensor, *, top_k: int = 5) -> Ranking:
 
 
 def entity_seeds(
-    facts: Tensor, scores: Tensor, ends: Tensor, num_holders: Tensor, *, top_k: int = 5, combination: str = "last"
-) -> Ranking:
-    r"""Weigh the entities of some facts, and keep those of largest weight.
+    facts: Mapping[int, float],
+    ends: Sequence[Sequence[int]],
+    num_holders: Sequence[int],
+    combination: str = "last",
+) -> dict[int, float]:
+    r"""Weigh the entities of some facts; the largest weights come first, ties are broken by index.
 
     .. math:: w(n) = \tilde s_f / |\{c : (n, c) \in E\}|
 
     Source: "EA-GraphRAG", 2026, section 3.4.2 and Algorithm 1, lines 6 and 7: an entity of several facts has the weight
     of the last of them (``last``). HippoRAG 2 takes their mean.
 
-    ``facts`` are ``[B, k]`` int64 indices in the order of the algorithm, padded with -1, ``scores`` ``[B, k]`` not
-    negative, ``ends`` ``[F, 2]`` the head and tail of each fact, and ``num_holders`` ``[E]`` the number of passages
-    that contain each entity; 0 counts as 1. Returns ``[B, top_k]`` entity indices and weights, ties broken by index.
+    ``facts`` are scores by fact in the order of the algorithm, ``ends`` the head and tail of each fact, and
+    ``num_holders`` the number of passages that contain each entity; 0 counts as 1.
 
     Example:
-        >>> facts, ends = torch.tensor([[0, 1]]), torch.tensor([[0, 1], [1, 2]])
-        >>> entity_seeds(facts, torch.tensor([[1.0, 0.5]]), ends, torch.tensor([4, 1, 1]), top_k=3)
-        Ranking(nodes=tensor([[1, 2, 0]]), scores=tensor([[0.5000, 0.5000, 0.2500]]), features=None, base_nodes=None)
+        >>> entity_seeds({0: 1.0, 1: 0.5}, [[0, 1], [1, 2]], [4, 1, 1])
+        {1: 0.5, 2: 0.5, 0: 0.25}
     """
-    num_entities = max(1, len(num_holders))
-    row, column = torch.nonzero(facts >= 0, as_tuple=True)  # by row, then in the order of the facts
-    entity = ends[facts[row, column]]  # [n, 2]
-    score = (scores[row, column].unsqueeze(1) / num_holders[entity].clamp(min=1)).flatten()
-    key, inverse = torch.unique((row.unsqueeze(1) * num_entities + entity).flatten(), return_inverse=True)
-    if combination == "last":
-        position = torch.arange(len(score), device=score.device)
-        last = torch.zeros_like(key).scatter_reduce_(0, inverse, position, "amax", include_self=False)
-        weight = score[last]
-    else:
-        weight = score.new_zeros(len(key)).scatter_reduce_(0, inverse, score, combination, include_self=False)
-    order = torch.argsort(weight, descending=True, stable=True)  # keys ascend: ties by index
-    order = order[torch.argsort(key[order] // num_entities, stable=True)]
-    owner, seed, weight = key[order] // num_entities, key[order] % num_entities, weight[order].float()
-    is_top = positions_in_rows(owner) < top_k
-    nodes = pad_rows(owner[is_top], seed[is_top], len(facts), fill=-1)
-    return Ranking(nodes, pad_rows(owner[is_top], weight[is_top], len(facts), fill=-torch.inf)).padded(top_k)
+    given: dict[int, list[float]] = {}
+    for fact, score in facts.items():
+        for entity in ends[fact]:
+            given.setdefault(entity, []).append(score / max(1, num_holders[entity]))
+    weight = {entity: COMBINATIONS[combination](scores) for entity, scores in given.items()}
+    return dict(sorted(weight.items(), key=lambda entry: (-entry[1], entry[0])))

@@ -1,7 +1,7 @@
 """What several indexes share: stages stored under a hash of everything they depend on, and listed passages."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from torch import Tensor
 from graphrerank.caching import hash_texts, warn_damaged
 from graphrerank.checks import UserError
 from graphrerank.files import check_writable, load_tensors, read_checked_json, save_tensors, write_checked_json
+from graphrerank.graphs import Ranking
 from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.graphs.sparse_rows import pad_rows
 from graphrerank.pipelines.state import RetrievalState
@@ -134,17 +135,26 @@ def with_documents(
     return ranked.with_pool(ranked.nodes)
 
 
+def padded_ranking(rows: Sequence[Mapping[int, float]]) -> Ranking:
+    """Return the ranking of ``B`` queries, given the scores by node of each, best first."""
+    width = max(map(len, rows), default=0)
+    nodes = torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows], dtype=torch.int64)
+    scores = torch.tensor([[*row.values(), *[-torch.inf] * (width - len(row))] for row in rows])
+    return Ranking(nodes.reshape(len(rows), width), scores.reshape(len(rows), width))
+
+
 def with_listed(state: RetrievalState, listed: Sequence[Sequence[int]], *, budget: int) -> RetrievalState:
     """Replace the retrieved passages by those listed for each query, best first, up to ``budget``.
 
     The score of a passage is the reciprocal of its rank. A query for which none is listed keeps its ranking.
     """
-    device = state.nodes.device
-    kept = state.ranking.padded(max([state.nodes.shape[1], *(min(budget, len(row)) for row in listed)]))
-    nodes, scores = kept.nodes.clone(), kept.scores.clone()
-    for query, row in enumerate(listed):
-        if row := list(row)[:budget]:
-            nodes[query], scores[query] = -1, -torch.inf
-            nodes[query, : len(row)] = torch.tensor(row, device=device)
-            scores[query, : len(row)] = 1 / torch.arange(1, len(row) + 1, device=device, dtype=scores.dtype)
-    return state.with_ranking(nodes, scores)
+    rows = [{node: 1 / rank for rank, node in enumerate(row[:budget], start=1)} for row in listed]
+    new = padded_ranking(rows).to(state.nodes.device)
+    return replace_where(state, new, torch.tensor([[bool(row)] for row in rows], device=new.nodes.device).view(-1, 1))
+
+
+def replace_where(state: RetrievalState, new: Ranking, where: Tensor) -> RetrievalState:
+    """Replace the ranking of the queries where ``[B, 1]`` bool is true."""
+    width = max(new.nodes.shape[1], state.nodes.shape[1])
+    new, old = new.padded(width), state.ranking.padded(width)
+    return state.with_ranking(torch.where(where, new.nodes, old.nodes), torch.where(where, new.scores, old.scores))

@@ -1,7 +1,9 @@
 """LightRAG and PathRAG: passages by the entities, relations and paths of a knowledge graph like the query."""
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise, zip_longest
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from itertools import chain, pairwise, zip_longest
 from pathlib import Path
 from typing import Annotated
 
@@ -18,120 +20,88 @@ from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank_papers.indexing import with_listed
-from graphrerank_papers.knowledge.corpus_knowledge import build_knowledge_graph
+from graphrerank_papers.knowledge.corpus_knowledge import KnowledgeGraph, build_knowledge_graph
 
 Levels = tuple[list[str], list[str]]  # keywords
 WeightedPath = tuple[float, tuple[int, ...]]  # reliability, entities
 
 
+@dataclass(eq=False, repr=False)
 class LightRAGSearch:
     """Replace the retrieved passages by those of the entities and relations most similar to the query.
 
-    - ``local``: the ``num_entities`` entities by their descriptions; the passages of each entity in turn, those first
-      that contain most of its one-hop neighbours.
-    - ``global``: the ``num_relations`` relations by their descriptions; the passages of each relation in turn.
+    - ``local``: the ``num_entities`` entities by their descriptions, and their passages.
+    - ``global``: the ``num_relations`` relations by their descriptions, and their passages.
     - ``hybrid``: both lists, by turns.
 
-    With ``order: similarity`` the passages of each list are ordered by their similarity to the query instead.
+    The passages of each list are ordered by their similarity to the query.
 
     Source: Guo et al., "LightRAG: Simple and Fast Retrieval-Augmented Generation", 2024, section 3.2; the order of
-    passages, which the paper leaves open, as in the authors' code (``graph``: first versions; ``similarity``: later
-    ones). *Where we differ:* without a language model the query itself is searched on both levels, in place of its
-    low- and high-level keywords. We rank passages; LightRAG also gives the descriptions themselves to its reader. A
-    query to which nothing is similar keeps what was retrieved before.
+    passages, which the paper leaves open, as in later versions of the authors' code. *Where we differ:* without a
+    language model the query itself is searched on both levels, in place of its low- and high-level keywords. We rank
+    passages; LightRAG also gives the descriptions themselves to its reader. A query to which nothing is similar keeps
+    what was retrieved before.
 
     A ``language_model`` writes keywords; its ``prompt`` has the placeholder ``{question}``, and ``cache`` is the folder
     of its answers. ``description_tokens`` are words of a description, at most.
     """
 
-    def __init__(
-        self,
-        resources: Resources,
-        *,
-        folder: str | Path,
-        extractor: KnowledgeExtractor,
-        description_tokens: int = 40,
-        mode: str = "hybrid",
-        order: str = "similarity",
-        num_entities: int = 40,
-        num_relations: int = 40,
-        language_model: ChatModel | None = None,
-        prompt: Prompt | None = None,
-        cache: str | Path | None = None,
-    ) -> None:
-        check_choice(("local", "global", "hybrid"), mode=mode)
-        check_choice(("graph", "similarity"), order=order)
-        check_counts(num_entities=num_entities, num_relations=num_relations)
-        self.mode, self.order = mode, order
-        self.num_entities, self.num_relations = num_entities, num_relations
-        self._resources = resources
-        self._model = None if language_model is None else remembering(language_model, cache)
-        self._prompt = prompt or shipped_prompt("light_rag_keywords")
-        self._prompt.fill(question="")
-        self._encoder = resources.index_encoder
-        self._graph = build_knowledge_graph(
-            resources.graph.all_texts,
-            folder=folder,
-            extractor=extractor,
-            encoder=self._encoder,
-            description_tokens=description_tokens,
-        )
-        self._entities = self._graph.entity_vectors.to(resources.graph.device)
-        self._relations = self._graph.relation_vectors.to(resources.graph.device)
+    resources: Resources
+    _: KW_ONLY
+    folder: str | Path
+    extractor: KnowledgeExtractor
+    description_tokens: int = 40
+    mode: str = "hybrid"
+    num_entities: int = 40
+    num_relations: int = 40
+    language_model: ChatModel | None = None
+    prompt: Prompt = field(default_factory=partial(shipped_prompt, "light_rag_keywords"))
+    cache: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        check_choice(("local", "global", "hybrid"), mode=self.mode)
+        check_counts(num_entities=self.num_entities, num_relations=self.num_relations)
+        self.prompt.fill(question="")
+        graph, self._encoder = self.resources.graph, self.resources.index_encoder
+        self._graph = _knowledge_graph(self)
+        self._entities = self._graph.entity_vectors.to(graph.device)
+        self._relations = self._graph.relation_vectors.to(graph.device)
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search on the levels of the mode."""
-        with self._resources.clock("retrieve"):
+        with self.resources.clock("retrieve"):
             low, high = self._levels(state.queries)
-            lists = []
+            levels = []
             if self.mode != "global":
-                lists.append([self._local(row) for row in nearest(low, self._entities, self.num_entities)])
+                levels.append((nearest(low, self._entities, self.num_entities), self._graph.passages_of_entity))
             if self.mode != "local":
-                lists.append([self._global(row) for row in nearest(high, self._relations, self.num_relations)])
-        with self._resources.clock("graph"):
-            if self.order == "similarity":
-                vectors = state.queries.encoded
-                lists = [[self._by_similarity(row, vectors[i]) for i, row in enumerate(rows)] for rows in lists]
-            listed = [_by_turns(rows) for rows in zip(*lists, strict=True)]
-            return with_listed(state, listed, budget=self._resources.budget)
+                levels.append((nearest(high, self._relations, self.num_relations), self._graph.passages_of_relation))
+        with self.resources.clock("graph"):
+            listed = []
+            for row, query in enumerate(state.queries.encoded):
+                lists = (
+                    self._by_similarity([passage for node in rows[row] for passage in passages_of[node]], query)
+                    for rows, passages_of in levels
+                )
+                turns = chain.from_iterable(zip_longest(*lists))
+                listed.append(list(dict.fromkeys(passage for passage in turns if passage is not None)))
+            return with_listed(state, listed, budget=self.resources.budget)
 
     def _levels(self, queries: Queries) -> tuple[Tensor, Tensor]:
         """Return the vectors of both levels, ``[B, d]`` each; a level without keywords takes the query's vector."""
         low, high = queries.encoded.clone(), queries.encoded.clone()
-        if self._model is not None:
-            keywords = query_levels(self._model, queries.texts, self._prompt)
+        if self.language_model is not None:
+            keywords = query_levels(remembering(self.language_model, self.cache), queries.texts, self.prompt)
             for level, vectors in enumerate((low, high)):
                 texts = {row: ", ".join(found[level]) for row, found in enumerate(keywords) if found[level]}
                 if texts:
                     vectors[list(texts)] = self._encoder.encode(list(texts.values())).to(vectors)
         return low, high
 
-    def _local(self, entities: Iterable[int]) -> list[int]:
-        passages_of, neighbours = self._graph.passages_of_entity, self._graph.neighbours
-        listed: dict[int, None] = {}
-        for entity in entities:
-            held = dict.fromkeys(passages_of[entity], 0)
-            for neighbour in neighbours[entity]:
-                for passage in passages_of[neighbour]:
-                    if passage in held:
-                        held[passage] += 1
-            listed |= dict.fromkeys(sorted(held, key=lambda passage: (-held[passage], passage)))
-        return list(listed)
-
-    def _global(self, relations: Iterable[int]) -> list[int]:
-        passages_of = self._graph.passages_of_relation
-        return list(dict.fromkeys(passage for relation in relations for passage in passages_of[relation]))
-
     def _by_similarity(self, passages: list[int], query: Tensor) -> list[int]:
-        embedding = self._resources.graph.encoded
+        passages, embedding = list(dict.fromkeys(passages)), self.resources.graph.encoded
         scores = embedding[passages] @ query.to(embedding)
         return [passages[position] for position in torch.argsort(scores, descending=True, stable=True).tolist()]
-
-
-def _by_turns(lists: Iterable[list[int]]) -> list[int]:
-    """Merge lists by taking the first of each, then the second and so on; repeated entries are dropped."""
-    turns = (entry for turn in zip_longest(*lists) for entry in turn)
-    return list(dict.fromkeys(entry for entry in turns if entry is not None))
 
 
 def nearest(queries: Tensor, vectors: Tensor, top_k: int) -> list[list[int]]:
@@ -162,6 +132,7 @@ def parse_levels(content: str) -> Levels:
     return list(dict.fromkeys(answer.low_level)), list(dict.fromkeys(answer.high_level))
 
 
+@dataclass(eq=False, repr=False)
 class PathRAGSearch:
     """Replace the retrieved passages by those of the most reliable paths between retrieved entities.
 
@@ -181,42 +152,32 @@ class PathRAGSearch:
     ``num_entities`` is :math:`N` and ``num_paths`` :math:`K`, both per query.
     """
 
-    def __init__(
-        self,
-        resources: Resources,
-        *,
-        folder: str | Path,
-        extractor: KnowledgeExtractor,
-        description_tokens: int = 40,
-        num_entities: int = 40,
-        num_paths: int = 15,
-        decay: float = 0.8,
-        threshold: float = 0.05,
-        max_hops: int = 3,
-    ) -> None:
-        check_counts(num_entities=num_entities, num_paths=num_paths, max_hops=max_hops)
-        check_positive_share(decay=decay, threshold=threshold)
-        self.num_entities, self.num_paths = num_entities, num_paths
-        self.decay, self.threshold, self.max_hops = decay, threshold, max_hops
-        self._resources = resources
-        self._graph = build_knowledge_graph(
-            resources.graph.all_texts,
-            folder=folder,
-            extractor=extractor,
-            encoder=resources.index_encoder,
-            description_tokens=description_tokens,
-        )
-        self._entities = self._graph.entity_vectors.to(resources.graph.device)
+    resources: Resources
+    _: KW_ONLY
+    folder: str | Path
+    extractor: KnowledgeExtractor
+    description_tokens: int = 40
+    num_entities: int = 40
+    num_paths: int = 15
+    decay: float = 0.8
+    threshold: float = 0.05
+    max_hops: int = 3
+
+    def __post_init__(self) -> None:
+        check_counts(num_entities=self.num_entities, num_paths=self.num_paths, max_hops=self.max_hops)
+        check_positive_share(decay=self.decay, threshold=self.threshold)
+        self._graph = _knowledge_graph(self)
+        self._entities = self._graph.entity_vectors.to(self.resources.graph.device)
         self._between: dict[tuple[int, int], list[int]] = {}
         for relation, (head, tail) in enumerate(self._graph.merged.ends.tolist()):
             self._between.setdefault((min(head, tail), max(head, tail)), []).append(relation)
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search from the entities of each query."""
-        with self._resources.clock("retrieve"):
+        with self.resources.clock("retrieve"):
             found = nearest(state.queries.encoded, self._entities, self.num_entities)
-        with self._resources.clock("graph"):
-            embedding = self._resources.graph.encoded
+        with self.resources.clock("graph"):
+            embedding = self.resources.graph.encoded
             listed = []
             for entities, query in zip(found, state.queries.encoded.to(embedding), strict=True):
                 groups = [self._passages_between(*step) for path in self._paths(entities) for step in pairwise(path)]
@@ -225,15 +186,15 @@ class PathRAGSearch:
                 score = dict(zip(passages, (embedding[passages] @ query).tolist(), strict=True))
                 ranked = (sorted(group, key=lambda passage: (-score[passage], passage)) for group in groups)
                 listed.append(list(dict.fromkeys(passage for group in ranked for passage in group)))
-            return with_listed(state, listed, budget=self._resources.budget)
+            return with_listed(state, listed, budget=self.resources.budget)
 
     def _paths(self, entities: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the most reliable paths between some entities, one per set of entities, best first."""
-        limits = {"decay": self.decay, "threshold": self.threshold}
+        flow = partial(flow_paths, decay=self.decay, threshold=self.threshold, max_hops=self.max_hops)
         ranked = sorted(
             (-reliability, path)
             for start in entities
-            for reliability, path in flow_paths(self._graph.neighbours, start, max_hops=self.max_hops, **limits)
+            for reliability, path in flow(self._graph.neighbours, start)
             if path[-1] in entities
         )
         best: dict[frozenset[int], tuple[int, ...]] = {}
@@ -244,6 +205,16 @@ class PathRAGSearch:
     def _passages_between(self, one: int, other: int) -> list[int]:
         relations = self._between[min(one, other), max(one, other)]
         return sorted({passage for relation in relations for passage in self._graph.passages_of_relation[relation]})
+
+
+def _knowledge_graph(step: LightRAGSearch | PathRAGSearch) -> KnowledgeGraph:
+    return build_knowledge_graph(
+        step.resources.graph.all_texts,
+        folder=step.folder,
+        extractor=step.extractor,
+        encoder=step.resources.index_encoder,
+        description_tokens=step.description_tokens,
+    )
 
 
 def flow_paths(

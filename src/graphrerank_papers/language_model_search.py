@@ -1,21 +1,23 @@
 """HyDE, IRCoT and knowledge graph prompting: retrieval by texts that a language model writes."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from graphrerank.checks import UserError, check_counts
 from graphrerank.graphs import Queries, Ranking
-from graphrerank.graphs.queries import query_encoder
+from graphrerank.graphs.queries import TextEncoder, query_encoder
 from graphrerank.graphs.retriever import needs_vectors
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.text import split_sentences
-from graphrerank_papers.indexing import with_listed
+from graphrerank_papers.indexing import padded_ranking, with_listed
+from graphrerank_papers.knowledge.corpus_knowledge import grouped
 
 END = "answer is"  # occurs in the sentence that ends the reasoning
 PASSAGE_CHARACTERS = 2000  # of each passage in a prompt of IRCoT
@@ -23,6 +25,7 @@ PASSAGE_CHARACTERS = 2000  # of each passage in a prompt of IRCoT
 QueryPath = tuple[int, tuple[int, ...]]  # query and passages
 
 
+@dataclass(eq=False, repr=False)
 class HypotheticalPassages:
     r"""Replace a query's vector, for all later steps, by the mean of it and those of passages that would answer it.
 
@@ -36,27 +39,22 @@ class HypotheticalPassages:
     query; ``prompt`` has the placeholder ``{question}``; ``cache`` is a folder of answers.
     """
 
-    def __init__(
-        self,
-        resources: Resources,
-        *,
-        language_model: ChatModel,
-        num_passages: int = 8,
-        prompt: Prompt | None = None,
-        cache: str | Path | None = None,
-    ) -> None:
-        check_counts(num_passages=num_passages)
-        if resources.text_encoder is None:
-            raise UserError("`text_encoder` must be given for hypothetical passages (encoder=...), got none")
-        self.num_passages = num_passages
-        self._resources, self._encoder = resources, resources.text_encoder
-        self._model = remembering(language_model, cache)
-        self._prompt = prompt or shipped_prompt("hyde_passage")
-        self._prompt.fill(question="")
+    resources: Resources
+    _: KW_ONLY
+    language_model: ChatModel
+    num_passages: int = 8
+    prompt: Prompt = field(default_factory=partial(shipped_prompt, "hyde_passage"))
+    cache: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        check_counts(num_passages=self.num_passages)
+        self._encoder = text_encoder(self.resources, "for hypothetical passages")
+        self._model = remembering(self.language_model, self.cache)
+        self.prompt.fill(question="")
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Rewrite the queries."""
-        with self._resources.clock("retrieve"):
+        with self.resources.clock("retrieve"):
             return replace(state, queries=self.rewrite(state.queries))
 
     def rewrite(self, queries: Queries) -> Queries:
@@ -64,8 +62,8 @@ class HypotheticalPassages:
         rows = [row for row, text in enumerate(queries.texts) if text.strip()]
         if not rows:
             return queries
-        questions = [self._prompt.fill(question=queries.texts[row]) for row in rows for _ in range(self.num_passages)]
-        passages = self._model.ask(questions, system=self._prompt.instructions(), read=read_text)
+        questions = [self.prompt.fill(question=queries.texts[row]) for row in rows for _ in range(self.num_passages)]
+        passages = self._model.ask(questions, system=self.prompt.instructions(), read=read_text)
         vectors = queries.encoded.clone()
         passage_vectors = self._encoder.encode(passages).to(vectors).view(len(rows), self.num_passages, -1)
         mean = (vectors[rows] + passage_vectors.sum(1)) / (self.num_passages + 1)
@@ -73,6 +71,7 @@ class HypotheticalPassages:
         return replace(queries, vectors=vectors)
 
 
+@dataclass(eq=False, repr=False)
 class ChainOfThought:
     """Search by the query, then by each thought of a language model that reads the passages found so far.
 
@@ -91,40 +90,33 @@ class ChainOfThought:
     ``cache`` is the folder of the model's answers.
     """
 
-    def __init__(
-        self,
-        resources: Resources,
-        *,
-        language_model: ChatModel,
-        num_steps: int = 2,
-        top_k: int = 5,
-        prompt: Prompt | None = None,
-        cache: str | Path | None = None,
-    ) -> None:
-        check_counts(num_steps=num_steps, top_k=top_k)
-        reads_vectors = needs_vectors(resources.retriever)
-        if reads_vectors and resources.text_encoder is None:
-            raise UserError("`text_encoder` must be given for the vectors of thoughts (encoder=...), got none")
-        self.num_steps, self.top_k = num_steps, top_k
-        self._resources = resources
-        self._encoder = resources.text_encoder if reads_vectors else None
-        self._retriever = resources.retriever(resources.graph, top_k=top_k)
-        self._model = remembering(language_model, cache)
-        self._prompt = prompt or shipped_prompt("ircot_thought")
-        self._prompt.fill(passages="", question="", thoughts="")
+    resources: Resources
+    _: KW_ONLY
+    language_model: ChatModel
+    num_steps: int = 2
+    top_k: int = 5
+    prompt: Prompt = field(default_factory=partial(shipped_prompt, "ircot_thought"))
+    cache: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        check_counts(num_steps=self.num_steps, top_k=self.top_k)
+        reads_vectors = needs_vectors(self.resources.retriever)
+        self._encoder = text_encoder(self.resources, "for the vectors of thoughts") if reads_vectors else None
+        self._retriever = self.resources.retriever(self.resources.graph, top_k=self.top_k)
+        self._model = remembering(self.language_model, self.cache)
+        self.prompt.fill(passages="", question="", thoughts="")
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Replace the retrieved nodes by those of all searches."""
-        with self._resources.clock("retrieve"):
+        with self.resources.clock("retrieve"):
             ranking = self.retrieve(state.queries).to(state.nodes.device)
             retrieved = state.with_ranking(ranking.nodes, ranking.scores).with_pool(ranking.nodes)
-            return retrieved.top(self._resources.budget)
+            return retrieved.top(self.resources.budget)
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Search and think alternately, for ``B`` queries at once; with vectors if the retriever reads them.
 
-        Returns:
-            ``[B, num_steps * top_k]`` unique nodes in the order of retrieval, padded with -1.
+        Returns ``[B, num_steps * top_k]`` unique nodes in the order of retrieval, padded with -1.
         """
         retrieved: list[dict[int, None]] = [{} for _ in queries.texts]  # ordered sets
         thoughts: list[list[str]] = [[] for _ in queries.texts]
@@ -133,34 +125,28 @@ class ChainOfThought:
             results = self._retriever.retrieve(searches).nodes[:, : self.top_k].tolist()
             for row, nodes in zip(rows, results, strict=True):
                 retrieved[row].update(dict.fromkeys(node for node in nodes if node >= 0))
-            rows = [row for row in rows if queries.texts[row].strip()]
-            if not rows or step == self.num_steps - 1:
-                break
+            rows = [row for row in rows if queries.texts[row].strip()] if step < self.num_steps - 1 else []
             prompts = [self._message(queries.texts[row], list(retrieved[row]), thoughts[row]) for row in rows]
-            answers = self._model.ask(prompts, system=self._prompt.instructions(), read=_first_sentence)
+            answers = self._model.ask(prompts, system=self.prompt.instructions(), read=_first_sentence)
             for row, thought in zip(rows, answers, strict=True):
                 thoughts[row].append(thought)
             rows = [row for row in rows if END not in thoughts[row][-1].lower()]
             if not rows:
                 break
-            searches = self._searches(rows, queries, thoughts)
-        nodes = torch.full((len(queries), self.num_steps * self.top_k), -1)
-        for row, known in enumerate(retrieved):
-            nodes[row, : len(known)] = torch.tensor(list(known), dtype=torch.int64)
-        scores = 1 / torch.arange(1, nodes.shape[1] + 1)
-        return Ranking(nodes, scores.expand(nodes.shape).masked_fill(nodes < 0, -torch.inf))
+            texts = [thoughts[row][-1] for row in rows]
+            ids = [f"{queries.ids[row]}, thought {len(thoughts[row])}" for row in rows]
+            vectors = None if self._encoder is None else query_encoder(self._encoder).encode(texts)
+            searches = Queries(ids, texts, vectors)
+        ranked = [{node: 1 / rank for rank, node in enumerate(row, start=1)} for row in retrieved]
+        return padded_ranking(ranked).padded(self.num_steps * self.top_k)
 
     def _message(self, query: str, retrieved: Sequence[int], thoughts: Sequence[str]) -> str:
-        texts = self._resources.graph.texts
+        texts = self.resources.graph.texts
         shown = [f"Passage {rank}: {texts[node][:PASSAGE_CHARACTERS]}" for rank, node in enumerate(retrieved, start=1)]
-        return self._prompt.fill(passages="\n\n".join(shown), question=query, thoughts=" ".join(thoughts) or "none")
-
-    def _searches(self, rows: list[int], queries: Queries, thoughts: list[list[str]]) -> Queries:
-        texts = [thoughts[row][-1] for row in rows]
-        ids = [f"{queries.ids[row]}, thought {len(thoughts[row])}" for row in rows]
-        return Queries(ids, texts, None if self._encoder is None else query_encoder(self._encoder).encode(texts))
+        return self.prompt.fill(passages="\n\n".join(shown), question=query, thoughts=" ".join(thoughts) or "none")
 
 
+@dataclass(eq=False, repr=False)
 class KnowledgeGraphPrompting:
     r"""Walk from the retrieved passages along edges to those most similar to the next evidence.
 
@@ -179,81 +165,68 @@ class KnowledgeGraphPrompting:
     placeholders ``{question}`` and ``{passages}``; ``cache`` is the folder of the language model's answers.
     """
 
-    def __init__(
-        self,
-        resources: Resources,
-        *,
-        num_seeds: int = 5,
-        num_branches: int = 2,
-        num_hops: int = 2,
-        language_model: ChatModel | None = None,
-        prompt: Prompt | None = None,
-        cache: str | Path | None = None,
-    ) -> None:
-        check_counts(num_seeds=num_seeds, num_branches=num_branches, num_hops=num_hops)
-        if resources.text_encoder is None:
-            raise UserError("`text_encoder` must be given to encode evidence (encoder=...), got none")
-        self.num_seeds, self.num_branches, self.num_hops = num_seeds, num_branches, num_hops
-        self._resources = resources
-        self._encoder = resources.text_encoder
-        self._model = None if language_model is None else remembering(language_model, cache)
-        self._prompt = prompt or shipped_prompt("kgp_evidence")
-        self._prompt.fill(question="", passages="")
+    resources: Resources
+    _: KW_ONLY
+    num_seeds: int = 5
+    num_branches: int = 2
+    num_hops: int = 2
+    language_model: ChatModel | None = None
+    prompt: Prompt = field(default_factory=partial(shipped_prompt, "kgp_evidence"))
+    cache: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        check_counts(num_seeds=self.num_seeds, num_branches=self.num_branches, num_hops=self.num_hops)
+        self._encoder = text_encoder(self.resources, "to encode evidence")
+        self._model = None if self.language_model is None else remembering(self.language_model, self.cache)
+        self.prompt.fill(question="", passages="")
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Walk from the seeds of each query."""
         ranked = [[node for node in row if node >= 0] for row in state.nodes.tolist()]
         order = [row[: self.num_seeds] for row in ranked]  # reached passages, each behind what it was reached from
         visited = [set(row) for row in order]
-        frontier: list[QueryPath] = [(query, (seed,)) for query, row in enumerate(order) for seed in row]
+        paths: list[QueryPath] = [(query, (seed,)) for query, row in enumerate(order) for seed in row]
+        graph, clock = self.resources.graph, self.resources.clock
         for _ in range(self.num_hops):
-            frontier = self._hop(state, frontier, visited, order)
+            with clock("graph"):
+                lasts = torch.tensor([path[-1] for _, path in paths], dtype=torch.int64, device=graph.device)
+                near = grouped(zip(*(ends.tolist() for ends in graph.neighbours(lasts)), strict=True), len(paths))
+                grown = [(*path, ends) for path, ends in zip(paths, near, strict=True) if {*ends} - visited[path[0]]]
+            if not grown:
+                break
+            with clock("retrieve"):
+                texts = self._evidence(state.queries.texts, [(query, path) for query, path, _ in grown])
+                vectors = self._encoder.encode(texts).to(graph.encoded)
+            paths = []
+            with clock("graph"):
+                for (query, path, ends), vector in zip(grown, vectors, strict=True):
+                    candidates = sorted({*ends} - visited[query])
+                    best = torch.argsort(graph.encoded[candidates] @ vector, descending=True, stable=True)
+                    reached = [candidates[position] for position in best[: self.num_branches].tolist()]
+                    visited[query].update(reached)
+                    behind = order[query].index(path[-1]) + 1
+                    order[query][behind:behind] = reached
+                    paths += [(query, (*path, node)) for node in reached]
         listed = [list(dict.fromkeys([*reached, *row])) for reached, row in zip(order, ranked, strict=True)]
-        return with_listed(state, listed, budget=self._resources.budget)
-
-    def _hop(
-        self,
-        state: RetrievalState,
-        frontier: Sequence[QueryPath],
-        visited: Sequence[set[int]],
-        order: Sequence[list[int]],
-    ) -> list[QueryPath]:
-        """Continue each path that has a new neighbour; return the new paths."""
-        graph = self._resources.graph
-        with self._resources.clock("graph"):
-            lasts = torch.tensor([path[-1] for _, path in frontier], dtype=torch.int64, device=graph.device)
-            positions, neighbours = graph.neighbours(lasts)
-            around: list[set[int]] = [set() for _ in frontier]
-            for position, neighbour in zip(positions.tolist(), neighbours.tolist(), strict=True):
-                around[position].add(neighbour)
-            grown = [(*step, near) for step, near in zip(frontier, around, strict=True) if near - visited[step[0]]]
-        if not grown:
-            return []
-        with self._resources.clock("retrieve"):
-            texts = self._evidence(state.queries.texts, [(query, path) for query, path, _ in grown])
-            vectors = self._encoder.encode(texts).to(graph.encoded)
-        following: list[QueryPath] = []
-        with self._resources.clock("graph"):
-            for (query, path, near), vector in zip(grown, vectors, strict=True):
-                candidates = sorted(near - visited[query])
-                best = torch.argsort(graph.encoded[candidates] @ vector, descending=True, stable=True)
-                reached = [candidates[position] for position in best[: self.num_branches].tolist()]
-                visited[query].update(reached)
-                behind = order[query].index(path[-1]) + 1
-                order[query][behind:behind] = reached
-                following += [(query, (*path, node)) for node in reached]
-        return following
+        return with_listed(state, listed, budget=self.resources.budget)
 
     def _evidence(self, questions: Sequence[str], paths: Sequence[QueryPath]) -> list[str]:
-        texts = self._resources.graph.texts
+        texts = self.resources.graph.texts
         read = [(questions[query], [texts[node] for node in path]) for query, path in paths]
         if self._model is None:
             return ["\n".join([question, *passages]) for question, passages in read]
         requests = [
-            self._prompt.fill(question=question, passages="\n\n".join(f"Passage: {text}" for text in passages))
+            self.prompt.fill(question=question, passages="\n\n".join(f"Passage: {text}" for text in passages))
             for question, passages in read
         ]
-        return self._model.ask(requests, system=self._prompt.instructions(), read=read_text)
+        return self._model.ask(requests, system=self.prompt.instructions(), read=read_text)
+
+
+def text_encoder(resources: Resources, purpose: str) -> TextEncoder:
+    """Return the pipeline's encoder of texts, which a step needs for a purpose."""
+    if resources.text_encoder is None:
+        raise UserError(f"`text_encoder` must be given {purpose} (encoder=...), got none")
+    return resources.text_encoder
 
 
 def read_text(answer: str) -> str:

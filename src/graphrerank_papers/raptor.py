@@ -1,8 +1,8 @@
 """RAPTOR: search in a tree of passages, summaries of clusters of them, summaries of clusters of those."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts
-from graphrerank.checks import check_choice, check_counts, check_positive_share
+from graphrerank.checks import check_choice, check_counts
 from graphrerank.graphs.queries import IndexEncoder
 from graphrerank.language_models.answer_cache import ChatModel, remembering
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
@@ -22,24 +22,13 @@ from graphrerank_papers.indexing import Stages, encode_texts, with_listed
 from graphrerank_papers.summaries import pick_sentences, write_summaries
 
 OPENING_SENTENCES = 2  # of a node's text that an extractive summary quotes: a title and the first sentence
+MAX_LAYERS = 5  # of summaries
+NUM_DIMS = 10  # of the vectors that are clustered; a layer of as many nodes plus one or fewer is the last
+MEMBERSHIP = 0.1  # least probability of a cluster that a node also belongs to
+CLUSTER_TOKENS = 1000  # words of a cluster's texts, above which it is clustered once more
+SUMMARY_TOKENS = 100  # words of a summary, at most
+SEED = 0  # of clustering
 _CLUSTERS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 50)  # numbers of clusters that are tried
-
-
-@dataclass(frozen=True)
-class SummaryTreeSettings:
-    """Settings of a summary tree."""
-
-    max_layers: int = 5  # of summaries
-    num_dims: int = 10  # of the vectors that are clustered; a layer of as many nodes plus one or fewer is the last
-    membership: float = 0.1  # least probability, in (0, 1], of a cluster that a node also belongs to
-    cluster_tokens: int = 1000  # words of a cluster's texts, above which it is clustered once more
-    summary_tokens: int = 100  # words of a summary, at most
-    seed: int = 0  # of clustering
-
-    def __post_init__(self) -> None:
-        check_counts(max_layers=self.max_layers, num_dims=self.num_dims)
-        check_counts(cluster_tokens=self.cluster_tokens, summary_tokens=self.summary_tokens)
-        check_positive_share(membership=self.membership)
 
 
 @dataclass(frozen=True)
@@ -62,6 +51,7 @@ class SummaryTree:
         return below
 
 
+@dataclass(eq=False, repr=False)
 class RAPTORSearch:
     """Replace the retrieved passages by those found in the summary tree.
 
@@ -77,40 +67,36 @@ class RAPTORSearch:
     the passages; ``prompt`` as of :func:`write_summaries`, ``cache`` the folder of its answers.
     """
 
-    def __init__(
-        self,
-        resources: Resources,
-        *,
-        folder: str | Path,
-        search: str = "collapsed",
-        num_branches: int = 10,
-        settings: SummaryTreeSettings | None = None,
-        language_model: ChatModel | None = None,
-        prompt: Prompt | None = None,
-        cache: str | Path | None = None,
-    ) -> None:
-        check_choice(("collapsed", "tree"), search=search)
-        check_counts(num_branches=num_branches)
-        self.search, self.num_branches, self._resources = search, num_branches, resources
-        graph = resources.graph
+    resources: Resources
+    _: KW_ONLY
+    folder: str | Path
+    search: str = "collapsed"
+    num_branches: int = 10
+    language_model: ChatModel | None = None
+    prompt: Prompt = field(default_factory=partial(shipped_prompt, "summary"))
+    cache: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        check_choice(("collapsed", "tree"), search=self.search)
+        check_counts(num_branches=self.num_branches)
+        graph, model = self.resources.graph, self.language_model
         self._tree = build_summary_tree(
             graph.all_texts,
             graph.encoded,
-            folder=folder,
-            encoder=resources.index_encoder,
-            settings=settings or SummaryTreeSettings(),
-            language_model=None if language_model is None else remembering(language_model, cache),
-            prompt=prompt,
+            folder=self.folder,
+            encoder=self.resources.index_encoder,
+            language_model=None if model is None else remembering(model, self.cache),
+            prompt=self.prompt,
         )
         self._vectors = torch.cat([graph.encoded, self._tree.vectors.to(graph.encoded)])
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search the tree for each query; one without a vector keeps its ranking."""
-        with self._resources.clock("graph"):
+        with self.resources.clock("graph"):
             similarity = state.queries.encoded.to(self._vectors) @ self._vectors.T
             find = self._collapsed if self.search == "collapsed" else self._descend
             listed = [list(find(row)) if bool(row.any()) else [] for row in similarity]
-            return with_listed(state, listed, budget=self._resources.budget)
+            return with_listed(state, listed, budget=self.resources.budget)
 
     def _collapsed(self, similarity: Tensor) -> Iterator[int]:
         num_passages, seen, scores = self._tree.num_passages, set[int](), similarity.tolist()
@@ -120,7 +106,7 @@ class RAPTORSearch:
                 if passage not in seen:
                     seen.add(passage)
                     yield passage
-            if len(seen) >= self._resources.budget:
+            if len(seen) >= self.resources.budget:
                 return
 
     def _descend(self, similarity: Tensor) -> list[int]:
@@ -139,7 +125,6 @@ def build_summary_tree(
     *,
     folder: str | Path,
     encoder: IndexEncoder,
-    settings: SummaryTreeSettings,
     language_model: ChatModel | None = None,
     prompt: Prompt | None = None,
 ) -> SummaryTree:
@@ -158,22 +143,22 @@ def build_summary_tree(
     Passages have vectors of the same ``encoder`` as summaries. ``language_model`` is best wrapped in an
     ``AnswerCache``.
     """
-    prompt, words, limit = prompt or shipped_prompt("summary"), WordTokenizer(), settings.summary_tokens
+    prompt, words = prompt or shipped_prompt("summary"), WordTokenizer()
 
     def grow() -> SummaryTree:
         texts, rows = list(passages), vectors.float().cpu()
         layer = list(range(len(texts)))
         children: list[list[int]] = []
         layers: list[int] = []
-        while len(layers) < settings.max_layers and len(layer) > settings.num_dims + 1:
-            clusters = cluster_nodes(rows[layer], count_tokens(words, [texts[node] for node in layer]), settings)
+        while len(layers) < MAX_LAYERS and len(layer) > NUM_DIMS + 1:
+            clusters = cluster_nodes(rows[layer], count_tokens(words, [texts[node] for node in layer]))
             if len(clusters) >= len(layer):
                 break
             groups = [[layer[position] for position in cluster] for cluster in clusters]
             members = [[texts[child] for child in group] for group in groups]
-            summaries = [quote(each, rows[group], limit) for each, group in zip(members, groups, strict=True)]
+            summaries = [quote(each, rows[group], SUMMARY_TOKENS) for each, group in zip(members, groups, strict=True)]
             if language_model is not None:
-                written = write_summaries(language_model, members, words, limit=limit, prompt=prompt)
+                written = write_summaries(language_model, members, words, limit=SUMMARY_TOKENS, prompt=prompt)
                 summaries = [text or quotation for text, quotation in zip(written, summaries, strict=True)]
             layer = list(range(len(texts), len(texts) + len(groups)))
             texts += summaries
@@ -184,6 +169,7 @@ def build_summary_tree(
 
     stages = Stages(folder)
     writer = "extractive" if language_model is None else (language_model.fingerprint, prompt.fingerprint)
+    settings = (MAX_LAYERS, NUM_DIMS, MEMBERSHIP, CLUSTER_TOKENS, SUMMARY_TOKENS, SEED)
     key = stages.key("summary_tree", hash_texts(passages).hex(), encoder.fingerprint, settings, writer)
     tree = stages.get(key, SummaryTree, grow)
     sizes = ", ".join(f"{count:,}" for count in tree.layers) or "none"
@@ -191,18 +177,18 @@ def build_summary_tree(
     return tree
 
 
-def cluster_nodes(vectors: Tensor, num_tokens: Sequence[int], settings: SummaryTreeSettings) -> list[list[int]]:
+def cluster_nodes(vectors: Tensor, num_tokens: Sequence[int]) -> list[list[int]]:
     """Cluster nodes of ``[n, d]`` vectors and ``n`` lengths: positions of each cluster, ascending; none is left out.
 
     A cluster that is too long but cannot be divided stays as it is.
     """
     clusters: dict[tuple[int, ...], None] = {}
-    groups = _divide(list(range(len(vectors))), vectors, settings, least=1)
-    pending = [cluster for group in groups for cluster in _divide(group, vectors, settings, least=1)]
+    groups = _divide(list(range(len(vectors))), vectors, least=1)
+    pending = [cluster for group in groups for cluster in _divide(group, vectors, least=1)]
     while pending:
         cluster = pending.pop(0)
-        is_long = sum(num_tokens[position] for position in cluster) > settings.cluster_tokens
-        parts = _divide(cluster, vectors, settings, least=2) if is_long else [cluster]
+        is_long = sum(num_tokens[position] for position in cluster) > CLUSTER_TOKENS
+        parts = _divide(cluster, vectors, least=2) if is_long else [cluster]
         if max(map(len, parts)) < len(cluster):
             pending = parts + pending
         else:
@@ -219,19 +205,19 @@ def quote(texts: Sequence[str], vectors: Tensor, limit: int) -> str:
     return " ".join(openings[position] for position in sorted(chosen)) or " ".join(openings[0].split()[:limit])
 
 
-def _divide(group: list[int], vectors: Tensor, settings: SummaryTreeSettings, *, least: int) -> list[list[int]]:
+def _divide(group: list[int], vectors: Tensor, *, least: int) -> list[list[int]]:
     """Cluster some nodes softly by a Gaussian mixture of ``least`` components or more, the number by BIC."""
     from sklearn.decomposition import PCA
     from sklearn.mixture import GaussianMixture
 
     rows = vectors[group].double().numpy()
-    if len(group) <= settings.num_dims + 1 or len(np.unique(rows, axis=0)) == 1:
+    if len(group) <= NUM_DIMS + 1 or len(np.unique(rows, axis=0)) == 1:
         return [group]
-    reduced = PCA(min(settings.num_dims, rows.shape[1]), random_state=settings.seed).fit_transform(rows)
+    reduced = PCA(min(NUM_DIMS, rows.shape[1]), random_state=SEED).fit_transform(rows)
     most = len(np.unique(reduced, axis=0)) // 2
     counts = [count for count in _CLUSTERS if least <= count <= max(least, most)]
-    mixtures = [GaussianMixture(count, random_state=settings.seed, reg_covar=1e-4).fit(reduced) for count in counts]
+    mixtures = [GaussianMixture(count, random_state=SEED, reg_covar=1e-4).fit(reduced) for count in counts]
     best = min(mixtures, key=lambda mixture: float(mixture.bic(reduced)))
     probability = best.predict_proba(reduced)
-    is_member = (probability >= settings.membership) | (probability == probability.max(axis=1, keepdims=True))
+    is_member = (probability >= MEMBERSHIP) | (probability == probability.max(axis=1, keepdims=True))
     return [[group[position] for position in np.flatnonzero(column)] for column in is_member.T if column.any()]

@@ -67,39 +67,32 @@ def described(knowledge: Sequence[Knowledge]) -> tuple[dict[str, str], dict[tupl
 
 
 def by_hand(
-    passages: Sequence[str], query: torch.Tensor, encoder: Any, extractor: Any, *, mode: str, order: str, top: int
+    passages: Sequence[str], query: torch.Tensor, level: torch.Tensor, encoder: Any, extractor: Any, *, mode: str
 ) -> list[int]:
-    """Section 3.2 for one query: both levels, one hop, and the passages."""
+    """Section 3.2 for one query: both levels by a vector, and their passages by the query."""
     entities, relations, graph = described(extractor.extract(passages))
 
     def similar(texts: dict[Any, str]) -> list[Any]:
-        score = {key: float(encoder.encode([text])[0] @ query) for key, text in texts.items()}
-        return sorted((key for key in texts if score[key] > 0), key=lambda key: -score[key])[:top]
+        score = {key: float(encoder.encode([text])[0] @ level) for key, text in texts.items()}
+        return sorted((key for key in texts if score[key] > 0), key=lambda key: -score[key])[:6]
 
-    local: list[int] = []
-    for name in similar(entities):
-        held = graph.nodes[name]["passages"]
-        shared = {p: sum(p in graph.nodes[other]["passages"] for other in graph[name]) for p in held}
-        local += sorted(held, key=lambda p: (-shared[p], p))
+    local = [p for name in similar(entities) for p in sorted(graph.nodes[name]["passages"])]
     wide = [p for key in similar(relations) for p in sorted(graph.edges[key[0], key[2]]["passages"][key])]
     lists = [list(dict.fromkeys(own)) for own in {"local": [local], "global": [wide], "hybrid": [local, wide]}[mode]]
-    if order == "similarity":
-        score = [float(encoder.encode([text])[0] @ query) for text in passages]
-        lists = [sorted(own, key=lambda p: -score[p]) for own in lists]
+    score = [float(encoder.encode([text])[0] @ query) for text in passages]
+    lists = [sorted(own, key=lambda p: -score[p]) for own in lists]
     merged = [own[rank] for rank in range(len(passages)) for own in lists if rank < len(own)]
     return list(dict.fromkeys(merged))
 
 
-@pytest.mark.parametrize("order", ["graph", "similarity"])
 @pytest.mark.parametrize("mode", ["local", "global", "hybrid"])
 def test_light_rag_against_the_description(
-    mode: str, order: str, pipeline: Build, passages: list[str], queries: Queries, hash_encoder: Any,
-    statement_extractor: Any,
-) -> None:  # fmt: skip
-    settings = {"mode": mode, "order": order, "num_entities": 6, "num_relations": 6}
+    mode: str, pipeline: Build, passages: list[str], queries: Queries, hash_encoder: Any, statement_extractor: Any
+) -> None:
+    settings = {"mode": mode, "num_entities": 6, "num_relations": 6}
     found = pipeline(passages, **settings).retrieve(queries).ranking.nodes
     for row, query in enumerate(queries.encoded):
-        expected = by_hand(passages, query, hash_encoder, statement_extractor, mode=mode, order=order, top=6)
+        expected = by_hand(passages, query, query, hash_encoder, statement_extractor, mode=mode)
         assert [node for node in found[row].tolist() if node >= 0] == expected
         assert len(expected) > 3
 
@@ -109,10 +102,10 @@ def test_a_language_models_keywords_are_searched(
     scripted_model: Any, tmp_path: Path,
 ) -> None:  # fmt: skip
     writer = scripted_model(lambda *_: {"low_level": ["Metz", "Trier"], "high_level": []})
-    settings = {"order": "graph", "num_entities": 6, "num_relations": 6, "cache": tmp_path / "answers"}
+    settings = {"num_entities": 6, "num_relations": 6, "cache": tmp_path / "answers"}
     system = pipeline(passages, mode="local", language_model=writer, **settings)
     low = hash_encoder.encode(["Metz, Trier"])[0]
-    expected = by_hand(passages, low, hash_encoder, statement_extractor, mode="local", order="graph", top=6)
+    expected = by_hand(passages, queries.encoded[2], low, hash_encoder, statement_extractor, mode="local")
     for _ in range(2):
         found = system.retrieve(queries).ranking.nodes
         assert [node for node in found[2].tolist() if node >= 0] == expected
@@ -121,7 +114,7 @@ def test_a_language_models_keywords_are_searched(
     assert torch.equal(high, pipeline(passages, mode="global", **settings).retrieve(queries).ranking.nodes)
 
 
-@pytest.mark.parametrize(("search", "settings"), [(LightRAGSearch, {"order": "graph"}), (PathRAGSearch, {})])
+@pytest.mark.parametrize(("search", "settings"), [(LightRAGSearch, {}), (PathRAGSearch, {})])
 def test_a_query_without_a_vector_keeps_its_ranking(
     search: Any, settings: dict[str, Any], pipeline: Build, passages: list[str], queries: Queries
 ) -> None:
@@ -137,7 +130,6 @@ def test_a_query_without_a_vector_keeps_its_ranking(
     ("search", "settings", "message"),
     [
         (LightRAGSearch, {"mode": "mix"}, r"`mode` must be one of \['local', 'global', 'hybrid'\], got 'mix'"),
-        (LightRAGSearch, {"order": "rank"}, r"`order` must be one of \['graph', 'similarity'\], got 'rank'"),
         (LightRAGSearch, {"num_entities": 0}, "`num_entities` must be a positive integer, got 0"),
         (LightRAGSearch, {"description_tokens": 0}, "`description_tokens` must be a positive integer, got 0"),
         (PathRAGSearch, {"num_paths": 0}, "`num_paths` must be a positive integer, got 0"),

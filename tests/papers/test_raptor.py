@@ -9,10 +9,10 @@ import torch
 
 from graphrerank.graphs import Queries
 from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank_papers import raptor
 from graphrerank_papers.raptor import (
     RAPTORSearch,
     SummaryTree,
-    SummaryTreeSettings,
     build_summary_tree,
     cluster_nodes,
     quote,
@@ -25,32 +25,37 @@ PASSAGES = [f"Title {number}. {theme} {theme} word{number}. More about it." for 
 
 
 ENCODER = HashEncoder(dim=64, by_word=True)
-SETTINGS = SummaryTreeSettings(num_dims=3)
 QUERIES = ["fox and sea", "a queen of sand", "word7", "stone word3"]
 Build = Callable[..., Pipeline]
 
 
-def build(
-    folder: Path, settings: SummaryTreeSettings = SETTINGS, texts: Sequence[str] = PASSAGES, **model: Any
-) -> SummaryTree:
-    return build_summary_tree(texts, ENCODER.encode(texts), folder=folder, encoder=ENCODER, settings=settings, **model)
+@pytest.fixture(autouse=True)
+def small_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raptor, "NUM_DIMS", 3)
 
 
-def test_clusters_are_the_themes_and_long_ones_are_divided() -> None:
-    vectors, settings = ENCODER.encode(PASSAGES), SummaryTreeSettings(num_dims=3, cluster_tokens=60)
-    short, divided = (cluster_nodes(vectors, [12] * 48, each) for each in (SETTINGS, settings))
+def build(folder: Path, texts: Sequence[str] = PASSAGES, **model: Any) -> SummaryTree:
+    return build_summary_tree(texts, ENCODER.encode(texts), folder=folder, encoder=ENCODER, **model)
+
+
+def test_clusters_are_the_themes_and_long_ones_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = ENCODER.encode(PASSAGES)
+    short = cluster_nodes(vectors, [12] * 48)
+    monkeypatch.setattr(raptor, "CLUSTER_TOKENS", 60)
+    divided = cluster_nodes(vectors, [12] * 48)
     for clusters in (short, divided):
         assert sorted({node for cluster in clusters for node in cluster}) == list(range(48))  # each is in one at least
     assert all(len({node % 4 for node in cluster}) == 1 for cluster in short)
     assert len(short) < 24
     sizes = sorted(map(len, divided))
     assert sizes[len(sizes) // 2] <= 5  # words // 12; a group of at most num_dims + 1 nodes is not divided
-    whole = cluster_nodes(ENCODER.encode(["same"] * 30), [12] * 30, settings)
+    whole = cluster_nodes(ENCODER.encode(["same"] * 30), [12] * 30)
     assert whole == [list(range(30))]  # cannot be divided
 
 
-def test_a_tree_and_its_leaves_against_networkx(tmp_path: Path) -> None:
-    tree = build(tmp_path, SummaryTreeSettings(num_dims=3, membership=0.001))
+def test_a_tree_and_its_leaves_against_networkx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raptor, "MEMBERSHIP", 0.001)
+    tree = build(tmp_path)
     assert tree.num_passages == 48
     assert sum(tree.layers) == len(tree.texts) == len(tree.children) == len(tree.vectors)
     assert len(tree.layers) >= 1
@@ -65,7 +70,7 @@ def test_a_tree_and_its_leaves_against_networkx(tmp_path: Path) -> None:
     for node in range(48):
         assert graph.in_degree(node) >= 1
     torch.testing.assert_close(tree.vectors, ENCODER.encode(tree.texts))
-    again = build(tmp_path, SummaryTreeSettings(num_dims=3, membership=0.001))
+    again = build(tmp_path)
     assert (again.children, again.texts) == (tree.children, tree.texts)
 
 
@@ -77,10 +82,13 @@ def test_a_summary_quotes_openings_up_to_the_limit() -> None:
     assert quote(["One two three four"], vectors[:1], 2) == "One two"
 
 
-def test_a_language_models_summaries_and_its_failures(tmp_path: Path, scripted_model: Any) -> None:
+def test_a_language_models_summaries_and_its_failures(
+    tmp_path: Path, scripted_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raptor, "MAX_LAYERS", 1)
     writer = scripted_model(lambda _, text: "rubbish" if "queen" in text else {"summary": "On beasts"})
-    tree = build(tmp_path, SummaryTreeSettings(max_layers=1, num_dims=3), language_model=writer)
-    quoted = build(tmp_path, SummaryTreeSettings(max_layers=1, num_dims=3))
+    tree = build(tmp_path, language_model=writer)
+    quoted = build(tmp_path)
     assert tree.children == quoted.children
     for text, quotation, children in zip(tree.texts, quoted.texts, tree.children, strict=True):
         assert text == (quotation if any(child % 4 == 3 for child in children) else "On beasts")
@@ -88,14 +96,14 @@ def test_a_language_models_summaries_and_its_failures(tmp_path: Path, scripted_m
 
 def test_small_corpora_have_no_summaries(tmp_path: Path) -> None:
     for texts in ([], ["one"], ["same"] * 30):
-        tree = build(tmp_path, SummaryTreeSettings(), texts)
+        tree = build(tmp_path, texts)
         assert sum(tree.layers) <= 1
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Build:
     def make(**settings: Any) -> Pipeline:
-        step = partial(RAPTORSearch, folder=tmp_path, settings=SETTINGS, **settings)
+        step = partial(RAPTORSearch, folder=tmp_path, **settings)
         return after_vector_search(step, PASSAGES, ENCODER, budget=20)
 
     return make
@@ -149,7 +157,3 @@ def test_settings_out_of_range_are_refused(pipeline: Build) -> None:
         pipeline(search="flat")
     with pytest.raises(ValueError, match="`num_branches` must be a positive integer, got 0"):
         pipeline(num_branches=0)
-    with pytest.raises(ValueError, match=r"`membership` must lie in \(0, 1\], got 0.0"):
-        SummaryTreeSettings(membership=0.0)
-    with pytest.raises(ValueError, match="`summary_tokens` must be a positive integer, got 0"):
-        SummaryTreeSettings(summary_tokens=0)

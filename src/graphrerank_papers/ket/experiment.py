@@ -20,7 +20,6 @@ from graphrerank.evaluation.significance import bootstrap_interval
 from graphrerank.graphs import CorpusGraph, EntityIncidence, PairEncoder, Queries, Ranking
 from graphrerank.graphs.edge_types import EDGE_TYPES, SIMILARITY
 from graphrerank.graphs.queries import query_encoder
-from graphrerank.graphs.sparse_rows import pad_rows
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.metrics.coverage import coverage
@@ -31,8 +30,9 @@ from graphrerank.pipelines.steps import GRanker
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage
 from graphrerank_papers.experiments import write_tables
+from graphrerank_papers.indexing import padded_ranking
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings, Tokens
-from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval, KETSearch, find_solution, fits
+from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval, KETSearch, find_solution, first_that_fit
 
 RETRIEVED = ("context_tokens", "graph_share", "num_seeds")  # settings of the step that retrieve
 INDEXED = ("chunk_tokens", "num_neighbours", "core_share", "seed", "num_splits", "description_tokens")  # of its index
@@ -56,7 +56,7 @@ class Rerankers:
     num_queries: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class KETSolutions:
     """The job; ``conf/experiment/ket_solutions.yaml`` describes its settings."""
 
@@ -83,54 +83,51 @@ class KETSolutions:
         """Measure, and write the tables and ``metrics.json`` after every row."""
         tables: dict[str, list[Row]] = {}
         write_tables(run_dir, "KET-RAG's experiments", tables)
-        for table, row in self._rows(_Bench(self, parts)):
+        self._open(parts)
+        for table, row in self._rows():
             tables.setdefault(table, []).append(row)
             shown = (f"{name} {entry}" for name, entry in row.items() if isinstance(entry, str | int | float))
             print(f"{table}:", ", ".join(shown), flush=True)
             write_tables(run_dir, "KET-RAG's experiments", tables)
         return run_dir
 
-    def _rows(self, bench: "_Bench") -> Iterator[tuple[str, Row]]:
+    def _open(self, parts: Parts) -> None:
+        """Read corpus and questions, which must have answers."""
+        torch.set_num_threads(parts.num_threads)
+        self._parts, self._step, folder = parts, self.search.keywords, Path(self.data)
+        self._documents = [document.passage if self.titles else document.text for document in read_documents(folder)]
+        queries = list(read_queries(folder))
+        if missing := next((query.query_id for query in queries if not query.answers), None):
+            raise UserError(f"{folder}: every question needs an `answer` in its metadata, found none in {missing!r}")
+        encoder = VectorCache(self.encoder, parts.cache / "vectors")
+        ids, texts = [query.query_id for query in queries], [query.text for query in queries]
+        self._queries = Queries(ids, texts, query_encoder(encoder).encode(texts))
+        self._right = [query.answers or [] for query in queries]
+        models = {name: self._step[name] for name in ("tokenizer", "extractor")}
+        self._builder = KETIndexBuilder(self._step["folder"], encoder=encoder, **models)
+        self._built: KETIndex | None = None  # one at a time in memory
+
+    def _rows(self) -> Iterator[tuple[str, Row]]:
         """Yield the rows, each with the name of its table."""
-        if self.degrees:
-            for version in self.versions:
-                yield "degrees", bench.degrees(**version)
+        for version in self.versions if self.degrees else ():
+            index = self._index(GRAPH_ALONE, {**version, "num_splits": 0})
+            counted = count_degrees(index.chunk_graph.edges, len(index.chunks))
+            yield "degrees", {"chunk_tokens": index.settings.chunk_tokens, **counted}
         for version in self.versions:
             for solution in self.solutions:
                 splits = version["num_splits"] if find_solution(solution).splits_chunks else 0
                 for num_splits in dict.fromkeys((splits, 0)):  # also whole, to compare keywords with equal chunks
-                    yield "solutions", bench.judge(solution, **{**version, "num_splits": num_splits})
+                    yield "solutions", self._judge(solution, {**version, "num_splits": num_splits})
         for name, sweep in (self.sweeps or {}).items():
             others = {key: given for key, given in sweep.items() if key not in ("values", "solutions")}
             for step, value in enumerate(sweep["values"]):
                 along = {key: given[step] if isinstance(given, list) else given for key, given in others.items()}
                 for solution in sweep["solutions"]:
-                    yield name, bench.judge(solution, **{**self.versions[-1], **along, name: value})
+                    yield name, self._judge(solution, {**self.versions[-1], **along, name: value})
         if self.rerank is not None:
-            for row in bench.rerankers(self.rerank, **self.versions[-1]):
-                yield "rerankers", row
+            yield from (("rerankers", row) for row in self._reranked(self.rerank))
 
-
-class _Bench:
-    """Corpus, questions with their right answers, and the builder of indexes."""
-
-    def __init__(self, job: KETSolutions, parts: Parts) -> None:
-        self._job, self._parts, self._step = job, parts, job.search.keywords
-        folder, cache = Path(job.data), parts.cache
-        self._documents = [document.passage if job.titles else document.text for document in read_documents(folder)]
-        torch.set_num_threads(parts.num_threads)
-        encoder = VectorCache(job.encoder, cache / "vectors")
-        queries = list(read_queries(folder))
-        if missing := next((query.query_id for query in queries if not query.answers), None):
-            raise UserError(f"{folder}: every question needs an `answer` in its metadata, found none in {missing!r}")
-        ids, texts = [query.query_id for query in queries], [query.text for query in queries]
-        self._queries = Queries(ids, texts, query_encoder(encoder).encode(texts))
-        self._answers = [query.answers or [] for query in queries]
-        models = {name: self._step[name] for name in ("tokenizer", "extractor")}
-        self._builder = KETIndexBuilder(self._step["folder"], encoder=encoder, **models)
-        self._indexes: dict[KETSettings, KETIndex] = {}
-
-    def judge(self, solution: str, **settings: Any) -> Row:
+    def _judge(self, solution: str, settings: Mapping[str, Any]) -> Row:
         """Judge a solution; ``settings`` are those of index and retrieval that are not the step's.
 
         ``USD of index`` is of the tokens sent at the prices of the paper's models. Where no language model extracts, it
@@ -140,13 +137,14 @@ class _Bench:
         index = self._index(solution, settings)
         seconds, retrieval = time.perf_counter() - begin, self._retrieval(index, solution, settings)
         sizes, sent = index.sizes, model_tokens(index)
+        judged = judge_contexts(
+            lambda queries: retrieval(queries.encoded), self._queries, self._right, answers=self.answers
+        )
         return {
             "solution": solution,
             **settings,
             "num_splits": index.settings.num_splits,
-            **judge_contexts(
-                lambda queries: retrieval(queries.encoded), self._queries, self._answers, answers=self._job.answers
-            ),
+            **judged,
             "chunks": sizes["sub-chunks"],
             **{name: sizes[name] for name in ("entities", "relations", "keywords")},
             "encoder_tokens": sent.encoder,
@@ -155,33 +153,25 @@ class _Bench:
             "index_seconds": seconds,
         }
 
-    def degrees(self, **settings: Any) -> Row:
-        """Describe the degrees of the chunks of a version."""
-        index = self._index(GRAPH_ALONE, {**settings, "num_splits": 0})
-        counted = count_degrees(index.chunk_graph.edges, len(index.chunks))
-        return {"chunk_tokens": index.settings.chunk_tokens, **counted}
-
-    def rerankers(self, settings: Rerankers, **version: Any) -> Iterator[Row]:
+    def _reranked(self, settings: Rerankers) -> Iterator[Row]:
         """Judge contexts of fewer tokens: retrieved so, and of the whole context's chunks in a reranker's order."""
+        version = self.versions[-1]
         index, count = self._index(SOLUTION, version), settings.num_queries
         queries = self._queries if count is None else self._queries.block(0, count)
         whole = self._retrieval(index, SOLUTION, version)
 
-        def retrieved(limit: int, queries: Queries) -> Contexts:
-            return self._retrieval(index, SOLUTION, {**version, "context_tokens": limit})(queries.encoded)
-
         def reordered(order: Order, limit: int, queries: Queries) -> Contexts:
             return pack_chunks(index, order(queries, whole(queries.encoded).ranking), limit)
+
+        def retrieved(limit: int, queries: Queries) -> Contexts:
+            return self._retrieval(index, SOLUTION, {**version, "context_tokens": limit})(queries.encoded)
 
         ways: dict[str, Callable[[int, Queries], Contexts]] = {f"{SOLUTION} of that size": retrieved}
         ways |= {name: partial(reordered, order) for name, order in self._orders(index, settings).items()}
         for name, retrieve in ways.items():
             for limit in settings.limits:
-                yield {
-                    "order": name,
-                    "limit": limit,
-                    **judge_contexts(partial(retrieve, limit), queries, self._answers),
-                }
+                judged = judge_contexts(partial(retrieve, limit), queries, self._right)
+                yield {"order": name, "limit": limit, **judged}
 
     def _orders(self, index: KETIndex, settings: Rerankers) -> dict[str, Order]:
         graph = chunk_corpus(index)
@@ -189,18 +179,18 @@ class _Bench:
         if settings.checkpoint is not None:
             reranker = GraphReranker.from_pretrained(settings.checkpoint, device=self._parts.device)
             orders[f"GATv2 `{settings.checkpoint}`"] = partial(by_graph_reranker, graph, reranker)
-        if self._job.pair_encoder is not None:
-            encoder = PairCache(self._job.pair_encoder, self._parts.cache / "pairs")
+        if self.pair_encoder is not None:
+            encoder = PairCache(self.pair_encoder, self._parts.cache / "pairs")
             orders["cross-encoder"] = partial(by_granker, graph, encoder, 0.0)
             orders["GRanker"] = partial(by_granker, graph, encoder, settings.smoothing)
         return orders
 
     def _index(self, solution: str, settings: Mapping[str, Any]) -> KETIndex:
-        made = {**asdict(self._step["index"]), "join": self._job.join, **settings}
-        needed = find_solution(solution).settings(KETSettings(**{k: v for k, v in made.items() if k not in RETRIEVED}))
-        if needed not in self._indexes:
-            self._indexes = {needed: self._builder.build(self._documents, needed)}  # one at a time in memory
-        return self._indexes[needed]
+        given = {**asdict(self._step["index"]), "join": self.join, **settings}
+        needed = find_solution(solution).settings(KETSettings(**{k: v for k, v in given.items() if k not in RETRIEVED}))
+        if self._built is None or self._built.settings != needed:
+            self._built = self._builder.build(self._documents, needed)
+        return self._built
 
     def _retrieval(self, index: KETIndex, solution: str, settings: Mapping[str, Any]) -> KETRetrieval:
         arguments = {name: settings.get(name, self._step[name]) for name in RETRIEVED}
@@ -235,7 +225,7 @@ def judge_contexts(
         contexts = retrieve(block)
         milliseconds.append(1000 * (time.perf_counter() - begin) / len(block))
         texts += contexts.texts
-        packed += starmap(Context, zip(contexts.passages, contexts.num_tokens.tolist(), strict=True))
+        packed += starmap(Context, zip(contexts.passages, contexts.num_tokens, strict=True))
     right = right[: len(queries)]
     covered = torch.tensor([coverage(*pair) for pair in zip(texts, right, strict=True)], dtype=torch.float64)
     row: Row = {"Coverage": float(covered.mean()), "interval": bootstrap_interval(covered).tolist()}
@@ -268,18 +258,16 @@ def chunk_corpus(index: KETIndex) -> CorpusGraph:
 def pack_chunks(index: KETIndex, ranking: Ranking, context_tokens: int) -> Contexts:
     """Fill contexts of at most ``context_tokens`` with the first chunks of a ranking ``[B, C]`` that fit, in order."""
     check_counts(context_tokens=context_tokens)
-    chunks = index.sub_chunks
-    query, column = torch.nonzero(ranking.nodes >= 0, as_tuple=True)
-    chunk = ranking.nodes[query, column]
-    limits = torch.full((len(ranking),), context_tokens, device=chunk.device)
-    fitting = fits(query, chunks.num_tokens.to(chunk.device)[chunk], limits)
-    query, chunk, scores = query[fitting], chunk[fitting], ranking.scores[query, column][fitting]
-    nodes = pad_rows(query, chunk, len(ranking), fill=-1)
-    scores = pad_rows(query, scores, len(ranking), fill=-torch.inf)
-    passages = [tuple(chunks.texts[node] for node in row if node >= 0) for row in nodes.tolist()]
-    lengths = torch.zeros(len(ranking), dtype=torch.int64)
-    lengths.index_add_(0, query.cpu(), chunks.num_tokens[chunk.cpu()])
-    return Contexts(Ranking(nodes, scores), passages, lengths, {"text": nodes})
+    texts, lengths = index.sub_chunks.texts, index.sub_chunks.num_tokens.tolist()
+    rows = []
+    for nodes, scores in zip(ranking.nodes.tolist(), ranking.scores.tolist(), strict=True):
+        scored = {node: score for node, score in zip(nodes, scores, strict=True) if node >= 0}
+        rows.append({node: scored[node] for node in first_that_fit(scored, lengths, context_tokens)})
+    return Contexts(
+        padded_ranking(rows).to(ranking.nodes.device),
+        [tuple(texts[node] for node in row) for row in rows],
+        [sum(lengths[node] for node in row) for row in rows],
+    )
 
 
 def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker, queries: Queries, ranking: Ranking) -> Ranking:
@@ -308,11 +296,11 @@ def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker, queries: Quer
                 vectors=graph.embedding[row],
             )
         )
-    nodes, scores = torch.full_like(ranking.nodes, -1), torch.full_like(ranking.scores, -torch.inf)
-    for query, (row, reranked) in enumerate(zip(rows, reranker.rerank_batch(inputs), strict=True)):
-        nodes[query, : len(row)] = torch.tensor(row)[reranked.indices]
-        scores[query, : len(row)] = reranked.scores
-    return Ranking(nodes, scores)
+    ranked = [
+        dict(zip((row[i] for i in reranked.ids), reranked.scores.tolist(), strict=True))
+        for row, reranked in zip(rows, reranker.rerank_batch(inputs), strict=True)
+    ]
+    return padded_ranking(ranked).to(ranking.nodes.device)
 
 
 def by_granker(

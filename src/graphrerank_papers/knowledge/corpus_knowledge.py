@@ -1,7 +1,7 @@
 """The entities and relations of a corpus, merged over its passages, and with vectors of their descriptions."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -148,18 +148,18 @@ class KnowledgeGraph:
     @cached_property
     def passages_of_entity(self) -> list[list[int]]:
         """The passages of each of ``E`` entities, ascending."""
-        return _grouped(self.merged.entity_links, len(self.merged.names))
+        return grouped(self.merged.entity_links.tolist(), len(self.merged.names))
 
     @cached_property
     def passages_of_relation(self) -> list[list[int]]:
         """The passages of each of ``R`` relations, ascending."""
-        return _grouped(self.merged.relation_links, len(self.merged.facts))
+        return grouped(self.merged.relation_links.tolist(), len(self.merged.facts))
 
     @cached_property
     def neighbours(self) -> list[list[int]]:
         """The entities that a relation joins with each of ``E`` entities, in either direction, ascending."""
         related = self.merged.related
-        return _grouped(torch.unique(torch.cat([related, related.flip(1)]), dim=0), len(self.merged.names))
+        return grouped(torch.unique(torch.cat([related, related.flip(1)]), dim=0).tolist(), len(self.merged.names))
 
 
 def build_knowledge_graph(
@@ -195,9 +195,9 @@ def build_knowledge_graph(
     return KnowledgeGraph(merged, entity_vectors, stages.encode(encoder, merged.relation_texts))
 
 
-def _grouped(links: Tensor, num_rows: int) -> list[list[int]]:
-    """List the second entries of pairs ``[L, 2]`` by their first one."""
+def grouped(links: Iterable[Sequence[int]], num_rows: int) -> list[list[int]]:
+    """List the second entries of pairs by their first one, ``num_rows`` lists."""
     groups: list[list[int]] = [[] for _ in range(num_rows)]
-    for row, entry in links.tolist():
+    for row, entry in links:
         groups[row].append(entry)
     return groups

@@ -102,7 +102,7 @@ def test_unknown_settings_and_questions_without_an_answer_are_named(run_command,
 def contexts(queries: Queries) -> Contexts:
     assert len(queries) <= BATCH
     nothing = Ranking(torch.zeros(len(queries), 0, dtype=torch.int64), torch.zeros(len(queries), 0))
-    return Contexts(nothing, [(f"{text} Metz", "Nice") for text in queries.texts], torch.arange(len(queries)), {})
+    return Contexts(nothing, [(f"{text} Metz", "Nice") for text in queries.texts], range(len(queries)))
 
 
 def test_coverage_by_hand() -> None:
@@ -185,4 +185,4 @@ def test_a_context_holds_the_first_chunks_that_fit(
         assert text == "".join(f"{index.sub_chunks.texts[node]}\n" for node in expected)
         scores = dict(zip(ranking.nodes[row].tolist(), ranking.scores[row].tolist(), strict=True))
         assert found.ranking.scores[row, : len(expected)].tolist() == [scores[node] for node in expected]
-    assert found.num_tokens.tolist() == count_tokens(WordTokenizer(), found.texts)
+    assert found.num_tokens == count_tokens(WordTokenizer(), found.texts)
