@@ -1,11 +1,11 @@
-"""Chunks of long documents: whole sentences, with an overlap, and their positions in the document."""
+"""Chunks of long documents: whole sentences, with an overlap."""
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
-from graphrerank.checks import UserError, check_choice
+from graphrerank.checks import UserError
 from graphrerank.text import split_sentences
 from graphrerank.text.languages import detect_language
 from graphrerank.text.sentences import Span
@@ -15,53 +15,35 @@ Unit = Literal["words", "characters"]
 _WORD = re.compile(r"\S+")
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """A piece of a document."""
-
-    doc_id: str  # the document
-    chunk_id: int  # number of the chunk in its document, from 0
-    text: str  # `document[start:stop]`
-    start: int  # first character
-    stop: int  # one past the last character
-
-
-def chunk_document(
-    doc_id: str, text: str, *, max_size: int = 200, overlap: int = 40, unit: Unit = "words"
-) -> list[Chunk]:
-    """Split a document into chunks of whole sentences; the last ones of a chunk are repeated in the next.
+def split_chunks(text: str, *, max_size: int = 200, overlap: int = 40, unit: Unit = "words") -> list[Span]:
+    """Split a text into chunks of whole sentences; the last ones of a chunk are repeated in the next.
 
     A sentence longer than ``max_size`` is split between words, a word longer than ``max_size`` characters within. The
-    repeated part has ``overlap`` units at most, often fewer, as sentences stay whole. A unit is one of ``words``
-    (separated by white space) or ``characters`` (for scripts without spaces). Together the chunks hold every character
-    but white space.
+    repeated part has ``overlap`` units at most, often fewer, as sentences stay whole. Words are separated by white
+    space. Together the chunks hold every character but white space.
 
     Example:
-        >>> chunks = chunk_document("d", "Dr. No ran. He hid. He slept.", max_size=5, overlap=2)
-        >>> [(chunk.chunk_id, chunk.text) for chunk in chunks]
-        [(0, 'Dr. No ran. He hid.'), (1, 'He hid. He slept.')]
+        >>> text = "Dr. No ran. He hid. He slept."
+        >>> [text[start:stop] for start, stop in split_chunks(text, max_size=5, overlap=2)]
+        ['Dr. No ran. He hid.', 'He hid. He slept.']
     """
-    check_choice(("words", "characters"), unit=unit)
     if max_size < 1 or not 0 <= overlap <= max_size // 2:
         raise UserError(
             f"`max_size` must be a positive integer and `overlap` lie between 0 and its half, got {max_size}, {overlap}"
         )
     sentences = split_sentences(text, detect_language([text]))
     pieces = [piece for sentence in sentences for piece in _cut(text, sentence, max_size, unit)]
-    words = [0]
-    for start, stop in pieces:
-        words.append(words[-1] + len(_WORD.findall(text, start, stop)))
+    words = list(accumulate((len(_WORD.findall(text, *piece)) for piece in pieces), initial=0))
 
     def size(first: int, last: int) -> int:
         return words[last + 1] - words[first] if unit == "words" else pieces[last][1] - pieces[first][0]
 
-    chunks: list[Chunk] = []
+    chunks: list[Span] = []
     first = last = 0
     while last < len(pieces):
         while last + 1 < len(pieces) and size(first, last + 1) <= max_size:
             last += 1
-        start, stop = pieces[first][0], pieces[last][1]
-        chunks.append(Chunk(doc_id, len(chunks), text[start:stop], start, stop))
+        chunks.append((pieces[first][0], pieces[last][1]))
         first = following = last + 1
         while first - 1 > 0 and following < len(pieces) and size(first - 1, last) <= overlap:
             if size(first - 1, following) > max_size:
@@ -76,7 +58,7 @@ def _cut(text: str, span: Span, max_size: int, unit: Unit) -> Iterator[Span]:
     words = [match.span() for match in _WORD.finditer(text, *span)]
     if unit == "words":
         for first in range(0, len(words), max_size):
-            yield words[first][0], words[min(first + max_size, len(words)) - 1][1]
+            yield words[first][0], words[first : first + max_size][-1][1]
         return
     start, stop = span[0], span[0]
     for word_start, word_stop in words:

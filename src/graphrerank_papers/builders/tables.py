@@ -7,17 +7,28 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphrerank.checks import UserError, check_choice
 from graphrerank.data.readers.records import Record
+from graphrerank.extras import require_extra
 from graphrerank_papers.builders.builder import DatasetWriter, builder
-from graphrerank_papers.builders.gold_tables import TableNames, UnreadableSqlError, gold_tables
 from graphrerank_papers.builders.raw_files import RawFile, RawFiles
 
 SPIDER_SPLITS = {
     "train_spider.json": "train", "train_others.json": "train_others", "dev.json": "dev", "test.json": "test",
 }  # fmt: skip
 BIRD_SPLITS = ("dev", "train")
+MAX_SQL_CHARS = 1_000_000
+_DUAL = "dual"  # Oracle's table of one row, which holds nothing
 _SEPARATOR = "#sep#"  # between database and table in BEAVER's names
 Reference = tuple[str, str, str, str]  # table and column of a foreign key, table and column that it refers to
+
+
+class UnreadableSqlError(UserError):
+    """A query whose tables cannot be determined; ``reason`` is the same for the same kind of problem."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason, self.detail = reason, detail
 
 
 @dataclass
@@ -134,16 +145,95 @@ def beaver(files: RawFiles, writer: DatasetWriter, *, dialect: str = "mysql", jo
         writer.notes.append("Edges of the type join_key are taken from the SQL of the questions: they know labels.")
 
 
+def gold_tables(sql: str, tables: Collection[str], *, dialect: str = "sqlite") -> list[str]:
+    """List the tables that a query reads, each once, by the alphabet.
+
+    A name that a ``WITH`` clause defines is no table where the clause holds: in the query behind it and in the later
+    ones of the clause, in its own query only if it is recursive. Aliases and functions that return rows are none.
+
+    ``tables`` are those of the database, perhaps with their schema; ``dialect`` is one of sqlglot's (``sqlite``,
+    ``mysql``, ``postgres``, ``oracle``, ``tsql``, ...).
+
+    Raises:
+        UnreadableSqlError: If it cannot be parsed, is no single query, reads no table, or names one that is not there.
+
+    Example:
+        >>> sql = "WITH s AS (SELECT id FROM singer) SELECT * FROM s JOIN [song] AS t ON s.id = t.id"
+        >>> gold_tables(sql, ["Singer", "Song"])
+        ['Singer', 'Song']
+    """
+    found = set()
+    for name in _table_names(sql, dialect):
+        table = find_table(name, tables)
+        if table is not None:
+            found.add(table)
+        elif name.casefold().rsplit(".", 1)[-1] != _DUAL:
+            raise UnreadableSqlError("names a table that its database does not have", name)
+    return sorted(found)
+
+
+def find_table(name: str, tables: Collection[str]) -> str | None:
+    """Return the table that a name of a query means, None if there is none; an error if it may mean several.
+
+    Names are compared without case; either may have a schema in front that the other leaves out.
+    """
+    if name in tables:
+        return name
+    parts = name.casefold().split(".")
+    for start in range(len(parts)):
+        ending = parts[start:]
+        found = sorted(table for table in tables if table.casefold().split(".")[-len(ending) :] == ending)
+        if len(found) > 1:
+            raise UnreadableSqlError("names a table that may be one of several", f"{name} of {found}")
+        if found:
+            return found[0]
+    return None
+
+
+def _table_names(sql: str, dialect: str) -> list[str]:
+    """List the names of tables in a query, without those that its ``WITH`` clauses define."""
+    require_extra("build", "reading SQL")
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+    from sqlglot.optimizer.scope import traverse_scope
+
+    check_choice(sorted(each.value for each in sqlglot.Dialects if each.value), dialect=dialect)
+    if len(sql) > MAX_SQL_CHARS:
+        raise UnreadableSqlError("is too long", f"{len(sql):,} characters")
+    try:
+        statements = [each for each in sqlglot.parse(sql, dialect=dialect) if each is not None]
+        if len(statements) != 1 or not isinstance(query := statements[0], exp.Query):
+            kinds = [type(each).__name__ for each in statements]
+            raise UnreadableSqlError("is not one query", f"it has {kinds or 'no statement'}")
+        # sqlglot compares names of `WITH` clauses with their case
+        defined = {clause.alias.casefold() for clause in query.find_all(exp.CTE)}
+        for identifier in query.find_all(exp.Identifier):
+            if identifier.name.casefold() in defined and len(getattr(identifier.parent, "parts", ())) < 2:
+                identifier.set("this", identifier.name.casefold())
+        sources = [source for scope in traverse_scope(query) for source in scope.sources.values()]
+    except (SqlglotError, RecursionError) as error:
+        raise UnreadableSqlError("cannot be parsed", " ".join(str(error).split())[:300]) from error
+    found = [
+        ".".join(part.name for part in source.parts if isinstance(part, exp.Identifier))
+        for source in sources
+        if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)  # no function
+    ]
+    if not found:
+        raise UnreadableSqlError("reads no table", query.sql()[:300])
+    return found
+
+
 def _write_tables(
     writer: DatasetWriter, databases: Collection[Database], questions: Sequence[SqlQuestion], *, dialect: str = "sqlite"
 ) -> None:
     """Write schemas and questions; a question whose SQL is unreadable is dropped, with the reason."""
-    names = {base.name: TableNames(base.tables) for base in databases}
+    tables = {base.name: base.tables for base in databases}
     for question in questions:
         try:
-            if question.database not in names:
+            if question.database not in tables:
                 raise UnreadableSqlError("asks a database without a schema", question.database)
-            gold = gold_tables(question.sql, names[question.database], dialect=dialect)
+            gold = gold_tables(question.sql, tables[question.database], dialect=dialect)
         except UnreadableSqlError as error:
             writer.drop("query", question.query_id, f"its SQL {error.reason}", error.detail)
             continue

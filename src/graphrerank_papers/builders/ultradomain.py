@@ -3,7 +3,7 @@
 import hashlib
 
 from graphrerank_papers.builders.builder import DatasetWriter, builder
-from graphrerank_papers.builders.chunker import chunk_document
+from graphrerank_papers.builders.chunker import split_chunks
 from graphrerank_papers.builders.raw_files import RawFiles
 
 
@@ -32,9 +32,8 @@ def ultradomain(files: RawFiles, writer: DatasetWriter, *, chunk_words: int = 30
             answers = record.get("answers")
             writer.query(f"{domain}:{number}", record["input"], answer=answers, domain=domain, doc_id=doc_id)
     for doc_id, (title, text) in contexts.items():
-        for piece in chunk_document(doc_id, text, max_size=chunk_words, overlap=overlap_words):
-            name = f"{doc_id}#{piece.chunk_id}"
-            writer.document(name, title, piece.text, doc_id=doc_id, chunk_id=piece.chunk_id)
-            if piece.chunk_id:
-                writer.edge(f"{doc_id}#{piece.chunk_id - 1}", name, "next_chunk")
+        for number, (start, stop) in enumerate(split_chunks(text, max_size=chunk_words, overlap=overlap_words)):
+            writer.document(f"{doc_id}#{number}", title, text[start:stop], doc_id=doc_id, chunk_id=number)
+            if number:
+                writer.edge(f"{doc_id}#{number - 1}", f"{doc_id}#{number}", "next_chunk")
     writer.notes.append(f"{len(contexts):,} contexts, cut into chunks of at most {chunk_words} words.")

@@ -20,7 +20,7 @@ from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.text import normalize_entity
-from graphrerank_papers.builders.chunker import chunk_document
+from graphrerank_papers.builders.chunker import split_chunks
 
 MIN_TITLE_WORDS = 3  # shorter titles are mentioned by chance
 
@@ -241,10 +241,10 @@ def _chunks(papers: Sequence[Document], max_size: int) -> tuple[list[str], list[
     searched: list[str] = []
     nodes_of: list[range] = []
     for paper in papers:
-        chunks = chunk_document(paper.doc_id, paper.text, max_size=max_size, overlap=0, unit="characters")
+        chunks = split_chunks(paper.text, max_size=max_size, overlap=0, unit="characters")
         headings = list(_BIBLIOGRAPHY.finditer(paper.text))
         end = headings[-1].start() if headings else len(paper.text)
-        pieces = [(chunk.text, paper.text[chunk.start : min(chunk.stop, end)]) for chunk in chunks] or [("", "")]
+        pieces = [(paper.text[start:stop], paper.text[start : min(stop, end)]) for start, stop in chunks] or [("", "")]
         nodes_of.append(range(len(ids), len(ids) + len(pieces)))
         for chunk_id, (text, before) in enumerate(pieces):
             ids.append(f"{paper.doc_id}#{chunk_id}")

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank_papers.builders.chunker import Chunk, Unit, chunk_document
+from graphrerank_papers.builders.chunker import Unit, split_chunks
 
 
-def check_laws(text: str, chunks: list[Chunk], max_size: int, unit: Unit) -> None:
-    """What must hold of every chunking: slices, sizes, order, numbers, and no character lost but white space."""
-    covered = set()
-    for number, chunk in enumerate(chunks):
-        assert (chunk.chunk_id, chunk.text) == (number, text[chunk.start : chunk.stop])
-        assert chunk.text == chunk.text.strip() != ""
-        assert (len(chunk.text.split()) if unit == "words" else len(chunk.text)) <= max_size
-        covered.update(range(chunk.start, chunk.stop))
-    assert all(a.start < b.start and a.stop < b.stop for a, b in pairwise(chunks))
+def check_laws(text: str, max_size: int, overlap: int, unit: Unit = "words") -> list[str]:
+    """What must hold of every chunking: sizes, order, and no character lost but white space."""
+    spans = split_chunks(text, max_size=max_size, overlap=overlap, unit=unit)
+    chunks = [text[start:stop] for start, stop in spans]
+    assert all(chunk == chunk.strip() != "" for chunk in chunks)
+    assert all((len(chunk.split()) if unit == "words" else len(chunk)) <= max_size for chunk in chunks)
+    assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(spans))
+    covered = {place for span in spans for place in range(*span)}
     assert all(char.isspace() for place, char in enumerate(text) if place not in covered)
+    return chunks
 
 
 @pytest.mark.parametrize("unit", ["words", "characters"])
@@ -27,43 +27,33 @@ def test_laws_on_random_text(seed: int, unit: Unit) -> None:
     tokens = ["word", "Long-word-with-many-letters", "A.", "end.", "End?", "x!", "\n\n", "中文。", "Dr.", "3.5"]
     text = " ".join(draw.choices(tokens, k=300))
     for max_size in (1, 7, 30):
-        chunks = chunk_document("d", text, max_size=max_size, overlap=max_size // 3, unit=unit)
-        check_laws(text, chunks, max_size, unit)
-
-
-def test_overlap_repeats_whole_sentences() -> None:
-    text = "One two three. Four five. Six seven eight. Nine."
-    chunks = chunk_document("d", text, max_size=6, overlap=3)
-    assert [chunk.text for chunk in chunks] == [
-        "One two three. Four five.",
-        "Four five. Six seven eight. Nine.",
-    ]
-    assert [chunk.text for chunk in chunk_document("d", text, max_size=6, overlap=0)] == [
-        "One two three. Four five.",
-        "Six seven eight. Nine.",
-    ]
-
-
-def test_a_long_sentence_is_cut_between_words() -> None:
-    chunks = chunk_document("d", "alpha beta gamma delta.", max_size=11, overlap=0, unit="characters")
-    assert [chunk.text for chunk in chunks] == ["alpha beta", "gamma", "delta."]
-    chunks = chunk_document("d", "abcdefghij kl", max_size=4, overlap=0, unit="characters")
-    assert [chunk.text for chunk in chunks] == ["abcd", "efgh", "ij", "kl"]
-    assert chunk_document("d", " \n ") == []
+        check_laws(text, max_size, max_size // 3, unit)
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [({"max_size": 0}, "`max_size`"), ({"max_size": 9, "overlap": 5}, "its half, got 9, 5"), ({"unit": "x"}, "`unit`")],
-)
-def test_errors(settings: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        chunk_document("d", "a", **settings)
+    ("text", "settings", "expected"),
+    [
+        ("One two three. Four five. Six seven eight. Nine.", {"max_size": 6, "overlap": 3},
+         ["One two three. Four five.", "Four five. Six seven eight. Nine."]),
+        ("One two three. Four five. Six seven eight. Nine.", {"max_size": 6, "overlap": 0},
+         ["One two three. Four five.", "Six seven eight. Nine."]),
+        ("alpha beta gamma delta.", {"max_size": 11, "overlap": 0, "unit": "characters"},
+         ["alpha beta", "gamma", "delta."]),
+        ("abcdefghij kl", {"max_size": 4, "overlap": 0, "unit": "characters"}, ["abcd", "efgh", "ij", "kl"]),
+        (" \n ", {}, []),
+    ],
+)  # fmt: skip
+def test_overlap_repeats_whole_sentences_and_long_ones_are_cut(text: str, settings: dict, expected: list) -> None:
+    assert [text[start:stop] for start, stop in split_chunks(text, **settings)] == expected
+
+
+def test_errors() -> None:
+    for max_size, overlap in ((0, 0), (9, 5)):
+        with pytest.raises(ValueError, match=f"its half, got {max_size}, {overlap}"):
+            split_chunks("a", max_size=max_size, overlap=overlap)
 
 
 def test_laws_on_real_transcripts(datasets: Path) -> None:
     lines = (datasets / "kevin_scott_podcast" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:40]
-    text = "\n\n".join(json.loads(line)["text"] for line in lines)
-    chunks = chunk_document("podcast", text)
-    check_laws(text, chunks, 200, "words")
-    assert sum(len(chunk.text.split()) for chunk in chunks) / len(chunks) > 120  # chunks are filled
+    chunks = check_laws("\n\n".join(json.loads(line)["text"] for line in lines), 200, 40)
+    assert sum(len(chunk.split()) for chunk in chunks) / len(chunks) > 120  # chunks are filled
