@@ -70,8 +70,8 @@ MUTATIONS = (
     Mutation(
         "graphrerank_papers/ket/index.py",
         "all sub-chunks count as the best",
-        "if count == max(counts)]",
-        "if count >= 0]",
+        "if held == max(counts)]",
+        "if held >= 0]",
     ),
     Mutation(
         "graphrerank_papers/ket/index.py",

@@ -2,8 +2,8 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cache
+from dataclasses import KW_ONLY, astuple, dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from graphrerank.text import Tokenizer, count_tokens, normalize_entity, split_se
 from graphrerank.text.languages import detect_language
 from graphrerank_papers.indexing import Stages, encode_texts
 from graphrerank_papers.ket.chunks import SELECTIONS, ChunkGraph, Chunks, TokenStream, build_chunk_graph, core_chunks
-from graphrerank_papers.knowledge.corpus_knowledge import CorpusKnowledge, merge_knowledge, pair_tensor
+from graphrerank_papers.knowledge.corpus_knowledge import CorpusKnowledge, grouped, merge_knowledge, pair_tensor
 from graphrerank_papers.knowledge.keywords import find_keywords
 
 LINE_END = "\n"  # follows every text of a context and is counted with it
@@ -129,6 +129,7 @@ class KETIndex:
         }
 
 
+@dataclass(eq=False, repr=False)
 class KETIndexBuilder:
     """Builds an index stage by stage, reading finished stages from the folder.
 
@@ -141,18 +142,14 @@ class KETIndexBuilder:
     are those that it sends with each text to a language model.
     """
 
-    def __init__(
-        self,
-        folder: str | Path,
-        *,
-        tokenizer: Tokenizer,
-        encoder: IndexEncoder,
-        extractor: KnowledgeExtractor | None = None,
-    ) -> None:
-        self._stages = Stages(folder)
-        self._tokenizer = tokenizer
-        self._encoder = encoder
-        self._extractor = extractor
+    folder: str | Path
+    _: KW_ONLY
+    tokenizer: Tokenizer
+    encoder: IndexEncoder
+    extractor: KnowledgeExtractor | None = None
+
+    def __post_init__(self) -> None:
+        self._stages = Stages(self.folder)
 
     def build(self, documents: Sequence[str], settings: KETSettings | None = None) -> KETIndex:
         """Build the index of a corpus, or read it.
@@ -160,21 +157,22 @@ class KETIndexBuilder:
         A ValueError if a skeleton needs an extractor, a model's output does not fit, or a file is damaged.
         """
         settings = settings or KETSettings()
-        if settings.core_share > 0 and self._extractor is None:
+        if settings.core_share > 0 and self.extractor is None:
             raise UserError(f"`extractor` must be given for `core_share` {settings.core_share}, got none")
-        corpus, stream = hash_texts(documents).hex(), cache(lambda: TokenStream(documents, self._tokenizer))
+        corpus, stream = hash_texts(documents).hex(), cache(lambda: TokenStream(documents, self.tokenizer))
         chunk_key, chunks = self._cut(corpus, stream, settings, num_splits=0)
-        graph = self._graph(chunk_key, chunks, settings.num_neighbours)
+        make_graph = partial(nearest_chunks, chunks, settings.num_neighbours)
+        graph = self._stages.get(self._stages.key("graph", chunk_key, settings.num_neighbours), ChunkGraph, make_graph)
         sub_key, sub_chunks, num_encoded = chunk_key, chunks, int(chunks.num_tokens.sum())
         if settings.num_splits:
             sub_key, sub_chunks = self._cut(corpus, stream, settings, num_splits=settings.num_splits)
             num_encoded += int(sub_chunks.num_tokens.sum())
         core, sent = torch.zeros(0, dtype=torch.int64), Tokens()
         skeleton, keyword_graph = None, None
-        if settings.core_share > 0 and self._extractor is not None:
+        if settings.core_share > 0 and self.extractor is not None:
             core = core_chunks(graph, share=settings.core_share, selection=settings.core_selection, seed=settings.seed)
             keys, limit = f"{chunk_key} {sub_key}", settings.description_tokens
-            skeleton, sent = self._skeleton(self._extractor, keys, chunks, core, sub_chunks, limit)
+            skeleton, sent = self._skeleton(self.extractor, keys, chunks, core, sub_chunks, limit)
         if settings.has_keywords:
             keyword_graph, num_read = self._keywords(sub_key, sub_chunks.texts)
             num_encoded += num_read
@@ -188,17 +186,9 @@ class KETIndexBuilder:
             chunks = stream().cut(settings.chunk_tokens, join=settings.join, num_splits=num_splits)
             return replace(chunks, num_tokens=self._lengths(chunks.texts), vectors=self._encode(chunks.texts))
 
-        models = (self._tokenizer.fingerprint, self._encoder.fingerprint)
+        models = (self.tokenizer.fingerprint, self.encoder.fingerprint)
         key = self._stages.key("encoded_chunks", corpus, *models, settings.chunk_tokens, settings.join, num_splits)
         return key, self._stages.get(key, Chunks, make)
-
-    def _graph(self, chunk_key: str, chunks: Chunks, num_neighbours: int) -> ChunkGraph:
-        def make() -> ChunkGraph:
-            language = detect_language(chunks.texts)
-            keywords = [find_keywords(text, language) for text in chunks.texts]
-            return build_chunk_graph(keywords, chunks.vectors, num_neighbours=num_neighbours)
-
-        return self._stages.get(self._stages.key("graph", chunk_key, num_neighbours), ChunkGraph, make)
 
     def _skeleton(
         self, extractor: KnowledgeExtractor, keys: str, chunks: Chunks, core: Tensor, sub_chunks: Chunks, limit: int
@@ -210,22 +200,21 @@ class KETIndexBuilder:
             core_texts = [chunks.texts[chunk] for chunk in core.tolist()]
             extracted = extractor.extract(core_texts)
             knowledge = merge_knowledge(
-                extracted, passages=core.tolist(), tokenizer=self._tokenizer, description_tokens=limit
+                extracted, passages=core.tolist(), tokenizer=self.tokenizer, description_tokens=limit
             )
             entity_tokens, vectors = self._lengths(knowledge.entity_texts), self._encode(knowledge.entity_texts)
-            answers = [" ".join(asdict(entity).values()) for each in extracted for entity in each.entities]
-            answers += [" ".join(asdict(relation).values()) for each in extracted for relation in each.relations]
-            prompt_tokens = sum(count_tokens(self._tokenizer, prompts))
+            answers = [" ".join(astuple(x)) for each in extracted for x in (*each.entities, *each.relations)]
+            prompt_tokens = sum(count_tokens(self.tokenizer, prompts))
             sent = Tokens(
                 len(prompts) * int(self._lengths(core_texts).sum()) + prompt_tokens * len(core_texts),
-                sum(count_tokens(self._tokenizer, answers)) if prompts else 0,
+                sum(count_tokens(self.tokenizer, answers)) if prompts else 0,
                 int(entity_tokens.sum()),
             )
             relation_tokens = self._lengths(knowledge.relation_texts)
             return Skeleton(rewire(knowledge, sub_chunks), entity_tokens, vectors, relation_tokens), sent
 
         core_hash = hashlib.sha256(core.numpy().tobytes()).hexdigest()
-        models = (self._encoder.fingerprint, extractor.fingerprint)
+        models = (self.encoder.fingerprint, extractor.fingerprint)
         key = self._stages.key("core_knowledge", keys, core_hash, limit, prompts, *models)
         return self._stages.get(key, tuple[Skeleton, Tokens], make)
 
@@ -237,18 +226,25 @@ class KETIndexBuilder:
             graph = build_keyword_graph(owners, keywords, self._encode(sentences))
             return graph, int(self._lengths(sentences).sum())
 
-        key = self._stages.key("keywords", sub_key, self._encoder.fingerprint)
+        key = self._stages.key("keywords", sub_key, self.encoder.fingerprint)
         return self._stages.get(key, tuple[KeywordGraph, int], make)
 
     def _lengths(self, texts: Sequence[str]) -> Tensor:
-        counts = count_tokens(self._tokenizer, [text + LINE_END for text in texts])
+        counts = count_tokens(self.tokenizer, [text + LINE_END for text in texts])
         return torch.tensor(counts, dtype=torch.int64)
 
     def _encode(self, texts: Sequence[str]) -> Tensor:
         """Encode texts, duplicates once."""
         index = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-        vectors = encode_texts(self._encoder, list(index)) if index else torch.zeros(0, 0)
+        vectors = encode_texts(self.encoder, list(index)) if index else torch.zeros(0, 0)
         return vectors[torch.tensor([index[text] for text in texts], dtype=torch.int64)]
+
+
+def nearest_chunks(chunks: Chunks, num_neighbours: int) -> ChunkGraph:
+    """Join each chunk with its nearest neighbours, by its keywords in the corpus's language and by its vector."""
+    language = detect_language(chunks.texts)
+    keywords = [find_keywords(text, language) for text in chunks.texts]
+    return build_chunk_graph(keywords, chunks.vectors, num_neighbours=num_neighbours)
 
 
 def prompts_of(extractor: KnowledgeExtractor) -> tuple[str, ...]:
@@ -263,31 +259,24 @@ def rewire(knowledge: CorpusKnowledge, sub_chunks: Chunks) -> CorpusKnowledge:
     Source: KET-RAG, section 5.1, "edges rewired accordingly". The paper does not say to which sub-chunks of a chunk: we
     take those with the most of the names, which are the entity's, or those of the relation's two ends.
     """
-    children: dict[int, list[int]] = {}
-    for sub_chunk, parent in enumerate(sub_chunks.parent.tolist()):
-        children.setdefault(parent, []).append(sub_chunk)
-    is_halved = any(len(sub_chunks_of) > 1 for sub_chunks_of in children.values())
-    texts = [f" {normalize_entity(text)} " for text in sub_chunks.texts] if is_halved else []
+    parents = sub_chunks.parent.tolist()
+    sub_chunks_of = grouped(zip(parents, range(len(parents)), strict=True), max(parents, default=-1) + 1)
+    texts = [f" {normalize_entity(text)} " for text in sub_chunks.texts]
 
-    def best_sub_chunks(chunk: int, names: Sequence[str]) -> list[int]:
-        candidates = children[chunk]
-        if len(candidates) == 1:
-            return candidates
-        counts = [sum(f" {name} " in texts[candidate] for name in names) for candidate in candidates]
-        return [candidate for candidate, count in zip(candidates, counts, strict=True) if count == max(counts)]
+    def relinked(links: Tensor, names_of: Callable[[int], Sequence[str]]) -> Tensor:
+        pairs = []
+        for index, chunk in links.tolist():
+            names, own = names_of(index), sub_chunks_of[chunk]
+            counts = [sum(f" {name} " in texts[sub_chunk] for name in names) for sub_chunk in own]
+            pairs += [(index, sub_chunk) for sub_chunk, held in zip(own, counts, strict=True) if held == max(counts)]
+        return pair_tensor(pairs)
 
     names, ends = knowledge.names, knowledge.ends.tolist()
-    entity_links = [
-        (entity, sub_chunk)
-        for entity, chunk in knowledge.entity_links.tolist()
-        for sub_chunk in best_sub_chunks(chunk, [names[entity]])
-    ]
-    relation_links = [
-        (relation, sub_chunk)
-        for relation, chunk in knowledge.relation_links.tolist()
-        for sub_chunk in best_sub_chunks(chunk, [names[end] for end in ends[relation]])
-    ]
-    return replace(knowledge, entity_links=pair_tensor(entity_links), relation_links=pair_tensor(relation_links))
+    return replace(
+        knowledge,
+        entity_links=relinked(knowledge.entity_links, lambda entity: [names[entity]]),
+        relation_links=relinked(knowledge.relation_links, lambda relation: [names[end] for end in ends[relation]]),
+    )
 
 
 def keyword_sentences(texts: Sequence[str]) -> tuple[list[str], list[int], list[list[str]]]:

@@ -4,11 +4,11 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, Field
+from pydantic import AfterValidator, AliasChoices, Field
 
 from graphrerank.checks import UserError, check_counts
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
@@ -80,13 +80,9 @@ class LanguageModelKnowledgeExtractor:
             self.relations.fill(text=cut[row], entities=names) for row, names in zip(rows, listed, strict=True)
         ]
         related = dict(zip(rows, self._ask(self.relations, questions, parse_relations), strict=True))
-        extracted = []
-        for row, text in enumerate(texts):
-            entities = named[row]
-            if entities is None or (entities and related[row] is None):
-                self.skipped.append(text)
-            extracted.append(_join(entities or [], related.get(row) or []))
-        return extracted
+        answers = [related.get(row, []) if entities is not None else None for row, entities in enumerate(named)]
+        self.skipped += [text for text, relations in zip(texts, answers, strict=True) if relations is None]
+        return [_join(entities or [], relations or []) for entities, relations in zip(named, answers, strict=True)]
 
     def _ask(self, prompt: Prompt, questions: Sequence[str], parse: Callable[[str], Answer]) -> list[Answer | None]:
         return ask_strictly(
@@ -140,8 +136,7 @@ def parse_knowledge(content: str) -> Knowledge:
 def parse_names(content: str) -> list[Entity]:
     """Parse the first answer, strictly: an object with ``entities``, names or described ones; one per entity."""
     rows = read_object(content, entities=list[_Name | _Entity]).entities
-    entities = [_Entity(name=row, type="", description="") if isinstance(row, str) else row for row in rows]
-    return list(_join(entities, []).entities)
+    return list(_join([Entity(row, "", "") if isinstance(row, str) else row for row in rows], []).entities)
 
 
 def parse_relations(content: str) -> list[Relation]:
@@ -149,10 +144,8 @@ def parse_relations(content: str) -> list[Relation]:
     rows = Annotated[
         list[tuple[_Name, str, _Name] | _Relation], Field(validation_alias=AliasChoices("triples", "relations"))
     ]
-    return [
-        Relation(row[0], row[1], row[2], " ".join(row)) if isinstance(row, tuple) else Relation(**row.model_dump())
-        for row in read_object(content, rows=rows).rows
-    ]
+    found = read_object(content, rows=rows).rows
+    return [Relation(*row, " ".join(row)) if isinstance(row, tuple) else row for row in found]
 
 
 def parse_entities(content: str) -> Knowledge:
@@ -174,11 +167,11 @@ def parse_entities(content: str) -> Knowledge:
     return Knowledge.from_names(answer)
 
 
-def _join(entities: Iterable["Entity | _Entity"], relations: Iterable["Relation | _Relation"]) -> Knowledge:
+def _join(entities: Iterable[Entity], relations: Iterable[Relation]) -> Knowledge:
     """Merge equal names, and add the ends of relations that are not listed, described by the relation."""
     known: dict[str, Entity] = {}
     for entity in entities:
-        known.setdefault(normalize_entity(entity.name), Entity(entity.name, entity.type, entity.description))
+        known.setdefault(normalize_entity(entity.name), entity)
     joined: dict[tuple[str, str, str], Relation] = {}
     for row in relations:
         head, tail = (
@@ -186,27 +179,18 @@ def _join(entities: Iterable["Entity | _Entity"], relations: Iterable["Relation 
             for name in (row.head, row.tail)
         )
         if head != tail:
-            joined.setdefault((head, row.relation, tail), Relation(head, row.relation, tail, row.description))
+            joined.setdefault((head, row.relation, tail), replace(row, head=head, tail=tail))
     return Knowledge(tuple(known.values()), tuple(joined.values()))
 
 
-def _check_name(name: str) -> str:
-    if not normalize_entity(name):
-        raise UserError(f"a name must hold a letter or digit, got {name!r}")
-    return name
+def _check_names(part: Any) -> Any:
+    """Return a name, an entity or a relation; a ValueError if one of its names has no letter and no digit."""
+    ends = (part.head, part.tail) if isinstance(part, Relation) else (getattr(part, "name", part),)
+    if unnamed := [name for name in ends if not normalize_entity(name)]:
+        raise UserError(f"a name must hold a letter or digit, got {unnamed[0]!r}")
+    return part
 
 
-_Name = Annotated[str, AfterValidator(_check_name)]
-
-
-class _Entity(BaseModel, extra="forbid", strict=True, str_strip_whitespace=True):
-    name: _Name
-    type: str
-    description: str
-
-
-class _Relation(BaseModel, extra="forbid", strict=True, str_strip_whitespace=True):
-    head: _Name
-    relation: str
-    tail: _Name
-    description: str
+_Name = Annotated[str, AfterValidator(_check_names)]
+_Entity = Annotated[Entity, AfterValidator(_check_names)]
+_Relation = Annotated[Relation, AfterValidator(_check_names)]
