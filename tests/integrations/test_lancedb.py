@@ -33,8 +33,6 @@ def test_a_hybrid_search(reranker, table):
     expected = reranker.rerank("USB malware", [TEXTS[i] for i in places], scores=scores)
     assert ranked(found)[0] == [places[i] for i in expected.ids]
     assert ranked(found)[1] == pytest.approx(expected.probabilities.tolist(), abs=1e-4)
-    kept = search.rerank(GraphRerankReranker(reranker, return_score="all")).limit(4).to_list()
-    assert {"_distance", "_score", "_relevance_score"} <= kept[0].keys()
 
 
 def test_a_search_by_vectors_and_one_by_words(reranker, table):

@@ -1,14 +1,12 @@
 """The reranker in the form of sentence-transformers' ``CrossEncoder``, for code that calls one; nothing to install."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.integrations.metadata import Edge, ranked
-
-FindEdges = Callable[[Sequence[str]], Sequence[Edge]]
+from graphrerank.integrations.metadata import FindEdges, ranked
 
 
 class GraphCrossEncoder:
@@ -22,8 +20,7 @@ class GraphCrossEncoder:
     """
 
     def __init__(self, reranker: GraphReranker, *, edges: FindEdges | None = None) -> None:
-        self._reranker = reranker
-        self._edges = edges
+        self._reranker, self._edges = reranker, edges
 
     def rank(
         self,
@@ -46,11 +43,11 @@ class GraphCrossEncoder:
 
     def predict(self, sentences: Sequence[tuple[str, str]], **ignored: Any) -> np.ndarray:
         """Score pairs of a query and a document, ``[n]`` float32; the pairs of one query are scored together."""
-        places: dict[str, list[int]] = {}
-        for place, (query, _) in enumerate(sentences):
-            places.setdefault(query, []).append(place)
+        indices_of: dict[str, list[int]] = {}
+        for index, (query, _) in enumerate(sentences):
+            indices_of.setdefault(query, []).append(index)
         scores = np.zeros(len(sentences), dtype=np.float32)
-        for query, indices in places.items():
+        for query, indices in indices_of.items():
             for row in self.rank(query, [sentences[index][1] for index in indices]):
                 scores[indices[row["corpus_id"]]] = row["score"]
         return scores

@@ -9,7 +9,7 @@ from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.metadata import CHUNK_ID, DOC_ID, ranked
 
 with importing("haystack", __name__):
-    from haystack import Document, component, default_from_dict, default_to_dict
+    from haystack import Document, component
 
 SPLITTER_KEYS = {"source_id": DOC_ID, "split_id": CHUNK_ID}  # of Haystack's DocumentSplitter, whose chunks are joined
 
@@ -65,17 +65,6 @@ class GraphRerankRanker:
             top_n=self.top_k if top_k is None else top_k,
         )
         return {"documents": [replace(documents[index], score=score) for index, score in found]}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the settings, for Haystack's files of pipelines."""
-        settings = {"checkpoint": self.checkpoint, "top_k": self.top_k, "device": self.device}
-        return dict(default_to_dict(self, **settings))
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "GraphRerankRanker":
-        """Make a component from its settings."""
-        made: GraphRerankRanker = default_from_dict(cls, data)
-        return made
 
 
 def _with_chunks(meta: dict[str, Any]) -> dict[str, Any]:

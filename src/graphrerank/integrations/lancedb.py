@@ -5,8 +5,7 @@ from collections import Counter
 from graphrerank.checks import UserError
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.integrations.cross_encoder import FindEdges
-from graphrerank.integrations.metadata import ranked
+from graphrerank.integrations.metadata import FindEdges, ranked
 
 with importing("lancedb", __name__):
     import pyarrow as pa
@@ -26,21 +25,11 @@ class GraphRerankReranker(Reranker):
         reranker: The reranker; it must not need vectors.
         column: The column of the passages' texts.
         edges: As of :class:`~graphrerank.integrations.cross_encoder.GraphCrossEncoder`.
-        return_score: ``relevance``, or ``all`` to keep the searches' scores too.
     """
 
-    def __init__(
-        self,
-        reranker: GraphReranker,
-        *,
-        column: str = "text",
-        edges: FindEdges | None = None,
-        return_score: str = "relevance",
-    ) -> None:
-        super().__init__(return_score)
-        self._reranker = reranker
-        self._column = column
-        self._edges = edges
+    def __init__(self, reranker: GraphReranker, *, column: str = "text", edges: FindEdges | None = None) -> None:
+        super().__init__()
+        self._reranker, self._column, self._edges = reranker, column, edges
 
     def rerank_hybrid(self, query: str, vector_results: pa.Table, fts_results: pa.Table) -> pa.Table:
         """Rank the union of both searches' rows, best first, with a column ``_relevance_score``."""
@@ -48,8 +37,7 @@ class GraphRerankReranker(Reranker):
         for found in (vector_results, fts_results):
             for rank, row in enumerate(found[ROW].to_pylist() if len(found) else [], start=1):
                 fused[row] += 1 / (RANK_OFFSET + rank)  # type: ignore[assignment]
-        merge = self._merge_and_keep_scores if self.score == "all" else self.merge_results
-        table = merge(vector_results, fts_results)
+        table = self.merge_results(vector_results, fts_results)
         return self._ranked(query, table, [fused[row] for row in table[ROW].to_pylist()] if len(table) else [])
 
     def rerank_vector(self, query: str, vector_results: pa.Table) -> pa.Table:

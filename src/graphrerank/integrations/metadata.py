@@ -1,12 +1,13 @@
 """What adapters share: a reranker's input from the metadata of a retriever's passages, and its ranking."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput
 
 Edge = tuple[int, int] | tuple[int, int, str]  # with its type
+FindEdges = Callable[[Sequence[str]], Sequence[Edge]]  # of texts or ids, pairs of positions
 SCORE, ENTITIES, DOC_ID, CHUNK_ID = "score", "entities", "doc_id", "chunk_id"  # the metadata's keys
 
 

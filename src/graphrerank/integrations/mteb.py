@@ -1,13 +1,12 @@
 """The reranker as a model of MTEB, for its reranking tasks; ``pip install graphrerank[mteb]``."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphrerank.checks import UserError
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.integrations.metadata import Edge, input_from_metadata
+from graphrerank.integrations.metadata import FindEdges, input_from_metadata
 
 with importing("mteb", __name__):
     from mteb.models.model_meta import ModelMeta
@@ -24,11 +23,8 @@ class GraphRerankSearch:
             None for no edges.
     """
 
-    def __init__(
-        self, reranker: GraphReranker, *, edges: Callable[[Sequence[str]], Sequence[Edge]] | None = None
-    ) -> None:
-        self._reranker = reranker
-        self._edges = edges
+    def __init__(self, reranker: GraphReranker, *, edges: FindEdges | None = None) -> None:
+        self._reranker, self._edges = reranker, edges
         self._texts: dict[str, str] = {}
 
     @property

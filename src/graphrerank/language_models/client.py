@@ -3,9 +3,9 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
@@ -75,7 +75,10 @@ class LanguageModel:
         if reserved := sorted({"model", "messages", "temperature"} & set(self.request or ())):
             raise UserError(f"`request` must not set fields of the client, got {reserved}")
         self.base_url = self.base_url.rstrip("/")
-        self.request = _plain(self.request or {})
+        plain = json.dumps(
+            self.request or {}, default=lambda part: dict(part) if isinstance(part, Mapping) else [*part]
+        )
+        self.request = json.loads(plain)
 
     @property
     def fingerprint(self) -> str:
@@ -105,9 +108,9 @@ class LanguageModel:
             content = body["choices"][0]["message"]["content"]
             return read(whole_characters(content) if isinstance(content, str) else content)
 
-        with self._conversations(system) as submit:
-            futures = [submit(question, read_text) for question in questions]
-            return [future.result()[0] for future in futures]
+        with closing(self._each(questions, system, read_text)) as each:
+            answers = {index: future.result()[0] for index, future in each}
+        return [answers[index] for index in range(len(questions))]
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
         """Ask each question, and yield its index with the reply, as they come.
@@ -116,24 +119,19 @@ class LanguageModel:
         questions are under way, those included whose replies were not taken yet. An :class:`EndpointError` comes only
         if the endpoint refuses every request (a wrong key, address or model), or no server is there at first.
         """
-        waiting = iter(enumerate(questions))
         found: list[bool] = []  # not empty from the first answer of a server on
 
         def read(body: Any) -> Reply:
             found.append(True)
             return read_reply(body)
 
-        with self._conversations(system) as submit:
-            under_way = {submit(text, read): index for index, text in islice(waiting, self.concurrency)}
-            while under_way:
-                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield under_way.pop(future), _reply(future, is_found=bool(found))
-                    under_way |= {submit(text, read): index for index, text in islice(waiting, 1)}
+        for index, future in self._each(questions, system, read):
+            yield index, _reply(future, is_found=bool(found))
 
-    @contextmanager
-    def _conversations(self, system: str | None) -> Iterator[Callable[..., "Future[tuple[Any, int]]"]]:
-        """Yield what asks a question in the background; at an error, those that are not sent yet are dropped."""
+    def _each(
+        self, questions: Sequence[str], system: str | None, read: Callable[[Any], Answer]
+    ) -> "Generator[tuple[int, Future[tuple[Answer, int]]], None, None]":
+        """Ask ``concurrency`` questions at a time, and yield their indices with what became of them, as they come."""
         httpx = optional("httpx", "a language model's endpoint")
         key = os.environ.get(self.api_key_variable)
         if key and not all("!" <= character <= "~" for character in key):
@@ -143,24 +141,23 @@ class LanguageModel:
             )
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         prefix = [] if system is None else [{"role": "system", "content": system}]
-        url = f"{self.base_url}/chat/completions"
-        retries, pause = self.max_retries, self.pause
+        url, waiting = f"{self.base_url}/chat/completions", iter(enumerate(questions))
         fixed = {"model": self.model, "temperature": self.temperature, **(self.request or {})}
+        plan = {"max_retries": self.max_retries, "pause": self.pause}
+        under_way: dict[Future[tuple[Answer, int]], int] = {}
         with (
             httpx.Client(timeout=self.timeout, headers=headers) as client,
             ThreadPoolExecutor(self.concurrency) as pool,
         ):
-
-            def submit(question: str, read: Callable[[Any], Any]) -> "Future[tuple[Any, int]]":
-                body = {**fixed, "messages": [*prefix, {"role": "user", "content": question}]}
-                shown = f"the text {question[:60]!r}"
-                return pool.submit(post, client, url, body, read, shown=shown, max_retries=retries, pause=pause)
-
-            try:
-                yield submit
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            while True:
+                for index, question in islice(waiting, self.concurrency - len(under_way)):
+                    body = {**fixed, "messages": [*prefix, {"role": "user", "content": question}]}
+                    shown = f"the text {question[:60]!r}"
+                    under_way[pool.submit(post, client, url, body, read, shown=shown, **plan)] = index  # type: ignore[arg-type]
+                if not under_way:
+                    return
+                for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                    yield under_way.pop(future), future
 
 
 def _reply(future: "Future[tuple[Reply, int]]", *, is_found: bool) -> Reply:
@@ -218,12 +215,3 @@ def post(
     tries = max_retries + 1
     message = f"{url} gave no usable answer in {tries} tries for {shown}; last: {problem}"
     raise EndpointError(message, problem, attempts=tries, is_reached=is_reached)
-
-
-def _plain(value: Any) -> Any:
-    """Convert a configuration's mappings and sequences to dicts and lists."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(entry) for entry in value]
-    return value

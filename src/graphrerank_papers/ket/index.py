@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, astuple, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -203,7 +203,7 @@ class KETIndexBuilder:
                 extracted, passages=core.tolist(), tokenizer=self.tokenizer, description_tokens=limit
             )
             entity_tokens, vectors = self._lengths(knowledge.entity_texts), self._encode(knowledge.entity_texts)
-            answers = [" ".join(astuple(x)) for each in extracted for x in (*each.entities, *each.relations)]
+            answers = [" ".join(vars(x).values()) for each in extracted for x in (*each.entities, *each.relations)]
             prompt_tokens = sum(count_tokens(self.tokenizer, prompts))
             sent = Tokens(
                 len(prompts) * int(self._lengths(core_texts).sum()) + prompt_tokens * len(core_texts),

@@ -80,9 +80,9 @@ class LanguageModelKnowledgeExtractor:
             self.relations.fill(text=cut[row], entities=names) for row, names in zip(rows, listed, strict=True)
         ]
         related = dict(zip(rows, self._ask(self.relations, questions, parse_relations), strict=True))
-        answers = [related.get(row, []) if entities is not None else None for row, entities in enumerate(named)]
-        self.skipped += [text for text, relations in zip(texts, answers, strict=True) if relations is None]
-        return [_join(entities or [], relations or []) for entities, relations in zip(named, answers, strict=True)]
+        told = [related.get(row, []) if entities is not None else None for row, entities in enumerate(named)]
+        self.skipped += [text for text, relations in zip(texts, told, strict=True) if relations is None]
+        return [_join(entities or [], relations or []) for entities, relations in zip(named, told, strict=True)]
 
     def _ask(self, prompt: Prompt, questions: Sequence[str], parse: Callable[[str], Answer]) -> list[Answer | None]:
         return ask_strictly(
@@ -145,7 +145,7 @@ def parse_relations(content: str) -> list[Relation]:
         list[tuple[_Name, str, _Name] | _Relation], Field(validation_alias=AliasChoices("triples", "relations"))
     ]
     found = read_object(content, rows=rows).rows
-    return [Relation(*row, " ".join(row)) if isinstance(row, tuple) else row for row in found]
+    return [Relation(row[0], row[1], row[2], " ".join(row)) if isinstance(row, tuple) else row for row in found]
 
 
 def parse_entities(content: str) -> Knowledge:
