@@ -13,10 +13,8 @@ class GraphCrossEncoder:
     """Ranks documents by the calls ``rank`` and ``predict`` of a ``CrossEncoder``.
 
     *Where we differ:* the documents of a query are scored together, so that a document's score depends on the others.
-
-    Args:
-        reranker: The reranker; it must not need vectors.
-        edges: Returns the edges among texts, pairs of positions ``(i, j)`` or ``(i, j, type)``; None for no edges.
+    The reranker must not need vectors. ``edges`` returns the edges among texts, pairs of positions ``(i, j)`` or
+    ``(i, j, type)``; None for no edges.
     """
 
     def __init__(self, reranker: GraphReranker, *, edges: FindEdges | None = None) -> None:
@@ -32,9 +30,8 @@ class GraphCrossEncoder:
     ) -> list[dict[str, Any]]:
         """Rank the documents of a query, best first; other settings of a ``CrossEncoder`` are ignored.
 
-        Returns:
-            A ``corpus_id`` (place among the documents) and a ``score`` each, the probability of relevance if the model
-            is calibrated, and perhaps the ``text``.
+        Each has a ``corpus_id`` (its position among the documents) and a ``score``, the probability of relevance if the
+        model is calibrated, and perhaps the ``text``.
         """
         edges = () if self._edges is None or not documents else self._edges(documents)
         found = ranked(self._reranker, query, documents, edges=edges, top_n=top_k)

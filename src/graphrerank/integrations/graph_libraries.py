@@ -21,10 +21,8 @@ def corpus_from_networkx(
 ) -> CorpusGraph:
     """Build a corpus graph; an edge of a directed graph runs one way, self-loops are left out.
 
-    Args:
-        graph: Nodes are ids, made strings; edges may have ``weight`` and ``type``, a name as of an edge file.
-        text: The attribute of a node that is its text.
-        edge_meanings: As of ``edge_type_of``.
+    Nodes are ids, made strings; ``text`` is their attribute that holds the text. Edges may have ``weight`` and
+    ``type``, a name as of an edge file; ``edge_meanings`` as of ``edge_type_of``.
 
     Raises:
         ValueError: If a node has no text, or as :meth:`CorpusGraph.from_edges`.

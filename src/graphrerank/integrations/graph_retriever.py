@@ -7,7 +7,7 @@ from itertools import combinations
 from graphrerank.checks import UserError
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.integrations.metadata import ranked
 
 with importing("graph-retriever", __name__):
     from graph_retriever import Node
@@ -20,12 +20,9 @@ class GraphRerankStrategy(Strategy):
 
     In each round the model ranks all found nodes, joined wherever an outgoing edge of one node is an incoming edge of
     another, and the best ``per_iteration_limit`` nodes that were not followed yet are followed, until these are
-    ``select_k``. Returned are the best ``select_k`` of all that was found.
-
-    Attributes:
-        reranker: The reranker; it must not need vectors. The scores that it reads are the store's similarities.
-        question: The question, whose words the model reads; the library gives a strategy the vector alone.
-        per_iteration_limit: Nodes to follow in each round.
+    ``select_k``. Returned are the best ``select_k`` of all that was found. The reranker must not need vectors; the
+    scores that it reads are the store's similarities. The library gives a strategy only the vector of the ``question``,
+    whose words the model reads.
     """
 
     reranker: GraphReranker
@@ -54,20 +51,13 @@ class GraphRerankStrategy(Strategy):
         if not self.question:
             raise UserError("`question` must be given, as the model reads its words, got none")
         nodes = list(self._found.values())
-        if not nodes:
-            return []
         edges = [
             (i, j)
             for (i, first), (j, second) in combinations(enumerate(nodes), 2)
             if first.outgoing_edges & second.incoming_edges or second.outgoing_edges & first.incoming_edges
         ]
-        given = RerankInput(
-            self.question,
-            [node.content for node in nodes],
-            scores=[node.similarity_score for node in nodes],
-            edges=edges,
-        )
-        ranking = self.reranker.rerank_batch([given])[0]
-        for place, score in zip(ranking.ids, ranking.relevance.tolist(), strict=True):
-            nodes[place].extra_metadata["relevance_score"] = score
-        return [nodes[place] for place in ranking.ids]
+        scores = [node.similarity_score for node in nodes]
+        found = ranked(self.reranker, self.question, [node.content for node in nodes], scores=scores, edges=edges)
+        for index, score in found:
+            nodes[index].extra_metadata["relevance_score"] = score
+        return [nodes[index] for index, _ in found]

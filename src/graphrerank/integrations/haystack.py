@@ -20,18 +20,12 @@ class GraphRerankRanker:
 
     The retriever's scores are used if all documents have one, of the metadata ``entities`` (documents that share some
     are joined), and ``doc_id`` with ``chunk_id`` or the splitter's ``source_id`` with ``split_id`` (neighbouring chunks
-    are joined).
-
-    Args:
-        checkpoint: As of :meth:`GraphReranker.from_pretrained`; the model must not need vectors.
-        top_k: Number of documents to keep; None for all.
-        device: Where the model runs; None for the CPU.
+    are joined). The model of the ``checkpoint`` (:meth:`GraphReranker.from_pretrained`) must not need vectors; it runs
+    on ``device``, None for the CPU. ``top_k`` documents are kept, None for all.
     """
 
     def __init__(self, checkpoint: str = "base", *, top_k: int | None = None, device: str | None = None) -> None:
-        self.checkpoint = checkpoint
-        self.top_k = top_k
-        self.device = device
+        self.checkpoint, self.top_k, self.device = checkpoint, top_k, device  # which Haystack writes to its files
         self._reranker: GraphReranker | None = None
 
     def warm_up(self) -> None:
@@ -43,12 +37,8 @@ class GraphRerankRanker:
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, list[Document]]:
         """Rank documents; the component's ``top_k`` holds when None.
 
-        Returns:
-            ``documents``, copies, best first, whose ``score`` is the probability of relevance if the model is
-            calibrated, else the model's score.
-
-        Raises:
-            ValueError: If the query is blank, a document has no text, or metadata have another form.
+        Returns ``documents``, copies, best first, whose ``score`` is the probability of relevance if the model is
+        calibrated, else the model's score. A ValueError if the query is blank or a document has no text.
         """
         self.warm_up()
         assert self._reranker is not None

@@ -19,12 +19,8 @@ class GraphRerankReranker(Reranker):
     """Ranks what LanceDB found: ``table.search(query, query_type="hybrid").rerank(GraphRerankReranker(reranker))``.
 
     The scores that the model reads are those of the search, and of a hybrid search the reciprocal rank fusion of both
-    lists, as LanceDB ranks without a reranker. The table must have row ids and a column of texts.
-
-    Args:
-        reranker: The reranker; it must not need vectors.
-        column: The column of the passages' texts.
-        edges: As of :class:`~graphrerank.integrations.cross_encoder.GraphCrossEncoder`.
+    lists, as LanceDB ranks without a reranker. The table must have row ids and a ``column`` of texts. The reranker must
+    not need vectors; ``edges`` as of :class:`~graphrerank.integrations.cross_encoder.GraphCrossEncoder`.
     """
 
     def __init__(self, reranker: GraphReranker, *, column: str = "text", edges: FindEdges | None = None) -> None:

@@ -17,12 +17,8 @@ class GraphRerankCompressor(BaseDocumentCompressor):
 
     Metadata keys: ``score`` (the retriever's), ``entities`` (documents that share some are joined), and ``doc_id`` with
     ``chunk_id`` (neighbouring chunks are joined).
-
-    Attributes:
-        reranker: The reranker; it must not need vectors.
-        top_n: Number of documents to keep; None for all.
-        edges: Returns the edges among documents, pairs of indices ``(i, j)`` or ``(i, j, type)``; None for those of the
-            metadata.
+    The reranker must not need vectors. ``top_n`` documents are kept, None for all. ``edges`` returns the edges among
+    documents, pairs of indices ``(i, j)`` or ``(i, j, type)``; None for those of the metadata.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -34,10 +30,7 @@ class GraphRerankCompressor(BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks = None
     ) -> Sequence[Document]:
-        """Return copies, best first, with ``relevance_score`` in their metadata.
-
-        The score is the probability of relevance if the model is calibrated, else its score.
-        """
+        """Return copies, best first, with ``relevance_score``, a probability if calibrated, in their metadata."""
         found = ranked(
             self.reranker,
             query,

@@ -17,11 +17,8 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
     """Ranks the nodes of a LlamaIndex retriever, in a query engine or alone.
 
     Consecutive chunks (``prev_node``, ``next_node``) are joined, by edges of the type ``adjacency``. The retriever's
-    scores are used if all nodes have one, and of the metadata ``entities``, and ``doc_id`` with ``chunk_id``.
-
-    Attributes:
-        reranker: The reranker; it must not need vectors.
-        top_n: Number of nodes to keep; None for all.
+    scores are used if all nodes have one, and of the metadata ``entities``, and ``doc_id`` with ``chunk_id``. The
+    reranker must not need vectors; ``top_n`` nodes are kept, None for all.
     """
 
     reranker: GraphReranker = Field(exclude=True)

@@ -17,10 +17,8 @@ BATCH = 32  # queries in one pass of the model
 class GraphRerankSearch:
     """MTEB's ``SearchProtocol``: ranks the documents that a task lists for each query (``top_ranked``), in no order.
 
-    Args:
-        reranker: The reranker; it must not need vectors.
-        edges: Returns the edges among documents, by their ids: pairs of positions ``(i, j)`` or ``(i, j, type)``;
-            None for no edges.
+    The reranker must not need vectors. ``edges`` returns the edges among documents, by their ids: pairs of positions
+    ``(i, j)`` or ``(i, j, type)``.
     """
 
     def __init__(self, reranker: GraphReranker, *, edges: FindEdges | None = None) -> None:
@@ -39,10 +37,7 @@ class GraphRerankSearch:
     def search(
         self, queries: Any, *, top_k: int, top_ranked: dict[str, list[str]] | None = None, **ignored: Any
     ) -> dict[str, dict[str, float]]:
-        """Score the documents that are listed for each query; return the best ``top_k`` of each, by query and document.
-
-        Scores are probabilities of relevance if the model is calibrated.
-        """
+        """Score what is listed for each query: probabilities, if the model is calibrated, of the best ``top_k``."""
         if top_ranked is None:
             raise UserError("`top_ranked` must be given: a reranker scores what a task lists, it does not search")
         listed = [(row["id"], row["text"]) for row in queries if row["id"] in top_ranked]

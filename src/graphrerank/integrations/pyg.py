@@ -35,13 +35,9 @@ def corpus_from_pyg(
     Of :class:`Data` are read ``edge_index``, ``edge_weight``, and ``edge_type`` if it holds numbers of
     :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`; of :class:`HeteroData` the edges of all relations, each with the
     type that its name means, and ``edge_weight`` where all have one. Self-loops are left out.
-
-    Args:
-        data: The graph; ``j -> i`` of its ``edge_index [2, E]`` makes ``j`` a neighbour of ``i``.
-        texts: A text per node; of :class:`HeteroData` by type of node.
-        node_ids: An id per node; positions, of :class:`HeteroData` ``type:place``, when None.
-        edge_meanings: Types of edges by a relation's name, as of ``edge_type_of``.
-        undirected: Whether an edge also runs back.
+    ``j -> i`` of ``edge_index [2, E]`` makes ``j`` a neighbour of ``i``, and if ``undirected`` the other way too. There
+    is one text per node, of :class:`HeteroData` by type of node; ids are positions, of :class:`HeteroData`
+    ``type:position``, where ``node_ids`` are not given. ``edge_meanings`` as of ``edge_type_of``.
 
     Raises:
         ValueError: If there is not one text per node, or as :meth:`CorpusGraph.from_edges`.
@@ -53,7 +49,7 @@ def corpus_from_pyg(
         for name in data.node_types:
             _check_texts(f"texts[{name!r}]", texts[name], data[name].num_nodes)
         listed = [text for name in data.node_types for text in texts[name]]
-        node_ids = node_ids or [f"{name}:{place}" for name in data.node_types for place in range(len(texts[name]))]
+        node_ids = node_ids or [f"{name}:{index}" for name in data.node_types for index in range(len(texts[name]))]
         meaning = torch.tensor([edge_type_of(name, edge_meanings) for _, name, _ in data.edge_types], dtype=torch.int64)
         data = data.to_homogeneous(add_node_type=False)
         edge_type = meaning[data.edge_type]

@@ -19,10 +19,8 @@ with importing("pyterrier", __name__):
 class EdgeGraph(pyterrier_adaptive.CorpusGraph):
     """A corpus graph from a list of edges, for :class:`GraphRerankTransformer` and ``pyterrier_adaptive.GAR``.
 
-    Args:
-        docnos: ``n`` ids of documents.
-        edges: Undirected pairs of their positions.
-        weights: One for each edge; 1 when None. Neighbours stand in the order of their weights.
+    ``edges`` are undirected pairs of positions in ``docnos``, each of weight 1 without ``weights``. Neighbours stand in
+    the order of their weights.
     """
 
     def __init__(
@@ -51,14 +49,9 @@ class GraphRerankTransformer(pt.Transformer):
     """Ranks the documents of each query in a result frame: ``retriever >> GraphRerankTransformer(...)``.
 
     Reads the columns ``qid``, ``query``, ``docno``, ``score``, and the texts from ``text_field`` or, where the frame
-    has no such column (as within ``pyterrier_adaptive.GAR``), from ``texts``. Replaces ``score`` and ``rank``.
-
-    Args:
-        reranker: The reranker; it must not need vectors.
-        corpus_graph: Whose edges join documents of one list; None for no edges. Any of PyTerrier's corpus graphs.
-        text_field: The column of texts.
-        texts: Texts by ``docno``.
-        reads_scores: Give the frame's scores to the model; within GAR they are of two kinds, and false is right.
+    has no such column (as within ``pyterrier_adaptive.GAR``), from ``texts``, by ``docno``. Replaces ``score`` and
+    ``rank``. The reranker must not need vectors. Edges of the ``corpus_graph``, any of PyTerrier's, join the documents
+    of one list. ``reads_scores=False`` keeps the frame's scores from the model: within GAR they are of two kinds.
     """
 
     def __init__(
@@ -70,11 +63,8 @@ class GraphRerankTransformer(pt.Transformer):
         texts: Mapping[str, str] | None = None,
         reads_scores: bool = True,
     ) -> None:
-        self._reranker = reranker
-        self._corpus_graph = corpus_graph
-        self._text_field = text_field
-        self._texts = texts
-        self._reads_scores = reads_scores
+        self._reranker, self._corpus_graph = reranker, corpus_graph
+        self._text_field, self._texts, self._reads_scores = text_field, texts, reads_scores
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """Rank each query's documents, all queries in one pass of the model."""
