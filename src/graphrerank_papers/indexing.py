@@ -150,7 +150,8 @@ def with_listed(state: RetrievalState, listed: Sequence[Sequence[int]], *, budge
     """
     rows = [{node: 1 / rank for rank, node in enumerate(row[:budget], start=1)} for row in listed]
     new = padded_ranking(rows).to(state.nodes.device)
-    return replace_where(state, new, torch.tensor([[bool(row)] for row in rows], device=new.nodes.device).view(-1, 1))
+    where = torch.tensor([bool(row) for row in rows], dtype=torch.bool, device=new.nodes.device)
+    return replace_where(state, new, where.unsqueeze(1))
 
 
 def replace_where(state: RetrievalState, new: Ranking, where: Tensor) -> RetrievalState:
