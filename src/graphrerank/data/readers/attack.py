@@ -8,14 +8,25 @@ relations carries such a sentence, and links an actor or a piece of software to 
 - Queries: the sentences of the other half. Relevant: the relation's source and target. An edge is never a query.
 - Splits by source object, so that no group or malware of the test split is seen in training.
 
+:func:`load_attack_paths` makes questions whose answers lie along edges: the sentence of a held-out relation between an
+actor or a piece of software and a technique, and what an analyst asks next.
+
+==============================================  =======================================================================
+question                                        relevant
+==============================================  =======================================================================
+Which mitigations prevent this?                 the technique, and the mitigations joined to it
+Who uses this software?                         the software, and the groups and campaigns joined to it
+With which of their software do they do this?   the actor, the technique, and the software joined to both
+==============================================  =======================================================================
+
 ATT&CK is (c) The MITRE Corporation, used under https://attack.mitre.org/resources/legal-and-branding/terms-of-use/.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -66,10 +77,7 @@ def load_attack(path: str | Path | None = None, *, edge_share: float = 0.5, spli
         edge_share: Share of the ``uses`` relations that become edges, in (0, 1).
         split_seed: Seed of both draws; it is part of the data set's identity, not the seed of training.
     """
-    if not 0 < edge_share < 1:
-        raise UserError(f"`edge_share` must lie between 0 and 1, got {edge_share}")
-    nodes, relations = read_attack(path)
-    node_of = {o["id"]: i for i, o in enumerate(nodes)}
+    nodes, relations, node_of = _read_nodes(path, edge_share)
     uses = [r for r in relations if r["relation"] == "uses"]
     rng = np.random.default_rng(split_seed)
     edge_numbers = set(rng.permutation(len(uses))[: round(edge_share * len(uses))].tolist())
@@ -126,6 +134,104 @@ def split_objects(objects: list[str], rng: np.random.Generator) -> dict[str, str
     for split, start, stop in zip(SPLIT_SHARES, bounds[:-1].round(), bounds[1:].round(), strict=True):
         split_of.update(dict.fromkeys(shuffled[int(start) : int(stop)], split))
     return split_of
+
+
+MITIGATIONS = "Which mitigations prevent this?"
+ACTORS = "Who uses this software?"
+SOFTWARE = "With which of their software do they do this?"
+MAX_ANSWERS = 4  # of a question along edges, so that all relevant nodes fit into the top five or six
+_ACTORS, _SOFTWARE = frozenset({"intrusion-set", "campaign"}), frozenset({"malware", "tool"})
+
+
+class PathQuestion(NamedTuple):
+    """A question along edges."""
+
+    id: str  # of the relation that it is made of
+    sentence: str  # of the relation
+    question: str  # about the sentence
+    starts: tuple[int, ...]  # the relation's nodes from which the answers are reached; the first decides the split
+    answers: tuple[int, ...]
+
+    @property
+    def shared(self) -> set[Any]:
+        """The sentence and the edges from ends to answers, which questions of two splits must not share."""
+        return {self.sentence, *(frozenset((s, answer)) for s in self.starts for answer in self.answers)}
+
+
+def load_attack_paths(path: str | Path | None = None, *, edge_share: float = 0.5, split_seed: int = 0) -> Dataset:
+    """Read ATT&CK, with questions about held-out relations whose answers lie along its edges.
+
+    Arguments are those of :func:`load_attack`; ``edge_share`` is that of the ``uses`` relations to techniques. Edges
+    are all relations but those between the ends of a question. Splits go by the node from which the answers are
+    reached, and no step from a question in test to its answers is a step of a question in training.
+    """
+    nodes, relations, node_of = _read_nodes(path, edge_share)
+    types = [o["type"] for o in nodes]
+    rng = np.random.default_rng(split_seed)
+
+    def ends(r: Mapping[str, Any]) -> tuple[int, int]:
+        return node_of[r["source"]], node_of[r["target"]]
+
+    behaviour = [r for r in relations if r["relation"] == "uses" and types[ends(r)[1]] == "attack-pattern"]
+    held_out = [behaviour[i] for i in sorted(rng.permutation(len(behaviour))[round(edge_share * len(behaviour)) :])]
+    held_pairs = {frozenset(ends(r)) for r in held_out}
+    used = [r for r in relations if r["relation"] in STRUCTURE_TYPES | {"uses"}]
+    edges = [ends(r) for r in used if frozenset(ends(r)) not in held_pairs]
+    graph = attack_graph(nodes, edges)
+
+    neighbours: list[set[int]] = [set() for _ in nodes]
+    for source, target in edges:
+        neighbours[source].add(target)
+        neighbours[target].add(source)
+    documents = "\n".join(graph.texts)
+    questions = []
+    for r in held_out:
+        sentence, possible = clean_description(r["text"]), _possible(*ends(r), types, neighbours)
+        if possible and len(sentence) >= MIN_QUERY_CHARACTERS and sentence not in documents:
+            questions.append(PathQuestion(r["id"], sentence, *possible[rng.integers(len(possible))]))
+
+    split_of = split_objects([o["id"] for o in nodes], rng)
+    of_split: dict[str, list[PathQuestion]] = {}
+    taken: set[Any] = set()  # sentences and steps of later splits
+    for split in reversed(SPLIT_SHARES):
+        chosen = [q for q in questions if split_of[nodes[q.starts[0]]["id"]] == split and not taken & q.shared]
+        taken.update(*(q.shared for q in chosen))
+        of_split = {split: chosen} | of_split
+    listed = [question for chosen in of_split.values() for question in chosen]
+    number = {question.id: i for i, question in enumerate(listed)}
+    splits = {
+        name: Qrels.of((number[q.id], node, 1.0) for q in chosen for node in (*q.starts, *q.answers))
+        for name, chosen in of_split.items()
+    }
+    texts = [f"{question.sentence} {question.question}" for question in listed]
+    return Dataset("attack_paths", graph, [question.id for question in listed], texts, splits, drafted=True)
+
+
+def _possible(
+    source: int, target: int, types: Sequence[str], neighbours: Sequence[set[int]]
+) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+    """List the questions about a relation with one to ``MAX_ANSWERS`` answers: question, starts and answers."""
+
+    def joined(end: int, kinds: frozenset[str]) -> set[int]:
+        return {n for n in neighbours[end] if types[n] in kinds}
+
+    users = joined(source, _ACTORS) if types[source] in _SOFTWARE else set()
+    software = joined(source, _SOFTWARE) & neighbours[target] if types[source] in _ACTORS else set()
+    found = (
+        (MITIGATIONS, (target,), joined(target, frozenset({"course-of-action"}))),
+        (ACTORS, (source,), users),
+        (SOFTWARE, (source, target), software),
+    )
+    return [(asked, starts, tuple(sorted(nodes))) for asked, starts, nodes in found if 1 <= len(nodes) <= MAX_ANSWERS]
+
+
+def _read_nodes(
+    path: str | Path | None, edge_share: float
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, int]]:
+    if not 0 < edge_share < 1:
+        raise UserError(f"`edge_share` must lie between 0 and 1, got {edge_share}")
+    nodes, relations = read_attack(path)
+    return nodes, relations, {o["id"]: i for i, o in enumerate(nodes)}
 
 
 def _package_folder() -> Path:
