@@ -4,10 +4,13 @@ import asyncio
 import json
 import logging
 import re
+import socket
 import time
 
 import pytest
+import uvicorn
 
+from graphrerank.serving import http_guard
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.json_log import LOGGER, JsonFormatter
@@ -193,17 +196,46 @@ def test_refusals_under_overload_share_a_line_a_second(make_app, caplog, monkeyp
         raise Refusal(429, "too many requests", retry_after=7)
 
     monkeypatch.setattr(Batcher, "check_wait", refuse)
-    client = TestClient(make_app())
+    monkeypatch.setattr(http_guard, "_refusals", [0, 0.0])
+    head = b"POST /v2/rerank HTTP/1.1\r\nhost: localhost\r\nContent-Length: 10\r\n\r\n"
+    whole, parts = [head + b"x" * 10], [head, b"x" * 10]
+
+    async def ask(port, chunks):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for chunk in chunks:
+            writer.write(chunk)
+            await asyncio.sleep(0.05)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", answer)
+        answer += await reader.readexactly(int(length[1]))
+        closes = b"connection: close" in answer
+        assert not closes or await reader.read() == b""
+        writer.close()
+        return answer, closes
+
+    async def play():
+        config = uvicorn.Config(make_app(), http=http_guard.RefusingProtocol, log_config=None, proxy_headers=False)
+        server = uvicorn.Server(config)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            running = asyncio.create_task(server.serve([listener]))
+            port = listener.getsockname()[1]
+            answers = [await ask(port, chunks) for chunks in (whole, parts, whole)]
+            await asyncio.sleep(1)
+            answers.append(await ask(port, whole))
+            server.should_exit = True
+            await running
+        return answers
+
     with caplog.at_level(logging.INFO, LOGGER):
-        answers = [send(client, BODY) for _ in range(3)]
-        time.sleep(1)
-        answers.append(send(client, BODY))
-    assert {(answer.status_code, answer.headers["retry-after"]) for answer in answers} == {(429, "7")}
+        answers = asyncio.run(play())
+    for answer, _ in answers:
+        assert answer.startswith(b"HTTP/1.1 429 Too Many Requests\r\n")
+        assert b"\r\nretry-after: 7\r\n" in answer
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["message"] == "too many requests"
+    assert [closes for _, closes in answers] == [True, False, True, True]
     lines = [record.fields for record in caplog.records if record.name == LOGGER]
-    assert [(line["id"], line["refused"]) for line in lines] == [
-        (answers[0].json()["id"], 1),
-        (answers[3].json()["id"], 3),
-    ]
+    assert [line["refused"] for line in lines] == [1, 3]
+    assert f"x-request-id: {lines[0]['id']}".encode() in answers[0][0]
 
 
 def test_a_failure_is_logged_without_its_message(make_app, caplog, monkeypatch):

@@ -27,7 +27,7 @@ from graphrerank.files import write_text
 from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Engine, EngineFactory, Refusal, error_response
-from graphrerank.serving.http_guard import HttpGuard
+from graphrerank.serving.http_guard import HttpGuard, RefusingProtocol
 from graphrerank.serving.json_log import LOG_CONFIG
 from graphrerank.serving.page import PAGE_PATHS, add_page
 from graphrerank.serving.routes import Endpoints, Route
@@ -76,6 +76,7 @@ def run(service: Service) -> None:
             partial(process_app, service, Path(folder), os.getpid()),
             factory=True,
             workers=settings.workers,
+            http="auto" if settings.cors_origins else RefusingProtocol,  # pages cannot read its refusals
             ws="none",
             lifespan="on",
             log_config=LOG_CONFIG,
@@ -165,6 +166,7 @@ def create_app(
     def measures() -> Response:  # no `async`: reads files, in the thread pool
         return Response(metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    app.state.check_wait = batcher.check_wait
     if settings.page is not None:
         add_page(app)
     open_paths = OPEN_ROUTES if settings.page is None else (*OPEN_ROUTES, *PAGE_PATHS)
