@@ -17,9 +17,8 @@ from typing import Any
 import torch
 
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy
-from graphrerank_papers.ea_graphrag.syntax.constituency import Units, count_units, read_tree
-from graphrerank_papers.ea_graphrag.syntax.dependency_units import approximate_units
-from graphrerank_papers.ea_graphrag.syntax.syntax_features import COMPONENTS, StanzaParser, SyntaxFeatures
+from graphrerank_papers.ea_graphrag.syntax.features import COMPONENTS, StanzaParser, SyntaxFeatures
+from graphrerank_papers.ea_graphrag.syntax.units import Units, approximate_units, count_units, read_tree
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 FREE = "genres whose licence allows commercial use"

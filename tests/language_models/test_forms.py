@@ -17,13 +17,12 @@ from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.answers.judges import parse_decision, parse_winner
 from graphrerank_papers.answers.local import FormMask, form_tokenizer
-from graphrerank_papers.answers.map_reduce_writer import parse_final_answer, parse_partial_answer
-from graphrerank_papers.answers.prompted_writer import answer_in_form
+from graphrerank_papers.answers.writers import answer_in_form, parse_final_answer, parse_partial_answer
 from graphrerank_papers.grapher.reference_network import read_numbers
 from graphrerank_papers.hipporag import read_selection
 from graphrerank_papers.knowledge.language_model import parse_entities, parse_knowledge, parse_names, parse_relations
 from graphrerank_papers.knowledge_graph_search import parse_levels
-from graphrerank_papers.retag.language_model import parse_keywords, parse_relevant, parse_topic, parse_topics
+from graphrerank_papers.retag.steps import parse_keywords, parse_relevant, parse_topic, parse_topics
 from graphrerank_papers.summaries import parse_summary
 
 pytest.importorskip("llguidance", reason="llguidance is optional")

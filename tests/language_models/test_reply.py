@@ -5,7 +5,7 @@ import pytest
 
 from graphrerank.language_models.client import EndpointError, LanguageModel, post
 from graphrerank.language_models.reply import Reply, read_reply
-from graphrerank_papers.answers.replies import RecordedModel
+from graphrerank_papers.answers.writers import RecordedModel
 
 pytest.importorskip("httpx", reason="httpx is optional")
 

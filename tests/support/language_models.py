@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from graphrerank.language_models.answer_cache import ChatModel
+from graphrerank.language_models.reply import Reply as OneReply
 from tests.support.web import Endpoint, listening
 
 Reply = Callable[[str, str], Any]  # system message, question -> what is written as JSON
@@ -36,6 +37,22 @@ class ScriptedModel:
 @pytest.fixture
 def scripted_model() -> Callable[[Reply], ChatModel]:
     return ScriptedModel
+
+
+class ScriptedReplies:
+    """A replying model by a function of the question, or a table; remembers its messages."""
+
+    fingerprint = "scripted"
+
+    def __init__(self, replies: Callable[[str], str | OneReply] | dict[str, Any]) -> None:
+        self.reply = replies.__getitem__ if isinstance(replies, dict) else replies
+        self.asked: list[tuple[str | None, str]] = []
+
+    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, OneReply]]:
+        for index, question in enumerate(questions):
+            self.asked.append((system, question))
+            reply = self.reply(question)
+            yield index, reply if isinstance(reply, OneReply) else OneReply(reply, "answered", "m")
 
 
 class ChatEndpoint(Endpoint):

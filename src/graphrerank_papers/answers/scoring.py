@@ -32,15 +32,13 @@ def answer_f1(prediction: str, answers: Sequence[str]) -> float:
     with :math:`p` and :math:`a` multisets of normalised words. Two answers without a word are equal, 1. Where one of
     them is "yes", "no" or "noanswer" and the other one is not the same, it is 0.
 
-    Source: Rajpurkar et al., *SQuAD*, 2016; the rule for "yes" and "no" is of the evaluation of HotpotQA and
-    2WikiMultihopQA.
+    Source: Rajpurkar et al., *SQuAD*, 2016; the rule for "yes" and "no": HotpotQA and 2WikiMultihopQA.
 
     Example:
         >>> answer_f1("in Metz and Nancy", ["Metz"])
         0.4
     """
-    said = normalize_answer(prediction)
-    return max(_f1(said, normalize_answer(text)) for text in checked_answers(answers))
+    return max(_f1(normalize_answer(prediction), normalize_answer(text)) for text in checked_answers(answers))
 
 
 def _f1(said: str, right: str) -> float:
@@ -49,8 +47,7 @@ def _f1(said: str, right: str) -> float:
     if {said, right} & _SINGLED_OUT:
         return 0.0
     prediction, answer = said.split(), right.split()
-    shared = sum((Counter(prediction) & Counter(answer)).values())
-    return 2 * shared / (len(prediction) + len(answer))
+    return 2 * (Counter(prediction) & Counter(answer)).total() / (len(prediction) + len(answer))
 
 
 # Contain-Match: EA-GraphRAG, section 4.3, "the gold answer appears as a substring within the model's prediction"
@@ -60,14 +57,11 @@ OF_TEXTS = {EM: exact_match, F1: answer_f1, CONTAIN_MATCH: coverage}
 def score_answers(
     said: Sequence[str | None], contexts: Sequence[str], right: Sequence[Sequence[str] | None]
 ) -> dict[str, Tensor]:
-    """Score ``Q`` answers, each with the packed context that it was written from.
+    """Score ``Q`` answers, each with its packed context: ``[Q]`` float64 of each of :data:`SCORED`, in [0, 1].
 
-    A blank answer abstains, None is missing, as where the request failed. ``right`` are the right answers of each
-    question; empty if the data set says that there is none, None if unknown.
-
-    Returns ``[Q]`` float64 of each of :data:`SCORED`, in [0, 1]. Of a question without an answer, EM, F1 and
-    Contain-Match are 1 if the answer abstains, else 0 (as in SQuAD 2.0), and Context-Coverage is NaN; of a question of
-    which nothing is known, all are NaN. A missing answer has 0 in EM, F1 and Contain-Match.
+    A blank answer abstains, None is missing. ``right`` are the right answers of each question; empty if there is none,
+    None if unknown. If there is none, EM, F1 and Contain-Match are 1 if the answer abstains, else 0 (as in SQuAD 2.0),
+    and Context-Coverage is NaN; if unknown, all are NaN. A missing answer has 0 in EM, F1 and Contain-Match.
     """
     scores = {name: torch.full((len(said),), torch.nan, dtype=torch.float64) for name in SCORED}
     for row, (text, context, answers) in enumerate(zip(said, contexts, right, strict=True)):
@@ -86,8 +80,7 @@ def score_answers(
 def question_kinds(num_relevant: Sequence[int], scores: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Group questions: ``[Q]`` bool of those with several relevant passages, with one, and without an answer.
 
-    ``scores`` are those of any system (:func:`score_answers`). A question without an answer is in no other group;
-    groups without a question are left out.
+    ``scores`` are those of any system. Groups without a question are left out.
     """
     counts = torch.tensor(list(num_relevant))
     unanswerable = scores[CONTEXT_COVERAGE].isnan() & ~scores[EM].isnan()

@@ -2,12 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from graphrerank.checks import UserError
@@ -24,9 +24,8 @@ from graphrerank_papers.answers.judges import (
     wins_table,
 )
 from graphrerank_papers.answers.packing import Context, Packing, passages_of
-from graphrerank_papers.answers.prompted_writer import Writer
-from graphrerank_papers.answers.replies import RecordedModel
 from graphrerank_papers.answers.scoring import EM, F1, JUDGED, SCORED, question_kinds, score_answers
+from graphrerank_papers.answers.writers import RecordedModel, Writer
 
 Right = Sequence[Sequence[str] | None]  # of each question, as in `score_answers`
 
@@ -59,7 +58,7 @@ def total_tokens(replies: Sequence[Reply], name: str) -> int | None:
     return None if not counts or None in counts else sum(counts)
 
 
-@dataclass(frozen=True)
+@dataclass
 class AnswerCounts:
     """Counts over the questions of one system; a cached reply counts as a request."""
 
@@ -80,7 +79,7 @@ class AnswerCounts:
 
     @classmethod
     def of(
-        cls, writer: str, replies: Sequence[Reply], contexts: Sequence[Context], price: Price | None, **rest: Any
+        cls, writer: str, replies: Sequence[Reply], contexts: Sequence[Context], price: Price | None
     ) -> "AnswerCounts":
         """Count replies to ``Q`` questions from a context each."""
         outcomes, models = Counter(reply.outcome for reply in replies), Counter(reply.model for reply in replies)
@@ -97,7 +96,6 @@ class AnswerCounts:
             output_tokens=total_tokens(replies, "output_tokens"),
             usd=None if price is None else price.of(replies),
             problems=dict(problems.most_common()),
-            **rest,
         )
 
     def notes(self, system: str) -> list[str]:
@@ -105,13 +103,12 @@ class AnswerCounts:
         notes = []
         if lost := [f"{n} {name}" for name, n in self.outcomes.items() if name != OUTCOMES[0] and n]:
             problem = "".join(f"; {count:,} times: {text}" for text, count in [*self.problems.items()][:1])
-            notes.append(f"answers of {system}: {', '.join(lost)} of {self.questions:,}{problem}")
+            notes.append(f"{', '.join(lost)} of {self.questions:,}{problem}")
         if self.verdicts_unusable:
-            verdicts = f"{self.verdicts_unusable:,} of {self.verdicts:,} verdicts"
-            notes.append(f"answers of {system}: {verdicts} unusable, which count as wrong")
+            notes.append(f"{self.verdicts_unusable:,} of {self.verdicts:,} verdicts unusable, which count as wrong")
         if len(self.models) > 1:
-            notes.append(f"answers of {system}: the model changed its name, {', '.join(self.models)}")
-        return notes
+            notes.append(f"the model changed its name, {', '.join(self.models)}")
+        return [f"answers of {system}: {note}" for note in notes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,11 +162,9 @@ class AnswerStage:
     def __call__(self, ranked: RankedDataset, *, run_dir: Path | None = None, seed: int = 0) -> StageResult:
         """Answer the queries of a data set from each system's ranking.
 
-        ``run_dir/answers/<dataset>.jsonl`` has a line for each system and query, and if answers are compared,
-        ``<dataset>_comparisons.jsonl`` one for each other system, criterion and query.
-
-        Raises:
-            ValueError: If the data set has no right answers and answers are not compared, or one system is compared.
+        Writes ``run_dir/answers/<dataset>.jsonl`` with a line for each system and query, and if answers are compared,
+        ``<dataset>_comparisons.jsonl`` with one for each other system, criterion and query. A ValueError if the data
+        set has no right answers and answers are not compared, or if one system is compared.
         """
         dataset, rows = ranked.dataset, ranked.queries.tolist()
         ids, questions = [dataset.query_ids[row] for row in rows], [dataset.query_texts[row] for row in rows]
@@ -188,11 +183,13 @@ class AnswerStage:
         *others, primary = answers
         verdicts: dict[str, Verdicts] = {}
         notes: list[str] = []
+        rates = []
         if self.comparison is not None:
             recorded = self.comparison.model.recorded if isinstance(self.comparison.model, RecordedModel) else []
             before = len(recorded)
             for other in others:
                 verdicts[other] = self.comparison.compare(questions, answers[primary].said, answers[other].said)
+                rates += win_rates(verdicts[other], system=primary, baseline=other, seed=seed)
             notes += _comparison_notes(recorded[before:], self.comparison_price)
         if run_dir is not None:
             path = run_dir / "answers" / f"{dataset.name}.jsonl"
@@ -200,11 +197,6 @@ class AnswerStage:
             if verdicts:
                 lines = _verdict_lines(ids, primary, verdicts)
                 write_json_lines(path.with_name(f"{path.stem}_comparisons.jsonl"), lines)
-        rates = [
-            rate
-            for other, found in verdicts.items()
-            for rate in win_rates(found, system=primary, baseline=other, seed=seed)
-        ]
         counts = {name: part.counts for name, part in answers.items()}
         num_relevant = (dataset.split(ranked.split).gains(ranked.queries) > 0).sum(1).tolist()
         return StageResult(
@@ -220,52 +212,49 @@ class AnswerStage:
         self, questions: Sequence[str], contexts: Mapping[str, Sequence[Context]], right: Right
     ) -> dict[str, SystemAnswers]:
         """Answer ``Q`` questions from each system's packed contexts; equal contexts are answered from once."""
-        replies = iter(self.writer.write([*questions] * len(contexts), [c for row in contexts.values() for c in row]))
-        return {
-            name: self._system(questions, list(islice(replies, len(questions))), packed, right)
-            for name, packed in contexts.items()
-        }
-
-    def _system(
-        self, questions: Sequence[str], replies: Sequence[Reply], contexts: Sequence[Context], right: Right
-    ) -> SystemAnswers:
-        said = [reply.said for reply in replies]
-        values = score_answers(said, [context.text for context in contexts], right)
-        verdicts: Sequence[Reply | None] = ()
-        judged: dict[str, Any] = {}
-        if self.judge is not None:
-            values[JUDGED], verdicts = self.judge.judge(questions, said, right)
-            found = [verdict for verdict in verdicts if verdict is not None]
-            judged = {
-                "verdicts": len(found),
-                "verdicts_unusable": sum(parse_decision(verdict.text) is None for verdict in found),
-                "judge_usd": None if self.judge_price is None else self.judge_price.of(found),
-            }
-        counts = AnswerCounts.of(self.writer.name, replies, contexts, self.price, **judged)
-        return SystemAnswers(replies, contexts, values, counts, verdicts)
+        written = self.writer.write([*questions] * len(contexts), [c for row in contexts.values() for c in row])
+        answers = {}
+        for number, (name, packed) in enumerate(contexts.items()):
+            replies = written[number * len(questions) : (number + 1) * len(questions)]
+            said = [reply.said for reply in replies]
+            values = score_answers(said, [context.text for context in packed], right)
+            counts = AnswerCounts.of(self.writer.name, replies, packed, self.price)
+            verdicts: Sequence[Reply | None] = ()
+            if self.judge is not None:
+                values[JUDGED], verdicts = self.judge.judge(questions, said, right)
+                found = [verdict for verdict in verdicts if verdict is not None]
+                counts.verdicts = len(found)
+                counts.judge_usd = None if self.judge_price is None else self.judge_price.of(found)
+                counts.verdicts_unusable = sum(parse_decision(verdict.text) is None for verdict in found)
+            answers[name] = SystemAnswers(replies, packed, values, counts, verdicts)
+        return answers
 
 
 def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
     """Lay out the counts of each system, a row each."""
-
-    def number(name: str, form: str = ",.0f") -> Callable[[tuple[str, AnswerCounts]], Cell]:
-        return lambda row: number_cell(getattr(row[1], name), form)
-
-    def outcome(name: str) -> Callable[[tuple[str, AnswerCounts]], Cell]:
-        return lambda row: number_cell(row[1].outcomes[name], ",.0f")
-
-    columns: dict[str, Callable[[tuple[str, AnswerCounts]], Cell]] = {
-        "system": lambda row: system_cell(row[0]),
-        "written by": lambda row: Cell(row[1].writer),
-        "model": lambda row: Cell(", ".join(f"{name} ({n})" for name, n in row[1].models.items()) or "-"),
-        "tokens of a context": number("context_tokens"),
-        "tokens read": number("input_tokens"),
-        "tokens written": number("output_tokens"),
-        "USD": number("usd", ".4f"),
-        **{name: outcome(name) for name in OUTCOMES},
-        "abstained": number("abstained"),
-        "repeated": number("repeated"),
-    }
+    is_judged = any(row.verdicts for row in counts.values())
+    rows = []
+    for system, row in counts.items():
+        cells = {
+            "system": system_cell(system),
+            "written by": Cell(row.writer),
+            "model": Cell(", ".join(f"{name} ({n})" for name, n in row.models.items()) or "-"),
+        }
+        numbers = {
+            "tokens of a context": row.context_tokens,
+            "tokens read": row.input_tokens,
+            "tokens written": row.output_tokens,
+            "USD": row.usd,
+            **row.outcomes,
+            "abstained": row.abstained,
+            "repeated": row.repeated,
+        }
+        if is_judged:
+            numbers |= {"verdicts": row.verdicts, "unusable verdicts": row.verdicts_unusable}
+            numbers |= {"USD of verdicts": row.judge_usd}
+        for header, number in numbers.items():
+            cells[header] = number_cell(number, ".4f" if header.startswith("USD") else ",.0f")
+        rows.append(cells)
     caption = (
         "Answers from the packed contexts. Tokens read and written and USD are of all questions, as if this system "
         "were the only one, without rejected and failed requests. Model: the names under which it answered. Cut: by "
@@ -274,15 +263,8 @@ def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
         "missing, and right nowhere. Abstained: blank, or a statement of not knowing. Repeated: requests beyond the "
         "first of a question."
     )
-    if any(row.verdicts for row in counts.values()):
-        columns = {
-            **columns,
-            "verdicts": number("verdicts"),
-            "unusable verdicts": number("verdicts_unusable"),
-            "USD of verdicts": number("judge_usd", ".4f"),
-        }
+    if is_judged:
         caption += " Verdicts: of the model that judges answers; an unusable one counts as wrong."
-    rows = [{name: cell(row) for name, cell in columns.items()} for row in counts.items()]
     return rows_table("answers", caption, rows, text_columns=3)
 
 
@@ -300,7 +282,6 @@ def _comparison_notes(replies: Sequence[Reply], price: Price | None) -> list[str
 
 def _answer_lines(ids: Sequence[str], right: Right, answers: Mapping[str, SystemAnswers]) -> Iterator[dict[str, Any]]:
     for name, part in answers.items():
-        scores = {measure: column.tolist() for measure, column in part.values.items()}
         for row, (query_id, reply) in enumerate(zip(ids, part.replies, strict=True)):
             verdict = part.verdicts[row] if part.verdicts else None
             yield {
@@ -310,7 +291,7 @@ def _answer_lines(ids: Sequence[str], right: Right, answers: Mapping[str, System
                 "outcome": reply.outcome,
                 **({"problem": reply.problem} if reply.problem else {}),
                 "right": right[row],
-                **{measure: column[row] for measure, column in scores.items()},
+                **{measure: float(scores[row]) for measure, scores in part.values.items()},
                 **({} if verdict is None else {"verdict": verdict.text}),
             }
 
@@ -318,12 +299,8 @@ def _answer_lines(ids: Sequence[str], right: Right, answers: Mapping[str, System
 def _verdict_lines(ids: Sequence[str], primary: str, verdicts: Mapping[str, Verdicts]) -> Iterator[dict[str, Any]]:
     """Describe each verdict: 1 if the last system's answer is better, 0.5 for a tie, 0 if the other's is."""
     for other, found in verdicts.items():
-        columns = {
-            "score": found.scores.tolist(),
-            "shown_first": ((1 + found.forward) / 2).tolist(),
-            "shown_second": ((1 + found.backward) / 2).tolist(),
-        }
-        for number, criterion in enumerate(found.criteria):
-            for row, query_id in enumerate(ids):
-                scores = {name: column[number][row] for name, column in columns.items()}
-                yield {"system": primary, "against": other, "criterion": criterion, "query_id": query_id, **scores}
+        scores = torch.stack([found.scores, (1 + found.forward) / 2, (1 + found.backward) / 2], dim=2).tolist()
+        for criterion, of_criterion in zip(found.criteria, scores, strict=True):
+            for query_id, each in zip(ids, of_criterion, strict=True):
+                line = {"system": primary, "against": other, "criterion": criterion, "query_id": query_id}
+                yield line | dict(zip(("score", "shown_first", "shown_second"), each, strict=True))

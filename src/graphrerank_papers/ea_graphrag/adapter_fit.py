@@ -41,8 +41,8 @@ Rows = tuple[Tensor, Tensor]  # `[n, F]` raw, finite features, and `[n]` labels,
 def top_features(rows: Rows, top_k: int, seed: int) -> Tensor:
     """Return the columns with the highest mutual information with the label, ``[min(top_k, F)]`` int64, ascending.
 
-    Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2.5, with scikit-learn's estimate from
-    nearest neighbours (Ross, 2014). In a small set it is 0 for many features: of these, the first are taken.
+    Source: EA-GraphRAG, section 3.2.5, with scikit-learn's estimate from nearest neighbours (Ross, 2014). In a small
+    set it is 0 for many features: of these, the first are taken.
     """
     features, labels = rows
     shared = mutual_info_classif(features.numpy(), labels.numpy(), random_state=seed)
@@ -92,10 +92,8 @@ def fit_adapter(
 
     Source: EA-GraphRAG, section 3.3: binary cross-entropy with label smoothing, AdamW, a cosine. *Our choices:* early
     stopping, and all numbers. The same rows and settings give the same weights; torch's global generator is left alone.
-
-    Returns:
-        The model in evaluation mode with the weights of the epoch with the lowest validation loss, not calibrated; and
-        ``train/loss``, ``val/loss`` and ``val/auc`` of each epoch.
+    Returns the model in evaluation mode with the weights of the best epoch, not calibrated; and ``train/loss``,
+    ``val/loss`` and ``val/auc`` of each epoch.
     """
     features, labels = train
     selected = top_features(train, settings.num_selected, settings.seed)
@@ -159,17 +157,16 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 def calibrate(model: Any, validation: Rows) -> dict[str, float]:
     """Fit the temperature of an adapter on rows that its weights were not trained on, and set it in the model.
 
-    Returns:
-        The ``temperature``, and before and after it the mean negative log-likelihood ``nll`` in nats and the expected
-        calibration error ``ece`` of ten bins, which is not always lower, as the likelihood is fitted.
+    Returns the ``temperature``, and before and after it the mean negative log-likelihood ``nll`` in nats and the
+    expected calibration error ``ece`` of ten bins.
     """
     logits, labels = model.logits(validation[0]).double(), validation[1].double()
     temperature = fit_temperature(logits, labels)
     model.temperature.fill_(temperature)
     found = {"temperature": temperature}
-    for when, divisor in (("before", 1.0), ("after", temperature)):
-        found[f"nll_{when}"] = float(F.binary_cross_entropy_with_logits(logits / divisor, labels))
-        found[f"ece_{when}"] = expected_calibration_error(torch.sigmoid(logits / divisor), labels)
+    for when, scaled in (("before", logits), ("after", logits / temperature)):
+        found[f"nll_{when}"] = float(F.binary_cross_entropy_with_logits(scaled, labels))
+        found[f"ece_{when}"] = expected_calibration_error(torch.sigmoid(scaled), labels)
     return found
 
 
@@ -195,14 +192,13 @@ def choose_thresholds(
     .. math:: J(\tau_L, \tau_H) = \frac{1}{n} \sum_q c_{q, r(q)} - \lambda t_{r(q)}
 
     Source: EA-GraphRAG, section 3.3, "a composite objective of validation accuracy and expected latency", which the
-    paper does not write out. Between two neighbouring scores all thresholds route alike, so that one candidate stands
-    for them: ``low`` at a third of the gap and ``high`` at two thirds, so that ``low`` stays below ``high`` where
-    nothing is fused. :math:`J` is a sum of a part of ``low`` and a part of ``high``: prefix sums and a running maximum
-    find the best of all pairs.
+    paper does not write out. One candidate stands for all thresholds between two neighbouring scores: ``low`` at a
+    third of the gap, ``high`` at two thirds. :math:`J` is a sum of a part of ``low`` and a part of ``high``: prefix
+    sums and a running maximum find the best of all pairs.
 
-    ``scores`` are ``[n]``, s(q) in [0, 1] of validation queries of all kinds; ``correct`` and ``seconds`` are ``[n,
-    3]``, how right each of :data:`ROUTES` was, in [0, 1], and its time. ``price`` :math:`\lambda` is accuracy per
-    second, not negative. Without ``fuse``, ``low`` and ``high`` lie between the same two scores.
+    ``scores`` are ``[n]``, s(q) in [0, 1]; ``correct`` and ``seconds`` are ``[n, 3]``, how right each of
+    :data:`ROUTES` was, in [0, 1], and its time. ``price`` :math:`\lambda` is accuracy per second, not negative. Without
+    ``fuse``, ``low`` and ``high`` lie between the same two scores.
     """
     if not 0 <= price < float("inf"):
         raise UserError(f"`price` must be finite and not negative, got {price}")
@@ -229,16 +225,9 @@ def choose_thresholds(
     low, high = float(lows[low_at]), float(highs[high_at])
     path = choose_routes(scores, low, high)
     accuracy, time = (float(each.gather(1, path.unsqueeze(1)).mean()) for each in (correct, seconds))
-    return ThresholdChoice(
-        low=low,
-        high=high,
-        price=price,
-        objective=accuracy - price * time,
-        accuracy=accuracy,
-        seconds=time,
-        shares=route_shares(path),
-        alone=dict(zip(ROUTES, (correct - price * seconds).mean(dim=0).tolist(), strict=True)),
-    )
+    alone = dict(zip(ROUTES, (correct - price * seconds).mean(dim=0).tolist(), strict=True))
+    shares = route_shares(path)
+    return ThresholdChoice(low, high, price, accuracy - price * time, accuracy, time, shares, alone)
 
 
 class TopFeatures(TransformerMixin, BaseEstimator):
@@ -286,10 +275,7 @@ class AdapterClassifier(ClassifierMixin, BaseEstimator):
 
 
 def classifiers(build: BuildAdapter, *, top_k: int = 85, seed: int = 0) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Return the classifiers to compare, each with its grid, from the most to the least restrained settings.
-
-    ``top_k`` is the paper's number of features; a fifth of it is tried, too.
-    """
+    """Return the classifiers to compare, each with its grid; of ``top_k`` features, a fifth is tried, too."""
     widths = [max(1, top_k // 5), top_k]
     logistic = make_pipeline(TopFeatures(seed=seed), StandardScaler(), LogisticRegression(max_iter=2000))
     trees = GradientBoostingClassifier(n_estimators=100, subsample=0.8, random_state=seed)
@@ -315,11 +301,9 @@ def compare_classifiers(
     """Compare classifiers (each an estimator and its grid, by name) by nested cross-validation: two tables in Markdown.
 
     For each outer fold the other rows choose the setting, by the mean AUC of their inner folds, and then train; the
-    fold is only scored. Features, z-scores, early stopping and temperature are of the training rows at each level. The
-    learning curve trains on ``shares`` of the rows with the setting that most folds chose.
+    fold is only scored. The learning curve trains on ``shares`` of the rows with the setting that most folds chose.
 
-    Source: Stone, "Cross-validatory choice and assessment of statistical predictions", 1974; Varma and Simon, "Bias in
-    error estimation when using cross-validation for model selection", 2006.
+    Source: Varma and Simon, "Bias in error estimation when using cross-validation for model selection", 2006.
     """
     features, labels = (column.numpy() for column in rows)
     outer, inner = (StratifiedKFold(n, shuffle=True, random_state=seed) for n in (num_folds, num_inner_folds))
@@ -343,5 +327,5 @@ def _shown(setting: tuple[tuple[str, Any], ...]) -> str:
 
 
 def _text(numbers: np.ndarray) -> str:
-    """Show the mean over folds and the deviation between them (no estimate of the mean's error)."""
+    """Show the mean over folds and the deviation between them."""
     return f"{numbers.mean():.3f} ± {numbers.std():.3f}"

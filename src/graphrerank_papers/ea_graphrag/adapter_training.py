@@ -31,8 +31,7 @@ from graphrerank_papers.ea_graphrag.adapter_fit import (
     fit_adapter,
 )
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
-from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
-from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
+from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, SyntaxFeatures
 from graphrerank_papers.ea_graphrag.two_paths import PathRunner, TwoPaths, parse_rule, path_settings, question_key
 from graphrerank_papers.experiments import hashed_order, rows_table
 
@@ -121,15 +120,9 @@ class AdapterTraining:
         if self.num_folds is not None:
             folds = f"{self.num_folds} folds with {self.num_inner_folds} inner ones"
             report += ["## On unseen rows", f"Nested cross-validation over {len(every[1])} disagreements, {folds}."]
-            compared = compare_classifiers(
-                every,
-                classifiers(self.model, top_k=self.settings.num_selected, seed=self.seed),
-                num_folds=self.num_folds,
-                num_inner_folds=self.num_inner_folds,
-                shares=self.curve_shares,
-                seed=self.seed,
-            )
-            report.append(compared)
+            compared = classifiers(self.model, top_k=self.settings.num_selected, seed=self.seed)
+            numbers = {"num_folds": self.num_folds, "num_inner_folds": self.num_inner_folds, "seed": self.seed}
+            report.append(compare_classifiers(every, compared, shares=self.curve_shares, **numbers))
         write_text(run_dir / "report.md", text := "\n\n".join(report) + "\n")
         print(text)
         return run_dir
@@ -137,9 +130,8 @@ class AdapterTraining:
     def _judge(self, runner: PathRunner, syntax: SyntaxFeatures, name: str, entry: Mapping[str, Any]) -> Judged:
         """Retrieve the questions of an entry of ``data`` on both paths, and hold some of them out."""
         paths = runner.read(name, entry, seed=self.seed)
-        right = [
-            paths.is_right(ranking.nodes, self.right, answers=self.answers) for ranking in (paths.dense, paths.graph)
-        ]
+        rankings = (paths.dense, paths.graph)
+        right = [paths.is_right(ranking.nodes, self.right, answers=self.answers) for ranking in rankings]
         held = torch.zeros(len(paths), dtype=torch.bool)
         order = hashed_order(paths.queries.ids, self.seed + 1)
         held[torch.tensor(order[: round(self.validation_share * len(order))], dtype=torch.int64)] = True
@@ -209,18 +201,14 @@ def _disagreements(sets: Sequence[Judged], held: bool | None) -> Rows:
 
 def disagreements(sets: Sequence[Judged]) -> str:
     """Write a line of JSON for each question that exactly one path gets right."""
-    entries = (
-        {
-            "data": judged.name,
-            "part": PARTS[int(judged.held[row])],
-            "query_id": judged.paths.queries.ids[row],
-            "text": judged.paths.queries.texts[row],
-            "right": ROUTES[int(judged.right[row, 1])],
-        }
-        for judged in sets
-        for row in judged.disagree.nonzero().flatten().tolist()
-    )
-    return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+    lines = []
+    for judged in sets:
+        for row in judged.disagree.nonzero().flatten().tolist():
+            part, right = PARTS[int(judged.held[row])], ROUTES[int(judged.right[row, 1])]
+            question = {"query_id": judged.paths.queries.ids[row], "text": judged.paths.queries.texts[row]}
+            entry = {"data": judged.name, "part": part, **question, "right": right}
+            lines.append(json.dumps(entry, ensure_ascii=False) + "\n")
+    return "".join(lines)
 
 
 def agreement_table(sets: Sequence[Judged]) -> str:

@@ -108,10 +108,9 @@ class ComplexityAdapter(nn.Module):
     .. math:: s(q) = \sigma(\ell_\theta(\tilde x) / T), \qquad \tilde x = (x - \mu) \oslash \sigma
 
     Source: Dong et al., Use Graph When It Needs (EA-GraphRAG), sections 3.2.5 and 3.3, Eq. (1). The paper names feature
-    attention, hidden layers of 256, 128 and 64, residuals where widths match, output attention and one logit, and is
-    silent on the rest. *Our choices:* both attentions are a softmax over channels (:class:`ChannelAttention`); layer
-    norm, ReLU and dropout in each hidden layer. *Where we differ:* z-scores are clipped to [-5, 5], and the logit is
-    divided by a temperature that is fitted after training.
+    attention, hidden layers of 256, 128 and 64, residuals where widths match, output attention and one logit. *Our
+    choices:* both attentions are a softmax over channels; layer norm, ReLU and dropout in each hidden layer. *Where we
+    differ:* z-scores are clipped to [-5, 5], and the logit is divided by a temperature that is fitted after training.
 
     Of the ``num_features`` raw features of a query ``num_selected`` are read; ``dropout`` is the probability of
     dropping a hidden activation in training, in [0, 1).

@@ -1,7 +1,4 @@
-"""``python evaluate.py experiment=ea_benchmark``: routing of questions half of one hop and half of several.
-
-Routing is compared with one path for all questions, with random routes, and with the best routes.
-"""
+"""``python evaluate.py experiment=ea_benchmark``: routing of questions half of one hop and half of several."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -31,9 +28,8 @@ FULL = "full"
 WAYS = (*ROUTES, "random", "no fusion", FULL, "oracle")
 
 
-# the outcome of each path on each of `n` questions, float64, with a column per path in the order of `ROUTES`: `[n, 3]`
-# of each of `ROUTED_MEASURES`, NaN where it does not count, and `seconds`; `[n]` of `scores`, s(q), and of
-# `route_seconds`, to read a question's syntax and score it
+# the outcome of each of `ROUTES` on each of `n` questions, float64: `[n, 3]` of each of `ROUTED_MEASURES`, NaN where it
+# does not count, and of `seconds`; `[n]` of `scores`, s(q), and of `route_seconds`, to score the question
 Choices = Mapping[str, Tensor]
 
 
@@ -69,12 +65,9 @@ class RoutingBenchmark:
         rows = _halved(sets, new, [list(self.single_hop), list(self.multi_hop)], seed=self.seed)
         kept = {name: {key: column[rows[name]] for key, column in choices[name].items()} for name in sets if rows[name]}
         without_fusion = (manifest.without_fusion.low, manifest.without_fusion.high)
+        thresholds = (scorer.low, scorer.high)
         compare = partial(
-            compare_routing,
-            thresholds=(scorer.low, scorer.high),
-            without_fusion=without_fusion,
-            draws=self.draws,
-            seed=self.seed,
+            compare_routing, thresholds=thresholds, without_fusion=without_fusion, draws=self.draws, seed=self.seed
         )
         mix = {key: torch.cat([part[key] for part in kept.values()]) for key in next(iter(choices.values()))}
         content = {
@@ -139,9 +132,9 @@ def _halved(
     kept: dict[str, list[int]] = {name: [] for name in sets}
     for half in listed:
         order = hashed_order([f"{name} {sets[name].queries.ids[row]}" for name, row in half], seed)
-        for name, row in (half[position] for position in order[: min(map(len, listed))]):
+        for name, row in sorted(half[position] for position in order[: min(map(len, listed))]):
             kept[name].append(row)
-    return {name: sorted(chosen) for name, chosen in kept.items()}
+    return kept
 
 
 def compare_routing(
@@ -156,17 +149,16 @@ def compare_routing(
 
     ``dense``, ``graph`` and ``fusion`` send all questions one way; ``random`` deals the routes of ``full`` among the
     questions at random, averaged over draws; ``no fusion`` and ``full`` use the adapter's scores and the two
-    ``thresholds``, low and high (``no fusion``: a score between ``without_fusion`` goes where it is nearer); ``oracle``
-    knows which path is right (PR@5), and of several takes the fastest. Only the adapter's rows pay for the scoring.
+    ``thresholds`` (``no fusion``: a score between ``without_fusion`` goes where it is nearer); ``oracle`` knows which
+    path is right (PR@5), and of several takes the fastest. Only the adapter's rows pay for the scoring.
 
     The share of draws is the permutation test of whether the routes depend on the questions:
 
     .. math:: p = \frac{1 + |\{d : \bar v_d \ge \bar v\}|}{1 + D}
 
-    Returns:
-        As JSON: ``rows`` by way, each with its means, ``ms`` per question and ``routes``, the share of each;
-        ``p_random`` and ``p_paths``, of paired randomisation tests of ``full`` against ``random``, ``dense`` and
-        ``graph``; ``p_draws``; ``regret``, by which the oracle is ahead of ``full``; ``questions``.
+    Returns, as JSON, ``rows`` by way, each with its means, ``ms`` per question and ``routes``, the share of each;
+    ``p_random`` and ``p_paths``, of paired randomisation tests of ``full`` against ``random``, ``dense`` and ``graph``;
+    ``p_draws``; ``regret``, by which the oracle is ahead of ``full``; ``questions``.
     """
     check_counts(draws=draws)
     scores, seconds = choices["scores"], choices["seconds"]
@@ -206,15 +198,11 @@ def compare_routing(
 def routing_table(result: Mapping[str, Any]) -> str:
     """Lay :func:`compare_routing` out in Markdown: measures and routes in percent, milliseconds per question."""
     header = ["paths", *ROUTED_MEASURES, "ms", *ROUTES]
-    lines = [
-        [
-            way,
-            *(f"{100 * row[measure]:.1f}" if measure in row else "" for measure in ROUTED_MEASURES),
-            f"{row['ms']:.1f}",
-            *(f"{100 * row['routes'][route]:.0f}" for route in ROUTES),
-        ]
-        for way, row in result["rows"].items()
-    ]
+    lines = []
+    for way, row in result["rows"].items():
+        measured = [f"{100 * row[measure]:.1f}" if measure in row else "" for measure in ROUTED_MEASURES]
+        routes = [f"{100 * row['routes'][route]:.0f}" for route in ROUTES]
+        lines.append([way, *measured, f"{row['ms']:.1f}", *routes])
     against = ", ".join(f"{name} {p_text(p)}" for name, p in result["p_paths"].items())
     notes = (
         f"Full against random routing at the same rates in {JUDGED}: {p_text(result['p_random'])} (paired over "
@@ -238,10 +226,10 @@ def _random_rates(values: Tensor, routes: Tensor, draws: int, seed: int) -> tupl
 
 def _report(content: Mapping[str, Any], *, merged: bool) -> str:
     counts = ", ".join(f"{name} {result['questions']}" for name, result in content["sets"].items())
+    corpora = "All are searched for in one corpus of all" if merged else "Each data set is searched in its own corpus"
     parts = [
         "# Routing",
-        f"Half of the questions need one hop, the other half several: {counts}. "
-        f"{'All are searched for in one corpus of all' if merged else 'Each data set is searched in its own corpus'}; "
+        f"Half of the questions need one hop, the other half several: {counts}. {corpora}; "
         f"{sum(content['left_out_as_known'].values())} questions that the adapter was trained on, or that come twice, "
         "are left out. Hit@k: a relevant passage in the top k (the paper's R@k); PR@5: all of them; Answer@5: a right "
         "answer in the text of the top 5, for questions that have one. ms: per question, many at once, without "

@@ -1,10 +1,9 @@
 """Scores of how much queries need the graph: by a trained complexity adapter, or by questions like them.
 
-:class:`PrototypeScorer` and :class:`TextClassifierScorer` take the place of the adapter in "EA-GraphRAG", 2026,
-Algorithm 1, line 2. Their file of questions is the ``disagreements.jsonl`` of a training of the adapter: a line of JSON
-for each question that exactly one path answers, with its ``text``, the path that is ``right`` (``dense`` or ``graph``)
-and, if given, its ``part`` (``training`` or ``validation``).
-Up to the score ``low`` a query takes the dense path, from ``high`` on the graph path.
+Up to the score ``low`` a query takes the dense path, from ``high`` on the graph path. :class:`PrototypeScorer` and
+:class:`TextClassifierScorer` read the ``disagreements.jsonl`` of a training of the adapter: a line of JSON for each
+question that exactly one path answers, with its ``text``, the path that is ``right`` (``dense`` or ``graph``) and, if
+given, its ``part`` (``training`` or ``validation``).
 """
 
 import warnings
@@ -25,8 +24,7 @@ from graphrerank.files import hash_files, hash_json, hash_model
 from graphrerank.models.checkpoint import Checkpoint, load_primary
 from graphrerank.pipelines.router import DENSE, GRAPH, ROUTES
 from graphrerank_papers.ea_graphrag.complexity_adapter import AdapterManifest
-from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
-from graphrerank_papers.ea_graphrag.syntax.syntax_features import SyntaxFeatures
+from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, SyntaxFeatures
 
 TRAINING, VALIDATION = "training", "validation"  # parts of the questions
 BATCH_TEXTS = 64  # scored at once
@@ -39,12 +37,9 @@ class AdapterScorer:
 
     Source: "EA-GraphRAG", 2026, Algorithm 1, lines 1 and 2.
 
-    Args:
-        checkpoint: A run folder, a ``.ckpt`` file or an artifact's folder; or a loaded one.
-        low: None for the checkpoint's.
-        high: None for the checkpoint's.
-        stanza_folder: Folder of Stanza's model, for a checkpoint that was trained with ``syntax: stanza``.
-        cache: Folder that keeps the syntax of queries; nothing is kept when None.
+    ``checkpoint`` is a run folder, a ``.ckpt`` file, an artifact's folder, or a loaded one; ``low`` and ``high`` are its
+    own when None. ``stanza_folder`` is the folder of Stanza's model, if it was trained with ``syntax: stanza``.
+    ``cache`` is a folder that keeps the syntax of queries; nothing is kept when None.
     """
 
     def __init__(
@@ -137,8 +132,8 @@ class TextClassifierScorer:
     .. math:: s(q) = \sigma(w^\top h_{\mathrm{CLS}}(q) + b)
 
     All weights of the encoder are trained by binary cross-entropy, with AdamW and a rate that falls linearly; the epoch
-    with the lowest loss on the validation questions is kept, or the last where there are none. This happens at the
-    first use, a minute or two on a CPU core; the weights are cached by a hash of questions, model and settings.
+    with the lowest loss on the validation questions is kept, or the last where there are none. Training happens at the
+    first use, in a minute or two on a CPU core; the weights are cached.
 
     ``model`` is the folder of an encoder of transformers, ``cache`` a folder of trained weights. ``seed`` decides the
     head's weights, dropout, and the order of the questions.
@@ -217,15 +212,15 @@ class TextClassifierScorer:
                 optimizer.step()
                 schedule.step()
             validation_loss = self._validation_loss(classifier.eval())
-            if validation_loss is None or validation_loss < best_loss:
+            if not self._validation[0] or validation_loss < best_loss:
                 best = {name: entry.detach().clone() for name, entry in classifier.state_dict().items()}
-                best_loss = best_loss if validation_loss is None else validation_loss
+                best_loss = validation_loss
         return best
 
     @torch.no_grad()
-    def _validation_loss(self, classifier: nn.Module) -> float | None:
+    def _validation_loss(self, classifier: nn.Module) -> float:
         texts, labels = self._validation
-        return float(F.binary_cross_entropy_with_logits(self._logits(classifier, texts), labels)) if texts else None
+        return float(F.binary_cross_entropy_with_logits(self._logits(classifier, texts), labels)) if texts else 0.0
 
     def _logits(self, classifier: nn.Module, texts: Sequence[str]) -> Tensor:
         logits = []
@@ -237,10 +232,7 @@ class TextClassifierScorer:
 
 
 def read_questions(path: Path, part: str) -> tuple[list[str], Tensor]:
-    """Read a part of the questions: ``n`` texts, and ``[n]`` float32 labels, 1 for those of the graph, which come last.
-
-    Of :data:`TRAINING`, neither path may be without any.
-    """
+    """Read a part of the questions: ``n`` texts, and ``[n]`` float32 labels, 1 for the graph's, the last ones."""
     texts: list[list[str]] = [[], []]
     for number, record in read_jsonl(path):
         text, right = record.get("text"), record.get("right")

@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,11 +64,10 @@ class TwoPaths:
         return [self.dense, self.graph, fused], seconds.expand(len(self), -1)
 
     def measure(self, nodes: Tensor) -> dict[str, Tensor]:
-        """Measure rankings of the questions, ``[Q, K]`` int64, best first, padded with -1.
+        """Measure rankings of the questions, ``[Q, K]`` int64, best first, padded with -1: ``[Q]`` float64, 0 or 1.
 
-        Returns:
-            ``[Q]`` float64, 0 or 1, by measure: ``Hit@k``, a relevant passage in the top k; ``PR@5``, all of them;
-            ``Answer@5``, a right answer in the text of the top 5, NaN where the question has none.
+        ``Hit@k``: a relevant passage in the top k; ``PR@5``: all of them; ``Answer@5``: a right answer in the text of
+        the top 5, NaN where the question has none.
         """
         relevance, gains = self._relevance(nodes)
         return {
@@ -84,7 +83,7 @@ class TwoPaths:
         5; a right answer in their texts; or in what a stage answers from them, or as its judge says, if it has one.
 
         Source: "EA-GraphRAG", 2026, section 3.3: "as measured by automatic QA metrics"; its metric is the containment
-        of the answer in what a language model says. The others need no language model.
+        of the answer in what a language model says.
         """
         name, top_k = parse_rule(rule)
         relevance, gains = self._relevance(nodes)
@@ -130,11 +129,10 @@ def parse_rule(rule: str) -> tuple[str, int]:
 
 
 class PathRunner:
-    """Retrieves questions of data sets on both paths, once: the rankings lie in ``<cache>/two_paths``.
+    """Retrieves questions of data sets on both paths, once: the rankings are cached in ``<cache>/two_paths``.
 
     ``paths`` names the files of ``conf/pipeline`` of ``dense`` and ``graph``, which have one budget. ``merged`` are
-    entries by name as of :meth:`read`, whose corpora are one, in which every question is searched for; None for a
-    corpus of each.
+    entries by name as of :meth:`read` whose corpora are searched as one; None for a corpus of each.
     """
 
     def __init__(
@@ -150,18 +148,17 @@ class PathRunner:
         if len(set(budgets)) > 1:
             raise UserError(f"both paths must have one `budget`, got {budgets}")
         self._parts, self._encoder, self._merged = parts, encoder, merged
+        self._prepared: dict[str, tuple[PreparedDataset, PipelineFactory]] = {}
 
     def read(self, name: str, entry: Mapping[str, Any], *, seed: int) -> TwoPaths:
         """Return both paths' rankings of some questions of a data set.
 
-        ``name`` is of ``conf/data``, or the path of a folder. ``entry`` has ``splits`` and, if given, ``data``, which
-        takes the place of the name; ``share`` of their questions, in (0, 1], all by default, which the ``seed``
-        chooses; and ``max_relevant``, the most relevant passages that a question may have.
+        ``name`` is of ``conf/data``, or a folder. ``entry`` has ``splits`` and, if given, ``data``, which replaces the
+        name; ``share`` of their questions, in (0, 1], which the ``seed`` chooses; and ``max_relevant``, the most
+        relevant passages that a question may have.
         """
-        if self._merged is None:
-            prepared, build = self._prepare(str(entry.get("data") or name))
-        else:
-            prepared, build = self._prepared_together
+        prepared, build = self._prepare(name, entry)
+        if self._merged is not None:
             entry = {**entry, "splits": [f"{name}{SEPARATOR}{split}" for split in entry["splits"]]}
         dataset = prepared.dataset
         splits = [dataset.split(str(split)) for split in entry["splits"]]
@@ -176,17 +173,17 @@ class PathRunner:
         dense_seconds, graph_seconds = kept["seconds"].tolist()
         return TwoPaths(dataset, queries, rows, qrels, dense, graph, (dense_seconds, graph_seconds))
 
-    def _prepare(self, data: Any) -> tuple[PreparedDataset, PipelineFactory]:
-        """Load and encode a data set, and return a factory of pipelines over its corpus."""
-        prepared = self._parts.prepare(data, retriever="dense", encoder=self._encoder)
-        return prepared, self._parts.pipeline_factory(prepared, retriever="dense", encoder=self._encoder)
-
-    @cached_property
-    def _prepared_together(self) -> tuple[PreparedDataset, PipelineFactory]:
-        """All data sets as one."""
-        entries = (self._merged or {}).items()
-        sets = {key: self._parts.settings("data", str(entry.get("data") or key)) for key, entry in entries}
-        return self._prepare(self._parts.settings("data", MERGED, datasets=sets))
+    def _prepare(self, name: str, entry: Mapping[str, Any]) -> tuple[PreparedDataset, PipelineFactory]:
+        """Load and encode a data set, or all as one, and return a factory of pipelines over its corpus."""
+        data: Any = str(entry.get("data") or name)
+        if self._merged is not None:
+            sets = {key: self._parts.settings("data", str(of.get("data") or key)) for key, of in self._merged.items()}
+            name, data = MERGED, self._parts.settings("data", MERGED, datasets=sets)
+        if name not in self._prepared:
+            prepared = self._parts.prepare(data, retriever="dense", encoder=self._encoder)
+            build = self._parts.pipeline_factory(prepared, retriever="dense", encoder=self._encoder)
+            self._prepared[name] = prepared, build
+        return self._prepared[name]
 
     def _retrieve(self, prepared: PreparedDataset, build: PipelineFactory, queries: Queries) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
@@ -205,7 +202,7 @@ class PathRunner:
 def _pick_queries(dataset: Dataset, qrels: Qrels, entry: Mapping[str, Any], *, seed: int) -> Tensor:
     """Choose the questions of an entry (:meth:`PathRunner.read`): ``[Q]`` int64, ascending.
 
-    A share is the first of the questions in the order of a hash of seed and id, so that a larger one holds a smaller.
+    A share is the first in the order of a hash of seed and id, so that a larger share contains a smaller one.
     """
     share, most = float(entry.get("share", 1.0)), entry.get("max_relevant")
     check_positive_share(share=share)
@@ -225,10 +222,7 @@ def question_key(text: str) -> str:
 
 
 def path_settings(settings: Any) -> Any:
-    """Return all that decides a path's rankings: its settings and classes, without the folders of this machine.
-
-    Classes go by their names alone, so that settings of older versions, which had other modules, are the same.
-    """
+    """Return all that decides a path's rankings: its settings and classes by their names, without folders."""
     if isinstance(settings, Mapping):
         named = {str(key): path_settings(part) for key, part in settings.items() if key not in ("folder", "cache")}
         return named | ({"_target_": str(settings["_target_"]).rpartition(".")[2]} if "_target_" in named else {})

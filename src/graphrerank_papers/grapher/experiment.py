@@ -51,7 +51,7 @@ class Step:
     seed: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class GraphERTables:
     """The experiment; ``conf/experiment/grapher_tables.yaml`` describes its settings."""
 
@@ -72,6 +72,10 @@ class GraphERTables:
     train_split: str
     val_split: str
     test_split: str
+    _parts: Parts = field(init=False)
+    _run_dir: Path = field(init=False)
+    _restart_probs: dict[str, float] = field(init=False)
+    _prepared: dict[tuple[str, str], PreparedDataset] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if not set(OF_FIT) <= set(self.grid) <= {*OF_FIT, *OF_MODEL}:
@@ -80,8 +84,8 @@ class GraphERTables:
 
     def __call__(self, parts: Parts, run_dir: Path) -> Path:
         """Do all steps that are not done, and write ``metrics.json`` and ``report.md``."""
-        bench = Bench(self, parts, run_dir)
-        bench.tune()
+        self._parts, self._run_dir = parts, run_dir
+        self._restart_probs = self._tune()
         models = [(network, mode) for mode in self.features for network in NETWORKS]
         grid = [tuple(zip(self.grid, numbers, strict=True)) for numbers in product(*self.grid.values())]
         alone = partial(Step, train=(self.train[0],), judge=(self.judge,), split=self.val_split, seed=self.seed)
@@ -90,12 +94,12 @@ class GraphERTables:
             for model in models
             for choice in grid
         }
-        tried = bench.do(list(tries.values()))
+        tried = self._do(list(tries.values()))
         scores = {key: mean_of(tried[step], CHOOSE_BY) for key, step in tries.items()}
         final = partial(Step, judge=tuple(self.test), split=self.test_split)
         systems = {}
         for name in FROZEN:
-            searched = {"restart_prob": bench.restart_probs[name]} if name in bench.restart_probs else {}
+            searched = {"restart_prob": self._restart_probs[name]} if name in self._restart_probs else {}
             systems[name, ""] = [final(name, name, choice=tuple(searched.items()))]
         for model in models:
             chosen = max(grid, key=partial(lambda model, choice: scores[model, choice], model))  # the first of equals
@@ -106,9 +110,9 @@ class GraphERTables:
             change: replace(first, name=f"{GATV2} {self.ablated} with {change}", overrides=(change,))
             for change in self.ablations
         }
-        done = bench.do([*(step for steps in systems.values() for step in steps), *ablations.values()])
+        done = self._do([*(step for steps in systems.values() for step in steps), *ablations.values()])
         tables = {
-            "test sets": bench.test_sets([systems[models[0]][0], *ablations.values()]),
+            "test sets": self._test_sets([systems[models[0]][0], *ablations.values()]),
             **result_tables({key: [done[step] for step in steps] for key, steps in systems.items()}),
             "ablations": ablation_rows(done[first], {name: done[step] for name, step in ablations.items()}),
             f"tried settings, {CHOOSE_BY} on validation": [
@@ -129,86 +133,70 @@ class GraphERTables:
         print(write_tables(run_dir, "GraphER's tables", tables))
         return run_dir
 
-
-@dataclass
-class Bench:
-    """The data sets and the restart probabilities that all steps share."""
-
-    job: GraphERTables
-    parts: Parts
-    run_dir: Path
-    restart_probs: dict[str, float] = field(default_factory=dict)
-    _prepared: dict[tuple[str, str], PreparedDataset] = field(default_factory=dict)
-
-    @property
-    def encoder(self) -> Part:
-        """The encoder by its name, which a manifest records, and its settings."""
-        return Part(OmegaConf.create(dict(self.job.encoder)), self.job.encoder_choice)
-
-    def tune(self) -> None:
+    def _tune(self) -> dict[str, float]:
         """Choose the restart probabilities of the frozen operators on the first data set's training split."""
-        step = Step("operators", "retriever", judge=(self.job.train[0],), split=self.job.train_split)
-        prepared = self.dataset(step, self.job.train[0])
-        self.restart_probs = do_step(self.file(step), lambda: tune_restart_probs(prepared, step.split))
+        step = Step("operators", "retriever", judge=(self.train[0],), split=self.train_split)
+        prepared = self._dataset(step, self.train[0])
+        return do_step(self._file(step), lambda: tune_restart_probs(prepared, step.split))
 
-    def compose(self, step: Step) -> DictConfig:
+    def _compose(self, step: Step) -> DictConfig:
         """Compose the parts of a step."""
-        chosen = {"retriever": self.job.retriever, "features": step.features, "model": "gatv2", "loss": "listwise"}
-        choice = tuple(f"model.{name}={value}" for name, value in step.choice if name in OF_MODEL)
-        given = (*self.job.settings, *NETWORKS.get(step.system, ()), *choice, *step.overrides)
-        others = [f"retriever.top_k={self.job.top_k}"]
-        for override in given:
+        chosen = {"retriever": self.retriever, "features": step.features, "model": "gatv2", "loss": "listwise"}
+        searched = [f"model.{name}={value}" for name, value in step.choice if name in OF_MODEL]
+        others = [f"retriever.top_k={self.top_k}"]
+        for override in (*self.settings, *NETWORKS.get(step.system, ()), *searched, *step.overrides):
             key, _, name = override.partition("=")
             if key in chosen:
                 chosen[key] = name
             else:
                 others.append(override)
-        return self.parts.compose(*(f"+{group}={name}" for group, name in chosen.items()), *others)
+        return self._parts.compose(*(f"+{group}={name}" for group, name in chosen.items()), *others)
 
-    def dataset(self, step: Step, name: str) -> PreparedDataset:
+    def _retrieval(self, composed: DictConfig) -> tuple[Part, Part]:
+        """Return retriever and encoder, by their names, which a manifest records, and their settings."""
+        encoder = Part(OmegaConf.create(dict(self.encoder)), self.encoder_choice)
+        return Part(composed.retriever, self.retriever), encoder
+
+    def _dataset(self, step: Step, name: str) -> PreparedDataset:
         """Return a data set with a step's candidates and features."""
-        composed = self.compose(step)
+        composed = self._compose(step)
         key = (str([OmegaConf.to_yaml(composed.retriever, resolve=True), composed.features.text_match]), name)
         if key not in self._prepared:
-            retriever = Part(composed.retriever, self.job.retriever)
-            ranked = self.parts.prepare(name, retriever=retriever, encoder=self.encoder)
+            retriever, encoder = self._retrieval(composed)
+            ranked = self._parts.prepare(name, retriever=retriever, encoder=encoder)
             self._prepared[key] = with_matches(ranked, composed.features)
         return self._prepared[key]
 
-    def file(self, step: Step) -> Path:
+    def _file(self, step: Step) -> Path:
         """Return the file that holds a step's result."""
-        sets = [self.dataset(step, name) for name in (*step.train, *step.judge)]
+        sets = [self._dataset(step, name) for name in (*step.train, *step.judge)]
         data = [[prepared.dataset.fingerprint, prepared.encoder_fingerprint] for prepared in sets]
-        composed, groups = self.compose(step), ("retriever", "features", "model", "loss")
+        composed, groups = self._compose(step), ("retriever", "features", "model", "loss")
         settings = [OmegaConf.to_yaml(composed[group], resolve=True) for group in groups]
-        return step_file(self.run_dir, step.name, [settings, step.choice, step.seed, data, step.judge, step.split])
+        return step_file(self._run_dir, step.name, [settings, step.choice, step.seed, data, step.judge, step.split])
 
-    def do(self, steps: Sequence[Step]) -> dict[Step, dict[str, Any]]:
+    def _do(self, steps: Sequence[Step]) -> dict[Step, dict[str, Any]]:
         """Do the steps that have left no file yet, and read the results of all.
 
-        Returns:
-            By step: ``values``, data set -> measure -> a number per query (NaN = does not count); ``parameters``;
-            ``train_seconds`` and ``seconds`` in all.
+        By step: ``values``, data set -> measure -> a number per query (NaN = does not count); ``parameters``;
+        ``train_seconds`` and ``seconds`` in all.
         """
-        files = {step: self.file(step) for step in steps}
-        waiting = {step: file for step, file in files.items() if not file.is_file()}
-        for count, (step, file) in enumerate(waiting.items(), 1):
-            seconds = self._done(step, file)["seconds"]
-            print(f"[{count}/{len(waiting)}] {step.name}: {seconds:.0f} s", flush=True)
-        return {step: self._done(step, file) for step, file in files.items()}
-
-    def _done(self, step: Step, file: Path) -> dict[str, Any]:
-        return do_step(file, partial(self._measure, step, file.stem))
+        files = {step: self._file(step) for step in steps}
+        waiting = [step for step, file in files.items() if not file.is_file()]
+        for count, step in enumerate(waiting, 1):
+            result = do_step(files[step], partial(self._measure, step, files[step].stem))
+            print(f"[{count}/{len(waiting)}] {step.name}: {result['seconds']:.0f} s", flush=True)
+        return {step: do_step(file, dict) for step, file in files.items()}
 
     def _measure(self, step: Step, folder: str) -> dict[str, Any]:
         begin = time.perf_counter()
-        models = {step.system: self._fit(step, self.run_dir / "models" / folder)} if step.train else {}
+        models = {step.system: self._fit(step, self._run_dir / "models" / folder)} if step.train else {}
         train_seconds = time.perf_counter() - begin
-        systems = reranking_systems(models, self.restart_probs, device=self.parts.device)
+        systems = reranking_systems(models, self._restart_probs, device=self._parts.device)
         system = next(each for each in systems if each.name == step.system)
         values: dict[str, Mapping[str, list[float]]] = {}
         for name in step.judge:
-            prepared = self.dataset(step, name)
+            prepared = self._dataset(step, name)
             if prepared.dataset.name in values:
                 raise UserError(f"`job.test` must name different data sets, got {prepared.dataset.name!r} twice")
             measured = measure_queries(prepared, step.split, system, measures=MEASURES)
@@ -221,16 +209,11 @@ class Bench:
         }
 
     def _fit(self, step: Step, folder: Path) -> nn.Module:
-        composed, searched = self.compose(step), dict(step.choice)
-        retriever = Part(composed.retriever, self.job.retriever)
-        data = TrainingData(
-            {name: self.dataset(step, name) for name in step.train},
-            {name: self.parts.part("data", name) for name in step.train},
-            retriever,
-            self.encoder,
-        )
+        composed, searched = self._compose(step), dict(step.choice)
+        sets = {name: self._dataset(step, name) for name in step.train}
+        data = {name: self._parts.part("data", name) for name in step.train}
         reranker = fit(
-            data,
+            TrainingData(sets, data, *self._retrieval(composed)),
             model=Part(composed.model, "gatv2"),
             loss=Part(composed.loss),
             max_epochs=int(searched["max_epochs"]),
@@ -239,44 +222,41 @@ class Bench:
             warmup_steps=WARMUP_STEPS,
             trainer=TRAINER,
             callbacks="last_epoch",
-            restart_probs=self.restart_probs,
+            restart_probs=self._restart_probs,
             run_dir=folder,
             name="gatv2" if step.system == GATV2 else "mlp",
-            parts=self.parts,
+            parts=self._parts,
             settings=FitSettings(
-                seed=step.seed,
-                train_split=self.job.train_split,
-                val_split=self.job.val_split,
-                calibration=None,
+                seed=step.seed, train_split=self.train_split, val_split=self.val_split, calibration=None
             ),
         )
         return reranker.checkpoint.model
 
-    def test_sets(self, steps: Sequence[Step]) -> list[Row]:
+    def _test_sets(self, steps: Sequence[Step]) -> list[Row]:
         """Describe the test sets, with the ceiling of each number of candidates that a step has."""
         rows = []
-        for name in self.job.test:
-            prepared = {int(self.compose(step).retriever.top_k): self.dataset(step, name) for step in reversed(steps)}
-            dataset = self.dataset(steps[0], name).dataset
-            qrels = dataset.split(self.job.test_split)
-            row: Row = {
-                "data set": dataset.name,
-                "nodes": dataset.graph.num_nodes,
-                "edges": len(dataset.graph.indices) // 2,
-                "queries": len(qrels.queries),
-                "with several relevant": int(((qrels.gains(qrels.queries) > 0).sum(dim=1) > 1).sum()),
-            }
-            ceilings = {depth: prepared[depth].ceiling(self.job.test_split) for depth in reversed(prepared)}
-            rows.append(row | {f"ceiling at {depth}": ceiling for depth, ceiling in ceilings.items()})
+        for name in self.test:
+            prepared = {int(self._compose(step).retriever.top_k): self._dataset(step, name) for step in steps}
+            dataset = self._dataset(steps[0], name).dataset
+            qrels = dataset.split(self.test_split)
+            rows.append(
+                {
+                    "data set": dataset.name,
+                    "nodes": dataset.graph.num_nodes,
+                    "edges": len(dataset.graph.indices) // 2,
+                    "queries": len(qrels.queries),
+                    "with several relevant": int(((qrels.gains(qrels.queries) > 0).sum(dim=1) > 1).sum()),
+                    **{f"ceiling at {depth}": found.ceiling(self.test_split) for depth, found in prepared.items()},
+                }
+            )
         return rows
 
 
 def result_tables(results: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> dict[str, list[Row]]:
-    """Lay out systems with their seeds (:meth:`Bench.do`): means over the seeds, and the paired tests of each GATv2.
+    """Lay out systems with their seeds (``GraphERTables._do``), a table per data set.
 
-    Returns:
-        A table per data set: measures, the deviation over seeds and the 95% interval over queries of PR@10, and for
-        GATv2 its difference from the retriever, from GCS and from the MLP of the same features, with its p-value.
+    It has the mean measures, the deviation over seeds and the 95% interval over queries of PR@10, and for GATv2 its
+    difference from the retriever, from GCS and from the MLP of the same features, with its p-value.
     """
     tables: dict[str, list[Row]] = {}
     for dataset in next(iter(results.values()))[0]["values"]:

@@ -72,7 +72,18 @@ class CitationPatterns:
             >>> CitationPatterns().detect(["As shown [1].", "Smith and Lee (2020) agree."], [references, references])
             [[0], [1]]
         """
-        return [_cited(text, entries) for text, entries in zip(texts, references, strict=True)]
+        cited = []
+        for text, entries in zip(texts, references, strict=True):
+            keys, dated = (set(_keys(text)), set(_dated_names(text))) if entries else (set(), set())
+            words = f" {normalize_entity(text)} "
+            found = []
+            for index, entry in enumerate(entries):
+                title = normalize_entity(entry.title)
+                has_title = len(title.split()) >= MIN_TITLE_WORDS and f" {title} " in words
+                if entry.key.strip("[] ").casefold() in keys or _names_and_year(entry, dated) or has_title:
+                    found.append(index)
+            cited.append(found)
+        return cited
 
 
 class LanguageModelCitations:
@@ -93,29 +104,13 @@ class LanguageModelCitations:
             if not all(1 <= number <= len(references[rows[index]]) for number in numbers):
                 raise UserError(f"`cited` must be numbers of the list, got {numbers}")
 
-        answers = ask_strictly(
-            self.model,
-            [self.prompt.fill(references=_numbered(references[row]), text=texts[row]) for row in rows],
-            system=self.prompt.instructions(),
-            parse=read_numbers,
-            check=check,
-            form=self.prompt.form,
-        )
+        questions = [self.prompt.fill(references=_numbered(references[row]), text=texts[row]) for row in rows]
+        system, form = self.prompt.instructions(), self.prompt.form
+        answers = ask_strictly(self.model, questions, system=system, parse=read_numbers, check=check, form=form)
         cited: list[list[int]] = [[] for _ in texts]
         for row, numbers in zip(rows, answers, strict=True):
             cited[row] = sorted({number - 1 for number in numbers or ()})
         return cited
-
-
-def _cited(text: str, references: Sequence[Reference]) -> list[int]:
-    if not references:
-        return []
-    keys, dated, words = set(_keys(text)), set(_dated_names(text)), f" {normalize_entity(text)} "
-    return [
-        index
-        for index, entry in enumerate(references)
-        if entry.key.strip("[] ").casefold() in keys or _names_and_year(entry, dated) or _title(entry.title) in words
-    ]
 
 
 def _keys(text: str) -> Iterator[str]:
@@ -140,24 +135,13 @@ def _names_and_year(entry: Reference, dated: set[tuple[str, str, str]]) -> bool:
     year = _YEAR.fullmatch(entry.year.strip())
     if year is None or not entry.authors:
         return False
-    surnames = [_surname(author) for author in entry.authors]
+    # the last word of a surname, before a comma or at the end
+    surnames = [normalize_entity(author.partition(",")[0]).rpartition(" ")[2] for author in entry.authors]
     years = {year[0]} if year[2] else {year[1], *(f"{year[1]}{letter}" for letter in "abcdefgh")}
     return any(
         first == surnames[0] and when in years and (not second or second in surnames[1:])
         for first, second, when in dated
     )
-
-
-def _surname(author: str) -> str:
-    """Return the last word of a surname, normalised."""
-    words = normalize_entity(author.partition(",")[0]).split()
-    return words[-1] if words else ""
-
-
-def _title(title: str) -> str:
-    """Return a title as searched for; if it is too short, a string that occurs in no text."""
-    comparable = normalize_entity(title)
-    return f" {comparable} " if len(comparable.split()) >= MIN_TITLE_WORDS else "\n"
 
 
 def _numbered(references: Sequence[Reference]) -> str:
@@ -195,14 +179,12 @@ def load_reference_network(
       in the corpus are left out.
 
     Source: "FastInsight", 2026, section 4.2.1. We chunk by sentences (the paper says only 4,096 characters) and match
-    patterns by default (the paper asks GPT-5-nano: ``LanguageModelCitations``).
+    patterns by default (the paper uses GPT-5-nano: ``LanguageModelCitations``).
 
-    ``path`` is the folder; ``name``, ``splits`` and ``knn`` are as of
-    :meth:`~graphrerank.data.dataset.Dataset.from_folder`. ``max_size`` are the characters of a chunk, without the
-    title. ``citations`` finds citations, :class:`CitationPatterns` when None. ``gold`` says whether a ``corpus-id`` of
-    the judgements names a ``chunk``, or a ``paper``, all of whose chunks are then relevant (the rule of section 4.2.2
-    for all nodes of a relevant document). ``drop_empty`` leaves out papers without title and text, which are an error
-    otherwise.
+    ``splits`` and ``knn`` are as of :meth:`~graphrerank.data.dataset.Dataset.from_folder`. ``max_size`` are the
+    characters of a chunk, without the title. ``gold`` says whether a ``corpus-id`` of the judgements names a ``chunk``,
+    or a ``paper``, all of whose chunks are then relevant (the rule of section 4.2.2). ``drop_empty`` leaves out papers
+    without title and text, which are an error otherwise.
     """
     check_choice(("paper", "chunk"), gold=gold)
     folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
@@ -210,9 +192,19 @@ def load_reference_network(
     if not papers:
         raise UserError(f"{folder}: the corpus must hold a document, found none")
     index_of = {paper.doc_id: i for i, paper in enumerate(papers)}
-    ids, texts, searched, nodes_of = _chunks(papers, max_size)
+    rows: list[tuple[str, str, str, int]] = []  # id, text, its part before the bibliography, and paper of each chunk
+    nodes_of: list[range] = []
+    for number, paper in enumerate(papers):
+        chunks = split_chunks(paper.text, max_size=max_size, overlap=0, unit="characters")
+        headings = list(_BIBLIOGRAPHY.finditer(paper.text))
+        end = headings[-1].start() if headings else len(paper.text)
+        pieces = [(paper.text[start:stop], paper.text[start : min(stop, end)]) for start, stop in chunks] or [("", "")]
+        nodes_of.append(range(len(rows), len(rows) + len(pieces)))
+        for chunk, (text, before) in enumerate(pieces):
+            rows.append((f"{paper.doc_id}#{chunk}", paper._replace(text=text).passage, before, number))
+    ids, texts = [row[0] for row in rows], [row[1] for row in rows]
+    searched, paper_of = [row[2] for row in rows], [row[3] for row in rows]
     references = [_references(folder, paper, index_of) for paper in papers]
-    paper_of = [paper for paper, nodes in enumerate(nodes_of) for _ in nodes]
     cited = (citations or CitationPatterns()).detect(searched, [references[paper] for paper in paper_of])
     pairs = {
         (node, other)
@@ -232,25 +224,6 @@ def load_reference_network(
         }
     counts = {"citations": graph.num_edges // 2}
     return Dataset.from_queries(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=counts)
-
-
-def _chunks(papers: Sequence[Document], max_size: int) -> tuple[list[str], list[str], list[str], list[range]]:
-    """Split papers: ids of all chunks, their texts, their parts before the bibliography, and each paper's chunks."""
-    ids: list[str] = []
-    texts: list[str] = []
-    searched: list[str] = []
-    nodes_of: list[range] = []
-    for paper in papers:
-        chunks = split_chunks(paper.text, max_size=max_size, overlap=0, unit="characters")
-        headings = list(_BIBLIOGRAPHY.finditer(paper.text))
-        end = headings[-1].start() if headings else len(paper.text)
-        pieces = [(paper.text[start:stop], paper.text[start : min(stop, end)]) for start, stop in chunks] or [("", "")]
-        nodes_of.append(range(len(ids), len(ids) + len(pieces)))
-        for chunk_id, (text, before) in enumerate(pieces):
-            ids.append(f"{paper.doc_id}#{chunk_id}")
-            texts.append(paper._replace(text=text).passage)
-            searched.append(before)
-    return ids, texts, searched, nodes_of
 
 
 def _references(folder: Path, paper: Document, index_of: Mapping[str, int]) -> list[Reference]:

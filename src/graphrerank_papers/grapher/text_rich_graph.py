@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -16,6 +15,8 @@ from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Knowledge
 from graphrerank.text import normalize_entity
 
 PASSAGE = "passage:"  # opens the id of a node that is a whole passage
+
+Mention = tuple[str, str, int]  # name of an entity, its description, and the passage
 
 
 def load_text_rich_graph(
@@ -39,27 +40,26 @@ def load_text_rich_graph(
     Source: "FastInsight", 2026, section 4.2.2, after "LightRAG: Simple and Fast Retrieval-Augmented Generation", 2024.
     We concatenate descriptions (LightRAG lets a language model summarise long ones).
 
-    The edges and entities of ``source`` play no part. ``name`` is the source's with "-G" when None. ``max_entities`` of
-    a passage are kept, those in most of its relations first; all when None. ``max_characters`` is the length up to
-    which descriptions are added to a node's text; the first always is. ``cache`` is a folder that keeps extracted
-    knowledge, in its ``knowledge/``; nothing is kept when None.
+    ``name`` is the source's with "-G" when None. ``max_entities`` of a passage are kept, those in most of its relations
+    first; all when None. ``max_characters`` is the length up to which descriptions are added to a node's text; the
+    first always is. ``cache`` is a folder that keeps extracted knowledge; nothing is kept when None.
     """
     check_counts(max_entities=max_entities, max_characters=max_characters)
     if cache is not None:
         extractor = KnowledgeCache(extractor, Path(cache) / "knowledge")
     knowledge = extractor.extract(source.graph.all_texts)
-    nodes: dict[str, _Node] = {}
+    mentions: dict[str, list[Mention]] = {}  # by the id of the node, in the order of the nodes
+    number: dict[str, int] = {}
     weight: Counter[tuple[int, int]] = Counter()
     for passage, known in enumerate(knowledge):
         node_of: dict[str, int] = {}
         for entity in _kept(known, max_entities):
             if comparable := normalize_entity(entity.name):
-                node = nodes.setdefault(comparable, _Node(len(nodes)))
-                node.add(entity.name, entity.description, passage)
-                node_of[entity.name] = node.number
+                mentions.setdefault(comparable, []).append((entity.name, entity.description, passage))
+                node_of[entity.name] = number.setdefault(comparable, len(number))
         if not node_of:
-            node = nodes.setdefault(f"{PASSAGE}{source.graph.node_ids[passage]}", _Node(len(nodes)))
-            node.add("", source.graph.texts[passage], passage)
+            node_id = f"{PASSAGE}{source.graph.node_ids[passage]}"
+            number[node_id], mentions[node_id] = len(number), [("", source.graph.texts[passage], passage)]
         for relation in known.relations:
             low, high = sorted(node_of.get(end, -1) for end in (relation.head, relation.tail))
             if 0 <= low < high:
@@ -67,12 +67,12 @@ def load_text_rich_graph(
     pairs = sorted(weight)
     edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
     weights = torch.tensor([weight[pair] for pair in pairs], dtype=torch.float32)
-    texts = [node.text(max_characters) for node in nodes.values()]
-    graph = CorpusGraph.from_edges(list(nodes), texts, edges, weights, edge_type=REFERENCE)
+    texts = [_text(of_node, max_characters) for of_node in mentions.values()]
+    graph = CorpusGraph.from_edges(list(mentions), texts, edges, weights, edge_type=REFERENCE)
     nodes_of: list[list[int]] = [[] for _ in knowledge]
-    for node in nodes.values():
-        for passage in node.passages:
-            nodes_of[passage].append(node.number)
+    for node, of_node in enumerate(mentions.values()):
+        for passage in {passage for *_, passage in of_node}:
+            nodes_of[passage].append(node)
     return Dataset(
         name or f"{source.name}-G",
         graph,
@@ -83,29 +83,15 @@ def load_text_rich_graph(
     )
 
 
-@dataclass
-class _Node:
-    """The entities of one name."""
-
-    number: int
-    spellings: Counter[str] = field(default_factory=Counter)
-    descriptions: dict[str, None] = field(default_factory=dict)  # ordered sets
-    passages: dict[int, None] = field(default_factory=dict)
-
-    def add(self, name: str, description: str, passage: int) -> None:
-        self.spellings[name] += 1
-        self.passages[passage] = None
-        if description:
-            self.descriptions[description] = None
-
-    def text(self, max_characters: int) -> str:
-        ((name, _),) = self.spellings.most_common(1)  # the first of equals
-        text = ""
-        for description in self.descriptions:
-            if text and len(text) + 1 + len(description) > max_characters:
-                break
-            text = f"{text} {description}" if text else description
-        return ". ".join(filter(None, (name, text)))
+def _text(mentions: Sequence[Mention], max_characters: int) -> str:
+    """Join the most frequent name, the first of equals, and the descriptions."""
+    ((name, _),) = Counter(name for name, *_ in mentions).most_common(1)
+    text = ""
+    for description in dict.fromkeys(description for _, description, _ in mentions if description):
+        if text and len(text) + 1 + len(description) > max_characters:
+            break
+        text = f"{text} {description}" if text else description
+    return ". ".join(filter(None, (name, text)))
 
 
 def _kept(knowledge: Knowledge, max_entities: int | None) -> list[Entity]:

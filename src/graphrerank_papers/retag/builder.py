@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -34,8 +35,14 @@ from graphrerank_papers.retag.index import (
     Subgraph,
     Topics,
 )
-from graphrerank_papers.retag.language_model import ReTAGPrompts
-from graphrerank_papers.retag.steps import Corpus, ExtractiveSteps, GenerativeSteps, Material, covering_threshold
+from graphrerank_papers.retag.steps import (
+    Corpus,
+    ExtractiveSteps,
+    GenerativeSteps,
+    Material,
+    ReTAGPrompts,
+    covering_threshold,
+)
 
 TITLE_NAMES = 3  # entities in the title of a community
 
@@ -96,30 +103,24 @@ class ReTAGIndexBuilder:
         topics, entities, relations, skipped = self._stages.get(
             key, tuple[Topics, Tensor, Tensor, int], lambda: _find_topics(corpus, steps)
         )
-        graphs = _subgraphs(corpus.graph, entities, relations)
-        parts = [
-            self._part(graph, (key if index else graph_key, index), corpus, steps) for index, graph in enumerate(graphs)
-        ]
-        return self._assemble(ids, passages, corpus, topics, parts, steps, skipped)
-
-    def _part(self, graph: Subgraph, depends: tuple[str, int], corpus: Corpus, steps: Steps) -> Part:
-        """Find and summarise the communities of a graph, or read them."""
-        settings, models = steps.settings, (steps.fingerprint, self._encoder.fingerprint, self._tokenizer.fingerprint)
         divided = (settings.resolution, settings.max_community, settings.min_component, settings.seed)
         limits = (settings.context_tokens, settings.summary_tokens, settings.centrality, settings.description_tokens)
-        key = self._stages.key("communities", *depends, *divided)
-        hierarchy = self._stages.get(key, Hierarchy, lambda: hierarchical_leiden(graph.edges, graph.weight, settings))
-        summary_key = self._stages.key("community_summaries", key, *limits, *models)
-        summarise = partial(_summarise, graph, hierarchy, corpus, steps)
-        return graph, hierarchy, self._stages.get(summary_key, GraphSummaries, summarise)
+        parts: list[Part] = []
+        for index, graph in enumerate(_subgraphs(corpus.graph, entities, relations)):
+            graph_depends = (key if index else graph_key, index)
+            hierarchy_key = self._stages.key("communities", *graph_depends, *divided)
+            find = partial(hierarchical_leiden, graph.edges, graph.weight, settings)
+            hierarchy = self._stages.get(hierarchy_key, Hierarchy, find)
+            summary_key = self._stages.key("community_summaries", hierarchy_key, *limits, *models)
+            summarise = partial(_summarise, graph, hierarchy, corpus, steps)
+            parts.append((graph, hierarchy, self._stages.get(summary_key, GraphSummaries, summarise)))
+        return self._assemble(ids, passages, corpus, topics, parts, steps, skipped)
 
     def update(self, index: ReTAGIndex, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
         """Add passages to an index: topics stay, and communities grow with their graphs.
 
-        A new entity belongs to the topics that it is relevant to, and joins the community to which it is most related.
-        A community that outgrows ``max_community`` is split; new entities related to no known one form new
-        communities (:func:`graft`). All communities are summarised again; of a language model in an ``AnswerCache``,
-        summaries of unchanged texts are read from it.
+        New entities belong to the topics that they are relevant to (:func:`graft`). All communities are summarised
+        again; a language model in an ``AnswerCache`` reads summaries of unchanged texts from it.
 
         Source: ours, for the first of ReTAG's open questions. A ValueError if the passages do not begin with the
         index's; or as :meth:`build`.
@@ -140,9 +141,12 @@ class ReTAGIndexBuilder:
         relations = steps.relevant_relations(corpus, index.topics, entities)
         for topic, subgraph in enumerate(index.graphs[1:]):
             relations[corpus.graph.positions(subgraph.edges), topic] = True
-        skipped, parts = steps.num_skipped, []
+        skipped, parts, own = steps.num_skipped, [], index.communities
         for number, graph in enumerate(_subgraphs(corpus.graph, entities, relations)):
-            hierarchy = graft(_hierarchy_of(index, number), graph.edges, graph.weight, settings)
+            rows = (own.graph == number).nonzero().flatten().tolist()
+            parents = [parent if parent < 0 else parent - rows[0] for parent in own.parent[rows].tolist()]
+            before = Hierarchy(own.level[rows].tolist(), parents, [own.members[row].tolist() for row in rows])
+            hierarchy = graft(before, graph.edges, graph.weight, settings)
             parts.append((graph, hierarchy, _summarise(graph, hierarchy, corpus, steps)))
         return self._assemble(ids, passages, corpus, index.topics, parts, steps, skipped)
 
@@ -189,26 +193,25 @@ class ReTAGIndexBuilder:
         sentence_index = {sentence: index for index, sentence in enumerate(quoted)}
         entity_index = {name: entity for entity, name in enumerate(graph.normalized)}
         sentence_entities = graph.named.tolist()
-        titles: list[str] = []
+        rows: list[tuple[int, int, int, Sequence[int], str]] = []  # graph, level, parent, entities and title
         mentioned: list[list[int]] = []
-        parents: list[int] = []
-        for subgraph, hierarchy, each in parts:
-            first = len(titles)
-            parents += [parent if parent < 0 else first + parent for parent in hierarchy.parent]
+        for number, (subgraph, hierarchy, each) in enumerate(parts):
+            first = len(rows)
             degree = torch.bincount(subgraph.edges.flatten(), minlength=len(graph.names)).tolist()
-            for entities, text, sentences in zip(hierarchy.members, each.texts, each.sentences, strict=True):
+            for level, parent, entities in zip(hierarchy.level, hierarchy.parent, hierarchy.members, strict=True):
                 prominent = sorted(entities, key=lambda entity: (-degree[entity], entity))[:TITLE_NAMES]
-                titles.append(", ".join(graph.names[entity] for entity in prominent))
+                title = ", ".join(graph.names[entity] for entity in prominent)
+                rows.append((number, level, parent if parent < 0 else first + parent, entities, title))
+            for text, sentences in zip(each.texts, each.sentences, strict=True):
                 in_sentences = {entity for sentence in sentences for entity in sentence_entities[sentence]}
                 mentioned.append(sorted(in_sentences if steps.is_extractive else names_in(text, entity_index)))
         texts = [text for *_, each in parts for text in each.texts]
-        graph_of = [number for number, (_, hierarchy, _) in enumerate(parts) for _ in hierarchy.level]
         communities = Communities(
-            graph=torch.tensor(graph_of, dtype=torch.int64),
-            level=torch.tensor([level for _, hierarchy, _ in parts for level in hierarchy.level], dtype=torch.int64),
-            parent=torch.tensor(parents, dtype=torch.int64),
-            members=Rows.of(members for _, hierarchy, _ in parts for members in hierarchy.members),
-            titles=titles,
+            graph=torch.tensor([number for number, *_ in rows], dtype=torch.int64),
+            level=torch.tensor([level for _, level, *_ in rows], dtype=torch.int64),
+            parent=torch.tensor([parent for _, _, parent, *_ in rows], dtype=torch.int64),
+            members=Rows.of(entities for *_, entities, _ in rows),
+            titles=[title for *_, title in rows],
             texts=texts,
             num_tokens=torch.tensor(count_tokens(self._tokenizer, texts), dtype=torch.int64),
             vectors=torch.cat([each.vectors for *_, each in parts]),
@@ -257,18 +260,6 @@ def _subgraphs(graph: EntityGraph, entities: Tensor, relations: Tensor) -> list[
     ]
 
 
-def _hierarchy_of(index: ReTAGIndex, graph: int) -> Hierarchy:
-    """Return the communities of one graph of an index."""
-    communities = index.communities
-    indices = (communities.graph == graph).nonzero().flatten().tolist()
-    parents = communities.parent[indices].tolist()
-    return Hierarchy(
-        level=communities.level[indices].tolist(),
-        parent=[parent if parent < 0 else parent - indices[0] for parent in parents],
-        members=[communities.members[community].tolist() for community in indices],
-    )
-
-
 def _summarise(graph: Subgraph, hierarchy: Hierarchy, corpus: Corpus, steps: Steps) -> GraphSummaries:
     before, material = steps.num_skipped, corpus.material.copy()
     summaries = summarise_communities(
@@ -303,10 +294,9 @@ def summarise_communities(
     """Summarise every community, from the finest level up: text indices of each community's summary.
 
     The context of a summary is the texts about the community's relations, then about its entities, the prominent ones
-    first, truncated to ``context_tokens``. If they are too long and the community was split, summaries of its children
-    first replace the longest of the children's texts. A relation's prominence is the sum of its ends' degrees; ties are
-    broken by index. ``ends`` are the related pairs of the graph, ``edge_texts`` the texts about each. ``summarise``
-    summarises each of ``n`` lists of texts by some of them, or by a text that it adds to the material.
+    (of the highest degrees) first, truncated to ``context_tokens``. If they are too long and the community was split,
+    summaries of its children first replace the longest of the children's texts. ``ends`` are the related pairs,
+    ``edge_texts`` the texts about each; ``summarise`` may add texts to the material.
 
     Source: GraphRAG ("From Local to Global", 2024, section 3.1.4). *Where we differ:* there an edge's two nodes are
     described before it; we put relations first, since nodes share them.
@@ -316,8 +306,8 @@ def summarise_communities(
     prominence = [sum(degree[node] for node in members) for members in hierarchy.members]
     elements: list[dict[int, None]] = [{} for _ in hierarchy.members]
     children_of: dict[int, list[int]] = defaultdict(list)
-    for child, parent in enumerate(hierarchy.parent):
-        children_of[parent].append(child)
+    for child in sorted(range(len(hierarchy)), key=lambda child: (-prominence[child], child)):
+        children_of[hierarchy.parent[child]].append(child)
     summaries: dict[int, list[int]] = {}
     for level in reversed(range(max(hierarchy.level, default=-1) + 1)):
         of_level = [community for community in range(len(hierarchy)) if hierarchy.level[community] == level]
@@ -331,14 +321,10 @@ def summarise_communities(
             for node in sorted(hierarchy.members[community], key=lambda node: (-degree[node], node)):
                 elements[community].update(dict.fromkeys(material.nodes[node]))
             texts = list(elements[community])
-            children = sorted(children_of[community], key=lambda child: (-prominence[child], child))
+            children = children_of[community]
             if children and sum(material.num_tokens[text] for text in texts) > context_tokens:
-                texts = parent_context(
-                    [list(elements[child]) for child in children],
-                    [summaries[child] for child in children],
-                    material.num_tokens,
-                    limit=context_tokens,
-                )
+                below = [list(elements[child]) for child in children], [summaries[child] for child in children]
+                texts = parent_context(*below, material.num_tokens, limit=context_tokens)
             contexts.append(material.first(texts, context_tokens))
         summaries.update(zip(of_level, summarise(contexts), strict=True))
     return [summaries[community] for community in range(len(hierarchy))]
@@ -349,15 +335,13 @@ def parent_context(
 ) -> list[int]:
     """Replace children's texts by their summaries, the longest first, until everything fits ``limit`` tokens.
 
-    ``elements`` are the text indices of each child, the most prominent child first. Returns unique text indices, child
-    by child; too long only if even the summaries are.
-
-    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
+    ``elements`` are the text indices of each child, the most prominent child first. Returns unique text indices; too
+    long only if even the summaries are.
     """
     lengths = [sum(num_tokens[text] for text in texts) for texts in elements]
     chosen = list(elements)
     for child in sorted(range(len(elements)), key=lambda child: (-lengths[child], child)):
-        if sum(num_tokens[text] for text in {text for texts in chosen for text in texts}) <= limit:
+        if sum(num_tokens[text] for text in set(chain(*chosen))) <= limit:
             break
         chosen[child] = summaries[child]
-    return list(dict.fromkeys(text for texts in chosen for text in texts))
+    return list(dict.fromkeys(chain(*chosen)))

@@ -75,10 +75,9 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
     """Merge the entities and relations of all passages.
 
     Two entities are related if a passage states a relation between them, or a sentence names both. The latter is ours,
-    as in Microsoft's FastGraphRAG: an extractor without a language model finds few statements in speech.
-
-    A sentence names the entities of its passage whose normalised names occur in it. An extractor may change a name: one
-    that occurs in no sentence of its passage belongs to the sentences that share the most words with it, if any.
+    as in Microsoft's FastGraphRAG: an extractor without a language model finds few statements in speech. A sentence
+    names the entities of its passage whose normalised names occur in it; an entity whose name occurs in none belongs to
+    the sentences that share the most words with it, if any.
     """
     facts = merge_knowledge(knowledge, passages=range(len(passages)))
     passage_entities: list[list[int]] = [[] for _ in passages]
@@ -155,54 +154,51 @@ def hierarchical_leiden(edges: Tensor, weight: Tensor, settings: ReTAGSettings) 
     """Find communities, and split those of ``max_community`` nodes or more recursively, if Leiden can.
 
     Source: "From Louvain to Leiden", 2019, as used by GraphRAG ("From Local to Global", 2024, section 3.1.3), in the
-    implementation of Microsoft's ``graspologic-native``.
-
-    ``edges`` are ``[m, 2]`` int64, undirected, unique pairs, with a positive ``weight`` ``[m]``. Read of the settings:
-    ``resolution`` (of modularity), ``max_community``, ``min_component`` and ``seed``.
+    implementation of Microsoft's ``graspologic-native``. ``edges`` are ``[m, 2]`` int64, undirected, unique pairs, with
+    a positive ``weight`` ``[m]``.
     """
     try:
         import graspologic_native
     except ImportError as error:
         raise UserError("communities need the package `graspologic-native`: pip install graphrerank[retag]") from error
-    if len(edges):
-        inside = _in_components(edges, settings.min_component)
-        edges, weight = edges[inside], weight[inside]
-    if not len(edges):
-        return Hierarchy([], [], [])
-    pairs = [(str(a), str(b), w) for (a, b), w in zip(edges.tolist(), weight.double().tolist(), strict=True)]
-    members: dict[tuple[int, int], list[int]] = {}  # by level and cluster
-    parent: dict[tuple[int, int], int] = {}
-    for entry in graspologic_native.hierarchical_leiden(
-        pairs, resolution=settings.resolution, max_cluster_size=settings.max_community, seed=settings.seed
-    ):
-        key = (entry.level, entry.cluster)
-        members.setdefault(key, []).append(int(entry.node))
-        parent[key] = -1 if entry.parent_cluster is None else entry.parent_cluster
-    order = sorted(members, key=lambda key: (key[0], min(members[key])))
-    index = {key: community for community, key in enumerate(order)}
-    return Hierarchy(
-        level=[level for level, _ in order],
-        parent=[index[level - 1, parent[level, cluster]] if level else -1 for level, cluster in order],
-        members=[sorted(members[key]) for key in order],
-    )
-
-
-def _in_components(edges: Tensor, min_component: int) -> Tensor:
-    """Return which edges ``[m, 2]`` lie in connected components of ``min_component`` nodes or more: ``[m]`` bool."""
     nodes, ends = torch.unique(edges, return_inverse=True)
     head, tail = ends.reshape(-1, 2).T.numpy()
     adjacency = sparse.coo_matrix((np.ones(len(head)), (head, tail)), shape=(len(nodes), len(nodes)))
     _, label = connected_components(adjacency, directed=False)
-    return torch.from_numpy(np.bincount(label)[label[head]] >= min_component)
+    is_large = torch.from_numpy(np.bincount(label)[label[head]] >= settings.min_component)
+    edges, weight = edges[is_large], weight[is_large]
+    if not len(edges):
+        return Hierarchy([], [], [])
+    pairs = [(str(a), str(b), w) for (a, b), w in zip(edges.tolist(), weight.double().tolist(), strict=True)]
+    members: dict[tuple[int, int], list[int]] = defaultdict(list)  # by level and cluster
+    parent: dict[tuple[int, int], tuple[int, int]] = {}
+    for entry in graspologic_native.hierarchical_leiden(
+        pairs, resolution=settings.resolution, max_cluster_size=settings.max_community, seed=settings.seed
+    ):
+        members[entry.level, entry.cluster].append(int(entry.node))
+        parent[entry.level, entry.cluster] = (entry.level - 1, entry.parent_cluster)
+    index = {key: number for number, key in enumerate(members)}
+    parents = [index[parent[key]] if key[0] else -1 for key in members]
+    return _ordered([level for level, _ in members], parents, list(members.values()))
+
+
+def _ordered(level: Sequence[int], parent: Sequence[int], members: Sequence[Sequence[int]]) -> Hierarchy:
+    """Order communities by level, then by their smallest member."""
+    order = sorted(range(len(members)), key=lambda community: (level[community], min(members[community])))
+    index = {old: new for new, old in enumerate(order)}
+    return Hierarchy(
+        level=[level[old] for old in order],
+        parent=[index[parent[old]] if parent[old] >= 0 else -1 for old in order],
+        members=[sorted(members[old]) for old in order],
+    )
 
 
 def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSettings) -> Hierarchy:
     """Let the communities of a grown graph absorb its new nodes.
 
-    A new node joins the finest community to which most of its edges' weight leads, the smaller index on ties. This is
-    repeated until no remaining node has a neighbour in a community. Connected components of at least ``min_component``
-    remaining nodes form new communities. A community that gained nodes and has ``max_community`` or more is split on
-    the next level. ``edges`` are ``[m, 2]`` int64, ``weight`` ``[m]``, of the graph now.
+    A new node joins the finest community to which most of its edges' weight leads, directly or through new nodes.
+    Connected components of at least ``min_component`` remaining nodes form new communities. A community that gained
+    nodes and has ``max_community`` or more is split on the next level. ``edges`` and ``weight`` are of the graph now.
     """
     pairs = list(zip(edges.tolist(), weight.tolist(), strict=True))
     finest = {node: community for community, members in enumerate(hierarchy.members) for node in members}
@@ -230,28 +226,21 @@ def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSe
     for community in sorted(set(joined.values())):
         if len(members[community]) >= settings.max_community:
             add_communities(set(members[community]), community)
-    placed = finest.keys() | joined.keys()
-    if unplaced := {node for pair, _ in pairs for node in pair if node not in placed}:
+    if unplaced := set(edges.flatten().tolist()) - finest.keys() - joined.keys():
         add_communities(unplaced, -1)
-    order = sorted(range(len(members)), key=lambda community: (level[community], min(members[community])))
-    index = {old: new for new, old in enumerate(order)}
-    return Hierarchy(
-        level=[level[old] for old in order],
-        parent=[index[parent[old]] if parent[old] >= 0 else -1 for old in order],
-        members=[sorted(members[old]) for old in order],
-    )
+    return _ordered(level, parent, members)
 
 
 def _join(pairs: Sequence[tuple[Sequence[int], float]], finest: dict[int, int]) -> dict[int, int]:
-    """Choose a community for each new node connected to one, directly or through new nodes."""
+    """Choose a community for each new node connected to one, the smaller index on ties."""
     joined: dict[int, int] = {}
     while True:
         strength: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        known = finest | joined
         for ends, weight in pairs:
             for node, other in (ends, reversed(ends)):
-                community = finest.get(other, joined.get(other))
-                if community is not None and node not in finest and node not in joined:
-                    strength[node][community] += weight
+                if other in known and node not in known:
+                    strength[node][known[other]] += weight
         if not strength:
             return joined
         joined |= {node: max(sorted(each), key=each.__getitem__) for node, each in strength.items()}

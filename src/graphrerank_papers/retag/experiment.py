@@ -11,36 +11,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.checks import UserError, check_choice
 from graphrerank.data.encoder import Encoder
-from graphrerank.data.readers.documents import Document, read_documents, read_queries
+from graphrerank.data.readers.documents import read_documents, read_queries
 from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.evaluation.significance import bootstrap_interval, compare_pairs
 from graphrerank.files import write_json_lines
-from graphrerank.graphs import PairEncoder, Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs import PairEncoder, Queries, top_k_by_node_order
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.parts import Parts
-from graphrerank.text.tokenizer import count_tokens
 from graphrerank_papers.answers.judges import win_rates
-from graphrerank_papers.answers.map_reduce_writer import CitedReply
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage, SystemAnswers
+from graphrerank_papers.answers.writers import CitedReply
 from graphrerank_papers.experiments import hashed_order, write_tables
 from graphrerank_papers.retag.index import ReTAGIndex
 from graphrerank_papers.retag.retrieval import LevelSummaries, ReTAGRetrieval, ReTAGSearch, ReTAGSetup, SummarySentences
 
-GRAPHRAG = "GraphRAG"
+GRAPHRAG, TOPICS = "GraphRAG", "topics"
 # name -> whether only the `top_p` summaries are retrieved, and whether questions are routed to topics
-WAYS = {GRAPHRAG: (False, False), "topics": (False, True), "retrieval": (True, False), "ReTAG": (True, True)}
-SCOPES = {"general graph": False, "topics": True}  # whether questions are routed to topics
+WAYS = {GRAPHRAG: (False, False), TOPICS: (False, True), "retrieval": (True, False), "ReTAG": (True, True)}
+SCOPES = ("general graph", TOPICS)  # questions are searched in the one, or routed to the others
 BM25, EXPANDED, DENSE, HYBRID = "BM25", "BM25 + expansion", "dense", "hybrid"
 HYBRID_EXPANDED, RERANKED = "hybrid + expansion", "hybrid + graph reranker"
 TIMED_QUERIES = 64  # one at a time, after one that loads what there is to load
 COMPARED = ((EXPANDED, BM25), (DENSE, BM25), (HYBRID, BM25), (HYBRID_EXPANDED, HYBRID), (RERANKED, HYBRID))
 
 Row = dict[str, Any]  # of a table
-Choice = Mapping[str, float]  # settings of a retrieval by the names that tables show; none: BM25 alone
+Choice = Mapping[str, float]  # settings of a retrieval; none: BM25 alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +68,8 @@ class ReTAGSummaries:
     num_queries: int | None = None
 
     def __post_init__(self) -> None:
-        if unknown := sorted(set(self.scopes) - set(SCOPES)):
-            raise UserError(f"`job.scopes` must be some of {list(SCOPES)}, got {unknown[0]!r}")
+        for scope in self.scopes:
+            check_choice(SCOPES, **{"job.scopes": scope})
 
     def __call__(self, parts: Parts, run_dir: Path) -> Path:
         """Measure the summaries to read and those retrieved; let a stage answer where one is given."""
@@ -83,16 +82,17 @@ class ReTAGSummaries:
 
     def grid(self) -> dict[str, tuple[str | None, Sequence[Choice]]]:
         """List the retrievals: the one whose best settings each extends, and the settings to choose from."""
+        names = ("num_keywords", "num_sentences", "keyword_weight")
         expansions = product(self.num_keywords, self.num_sentences, self.keyword_weights)
-        expanded = [dict(zip(("keywords", "sentences", "weight"), each, strict=True)) for each in expansions]
-        hybrid = [{"BM25": weight} for weight in self.bm25_weights]
+        expanded = [dict(zip(names, each, strict=True)) for each in expansions]
+        hybrid = [{"bm25_weight": weight, "dense_weight": 1 - weight} for weight in self.bm25_weights]
         return {
             BM25: (None, [{}]),
             EXPANDED: (None, expanded),
-            DENSE: (None, [{"BM25": 0.0}]),
+            DENSE: (None, [{"bm25_weight": 0.0, "dense_weight": 1.0}]),
             HYBRID: (None, hybrid),
             HYBRID_EXPANDED: (EXPANDED, hybrid),
-            RERANKED: (HYBRID, [{"depth": depth} for depth in self.rerank_depths]),
+            RERANKED: (HYBRID, [{"rerank_depth": depth} for depth in self.rerank_depths]),
         }
 
 
@@ -108,7 +108,15 @@ class _Bench:
             raise UserError(f"{folder}: needed questions, found none")
         self._encoder = VectorCache(job.encoder, parts.cache / "vectors")
         self._setup: ReTAGSetup = self._step["setup"]
-        self.index = self._index(documents)
+        chunk_ids = [document.doc_id for document in documents]
+        if job.index is None:
+            passages = [document.passage if job.titles else document.text for document in documents]
+            self.index = self._setup.build_index(self._encoder, chunk_ids, passages)
+        else:
+            self.index = ReTAGIndex.load(job.index)
+        if list(self.index.passage_ids) != chunk_ids:
+            needed = f"of the {len(chunk_ids)} chunks of {job.data}"
+            raise UserError(f"`job.index` must be {needed}, {job.index} is of others")
         if not len(self.index.communities):
             report, least = self.index.report, self.index.settings.min_component
             raise UserError(
@@ -120,41 +128,26 @@ class _Bench:
         self._queries = Queries(ids, texts, query_encoder(self._encoder).encode(texts))
         self._levels: dict[int, LevelSummaries] = {}
 
-    def _index(self, documents: Sequence[Document]) -> ReTAGIndex:
-        """Build the index, or read a saved one of the same chunks."""
-        ids, saved = [document.doc_id for document in documents], self._job.index
-        if saved is None:
-            passages = [document.passage if self._job.titles else document.text for document in documents]
-            return self._setup.build_index(self._encoder, ids, passages)
-        index = ReTAGIndex.load(saved)
-        if list(index.passage_ids) != ids:
-            raise UserError(f"`job.index` must be of the {len(ids)} chunks of {self._job.data}, {saved} is of others")
-        return index
-
     def rows(self) -> Iterator[tuple[str, Row]]:
         """Yield the rows, each with the name of its table."""
         index, job = self.index, self._job
         counts = {"communities": len(index.communities), "topics": "; ".join(index.topics.names)}
         yield "index", {**asdict(index.report), **counts}
         for level in range(index.communities.num_levels(0)):
-            yield from (("reading", row) for row in self._reading(level))
+            most = 0.0
+            for way in WAYS:  # all summaries and the retrieved ones, without topics and with
+                measured = measure_reading(self._way(way, level), self._queries)
+                most = most or measured["tokens"]
+                share = measured["tokens"] / most if most else None
+                yield "reading", {"level": level, "summaries of": way, **measured, "tokens of GraphRAG's": share}
         for level in job.levels:
             for scope in job.scopes:
                 yield from self._recall(scope, level)
         if job.answers is not None:
             yield from self._answers(job.answers)
 
-    def _reading(self, level: int) -> Iterator[Row]:
-        """Measure reading at a level: all summaries and the retrieved ones, without topics and with."""
-        most = 0.0
-        for way in WAYS:
-            measured = measure_reading(self._way(way, level), self._queries)
-            most = most or measured["tokens"]
-            share = measured["tokens"] / most if most else None
-            yield {"level": level, "summaries of": way, **measured, "tokens of GraphRAG's": share}
-
     def _recall(self, scope: str, level: int) -> Iterator[tuple[str, Row]]:
-        """Choose the settings of each retrieval on one part of the questions, and judge it on the other.
+        """Choose the settings of each retrieval on one part of the questions, and evaluate it on the other.
 
         ``recall`` is the share, among the first ``top_p`` summaries, of the ``top_p`` that the cross-encoder ranks
         first of all candidates. Comparisons have the p-value of the paired randomisation test after Holm's correction.
@@ -167,7 +160,7 @@ class _Bench:
 
         def recall(retrieval: ReTAGRetrieval, rows: Tensor) -> Tensor:
             ranking = retrieval.retrieve(self._queries.select(rows)).ranking
-            return summary_recall(ranking, relevant[rows], top_k=self._job.top_p)
+            return summary_recall(ranking.nodes[:, : self._job.top_p], relevant[rows])
 
         for name, (base, settings) in self._job.grid().items():
             choices = [{**best[base], **each} for each in settings]
@@ -197,111 +190,88 @@ class _Bench:
             yield "comparisons", {**where, "retrieval": one, "against": other, **compared}
 
     def _split_questions(self) -> tuple[Tensor, Tensor]:
-        """Split the questions by a hash of their ids: to choose settings on, and to judge these on."""
+        """Split the questions by a hash of their ids: to choose settings on, and to evaluate these on."""
         share, order = self._job.chosen_on, hashed_order(self._queries.ids, self._job.seed)
         split = round(share * len(order))
-        if not split < len(order):
-            raise UserError(f"`job.chosen_on` must leave questions to judge, got {share} of {len(order)}")
-        grid = ("num_keywords", "num_sentences", "keyword_weights", "bm25_weights", "rerank_depths")
-        if not split and (several := next((name for name in grid if len(getattr(self._job, name)) > 1), None)):
+        several = [name for name, (_, settings) in self._job.grid().items() if len(settings) > 1]
+        if split >= len(order) or (several and not split):
             raise UserError(
-                f"`job.chosen_on` must leave questions to choose among the `{several}` on, got {share} of "
-                f"{len(order)}; or give one of them alone"
+                f"`job.chosen_on` must leave questions to judge, and if there are several settings (of {several}) "
+                f"questions to choose on, got {share} of {len(order)}"
             )
         first, second = (torch.tensor(sorted(part), dtype=torch.int64) for part in (order[:split], order[split:]))
         return first, second
 
     def _relevant(self, scope: str, level: int) -> tuple[Tensor, float]:
-        """Let the cross-encoder read all candidates: ``[Q, N]`` bool, and the mean number of candidates."""
-        retrieval = self._retrieval(level, top_p=None, use_topics=SCOPES[scope])
+        """Let the cross-encoder read all candidates: the first ``top_p``, ``[Q, P]`` or narrower, padded with -1.
+
+        Also returns the mean number of candidates.
+        """
+        retrieval = self._retrieval(level, top_p=None, use_topics=scope == TOPICS)
         candidates = retrieval.retrieve(self._queries).candidates.cpu()
         encoder = PairCache(self._job.pair_encoder, self._parts.cache / "pairs")
         print(f"level {level}, {scope}: {int(candidates.sum()):,} pairs to read", flush=True)
         scores = read_by_pairs(encoder, self._queries.texts, retrieval.summaries.graph.texts, candidates)
-        return most_relevant(scores, self._job.top_p), float(candidates.sum(1).double().mean())
+        return top_k_by_node_order(scores, self._job.top_p)[0], float(candidates.sum(1).double().mean())
 
     def _answers(self, stage: AnswerStage) -> Iterator[tuple[str, Row]]:
         """Answer from the summaries of each way, write the answers, and compare them with GraphRAG's."""
-        texts, contexts, names = self._queries.texts, {}, {}
+        contexts, listed = {}, {}
         for way in reversed(WAYS):
-            contexts[way], names[way] = self._contexts(self._way(way, self._job.answer_level))
-        answers = stage.answer(texts, contexts, [None] * len(texts))
-        lines = [line for way, written in answers.items() for line in self._lines(way, written, names[way])]
+            retrieval = self._way(way, self._job.answer_level)
+            texts, tokens = retrieval.summaries.graph.texts, retrieval.summaries.num_tokens.tolist()
+            nodes = retrieval.retrieve(self._queries).ranking.nodes.tolist()
+            rows = listed[way] = [[node for node in row if node >= 0] for row in nodes]
+            contexts[way] = [Context(tuple(texts[n] for n in row), sum(tokens[n] for n in row)) for row in rows]
+        node_ids = retrieval.summaries.graph.node_ids
+        questions = self._queries.texts
+        answers = stage.answer(questions, contexts, [None] * len(questions))
+        lines = []
+        for way, written in answers.items():
+            for query_id, reply, row in zip(self._queries.ids, written.replies, listed[way], strict=True):
+                line: Row = {"query_id": query_id, "system": way, "text": reply.text, "outcome": reply.outcome}
+                if isinstance(reply, CitedReply):
+                    cited = [node_ids[row[position]] for position in reply.citations]
+                    line |= {"citations": cited, "helpfulness": reply.helpfulness}
+                lines.append(line)
         write_json_lines(self._run_dir / "answers.jsonl", lines)
         for way, written in answers.items():
             yield "answers", {"system": way, "writer": stage.writer.name, **count_answers(written)}
         if stage.comparison is not None:
             judge = f"{stage.comparison.prompt.name} {stage.comparison.prompt.fingerprint}"
             for way in list(answers)[:-1]:
-                verdicts = stage.comparison.compare(texts, answers[way].said, answers[GRAPHRAG].said)
+                verdicts = stage.comparison.compare(questions, answers[way].said, answers[GRAPHRAG].said)
                 for rate in win_rates(verdicts, system=way, baseline=GRAPHRAG, seed=self._job.seed):
                     yield "win rates", {**asdict(rate), "judge": judge}
-
-    def _contexts(self, retrieval: ReTAGRetrieval) -> tuple[list[Context], list[list[str]]]:
-        """List the summaries to read for each question, best first, and their ids."""
-        graph, nodes = retrieval.summaries.graph, retrieval.retrieve(self._queries).ranking.nodes.tolist()
-        rows = [[node for node in row if node >= 0] for row in nodes]
-        tokens = count_tokens(self._setup.tokenizer, graph.texts)
-        contexts = [Context(tuple(graph.texts[n] for n in row), sum(tokens[n] for n in row)) for row in rows]
-        return contexts, [[graph.node_ids[node] for node in row] for row in rows]
-
-    def _lines(self, name: str, answers: SystemAnswers, names: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
-        """Describe each answer, with the ids of the summaries that it cites."""
-        for query_id, reply, ids in zip(self._queries.ids, answers.replies, names, strict=True):
-            line: dict[str, Any] = {"query_id": query_id, "system": name, "text": reply.text, "outcome": reply.outcome}
-            if isinstance(reply, CitedReply):
-                line |= {"citations": [ids[place] for place in reply.citations], "helpfulness": reply.helpfulness}
-            yield line
 
     def _way(self, name: str, level: int) -> ReTAGRetrieval:
         """Retrieve in one of :data:`WAYS`, with the step's settings."""
         retrieves, use_topics = WAYS[name]
-        numbers = (self._step["num_keywords"], self._step["num_sentences"])
-        return self._retrieval(level, numbers, top_p=self._job.top_p if retrieves else None, use_topics=use_topics)
+        numbers = {key: self._step[key] for key in ("num_keywords", "num_sentences")}
+        return self._retrieval(level, **numbers, top_p=self._job.top_p if retrieves else None, use_topics=use_topics)
 
     def _chosen(self, choice: Choice, level: int, scope: str) -> ReTAGRetrieval:
-        """Retrieve the first summaries with some settings."""
-        weight, search = choice.get("BM25", 1.0), dict[str, Any]()
-        if "weight" in choice:
-            search["keyword_weight"] = choice["weight"]
-        if "depth" in choice:
-            search["rerank_depth"] = choice["depth"]
-        return self._retrieval(
-            level,
-            (int(choice.get("keywords", 0)), int(choice.get("sentences", 0))),
-            is_reranked="depth" in choice,
-            top_p=self._job.top_p,
-            use_topics=SCOPES[scope],
-            bm25_weight=weight,
-            dense_weight=1 - weight,
-            **search,
-        )
+        """Retrieve the first summaries with some settings, else by BM25 alone."""
+        settings: dict[str, Any] = {"bm25_weight": 1.0, "dense_weight": 0.0, **choice}
+        return self._retrieval(level, top_p=self._job.top_p, use_topics=scope == TOPICS, **settings)
 
-    def _retrieval(
-        self, level: int, keywords: tuple[int, int] = (0, 0), *, is_reranked: bool = False, **search: Any
-    ) -> ReTAGRetrieval:
-        """Build a retrieval with the step's settings but for some, and numbers of keywords and sentences."""
+    def _retrieval(self, level: int, *, num_keywords: int = 0, num_sentences: int = 0, **search: Any) -> ReTAGRetrieval:
+        """Build a retrieval with the step's settings but for some."""
         if level not in self._levels:
             self._levels[level] = LevelSummaries(self.index, level, device=self._parts.device)
-        summaries = self._levels[level]
-        finder = self._setup.keyword_finder(
-            self.index,
-            self._sentences,
-            num_keywords=keywords[0],
-            num_sentences=keywords[1],
-            num_terms=self._step["num_terms"],
-        )
+        summaries, device = self._levels[level], self._parts.device
+        numbers = {"num_keywords": num_keywords, "num_sentences": num_sentences, "num_terms": self._step["num_terms"]}
         scorer = None
-        if is_reranked:
-            scorer = CheckpointScorer(
-                summaries.graph,
-                checkpoint=self._job.checkpoint,
-                text_encoder=self._encoder,
-                device=self._parts.device,
-            )
-        classifier = self._setup.topic_classifier(self.index)
-        settings = replace(self._step["search"], **search)
-        return ReTAGRetrieval(summaries, settings, keywords=finder, scorer=scorer, classifier=classifier)
+        if "rerank_depth" in search:
+            checkpoint, encoder = self._job.checkpoint, self._encoder
+            scorer = CheckpointScorer(summaries.graph, checkpoint=checkpoint, text_encoder=encoder, device=device)
+        return ReTAGRetrieval(
+            summaries,
+            replace(self._step["search"], **search),
+            keywords=self._setup.keyword_finder(self.index, self._sentences, **numbers),
+            scorer=scorer,
+            classifier=self._setup.topic_classifier(self.index),
+        )
 
 
 def count_answers(answers: SystemAnswers) -> Row:
@@ -335,21 +305,14 @@ def read_by_pairs(encoder: PairEncoder, query_texts: Sequence[str], texts: Seque
     return scores
 
 
-def most_relevant(scores: Tensor, count: int) -> Tensor:
-    """Take the ``count`` best summaries of each question, what a full read would select: ``[Q, N]`` bool.
+def summary_recall(nodes: Tensor, relevant: Tensor) -> Tensor:
+    """Return the share of the ``relevant`` summaries among the retrieved: ``[Q]`` float64; NaN where there is none.
 
-    ``scores`` is ``[Q, N]``, -inf for what is no candidate. Ties go by index; fewer are taken of fewer candidates.
+    Both are ``[Q, K]`` int64 nodes, padded with -1.
     """
-    nodes, _ = top_k_by_node_order(scores, count)
-    relevant = torch.zeros(scores.shape[0], scores.shape[1] + 1, dtype=torch.bool)
-    return relevant.scatter(1, nodes.masked_fill(nodes < 0, scores.shape[1]), True)[:, :-1]
-
-
-def summary_recall(ranking: Ranking, relevant: Tensor, *, top_k: int) -> Tensor:
-    """Share of the ``relevant`` summaries (``[Q, N]`` bool) in the top K: ``[Q]`` float64; NaN where there is none."""
-    nodes = ranking.nodes[:, :top_k]
-    hits = torch.nn.functional.pad(relevant, (0, 1)).gather(1, nodes.masked_fill(nodes < 0, relevant.shape[1]))
-    return hits.sum(1).double() / relevant.sum(1)
+    is_relevant = relevant >= 0
+    hits = (nodes.unsqueeze(1) == relevant.unsqueeze(2)).any(2) & is_relevant
+    return hits.sum(1).double() / is_relevant.sum(1)
 
 
 def time_retrieval(retrieval: ReTAGRetrieval, queries: Queries) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
-from itertools import islice, zip_longest
+from itertools import compress, islice, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ from graphrerank_papers.indexing import with_documents
 from graphrerank_papers.knowledge.keywords import find_keywords
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings, Topics
-from graphrerank_papers.retag.language_model import ReTAGPrompts, classify_questions, generate_keywords
+from graphrerank_papers.retag.steps import ReTAGPrompts, classify_questions, generate_keywords
 
 FEATURES = (BASE_SCORE, *TEXT_FEATURES)
 NO_TOPIC = "the whole collection"
@@ -61,10 +61,9 @@ class ReTAGSearchSettings:
 
 
 class SummarySentences:
-    """The sentences of an index's summaries with their vectors and weighted words.
+    """The sentences of an index's summaries: ``vectors`` ``[S, d]`` on the CPU, and ``keywords``, ``W`` words.
 
-    ``vectors`` are ``[S, d]`` unit vectors on the CPU, ``keywords`` the ``W`` words, and ``weights`` ``[S, W]`` sparse
-    the BM25 inverse document frequency of each word of a sentence, over all sentences.
+    ``weights`` ``[S, W]`` sparse are the BM25 inverse document frequencies of each sentence's words.
     """
 
     def __init__(self, index: ReTAGIndex, encoder: TextEncoder) -> None:
@@ -116,8 +115,7 @@ class ExtractiveKeywords:
         keywords = []
         for row, (text, inside) in enumerate(zip(queries.texts, graphs[:, 1:].tolist(), strict=True)):
             known = set(find_keywords(text, self.sentences.language))
-            topic_terms = [terms for terms, is_inside in zip(self.topics.terms, inside, strict=True) if is_inside]
-            by_turns = (term for turn in zip_longest(*topic_terms) for term in turn)
+            by_turns = (term for turn in zip_longest(*compress(self.topics.terms, inside)) for term in turn)
             terms = islice((term for term in by_turns if term is not None and term not in known), self.num_terms)
             begin, end = weights.indptr[row : row + 2]
             words, weight = weights.indices[begin:end], weights.data[begin:end]
@@ -154,10 +152,7 @@ class GeneratedKeywords:
         """Return the keywords of ``B`` queries; none for a blank one, or without a usable answer."""
         topics = zip(self.topics.names, self.topics.terms, strict=True)
         described = [f"{topic} ({', '.join(terms)})" for topic, terms in topics]
-        scopes = [
-            "; ".join(text for text, is_inside in zip(described, inside, strict=True) if is_inside) or NO_TOPIC
-            for inside in graphs[:, 1:].tolist()
-        ]
+        scopes = ["; ".join(compress(described, inside)) or NO_TOPIC for inside in graphs[:, 1:].tolist()]
         collections = [f"{self.description} Searched in: {scope}" for scope in scopes]
         return generate_keywords(self.model, self.prompt, queries.texts, collections, num_keywords=self.num_keywords)
 
@@ -176,21 +171,19 @@ class RetrievedSummaries:
 
 
 class LevelSummaries:
-    """Summaries of the communities of a level, in all graphs of an index.
+    """Summaries of the communities of a level (0 is the coarsest), in all graphs of an index.
 
     The nodes of the corpus graph are these communities, by index, followed by their parents. Parents are not retrieved:
     a graph reranker reads them with their children. Term frequencies are counted over all nodes. Edges join parent and
     child; summaries that name the same entity are neighbours by ``CorpusGraph.entities``, unless more than 5% of the
-    summaries (and more than 10) name it. Ids are ``<graph>.<level>.<community>``.
-
-    ``level`` is 0 for the coarsest; a graph with fewer levels contributes its finest.
+    summaries (and more than 10) name it. Ids are ``<graph>.<level>.<community>``. A graph with fewer levels contributes
+    its finest.
 
     Attributes:
         communities: ``[N]`` int64, each node's index among the communities; the first ``num_listed`` may be retrieved.
         graph: The nodes with their summaries, vectors and edges.
         parent: ``[N]`` int64, the node of each node's parent; -1 for none.
-        in_graph: ``[1 + T, N]`` bool, nodes that may be retrieved in the general graph and in each topic's; never those
-            with an empty summary.
+        in_graph: ``[1 + T, N]`` bool, nodes that each graph may retrieve; never those with an empty summary.
         num_tokens: ``[N]`` int64, of the summaries.
     """
 
@@ -238,9 +231,8 @@ class LevelSummaries:
         is_candidate = (graphs.float() @ self.in_graph.float()) > 0
         nodes = torch.arange(len(self), device=is_candidate.device).expand(is_candidate.shape)
         text = self._text.expand(is_candidate.shape)
-        first_node = torch.full_like(nodes, len(self)).scatter_reduce(
-            1, text, nodes.masked_fill(~is_candidate, len(self)), "amin"
-        )
+        listed = nodes.masked_fill(~is_candidate, len(self))
+        first_node = torch.full_like(nodes, len(self)).scatter_reduce(1, text, listed, "amin")
         return is_candidate & (first_node.gather(1, text) == nodes)
 
 
@@ -248,12 +240,9 @@ class ReTAGRetrieval:
     """Retrieve summaries of a level, for many questions at once.
 
     Source: ReTAG, sections 3.2.2 and 3.3. Scores are BM25 of question and keywords. *Where we differ:* the cosine of
-    question and summary may be added, and a trained graph reranker may rank the first summaries again. With
-    ``top_p=None`` and ``use_topics=False`` this is GraphRAG, which reads all summaries of a level. A blank question
-    retrieves nothing.
-
-    ``keywords`` finds further words for BM25, ``scorer`` is a trained graph reranker over the summaries' graph, and
-    ``classifier`` chooses the topic of each question by its index, or None; without it similarity does.
+    question and summary may be added, and a trained graph reranker (``scorer``) may rank the first summaries again.
+    With ``top_p=None`` and ``use_topics=False`` this is GraphRAG, which reads all summaries of a level. A blank
+    question retrieves nothing. Without a ``classifier``, similarity chooses the topics of a question.
     """
 
     def __init__(
@@ -265,11 +254,8 @@ class ReTAGRetrieval:
         scorer: GraphScorer | None = None,
         classifier: TopicClassifier | None = None,
     ) -> None:
-        self.summaries = summaries
-        self.settings = settings
-        self._keywords = keywords
-        self._scorer = scorer
-        self._classifier = classifier
+        self.summaries, self.settings = summaries, settings
+        self._keywords, self._scorer, self._classifier = keywords, scorer, classifier
         self._is_open = summaries.in_graph[1:].any(1)
 
     @torch.inference_mode()
@@ -296,9 +282,8 @@ class ReTAGRetrieval:
     def _route(self, queries: Queries) -> Tensor:
         """Choose graphs, ``[B, 1 + T]`` bool: the general one or some topics with a summary; none for a blank question.
 
-        Source: ReTAG, section 3.2.2, where a language model, here ``classifier``, routes a question to at most one
-        topic. *Where we differ:* without it a question goes to every topic that is near enough, as the paper suggests
-        under limitations.
+        Source: ReTAG, section 3.2.2. *Where we differ:* without a ``classifier`` a question goes to every topic that is
+        near enough, as the paper suggests under limitations.
         """
         topics, vectors = self.summaries.topics, queries.encoded.to(self.summaries.graph.device)
         if self._classifier is not None and self.settings.use_topics:
@@ -348,18 +333,18 @@ class ReTAGRetrieval:
 class ReTAGSetup:
     """Settings from which ReTAG's index and keyword finder are built."""
 
-    folder: str | Path  # folder of indexes
-    tokenizer: Tokenizer  # tokenizer that measures texts
-    extractor: KnowledgeExtractor  # extractor of entities and relations
-    settings: ReTAGSettings = field(default_factory=ReTAGSettings)  # settings of the index
+    folder: str | Path  # of indexes
+    tokenizer: Tokenizer  # measures texts
+    extractor: KnowledgeExtractor  # of entities and relations
+    settings: ReTAGSettings = field(default_factory=ReTAGSettings)  # of the index
     # `extractive`, or `llm` for a language model that finds topics, summarises communities and expands questions
     language: str = "extractive"
-    language_model: ChatModel | None = None  # the language model of `llm`
-    prompts: ReTAGPrompts = field(default_factory=ReTAGPrompts)  # prompts of the language model
-    cache: str | Path | None = None  # folder of cached answers of the language model; None for no cache
+    language_model: ChatModel | None = None
+    prompts: ReTAGPrompts = field(default_factory=ReTAGPrompts)  # of the language model
+    cache: str | Path | None = None  # folder of its cached answers; None for no cache
     # how a question finds its topics: by `similarity`, several perhaps; or by the `language_model`, one or none
     routing: str = "similarity"
-    description: str = "A collection of documents."  # description of the corpus, for the language model's keywords
+    description: str = "A collection of documents."  # of the corpus, for the language model's keywords
 
     def __post_init__(self) -> None:
         check_choice(LANGUAGES, language=self.language)
@@ -369,14 +354,8 @@ class ReTAGSetup:
 
     def build_index(self, encoder: IndexEncoder, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
         """Build the index of ``P`` passages with ids, or read it; questions need the same encoder."""
-        builder = ReTAGIndexBuilder(
-            self.folder,
-            tokenizer=self.tokenizer,
-            encoder=encoder,
-            extractor=self.extractor,
-            model=self._model,
-            prompts=self.prompts,
-        )
+        shared = {"tokenizer": self.tokenizer, "extractor": self.extractor, "prompts": self.prompts}
+        builder = ReTAGIndexBuilder(self.folder, encoder=encoder, model=self._model, **shared)  # type: ignore[arg-type]
         return builder.build(ids, passages, self.settings)
 
     def keyword_finder(
@@ -384,16 +363,14 @@ class ReTAGSetup:
     ) -> KeywordFinder | None:
         """Return the finder that expands questions; None if ``num_keywords`` is 0.
 
-        Only ``extractive`` uses the sentences of the index's summaries, ``num_sentences`` and ``num_terms``, as
-        :class:`ExtractiveKeywords`.
+        Only ``extractive`` uses the sentences of the index's summaries, ``num_sentences`` and ``num_terms``.
         """
         if not num_keywords:
             return None
+        topics, count = index.topics, {"num_keywords": num_keywords}
         if self._model is not None:
-            prompt, description = self.prompts.keywords, self.description
-            return GeneratedKeywords(
-                self._model, prompt, index.topics, description=description, num_keywords=num_keywords
-            )
+            return GeneratedKeywords(self._model, self.prompts.keywords, topics, description=self.description, **count)
+        return ExtractiveKeywords(sentences, topics, num_sentences=num_sentences, num_terms=num_terms, **count)
         return ExtractiveKeywords(
             sentences, index.topics, num_keywords=num_keywords, num_sentences=num_sentences, num_terms=num_terms
         )
@@ -418,8 +395,8 @@ class ReTAGSearch:
     ReTAG answers from summaries and ranks no documents; :class:`ReTAGRetrieval` returns the summaries, which
     ``experiment=retag_podcast`` evaluates. The constructor builds the index, or reads it from its folder.
 
-    Communities are those of ``level``, 0 for the coarsest. At most ``num_keywords`` expand a question, 0 for none
-    (:class:`ExtractiveKeywords`). ``scorer`` builds a trained graph reranker of the summaries, as ``CheckpointScorer``.
+    ``level`` of the communities is 0 for the coarsest. At most ``num_keywords`` expand a question, 0 for none.
+    ``scorer`` builds a trained graph reranker of the summaries, as ``CheckpointScorer``.
     """
 
     def __init__(

@@ -1,28 +1,64 @@
-"""The language steps of a build of ReTAG: extractive ones, and those by a language model."""
+"""The language steps of ReTAG: extractive ones, and those by a language model, with its prompts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from math import log
+from typing import Annotated, TypeVar
 
 import numpy as np
 import torch
+from pydantic import BaseModel, Field, StringConstraints
 from torch import Tensor
 
+from graphrerank.checks import UserError
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.language_models.answer_cache import ChatModel
+from graphrerank.language_models.prompt import Prompt, shipped_prompt
+from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.text import Tokenizer, count_tokens
 from graphrerank.text.languages import detect_language
 from graphrerank_papers.knowledge.corpus_knowledge import merge_knowledge
 from graphrerank_papers.knowledge.keywords import find_keywords
 from graphrerank_papers.retag.entity_graph import EntityGraph
 from graphrerank_papers.retag.index import ReTAGSettings, Topics
-from graphrerank_papers.retag.language_model import ReTAGPrompts, mine_topics, relate_to_topics
 from graphrerank_papers.summaries import pick_sentences, write_summaries
 
 ENTITIES_PER_TOPIC = 10  # a smaller corpus has fewer topics
 NAME_WORDS = 3  # in the name of a topic
 MAX_BATCHES = 16  # of ``context_tokens`` each, read by the language model to find topics
+BATCH_NOTES = 40  # related to topics in one request
+
+Answer = TypeVar("Answer")
+_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class _Topic(BaseModel, extra="forbid", strict=True):
+    name: _Text
+    description: _Text
+
+
+@dataclass(frozen=True)
+class ReTAGPrompts:
+    """The prompts of a language model that builds and searches a ReTAG index."""
+
+    _: KW_ONLY
+    # with `{notes}`, and `{limit}` in the system message
+    topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_topics"))
+    # with `{topics}`, and `{limit}` in the system message
+    merged_topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_merged_topics"))
+    relevance: Prompt = field(default_factory=partial(shipped_prompt, "retag_relevance"))  # `{topics}`, `{notes}`
+    summary: Prompt = field(default_factory=partial(shipped_prompt, "summary"))  # see `write_summaries`
+    # with `{topics}` and `{question}`
+    classification: Prompt = field(default_factory=partial(shipped_prompt, "retag_classification"))
+    # with `{collection}` and `{question}`, and `{limit}` in the system message
+    keywords: Prompt = field(default_factory=partial(shipped_prompt, "retag_keywords"))
+
+    @property
+    def of_index(self) -> str:
+        """Changes whenever those do that an index is built by."""
+        return repr([prompt.fingerprint for prompt in (self.topics, self.merged_topics, self.relevance, self.summary)])
 
 
 @dataclass(frozen=True)
@@ -116,10 +152,9 @@ class ExtractiveSteps:
         entity_vectors = centred(corpus.entity_vectors, corpus.centre)
         vectors, label = cluster_entities(entity_vectors, num_topics=settings.num_topics, seed=settings.seed)
         groups: list[list[str]] = [[] for _ in vectors]
-        for entities in graph.named.tolist():
-            for entity in entities:
-                if label[entity] >= 0:
-                    groups[int(label[entity])].append(graph.names[entity])
+        for entity in graph.named.indices.tolist():
+            if label[entity] >= 0:
+                groups[int(label[entity])].append(graph.names[entity])
         terms = distinctive_words(groups, num_words=settings.num_terms)
         return Topics([", ".join(words[:NAME_WORDS]) for words in terms], terms, vectors, corpus.centre)
 
@@ -142,8 +177,7 @@ class ExtractiveSteps:
         limit, centrality = self.settings.summary_tokens, self.settings.centrality
         summaries = []
         for sentences in contexts:
-            lengths = [material.num_tokens[sentence] for sentence in sentences]
-            vectors = corpus.sentence_vectors[list(sentences)]
+            lengths, vectors = [material.num_tokens[s] for s in sentences], corpus.sentence_vectors[list(sentences)]
             selected = pick_sentences(vectors, lengths, limit=limit, centrality=centrality)
             summaries.append([sentences[position] for position in selected])
         too_long = list(range(len(summaries)))
@@ -188,11 +222,11 @@ class GenerativeSteps:
         """Collect the extractor's descriptions of entities and relations."""
         limit = self.settings.description_tokens
         merged = merge_knowledge(knowledge(), tokenizer=self._tokenizer, description_tokens=limit)
-        edge_index = {pair: edge for edge, pair in enumerate(map(tuple, graph.edges.tolist()))}
         num_entities = len(graph.names)
-        edges: list[list[int]] = [[] for _ in edge_index]
-        for relation, (head, tail) in enumerate(merged.ends.tolist()):
-            edges[edge_index[min(head, tail), max(head, tail)]].append(num_entities + relation)
+        edges: list[list[int]] = [[] for _ in graph.edges]
+        of_relation = graph.positions(merged.ends.sort(dim=1).values).tolist()
+        for relation, edge in enumerate(of_relation):
+            edges[edge].append(num_entities + relation)
         texts = [*merged.entity_texts, *merged.relation_texts]
         sources: list[list[int]] = [[] for _ in texts]
         for entity, passage in merged.entity_links.tolist():
@@ -240,13 +274,12 @@ class GenerativeSteps:
         notes = [[material.texts[text] for text in contexts[row]] for row in rows]
         limit, prompt = self.settings.summary_tokens, self._prompts.summary
         written = write_summaries(self._model, notes, self._tokenizer, limit=limit, prompt=prompt)
+        self.num_skipped += written.count(None)
         summaries: list[list[int]] = [[] for _ in contexts]
         for row, answer in zip(rows, written, strict=True):
-            if answer is None:
-                self.num_skipped += 1
-            else:
+            if answer is not None:
                 (length,) = count_tokens(self._tokenizer, [answer])
-                passages = {passage for text in contexts[row] for passage in material.sources[text]}
+                passages = [passage for text in contexts[row] for passage in material.sources[text]]
                 summaries[row] = [material.add(answer, length, passages)]
         return summaries
 
@@ -308,3 +341,117 @@ def covering_threshold(similarity: Tensor, *, coverage: float) -> float:
         return 1.0
     best = similarity.max(dim=1).values.sort(descending=True).values
     return best[max(0, int(np.ceil(coverage * len(best))) - 1)].item()
+
+
+def mine_topics(
+    model: ChatModel, prompts: ReTAGPrompts, batches: Sequence[Sequence[str]], *, num_topics: int
+) -> tuple[list[str], int]:
+    """Find at most ``num_topics`` topics of a collection by merging those of each batch of notes.
+
+    Source: ReTAG, 2025, which mines topics by a global question over the corpus. Returns each topic as "name:
+    description", the most important first; and the number of batches without a usable answer.
+    """
+    read = partial(parse_topics, limit=num_topics)
+    questions = [prompts.topics.fill(notes="\n".join(f"- {note}" for note in batch)) for batch in batches]
+    answers = _ask(model, prompts.topics, questions, read, limit=num_topics)
+    mined = [topics for topics in answers if topics is not None]
+    num_skipped = len(answers) - len(mined)
+    if len(mined) < 2:
+        return (mined[0] if mined else []), num_skipped
+    listed = "\n".join(f"- {topic}" for topic in dict.fromkeys(topic for topics in mined for topic in topics))
+    question = prompts.merged_topics.fill(topics=listed)
+    (merged,) = _ask(model, prompts.merged_topics, [question], read, limit=num_topics)
+    if merged is None:
+        raise UserError("the language model gave no usable list of topics in 3 tries; choose another one")
+    return merged, num_skipped
+
+
+def relate_to_topics(
+    model: ChatModel, prompt: Prompt, notes: Sequence[str], topics: Sequence[str]
+) -> tuple[list[list[int]], int]:
+    """Return ascending topic indices of each note, and the number of batches skipped, whose notes have no topic."""
+    if not topics:
+        return [[] for _ in notes], 0
+    batches = [notes[start : start + BATCH_NOTES] for start in range(0, len(notes), BATCH_NOTES)]
+
+    def check(index: int, answer: Sequence[Sequence[int]]) -> None:
+        if len(answer) != len(batches[index]):
+            raise UserError(f"`relevant` must have as many lists as notes, {len(batches[index])}, got {len(answer)}")
+
+    questions = [prompt.fill(topics=_numbered(topics), notes=_numbered(batch)) for batch in batches]
+    answers = _ask(model, prompt, questions, partial(parse_relevant, num_topics=len(topics)), check=check)
+    relevant = [row for batch, answer in zip(batches, answers, strict=True) for row in (answer or [[] for _ in batch])]
+    return relevant, answers.count(None)
+
+
+def classify_questions(
+    model: ChatModel, prompt: Prompt, topics: Sequence[str], questions: Sequence[str]
+) -> list[int | None]:
+    """Choose the topic of each question; None for none, without a usable answer, and for a blank question.
+
+    Source: ReTAG, section 3.2.2: a language model routes a question to one topic, or to the general summaries.
+    """
+    if not topics:
+        return [None for _ in questions]
+    listed, read = _numbered(topics), partial(parse_topic, num_topics=len(topics))
+    filled = [prompt.fill(topics=listed, question=text) if text.strip() else None for text in questions]
+    return [number - 1 if number else None for number in _ask(model, prompt, filled, read)]
+
+
+def generate_keywords(
+    model: ChatModel, prompt: Prompt, questions: Sequence[str], descriptions: Sequence[str], *, num_keywords: int
+) -> list[list[str]]:
+    """Generate keywords that the answer to each of ``B`` questions may contain; none for a blank question.
+
+    Source: ReTAG, section 3.3: keywords generated from the question and a description of the data set.
+    """
+    filled = [
+        prompt.fill(collection=described, question=text) if text.strip() else None
+        for text, described in zip(questions, descriptions, strict=True)
+    ]
+    answers = _ask(model, prompt, filled, parse_keywords, limit=num_keywords)
+    return [(answer or [])[:num_keywords] for answer in answers]
+
+
+def parse_topic(content: str, *, num_topics: int) -> int:
+    """Parse the number of a topic from 1, 0 for none, strictly."""
+    number: int = read_object(content, topic=Annotated[int, Field(ge=0, le=num_topics)]).topic
+    return number
+
+
+def parse_topics(content: str, *, limit: int) -> list[str]:
+    """Parse a list of 1 to ``limit`` topics, strictly: each as "name: description"."""
+    topics = read_object(content, topics=Annotated[list[_Topic], Field(min_length=1, max_length=limit)]).topics
+    return list(dict.fromkeys(f"{topic.name}: {topic.description}" for topic in topics))
+
+
+def parse_relevant(content: str, *, num_topics: int) -> list[list[int]]:
+    """Parse the topics of each note, strictly: ascending indices."""
+    rows = read_object(content, relevant=list[list[Annotated[int, Field(ge=1, le=num_topics)]]])
+    return [sorted({number - 1 for number in row}) for row in rows.relevant]
+
+
+def parse_keywords(content: str) -> list[str]:
+    """Parse a list of keywords, strictly: texts that are not blank; duplicates are dropped."""
+    return list(dict.fromkeys(read_object(content, keywords=list[_Text]).keywords))
+
+
+def _ask(
+    model: ChatModel,
+    prompt: Prompt,
+    questions: Sequence[str | None],
+    parse: Callable[[str], Answer],
+    *,
+    check: Callable[[int, Answer], None] | None = None,
+    **settings: int,
+) -> list[Answer | None]:
+    """Ask questions; None for a question that is None or has no usable answer."""
+    rows, texts = [row for row, text in enumerate(questions) if text is not None], list(filter(None, questions))
+    system = prompt.instructions(**settings)
+    replies = ask_strictly(model, texts, system=system, parse=parse, check=check, form=prompt.form)
+    answers = dict(zip(rows, replies, strict=True))
+    return [answers.get(row) for row in range(len(questions))]
+
+
+def _numbered(texts: Sequence[str]) -> str:
+    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))

@@ -17,13 +17,13 @@ from graphrerank_papers.answers.judges import (
     win_rates,
     wins_table,
 )
-from tests.papers.answers.test_prompted_writer import Scripted
+from tests.support.language_models import ScriptedReplies
 
 ONE = {"length": "Which is longer?"}
 
 
 def test_right_answers() -> None:
-    model = Scripted({"a|Metz|Metz or Nancy": "Explanation: x\nDecision: yes", "b|Paris|Metz": "who knows"})
+    model = ScriptedReplies({"a|Metz|Metz or Nancy": "Explanation: x\nDecision: yes", "b|Paris|Metz": "who knows"})
     prompt = Prompt("p", "{query}|{generated_answer}|{ground_truth_answer}")
     scores, verdicts = CorrectnessJudge(model, prompt).judge(
         ["a", "b", "c", "d", "e", "f", "g", "h"],
@@ -37,14 +37,9 @@ def test_right_answers() -> None:
 
 @pytest.mark.parametrize(
     ("text", "decision"),
-    [
-        ("Decision: yes", True),
-        ("decision - **No**", False),
-        ("Decision: yes\nOn reflection, Decision: no", False),
-        ("Decision: yesterday", None),
-        ("yes", None),
-    ],
-)
+    [("Decision: yes", True), ("decision - **No**", False), ("Decision: yes\nOn reflection, Decision: no", False),
+     ("Decision: yesterday", None), ("yes", None)],
+)  # fmt: skip
 def test_parse_decision(text: str, decision: bool | None) -> None:
     assert parse_decision(text) is decision
 
@@ -67,6 +62,8 @@ def test_both_orders_are_asked(scripted_model: Callable[..., Any]) -> None:
     )
     assert verdicts.scores.tolist() == [[1.0, 0.0, 0.5]]
     assert verdicts.agreement.tolist() == [1.0]
+    swapped = PairwiseJudge(model, criteria=ONE).compare(["q", "r", "s"], ["a", "bbb", "dd"], ["aaa", "b", "cc"])
+    assert swapped.scores.tolist() == [[0.0, 1.0, 0.5]]
 
 
 @pytest.mark.parametrize(
@@ -82,13 +79,6 @@ def test_the_tie_rule(winners: tuple[int, int], score: float, scripted_model: Ca
     assert verdicts.criteria == tuple(CRITERIA)
     assert verdicts.scores.tolist() == [[score]] * 4
     assert verdicts.agreement.tolist() == [float(winners in {(1, 2), (0, 0), (2, 1)})] * 4
-
-
-def test_the_systems_changed_over_change_the_verdicts(scripted_model: Callable[..., Any]) -> None:
-    judge = PairwiseJudge(scripted_model(longest), criteria=ONE)
-    one, other = ["aaa", "b", "", "x"], ["a", "bbb", "y", "x"]
-    scores = judge.compare(["q"] * 4, one, other).scores
-    torch.testing.assert_close(judge.compare(["q"] * 4, other, one).scores, 1 - scores)
 
 
 def test_equal_empty_and_missing_answers_are_not_asked_about(scripted_model: Callable[..., Any]) -> None:

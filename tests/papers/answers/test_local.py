@@ -15,9 +15,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from graphrerank.language_models.prompt import in_form, shipped_prompt
 from graphrerank_papers.answers.judges import PairwiseJudge
 from graphrerank_papers.answers.local import FormMask, TransformersLanguageModel
-from graphrerank_papers.answers.map_reduce_writer import MapReduceWriter
 from graphrerank_papers.answers.packing import Context
-from graphrerank_papers.answers.prompted_writer import PromptedWriter
+from graphrerank_papers.answers.writers import MapReduceWriter, PromptedWriter
 from graphrerank_papers.knowledge.language_model import LanguageModelKnowledgeExtractor
 
 needs_llguidance = pytest.mark.skipif(find_spec("llguidance") is None, reason="llguidance is optional")

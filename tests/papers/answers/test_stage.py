@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,9 @@ from graphrerank.language_models.prompt import Prompt
 from graphrerank.language_models.reply import Reply
 from graphrerank_papers.answers.judges import CorrectnessJudge, PairwiseJudge
 from graphrerank_papers.answers.packing import Context, Packing
-from graphrerank_papers.answers.prompted_writer import PromptedWriter
-from graphrerank_papers.answers.replies import RecordedModel
 from graphrerank_papers.answers.stage import AnswerCounts, AnswerStage, Price
-from tests.papers.answers.test_prompted_writer import Scripted
+from graphrerank_papers.answers.writers import PromptedWriter, RecordedModel
+from tests.support.language_models import ScriptedReplies
 
 PROMPT = Prompt("p", "{context} {question}")
 TEXTS = ["Metz fell.", "Nancy stood.", "Nothing."]
@@ -35,13 +34,13 @@ def ranked(answers: dict[str, list[str]]) -> RankedDataset:
 
 def plain_stage() -> AnswerStage:
     said = {"Metz fell. fell?": "Metz", "Nancy stood. stood?": "Nancy", "Nothing. what?": "", "Nancy stood. fell?": "N"}
-    return AnswerStage(Packing(9), PromptedWriter(Scripted({**said, " what?": "x"}), PROMPT))
+    return AnswerStage(Packing(9), PromptedWriter(ScriptedReplies({**said, " what?": "x"}), PROMPT))
 
 
 RIGHT: dict[str, list[str]] = {"x": ["Metz"], "y": ["Nancy"], "z": []}
 
 
-def stage(model: Scripted, judge: Scripted | None = None) -> AnswerStage:
+def stage(model: ScriptedReplies, judge: ScriptedReplies | None = None) -> AnswerStage:
     prompt = Prompt("p", "{query}|{generated_answer}|{ground_truth_answer}")
     return AnswerStage(
         Packing(3),
@@ -52,7 +51,7 @@ def stage(model: Scripted, judge: Scripted | None = None) -> AnswerStage:
 
 
 def test_each_system_is_answered_from_its_own_passages() -> None:
-    model = Scripted({"x y?q": "Metz", "x y\n\nz?q": "Nancy", "?r": ""})
+    model = ScriptedReplies({"x y?q": "Metz", "x y\n\nz?q": "Nancy", "?r": ""})
     ranked = {"one": [["x y", "three more words"], []], "two": [["x y", "z"], []]}
     packed = {name: Packing(3).pack(texts) for name, texts in ranked.items()}
     answers = stage(model).answer(["q", "r"], packed, [["Metz"], None])
@@ -60,20 +59,6 @@ def test_each_system_is_answered_from_its_own_passages() -> None:
     assert [part.values["EM"].nan_to_num(-1).tolist() for part in answers.values()] == [[1.0, -1.0], [0.0, -1.0]]
     assert [part.counts.context_tokens for part in answers.values()] == [1.0, 1.5]
     assert len(model.asked) == 3  # the same question from the same context once
-
-
-def test_a_price_is_checked_before_any_question() -> None:
-    for name in ("price", "judge_price", "comparison_price"):
-        with pytest.raises(ValueError, match=f"`{name}` must have `input` and `output`, USD per million"):
-            AnswerStage(Packing(3), stage(Scripted({})).writer, **{name: 0.5})
-
-
-class Lost(Scripted):
-    """Loses some questions."""
-
-    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
-        for index, question in enumerate(questions):
-            yield index, LOST.get(question) or Reply(self.table[question], "answered", "m", 1, 1)
 
 
 LOST = {
@@ -86,7 +71,7 @@ LOST = {
 
 def test_a_lost_answer_is_no_abstention() -> None:
     questions = [*(key.removeprefix("?") for key in LOST), "abstains"]
-    judged = stage(Lost({"?abstains": " "}), Scripted({}))
+    judged = stage(ScriptedReplies({**LOST, "?abstains": " "}), ScriptedReplies({}))
     (answers,) = judged.answer(questions, {"one": [Context((), 0)] * 5}, [[]] * 5).values()  # none has an answer
     assert answers.said == [None, None, None, None, ""]
     for measure in ("EM", "F1", "Contain-Match", "Judged"):
@@ -138,20 +123,13 @@ def test_the_last_systems_answers_are_compared(scripted_model: Callable[..., Any
         plain_stage()(ranked({}))
 
 
-class Replying:
-    """A judge of one failing question."""
-
-    fingerprint = "judge"
-
-    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
-        for index, text in enumerate(questions):
-            failed = Reply("", "failed", attempts=2, problem="down")
-            written = Reply(json.dumps(longer("", text)), "answered", "m", 10, 2)
-            yield index, failed if "Answer 1: N\n" in text else written
-
-
 def test_costs_of_a_comparison_and_its_verdicts(tmp_path: Path) -> None:
-    judge = PairwiseJudge(RecordedModel(Replying()), criteria={"length": "Which is longer?"}, tries=1)
+    failed = Reply("", "failed", attempts=2, problem="down")
+
+    def reply(text: str) -> Reply:
+        return failed if "Answer 1: N\n" in text else Reply(json.dumps(longer("", text)), "answered", "m", 10, 2)
+
+    judge = PairwiseJudge(RecordedModel(ScriptedReplies(reply)), criteria={"length": "Which is longer?"}, tries=1)
     compared = replace(plain_stage(), comparison=judge, comparison_price=Price(1.0, 1.0))
     took = "comparison of answers: 2 requests, 1 of them failed or rejected; 10 tokens read, 2 written, 0.0000 USD"
     assert list(compared(ranked(RIGHT), run_dir=tmp_path).notes) == [took]
@@ -163,7 +141,9 @@ def test_costs_of_a_comparison_and_its_verdicts(tmp_path: Path) -> None:
 
 def test_unusable_verdicts_of_the_judge_are_counted() -> None:
     prompt = Prompt("judge", "{query}{generated_answer}{ground_truth_answer}")
-    judge = CorrectnessJudge(Scripted({"fell?MetzMetz": "who knows", "stood?NancyNancy": "Decision: yes"}), prompt)
+    judge = CorrectnessJudge(
+        ScriptedReplies({"fell?MetzMetz": "who knows", "stood?NancyNancy": "Decision: yes"}), prompt
+    )
     result = replace(plain_stage(), judge=judge)(one_system())
     assert result.measures["one"]["Judged"].tolist() == [0.0, 1.0, 1.0]
     assert list(result.notes) == ["answers of one: 1 of 2 verdicts unusable, which count as wrong"]
@@ -210,3 +190,6 @@ def test_a_price_is_a_number(usd: Any) -> None:
             Price(*prices)
     with pytest.raises(ValueError, match="`price` must have both `input` and `output` or neither"):
         Price(1.0)
+    for name in ("price", "judge_price", "comparison_price"):
+        with pytest.raises(ValueError, match=f"`{name}` must have `input` and `output`, USD per million"):
+            replace(plain_stage(), **{name: 0.5})

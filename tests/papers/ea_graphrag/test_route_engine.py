@@ -39,12 +39,9 @@ def test_every_format_scores_alike(adapter_folder, tmp_path):
         load_route_engine(folder, "aot", None)
 
 
-def test_only_an_artifact_is_served(adapter_folder):
+def test_the_service_is_found_by_its_entry_point(adapter_folder, tmp_path):
     with pytest.raises(ValueError, match="not an artifact"):
         load_route_engine(adapter_folder, None, None)
-
-
-def test_the_service_is_found_by_its_entry_point(adapter_folder, tmp_path):
     folder = export_artifact(load_checkpoint(adapter_folder), tmp_path / "artifact", num_batches=2)
     artifact = load_artifact(folder)
     ((route,), engines) = model_service(artifact, None, {"stanza_folder": None})

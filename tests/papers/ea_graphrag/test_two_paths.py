@@ -1,4 +1,3 @@
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -7,12 +6,12 @@ import torch
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.language_models.prompt import Prompt
-from graphrerank.language_models.reply import Reply
 from graphrerank_papers.answers.judges import CorrectnessJudge
 from graphrerank_papers.answers.packing import Packing
-from graphrerank_papers.answers.prompted_writer import PromptedWriter
 from graphrerank_papers.answers.stage import AnswerStage
+from graphrerank_papers.answers.writers import PromptedWriter
 from graphrerank_papers.ea_graphrag.two_paths import TwoPaths, parse_rule
+from tests.support.language_models import ScriptedReplies
 
 PASSAGES = ["Metz is a city.", "Lothair died in Piacenza.", "A river.", "A stone.", "A bridge.", "The Moselle."]
 DENSE = torch.tensor([[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [2, -1, -1, -1, -1, -1]])
@@ -49,53 +48,36 @@ def test_measures_by_hand(paths: TwoPaths) -> None:
     assert bool(dense["Answer@5"][2].isnan())
 
 
-def test_who_is_right_is_a_setting(paths: TwoPaths) -> None:
+@pytest.fixture
+def answered(paths: TwoPaths) -> TwoPaths:
+    """The two questions with an answer."""
+    return replace(paths, queries=paths.queries.block(0, 2), rows=paths.rows[:2])
+
+
+def test_a_right_ranking_is_a_setting(paths: TwoPaths, answered: TwoPaths) -> None:
     assert paths.is_right(GRAPH, "all_relevant@5").tolist() == [False, True, True]
     assert paths.is_right(GRAPH, "all_relevant@6").tolist() == [True, True, True]
     assert paths.is_right(GRAPH, "any_relevant@1").tolist() == [True, True, True]
     assert paths.is_right(DENSE, "any_relevant@3").tolist() == [True, False, False]
-
-
-@pytest.fixture
-def answered(paths: TwoPaths) -> TwoPaths:
-    """The two questions with an answer."""
-    first = torch.arange(2)
-    dense, graph = paths.dense.select(first), paths.graph.select(first)
-    return replace(paths, queries=paths.queries.block(0, 2), rows=paths.rows[:2], dense=dense, graph=graph)
-
-
-def test_an_answer_in_the_context(paths: TwoPaths, answered: TwoPaths) -> None:
     assert answered.is_right(DENSE[:2], "answer_in_context@5").tolist() == [True, False]
     assert answered.is_right(DENSE[:2], "answer_in_context@1").tolist() == [False, False]
     with pytest.raises(ValueError, match=r"needs an `answer` .* found none in 'q9' of data set 'toy'"):
         paths.is_right(DENSE, "answer_in_context@5")
 
 
-class Scripted:
-    """A language model that answers by a function."""
-
-    fingerprint = "scripted"
-
-    def __init__(self, answer: Callable[[str], str]) -> None:
-        self.answer = answer
-        self.asked: list[str] = []
-
-    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
-        self.asked += questions
-        yield from ((index, Reply(self.answer(question), "answered")) for index, question in enumerate(questions))
-
-
 def test_a_language_model_is_judged_by_containment(answered: TwoPaths) -> None:
-    reader = Scripted(lambda question: "In Piacenza." if "Piacenza" in question else "Unknown")
+    reader = ScriptedReplies(lambda question: "In Piacenza." if "Piacenza" in question else "Unknown")
     writer = PromptedWriter(reader, Prompt("p", "{context}\n\nQuestion: {question}"))
     stage = AnswerStage(Packing(100), writer)
     assert answered.is_right(DENSE[:2], "language_model@2", answers=stage).tolist() == [True, False]
-    assert reader.asked == [
+    assert [question for _, question in reader.asked] == [
         "Metz is a city.\n\nLothair died in Piacenza.\n\nQuestion: Where did Lothair die?",
         "The Moselle.\n\nA bridge.\n\nQuestion: What is Metz?",
     ]
     prompt = Prompt("j", "{query}{generated_answer}{ground_truth_answer}")
-    judged = AnswerStage(Packing(100), writer, judge=CorrectnessJudge(Scripted(lambda _: "Decision: yes"), prompt))
+    judged = AnswerStage(
+        Packing(100), writer, judge=CorrectnessJudge(ScriptedReplies(lambda _: "Decision: yes"), prompt)
+    )
     assert answered.is_right(DENSE[:2], "language_model@2", answers=judged).tolist() == [True, True]
     with pytest.raises(ValueError, match="`answers` must be given with `right` = language_model@2"):
         answered.is_right(DENSE[:2], "language_model@2")

@@ -9,11 +9,7 @@ import torch
 
 from graphrerank.files import save_tensors
 from graphrerank.text import WordTokenizer, count_tokens
-from graphrerank_papers.retag.builder import (
-    ReTAGIndexBuilder,
-    parent_context,
-    summarise_communities,
-)
+from graphrerank_papers.retag.builder import ReTAGIndexBuilder, parent_context, summarise_communities
 from graphrerank_papers.retag.entity_graph import Hierarchy
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
 from graphrerank_papers.retag.retrieval import LevelSummaries
@@ -24,15 +20,8 @@ from tests.support.retag_index import same
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
 
 MakePassages = Callable[..., list[str]]
-SETTINGS = ReTAGSettings(
-    num_topics=3,
-    max_community=6,
-    min_component=1,
-    context_tokens=60,
-    summary_tokens=24,
-    description_tokens=20,
-    coverage=0.9,
-)
+LIMITS = {"context_tokens": 60, "summary_tokens": 24, "description_tokens": 20}
+SETTINGS = ReTAGSettings(num_topics=3, max_community=6, min_component=1, coverage=0.9, **LIMITS)
 
 
 def named(passages: Sequence[str]) -> list[str]:
@@ -101,22 +90,19 @@ def test_communities_and_topics(
 
 
 def test_builds_repeat_and_a_second_one_asks_no_model(
-    tmp_path: Path,
-    parts: dict[str, Any],
-    word_encoder: Any,
-    name_extractor: Any,
-    make_themed_passages: MakePassages,
+    tmp_path: Path, parts: dict[str, Any], make_themed_passages: MakePassages
 ) -> None:
     passages = make_themed_passages(60)
     first = build(ReTAGIndexBuilder(tmp_path / "a", **parts), passages)
     builder = ReTAGIndexBuilder(tmp_path / "b", **parts)
     assert same(build(builder, passages), first)
-    asked = len(word_encoder.asked), len(name_extractor.asked)
+    models = parts["encoder"], parts["extractor"]
+    asked = [len(model.asked) for model in models]
     assert same(build(builder, passages), first)
     other = build(builder, passages, replace(SETTINGS, seed=1))
     assert not same(first.communities.members, other.communities.members)
     build(builder, passages, replace(SETTINGS, summary_tokens=30, num_topics=2))
-    assert (len(word_encoder.asked), len(name_extractor.asked)) == asked
+    assert [len(model.asked) for model in models] == asked
 
 
 def test_goes_on_where_it_was_stopped(
@@ -144,14 +130,12 @@ def test_goes_on_where_it_was_stopped(
 
 
 @pytest.mark.parametrize(("passages", "entities"), [([], 0), (["", "nothing."], 0), (["Metz fell."], 1)])
-def test_a_graph_without_edges(tmp_path: Path, builder: ReTAGIndexBuilder, passages: list[str], entities: int) -> None:
+def test_a_graph_without_edges(builder: ReTAGIndexBuilder, passages: list[str], entities: int) -> None:
     index = build(builder, passages)
     assert (len(index.entities), len(index.communities), index.report.unrelated) == (entities, 0, entities)
     assert len(index.graphs) == 1 + len(index.topics)
     assert index.communities.at_level(0, 0).tolist() == []
     assert LevelSummaries(index, 0).graph.num_nodes == 0
-    index.save(tmp_path / "saved")
-    assert same(ReTAGIndex.load(tmp_path / "saved").communities, index.communities)
     assert same(builder.update(index, named(passages), passages).communities, index.communities)
 
 
@@ -216,18 +200,15 @@ def test_only_what_is_touched_changes(builder: ReTAGIndexBuilder, make_themed_pa
     assert grown.topics is before.topics
 
 
-def test_an_index_without_topics_grows_from_nothing(
+def test_an_index_without_topics_grows_from_nothing_and_not_from_others(
     builder: ReTAGIndexBuilder, make_themed_passages: MakePassages
 ) -> None:
     passages, settings = make_themed_passages(12), replace(SETTINGS, num_topics=0)
     grown = builder.update(builder.build([], [], settings), named(passages), passages)
     assert (len(grown.topics), len(grown.graphs)) == (0, 1)
     assert by_members(grown) == by_members(build(builder, passages, settings))
-
-
-def test_other_passages_are_refused(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:
     passages = make_themed_passages(6)
-    index = builder.build(named(passages), passages, SETTINGS)
+    index = build(builder, passages)
     with pytest.raises(ValueError, match="`ids` must begin with the 6 ids of the index"):
         builder.update(index, ["q", *named(passages)], ["Metz.", *passages])
     with pytest.raises(ValueError, match="`passages` must begin with those of the index"):
@@ -239,27 +220,18 @@ ENDS = [(0, 1), (1, 2), (1, 3), (3, 4)]
 HIERARCHY = Hierarchy([0, 1, 1], [-1, 0, 0], [[0, 1, 2, 3, 4], [0, 1, 2], [3, 4]])
 
 
-def material() -> Material:
-    """Text ``n`` tells of edge ``n``; text ``4 + n`` of entity ``n``."""
-    return Material(
-        texts=[f"t{number}" for number in range(9)],
-        num_tokens=[1] * 9,
-        sources=[[number] for number in range(9)],
-        nodes=[[4 + node] for node in range(5)],
-        edges=[[edge] for edge in range(4)],
-    )
-
-
 def summarise(limit: int, hierarchy: Hierarchy = HIERARCHY) -> tuple[list[list[int]], list[list[int]]]:
-    """Summarise by the first text; return the summaries and the contexts."""
-    texts, seen = material(), list[list[int]]()
+    """Summarise by the first text (``n`` is of edge ``n``, ``4 + n`` of entity ``n``); also return the contexts."""
+    nodes, edges = [[4 + node] for node in range(5)], [[edge] for edge in range(4)]
+    texts = Material([f"t{number}" for number in range(9)], [1] * 9, [[number] for number in range(9)], nodes, edges)
+    seen = list[list[int]]()
 
     def first(contexts: Sequence[Sequence[int]]) -> list[list[int]]:
         seen.extend(list(numbers) for numbers in contexts)
         return [list(numbers[:1]) for numbers in contexts]
 
     ends = ENDS if len(hierarchy) else []
-    return summarise_communities(hierarchy, ends, texts.edges, texts, first, context_tokens=limit), seen
+    return summarise_communities(hierarchy, ends, edges, texts, first, context_tokens=limit), seen
 
 
 def test_the_longest_child_is_replaced_first() -> None:

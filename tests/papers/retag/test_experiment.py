@@ -1,18 +1,16 @@
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
-from graphrerank.graphs import Ranking
 from graphrerank.language_models.reply import Reply
-from graphrerank_papers.answers.map_reduce_writer import CitedReply
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerCounts, SystemAnswers
-from graphrerank_papers.retag.experiment import count_answers, most_relevant, read_by_pairs, summary_recall
+from graphrerank_papers.answers.writers import CitedReply
+from graphrerank_papers.retag.experiment import count_answers, read_by_pairs, summary_recall
+from tests.support.encoders import HashPairEncoder
 from tests.support.folders import write_dataset
 from tests.support.tracking import mlflow_runs
 
@@ -114,9 +112,9 @@ def test_a_corpus_without_communities(run_command: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["job.chosen_on=1.0"], "`job.chosen_on` must leave questions to judge, got 1.0 of 6"),
-        (["job.chosen_on=0.0"], "must leave questions to choose among the `keyword_weights` on, got 0.0 of 6"),
-        (["job.scopes=[topic]"], "`job.scopes` must be some of ['general graph', 'topics'], got 'topic'"),
+        (["job.chosen_on=1.0"], "questions to choose on, got 1.0 of 6"),
+        (["job.chosen_on=0.0"], "'hybrid + expansion']) questions to choose on, got 0.0 of 6"),
+        (["job.scopes=[topic]"], "`job.scopes` must be one of ['general graph', 'topics'], got 'topic'"),
         (["job.index=nowhere"], "nowhere/index.json: missing or damaged index"),
     ],
 )
@@ -127,60 +125,32 @@ def test_settings_that_do_not_fit(
     assert message in done.stderr
 
 
-def answers(*replies: Reply) -> SystemAnswers:
-    contexts = [Context((), 150)] * len(replies)
-    counts = AnswerCounts.of("w", list(replies), contexts, None)
-    return SystemAnswers(list(replies), contexts, {"EM": torch.zeros(0)}, counts)
-
-
 def test_counts_of_answers_by_hand() -> None:
-    row = count_answers(
-        answers(
-            CitedReply("Metz fell.", "answered", "m", 30, 4, citations=(0, 3), helpfulness=(70, 0, None)),
-            CitedReply("", "unusable", "m", 10, 4, helpfulness=(None,)),
-            CitedReply("It rose.", "answered", "m", 20, 4, citations=(1,), helpfulness=(10,)),
-            CitedReply("", "answered", "", 0, 0),  # nothing to read
-        )
-    )
-    assert (row["questions"], row["answered"], row["parts"], row["skipped"]) == (4, 2, 5, 2)
-    assert (row["citations"], row["context_tokens"], row["input_tokens"]) == (1.5, 150.0, 60)
-    row = count_answers(answers(Reply("Metz", "answered", "m")))  # it cites nothing
-    assert (row["answered"], row["parts"], row["citations"]) == (1, 0, None)
-    none = count_answers(answers())
-    assert (none["questions"], none["answered"], none["parts"]) == (0, 0, 0)
+    replies = [
+        CitedReply("Metz fell.", "answered", "m", 30, 4, citations=(0, 3), helpfulness=(70, 0, None)),
+        CitedReply("", "unusable", "m", 10, 4, helpfulness=(None,)),
+        CitedReply("It rose.", "answered", "m", 20, 4, citations=(1,), helpfulness=(10,)),
+        CitedReply("", "answered", "", 0, 0),  # nothing to read
+    ]
+    for given, expected in ((replies, (4, 2, 5, 2, 1.5)), ([Reply("Metz", "answered", "m")], (1, 1, 0, 0, None))):
+        contexts = [Context((), 150)] * len(given)
+        counts = AnswerCounts.of("w", given, contexts, None)
+        row = count_answers(SystemAnswers(given, contexts, {"EM": torch.zeros(0)}, counts))
+        assert tuple(row[name] for name in ("questions", "answered", "parts", "skipped", "citations")) == expected
+        assert row["context_tokens"] == 150
 
 
-class LengthEncoder:
-    """A pair encoder that likes long passages and remembers what it read."""
-
-    hidden_size = 1
-    fingerprint = "length"
-
-    def __init__(self) -> None:
-        self.read: list[tuple[str, str]] = []
-
-    def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
-        self.read += zip(query_texts, passages, strict=True)
-        return torch.tensor([[float(len(passage))] for passage in passages])
-
-    def head(self, vectors: Tensor) -> Tensor:
-        return vectors.squeeze(-1)
-
-
-def test_every_candidate_is_read_once_and_the_best_are_relevant() -> None:
-    encoder = LengthEncoder()
+def test_every_candidate_is_read() -> None:
+    encoder, texts = HashPairEncoder(), ["a", "bb", "ccc"]
     candidates = torch.tensor([[True, False, True], [False, False, False], [True, True, True]])
-    scores = read_by_pairs(encoder, ["q", "r", "s"], ["a", "bb", "ccc"], candidates)
-    inf = torch.inf
-    assert scores.tolist() == [[1, -inf, 3], [-inf, -inf, -inf], [1, 2, 3]]
-    assert encoder.read == [("q", "a"), ("q", "ccc"), ("s", "a"), ("s", "bb"), ("s", "ccc")]
-    assert most_relevant(scores, 2).int().tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 1]]
-    assert most_relevant(torch.tensor([[1.0, 3.0, 1.0]]), 2).int().tolist() == [[1, 1, 0]]
+    scores = read_by_pairs(encoder, ["q", "r", "s"], texts, candidates)
+    assert torch.equal(scores > -torch.inf, candidates)
+    torch.testing.assert_close(scores[2], encoder.head(encoder.encode(["s"] * 3, texts)))
 
 
 def test_recall_by_hand() -> None:
-    relevant = torch.tensor([[1, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 0]]).bool()
-    nodes = torch.tensor([[3, 1, 0], [1, 2, -1], [2, -1, -1]])
-    recall = summary_recall(Ranking(nodes, torch.zeros(3, 3)), relevant, top_k=2)
+    relevant = torch.tensor([[1, 0, 2], [-1, -1, -1], [2, -1, -1]])
+    nodes = torch.tensor([[3, 1], [1, -1], [2, -1]])
+    recall = summary_recall(nodes, relevant)
     torch.testing.assert_close(recall, torch.tensor([1 / 3, torch.nan, 1.0]).double(), equal_nan=True)
-    assert summary_recall(Ranking(nodes[:0], torch.zeros(0, 3)), relevant[:0], top_k=2).shape == (0,)
+    assert summary_recall(nodes[:0], relevant[:0]).shape == (0,)

@@ -46,29 +46,20 @@ def rows(ranking: Ranking) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("weights", [(1.0, 0.0), (0.0, 1.0), (0.3, 0.7)])
-@pytest.mark.parametrize("use_topics", [True, False])
-@pytest.mark.parametrize("expand", [True, False])
+@pytest.mark.parametrize(("use_topics", "expand"), [*itertools.product([True, False], repeat=2)])
 def test_against_naive_loop(
-    weights: tuple[float, float],
-    use_topics: bool,
-    expand: bool,
-    retag_index: ReTAGIndex,
-    summaries: LevelSummaries,
-    word_encoder: Any,
+    weights: tuple[float, float], use_topics: bool, expand: bool, retag_index: ReTAGIndex, word_encoder: Any
 ) -> None:
-    sentences = SummarySentences(retag_index, word_encoder)
+    sentences, summaries = SummarySentences(retag_index, word_encoder), LevelSummaries(retag_index, 1)
     finder = ExtractiveKeywords(sentences, retag_index.topics, num_keywords=3) if expand else None
-    settings = ReTAGSearchSettings(
-        top_p=2, use_topics=use_topics, bm25_weight=weights[0], dense_weight=weights[1], keyword_weight=0.5
-    )
+    of_text = {"bm25_weight": weights[0], "dense_weight": weights[1], "keyword_weight": 0.5}
+    settings = ReTAGSearchSettings(top_p=2, use_topics=use_topics, **of_text)
     queries = word_encoder.queries(QUESTIONS)
     found = ReTAGRetrieval(summaries, settings, keywords=finder).retrieve(queries)
     bm25, texts = BM25(summaries.graph.texts), summaries.graph.texts
     for row, question in enumerate(QUESTIONS):
-        close = (
-            (retag_index.topics.similarity(word_encoder.encode([question]))[0] >= 0.3).tolist() if use_topics else []
-        )
-        graphs = [1 + topic for topic, is_close in enumerate(close) if is_close] or [0]
+        close = retag_index.topics.similarity(word_encoder.encode([question]))[0] >= 0.3
+        graphs = [1 + topic for topic, is_close in enumerate(close.tolist()) if is_close and use_topics] or [0]
         listed = [
             place
             for place, community in enumerate(summaries.communities[: summaries.num_listed].tolist())
@@ -256,7 +247,7 @@ ASKED = ["Which town trades with Trier?", "Who wrote letters to Hincmar?", "", "
 def nodes(pipeline: Pipeline, encoder: Any, questions: list[str]) -> list[list[int]]:
     found = pipeline.retrieve(encoder.queries(questions)).ranking
     assert found.nodes.shape == (len(questions), pipeline.budget)
-    return [[node for node in row if node >= 0] for row in found.nodes.tolist()]
+    return rows(found)
 
 
 @pytest.mark.parametrize("search", [{}, {"use_topics": False}, {"dense_weight": 1.0}])
@@ -277,10 +268,7 @@ def test_documents_of_the_retrieved_summaries_by_cosine(search: Any, build: Buil
         assert bool(expected) == bool(question)
 
 
-@pytest.mark.parametrize(
-    ("documents", "expected"),
-    [([], []), (["Metz fell."], []), ([" ".join(DOCUMENTS)], [0])],
-)
+@pytest.mark.parametrize(("documents", "expected"), [([], []), (["Metz fell."], []), ([" ".join(DOCUMENTS)], [0])])
 def test_hardly_a_corpus(documents: list[str], expected: list[int], build: Build, word_encoder: Any) -> None:
     found = nodes(build(documents), word_encoder, ["Did Metz fall?", ""])
     assert found == [expected, []]
@@ -297,9 +285,8 @@ def test_a_language_model_finds_keywords_and_topics(
 
     model, sentences = scripted_model(reply), SummarySentences(retag_index, word_encoder)
     made = {"folder": tmp_path, "tokenizer": WordTokenizer(), "extractor": name_extractor, "language_model": model}
-    setup = ReTAGSetup(
-        **made, language="llm", cache=tmp_path / "answers", description="Old towns.", routing="language_model"
-    )
+    routed = {"routing": "language_model", "cache": tmp_path / "answers"}
+    setup = ReTAGSetup(**made, language="llm", description="Old towns.", **routed)
     numbers = {"num_sentences": 1, "num_terms": 0}
     for _ in range(2):  # the second time from the cache
         finder = setup.keyword_finder(retag_index, sentences, num_keywords=3, **numbers)

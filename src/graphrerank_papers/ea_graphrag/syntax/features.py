@@ -1,15 +1,43 @@
-"""The feature vector of a text's syntax, computed from spaCy's analysis.
+"""Syntax features of texts, cached on disk, from spaCy's analysis; their units by spaCy's parse or in Stanza's trees.
 
 Each feature is a line below: its name, how it is computed and, where these do not say it, what it measures. Source:
 Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2, which names the families and examples of each.
 """
 
+import importlib.metadata
+import importlib.util
 import math
+import pickle
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from graphrerank_papers.ea_graphrag.syntax.constituency import FINITE, Units, is_word
+import numpy as np
+from torch import Tensor
+
+from graphrerank.caching import BlobStore, fill, hash_text, short_hash
+from graphrerank.checks import UserError, check_choice
+from graphrerank.files import hash_files
+from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
+from graphrerank_papers.ea_graphrag.syntax.units import (
+    FINITE,
+    RULES,
+    Tree,
+    Units,
+    approximate_units,
+    count_units,
+    is_word,
+    read_tree,
+)
+
+COMPONENTS = ("tok2vec", "transformer", "tagger", "parser", "attribute_ruler", "ner")  # of spaCy
+BATCH_TEXTS = 64  # of spaCy
+BATCH_SENTENCES = 50  # of Stanza
+SHARD_TEXTS = 256  # texts between two writes: at most this much work is lost on a stop
+ROW = np.dtype("<f4")
+RESOURCES = '{"en": {"lang_name": "English", "packages": {}}}'
 
 VERSION = 1  # increment when a feature changes: cached features are then computed again
 
@@ -55,7 +83,7 @@ moreover nevertheless otherwise since so still then therefore though thus unless
 """
 CONNECTIVES = frozenset(_CONNECTIVES.split())
 QUESTION_WORDS = ("who", "what", "which", "when", "where", "why", "how")
-AS_WHO = frozenset({"who", "whom", "whose"})
+_ASKED_BY = {word: word for word in QUESTION_WORDS} | {"whom": "who", "whose": "who"}
 
 
 class ParsedText:
@@ -74,17 +102,7 @@ class ParsedText:
         self.counts = Counter(self.relations)
         # type of OntoNotes, number of tokens, and head token
         self.entities = [(span.label_, len(span), index[span.root.i]) for span in entities if span.root.i in index]
-        self._measure_trees()
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-    def count(self, *relations: str) -> float:
-        """Return how many tokens have one of these dependency labels."""
-        return float(sum(self.counts[relation] for relation in relations))
-
-    def _measure_trees(self) -> None:
-        """Count what is above each token, below it to the left and to the right, and on each level of a tree."""
+        # what is above each token, below it to the left and to the right, and on each level of a tree
         self.depth, self.num_children, self.left, self.right = ([0] * len(self) for _ in range(4))
         roots = list(range(len(self)))
         for token in range(len(self)):
@@ -96,19 +114,18 @@ class ParsedText:
                 roots[token] = head
         self.level_widths = Counter(zip(roots, self.depth, strict=True)).values()
 
+    def __len__(self) -> int:
+        return len(self.words)
 
-def feature_values(document: Any, units: Units) -> list[float]:
-    """Compute one finite number for each of ``FEATURES``; all 0 for an empty text.
-
-    ``document`` is spaCy's, with tags, dependencies and entities; ``units`` may come from any counter.
-    """
-    return [float(feature) for feature in _features(ParsedText(document, document.ents), units).values()]
+    def count(self, *relations: str) -> float:
+        """Return how many tokens have one of these dependency labels."""
+        return float(sum(self.counts[relation] for relation in relations))
 
 
 def _features(text: ParsedText, units: Units) -> dict[str, float]:
-    families = (_dependency, _entities, _roles, _lexical, _question, _markers, _tree)
+    """Compute one finite number for each of ``FEATURES``; all 0 for an empty text."""
     features: dict[str, float] = {**units._asdict(), **units.ratios()}
-    for family in families:
+    for family in (_dependency, _entities, _roles, _lexical, _question, _markers, _tree):
         features |= family(text)
     return features | _interactions(text, features)
 
@@ -225,12 +242,10 @@ def _lexical(text: ParsedText) -> dict[str, float]:
 
 def _question(text: ParsedText) -> dict[str, float]:
     """Whether the text asks, by a question mark or a question's word order, and its first question word."""
-    question_words = [
-        index for index, tag in enumerate(text.tags) if tag[:1] == "W" and _question_word(text.words[index])
-    ]
+    question_words = [i for i, tag in enumerate(text.tags) if tag[:1] == "W" and text.words[i] in _ASKED_BY]
     opens = len(text) > 1 and (0 in question_words or _inverted(text))
     is_question = "?" in text.words or opens
-    word = _question_word(text.words[question_words[0]]) if question_words and is_question else ""
+    word = _ASKED_BY[text.words[question_words[0]]] if question_words and is_question else ""
     after = text.tags[question_words[0] + 1] if question_words and question_words[0] + 1 < len(text) else ""
     return {
         "is_question": is_question,
@@ -289,20 +304,13 @@ def _num_segments(words: list[str]) -> float:
     return ended + ((1 - len(seen) / size) / (1 - MTLD_RATIO) if size else 0.0)
 
 
-def _question_word(word: str) -> str:
-    if word in AS_WHO:
-        return "who"
-    return word if word in QUESTION_WORDS else ""
-
-
 def _inverted(text: ParsedText) -> bool:
     """Return whether a finite verb comes first and its subject later."""
     if text.tags[0] not in FINITE:
         return False
     verb = text.heads[0] if text.relations[0] in {"aux", "auxpass"} else 0
-    return any(
-        relation.startswith("nsubj") and head == verb for relation, head in zip(text.relations, text.heads, strict=True)
-    )
+    pairs = zip(text.relations, text.heads, strict=True)
+    return any(relation.startswith("nsubj") and head == verb for relation, head in pairs)
 
 
 def _interactions(text: ParsedText, features: Mapping[str, float]) -> dict[str, float]:
@@ -326,3 +334,131 @@ def _interactions(text: ParsedText, features: Mapping[str, float]) -> dict[str, 
 
 
 FEATURES = tuple(_features(ParsedText([], []), Units(*[0] * len(Units._fields))))  # their names, in order
+
+
+class SyntaxFeatures:
+    """The features of ``FEATURES`` for any text, even an empty one or one in another language.
+
+    ``syntax`` is ``stanza``, for units from Stanza's constituency trees, or ``dependency``, for units estimated from
+    spaCy's parse. ``cache`` is a folder that keeps features, one file per fingerprint; nothing is kept when None.
+    """
+
+    def __init__(
+        self, syntax: str, *, stanza_folder: str | Path | None = None, cache: str | Path | None = None
+    ) -> None:
+        check_choice(("stanza", "dependency"), syntax=syntax)
+        if syntax == "dependency" and stanza_folder is not None:
+            raise UserError(f"`stanza_folder` applies to syntax=stanza only, got {stanza_folder} with {syntax}")
+        self.name = syntax
+        self._stanza = StanzaParser(stanza_folder) if syntax == "stanza" else None
+        self._cache = cache
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """All that the features depend on: the source of units, spaCy's versions, the features and their version."""
+        units = f"dependency rules {RULES}" if self._stanza is None else self._stanza.fingerprint
+        return repr(("syntax", VERSION, units, *spacy_versions(ENGLISH), FEATURES))
+
+    def extract(self, texts: Sequence[str]) -> Tensor:
+        """Compute the features of ``n`` texts, or read them from disk: ``[n, F]`` float32, finite, on the CPU.
+
+        White space of any kind and length counts as one blank; a text without words has zeros.
+        """
+        name = f"{self.name}-{short_hash(self.fingerprint)}.sqlite"
+        store = BlobStore(None if self._cache is None else Path(self._cache) / name, "features")
+        keys = [hash_text(text) for text in texts]
+        fill(store, keys, texts, self._rows, shard_size=SHARD_TEXTS, length=len)
+        return store.rows(keys, len(FEATURES), ROW)
+
+    def _rows(self, texts: Sequence[str]) -> list[bytes]:
+        cleaned = [" ".join(text.encode("utf-8", "replace").decode().split()) for text in texts]
+        documents = list(load_spacy(ENGLISH, components=COMPONENTS).pipe(cleaned, batch_size=BATCH_TEXTS))
+        units = map(approximate_units, documents) if self._stanza is None else self._stanza.count(documents)
+        parsed = (ParsedText(document, document.ents) for document in documents)
+        features = (_features(*pair).values() for pair in zip(parsed, units, strict=True))
+        return [np.array([*row], dtype=ROW).tobytes() for row in features]
+
+
+class StanzaParser:
+    """Stanza's constituency parser for English, loaded at its first use; on the CPU.
+
+    Sentences, tokens and Penn tags are spaCy's (Stanza's ``constituency_pretagged``), so that units and all other
+    features refer to the same tokens.
+
+    ``folder`` is as written by ``stanza.download``, or has ``*constituency*.pt``, one other ``.pt`` of word vectors, and
+    Stanza's ``resources.json``. None for Stanza's default (``STANZA_RESOURCES_DIR`` or ``~/stanza_resources``).
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self._files: dict[str, str] = {}
+        if self.folder is not None and not (self.folder / "en").is_dir():
+            models = sorted(self.folder.glob("*constituency*.pt"))
+            vectors = sorted(set(self.folder.glob("*.pt")) - set(models))
+            if len(models) != 1 or len(vectors) != 1 or not (self.folder / "resources.json").is_file():
+                raise UserError(
+                    f"`folder` must contain en/ as Stanza writes it, or one *constituency*.pt, one other .pt of word "
+                    f"vectors and resources.json ({RESOURCES}), got {folder} with "
+                    f"{sorted(path.name for path in self.folder.glob('*'))[:9]}"
+                )
+            self._files = {"constituency_model_path": str(models[0]), "constituency_pretrain_path": str(vectors[0])}
+        if importlib.util.find_spec("stanza") is None:
+            raise UserError(
+                "`syntax=stanza` needs the package stanza: pip install 'graphrerank[syntax]', or choose "
+                "syntax=dependency"
+            )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Stanza's version and a hash of the model's files."""
+        config = self._files or self._pipeline.config
+        named = [key for key in sorted(config) if key.startswith("constituency_") and key.endswith("_path")]
+        version = importlib.metadata.version("stanza")
+        return repr(("stanza", version, hash_files([Path(config[key]) for key in named])))
+
+    def parse(self, documents: Sequence[Any]) -> list[list[Tree]]:
+        """Parse spaCy's documents, all sentences in common batches: a tree for each sentence with tokens."""
+        sentences = []  # index of the document, and tokens
+        for index, document in enumerate(documents):
+            for sentence in document.sents:
+                words = enumerate((token for token in sentence if not token.is_space), 1)
+                tokens = [{"id": i, "text": token.text, "upos": token.tag_, "xpos": token.tag_} for i, token in words]
+                sentences += [(index, tokens)] if tokens else []
+        trees: list[list[Tree]] = [[] for _ in documents]
+        if sentences:
+            pipeline = self._pipeline
+            from stanza.models.common.doc import Document
+
+            parsed = pipeline(Document([tokens for _, tokens in sentences]))
+            for (index, _), sentence in zip(sentences, parsed.sentences, strict=True):
+                trees[index].append(read_tree(str(sentence.constituency)))
+        return trees
+
+    def count(self, documents: Sequence[Any]) -> list[Units]:
+        """Count the units in the trees of each text."""
+        return [count_units(trees) for trees in self.parse(documents)]
+
+    @cached_property
+    def _pipeline(self) -> Any:
+        import stanza
+
+        folder = {} if self.folder is None else {"dir": str(self.folder)}
+        try:
+            return stanza.Pipeline(
+                "en",
+                processors="tokenize,constituency",
+                tokenize_pretokenized=True,
+                constituency_pretagged=True,
+                constituency_batch_size=BATCH_SENTENCES,
+                download_method=None,
+                use_gpu=False,
+                verbose=False,
+                **folder,
+                **self._files,
+            )
+        except (OSError, ValueError, KeyError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            where = "Stanza's default folder" if self.folder is None else str(self.folder)
+            raise UserError(
+                f"`syntax=stanza` needs Stanza's English constituency model in {where}: stanza.download('en') "
+                f"writes it there; or choose syntax=dependency; {type(error).__name__}: {error}"
+            ) from error

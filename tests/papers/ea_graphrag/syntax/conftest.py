@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy
-from graphrerank_papers.ea_graphrag.syntax.syntax_features import COMPONENTS
+from graphrerank_papers.ea_graphrag.syntax.features import COMPONENTS
 from tests.support import ROOT
 
 

@@ -6,18 +6,110 @@ from typing import Any
 
 import pytest
 
-from graphrerank.language_models.prompt import shipped_prompt
+from graphrerank.language_models.client import LanguageModel
+from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.reply import Reply
-from graphrerank_papers.answers.map_reduce_writer import (
-    CitedReply,
-    MapReduceWriter,
-    parse_final_answer,
-)
+from graphrerank.language_models.strict_answers import ask_strictly
+from graphrerank_papers.answers.judges import PairwiseJudge
 from graphrerank_papers.answers.packing import Context, Packing
 from graphrerank_papers.answers.stage import AnswerStage, Price
+from graphrerank_papers.answers.writers import CitedReply, MapReduceWriter, PromptedWriter, RecordedModel
+from tests.support.language_models import ScriptedReplies
+
+
+class Replies:
+    """Replies by a table of lists, one reply after the other; counts the requests."""
+
+    fingerprint = "replies"
+
+    def __init__(self, table: dict[str, list[Reply]]) -> None:
+        self.table, self.asked = table, 0
+
+    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
+        for index, question in enumerate(questions):
+            self.asked += 1
+            yield index, self.table[question.partition("\n\nAn earlier")[0]].pop(0)
+
+
+def test_replies_are_found_under_the_first_message(tmp_path: Path) -> None:
+    script = {"a": [Reply("x", "answered", "m"), Reply("7", "answered", "m", 5, 1)], "b": [Reply("", "failed")] * 3}
+    model = RecordedModel(Replies(script), tmp_path)
+    assert ask_strictly(model, ["a", "b", "a"], system=None, parse=int, tries=3) == [7, None, 7]
+    assert [reply.text for reply in model.replies_to(["a"])] == ["x", "7"]  # equal messages are sent once
+    assert [reply.outcome for reply in model.replies_to(["b"])] == ["failed"] * 3
+    assert len(model.recorded) == 5
+    again = Replies({"b": [Reply("8", "answered", "m")]})  # what failed was not kept
+    assert ask_strictly(RecordedModel(again, tmp_path), ["a", "b"], system=None, parse=int) == [7, 8]
+    assert again.asked == 1
+
+
+def test_an_endpoint_that_breaks_down_costs_verdicts_and_not_the_run(endpoint: tuple[str, Any]) -> None:
+    pytest.importorskip("httpx", reason="httpx is optional")
+    url, handler = endpoint
+    handler.answer = lambda self, question, echo: {"error": "overloaded"}  # rubbish with status 200
+    model = RecordedModel(LanguageModel(url, "m", max_retries=1, pause=0.0))
+    judge = PairwiseJudge(model, criteria={"directness": "How direct?"}, tries=2)
+    assert bool(judge.compare(["q"], ["Metz"], ["Nancy"]).scores.isnan().all())
+    assert {reply.outcome for reply in model.recorded} == {"failed"}
+    assert len(handler.requests) == 8  # both orders, both tries, each sent twice
+
+
+class Stopping:
+    """Replies with the question in capitals; dies after some replies."""
+
+    fingerprint = "stopping"
+
+    def __init__(self, alive: int) -> None:
+        self.alive = alive
+        self.asked: list[str] = []
+
+    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
+        for index, question in reversed(list(enumerate(questions))):  # in no order
+            if len(self.asked) == self.alive:
+                raise RuntimeError("power cut")
+            self.asked.append(question)
+            yield index, Reply(f"{system} {question}".upper(), "failed" if question == "bad" else "answered")
+
+
+def test_each_reply_is_kept_when_it_comes(tmp_path: Path) -> None:
+    questions = [f"q{i}" for i in range(6)]
+    first, second = Stopping(4), Stopping(9)
+    with pytest.raises(RuntimeError, match="power cut"):
+        RecordedModel(first, tmp_path).all_replies(questions, system="s")
+    replies = RecordedModel(second, tmp_path).all_replies(questions, system="s")
+    assert [reply.text for reply in replies] == [f"S Q{i}" for i in range(6)]
+    assert sorted(first.asked + second.asked) == questions
+
+
+def test_equal_questions_are_sent_once_per_system_message_and_failed_ones_again(tmp_path: Path) -> None:
+    model = Stopping(9)
+    for system in ("s", "t", None, "s"):
+        assert len(set(RecordedModel(model, tmp_path).all_replies(["a", "bad", "a"], system=system))) == 2
+    assert sorted(model.asked) == ["a", "a", "a", "bad", "bad", "bad", "bad"]
+
+
+def test_each_filled_prompt_is_sent_once() -> None:
+    model = ScriptedReplies({"c: q": " Metz\n", ": q": "I do NOT know it; sorry."})
+    prompt = Prompt("short", "{context}: {question}", system="be short", abstention="I do not know")
+    writer = PromptedWriter(model, prompt)
+    replies = writer.write(["q", "q", "q"], [Context(("c",), 1), Context((), 0), Context(("c",), 1)])
+    assert [reply.text for reply in replies] == ["Metz", "", "Metz"]
+    assert model.asked == [("be short", "c: q"), ("be short", ": q")]
+    assert writer.name == f"short {prompt.fingerprint}"
+    with pytest.raises(ValueError, match=r"must have the places \['context', 'question'\], got \['query'\]"):
+        PromptedWriter(model, Prompt("p", "{query}"))
+
+
+def test_a_sentence_of_not_knowing_is_whole_words() -> None:
+    model = ScriptedReplies({": a": "Canada", ": b": "N/A.", ": c": "It is N/A here", ": d": "the end is nigh"})
+    writer = PromptedWriter(model, Prompt("p", "{context}: {question}", abstention="N/A"))
+    replies = writer.write(["a", "b", "c", "d"], [Context((), 0)] * 4)
+    assert [reply.text for reply in replies] == ["Canada", "", "", "the end is nigh"]
+
 
 MAP = shipped_prompt("retag_map").system
-PASSAGES = tuple(f"Passage {number}: thing{number} matters" for number in range(1, 5))  # four words each
+SEVEN = tuple(f"Passage {number}: thing{number} matters" for number in range(1, 8))  # four words each
+PASSAGES = SEVEN[:4]
 
 
 def shown(question: str) -> list[int]:
@@ -25,7 +117,7 @@ def shown(question: str) -> list[int]:
 
 
 class Reader:
-    """Finds odd passages helpful, and puts partial answers together; ``broken`` gives other replies, by passage."""
+    """Finds odd passages helpful, and merges partial answers; ``broken`` gives other replies, by passage."""
 
     fingerprint = "reader"
 
@@ -62,11 +154,11 @@ def written(reader: Reader, *contexts: Sequence[str], **settings: Any) -> list[A
 
 def test_parts_citations_tokens_and_requests_of_each_question() -> None:
     reader = Reader()
-    first, second, again = written(reader, PASSAGES, PASSAGES[:1] * 0 + ("An even one of words",), PASSAGES)
+    first, second, again = written(reader, PASSAGES, ("An even one of words",), PASSAGES)
     assert first == again
     assert (first.text, first.citations, sorted(first.helpfulness)) == ("thing3; thing1", (0, 2), [0, 0, 10, 30])
     assert (first.outcome, first.model, first.attempts) == ("answered", "m", 1)
-    assert (first.input_tokens, first.output_tokens) == (50, 10)  # four parts, and what puts them together
+    assert (first.input_tokens, first.output_tokens) == (50, 10)  # four parts, and the merged answer
     assert second.input_tokens == 20
     assert len(reader.asked) == 7  # equal questions with equal contexts once
     first, second = written(Reader(), PASSAGES[:1], PASSAGES[:2])  # an equal part of two contexts counts for both
@@ -88,10 +180,10 @@ def test_it_abstains_where_nothing_helps_and_without_passages() -> None:
         (Reply("rubbish", "answered", "m"), "unusable"),
     ],
 )
-def test_what_becomes_of_a_question_whose_parts_all_fail(reply: Reply, outcome: str) -> None:
+def test_a_question_whose_parts_all_fail(reply: Reply, outcome: str) -> None:
     (answer,) = written(Reader({1: reply, 2: reply}), PASSAGES[:2], tries=2)
     assert (answer.text, answer.outcome, answer.helpfulness) == ("", outcome, (None, None))
-    assert answer.attempts == 1 + 4 * reply.attempts - 2  # two parts, each asked twice
+    assert answer.attempts == 1 + 4 * reply.attempts - 2  # two parts, each sent twice
     assert answer.problem == reply.problem
 
 
@@ -107,9 +199,6 @@ def test_through_the_stage_and_its_cache(tmp_path: Path) -> None:
     assert counts[0].usd == pytest.approx(60e-6)
     assert not reader.asked  # the second time
     assert counts[0].writer.startswith("retag_map ")
-
-
-SEVEN = tuple(f"Passage {number}: thing{number} matters" for number in range(1, 8))
 
 
 def test_parts_are_shuffled_by_seed_and_question_alone() -> None:
@@ -133,11 +222,6 @@ def test_only_the_most_helpful_that_fit_are_merged() -> None:
     assert answer.text.count("thing") == 4  # at least one
 
 
-def test_a_merged_answer_needs_a_source() -> None:
-    with pytest.raises(ValueError, match="must have a text and name the summaries"):
-        parse_final_answer('{"answer": "a", "summaries": []}')
-
-
 BAD = [
     "I think so.",
     {"answer": "a", "helpfulness": 3},
@@ -151,7 +235,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_bad_part_is_asked_for_again_and_left_out(bad: Any) -> None:
+def test_a_bad_part_is_requested_again_and_left_out(bad: Any) -> None:
     reader = Reader({1: Reply(bad if isinstance(bad, str) else json.dumps(bad), "answered", "m")})
     (answer,) = written(reader, SEVEN, tries=2)
     assert answer.citations == (2, 4, 6)
@@ -159,12 +243,13 @@ def test_a_bad_part_is_asked_for_again_and_left_out(bad: Any) -> None:
     assert len(reader.parts) == 8
 
 
-def test_an_answer_may_cite_only_what_its_parts_cite() -> None:
+@pytest.mark.parametrize("summaries", [[1, 2], []])  # one that no part cites, or none
+def test_an_answer_cites_what_its_parts_cite(summaries: list[int]) -> None:
     class Inventing(Reader):
         def _reply(self, system: str | None, question: str) -> Reply:
             if system == MAP:
                 return super()._reply(system, question)
-            return Reply('{"answer": "all", "summaries": [1, 2]}', "answered", "m")
+            return Reply(json.dumps({"answer": "all", "summaries": summaries}), "answered", "m")
 
     (answer,) = written(Inventing(), SEVEN, part_tokens=100)
     assert (answer.text, answer.citations, answer.helpfulness, answer.outcome) == ("", (), (70,), "unusable")

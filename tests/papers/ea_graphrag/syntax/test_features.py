@@ -8,11 +8,9 @@ import pytest
 import torch
 
 from graphrerank.caching import short_hash
-from graphrerank_papers.ea_graphrag.syntax import syntax_features
-from graphrerank_papers.ea_graphrag.syntax.constituency import Units
-from graphrerank_papers.ea_graphrag.syntax.dependency_units import approximate_units
-from graphrerank_papers.ea_graphrag.syntax.features import FEATURES
-from graphrerank_papers.ea_graphrag.syntax.syntax_features import StanzaParser, SyntaxFeatures
+from graphrerank_papers.ea_graphrag.syntax import features as syntax_features
+from graphrerank_papers.ea_graphrag.syntax.features import FEATURES, StanzaParser, SyntaxFeatures
+from graphrerank_papers.ea_graphrag.syntax.units import Units, approximate_units
 
 QUESTION = "Did Mary Shelley write a long novel about science in 1818?"
 ODD = {
@@ -121,6 +119,11 @@ def test_sources_differ_and_never_share_a_file(stanza_en: Path, dependency: Synt
     assert torch.equal(SyntaxFeatures("stanza", stanza_folder=stanza_en, cache=tmp_path).extract(texts), first)
     same = [FEATURES.index(name) for name in ("num_entities", "max_depth", "mtld", "num_commas")]
     assert torch.equal(first[:, same], second[:, same])
+    copy = shutil.copytree(stanza_en, tmp_path / "copy")
+    assert StanzaParser(copy).fingerprint == StanzaParser(stanza_en).fingerprint
+    with next(copy.rglob("*constituency*.pt")).open("ab") as file:
+        file.write(b"!")
+    assert StanzaParser(copy).fingerprint != StanzaParser(stanza_en).fingerprint
 
 
 def test_a_batch_equals_singles(dependency: SyntaxFeatures) -> None:
@@ -142,23 +145,6 @@ def test_nothing_is_parsed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     before = dependency.fingerprint
     monkeypatch.setattr(syntax_features, "VERSION", 99)
     assert SyntaxFeatures("dependency").fingerprint != before
-
-
-def test_settings_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"`syntax` must be one of .*, got 'constituency'"):
-        SyntaxFeatures("constituency")
-    with pytest.raises(ValueError, match="applies to syntax=stanza only"):
-        SyntaxFeatures("dependency", stanza_folder="x")
-
-
-@pytest.mark.slow
-def test_fingerprint_changes_with_the_model(stanza_en: Path, tmp_path: Path) -> None:
-    copy = shutil.copytree(stanza_en, tmp_path / "copy")
-    same = StanzaParser(copy).fingerprint
-    assert same == StanzaParser(stanza_en).fingerprint
-    with next(copy.rglob("*constituency*.pt")).open("ab") as file:
-        file.write(b"!")
-    assert StanzaParser(copy).fingerprint != same
 
 
 def test_units_by_hand_with_a_real_model_of_stanza(stanza_en: Path, nlp: Any) -> None:
@@ -208,7 +194,11 @@ def test_folders_and_models_that_do_not_fit_are_named(tmp_path: Path, nlp: Any) 
         StanzaParser(empty).parse([nlp("One sentence.")])
 
 
-def test_without_stanza_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"`syntax` must be one of .*, got 'constituency'"):
+        SyntaxFeatures("constituency")
+    with pytest.raises(ValueError, match="applies to syntax=stanza only"):
+        SyntaxFeatures("dependency", stanza_folder="x")
     (tmp_path / "en").mkdir()
     monkeypatch.setitem(sys.modules, "stanza", None)
     with pytest.raises(ValueError, match=r"pip install 'graphrerank\[syntax\]'"):
