@@ -385,7 +385,7 @@ class StanzaParser:
     Sentences, tokens and Penn tags are spaCy's (Stanza's ``constituency_pretagged``), so that units and all other
     features refer to the same tokens.
 
-    ``folder`` is as written by ``stanza.download``, or has ``*constituency*.pt``, one other ``.pt`` of word vectors, and
+    ``folder`` is as written by ``stanza.download``, or has ``*constituency*.pt``, one ``.pt`` of word vectors, and
     Stanza's ``resources.json``. None for Stanza's default (``STANZA_RESOURCES_DIR`` or ``~/stanza_resources``).
     """
 
