@@ -37,7 +37,7 @@ class AdapterScorer:
 
     Source: "EA-GraphRAG", 2026, Algorithm 1, lines 1 and 2.
 
-    ``checkpoint`` is a run folder, a ``.ckpt`` file, an artifact's folder, or a loaded one; ``low`` and ``high`` are its
+    ``checkpoint`` is a run folder, a ``.ckpt`` file, artifact folder, or a loaded one; ``low`` and ``high`` are its
     thresholds by default. ``stanza_folder`` is that of Stanza's model, if it was trained with ``syntax: stanza``.
     ``cache`` is a folder that keeps the syntax of queries; nothing is kept when None.
     """
