@@ -41,16 +41,6 @@ def test_many_pages_are_given_back_and_read_again(file: Path) -> None:
     assert not numbers.flags.writeable
 
 
-@on_linux
-def test_few_pages_are_kept(file: Path) -> None:
-    pages = MappedPages(most_bytes=resident() + SIZE // 2)
-    numbers = pages.map(file, "<i8", (SIZE // 8,))
-    before = resident()
-    numbers[: SIZE // 8 // 4].sum()
-    assert not pages.release()
-    assert resident() - before >= SIZE // 4
-
-
 def test_nothing_is_given_back_where_the_kernel_does_not_say(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapped_pages, "RESIDENT", file.with_name("none"))
     pages = MappedPages(most_bytes=0)

@@ -24,7 +24,7 @@ from graphrerank.models.checkpoint import (
     train_only,
 )
 from graphrerank.models.gatv2_reranker import GATv2Reranker
-from graphrerank.models.manifest import MANIFEST, parse_manifest, read_manifest, write_manifest
+from graphrerank.models.manifest import MANIFEST, parse_manifest, write_manifest
 from tests.support.manifests import make_manifest
 from tests.support.models import randomised
 
@@ -72,11 +72,6 @@ def test_round_trip(form: str, request: pytest.FixtureRequest, random_batch: Cal
     assert loaded.path == (path / WEIGHTS if form == "folder" else path)
 
 
-def test_manifest_beside_a_ckpt_comes_before_the_one_above(ckpt: Path) -> None:
-    write_manifest(ckpt.parent, manifest() | {"note": "beside"})
-    assert read_manifest(ckpt).content["note"] == "beside"
-
-
 class Malicious:
     """Unpickling an instance creates a file."""
 
@@ -106,14 +101,11 @@ def test_malicious_pickle_is_refused_and_not_run(ckpt: Path, bare: bool, tmp_pat
     "content", [b"", b"hello", b"PK\x03\x04", b"\x80\x02]q\x00.", {"epoch": 1}, [1], {"state_dict": [1]}, 5]
 )
 def test_a_file_that_is_no_ckpt_is_refused(ckpt: Path, content: object) -> None:
+    whole = ckpt.read_bytes()
     ckpt.write_bytes(content) if isinstance(content, bytes) else torch.save(content, ckpt)
     with pytest.raises(ValueError, match="not a Lightning checkpoint that is safe to load"):
         load_checkpoint(ckpt)
-
-
-def test_truncated_ckpt_is_refused(ckpt: Path) -> None:
-    whole = ckpt.read_bytes()
-    for cut in torch.randint(0, len(whole), (50,)).tolist():
+    for cut in torch.randint(0, len(whole), (9,)).tolist():
         ckpt.write_bytes(whole[:cut])
         with pytest.raises(ValueError, match="safe to load"):
             load_checkpoint(ckpt)

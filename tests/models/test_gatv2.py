@@ -89,19 +89,6 @@ def test_gradients_against_pyg_gatv2conv(heads: int, edge_dim: int, num_nodes: i
     assert not ours
 
 
-@every_graph
-@pytest.mark.parametrize("edge_dim", [0, 1])
-def test_scripted_equals_eager(edge_dim: int, num_nodes: int, num_edges: int) -> None:
-    layer, _ = layer_and_pyg(IN_CHANNELS, OUT_CHANNELS, heads=4, edge_dim=edge_dim)
-    scripted = torch.jit.script(layer.eval())
-    x, edge_index, edge_attr = random_graph(num_nodes, num_edges, edge_dim=edge_dim)
-    edges = attention_edges(edge_index, edge_attr, num_nodes)
-    expected = layer(x, *edges)
-    for gradients in (True, False):
-        with torch.set_grad_enabled(gradients):
-            assert torch.equal(scripted(x, *edges), expected)
-
-
 def test_inputs_are_left_as_they_were() -> None:
     layer, _ = layer_and_pyg(IN_CHANNELS, OUT_CHANNELS, heads=4, edge_dim=1)
     x, edge_index, edge_attr = random_graph(20, 50, edge_dim=1)

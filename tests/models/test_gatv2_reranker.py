@@ -90,26 +90,20 @@ def fix_score_features(model: GATv2Reranker, graphs: CandidateGraphs) -> None:
 
 @every_mode
 @pytest.mark.parametrize("message_passing", [True, False])
+@pytest.mark.parametrize("edge_features", [True, False])
 def test_only_message_passing_reads_edges_beyond_the_score_features(
-    message_passing: bool, features: str, random_batch: MakeBatch
+    edge_features: bool, message_passing: bool, features: str, random_batch: MakeBatch
 ) -> None:
-    model, graphs = reranker(features, message_passing=message_passing, num_layers=3), random_batch()
+    settings = {"message_passing": message_passing, "edge_features": edge_features, "num_layers": 3}
+    model, graphs = reranker(features, **settings), random_batch()
     with_edges = score(model, graphs)
     bare = graphs.select_edges(torch.arange(0))
     assert not torch.allclose(score(model, bare), with_edges)  # GCS at least
     fix_score_features(model, graphs)
     assert torch.equal(score(model, graphs), with_edges)
     assert torch.equal(score(model, bare), with_edges) == (not message_passing)
-
-
-def test_edge_weights_are_read_by_attention_only_where_asked(random_batch: MakeBatch) -> None:
-    graphs = random_batch()
-    for edge_features in (False, True):
-        model = reranker("scores", edge_features=edge_features)
-        expected = score(model, graphs)
-        fix_score_features(model, graphs)
-        changed = replace(graphs, edge_attr=graphs.edge_attr.flip(0))
-        assert torch.equal(score(model, changed), expected) == (not edge_features)
+    changed = replace(graphs, edge_attr=graphs.edge_attr.flip(0))
+    assert torch.equal(score(model, changed), with_edges) == (not message_passing or not edge_features)
 
 
 @every_mode

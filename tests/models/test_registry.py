@@ -96,9 +96,6 @@ def test_an_entry_point_of_no_model_is_named(value: str, message: str, monkeypat
     enter(monkeypatch, broken=value)
     with pytest.raises(ValueError, match=f"the entry point broken = '{value}' cannot be loaded: .*{message}"):
         find_model("broken")
-
-
-def test_an_entry_point_does_not_take_a_name_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     enter(monkeypatch, gatv2_reranker=f"{__name__}:Sums")
     with pytest.raises(ValueError, match=r"gatv2_reranker = .* must have another name"):
         find_model("else")

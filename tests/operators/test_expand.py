@@ -198,21 +198,6 @@ def test_a_query_without_candidates() -> None:
     assert (found.features == 0).all()
 
 
-def test_names_that_the_base_gives_are_its_own() -> None:
-    class Named(Fixed):
-        feature_names = ("base_score", "dense_score")
-
-    retriever = ExpandRetriever(line([]), base=partial(Named, nodes=(0, 1)), top_k=3, base_k=2, num_seeds=1)
-    assert retriever.feature_names[:3] == ("base_score", "dense_score", "bm25_score")
-    assert retriever.retrieve(FOX).features[0, 0, 1] == 18.0
-
-    class Walked(Fixed):
-        feature_names = ("base_score", "hops")
-
-    with pytest.raises(ValueError, match=r"`base` must have no feature named as in .*, got \['hops'\]"):
-        ExpandRetriever(line([]), base=partial(Walked, nodes=(0, 1)), top_k=3, base_k=2, num_seeds=1)
-
-
 def test_vectors_are_needed_and_fingerprints_are_as_of_the_base_retriever(tmp_path: Path) -> None:
     (tmp_path / "run.trec").write_text("q Q0 n1 1 1 x\n")
     run = partial(RunRetriever, path=tmp_path / "run.trec")
@@ -351,6 +336,11 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: 
 
 
 def test_arguments_of_each_retriever_are_checked() -> None:
+    class Walked(Fixed):
+        feature_names = ("base_score", "hops")
+
+    with pytest.raises(ValueError, match=r"`base` must have no feature named as in .*, got \['hops'\]"):
+        ExpandRetriever(line([]), base=partial(Walked, nodes=(0, 1)), top_k=3, base_k=2, num_seeds=1)
     with pytest.raises(ValueError, match="`bm25_weight` and `dense_weight` must not be negative"):
         HybridExpandRetriever(corpus(), dense_weight=-1.0)
     with pytest.raises(ValueError, match=r"`similarity_weight` must not be negative, got -1\.0"):

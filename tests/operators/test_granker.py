@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, candidate_edges
-from graphrerank.operators.granker import neighbour_context, smooth_vectors
+from graphrerank.operators.granker import smooth_vectors
 from tests.operators.corpora import corpus_of, random_edges
 
 
@@ -75,15 +75,3 @@ def test_without_edges_vectors_stay_to_the_last_bit_and_neighbours_may_have_none
     assert smooth_vectors(vectors[:0], none, none[0], 0.7).shape == (0, 4)
     graph = CorpusGraph.from_edges(["a", "b"], ["", ""], torch.tensor([[0, 1]]), undirected=False)
     assert smooth(graph, torch.tensor([[0, 1]]), torch.tensor([[1.0], [3.0]]), 0.5).tolist() == [[2.0], [3.0]]
-
-
-def test_scripted_equals_eager() -> None:
-    graph, _ = random_corpus(7, num_edges=90)
-    scripted = torch.jit.script(smooth_vectors)
-    for size in (1, 7, 30):
-        nodes = torch.arange(size)[None]
-        edge_index, _, _, _ = candidate_edges(graph, nodes)
-        arguments = (torch.randn(size, 4), edge_index, graph.degree[:size])
-        for _ in range(2):
-            assert torch.equal(scripted(*arguments), smooth_vectors(*arguments))
-    assert torch.jit.script(neighbour_context)(torch.ones(1, 1), torch.zeros(2, 0).long(), torch.zeros(1)).item() == 1

@@ -138,31 +138,24 @@ GRAPHS = {
 
 @pytest.mark.parametrize("kind", GRAPHS)
 @pytest.mark.parametrize(("budget", "batch"), [(27, 10), (5, 10), (13, 1), (100, 16)])
-@pytest.mark.parametrize("system", ["gar", (0.2, 1.0), (0.0, 1.0), (1.0, 0.0), (0.5, 3.0)], ids=str)
+@pytest.mark.parametrize("system", ["re2", "gar", (0.2, 1.0), (0.0, 1.0), (1.0, 0.0), (0.5, 3.0)], ids=str)
 def test_against_naive_algorithm_1(
     system: Any, kind: str, budget: int, batch: int, make_corpus: Any, make_queries: Any, pair_encoder: Any
 ) -> None:
     graph, queries = make_corpus(**GRAPHS[kind]), make_queries()
-    steps = gar_steps(batch) if system == "gar" else fastinsight_steps(batch, *system)
+    steps = {"re2": re2(), "gar": gar_steps(batch)}.get(system) or fastinsight_steps(batch, *system)
     found = Pipeline(graph, steps=steps, budget=budget, pair_encoder=pair_encoder, batch_queries=4).retrieve(queries)
     for row, nodes in enumerate(found_by(found.ranking)):
         given = (queries.encoded[row], graph, reader(pair_encoder, graph, queries.texts[row]), pair_encoder.head)
-        if system == "gar":
+        if system == "re2":
+            top = vector_search(queries.encoded[row], graph.embedding, budget)
+            assert nodes == ranked({node: float(pair_encoder.head(given[2](node))) for node in top})
+        elif system == "gar":
             assert nodes == gar(*given, batch=batch, budget=budget)
         else:
             assert nodes == fastinsight(*given, batch=batch, alpha=system[0], beta=system[1], b_max=budget)
     assert found.ranking.nodes.shape == (7, budget)
     assert found.num_encodings.tolist() == [min(budget, 60)] * 7
-
-
-def test_re2_against_sorting_the_top(make_corpus: Any, make_queries: Any, pair_encoder: Any) -> None:
-    graph, queries = make_corpus(repeated=20), make_queries()
-    found = Pipeline(graph, steps=re2(), budget=20, pair_encoder=pair_encoder).retrieve(queries)
-    for row, nodes in enumerate(found_by(found.ranking)):
-        top = vector_search(queries.encoded[row], graph.embedding, 20)
-        read = reader(pair_encoder, graph, queries.texts[row])
-        assert nodes == ranked({node: float(pair_encoder.head(read(node))) for node in top})
-    assert found.num_encodings.tolist() == [20] * 7
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
