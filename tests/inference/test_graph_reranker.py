@@ -184,10 +184,6 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
         ({"edges": [(0, 1), (2, 2)]}, r"`edges` must each join two different passages, got \[2, 2\] at place 1"),
         ({"edge_types": ["other"]}, "`edge_types` needs `edges`"),
         ({"edges": EDGES, "edge_types": ["other"]}, r"`edge_types` must have one name per edge \(4\), got 1"),
-        (
-            {"edges": EDGES, "edge_types": iter("abcd")},
-            r"`edge_types` must have one name per edge \(4\), got .*iterator",
-        ),
         ({"edges": EDGES, "edge_types": ["knn", 3, "a", "b"]}, "`edge_types` must hold names, got int at place 1"),
         ({"edges": EDGES, "edge_weights": [1, 1, 0, 1]}, r"`edge_weights` must lie in .*, got 0.0 at place 2"),
         ({"entities": [["a"]] * 5 + ["abc"]}, "`entities` must hold a list .* got 'abc' at place 5"),

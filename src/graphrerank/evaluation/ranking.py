@@ -262,7 +262,7 @@ def check_encoder(checkpoint: Checkpoint, prepared: PreparedDataset) -> None:
     if inputs.reads_vectors:
         checkpoint.check_encoder(prepared.encoder_name, prepared.encoder_fingerprint)
     if inputs.reads_pairs and prepared.pair_encoder is not None:
-        checkpoint.check_pair_encoder(prepared.pair_encoder.fingerprint)
+        checkpoint.check_encoder("another", prepared.pair_encoder.fingerprint, of_pairs=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -188,8 +188,13 @@ class CorpusGraph:
 
     @property
     def all_texts(self) -> Sequence[str]:
-        """The texts, for an index of all of them; a ValueError if passages were removed."""
-        return self.passages.whole
+        """The texts, for an index of all of them; a ValueError if some were removed, whose numbers are still there."""
+        if self.passages.removed is not None:
+            raise UserError(
+                f"`graph` must not have removed passages where all texts are indexed, got "
+                f"{int(self.passages.removed.sum())}: compact the corpus folder"
+            )
+        return self.texts
 
     def with_entities(self, entities: EntityIncidence) -> "CorpusGraph":
         """Return the same graph with the entities of its passages."""

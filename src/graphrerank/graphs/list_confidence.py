@@ -30,8 +30,8 @@ class ListConfidence(BaseModel):
     The maximum changes nothing where :math:`w_1 \le 0 \le w_2`.
 
     Source: query performance prediction from the scores of a list, as in Shtok, Kurland, Carmel, Raiber and Markovits,
-    "Predicting Query Performance by Query-Drift Estimation", 2012. *Where we differ:* the scores are calibrated
-    probabilities, and the result is one too, not a correlate of a measure.
+    "Predicting Query Performance by Query-Drift Estimation", 2012. *Where we differ:* scores and result are
+    probabilities.
 
     Example:
         >>> confidence = ListConfidence(beyond=-1.0, within=0.0, intercept=0.0)

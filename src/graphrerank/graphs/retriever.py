@@ -1,8 +1,10 @@
-"""Protocol of a retriever, which ranks the corpus for queries, and the names of its features."""
+"""Protocols of a retriever, a cross-encoder and another head for it, and the names of a retriever's features."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
+
+from torch import Tensor
 
 from graphrerank.graphs.queries import Queries
 from graphrerank.graphs.ranking import Ranking
@@ -13,6 +15,7 @@ EXPANSION_FEATURES = ("hops", "best_seed_score", "best_seed_reciprocal_rank", "s
 CROSS_ENCODER_FEATURES = ("cross_encoder_score", "cross_encoder_reciprocal_rank", "cross_encoder_unread")
 # 0 for all candidates where they are not given
 OPTIONAL_FEATURES = (*TEXT_FEATURES, *EXPANSION_FEATURES, *CROSS_ENCODER_FEATURES)
+DTYPES = ("float32", "bfloat16", "float16")  # in which a frozen transformer may compute
 
 
 class Retriever(Protocol):
@@ -45,3 +48,41 @@ def needs_vectors(build_retriever: RetrieverFactory) -> bool:
 def is_lookup(retriever: Retriever) -> bool:
     """Return whether a retriever only looks up rankings made before, so that its time is not that of a search."""
     return bool(getattr(retriever, "is_lookup", False))
+
+
+class PairEncoder(Protocol):
+    """A cross-encoder in two parts: a body that reads (query, passage) pairs, and a head that scores what it read."""
+
+    @property
+    def hidden_size(self) -> int:
+        """Width ``h`` of a vector."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A string that changes whenever vectors or scores would."""
+
+    def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
+        """Read ``M`` pairs: ``[M, h]`` float32, one [CLS] vector before the classification head per pair."""
+
+    def encode_states(
+        self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
+    ) -> tuple[Tensor, Tensor]:
+        """Encode ``M`` pairs by all layers but the last ones, for a model that replaces these.
+
+        Returns ``token_states [T, h]`` float32 without padding, and ``token_ptr [M + 1]`` int64: pair ``m`` owns the
+        tokens ``token_ptr[m]:token_ptr[m + 1]``.
+        """
+
+    def head(self, vectors: Tensor) -> Tensor:
+        """Score vectors ``[..., h]``: logits ``[...]``."""
+
+
+class GraphHead(Protocol):
+    """A head that replaces a pair encoder's, and also reads the edges among a query's nodes."""
+
+    @property
+    def encoder_fingerprint(self) -> str:
+        """Fingerprint of the pair encoder whose vectors it reads."""
+
+    def score(self, pair_vectors: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
+        """Score ``N`` nodes: logits ``[N]``; ``degree [N]`` counts neighbours in the whole corpus graph."""

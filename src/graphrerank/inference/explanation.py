@@ -92,10 +92,9 @@ class Explainer:
         max_edges: int,
         check: Callable[[], None],
     ) -> list[DocumentExplanation]:
-        """Explain the scores of one query's candidates (``graphs``, on the CPU), in their order; as :meth:`explain`.
+        """Explain as :meth:`explain` the candidates of one query's graph, on the CPU.
 
-        ``match`` has the words of the nodes; None where removing an edge does not change the words that a passage's
-        neighbours cover.
+        ``match`` has the words of the nodes; None where removing an edge does not change what is covered of them.
         """
         gcs_part, learned_part = self._model.score_parts(*graphs.model_inputs(self._model.inputs))
         base = graphs.x[:, 0]

@@ -91,17 +91,9 @@ class GraphReranker:
         write_manifest(folder, self.checkpoint.manifest.without("artifact").content)
         return folder
 
-    def push_to_hub(
-        self,
-        repo_id: str,
-        *,
-        license_name: str,
-        private: bool = True,
-        token: str | None = None,
-        runs: Sequence[str | Path] = (),
-    ) -> str:
-        """Upload the model with a model card, as :func:`~graphrerank.inference.hub.push_model`; return its address."""
-        return push_model(self.checkpoint, repo_id, license_name=license_name, private=private, token=token, runs=runs)
+    def push_to_hub(self, repo_id: str, **settings: Any) -> str:
+        """Upload the model with a model card; settings are those of :func:`~graphrerank.inference.hub.push_model`."""
+        return push_model(self.checkpoint, repo_id, **settings)
 
     def rerank(
         self,

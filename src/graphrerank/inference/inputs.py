@@ -33,8 +33,7 @@ Edges = tuple[Tensor, Tensor, Tensor]  # [M, 2] int64 pairs, [M] weights, [M] nu
 def to_floats(name: str, given: Any, shape: tuple[int | None, ...]) -> Tensor:
     """Return a float32 copy on the CPU of torch, NumPy or nested sequences; sizes of ``shape`` that are None are any.
 
-    A ValueError names the argument where ``given`` holds anything but numbers, is of another shape, or a number is not
-    finite or beyond 1e30.
+    A ValueError names the argument where there is anything but finite numbers up to 1e30, or another shape.
     """
     array = _array(name, given, shape, "iuf", "numbers").astype(np.float64)
     _check_entries(name, np.abs(array) <= LARGEST, array, f"be finite and at most {LARGEST:g} in size")
@@ -209,9 +208,8 @@ def _types_of(names: Sequence[str] | None, count: int) -> Tensor:
     """Return the number of each edge's type, ``[M]``."""
     if names is None:
         return torch.full((count,), OTHER)
-    came = type(names).__name__ if isinstance(names, str) or not hasattr(names, "__len__") else len(names)
-    if came != count:
-        raise UserError(f"`edge_types` must have one name per edge ({count}), got {came}")
+    if isinstance(names, str) or len(names := list(names)) != count:
+        raise UserError(f"`edge_types` must have one name per edge ({count}), got {len(names)}")
     for place, name in enumerate(names):
         if not isinstance(name, str):
             raise UserError(f"`edge_types` must hold names, got {type(name).__name__} at place {place}")

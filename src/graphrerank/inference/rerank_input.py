@@ -29,8 +29,8 @@ class RerankInput:
     Attributes:
         query: The query, not blank.
         passages: ``n`` texts; None to go without BM25, where ``scores`` are given.
-        scores: ``[n]`` scores of the caller's retriever, of any scale, higher is better. None for BM25 among the
-            passages, mixed with the cosine where there are vectors.
+        scores: ``[n]`` scores of your retriever, of any scale, higher is better. None for BM25 among the passages,
+            mixed with the cosine where there are vectors.
         edges: ``[M, 2]`` undirected pairs of two different passages: numbered from 0 in the order they are given, or
             with ``ids`` that are no integers, pairs of those. Or a networkx graph over ``ids``: its edges among the
             passages, with their ``weight``, 1 where there is none, and ``type``.
@@ -38,8 +38,7 @@ class RerankInput:
             directions is one of ``edges`` or none.
         edge_weights: ``[M]`` weights in [1e-9, 1e9]; 1 for each edge when None.
         edge_types: ``M`` names of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`, or that mean one of them, as
-            ``citation`` does (:func:`~graphrerank.graphs.edge_types.edge_type_of`); others are ``other``, as all edges
-            are when None. Not read by models that merge types.
+            ``citation`` does (:func:`~graphrerank.graphs.edge_types.edge_type_of`); all ``other`` when None.
         entities: ``n`` collections of entity names. Passages that share entities are joined, each edge weighted by the
             shared part of its source's entities; a name in more than 10 passages (and 0.1% of them) is too common.
         doc_ids: ``n`` names of the documents that the passages are chunks of. With ``chunk_ids``, neighbouring chunks
@@ -50,8 +49,8 @@ class RerankInput:
         vectors: ``[n, d]`` passage vectors of the same encoder. Vectors are scaled to unit length here.
         cross_encoder_scores: ``[n]`` scores of a cross-encoder, of any scale, NaN or None for each passage that it has
             not read; for models of ``features=scores_match_typed_cross_encoder``, which rank without them too.
-        features: ``[n]`` numbers by name, for scores that the model was trained on and that cannot be computed here
-            (``hops`` of an expansion, say), or instead of those that can. 0 for each that is not given.
+        features: ``[n]`` numbers by name, for scores of the training that cannot be computed here (``hops`` of an
+            expansion), or instead of those that can; else 0.
         top_n: How many to return; all when None.
         min_probability: Leave out passages with a lower probability of relevance, by the model's calibration.
         min_perfect_recall: Return the fewest passages that hold everything relevant with at least this probability, by

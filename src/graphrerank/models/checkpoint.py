@@ -4,8 +4,7 @@ A checkpoint is one of
 
 - a folder with ``manifest.json`` and ``model.safetensors`` (a shipped checkpoint, an exported artifact),
 - a Lightning ``.ckpt`` with ``manifest.json`` in a folder above it (of a training),
-- a run folder of a training with one folder per model, ``<system>/checkpoints/best.ckpt``. The manifest of one of them
-  has the entry ``primary``: it is the model that is used where only one is needed.
+- a run folder with one folder per model, ``<system>/checkpoints/best.ckpt``; one manifest says ``primary``.
 
 None of them can run code: weights are read with ``weights_only=True`` or from safetensors.
 """
@@ -65,23 +64,16 @@ class Checkpoint:
             )
         return self.reranker
 
-    def check_encoder(self, name: str | None, fingerprint: str | None) -> None:
-        """Refuse another encoder than that of the training; both are None if there is none."""
-        trained = self.reranker.encoder
+    def check_encoder(self, name: str | None, fingerprint: str | None, *, of_pairs: bool = False) -> None:
+        """Refuse another encoder, of texts or of pairs, than that of the training; both are None if there is none."""
+        kind = "pair_encoder" if of_pairs else "encoder"
+        trained = self.reranker.pair_encoder if of_pairs else self.reranker.encoder
         if trained is None or fingerprint != trained.fingerprint:
-            of = "no vectors" if trained is None else f"vectors of {trained.name} ({trained.fingerprint[:12]})"
+            of = "no vectors"
+            if trained is not None:
+                of = f"vectors of {trained.name or 'the cross-encoder'} ({trained.fingerprint[:12]})"
             hint = "; only a model of features=scores changes encoders" if self.reranker.inputs.reads_vectors else ""
-            raise UserError(f"{self.path}: was trained on {of}, `encoder` is {name} ({str(fingerprint)[:12]}){hint}")
-
-    def check_pair_encoder(self, fingerprint: str) -> None:
-        """Refuse another cross-encoder of pairs than that of the training."""
-        trained = self.reranker.pair_encoder
-        if trained is None or fingerprint != trained.fingerprint:
-            of = "none" if trained is None else trained.fingerprint[:12]
-            raise UserError(
-                f"{self.path}: was trained on vectors of the cross-encoder {of}, `pair_encoder` now is "
-                f"{fingerprint[:12]}"
-            )
+            raise UserError(f"{self.path}: was trained on {of}, `{kind}` is {name} ({str(fingerprint)[:12]}){hint}")
 
 
 def load_checkpoint(path: str | Path, *, model: nn.Module | None = None) -> Checkpoint:

@@ -3,10 +3,9 @@
 Notable about it:
 
 - It starts as the frozen GRanker: the layers and head of the encoder, and the paper's smoothing.
-- With the head alone, the encoder stays frozen: the model reads vectors of (query, passage) pairs, which are computed
-  once and cached on disk. It scripts, and smooths inside itself.
-- With layers, it holds the trained ones only; the frozen ones run when a batch is made. A batch carries the states of
-  all tokens, some hundred times as much as the vectors: take few candidates and small batches.
+- With the head alone, it reads vectors of (query, passage) pairs, which are computed once and cached on disk.
+- With layers, it holds the trained ones only. A batch carries the states of all tokens, some hundred times as much as
+  the vectors: take few candidates and small batches.
 """
 
 import math

@@ -3,8 +3,7 @@
 A manifest may be untrusted: it is plain JSON within bounds (:mod:`graphrerank.untrusted`), and names a registered model
 (:mod:`graphrerank.models.registry`), never a class to import.
 
-The manifest of an artifact names the SHA-256 of each file and of itself. The hashes guard against damage and mix-ups.
-They are no signature: whoever can write the folder can write its hashes too.
+The manifest of an artifact names the SHA-256 of each file and of itself, against damage and mix-ups: no signature.
 """
 
 import hashlib
