@@ -31,6 +31,7 @@ MERGED = "merged"  # of conf/data
 WARM_UP = 8  # questions that each path retrieves before the clock starts
 KEPT = ("dense_nodes", "dense_scores", "graph_nodes", "graph_scores", "seconds")
 ROUTED_MEASURES = ("Hit@3", "Hit@5", "PR@5", "Answer@5")
+Entry = Mapping[str, Any]  # of a data set in the settings, see :meth:`PathRunner.read`
 RULES = ("all_relevant", "any_relevant", "answer_in_context", "language_model")
 
 
@@ -136,12 +137,7 @@ class PathRunner:
     """
 
     def __init__(
-        self,
-        parts: Parts,
-        paths: Mapping[str, str],
-        *,
-        encoder: Any,
-        merged: Mapping[str, Mapping[str, Any]] | None = None,
+        self, parts: Parts, paths: Mapping[str, str], *, encoder: Any, merged: Mapping[str, Entry] | None = None
     ) -> None:
         self.pipelines = {path: parts.settings("pipeline", name) for path, name in paths.items()}
         budgets = [pipeline["budget"] for pipeline in self.pipelines.values()]
@@ -150,7 +146,7 @@ class PathRunner:
         self._parts, self._encoder, self._merged = parts, encoder, merged
         self._prepared: dict[str, tuple[PreparedDataset, PipelineFactory]] = {}
 
-    def read(self, name: str, entry: Mapping[str, Any], *, seed: int) -> TwoPaths:
+    def read(self, name: str, entry: Entry, *, seed: int) -> TwoPaths:
         """Return both paths' rankings of some questions of a data set.
 
         ``name`` is of ``conf/data``, or a folder. ``entry`` has ``splits`` and, if given, ``data``, which replaces the
@@ -173,7 +169,7 @@ class PathRunner:
         dense_seconds, graph_seconds = kept["seconds"].tolist()
         return TwoPaths(dataset, queries, rows, qrels, dense, graph, (dense_seconds, graph_seconds))
 
-    def _prepare(self, name: str, entry: Mapping[str, Any]) -> tuple[PreparedDataset, PipelineFactory]:
+    def _prepare(self, name: str, entry: Entry) -> tuple[PreparedDataset, PipelineFactory]:
         """Load and encode a data set, or all as one, and return a factory of pipelines over its corpus."""
         data: Any = str(entry.get("data") or name)
         if self._merged is not None:
@@ -199,7 +195,7 @@ class PathRunner:
         return tensors | {"seconds": torch.tensor(seconds, dtype=torch.float64)}
 
 
-def _pick_queries(dataset: Dataset, qrels: Qrels, entry: Mapping[str, Any], *, seed: int) -> Tensor:
+def _pick_queries(dataset: Dataset, qrels: Qrels, entry: Entry, *, seed: int) -> Tensor:
     """Choose the questions of an entry (:meth:`PathRunner.read`): ``[Q]`` int64, ascending.
 
     A share is the first in the order of a hash of seed and id, so that a larger share contains a smaller one.

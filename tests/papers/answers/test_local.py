@@ -91,13 +91,6 @@ def test_errors_of_answers_questions_and_models(model: Path, tmp_path: Path) -> 
         make(tmp_path / "nothing").ask(["a"], system=None, read=str)
 
 
-def test_fingerprint_tells_models_and_settings_apart(model: Path, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    made = [make(model), make(model, seed=1), make(model, temperature=0.5), make(tmp_path), make(Path("hub/id"))]
-    assert len({one.fingerprint for one in made}) == len(made)
-    assert make(model, batch_size=2).fingerprint == made[0].fingerprint
-
-
 QUESTIONS = [f"{number} or {number + 1}?" for number in range(12)]
 
 
@@ -127,10 +120,13 @@ def test_every_answer_of_a_prompt_in_json_is_usable(model: Path) -> None:
 
 
 @needs_llguidance
-def test_a_form_changes_the_fingerprint_and_loads_nothing_again(model: Path) -> None:
+def test_fingerprints_and_a_form_that_loads_nothing_again(model: Path, tmp_path: Path) -> None:
     plain, loose = make(model, **FREE), make(model, **FREE, constrained=False)
     twin = in_form(plain, WINNER)
-    assert twin.fingerprint != plain.fingerprint
+    (tmp_path / "config.json").write_text("{}")
+    others = [make(model, **FREE, seed=1), make(model), make(tmp_path), make(Path("hub/id"))]
+    assert len({each.fingerprint for each in (plain, twin, *others)}) == 6
+    assert make(model, **FREE, batch_size=2).fingerprint == plain.fingerprint
     assert twin._loaded is plain._loaded
     assert (in_form(plain, None), in_form(loose, WINNER)) == (plain, loose)
     for form in ("a(", '{"type": "nothing"}'):

@@ -19,6 +19,7 @@ from graphrerank_papers.answers.writers import PromptedWriter, RecordedModel
 from tests.support.language_models import ScriptedReplies
 
 PROMPT = Prompt("p", "{context} {question}")
+JUDGE = Prompt("judge", "{query}{generated_answer}{ground_truth_answer}")
 TEXTS = ["Metz fell.", "Nancy stood.", "Nothing."]
 
 
@@ -40,27 +41,6 @@ def plain_stage() -> AnswerStage:
 RIGHT: dict[str, list[str]] = {"x": ["Metz"], "y": ["Nancy"], "z": []}
 
 
-def stage(model: ScriptedReplies, judge: ScriptedReplies | None = None) -> AnswerStage:
-    prompt = Prompt("p", "{query}|{generated_answer}|{ground_truth_answer}")
-    return AnswerStage(
-        Packing(3),
-        PromptedWriter(model, Prompt("short", "{context}?{question}")),
-        price=Price(1.0, 1.0),
-        judge=None if judge is None else CorrectnessJudge(judge, prompt),
-    )
-
-
-def test_each_system_is_answered_from_its_own_passages() -> None:
-    model = ScriptedReplies({"x y?q": "Metz", "x y\n\nz?q": "Nancy", "?r": ""})
-    ranked = {"one": [["x y", "three more words"], []], "two": [["x y", "z"], []]}
-    packed = {name: Packing(3).pack(texts) for name, texts in ranked.items()}
-    answers = stage(model).answer(["q", "r"], packed, [["Metz"], None])
-    assert {name: part.said for name, part in answers.items()} == {"one": ["Metz", ""], "two": ["Nancy", ""]}
-    assert [part.values["EM"].nan_to_num(-1).tolist() for part in answers.values()] == [[1.0, -1.0], [0.0, -1.0]]
-    assert [part.counts.context_tokens for part in answers.values()] == [1.0, 1.5]
-    assert len(model.asked) == 3  # the same question from the same context once
-
-
 LOST = {
     "?failed": Reply("", "failed", attempts=3, problem="status 500"),
     "?rejected": Reply("", "rejected", problem="status 400: 'too long'"),
@@ -71,7 +51,9 @@ LOST = {
 
 def test_a_lost_answer_is_no_abstention() -> None:
     questions = [*(key.removeprefix("?") for key in LOST), "abstains"]
-    judged = stage(ScriptedReplies({**LOST, "?abstains": " "}), ScriptedReplies({}))
+    judge = CorrectnessJudge(ScriptedReplies({}), JUDGE)
+    writer = PromptedWriter(ScriptedReplies({**LOST, "?abstains": " "}), Prompt("short", "{context}?{question}"))
+    judged = AnswerStage(Packing(3), writer, price=Price(1.0, 1.0), judge=judge)
     (answers,) = judged.answer(questions, {"one": [Context((), 0)] * 5}, [[]] * 5).values()  # none has an answer
     assert answers.said == [None, None, None, None, ""]
     for measure in ("EM", "F1", "Contain-Match", "Judged"):
@@ -87,6 +69,7 @@ def test_answers_add_measures_kinds_counts_and_files(tmp_path: Path) -> None:
     result = plain_stage()(ranked(RIGHT), run_dir=tmp_path)
     assert [values["EM"].tolist() for values in result.measures.values()] == [[1.0, 1.0, 1.0], [0.0, 1.0, 0.0]]
     assert set(result.measures["one"]) == set(plain_stage().measures)
+    assert result.system_extra["two"]["answers"]["context_tokens"] == pytest.approx(4 / 3)
     assert plain_stage().tested == ("F1", "EM")
     assert {name: inside.tolist() for name, inside in result.groups["kind"].items()} == {
         "multi-hop": [True, False, False], "single-hop": [False, True, False], "unanswerable": [False, False, True],
@@ -140,9 +123,8 @@ def test_costs_of_a_comparison_and_its_verdicts(tmp_path: Path) -> None:
 
 
 def test_unusable_verdicts_of_the_judge_are_counted() -> None:
-    prompt = Prompt("judge", "{query}{generated_answer}{ground_truth_answer}")
     judge = CorrectnessJudge(
-        ScriptedReplies({"fell?MetzMetz": "who knows", "stood?NancyNancy": "Decision: yes"}), prompt
+        ScriptedReplies({"fell?MetzMetz": "who knows", "stood?NancyNancy": "Decision: yes"}), JUDGE
     )
     result = replace(plain_stage(), judge=judge)(one_system())
     assert result.measures["one"]["Judged"].tolist() == [0.0, 1.0, 1.0]

@@ -17,30 +17,21 @@ from graphrerank_papers.answers.writers import CitedReply, MapReduceWriter, Prom
 from tests.support.language_models import ScriptedReplies
 
 
-class Replies:
-    """Replies by a table of lists, one reply after the other; counts the requests."""
-
-    fingerprint = "replies"
-
-    def __init__(self, table: dict[str, list[Reply]]) -> None:
-        self.table, self.asked = table, 0
-
-    def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
-        for index, question in enumerate(questions):
-            self.asked += 1
-            yield index, self.table[question.partition("\n\nAn earlier")[0]].pop(0)
+def in_turn(table: dict[str, list[Reply]]) -> ScriptedReplies:
+    """Reply by a table of lists, one reply after the other."""
+    return ScriptedReplies(lambda question: table[question.partition("\n\nAn earlier")[0]].pop(0))
 
 
 def test_replies_are_found_under_the_first_message(tmp_path: Path) -> None:
     script = {"a": [Reply("x", "answered", "m"), Reply("7", "answered", "m", 5, 1)], "b": [Reply("", "failed")] * 3}
-    model = RecordedModel(Replies(script), tmp_path)
+    model = RecordedModel(in_turn(script), tmp_path)
     assert ask_strictly(model, ["a", "b", "a"], system=None, parse=int, tries=3) == [7, None, 7]
     assert [reply.text for reply in model.replies_to(["a"])] == ["x", "7"]  # equal messages are sent once
     assert [reply.outcome for reply in model.replies_to(["b"])] == ["failed"] * 3
     assert len(model.recorded) == 5
-    again = Replies({"b": [Reply("8", "answered", "m")]})  # what failed was not kept
+    again = in_turn({"b": [Reply("8", "answered", "m")]})  # what failed was not kept
     assert ask_strictly(RecordedModel(again, tmp_path), ["a", "b"], system=None, parse=int) == [7, 8]
-    assert again.asked == 1
+    assert len(again.asked) == 1
 
 
 def test_an_endpoint_that_breaks_down_costs_verdicts_and_not_the_run(endpoint: tuple[str, Any]) -> None:
@@ -54,21 +45,18 @@ def test_an_endpoint_that_breaks_down_costs_verdicts_and_not_the_run(endpoint: t
     assert len(handler.requests) == 8  # both orders, both tries, each sent twice
 
 
-class Stopping:
-    """Replies with the question in capitals; dies after some replies."""
-
-    fingerprint = "stopping"
+class Stopping(ScriptedReplies):
+    """Replies with the question in capitals, in no order; dies after some replies."""
 
     def __init__(self, alive: int) -> None:
+        super().__init__(lambda question: Reply(question.upper(), "failed" if question == "bad" else "answered"))
         self.alive = alive
-        self.asked: list[str] = []
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
-        for index, question in reversed(list(enumerate(questions))):  # in no order
+        for index, question in reversed(list(enumerate(questions))):
             if len(self.asked) == self.alive:
                 raise RuntimeError("power cut")
-            self.asked.append(question)
-            yield index, Reply(f"{system} {question}".upper(), "failed" if question == "bad" else "answered")
+            yield index, next(super().replies([question], system=system))[1]
 
 
 def test_each_reply_is_kept_when_it_comes(tmp_path: Path) -> None:
@@ -77,15 +65,15 @@ def test_each_reply_is_kept_when_it_comes(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="power cut"):
         RecordedModel(first, tmp_path).all_replies(questions, system="s")
     replies = RecordedModel(second, tmp_path).all_replies(questions, system="s")
-    assert [reply.text for reply in replies] == [f"S Q{i}" for i in range(6)]
-    assert sorted(first.asked + second.asked) == questions
+    assert [reply.text for reply in replies] == [f"Q{i}" for i in range(6)]
+    assert sorted(first.asked + second.asked) == [("s", question) for question in questions]
 
 
 def test_equal_questions_are_sent_once_per_system_message_and_failed_ones_again(tmp_path: Path) -> None:
     model = Stopping(9)
     for system in ("s", "t", None, "s"):
         assert len(set(RecordedModel(model, tmp_path).all_replies(["a", "bad", "a"], system=system))) == 2
-    assert sorted(model.asked) == ["a", "a", "a", "bad", "bad", "bad", "bad"]
+    assert sorted(question for _, question in model.asked) == ["a", "a", "a", "bad", "bad", "bad", "bad"]
 
 
 def test_each_filled_prompt_is_sent_once() -> None:

@@ -180,26 +180,6 @@ def test_an_index_that_grew_holds_what_a_new_one_holds(
     assert own.texts[community] == passages[-1]
 
 
-def test_only_what_is_touched_changes(builder: ReTAGIndexBuilder, make_themed_passages: MakePassages) -> None:
-    passages = make_themed_passages(60)
-    before = build(builder, passages)
-    more = [*passages, "Metz9 and Nancy9 saw the harbour. Metz9 and Metz0 saw the market."]
-    grown = builder.update(before, named(more), more)
-    check(grown, more)
-    old, new = by_members(before), by_members(grown)
-    touched = {grown.entities.index(name) for name in ("Metz9", "Nancy9", "Metz0")}
-    for (graph, members), text in new.items():
-        if not touched & set(members) and (graph, members) in old:
-            assert old[graph, members] == text
-    own = grown.communities
-    for community, (graph, members) in enumerate(zip(own.graph.tolist(), own.members.tolist(), strict=True)):
-        if (graph, tuple(members)) not in old:  # it grew, or was split off one that grew
-            above = int(own.parent[community])
-            assert touched & (set(members) | set(own.members[above].tolist() if above >= 0 else ()))
-    assert set(new) != set(old)
-    assert grown.topics is before.topics
-
-
 def test_an_index_without_topics_grows_from_nothing_and_not_from_others(
     builder: ReTAGIndexBuilder, make_themed_passages: MakePassages
 ) -> None:
