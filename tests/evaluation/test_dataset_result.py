@@ -68,17 +68,11 @@ def judged(data: Dataset, systems: list[RankedSystem], **more: Any) -> DatasetRe
 @pytest.fixture(scope="module")
 def result() -> DatasetResult:
     data = dataset()
-    systems = [
-        ranked(data, "base", quality=0.0, seed=1, cost=Cost({"total": {"p50": 1.0, "p95": 2.0}})),
-        ranked(data, "twin", quality=0.3, seed=2, config="abc"),
-        ranked(data, "good", quality=0.6, seed=3, config="abc"),
-    ]
-    systems = [
-        systems[0],
-        replace(systems[1], seed=1),
-        replace(systems[2], seed=2, on_other_edges={"removed": systems[0].ranking, "shuffled": systems[2].ranking}),
-    ]
-    return judged(data, systems)
+    base = ranked(data, "base", quality=0.0, seed=1, cost=Cost({"total": {"p50": 1.0, "p95": 2.0}}))
+    twin = replace(ranked(data, "twin", quality=0.3, seed=2, config="abc"), seed=1)
+    good = replace(ranked(data, "good", quality=0.6, seed=3, config="abc"), seed=2)
+    other_edges = {"removed": base.ranking, "shuffled": good.ranking}
+    return judged(data, [base, twin, replace(good, on_other_edges=other_edges)])
 
 
 def test_a_stage_adds_measures_groups_notes_and_tables(tmp_path: Path) -> None:

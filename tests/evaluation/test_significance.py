@@ -162,9 +162,6 @@ def test_holm_against_its_definition() -> None:
 def test_scores_that_do_not_fit_are_refused(scores: torch.Tensor, pairs: list, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         randomization_tests(scores, pairs)
-
-
-def test_bad_arguments_are_named() -> None:
     with pytest.raises(ValueError, match="`samples` must be a positive integer, got 0"):
         bootstrap_interval(torch.ones(3), samples=0)
     with pytest.raises(ValueError, match=r"`a` and `b` must have one shape, got \(3,\) and \(4,\)"):

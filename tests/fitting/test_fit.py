@@ -1,19 +1,23 @@
 """Training in plain Python."""
 
+import inspect
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from graphrerank import GraphReranker, fit
 from graphrerank.data.dataset import Dataset
+from graphrerank.fitting.training_data import FitSettings
 from graphrerank.graphs import ModelInputs
 from graphrerank.models.manifest import MANIFEST, read_manifest
 from graphrerank.models.registry import register_model
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.parts import Parts
+from tests.support import CONF
 from tests.support.folders import write_dataset
 
 QUIET = {"enable_progress_bar": False, "accelerator": "cpu"}
@@ -127,20 +131,10 @@ def test_what_does_not_fit_is_refused_before_training(folder: Path, parts: Parts
 
 
 def test_defaults_are_those_of_the_command() -> None:
-    import inspect
-
-    from omegaconf import OmegaConf
-
-    from graphrerank.fitting.training_data import FitSettings
-    from tests.support import CONF
-
     command = OmegaConf.load(CONF / "train.yaml")
     defaults = {name: p.default for name, p in inspect.signature(fit).parameters.items()}
     for name in ("learning_rate", "weight_decay", "warmup_steps"):
         assert defaults[name] == float(command.module[name])
     settings = FitSettings()
-    assert (settings.batch_size, settings.seed, settings.calibration) == (
-        command.batches.batch_size,
-        command.seed,
-        command.calibration,
-    )
+    given = command.batches.batch_size, command.seed, command.calibration
+    assert (settings.batch_size, settings.seed, settings.calibration) == given

@@ -138,13 +138,10 @@ def test_data_sets_without_complete_lists_teach_nothing_but_by_themselves() -> N
     assert float(found[:, 9].mean()) == pytest.approx(share, abs=0.05)
 
 
-def test_lists_that_teach_nothing_are_refused() -> None:
+def test_lists_that_teach_nothing_are_refused_and_ranks_beyond_them_left_out() -> None:
+    lists = {"a": (torch.tensor([[0.9, 0.1], [0.4, 0.3]]), torch.tensor([[True, True], [False, True]]))}
+    assert fit_list_confidence(lists) == fit_list_confidence(lists, ranks=(1, 2))
     p = torch.tensor([[0.9, 0.5]])
     for complete in (torch.tensor([[True, True]]), torch.tensor([[False, False]])):
         with pytest.raises(ValueError, match="`lists` must be complete at some ranks and incomplete at others, got"):
             fit_list_confidence({"a": (p, complete)})
-
-
-def test_ranks_beyond_the_lists_are_left_out() -> None:
-    lists = {"a": (torch.tensor([[0.9, 0.1], [0.4, 0.3]]), torch.tensor([[True, True], [False, True]]))}
-    assert fit_list_confidence(lists) == fit_list_confidence(lists, ranks=(1, 2))

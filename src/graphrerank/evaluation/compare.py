@@ -132,25 +132,22 @@ def _check_same_queries(parts: Parts) -> None:
 
 
 def _names(parts: Parts) -> dict[str, dict[str, str]]:
-    """Choose each system's name in the comparison, by run and name in it."""
+    """Choose each system's name in the comparison, by run and name in it: one where all queries are scored alike."""
     owners: dict[str, list[SystemResult]] = {}
     for part in parts.values():
         for name, system in part.systems.items():
             owners.setdefault(name, []).append(system)
-    ambiguous = {name for name, (first, *rest) in owners.items() if any(not _alike(first, other) for other in rest)}
+    ambiguous = {
+        name
+        for name, (first, *rest) in owners.items()
+        for other in rest
+        for measure in {*first.values} & {*other.values}
+        if not torch.equal(first.values[measure].nan_to_num(-1), other.values[measure].nan_to_num(-1))
+    }
     return {
         run: {name: f"{name} ({run})" if name in ambiguous else name for name in part.systems}
         for run, part in parts.items()
     }
-
-
-def _alike(a: SystemResult, b: SystemResult) -> bool:
-    """Return whether two systems score every query the same in each measure that both have."""
-    return all(
-        torch.equal(values.nan_to_num(-1), b.values[measure].nan_to_num(-1))
-        for measure, values in a.values.items()
-        if measure in b.values
-    )
 
 
 def metric_differences(expected: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:

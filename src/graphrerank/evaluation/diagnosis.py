@@ -1,7 +1,7 @@
 """Does the graph of a corpus help a reranker? Measured on judged questions; without any, passages to judge."""
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from math import ceil, sqrt
@@ -293,7 +293,16 @@ def diagnose(
         WITH: rerank(whole, queries, systems[WITH]),
     }
     if not dataset.splits:
-        _write_pool(run_dir / "to_judge.csv", dataset, queries, rankings)
+        tops = [rankings[name].nodes[:, :DEPTH].sort(dim=1).values for name in (WITH, WITHOUT)]
+        changed_share = float((tops[0] != tops[1]).any(dim=1).double().mean())
+        file = run_dir / "to_judge.csv"
+        write_text(file, pool_csv(dataset, queries, list(rankings.values())))
+        print("No question is judged, so that ceilings and gains are unknown.")
+        print(f"The first {DEPTH} passages are others without the graph for {changed_share:.0%} of the questions.")
+        print(
+            f"next: fill in the column score of {file} (1 relevant, 0 not; {len(queries):,} questions), save it as "
+            "qrels/test.csv of the folder, and run this again."
+        )
         return
     others = OtherEdges(whole, EDGES, seed=plan.seed).systems(systems[WITH])
     ranked = [RankedSystem(name, "operator", name, ranking) for name, ranking in rankings.items()]
@@ -343,19 +352,6 @@ def _show(found: Diagnosis, run_dir: Path, command: str) -> None:
     sections += [f"## {table.title.capitalize()}\n\n{table.caption}\n\n{markdown(table)}" for table in found.tables()]
     write_text(run_dir / "diagnosis.md", "\n\n".join(sections) + "\n")
     write_json(run_dir / "diagnosis.json", found.to_json())
-
-
-def _write_pool(file: Path, dataset: Dataset, queries: Tensor, rankings: Mapping[str, Ranking]) -> None:
-    """Print how far the graph changes the rankings, and write passages to judge."""
-    tops = [rankings[name].nodes[:, :DEPTH].sort(dim=1).values for name in (WITH, WITHOUT)]
-    changed = float((tops[0] != tops[1]).any(dim=1).double().mean())
-    write_text(file, pool_csv(dataset, queries, list(rankings.values())))
-    print("No question is judged, so that ceilings and gains are unknown.")
-    print(f"The first {DEPTH} passages are others without the graph for {changed:.0%} of the questions.")
-    print(
-        f"next: fill in the column score of {file} (1 relevant, 0 not; {len(queries):,} questions), save it as "
-        "qrels/test.csv of the folder, and run this again."
-    )
 
 
 def pool_csv(dataset: Dataset, queries: Tensor, rankings: Sequence[Ranking], *, depth: int = DEPTH) -> str:

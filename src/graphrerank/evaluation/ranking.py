@@ -141,7 +141,15 @@ def run_reranker(
     ``search`` is what the candidates took (:func:`graphrerank.evaluation.cost.retrieval_times`); None: not counted.
     """
     ranking, peak = with_peak_memory(partial(rerank, prepared, queries, system))
-    times = _reranking_times(prepared, latency_sample(queries), system)
+
+    def run(query: int) -> dict[str, float]:
+        begin = time.perf_counter()
+        graphs = prepared.graphs(torch.tensor([query]), inputs=system.inputs, edges=system.reads_graph)
+        built = time.perf_counter()
+        _rerank_batch(graphs, system, prepared.top_k)
+        return {"graph": built - begin, "rerank": time.perf_counter() - built}
+
+    times = time_stages(latency_sample(queries), run, warm_up=WARM_UP)
     cost = Cost(
         ms=stage_quantiles({**(search or {}), **times}),
         encodings=float(prepared.top_k) if system.inputs.reads_pairs else None,
@@ -182,19 +190,6 @@ def _rerank_batch(graphs: CandidateGraphs, system: System, top_k: int) -> Rankin
     missing = (0, top_k - nodes.shape[1])
     pad = torch.nn.functional.pad
     return Ranking(pad(nodes, missing, value=-1), pad(scores, missing, value=-torch.inf))
-
-
-def _reranking_times(prepared: PreparedDataset, queries: Sequence[int], system: System) -> dict[str, list[float]]:
-    """Time the reranking stage, one query at a time: candidate graph; then scores and order."""
-
-    def run(query: int) -> dict[str, float]:
-        begin = time.perf_counter()
-        graphs = prepared.graphs(torch.tensor([query]), inputs=system.inputs, edges=system.reads_graph)
-        built = time.perf_counter()
-        _rerank_batch(graphs, system, prepared.top_k)
-        return {"graph": built - begin, "rerank": time.perf_counter() - built}
-
-    return time_stages(queries, run, warm_up=WARM_UP)
 
 
 def reranking_systems(
@@ -312,7 +307,17 @@ def rank_candidates(
         for system in reranking_systems(trained, group.manifest.operators, device=device, scorers=scorers):
             if system.name in group.models:
                 row = run_reranker(part, queries, system, search=search, other_edges=edges)
-                rows[label].append(_with_training(row, group, group.models[system.name]))
+                checkpoint, cost = group.models[system.name], row.cost
+                if cost is not None and group.reads is not None:  # in no stage's time
+                    cost = replace(cost, encodings=float(min(group.reads, row.ranking.nodes.shape[1])))
+                trained_as: dict[str, Any] = {
+                    "config": training_config(checkpoint.reranker),
+                    "seed": checkpoint.reranker.seed,
+                    "fingerprint": hash_files([checkpoint.path]),
+                    "calibration": checkpoint.reranker.calibration,
+                    "confidence": checkpoint.reranker.list_confidence,
+                }
+                rows[label].append(replace(row, kind="checkpoint", source=group.source, cost=cost, **trained_as))
                 continue
             owners = {own[system.name]: name for name, own in reversed(settings.items()) if system.name in own}
             if owners[settings[label][system.name]] == label:
@@ -329,24 +334,6 @@ def _frozen_settings(manifest: RerankerManifest) -> dict[str, Any]:
         reads = manifest.pair_encoder.fingerprint, manifest.inputs.last_layers
         settings |= {"cross_encoder": reads, "granker": reads}
     return settings
-
-
-def _with_training(row: RankedSystem, group: Rerankers, checkpoint: Checkpoint) -> RankedSystem:
-    """Add the record of a checkpoint's training, and the pairs that a cross-encoder read for it, in no stage's time."""
-    manifest, cost = checkpoint.reranker, row.cost
-    if cost is not None and group.reads is not None:
-        cost = replace(cost, encodings=float(min(group.reads, row.ranking.nodes.shape[1])))
-    return replace(
-        row,
-        kind="checkpoint",
-        source=group.source,
-        cost=cost,
-        config=training_config(manifest),
-        seed=manifest.seed,
-        fingerprint=hash_files([checkpoint.path]),
-        calibration=manifest.calibration,
-        confidence=manifest.list_confidence,
-    )
 
 
 def training_config(manifest: RerankerManifest) -> str | None:

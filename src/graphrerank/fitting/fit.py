@@ -189,7 +189,12 @@ def fit(
         settings_of_trainer = dict(trainer or {}) | ({} if max_epochs is None else {"max_epochs": max_epochs})
         if "_target_" not in settings_of_trainer:
             settings_of_trainer = composed("trainer") | settings_of_trainer
-        fitted = build_trainer(settings_of_trainer, callbacks=build_callbacks(composed, callbacks), logger=loggers)
+        called = build_callbacks(composed, callbacks)
+        if not any(isinstance(callback, ProgressBar) for callback in called):  # which show the epochs otherwise
+            if settings_of_trainer.pop("enable_progress_bar", True):
+                called.append(EpochTable())
+            settings_of_trainer["enable_progress_bar"] = False
+        fitted = build(settings_of_trainer, callbacks=called, logger=loggers)
         for each in loggers:
             each.log_hyperparams(manifest)
         _train(fitted, learns, batches(data, settings, network), last)
@@ -259,16 +264,6 @@ def batches(data: TrainingData, settings: FitSettings, network: nn.Module) -> Ca
         shards=data.shards,
         buffer=settings.buffer,
     )
-
-
-def build_trainer(settings: dict[str, Any], *, callbacks: list[Callback], logger: list[Any]) -> L.Trainer:
-    """Build a trainer that shows its epochs by :class:`EpochTable`, unless a callback shows them or nothing shall."""
-    if not any(isinstance(callback, ProgressBar) for callback in callbacks):
-        if settings.pop("enable_progress_bar", True):
-            callbacks.append(EpochTable())
-        settings["enable_progress_bar"] = False
-    trainer: L.Trainer = build(settings, callbacks=callbacks, logger=logger)
-    return trainer
 
 
 def build_callbacks(composed: Callable[..., dict[str, Any]], given: Any) -> list[Callback]:
