@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -59,6 +60,19 @@ def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         if package not in GALLERY and extra_of(package) is None:
             raise
         pytest.skip(str(error))
+
+
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its cells in order, in one namespace."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GRAPHRERANK_CACHE", str(tmp_path / "cache"))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in (block for block in BLOCKS if block.page.name == "notebook.md"):
+        exec(compile(block.code, str(block), "exec"), names)
+    assert {"base", "mine"} <= set(names["result"].to_pandas().to_string().split())
+    assert (tmp_path / "my_reranker" / "model.safetensors").is_file()
+    assert (tmp_path / "report" / "report.html").is_file()
+    assert "PR@10" in capsys.readouterr().out
 
 
 def test_generated_pages_list_modules_and_settings_of_both_packages() -> None:

@@ -85,15 +85,12 @@ def test_probabilities_on_other_pairs_are_near_frequencies(method: str) -> None:
 
 
 def test_what_cannot_be_fitted_is_refused() -> None:
-    ones = torch.ones(2)
     with pytest.raises(ValueError, match=r"`calibration` must be one of \['logistic', 'isotonic'\], got 'x'"):
         calibration_method("x")
-    with pytest.raises(ValueError, match="n at least 1"):
+    with pytest.raises(ValueError, match="`scores` must be one or more finite numbers"):
         fit_logistic(torch.zeros(0), torch.zeros(0))
-    with pytest.raises(ValueError, match=r"`scores` must be finite, got \[nan\]"):
-        fit_isotonic(torch.tensor([0.0, torch.nan]), ones)
-    with pytest.raises(ValueError, match=r"`labels` must be 0 or 1, got \[1.0, 2.0\]"):
-        fit_logistic(ones, torch.tensor([1.0, 2.0]))
+    with pytest.raises(ValueError, match=r"finite numbers, got \[nan\]"):
+        fit_isotonic(torch.tensor([0.0, torch.nan]), torch.ones(2))
 
 
 RANKS = (1, 2, 5)

@@ -110,14 +110,10 @@ def randomization_tests(
     pairs of indices of systems; ``permutations`` is the number of random swaps. Returns two-sided p-values, and
     one-sided ones of first above second, ``[C, M]`` each; NaN where no query counts.
     """
-    if scores.dim() != 3:
-        raise UserError(f"`scores` must be [systems, measures, queries], got shape {tuple(scores.shape)}")
     missing = scores.isnan()
     if bool((missing != missing[:1]).any()):
         raise UserError("`scores` of a measure must be NaN at the same queries for all systems")
-    first, second = indices = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
-    if bool(((indices < 0) | (indices >= len(scores))).any()):
-        raise UserError(f"`pairs` must number systems 0 to {len(scores) - 1}, got {list(pairs)}")
+    first, second = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
     check_counts(permutations=permutations)
     p_values = torch.full((2, len(pairs), scores.shape[1]), torch.nan, dtype=torch.float64)
     for measures, rows in complete_measures(scores):
