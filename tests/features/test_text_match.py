@@ -65,10 +65,15 @@ def test_against_the_definitions() -> None:
     lists = [[0, 1, 2, 3, 4], [2, 0, 5], [1, 0], [3]]
     path = {(0, 1), (1, 0), (1, 2), (2, 1), (1, 3), (3, 1)}
     edges = [path, {(0, 1)}, {(0, 1), (1, 0)}, set[tuple[int, int]]()]
-    found = TextMatch(TEXTS).score(QUERIES, *pack(lists, edges))
-    expected = [row for q, n, e in zip(QUERIES, lists, edges, strict=True) for row in by_the_book(TEXTS, q, n, e)]
+    check_definitions(TEXTS, QUERIES, lists, edges)
+
+
+def check_definitions(texts: list[str], queries: list[str], lists: list[list[int]], edges: list[set]) -> None:
+    found = TextMatch(texts).score(queries, *pack(lists, edges))
+    expected = [row for q, n, e in zip(queries, lists, edges, strict=True) for row in by_the_book(texts, q, n, e)]
     torch.testing.assert_close(found, torch.tensor(expected))
     assert found.shape[1] == len(MATCH_FEATURES)
+    assert ((found >= 0) & (found <= 1)).all()
 
 
 def test_random_graphs_against_the_definitions() -> None:
@@ -78,11 +83,7 @@ def test_random_graphs_against_the_definitions() -> None:
     queries = [" ".join(rng.choices([*vocabulary, "nowhere"], k=rng.randint(1, 8))) for _ in range(12)]
     lists = [rng.sample(range(25), rng.randint(1, 12)) for _ in queries]
     edges = [{(rng.randrange(len(n)), rng.randrange(len(n))) for _ in range(2 * len(n))} for n in lists]
-    edges = [{(u, v) for u, v in part if u != v} for part in edges]
-    found = TextMatch(texts).score(queries, *pack(lists, edges))
-    expected = [row for q, n, e in zip(queries, lists, edges, strict=True) for row in by_the_book(texts, q, n, e)]
-    torch.testing.assert_close(found, torch.tensor(expected))
-    assert ((found >= 0) & (found <= 1)).all()
+    check_definitions(texts, queries, lists, [{(u, v) for u, v in part if u != v} for part in edges])
 
 
 def test_a_title_that_is_covered_counts_one_at_most() -> None:

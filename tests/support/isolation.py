@@ -6,7 +6,7 @@ import random
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -25,7 +25,7 @@ def isolated(environment: Mapping[str, str], folder: Path) -> Iterator[None]:
     Its warnings go to standard error, as those of a process do.
     """
     hydra, config = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
-    main, arguments, working, variables = sys.modules["__main__"], sys.argv, Path.cwd(), dict(os.environ)
+    main, arguments = sys.modules["__main__"], sys.argv
     loggers = [logger for logger in logging.root.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
     levels = [(logger, logger.level, logger.disabled) for logger in (logging.root, *loggers)]
     handlers = list(logging.root.handlers)
@@ -33,21 +33,16 @@ def isolated(environment: Mapping[str, str], folder: Path) -> Iterator[None]:
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     deterministic = torch.are_deterministic_algorithms_enabled()
     GlobalHydra.instance().clear()
-    os.environ.update(environment)
-    os.chdir(folder)
     try:
-        with warnings.catch_warnings(record=True) as caught:
+        with patch.dict(os.environ, environment), chdir(folder), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
             yield
-        for warning in caught:
-            sys.stderr.write(warnings.formatwarning(*_arguments(warning)))
+        for each in caught:
+            text = warnings.formatwarning(each.message, each.category, each.filename, each.lineno, each.line)
+            sys.stderr.write(text)
     finally:
         GlobalHydra.instance().hydra, HydraConfig.instance().cfg = hydra, config
         sys.modules["__main__"], sys.argv = main, arguments
-        os.chdir(working)
-        for name in set(os.environ) - set(variables):
-            del os.environ[name]
-        os.environ.update(variables)
         logging.root.handlers[:] = handlers
         for logger, level, disabled in levels:
             logger.setLevel(level)
@@ -58,10 +53,6 @@ def isolated(environment: Mapping[str, str], folder: Path) -> Iterator[None]:
         torch.set_num_threads(threads)
         torch.set_float32_matmul_precision(precision)
         torch.use_deterministic_algorithms(deterministic)
-
-
-def _arguments(warning: warnings.WarningMessage) -> tuple[Any, ...]:
-    return warning.message, warning.category, warning.filename, warning.lineno, warning.line
 
 
 @contextmanager

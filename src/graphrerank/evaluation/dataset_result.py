@@ -158,7 +158,13 @@ def with_comparisons(result: DatasetResult, plan: EvaluationPlan) -> DatasetResu
         ]
         best = max(others, key=lambda name: float(result.systems[name].values[main].nansum()))
         differences = query_differences(result, baseline=best)
-    usual = query_groups(result.num_relevant, result.densities, result.query_texts)
+    num_words = count_tokens(WordTokenizer(), result.query_texts)
+    usual = {
+        "relevant nodes": relevant_groups(result.num_relevant),
+        "graph density": quantile_groups(result.densities, unit="neighbours"),
+        "query length": quantile_groups(num_words, unit="words"),
+    }
+    usual = {by: parts for by, parts in usual.items() if len(parts) > 1}
     return replace(
         result,
         tests=tests,
@@ -221,19 +227,6 @@ def break_down(result: DatasetResult, groups: Mapping[str, Mapping[str, Tensor]]
     ]
 
 
-def query_groups(
-    num_relevant: Sequence[int], densities: Sequence[float], query_texts: Sequence[str]
-) -> dict[str, dict[str, Tensor]]:
-    """Group queries, ``[Q]`` bool by kind and name of the group; a kind with a single group is left out."""
-    num_words = count_tokens(WordTokenizer(), query_texts)
-    groups = {
-        "relevant nodes": relevant_groups(num_relevant),
-        "graph density": quantile_groups(torch.tensor(densities).double(), unit="neighbours") if densities else {},
-        "query length": quantile_groups(torch.tensor(num_words).double(), unit="words"),
-    }
-    return {by: parts for by, parts in groups.items() if len(parts) > 1}
-
-
 def relevant_groups(num_relevant: Sequence[int]) -> dict[str, Tensor]:
     """Group queries by their number of relevant nodes; groups without a query are left out."""
     counts, groups = torch.tensor(num_relevant), {}
@@ -244,17 +237,17 @@ def relevant_groups(num_relevant: Sequence[int]) -> dict[str, Tensor]:
     return groups
 
 
-def quantile_groups(numbers: Tensor, *, unit: str) -> dict[str, Tensor]:
-    """Group queries by a number ``[Q]`` into about equal parts, the lowest first; equal numbers stay together."""
-    ascending = torch.sort(numbers).values
-    ends = {float(ascending[len(ascending) * part // GROUPS - 1]) for part in range(1, GROUPS + 1)}
+def quantile_groups(of_queries: Sequence[float], *, unit: str) -> dict[str, Tensor]:
+    """Group queries by a number into about equal parts, the lowest first; equal numbers stay together."""
+    numbers, ascending = torch.tensor(of_queries, dtype=torch.float64), sorted(of_queries)
+    ends = {ascending[len(ascending) * part // GROUPS - 1] for part in range(1, GROUPS + 1)} if ascending else set()
     groups, below = {}, -torch.inf
     for end in sorted(ends):
         inside = (numbers > below) & (numbers <= end)
         low, high = (f"{float(edge):.3g}" for edge in (numbers[inside].min(), numbers[inside].max()))
         groups[f"{low} {unit}" if low == high else f"{low} to {high} {unit}"] = inside
         below = end
-    return groups if len(groups) > 1 else {}
+    return groups
 
 
 def mean_degree(graph: CorpusGraph, nodes: Tensor) -> Tensor:
