@@ -41,7 +41,7 @@ def main() -> None:
         python = Path(given.python) if given.python else install(folder)
         (folder / "documents.json").write_text(json.dumps(DOCUMENTS), encoding="utf-8")
         start = time.perf_counter()
-        done = subprocess.run([python, "-c", CODE], cwd=folder, capture_output=True, text=True, check=True)
+        done = subprocess.run([python, "-c", CODE], cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
         seconds = time.perf_counter() - start
     lines = [line for line in CODE.splitlines() if line.strip()]
     print(done.stdout, end="")

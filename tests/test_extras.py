@@ -1,7 +1,11 @@
+import ast
 import importlib
+import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import packages_distributions
+from itertools import chain
 
 import pytest
 
@@ -46,6 +50,14 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: 
     assert optional("json", "a test").loads("1") == 1
 
 
+def test_a_package_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("graphrerank.inference", "graphrerank.text"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("bm25s.stopwords.STOPWORDS_DANISH")
+    with pytest.raises(ImportError, match=r"GraphReranker cannot be loaded: .*STOPWORDS_DANISH"):
+        from graphrerank import GraphReranker  # noqa: F401
+
+
 @pytest.mark.parametrize("adapter", sorted(ADAPTERS))
 def test_an_adapter_names_its_extra(adapter: str, monkeypatch: pytest.MonkeyPatch) -> None:
     extra, module = adapter.replace("_", "-"), f"graphrerank.integrations.{adapter}"
@@ -70,3 +82,20 @@ def test_a_package_of_ours_says_what_it_needs(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf"{package} needs {module}.*graphrerank\[{extra}\]"):
         importlib.import_module(f"graphrerank.{package}")
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = (*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values()))
+    names = {re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-") for requirement in declared}
+    distributions, absent = packages_distributions(), {}
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            imported = [name.name for name in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported = [node.module]
+            for module in {name.partition(".")[0] for name in imported} - sys.stdlib_module_names:
+                packages = {name.lower().replace("_", "-") for name in distributions.get(module, ())}
+                if packages and not packages & {*names, "graphrerank"}:
+                    absent[module] = file.name
+    assert not absent

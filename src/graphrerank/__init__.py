@@ -20,7 +20,10 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of this pack
         """Load a name of ``__all__`` on first use: ``import graphrerank`` alone loads no torch."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_HOMES.get(name, "graphrerank.inference")), name)
+        try:
+            return getattr(import_module(_HOMES.get(name, "graphrerank.inference")), name)
+        except AttributeError as error:  # of a package that is too old; Python would say "cannot import name"
+            raise ImportError(f"{__name__}.{name} cannot be loaded: {error}") from error
 
     def __dir__():
         return sorted({*globals(), *__all__})

@@ -1,10 +1,15 @@
-"""Files to documents, one function for each format, and texts to passages."""
+"""Files to documents, one function for each format, and texts to passages.
+
+The files are not trusted: time grows with the length of a file alone, and what it says is not longer than it is but for
+names, which are cut.
+"""
 
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,6 +23,12 @@ Link = tuple[int, str]  # the place in the text, in characters, and the target a
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 HEAD_BYTES = 4096  # of a page, in which it says its encoding
+NO_ENCODINGS = frozenset(("idna", "punycode", "undefined"))  # codecs of names, which take quadratic time
+MAX_DEPTH = 32  # of nested objects; deeper ones are left out
+MAX_NESTED, MAX_UNCLOSED = 100, 100  # hidden parts of a page in one another; its tags and comments without an end
+MAX_RECORDS = 1_000_000  # of a file
+MAX_NAME, MAX_TARGET = 1000, 2000  # characters of a title, heading or id, which passages repeat, and of a link
+MAX_KEY = 100  # characters of the name of what an object says
 HIDDEN = frozenset(("script", "style", "noscript", "template", "svg"))
 _HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 _BLOCK_TAGS = """address article aside blockquote br caption dd div dl dt fieldset figcaption figure footer form header
@@ -26,10 +37,10 @@ _BLOCKS = frozenset(_BLOCK_TAGS.split())
 _CELLS = frozenset(("td", "th"))
 _OPEN, _CLOSE = "\ufdd0", "\ufdd1"  # mark a link; no characters
 _MARK = re.compile(rf"{_OPEN}(\d+){_CLOSE}")
-_HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*)$")
 _UNDERLINE = re.compile(r"^ {0,3}(={2,}|-{2,})\s*$")  # of a heading of the first or second level
 _NO_HEADING = re.compile(r"^(\s{4}|\s*([-*+>|#=]|\d+[.)]\s))")
-_CODE_OR_COMMENT = re.compile(r"(^\s*(```|~~~).*?(?:^\s*\2|\Z))|<!--.*?-->", re.MULTILINE | re.DOTALL)
+_CODE_OR_COMMENT = re.compile(r"^[^\S\n]*(```|~~~)|<!--", re.MULTILINE)
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})(.*)$")
 _LABEL = r"\[(?P<label>[^\[\]]*)\]"
 _INLINE = re.compile(rf"(?<!!){_LABEL}\(\s*(?:<(?P<pointed>[^<>\n]*)>|(?P<bare>[^)\s<>]+))")
@@ -39,7 +50,6 @@ _WIKI = re.compile(r"\[\[([^\[\]|\n]+)(?:\|[^\[\]\n]*)?\]\]")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?=[\w-]+\s*:)(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r"^title\s*:(.*)$", re.MULTILINE | re.IGNORECASE)
 TEXT_KEYS, TITLE_KEYS, ID_KEYS = ("text", "content", "body", "abstract"), ("title", "name"), ("_id", "id")
-_MAX_DEPTH = 32
 _WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
 
 
@@ -85,8 +95,10 @@ def text_of(path: Path, *, is_page: bool = False) -> str:
     if is_page and not mark and (said := _CHARSET.search(content[:HEAD_BYTES])):
         encoding = said[1].decode()
     try:
+        if codecs.lookup(encoding).name in NO_ENCODINGS:
+            raise LookupError
         text = content[len(mark) :].decode(encoding)
-    except (UnicodeDecodeError, LookupError) as error:
+    except (UnicodeError, LookupError) as error:
         raise UnreadableError(f"not {encoding.upper()}") from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -111,25 +123,45 @@ def read_pdf(path: Path, name: str) -> list[Document]:
 def read_html(path: Path, name: str) -> list[Document]:
     """Read what a page shows; scripts and styles are left out."""
     parser = _PageParser()
-    parser.feed(text_of(path, is_page=True))
-    parser.close()
+    try:
+        parser.read(text_of(path, is_page=True))
+    except (AssertionError, ValueError) as error:  # of HTMLParser: an unknown `<![NAME[`, a character's number too long
+        raise error if isinstance(error, UnreadableError) else UnreadableError("not HTML") from error
     sections = tuple(_html_section(heading, parts, parser.targets) for heading, parts in parser.sections)
-    return [Document(name, " ".join(parser.title.split()) or path.stem, sections)]
+    return [Document(name, " ".join("".join(parser.title).split()) or path.stem, sections)]
 
 
 class _PageParser(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.title = ""
-        self.sections: list[tuple[str, list[str]]] = [("", [])]
+        self.title: list[str] = []  # parts
+        self.sections: list[tuple[list[str], list[str]]] = [([], [])]  # parts of a heading, and of the text under it
         self.targets: list[str] = []  # of links, by their number
         self._within: list[str] = []
 
+    def read(self, page: str) -> None:
+        """Read a page; an unclosed tag or comment is text, as for :meth:`close`, which starts again for each."""
+        self.feed(page)
+        for _ in range(MAX_UNCLOSED):
+            rest = self.rawdata
+            if not rest or self.cdata_elem:
+                return
+            end = rest.find(">") + 1 if rest.startswith("<") else 0
+            self.rawdata = ""
+            self.handle_data(unescape(rest[: end or len(rest)]))
+            self.feed(rest[end or len(rest) :])
+        if self.rawdata:
+            raise UnreadableError(f"more than {MAX_UNCLOSED} tags or comments without an end")
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in HIDDEN or tag in _HEADINGS or tag == "title":
-            self._within.append(tag)
             if tag in _HEADINGS:
-                self.sections.append(("", []))
+                self.sections.append(([], []))
+                if self._within and self._within[-1] in _HEADINGS:  # no heading is in another
+                    self._within.pop()
+            self._within.append(tag)
+            if len(self._within) > MAX_NESTED:
+                raise UnreadableError(f"more than {MAX_NESTED} hidden parts in one another")
         self._break(tag)
         target = dict(attrs).get("href")
         if tag == "a" and target:
@@ -152,15 +184,14 @@ class _PageParser(HTMLParser):
         if HIDDEN.intersection(self._within):
             return
         if "title" in self._within:
-            self.title += data
+            self.title.append(data)
         elif self._within:
-            heading, parts = self.sections[-1]
-            self.sections[-1] = (heading + data, parts)
+            self.sections[-1][0].append(data)
         else:
             self.sections[-1][1].append(data.replace(_OPEN, "").replace(_CLOSE, ""))
 
 
-def _html_section(heading: str, parts: Sequence[str], targets: Sequence[str]) -> Section:
+def _html_section(heading: Sequence[str], parts: Sequence[str], targets: Sequence[str]) -> Section:
     """Join the parts of a section's text to paragraphs, and find the places of its links."""
     blocks = (" ".join(block.split()) for block in re.split(r"\n\s*\n", "".join(parts)))
     marked = "\n\n".join(filter(None, blocks))
@@ -171,7 +202,7 @@ def _html_section(heading: str, parts: Sequence[str], targets: Sequence[str]) ->
         links.append((size, targets[int(mark[1])]))
     text = "".join([*texts, marked[end:]])
     lead = len(text) - len(text.lstrip())
-    return Section(" ".join(heading.split()), text.strip(), tuple((max(0, at - lead), to) for at, to in links))
+    return Section(" ".join("".join(heading).split()), text.strip(), tuple((max(0, at - lead), to) for at, to in links))
 
 
 def read_markdown(path: Path, name: str) -> list[Document]:
@@ -180,7 +211,7 @@ def read_markdown(path: Path, name: str) -> list[Document]:
     Of YAML before the text only a title is read; comments are left out.
     """
     titled, text = _front_matter(text_of(path))
-    lines = _CODE_OR_COMMENT.sub(lambda found: found[1] or "", text).split("\n")
+    lines = _without_comments(text).split("\n")
     sections: list[tuple[str, list[str]]] = [("", [])]
     title, fence = "", ""
     for line in lines:
@@ -188,8 +219,9 @@ def read_markdown(path: Path, name: str) -> list[Document]:
             fence = "" if fence else mark[1]
         rows = sections[-1][1]
         if not fence and (found := _HEADING.match(line)):
-            title = title or (_plain(found[2]) if len(found[1]) == 1 else "")
-            sections.append((found[2], []))
+            heading = found[2].rstrip().rstrip("#").rstrip()
+            title = title or (_plain(heading) if len(found[1]) == 1 else "")
+            sections.append((heading, []))
         elif not fence and (found := _UNDERLINE.match(line)) and _is_heading(rows):
             heading = rows.pop().strip()
             title = title or (_plain(heading) if found[1].startswith("=") else "")
@@ -200,6 +232,22 @@ def read_markdown(path: Path, name: str) -> list[Document]:
     targets = {_label(found[1]): found[2] or found[3] or "" for found in definitions}
     parts = tuple(_markdown_section(heading, rows, targets) for heading, rows in sections)
     return [Document(name, titled or title or path.stem, parts)]
+
+
+def _without_comments(text: str) -> str:
+    """Remove the comments that are not within a block of code; one without an end is text."""
+    parts, start = [], 0
+    while found := _CODE_OR_COMMENT.search(text, start):
+        if fence := found[1]:
+            closing = re.compile(rf"^[^\S\n]*{fence}", re.MULTILINE).search(text, found.end())
+            end = len(text) if closing is None else closing.end()
+            parts.append(text[start:end])
+        elif (end := text.find("-->", found.end()) + 3) > 2:
+            parts.append(text[start : found.start()])
+        else:
+            break
+        start = end
+    return "".join([*parts, text[start:]])
 
 
 def _front_matter(text: str) -> tuple[str, str]:
@@ -236,7 +284,7 @@ def _links(text: str, targets: dict[str, str]) -> Iterator[Link]:
 def _plain(heading: str) -> str:
     """Return a heading as it is shown: labels of links without their targets, and no marks of code."""
     shown = _WIKI.sub(lambda link: link[0][2:-2].rsplit("|", 1)[-1], heading)
-    return re.sub(r"\[([^\[\]]*)\]\([^)]*\)", r"\1", shown).replace("`", "").strip()
+    return re.sub(r"\[([^\[\]]*)\]\([^)\[]*\)", r"\1", shown).replace("`", "").strip()
 
 
 def _label(name: str) -> str:
@@ -251,7 +299,7 @@ def read_json(path: Path, name: str) -> list[Document]:
     except (ValueError, RecursionError) as error:
         raise UnreadableError("not JSON") from error
     rows = content if isinstance(content, list) else [content]
-    return _documents(name, enumerate(rows, 1), several=isinstance(content, list) and len(rows) > 1)
+    return _documents(name, list(enumerate(rows, 1)), several=isinstance(content, list) and len(rows) > 1)
 
 
 def read_jsonl(path: Path, name: str) -> list[Document]:
@@ -277,10 +325,12 @@ def read_table(path: Path, name: str) -> list[Document]:
     header = [cell.strip() or f"column {place}" for place, cell in enumerate(rows[0][1], 1)]
     if line := next((line for line, cells in rows if len(cells) > len(header)), None):
         raise UnreadableError(f"line {line} has more columns than the {len(header)} that the first one names")
-    return _documents(name, ((line, dict(zip(header, cells, strict=False))) for line, cells in rows[1:]))
+    return _documents(name, [(line, dict(zip(header, cells, strict=False))) for line, cells in rows[1:]])
 
 
-def _documents(name: str, rows: Iterable[tuple[int, Any]], *, several: bool = True) -> list[Document]:
+def _documents(name: str, rows: Sequence[tuple[int, Any]], *, several: bool = True) -> list[Document]:
+    if len(rows) > MAX_RECORDS:
+        raise UnreadableError(f"more than {MAX_RECORDS:,} records")
     taken: set[str] = set()
     found = []
     for number, row in rows:
@@ -295,7 +345,7 @@ def _documents(name: str, rows: Iterable[tuple[int, Any]], *, several: bool = Tr
 def _id(row: Mapping[str, Any], number: int) -> str:
     for key in ID_KEYS:
         if isinstance(row.get(key), str | int) and (own := " ".join(str(row[key]).split())):
-            return own
+            return own[:MAX_NAME]
     return str(number)
 
 
@@ -311,13 +361,13 @@ def _document(name: str, row: Mapping[str, Any]) -> Document:
 def _said(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
     """Write what a record says as lines ``name: text``, names of nested ones by points, but for lists of numbers."""
     if isinstance(value, Mapping):
-        if depth < _MAX_DEPTH:
+        if depth < MAX_DEPTH:
             for key, part in value.items():
-                yield from _said(part, f"{path}.{key}" if path else str(key), depth + 1)
+                yield from _said(part, (f"{path}.{key}" if path else str(key))[:MAX_KEY], depth + 1)
     elif isinstance(value, list):
         if words := [part.strip() for part in value if isinstance(part, str) and part.strip()]:
             yield f"{path}: {', '.join(words)}"
-        for part in value if depth < _MAX_DEPTH else ():
+        for part in value if depth < MAX_DEPTH else ():
             if isinstance(part, Mapping | list):
                 yield from _said(part, path, depth + 1)
     elif isinstance(value, bool):

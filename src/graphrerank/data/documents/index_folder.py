@@ -13,7 +13,15 @@ from posixpath import dirname, join, normpath, splitext
 from urllib.parse import unquote
 
 from graphrerank.checks import UserError, check_counts
-from graphrerank.data.documents.formats import FORMATS, Chunk, Document, UnreadableError, divide
+from graphrerank.data.documents.formats import (
+    FORMATS,
+    MAX_NAME,
+    MAX_TARGET,
+    Chunk,
+    Document,
+    UnreadableError,
+    divide,
+)
 from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.files import atomic_folder, write_json_lines, write_text
 from graphrerank.text.characters import whole_characters
@@ -140,14 +148,16 @@ def _why_not(path: Path, own: str) -> str:
 def _chunks(document: Document, max_words: int) -> Iterator[Chunk]:
     number = 0
     for section in document.sections:
-        title = " - ".join(dict.fromkeys(filter(None, (document.title, section.heading))))
+        names = (document.title[:MAX_NAME], section.heading[:MAX_NAME])
+        title = " - ".join(dict.fromkeys(filter(None, names)))
         chunks = list(divide(section.text, max_words))
         starts = [start for start, _ in chunks]
         links: list[list[str]] = [[] for _ in chunks]
         for place, target in section.links if chunks else ():
-            links[max(0, bisect_right(starts, place) - 1)].append(target)
+            if len(target) <= MAX_TARGET:
+                links[max(0, bisect_right(starts, place) - 1)].append(target)
         for (_, text), own in zip(chunks, links, strict=True):
-            title, heading, text = map(whole_characters, (title, section.heading, text))
+            title, heading, text = map(whole_characters, (title, names[1], text))
             yield Chunk(f"{document.name}:{number}", title, text, document.name, number, heading, tuple(own))
             number += 1
 

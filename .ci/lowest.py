@@ -1,0 +1,8 @@
+"""Print the lowest versions that the core and the service allow, as pip takes them; torch is left as it is installed."""
+
+import tomllib
+from pathlib import Path
+
+project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+requirements = [*project["dependencies"], *project["optional-dependencies"]["serve"]]
+print(*(each.replace(">=", "==") for each in requirements if not each.startswith("torch")), sep="\n")
