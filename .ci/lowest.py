@@ -1,4 +1,4 @@
-"""Print the lowest versions that the core and the service allow, as pip takes them; torch is left as it is installed."""
+"""Print the lowest versions that the core and the service allow, but for torch, as pip takes them."""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,5 @@
 import json
+import subprocess
 import sys
 
 import pytest
@@ -32,6 +33,19 @@ def test_index(tmp_path, capsys):
     assert f"index={tmp_path / 'data'}" in shown
     assert main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "data")]) == 1
     assert "`out` must not exist" in capsys.readouterr().err
+
+
+def test_a_killed_command_is_run_again(pages, tmp_path, capsys):
+    killed = (
+        "import os, sys; from graphrerank.cli.main import main; from graphrerank.data.documents import draft_folder\n"
+    )
+    killed += "draft_folder.draft_folder = lambda *_, **__: os.kill(os.getpid(), 9)\nmain(sys.argv[1:])"
+    command = ["index", str(pages), "--out", str(tmp_path / "data"), "--questions", "3"]
+    assert subprocess.run([sys.executable, "-c", killed, *command], capture_output=True).returncode == -9
+    assert [path.suffix for path in tmp_path.iterdir() if path != pages] == [".tmp"]
+    assert main(command) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"docs", "data"}
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {"corpus.jsonl", "edges.tsv", "drafted.jsonl"}
 
 
 def test_drafted_questions(pages, tmp_path, capsys):

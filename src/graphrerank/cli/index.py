@@ -49,24 +49,27 @@ def main(arguments: Sequence[str]) -> int:
     check_not_negative(**{"--questions": given.questions})
     if given.language_model is not None:
         require_extra("llm", "graphrerank index --language-model")
-    from graphrerank.data.documents.index_folder import index_folder
+    from graphrerank.data.documents.index_folder import IndexedFolder, index_folder
     from graphrerank.data.engines.local import LOCAL, Engine
     from graphrerank.data.engines.ray_data import RayEngine
 
     engine: Engine = LOCAL
     if given.engine == "ray":
         engine = RayEngine(workers=given.workers, address=given.address)
+
+    def finish(folder: Path, made: IndexedFolder) -> None:
+        print(printable(made), flush=True)
+        if given.questions:
+            print(_draft(folder, given.out, given.questions, given.language_model, given.endpoint))
+
     with closing(engine):
-        indexed = index_folder(given.source, given.out, max_words=given.max_words, engine=engine)
-        print(printable(str(indexed)), flush=True)
-    if given.questions:
-        print(_draft(given.out, given.questions, given.language_model, given.endpoint))
+        index_folder(given.source, given.out, max_words=given.max_words, engine=engine, finish=finish)
     print(f"graphrerank serve artifact=base index={given.out}    # search it, and look at the page")
     return 0
 
 
-def _draft(folder: Path, count: int, name: str | None, endpoint: str) -> str:
-    """Draft questions, and return their number and the setting that trains on them."""
+def _draft(folder: Path, out: Path, count: int, name: str | None, endpoint: str) -> str:
+    """Draft questions in a folder that will be ``out``; return their number and the setting that trains on them."""
     from graphrerank.caching import cache_folder
     from graphrerank.data.documents.draft_folder import draft_folder
     from graphrerank.data.drafted_questions import DRAFTED
@@ -81,4 +84,4 @@ def _draft(folder: Path, count: int, name: str | None, endpoint: str) -> str:
         made = draft_folder(folder, count, model=model, drafted_by=name)
     if not made:
         return "no drafted questions: the passages have too few words"
-    return f"{made:,} drafted questions, not of users: {folder / DRAFTED} (data.drafted={made} trains on them)"
+    return f"{made:,} drafted questions, not of users: {out / DRAFTED} (data.drafted={made} trains on them)"

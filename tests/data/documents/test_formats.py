@@ -1,7 +1,8 @@
 """What each format shows, as somebody who reads the file would say."""
 
 import json
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,57 @@ def test_tables(read):
     assert read("b.csv", "a,b\n") == read("c.csv", "") == []
     with pytest.raises(UnreadableError, match="line 2 has more columns than the 2 that the first one names"):
         read("d.csv", "a,b\n1,2,3\n")
+
+
+@pytest.fixture
+def soon() -> Iterator[None]:
+    """Fail where a reader takes quadratic time: minutes or hours, in the place of a second."""
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("took more than linear time"))
+    signal.alarm(90)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("heading.md", "# x" + " " * 200_000 + "x"),
+        ("comment.md", "<!--" * 100_000),
+        ("lines.md", "\n" * 200_000 + "x"),
+        ("code.md", "```\n" + "\n" * 200_000 + "x"),
+        ("labels.md", "# " + "[](" * 100_000),
+        ("comment.html", "<!--" * 100_000),
+        ("tag.html", "<a " * 100_000),
+        ("h1.html", "<h1>a" * 50_000),
+        ("ends.html", "<h1>" * 50_000 + "</h2>" * 50_000 + "a"),
+    ],
+)
+def test_long_files_take_linear_time(read, name, content):
+    (document,) = read(name, content)
+    assert document.title or any(section.text or section.heading for section in document.sections)
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("svg.html", "<svg>a" * 50_000, "more than 100 hidden parts in one another"),
+        ("quote.html", "<!--a>" * 50_000, "more than 100 tags or comments without an end"),
+        ("name.html", "<meta charset=punycode>-" + "b" * 500_000, "not PUNYCODE"),
+        ("number.html", f"&#{'9' * 5000};", "not HTML"),
+        ("section.html", "<![new[ x ]]>", "not HTML"),
+        ("records.json", f"[{'0,' * 1_000_000}0]", "more than 1,000,000 records"),
+    ],
+)
+def test_files_beyond_the_limits_are_refused(read, name, content, message):
+    with pytest.raises(UnreadableError, match=message):
+        read(name, content)
+
+
+def test_names_are_cut(read):
+    (document,) = read("a.json", json.dumps({"k" * 5000: {"a": 1, "b": 2}}))
+    assert document.sections[0].text == f"{'k' * 100}: 1\n{'k' * 100}: 2"
+    (document, _) = read("b.json", json.dumps([{"id": "i" * 5000, "text": "t"}, "u"]))
+    assert len(document.name) < 1010

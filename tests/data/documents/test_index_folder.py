@@ -107,3 +107,11 @@ def test_links_are_of_the_passage_that_has_them(tmp_path):
         "index.md:0\tc.html:0\tlink",
         "index.md:0\tb.html:0\tlink",
     ]
+
+
+def test_passages_repeat_no_long_names(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.html").write_text(f"<title>{'t' * 5000}</title><h1>{'h' * 5000}</h1>{'word ' * 300}")
+    index_folder(tmp_path / "docs", tmp_path / "out")
+    rows = [json.loads(line) for line in (tmp_path / "out" / "corpus.jsonl").read_text().splitlines()]
+    assert [row["title"] for row in rows] == [f"{'t' * 1000} - {'h' * 1000}"] * 2

@@ -3,10 +3,13 @@
 import json
 import os
 import re
+import shutil
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from glob import escape
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from posixpath import dirname, join, normpath, splitext
@@ -23,7 +26,7 @@ from graphrerank.data.documents.formats import (
     divide,
 )
 from graphrerank.data.engines.local import LOCAL, Block, Engine
-from graphrerank.files import atomic_folder, write_json_lines, write_text
+from graphrerank.files import FolderInUseError, atomic_folder, sole_use, write_json_lines, write_text
 from graphrerank.text.characters import whole_characters
 
 MAX_BYTES = 50_000_000  # of a file; larger ones are listed, not read
@@ -78,15 +81,23 @@ class ChunkFiles:
         return {"found": [json.dumps(each) for each in found]}
 
 
-def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, engine: Engine = LOCAL) -> IndexedFolder:
+def index_folder(
+    source: str | Path,
+    out: str | Path,
+    *,
+    max_words: int = 200,
+    engine: Engine = LOCAL,
+    finish: Callable[[Path, IndexedFolder], None] | None = None,
+) -> IndexedFolder:
     """Write the documents of a folder, which the engine's workers must see, as a data set folder.
 
     A passage's id is its document's path and number; its title is the document's, with the section's heading. Numbers
     join neighbouring passages (``data.adjacency=true``, ``data.edges=auto``); links between the files are edges of the
     type ``link`` (:func:`linked_passages`). Hidden files, links of the file system, files of unknown formats, files
-    that are not of their format and records without a text are left out and named. A ValueError if there is no such
-    folder or nothing to read in it, or ``out`` exists; a MissingExtraError if there is a PDF file and no package to
-    read it.
+    that are not of their format and records without a text are left out and named. ``finish`` may write more into the
+    folder, which is then at another place: ``out`` appears when all is written, and a command that was killed leaves
+    only a hidden folder, which the next one removes. A ValueError if there is no such folder or nothing to read in it,
+    or ``out`` exists; a MissingExtraError if there is a PDF file and no package to read it.
     """
     check_counts(max_words=max_words)
     source, out = Path(source), Path(out)
@@ -109,12 +120,18 @@ def index_folder(source: str | Path, out: str | Path, *, max_words: int = 200, e
         formats = ", ".join(sorted(FORMATS))
         raise UserError(f"`source` must hold documents ({formats}), found no text in {source}{found}")
     edges = linked_passages(chunks)
-    with atomic_folder(out) as temporary:
+    made = IndexedFolder(out, len({chunk.document for chunk in chunks}), len(chunks), len(edges), dict(unread))
+    for left in out.absolute().parent.glob(f".{escape(out.name)}.*.tmp"):
+        with suppress(FolderInUseError), sole_use(left):
+            shutil.rmtree(left)
+    with atomic_folder(out) as temporary, sole_use(temporary.parent):
         write_json_lines(temporary / "corpus.jsonl", map(_row, chunks))
         if edges:
             rows = ["source\ttarget\ttype\n", *(f"{i}\t{j}\tlink\n" for i, j in edges)]
             write_text(temporary / "edges.tsv", "".join(rows))
-    return IndexedFolder(out, len({chunk.document for chunk in chunks}), len(chunks), len(edges), dict(unread))
+        if finish is not None:
+            finish(temporary, made)
+    return made
 
 
 def _files(source: Path, unread: defaultdict[str, list[str]]) -> Iterator[str]:
