@@ -1,12 +1,17 @@
 """What deploy/ and docs/serving.md say is what there is."""
 
 import json
+import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
+import time
 import tomllib
+from contextlib import ExitStack
 
+import httpx
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
@@ -17,6 +22,7 @@ from graphrerank.cli.hydra_jobs import read_arguments
 from graphrerank.serving import metrics
 from graphrerank.serving.limits import Limits
 from tests.support import ROOT
+from tests.support.running import Service, free_port, running
 
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
 DOCS = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
@@ -79,15 +85,58 @@ def test_each_image_installs_one_faiss():
 def test_the_proxy_is_in_front_of_the_service():
     """Its limits are those of the service; only the proxy and Prometheus have ports of the machine."""
     caddyfile = (ROOT / "deploy" / "Caddyfile").read_text(encoding="utf-8")
-    (upstream,) = re.findall(r"reverse_proxy (\S+):8000", caddyfile)
+    (upstream,) = re.findall(r"reverse_proxy \{\$SERVICE:(\S+):8000\}", caddyfile)
     assert upstream in COMPOSE["services"]
+    assert COMPOSE["services"]["proxy"]["depends_on"] == {upstream: {"condition": "service_healthy"}}
     assert [name for name, service in COMPOSE["services"].items() if "ports" in service] == ["proxy", "prometheus"]
     assert Limits().body_bytes == 8 << 20
     assert "max_size 8MiB" in caddyfile
     assert "max_header_size 16KB" in caddyfile
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory):
+    """The address of our proxy in front of a running service."""
     if (caddy := shutil.which("caddy")) is None:
         pytest.skip("caddy is not installed")
-    subprocess.run([caddy, "validate", "--config", str(ROOT / "deploy" / "Caddyfile")], check=True)
+    folder = tmp_path_factory.mktemp("proxy")
+    port = free_port()
+    with running(folder, "artifact=attack", "encoder=none") as service, (folder / "proxy.log").open("wb") as log:
+        places = {"SITE": f"http://localhost:{port}", "SERVICE": service.url.removeprefix("http://")}
+        homes = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(folder))
+        command = [caddy, "run", "--config", str(ROOT / "deploy" / "Caddyfile"), "--adapter", "caddyfile"]
+        process = subprocess.Popen(command, env=os.environ | places | homes, stdout=log, stderr=log)
+        try:
+            Service(places["SITE"], process, folder / "proxy.log", folder / "proxy.log").wait_until_ready()
+            yield places["SITE"]
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+@pytest.mark.slow
+def test_the_proxy_as_a_process(proxy):
+    """It passes answers, refuses long headers and bodies, and closes what a slow client does not finish."""
+    body = {"query": "spreads by removable media", "documents": ["a cake", "malware on removable media"]}
+    address = ("localhost", int(proxy.rpartition(":")[2]))
+    unfinished = {
+        "header": b"GET /ready HTTP/1.1\r\nHost: localhost\r\n",
+        "body": b"POST /v2/rerank HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
+    }
+    with ExitStack() as stack:
+        slow = {name: stack.enter_context(socket.create_connection(address)) for name in unfinished}
+        started = time.monotonic()
+        for name, sent in unfinished.items():
+            slow[name].sendall(sent)
+        answer = httpx.post(f"{proxy}/v2/rerank", json=body, timeout=60)
+        assert [each["index"] for each in answer.json()["results"]] == [1, 0]
+        assert httpx.get(f"{proxy}/ready", headers={"x-long": "a" * 32_768}).status_code == 431
+        assert httpx.post(f"{proxy}/v2/rerank", content=b" " * (9 << 20), timeout=60).status_code == 413
+        for name, connection in slow.items():
+            connection.settimeout(30)
+            while connection.recv(4096):  # until the proxy closes it
+                pass
+            assert 5 < time.monotonic() - started < 30, name
 
 
 def test_prometheus_is_told_where_to_look():

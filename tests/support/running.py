@@ -46,12 +46,17 @@ class Service:
         raise AssertionError(f"not ready: {self.log.read_text()}")
 
 
+def free_port() -> int:
+    """Return a port that nothing listens to."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 @contextmanager
 def running(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> Iterator[Service]:
     """Start a service on a free port, and end it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     log, output = folder / "log.jsonl", folder / "output.txt"
     command = [sys.executable, str(ROOT / "serve.py"), f"port={port}", f"paths.runs={folder}", *arguments]
     with log.open("wb") as errors, output.open("wb") as written:
