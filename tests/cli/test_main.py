@@ -10,10 +10,8 @@ from omegaconf import OmegaConf
 
 import graphrerank
 from graphrerank.cli import schema
-from graphrerank.cli.main import COMMANDS, MOVED, main, settings
+from graphrerank.cli.main import COMMANDS, main, settings
 from tests.support import ROOT
-
-NAMED = [(name, setting) for name, moved in MOVED.items() for setting in moved]
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,15 +41,6 @@ def test_a_mistake_is_one_message(
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize(("name", "setting"), NAMED)
-def test_a_setting_that_chose_another_job_names_the_command(
-    name: str, setting: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Once the first of two of them won in silence."""
-    assert main([name, f"{setting}=a", "checkpoint=base"]) == 1
-    assert f"`{setting}` is now a command of its own: {MOVED[name][setting]}" in capsys.readouterr().err
 
 
 def test_the_first_word_is_the_positional_setting(tmp_path: Path) -> None:

@@ -153,4 +153,4 @@ def test_a_failed_job_says_so(run_command, data: Path, tmp_path: Path) -> None:
 def test_checkpoints_are_found_at_any_depth() -> None:
     tracking = Tracking()
     tracking.reads_checkpoints_of({"rows": [{"checkpoint": "base"}, {"checkpoint": None}], "checkpoint": "none/such"})
-    assert list(tracking._read) == ["model-base"]
+    assert [read.label for read in tracking._read] == ["model-base"]

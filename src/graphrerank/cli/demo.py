@@ -1,13 +1,11 @@
 """``graphrerank demo``: the page over MITRE ATT&CK, from what is installed; nothing is downloaded."""
 
-import json
-import multiprocessing
 import os
 import sys
 import time
 import webbrowser
-from collections.abc import Iterable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
@@ -16,7 +14,7 @@ from omegaconf import DictConfig
 from graphrerank.cli.http_service import serve_http
 from graphrerank.cli.schema import check_settings
 from graphrerank.data.readers.attack import clean_description, read_attack
-from graphrerank.files import atomic_folder, write_text
+from graphrerank.files import atomic_folder, write_json_lines, write_text
 
 ARTIFACT = "base"
 QUESTIONS = (
@@ -37,8 +35,7 @@ def run(cfg: DictConfig) -> Path:
     address = f"http://localhost:{cfg.port}"
     print(f"ATT&CK is indexed; the page opens at {address}/ when the service is ready. Ctrl+C ends it.", flush=True)
     if cfg.browser and has_screen():
-        spawn = multiprocessing.get_context("spawn")  # the service forks, and threads do not survive that
-        spawn.Process(target=open_page, args=(address,), daemon=True).start()
+        Thread(target=open_page, args=(address,), daemon=True).start()
     return serve_http(cfg)
 
 
@@ -54,10 +51,11 @@ def write_demo_corpus(folder: Path) -> Path:
             for node in nodes
         )
         queries = ({"_id": f"q{number}", "text": text} for number, text in enumerate(QUESTIONS))
-        _write(temporary / "corpus.jsonl", map(json.dumps, documents))
-        _write(temporary / "queries.jsonl", map(json.dumps, queries))
-        _write(temporary / "edges.tsv", (f"{a}\t{b}\treference" for a, b in pairs if a != b))
-        _write(temporary / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", f"q0\t{nodes[0]['external_id']}\t1"])
+        write_json_lines(temporary / "corpus.jsonl", documents)
+        write_json_lines(temporary / "queries.jsonl", queries)
+        write_text(temporary / "edges.tsv", "".join(f"{a}\t{b}\treference\n" for a, b in pairs if a != b))
+        judged = f"query-id\tcorpus-id\tscore\nq0\t{nodes[0]['external_id']}\t1\n"
+        write_text(temporary / "qrels" / "test.tsv", judged)
     return folder
 
 
@@ -77,7 +75,3 @@ def open_page(address: str) -> None:
                 return
         except OSError:
             time.sleep(LOOK_SECONDS)
-
-
-def _write(path: Path, lines: Iterable[str]) -> None:
-    write_text(path, "".join(f"{line}\n" for line in lines))

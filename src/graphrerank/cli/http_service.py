@@ -24,7 +24,7 @@ from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS
 from graphrerank.inference.hub import locate_model
 from graphrerank.models.manifest import Manifest, RerankerManifest
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.serving.artifact import Artifact, artifact_formats, load_artifact, read_artifact_manifest
+from graphrerank.serving.artifact import artifact_formats, load_artifact, read_artifact_manifest
 from graphrerank.serving.documents_engine import AddDocuments, DocumentsEngine, DocumentsResponse, RemoveDocuments
 from graphrerank.serving.engine import EngineFactory
 from graphrerank.serving.formats import Runner
@@ -101,7 +101,12 @@ def serve_http(cfg: DictConfig) -> Path:
         load: EngineFactory = partial(load_rerank_engine, *arguments, format_name=format_name, language=cfg.language)
         routes, engines = [RERANK, TEI], {"rerank": load}
     elif cfg.index is None:
-        routes, engines = model_service(artifact, format_name, {str(key): cfg.service[key] for key in cfg.service})
+        serve = load_service(artifact.manifest.model.name)
+        try:
+            made = serve(artifact.folder, format_name, **cfg.service)
+        except TypeError as error:
+            raise UserError(f"`service` must hold settings of {serve.__name__}: {error}") from error
+        routes, engines = list(made[0]), dict(made[1])
     else:
         name = artifact.manifest.model.name
         raise UserError(f"`index` needs the artifact of a reranker, {artifact.folder} holds a {name}")
@@ -115,18 +120,6 @@ def serve_http(cfg: DictConfig) -> Path:
     print(artifact.folder, flush=True)
     run(Service(engines, routes, settings, model_info(artifact.manifest)))
     return artifact.folder
-
-
-def model_service(
-    artifact: Artifact, format_name: str | None, settings: Mapping[str, Any]
-) -> tuple[list[Route], dict[str, EngineFactory]]:
-    """Return the routes and engines of a model that is no reranker, from the package that brings it."""
-    serve = load_service(artifact.manifest.model.name)
-    try:
-        routes, engines = serve(artifact.folder, format_name, **settings)
-    except TypeError as error:
-        raise UserError(f"`service` must hold settings of {serve.__name__}: {error}") from error
-    return list(routes), dict(engines)
 
 
 def add_index(
@@ -186,11 +179,9 @@ def load_corpus(
     device: str,
     language: str = AUTO,
 ) -> SearchableCorpus:
-    """Index a data set folder, or map a corpus folder, for a pipeline.
+    """Index a data set folder, or map a corpus folder, for a pipeline whose vector searches ask ``retriever``.
 
-    ``data`` reads data set folders, ``encoder`` encodes corpus and queries, ``retriever`` is that of the pipeline's
-    vector searches, ``cache`` keeps the corpus's vectors; words are matched in ``language``, of a corpus folder the one
-    that it was prepared in, or ``auto``.
+    Words are matched in ``language``, of a corpus folder the one that it was prepared in, or ``auto``.
     """
     # a data set folder is read in a language, a corpus folder has one
     dataset = instantiate(data, path=str(folder), **({"language": language} if "language" in data else {}))

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,7 @@ def train_on_ray(cfg: DictConfig, run: Callable[[DictConfig], object]) -> Path:
     try:
         with tempfile.TemporaryDirectory(prefix=".ray-", dir=folder.parent) as storage:
             TorchTrainer(
-                lambda: _work(cfg, run, state, place, str(folder)),
+                partial(_work, cfg, run, state, place, str(folder)),
                 scaling_config=ScalingConfig(num_workers=workers, use_gpu=cfg.trainer.accelerator in ("gpu", "cuda")),
                 run_config=RunConfig(storage_path=storage, name="train", worker_runtime_env={"env_vars": OWN_PRINT}),
             ).fit()
@@ -125,14 +126,8 @@ def train_on_ray(cfg: DictConfig, run: Callable[[DictConfig], object]) -> Path:
     return folder
 
 
-def _work(
-    cfg: DictConfig,
-    run: Callable[[DictConfig], object],
-    state: Any,
-    place: tuple[str, list[str], list[str]],
-    folder: str,
-) -> None:
-    """Do the command's job as one worker, where the command was given."""
+def _work(cfg: DictConfig, run: Callable[[DictConfig], object], state: Any, place: Any, folder: str) -> None:
+    """Do the command's job as one worker, where the command was given: its working folder, path and arguments."""
     working, sys.path[:], sys.argv = place
     os.chdir(working)
     schema.register()

@@ -50,19 +50,6 @@ graphrerank COMMAND --help lists the settings of a command, --cfg job prints the
 eval "$(graphrerank -sc install=bash)" completes commands and settings; also zsh, and for fish: ... | source
 """
 MODES = {"mode=export": "export", "mode=demo": "demo", "demo": "demo"}  # words of `serve` -> the command
-MOVED = {  # settings of earlier versions, and the command in their place
-    "evaluate": {
-        "report": "graphrerank report RUN1 RUN2",
-        "verify": "graphrerank evaluate ... expect=RUN/metrics.json",
-        "prepare": "graphrerank prepare FOLDER data=...",
-        "add": "graphrerank prepare FOLDER add=...",
-        "remove": "graphrerank prepare FOLDER remove=...",
-        "compact": "graphrerank prepare FOLDER compact=true",
-        "diagnose": "graphrerank doctor DATA",
-        "build": "graphrerank build NAME --from FILE ... --out FOLDER",
-    },
-    "train": {"calibrate": "graphrerank calibrate checkpoint=..."},
-}
 
 
 def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) -> int:
@@ -133,9 +120,6 @@ def settings(name: str, arguments: Sequence[str]) -> list[str]:
     overrides: list[str] = []
     flags = False  # after -m, -c job and the like
     for argument in arguments:
-        key = argument.lstrip("+~").partition("=")[0]
-        if (command := MOVED.get(name, {}).get(key)) is not None:
-            raise UserError(f"`{key}` is now a command of its own: {command}")
         is_word = "=" not in argument and not argument.startswith(("-", "~")) and not flags
         flags = argument.startswith("-")
         if is_word and positional is None:

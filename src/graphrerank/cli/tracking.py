@@ -59,20 +59,20 @@ class Tracking:
     def __init__(self) -> None:
         self._folder = Path()  # of the system whose loggers are open
         self._loggers: list[Any] = []
-        self._read: dict[str, Artifact] = {}
+        self._read: list[Artifact] = []
 
     def reads_data(self, dataset: Dataset) -> None:
         """Record a data set that the command reads."""
         splits = {name: len(qrels.queries) for name, qrels in dataset.splits.items()}
         facts = {"passages": dataset.graph.num_nodes, "edges": dataset.graph.num_edges // 2, "queries": splits}
-        self._record(Artifact("dataset", dataset.name, {"fingerprint": dataset.fingerprint, **facts}))
+        self._read += [Artifact("dataset", dataset.name, {"fingerprint": dataset.fingerprint, **facts})]
 
     def reads_checkpoint(self, name: str) -> None:
         """Record a checkpoint that the command reads: a path, or the name of a shipped one."""
         with suppress(ValueError):  # of the hub
             for file in checkpoint_files(find_checkpoint(name)):
                 of_run = file.is_file() and file.parent.name == CHECKPOINT.parent.name
-                self._record(model_artifact(file.parent.parent if of_run else file))
+                self._read += [model_artifact(file.parent.parent if of_run else file)]
 
     def reads_checkpoints_of(self, settings: Any) -> None:
         """Record all checkpoints that settings name at any depth."""
@@ -107,16 +107,14 @@ class Tracking:
         if any(not str(node._target_).endswith("CSVLogger") for node in loggers):
             here = deepcopy(cfg)
             here.paths.run_dir = str(folder or cfg.paths.run_dir)
+            reads = {read.label: read for read in self._read}
             for run in map(tracked_run, self.open(here)):
-                run.settings({**settings, "reads": {read.label: read.facts for read in self._read.values()}})
-                for read in self._read.values():
+                run.settings({**settings, "reads": {label: read.facts for label, read in reads.items()}})
+                for read in reads.values():
                     run.read(read)
                 if folder is not None:
                     _send_results(run, folder, cfg.get("job") or {})
         self.close()
-
-    def _record(self, artifact: Artifact) -> None:
-        self._read[artifact.label] = artifact
 
 
 def model_artifact(folder: Path) -> Artifact:
@@ -132,7 +130,7 @@ def model_artifact(folder: Path) -> Artifact:
     return Artifact("model", folder.name, facts, files)
 
 
-def _send_results(run: "TrackedRun", folder: Path, job: Mapping[str, Any]) -> None:
+def _send_results(run: "_Run", folder: Path, job: Mapping[str, Any]) -> None:
     """Send what a job wrote into its folder, and the page that an experiment writes elsewhere."""
     metrics = folder / "metrics.json"
     if metrics.is_file():
@@ -202,7 +200,7 @@ def flat_numbers(content: Any, path: str = "") -> dict[str, float]:
     return {path: float(content)} if is_number else {}
 
 
-def _send_plots(run: "TrackedRun", folder: Path) -> None:
+def _send_plots(run: "_Run", folder: Path) -> None:
     for plot in sorted(path for pattern in PLOTS for path in folder.glob(pattern)):
         run.plot(plot.stem, plot)
 
@@ -243,43 +241,36 @@ def _run_ids(folder: Path) -> dict[str, str]:
     return {}
 
 
-def tracked_run(logger: Any) -> "TrackedRun":
+def tracked_run(logger: Any) -> "_Run":
     """Return what a logger's run can keep; loggers of curves alone keep numbers."""
     kinds = {"WandbLogger": _WandbRun, "MLflowLogger": _MLflowRun, "TensorBoardLogger": _TensorBoardRun}
-    return kinds.get(type(logger).__name__, TrackedRun)(logger)
+    return kinds.get(type(logger).__name__, _Run)(logger)
 
 
-class TrackedRun:
-    """A run of a logger: this one keeps numbers alone."""
+class _Run:
+    """A run of a logger: this one keeps numbers alone, the others settings, tables, plots and artifacts too."""
 
     def __init__(self, logger: Any) -> None:
         self.logger = logger
 
-    def settings(self, settings: Mapping[str, Any]) -> None:
-        """Keep the settings of the command."""
+    def settings(self, settings: Mapping[str, Any]) -> None: ...
 
     def numbers(self, numbers: Mapping[str, float]) -> None:
-        """Keep final numbers by name."""
         self.logger.log_metrics(dict(numbers))
 
-    def table(self, title: str, rows: list[list[Any]]) -> None:
-        """Keep a table, its header first."""
+    def table(self, title: str, rows: list[list[Any]]) -> None: ...
 
-    def plot(self, title: str, path: Path) -> None:
-        """Keep a PNG."""
+    def plot(self, title: str, path: Path) -> None: ...
 
-    def read(self, artifact: Artifact) -> None:
-        """Keep that the run read an artifact."""
+    def read(self, artifact: Artifact) -> None: ...
 
-    def wrote(self, artifact: Artifact) -> None:
-        """Keep an artifact that the run wrote."""
+    def wrote(self, artifact: Artifact) -> None: ...
 
     def close(self, *, failed: bool) -> None:
-        """End the run."""
         self.logger.finalize("failed" if failed else "success")
 
 
-class _WandbRun(TrackedRun):
+class _WandbRun(_Run):
     def settings(self, settings: Mapping[str, Any]) -> None:
         self.logger.log_hyperparams(dict(settings))
 
@@ -314,7 +305,7 @@ class _WandbRun(TrackedRun):
         return made
 
 
-class _MLflowRun(TrackedRun):
+class _MLflowRun(_Run):
     def settings(self, settings: Mapping[str, Any]) -> None:
         self.logger.log_hyperparams(dict(settings))
         self.logger.experiment.log_text(self.logger.run_id, _json(settings), "settings.json")
@@ -342,7 +333,7 @@ class _MLflowRun(TrackedRun):
         client.set_tag(run_id, artifact.label, artifact.facts["fingerprint"])
 
 
-class _TensorBoardRun(TrackedRun):
+class _TensorBoardRun(_Run):
     def settings(self, settings: Mapping[str, Any]) -> None:
         self.logger.experiment.add_text("settings", f"```json\n{_json(settings)}\n```")
 
