@@ -86,25 +86,3 @@ def test_hydra_completes_commands_and_settings(
     monkeypatch.setenv("COMP_LINE", line)
     assert run_command("-sc", "query=bash").stdout.startswith(expected)
     assert "hydra_bash_completion" in run_command("-sc", "install=bash").stdout
-
-
-def test_a_command_needs_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "lightning", None)
-    assert main(["train"]) == 1
-    assert "graphrerank train needs lightning" in (message := capsys.readouterr().err)
-    assert "pip install 'graphrerank[train]'" in message
-
-
-@pytest.mark.slow
-def test_the_console_script_trains_what_the_script_does(
-    tmp_path: Path, small_job: tuple[str, ...], cache: Path
-) -> None:
-    """From another folder; two processes, which Lightning starts with the same command."""
-    script = Path(sys.executable).with_name("graphrerank")
-    if not script.exists():
-        pytest.skip("the package's console script is not beside this Python")
-    devices = ("trainer.devices=2", "trainer.strategy=ddp", "trainer.max_epochs=1", f"paths.cache={cache}")
-    command = [str(script), "train", *small_job, *devices, f"hydra.run.dir={tmp_path / 'run'}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == str(tmp_path / "run")

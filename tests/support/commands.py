@@ -93,7 +93,7 @@ def run_process(cache: Path) -> RunCommand:
 
     def run(script: str, *arguments: str, status: int = 0) -> Finished:
         environment = {**os.environ, "GRAPHRERANK_CACHE": str(cache), "WANDB_MODE": "offline", "COLUMNS": "120"}
-        command = [sys.executable, str(ROOT / script), *arguments]
+        command = [sys.executable, str(ROOT / script), *arguments]  # or another program: an absolute path
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=cache)
         assert done.returncode == status, done.stderr
         return done

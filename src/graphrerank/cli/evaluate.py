@@ -104,7 +104,6 @@ def read_metrics(path: Path) -> dict[str, Any]:
         content: dict[str, Any] = read_json(path, max_bytes=MAX_LARGE_BYTES)
         content["datasets"].items()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"`expect` must be a metrics.json of evaluate.py, or its folder, got {path}: {error}"
-        ) from error
+        needed = "a metrics.json of evaluate.py, or its folder"
+        raise UserError(f"`expect` must be {needed}, got {path}: {error}") from error
     return content

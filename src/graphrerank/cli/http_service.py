@@ -12,22 +12,25 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from graphrerank.api import name_systems
+from graphrerank.caching import hash_texts, short_hash
 from graphrerank.checks import UserError
-from graphrerank.cli.artifacts import artifact_folder
 from graphrerank.cli.command import NONE, Command
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.data.readers.records import read_jsonl
 from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache
 from graphrerank.extensions import load_service
+from graphrerank.files import hash_files
 from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS
-from graphrerank.inference.hub import locate_model
-from graphrerank.models.manifest import Manifest, RerankerManifest
+from graphrerank.inference.hub import is_hub_id, locate_model, model_source
+from graphrerank.models.checkpoint import WEIGHTS, find_checkpoint, library_versions, load_checkpoint
+from graphrerank.models.manifest import MANIFEST, Manifest, RerankerManifest
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.serving.artifact import artifact_formats, load_artifact, read_artifact_manifest
 from graphrerank.serving.documents_engine import AddDocuments, DocumentsEngine, DocumentsResponse, RemoveDocuments
 from graphrerank.serving.engine import EngineFactory
-from graphrerank.serving.formats import Runner
+from graphrerank.serving.export import export_artifact
+from graphrerank.serving.formats import FORMATS, Runner
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import load_rerank_engine
 from graphrerank.serving.rerank_request import (
@@ -159,6 +162,35 @@ def add_index(
         routes += [ADD_DOCUMENTS, REMOVE_DOCUMENTS]
         make_encoder = None if encoder is None else partial(shared_encoder, as_yaml(encoder))
         engines["documents"] = partial(DocumentsEngine, folder, make_encoder)
+
+
+def artifact_folder(cfg: DictConfig) -> Path:
+    """Find the artifact that ``artifact`` names.
+
+    Of a model on the hub only manifest and safetensors are downloaded, which hold no program. They are exported into
+    the cache, past the parity gate: TorchScript and its like never come from there.
+    """
+    if cfg.format not in (None, *FORMATS):
+        raise UserError(f"`format` must be one of {list(FORMATS)} or null, got {cfg.format!r}")
+    located = locate_model(str(cfg.artifact), revision=cfg.revision)
+    if not is_hub_id(str(cfg.artifact)):
+        folder = find_checkpoint(located)
+        if not (folder / MANIFEST).is_file():
+            raise UserError(
+                f"`artifact` must be a folder that an export wrote (graphrerank export checkpoint={cfg.artifact} "
+                f"artifact=DIR), got {cfg.artifact!r}, which has no {MANIFEST}"
+            )
+        return folder
+    print(model_source(str(cfg.artifact), located), flush=True)
+    downloaded, formats = Path(located), [cfg.format or "torchscript"]
+    content = hash_files([downloaded / MANIFEST, downloaded / WEIGHTS])
+    parts = [content, *formats, *(f"{name} {version}" for name, version in library_versions().items())]
+    key = short_hash(hash_texts(parts))
+    folder = Path(cfg.paths.cache) / "artifacts" / key
+    if not folder.is_dir():
+        print(f"exporting {cfg.artifact} from its weights", flush=True)
+        export_artifact(load_checkpoint(downloaded), folder, formats)
+    return folder
 
 
 def model_info(manifest: Manifest) -> dict[str, Any]:

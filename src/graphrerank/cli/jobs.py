@@ -26,8 +26,6 @@ from graphrerank.models.registry import register_model
 from graphrerank.processes import is_first_process
 
 LOGGER_EXTRAS = {"WandbLogger": "wandb", "MLflowLogger": "mlflow", "TensorBoardLogger": "tensorboard"}
-
-
 Job = Callable[..., Path | None]  # of parts and a run folder, or of a command
 
 
@@ -47,29 +45,20 @@ def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
         if extra is not None:
             require_extra(extra, EXTRAS[extra].purpose)
     register_models(cfg.models)
-    job = job or build_job(cfg)
-    if "trainer" in cfg and not is_first_process():  # it helps to train; the first one prints, and holds the folder
-        with redirect_stdout(StringIO()):
-            _call(job, Command(cfg))
-        return None
-    with sole_use(Path(cfg.paths.run_dir)):
-        folder = _call(job, Command(cfg))
-    if folder is not None:
+    job, command = job or build_job(cfg), Command(cfg)
+    helps = "trainer" in cfg and not is_first_process()  # to train: the first one prints, and holds the folder
+    with redirect_stdout(StringIO()) if helps else sole_use(command.run_dir):
+        try:
+            takes_command = len(inspect.signature(job).parameters) == 1  # an experiment takes parts and a folder
+            folder = job(command) if takes_command else job(command.parts, command.run_dir)
+        except BaseException:
+            command.tracking.close(failed=True)
+            raise
+        command.tracking.reads_checkpoints_of(cfg.get("job"))
+        command.tracking.finish(cfg, folder, {"command": command.line, "config": command.config})
+    if folder is not None and not helps:
         print(folder, flush=True)
-    return folder
-
-
-def _call(job: Job, command: Command) -> Path | None:
-    """Call a job, and send what it read and wrote to the chosen loggers; if it fails, their runs say so."""
-    try:
-        takes_command = len(inspect.signature(job).parameters) == 1  # an experiment takes parts and a folder
-        folder = job(command) if takes_command else job(command.parts, command.run_dir)
-    except BaseException:
-        command.tracking.close(failed=True)
-        raise
-    command.tracking.reads_checkpoints_of(command.cfg.get("job"))
-    command.tracking.finish(command.cfg, folder, {"command": command.line, "config": command.config})
-    return folder
+    return None if helps else folder
 
 
 def build_job(cfg: DictConfig) -> Job:

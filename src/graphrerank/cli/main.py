@@ -71,10 +71,20 @@ def _run(name: str, arguments: list[str], conf: Path) -> int:
     if name == "-sc":
         name, arguments = _completing(arguments)
     name, arguments = command_of(name, arguments)
-    if name in COMMANDS:
-        return _run_own(name, arguments, conf)
+    if (command := COMMANDS.get(name)) is not None:
+        if command.config is None or (name == "doctor" and not arguments):
+            own: Main = import_module(f"graphrerank.cli.{name}").main
+            return own(arguments)
+        overrides = settings(name, arguments)
+        require_extra(command.extra, f"graphrerank {name}")
+        from graphrerank.cli.hydra_jobs import run_hydra
+
+        return run_hydra(command.config, overrides, conf.absolute(), import_module(f"graphrerank.cli.{name}").run)
     if name in ("--help", "-h", "help"):
-        print(help_text(), end="")
+        usages = {name: f"graphrerank {name} {command.usage}" for name, command in COMMANDS.items()}
+        width = max(map(len, usages.values()))
+        lines = [f"  {usages[name]:{width}}  {command.summary}" for name, command in COMMANDS.items()]
+        print("graphrerank: learned graph rerankers for graph RAG", "", *lines, FLAGS, sep="\n", end="")
     elif name == "--version":
         print(f"graphrerank {version('graphrerank')}")
     elif name == "--commands":
@@ -94,19 +104,6 @@ def command_of(name: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
     """
     mode = next((word for word in arguments if word in MODES), None) if name == "serve" else None
     return (name, list(arguments)) if mode is None else (MODES[mode], [word for word in arguments if word != mode])
-
-
-def _run_own(name: str, arguments: Sequence[str], conf: Path) -> int:
-    """Run one of ``COMMANDS``."""
-    command = COMMANDS[name]
-    if command.config is None or (name == "doctor" and not arguments):
-        own: Main = import_module(f"graphrerank.cli.{name}").main
-        return own(arguments)
-    overrides = settings(name, arguments)
-    require_extra(command.extra, f"graphrerank {name}")
-    from graphrerank.cli.hydra_jobs import run_hydra
-
-    return run_hydra(command.config, overrides, conf.absolute(), import_module(f"graphrerank.cli.{name}").run)
 
 
 def settings(name: str, arguments: Sequence[str]) -> list[str]:
@@ -135,14 +132,6 @@ def settings(name: str, arguments: Sequence[str]) -> list[str]:
             is_folder = Path(argument).is_dir()
             overrides += ["data=folder", f"data.path='{quoted}'"] if is_folder else [f"data='{quoted}'"]
     return overrides
-
-
-def help_text() -> str:
-    """Return the list of all commands."""
-    usages = {name: f"graphrerank {name} {command.usage}" for name, command in COMMANDS.items()}
-    width = max(map(len, usages.values()))
-    lines = [f"  {usages[name]:{width}}  {command.summary}" for name, command in COMMANDS.items()]
-    return "\n".join(["graphrerank: learned graph rerankers for graph RAG", "", *lines, FLAGS])
 
 
 def _completing(arguments: Sequence[str]) -> tuple[str, list[str]]:

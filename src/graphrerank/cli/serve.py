@@ -6,8 +6,7 @@ import torch
 from omegaconf import DictConfig
 
 from graphrerank.checks import UserError, check_choice
-from graphrerank.cli.artifacts import artifact_folder
-from graphrerank.cli.http_service import serve_http
+from graphrerank.cli.http_service import artifact_folder, serve_http
 from graphrerank.cli.schema import check_settings
 from graphrerank.files import write_json
 from graphrerank.serving.bench import bench_artifact, bench_table

@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from graphrerank.cli import export, http_service, schema
-from graphrerank.cli.artifacts import artifact_folder
+from graphrerank.cli.http_service import artifact_folder
 from graphrerank.cli.serve import run as serve
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint, save_weights
 from graphrerank.models.manifest import read_manifest, write_manifest
