@@ -26,16 +26,3 @@ def test_a_folder_is_built_and_refused_a_second_time(run_command: RunCommand, tm
     assert done.stdout.splitlines()[-1] == str(tmp_path / "spider")
     done = run_command(*arguments, status=1)
     assert "`out` must be a new folder" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("nothing", "--from", "x"), "nothing"),
-        (("spider", "--from", "x", "--option", "k"), "`--option` must be KEY=VALUE, got 'k'"),
-        (("stark", "--from", "x", "--option", "keep_types=[a"), "`--option` must be KEY=VALUE, got 'keep_types=[a'"),
-    ],
-)
-def test_mistakes_are_named(run_command: RunCommand, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    done = run_command("build", *arguments, "--out", str(tmp_path / "out"), status=1)
-    assert message in done.stderr

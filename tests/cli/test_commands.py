@@ -176,45 +176,6 @@ def test_checkpoint_of_another_feature_mode_is_refused(
     assert "these weights are not those of the manifest (features=scores)" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("script", "overrides", "message"),
-    [
-        ("train.py", ["sede=3"], "Key 'sede' is not in struct"),
-        ("train.py", ["+sede=3"], "unknown setting 'sede'"),
-        ("train.py", ["model.hiden_channels=3"], "Key 'hiden_channels' is not in struct"),
-        ("train.py", ["operator.gcs.restart=0.5"], "Key 'restart' is not in struct"),
-        ("train.py", ["data.path=nowhere.json"], "nowhere.json: no such file"),
-        ("train.py", ["ckpt_path=nowhere"], "`ckpt_path` must be a run folder or a .ckpt file in one"),
-        ("train.py", ["features=other"], "features/other"),
-        ("train.py", ["system=mlp"], "`system` names the trained model, so it must not be one of ['retriever',"),
-        ("train.py", ["system=ppr"], "`system` names the trained model, so it must not be one of ['retriever',"),
-        (
-            "train.py",
-            ["calibration=magic"],
-            "`calibration` must be one of ['logistic', 'isotonic'], got 'magic'",
-        ),
-        (
-            "train.py",
-            ["batches.buffer=1", "features.cross_encoder_top_k=5"],
-            "`batches.buffer` must be null with `features.cross_encoder_top_k`",
-        ),
-        ("evaluate.py", ["checkpoint=attack", "datasets=[atack]"], "`data` must name a file of conf/data, got 'atack'"),
-        ("evaluate.py", [], "checkpoint"),
-        ("evaluate.py", ["checkpoint=nowhere"], "one of the shipped names"),
-        ("evaluate.py", ["checkpont=nowhere"], "Key 'checkpont' is not in struct"),
-        ("serve.py", ["mode=export"], "Missing mandatory value: checkpoint"),
-        ("serve.py", ["mode=http"], "mode=http needs `artifact`"),
-    ],
-)
-def test_bad_settings_are_refused_by_name(
-    run_command, tmp_path: Path, script: str, overrides: list[str], message: str
-) -> None:
-    done = run_command(script, *overrides, f"hydra.run.dir={tmp_path}", status=1)
-    assert message in done.stderr
-    assert done.stdout == ""
-    assert not list(tmp_path.glob("*/manifest.json"))
-
-
 @pytest.mark.parametrize("kind", ["candidates", "vectors"])
 def test_a_damaged_cache_is_computed_again(
     trained: Path, run_command, small_encoder: tuple[str, ...], cache: Path, tmp_path: Path, kind: str

@@ -127,20 +127,3 @@ def test_a_layer_for_the_scores_behind_finished_weights(
     run_command("train.py", *settings, f"ckpt_path={tmp_path / 'run'}", f"hydra.run.dir={tmp_path / 'other'}")
     other = [setting for setting in settings if not setting.startswith("start=")]
     run_command("train.py", *other, f"ckpt_path={tmp_path / 'run'}", f"hydra.run.dir={tmp_path / 'no'}", status=1)
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("calibration=start", "`calibration=start` needs a checkpoint whose calibration is kept, got start=null"),
-        (
-            "cross_encoder_queries={atack: 3}",
-            "`cross_encoder_queries` must name data sets of ['attack'], got ['atack']",
-        ),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(
-    arguments: tuple[str, ...], run_command, tmp_path: Path, setting: str, message: str
-) -> None:
-    done = run_command("train.py", *arguments, setting, f"hydra.run.dir={tmp_path}", status=1)
-    assert message in done.stderr + done.stdout

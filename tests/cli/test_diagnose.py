@@ -68,9 +68,3 @@ def test_drafted_questions_are_named(run_command: RunCommand, small_encoder: tup
     done = run_command("doctor", str(folder), *data, *small_encoder)
     assert json.loads((tmp_path / "run" / "diagnosis.json").read_text())["questions"] == "drafted questions"
     assert "On drafted questions the graph changes" in done.stdout
-
-
-@pytest.mark.parametrize(("name", "message"), [("nowhere/", "no such folder"), ("nothing", "`data` must name a file")])
-def test_a_name_that_is_none(run_command: RunCommand, tmp_path: Path, name: str, message: str) -> None:
-    done = run_command("doctor", name, f"hydra.run.dir={tmp_path / 'run'}", status=1)
-    assert message in done.stderr

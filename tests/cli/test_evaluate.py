@@ -216,27 +216,6 @@ def test_run_files_that_do_not_fit_are_refused(lines: str, message: str, run: Ru
         run(f"datasets=[{ring}]", f"systems=[{tmp_path / 'bad.trec'}]")
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["systems=[a.trec,a.trec]"], "must name one system or more, and none twice"),
-        (["systems=[nothing]"], "must be a run folder, a .ckpt file, an artifact or one of the shipped names"),
-        (["systems=[missing.trec]"], r"missing\.trec: no such file"),
-        (["systems=[a.trec]", "datasets=[attack,spider]"], r"a\.trec is of one data set, `datasets` names 2; .*{dat"),
-        (["systems=[vector_search]", "pipeline=gar"], "leave `pipeline` and `pipelines` out"),
-        (["systems=[a.trec]", "measures=[Recoll@3]"], "got 'Recoll@3'"),
-        (["systems=[a.trec]", "tested=[R@7]"], "`tested` must be of `measures`"),
-        (["checkpoint=base", "pipelines=[gar]"], "`checkpoint` and `systems` must not be given with a pipeline"),
-        ([], "must name a system to evaluate, got none"),
-        (["systems=[a.trec]", "counterfactuals=[turned]"], r"`counterfactuals` must be of .* got \['turned'\]"),
-    ],
-)  # fmt: skip
-def test_settings_that_do_not_fit_are_refused(overrides: list[str], message: str, run: Run, ring: Path) -> None:
-    data = [] if any(part.startswith("datasets") for part in overrides) else [f"datasets=[{ring}]"]
-    with pytest.raises(ValueError, match=message):
-        run(*data, *overrides)
-
-
 def test_another_retriever_than_the_checkpoint_was_trained_with(
     trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -100,11 +100,6 @@ def test_a_sweep_starts_new_processes_for_each_run(job: tuple[str, ...], run_pro
     assert not torch.equal(first["model.lin_in.weight"], second["model.lin_in.weight"])
 
 
-def test_a_job_of_one_process_refuses_two(run_command: Any, tmp_path: Path) -> None:
-    done = run_command("train.py", "experiment=grapher_tables", *DDP, f"hydra.run.dir={tmp_path}", status=1)
-    assert "`trainer.devices` must be 1 for this job" in done.stderr
-
-
 def test_processes_started_from_outside_need_a_folder_in_common(
     run_command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

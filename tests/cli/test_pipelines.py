@@ -88,39 +88,3 @@ def test_settings_of_each_pipeline_in_a_table(run_command, ring: Path, reader: P
     )  # fmt: skip
     (one,), (other,) = [[*(tmp_path / run / "runs").glob("*fastinsight*")] for run in ("table", "alone")]
     assert one.read_text() == other.read_text()
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["pipeline=re2"], "re2: `pair_encoder` must be given for a step that scores pairs"),
-        (
-            ["systems=[vector_search,ea_graphrag]"],
-            "`settings.ea_graphrag.steps.0.adapter.checkpoint` must be given for pipeline=ea_graphrag",
-        ),
-        (["pipeline=ea_graphrag"], "`pipeline.steps.0.adapter.checkpoint` must be given for ea_graphrag"),
-        (["pipeline=re2", "checkpoint=attack"], "`checkpoint` and `systems` must not be given with a pipeline"),
-        (["experiment=fastinsight_curves", "job.budgets=[]"], "`job.budgets` must name at least one budget"),
-        (
-            ["experiment=fastinsight_curves", "+job.settings.depth=[1]", "pair_encoder.model=x"],
-            "`job.settings` must name settings of the steps of pipeline 'fastinsight', got 'depth'",
-        ),
-        (["systems=[gar]", "settings.re2.budget=5"], "`settings` must be of pipelines in `systems`"),
-        (["systems=[gar]", "settings.gar=5"], "`settings.gar` must be written as settings.gar.KEY=..., got 5"),
-        (
-            ["pipeline=gar", "settings.gar.budget=5"],
-            "`settings.gar` must be written as pipeline.KEY=... of",
-        ),
-        (
-            ["systems=[gar]", "settings.gar.depth=5"],
-            "settings {'depth': 5} do not fit conf/pipeline/gar.yaml: Key 'depth'",
-        ),
-        (["systems=[gar]", "settings.gar.steps.9.x=5"], "do not fit conf/pipeline/gar.yaml: list index out of range"),
-        (["pipelines=[nothing]"], "`pipelines` must name files of conf/pipeline, got 'nothing'"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(
-    overrides: list[str], message: str, run_command, ring: Path, tmp_path: Path
-) -> None:
-    done = run_command("evaluate.py", *overrides, f"datasets=[{ring}]", f"hydra.run.dir={tmp_path}", status=1)
-    assert message in done.stderr

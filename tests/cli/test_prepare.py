@@ -45,23 +45,6 @@ def test_a_prepared_data_set_is_judged_as_the_data_set(
     assert runs[0] == runs[1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "got neither"),
-        (("data=folder", "data.path=here", "compact=true", "add=there"), "got add= and compact= and data="),
-        (("data=folder", "another"), "takes one folder, got 'another' too"),
-    ],
-)
-def test_a_folder_is_written_or_changed(
-    run_command: RunCommand, tmp_path: Path, arguments: tuple[str, ...], message: str
-) -> None:
-    """Once the first of two of these won in silence."""
-    done = run_command("prepare", str(tmp_path / "corpus"), *arguments, status=1)
-    assert message in done.stderr
-    assert not (tmp_path / "corpus").exists()
-
-
 def test_a_corpus_folder_grows(run_command: RunCommand, folder: Path, tmp_path: Path) -> None:
     corpus, more = tmp_path / "corpus", tmp_path / "more"
     done = run_command("prepare", str(corpus), "data=folder", f"data.path={folder}", "encoder=none")

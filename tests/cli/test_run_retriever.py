@@ -110,20 +110,3 @@ def test_a_missing_split_is_refused_before_anything_is_encoded(run_command: Any,
         "data.splits=auto, or "
         '\'data.splits={train: "all[:80%]", val: "all[80%:90%]", test: "all[90%:]"}\'\n'
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["encoder=none"], "must be chosen (encoder=minilm) for a retriever that reads vectors"),
-        (["encoder=none", "features=full", "retriever=run"], "for a model that reads vectors"),
-        (["encoder=none", "retriever=run_expand"], "for a retriever that reads vectors"),
-        (["retriever=run"], "nowhere.trec: no such file"),
-    ],
-)
-def test_what_is_missing_is_named(run_command: Any, tmp_path: Path, arguments: list[str], message: str) -> None:
-    folder = write_folder(tmp_path / "things")
-    path = "retriever.base.path" if "retriever=run_expand" in arguments else "retriever.path"
-    file = [f"{path}=nowhere.trec"] if arguments[-1].startswith("retriever=") else []
-    done = train(run_command, folder, tmp_path / "run", *arguments, *file, status=1)
-    assert message in done.stderr

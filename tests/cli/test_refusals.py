@@ -1,0 +1,102 @@
+"""What commands refuse, each with one message and before anything is written."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import RunCommand
+from tests.support.folders import write_films
+
+EVALUATE = "evaluate.py datasets=[{ring}]"
+CURVES = f"{EVALUATE} experiment=fastinsight_curves"
+FILMS = "train.py debug=fast features=scores data=folder data.path={films}"
+CROSS = "train.py features=scores_match_typed_cross_encoder features.cross_encoder_top_k=3"
+REFUSED = [
+    ("train.py model.hiden_channels=3", "Key 'hiden_channels' is not in struct"),
+    ("train.py operator.gcs.restart=0.5", "Key 'restart' is not in struct"),
+    ("train.py +sede=3", "unknown setting 'sede'; the settings are"),
+    ("train.py seed=x", "`seed`: input should be a valid integer, got 'x'"),
+    ("train.py batches.batch_size=1.5", "`batches.batch_size`: input should be a valid integer"),
+    ("train.py batches.buffer=many", "`batches.buffer`: input should be a valid integer"),
+    ("train.py augmentation.edge_dropout=x", "`augmentation.edge_dropout`: input should be a valid number"),
+    ("train.py operator.gcs.restart_prob=x", "`operator.gcs.restart_prob`: input should be a valid number"),
+    ("train.py data.path=nowhere.json", "nowhere.json: no such file"),
+    ("train.py ckpt_path=nowhere", "`ckpt_path` must be a run folder or a .ckpt file in one"),
+    ("train.py features=other", "features/other"),
+    ("train.py system=mlp", "`system` names the trained model, so it must not be one of ['retriever',"),
+    ("train.py system=ppr", "`system` names the trained model, so it must not be one of ['retriever',"),
+    ("train.py calibration=magic", "`calibration` must be one of ['logistic', 'isotonic'], got 'magic'"),
+    (f"{CROSS} batches.buffer=1", "`batches.buffer` must be null with `features.cross_encoder_top_k`"),
+    (f"{CROSS} calibration=start", "`calibration=start` needs a checkpoint whose calibration is kept, got start=null"),
+    (f"{CROSS} data=attack cross_encoder_queries={{{{atack:3}}}}", "must name data sets of ['attack'], got ['atack']"),
+    (f"{FILMS} encoder=none", "must be chosen (encoder=minilm) for a retriever that reads vectors"),
+    (f"{FILMS} encoder=none features=full retriever=run", "for a model that reads vectors"),
+    (f"{FILMS} encoder=none retriever=run_expand", "for a retriever that reads vectors"),
+    (f"{FILMS} retriever=run retriever.path=nowhere.trec", "nowhere.trec: no such file"),
+    ("train.py experiment=grapher_tables trainer.devices=2", "`trainer.devices` must be 1 for this job"),
+    ("evaluate.py", "must name a system to evaluate, got none"),
+    ("evaluate.py checkpont=nowhere", "Key 'checkpont' is not in struct"),
+    ("evaluate.py checkpoint=attack datasets=[atack]", "`data` must name a file of conf/data, got 'atack'"),
+    ("evaluate.py checkpoint=base datasets=attack", "`datasets`: input should be a valid list, got 'attack'"),
+    ("evaluate.py checkpoint=base num_queries=x", "`num_queries`: input should be a valid integer"),
+    ("evaluate.py systems=[a.trec] datasets=[attack,spider]", "a.trec is of one data set, `datasets` names 2; "),
+    (f"{EVALUATE} systems=[a.trec,a.trec]", "must name one system or more, and none twice"),
+    (f"{EVALUATE} systems=[nothing]", "must be a run folder, a .ckpt file, an artifact or one of the shipped names"),
+    (f"{EVALUATE} systems=[missing.trec]", "missing.trec: no such file"),
+    (f"{EVALUATE} systems=[a.trec] measures=[Recoll@3]", "got 'Recoll@3'"),
+    (f"{EVALUATE} systems=[a.trec] tested=[R@7]", "`tested` must be of `measures`"),
+    (f"{EVALUATE} systems=[a.trec] counterfactuals=[turned]", "got ['turned']"),
+    (f"{EVALUATE} systems=[vector_search] pipeline=gar", "leave `pipeline` and `pipelines` out"),
+    (f"{EVALUATE} checkpoint=base pipelines=[gar]", "`checkpoint` and `systems` must not be given with a pipeline"),
+    (f"{EVALUATE} pipelines=[nothing]", "`pipelines` must name files of conf/pipeline, got 'nothing'"),
+    (f"{EVALUATE} pipeline=re2", "re2: `pair_encoder` must be given for a step that scores pairs"),
+    (f"{EVALUATE} pipeline=ea_graphrag", "`pipeline.steps.0.adapter.checkpoint` must be given for ea_graphrag"),
+    (
+        f"{EVALUATE} systems=[vector_search,ea_graphrag]",
+        "`settings.ea_graphrag.steps.0.adapter.checkpoint` must be given for pipeline=ea_graphrag",
+    ),
+    (f"{EVALUATE} systems=[gar] settings.re2.budget=5", "`settings` must be of pipelines in `systems`"),
+    (f"{EVALUATE} systems=[gar] settings.gar=5", "`settings.gar` must be written as settings.gar.KEY=..., got 5"),
+    (f"{EVALUATE} pipeline=gar settings.gar.budget=5", "`settings.gar` must be written as pipeline.KEY=... of"),
+    (f"{EVALUATE} systems=[gar] settings.gar.depth=5", "do not fit conf/pipeline/gar.yaml: Key 'depth'"),
+    (f"{EVALUATE} systems=[gar] settings.gar.steps.9.x=5", "do not fit conf/pipeline/gar.yaml: list index out of"),
+    (f"{CURVES} job.budgets=[]", "`job.budgets` must name at least one budget"),
+    (f"{CURVES} +job.settings.depth=[1] pair_encoder.model=x", "of pipeline 'fastinsight', got 'depth'"),
+    ("serve.py mode=export", "Missing mandatory value: checkpoint"),
+    ("serve.py mode=http", "mode=http needs `artifact`"),
+    ("serve.py mode=serve", "`mode` must be one of ['http', 'bench', 'export', 'demo'], got 'serve'"),
+    ("serve.py mode=bench", "mode=bench needs `artifact`: a folder that `graphrerank export` wrote"),
+    ("serve.py artifact=attack port=http", "`port`: input should be a valid integer, got 'http'"),
+    ("serve.py artifact=attack limits.body_bytes=many", "`limits.body_bytes`: input should be a valid integer"),
+    ("serve.py artifact=attack limits.body_bytes=0", "`limits.body_bytes` must be positive, got 0"),
+    ("serve.py artifact=attack limits.bodies=1", "Key 'bodies' is not in struct"),
+    ("serve.py artifact=attack mode=bench bench.rounds=0", "`rounds` must be a positive integer, got 0"),
+    ("prepare {out}", "got neither"),
+    ("prepare {out} data=folder data.path=here compact=true add=there", "got add= and compact= and data="),
+    ("prepare {out} data=folder another", "takes one folder, got 'another' too"),
+    ("prepare {out} replace=1", "`replace`: input should be a valid boolean, got 1"),
+    ("doctor nowhere/", "no such folder"),
+    ("doctor nothing", "`data` must name a file"),
+    ("build nothing --from x --out {out}", "nothing"),
+    ("build spider --from x --option k --out {out}", "`--option` must be KEY=VALUE, got 'k'"),
+    ("build stark --from x --option 'keep_types=[a' --out {out}", "`--option` must be KEY=VALUE, got 'keep_types=[a'"),
+]
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_films(tmp_path_factory.mktemp("data") / "films", edges=True, judged=True)
+
+
+@pytest.mark.parametrize(("command", "message"), REFUSED, ids=[command for command, _ in REFUSED])
+def test_what_does_not_fit_is_refused_by_name(
+    command: str, message: str, run_command: RunCommand, ring: Path, films: Path, tmp_path: Path
+) -> None:
+    name, *arguments = shlex.split(command.format(ring=ring, films=films, out=tmp_path / "out"))
+    run_dir = [] if name == "build" else [f"hydra.run.dir={tmp_path / 'run'}"]
+    done = run_command(name, *arguments, *run_dir, status=1)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob("run/*/manifest.json"))
