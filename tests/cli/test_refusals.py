@@ -10,7 +10,7 @@ from tests.support.folders import write_films
 
 EVALUATE = "evaluate.py datasets=[{ring}]"
 CURVES = f"{EVALUATE} experiment=fastinsight_curves"
-FILMS = "train.py debug=fast features=scores data=folder data.path={films}"
+FILMS = "train.py debug=fast features=scores data=folder data.path={films} data.splits=auto"
 CROSS = "train.py features=scores_match_typed_cross_encoder features.cross_encoder_top_k=3"
 REFUSED = [
     ("train.py model.hiden_channels=3", "Key 'hiden_channels' is not in struct"),

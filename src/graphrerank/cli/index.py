@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         engine = RayEngine(workers=given.workers, address=given.address)
 
     def finish(folder: Path, made: IndexedFolder) -> None:
-        print(printable(made), flush=True)
+        print(printable(str(made)), flush=True)
         if given.questions:
             print(_draft(folder, given.out, given.questions, given.language_model, given.endpoint))
 
