@@ -163,19 +163,6 @@ def test_resuming_needs_the_settings_of_the_run(tmp_path: Path) -> None:
             last_checkpoint(tmp_path, folder, trained | changed)
 
 
-def test_checkpoint_of_another_feature_mode_is_refused(
-    trained: Path, run_command, small_encoder: tuple[str, ...], tmp_path: Path
-) -> None:
-    shutil.copytree(trained / "gatv2", tmp_path / "run" / "gatv2")
-    file = tmp_path / "run" / "gatv2" / "manifest.json"
-    manifest = json.loads(file.read_text())
-    manifest["model"]["arguments"]["features"] = "scores"
-    file.write_text(json.dumps(manifest))
-    arguments = (f"checkpoint={tmp_path / 'run'}", *small_encoder, f"hydra.run.dir={tmp_path / 'out'}")
-    done = run_command("evaluate.py", *arguments, status=1)
-    assert "these weights are not those of the manifest (features=scores)" in done.stderr
-
-
 @pytest.mark.parametrize("kind", ["candidates", "vectors"])
 def test_a_damaged_cache_is_computed_again(
     trained: Path, run_command, small_encoder: tuple[str, ...], cache: Path, tmp_path: Path, kind: str

@@ -138,13 +138,6 @@ def test_every_logger_instantiates(logger: str, tmp_path: Path, monkeypatch: pyt
     assert [instantiate(entry) for entry in cfg.logger.values()]
 
 
-def test_callbacks_and_trainer_instantiate(tmp_path: Path) -> None:
-    cfg = _train(run_dir=tmp_path)
-    callbacks = [instantiate(callback) for callback in cfg.callbacks.values()]
-    trainer = instantiate(cfg.trainer, callbacks=callbacks, logger=False)
-    assert trainer.max_epochs == cfg.trainer.max_epochs
-
-
 EXPERIMENTS = [
     pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if "DIR" in file.read_text() else [])
     for file in (*sorted((CONF / "experiment").glob("*.yaml")), PAPERS_CONF / "experiment" / "granker_head.yaml")
@@ -201,8 +194,3 @@ def test_every_experiment_runs(
         small = [f"data.path={small_attack}", *small_encoder, "retriever.top_k=30"]
         small += ["retriever.base_k=20", "retriever.num_seeds=10"] if file.stem == "fine_tune" else []
     run_command("train.py", f"experiment={file.stem}", "debug=fast", *small, f"hydra.run.dir={tmp_path}")
-
-
-def test_settings_of_the_trainer(run_command, small_job: tuple[str, ...], tmp_path: Path) -> None:
-    arguments = ("trainer.precision=bf16-mixed", "+trainer.fast_dev_run=true")
-    run_command("train.py", *small_job, *arguments, f"hydra.run.dir={tmp_path}")

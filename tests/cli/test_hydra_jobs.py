@@ -1,7 +1,10 @@
 """Errors of commands, as the user reads them."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from hydra.errors import InstantiationException
 from graphrerank.checks import UserError, check_counts
 from graphrerank.cli.errors import is_users, message_of, terminating
 from graphrerank.cli.hydra_jobs import read_arguments, run_hydra
-from tests.support import CONF
+from tests.support import CONF, ROOT
 from tests.support.commands import RunCommand
 
 
@@ -79,6 +82,21 @@ def test_a_signal_ends_a_command_and_its_sweep(
     assert len(runs) == 1
     assert capsys.readouterr().err == {143: "terminated\n", 130: "interrupted\n"}[status]
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_sigterm_ends_a_training_that_is_not_marked_finished(
+    small_job: tuple[str, ...], cache: Path, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "GRAPHRERANK_CACHE": str(cache)}
+    command = [sys.executable, str(ROOT / "train.py"), *small_job, "trainer.max_epochs=10000", "~ablations.mlp"]
+    command += ["callbacks.early_stopping=null", f"hydra.run.dir={tmp_path}"]
+    with subprocess.Popen(command, env=environment, text=True, stderr=subprocess.PIPE) as process:
+        while process.poll() is None and not list(tmp_path.glob("gatv2/checkpoints/last.ckpt")):
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        lines = process.stderr.read().splitlines()
+    assert (process.returncode, lines[-1]) == (143, "terminated")
+    assert not json.loads((tmp_path / "gatv2" / "manifest.json").read_text())["finished"]
 
 
 def test_a_forked_process_ends_by_sigterm_as_usual(tmp_path: Path) -> None:
