@@ -9,10 +9,11 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a system's folder
 REPORTS = ("report.md", "report.html", "metrics.json")
 PLOTS = ("*.png", "plots/*.png")
 CONTAINERS = ("datasets", "systems")  # levels of metrics.json that every number is in
+HEADING = re.compile(r"(#+) +(.*)")
 CELL_BORDER = re.compile(r"(?<!\\)\|")
 WANDB_CHOOSES = ("WANDB_RUN_ID", "WANDB_SWEEP_ID")  # the environment names the run, as `wandb agent` does
 # of MLflow, unless the user says: it calls nobody, and a folder is a store, which MLflow keeps for this setting alone
@@ -159,22 +161,19 @@ def report_tables(markdown: str) -> dict[str, list[list[Any]]]:
     """
     tables: dict[str, list[list[Any]]] = {}
     headings: list[str] = []
-    rows: list[list[Any]] = []
-    for line in [*markdown.splitlines(), ""]:
-        if heading := re.match(r"(#+) +(.*)", line):
-            headings[max(len(heading[1]) - 2, 0) :] = [heading[2].strip()]  # all but the page's title
-        if line.startswith("|"):
-            rows.append([cell.strip() for cell in CELL_BORDER.split(line.strip()[1:-1])])
-        elif rows:
+    for is_table, lines in groupby(markdown.splitlines(), lambda line: line.startswith("|")):
+        if is_table:
+            header, _, *rows = ([cell.strip() for cell in CELL_BORDER.split(line.strip()[1:-1])] for line in lines)
             title = ", ".join(headings[-2:]) or "table"
             known = sum(name == title or name.startswith(f"{title} (") for name in tables)
-            columns = [_typed([row[place] for row in rows[2:]]) for place in range(len(rows[0]))]
-            tables[f"{title} ({known + 1})" if known else title] = [rows[0], *map(list, zip(*columns, strict=True))]
-            rows = []
+            columns = map(_typed, zip(*rows, strict=True))
+            tables[f"{title} ({known + 1})" if known else title] = [header, *map(list, zip(*columns, strict=True))]
+        for heading in [] if is_table else filter(None, map(HEADING.match, lines)):
+            headings[max(len(heading[1]) - 2, 0) :] = [heading[2].strip()]  # all but the page's title
     return tables
 
 
-def _typed(cells: list[str]) -> list[Any]:
+def _typed(cells: Sequence[str]) -> list[Any]:
     """Return the cells of a column without markup, as numbers if all of them are."""
     texts = [cell.replace("**", "").replace("\\|", "|").replace("&lt;", "<") for cell in cells]
     with suppress(ValueError):
