@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.graphs import CorpusGraph
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.operators.hybrid import HybridRetriever
@@ -33,4 +34,4 @@ def searchable(
     rerank: Any = partial(GraphRerank, scorer=partial(CheckpointScorer, checkpoint="base", device="cpu"))
     pipeline = Pipeline(graph, steps=[search, rerank], budget=budget)
     compared = Pipeline(graph, steps=[search], budget=budget + 1)
-    return SearchableCorpus(graph, pipeline, encoder, {other: compared})
+    return SearchableCorpus(graph, pipeline, MemoryVectorCache(encoder), {other: compared})
