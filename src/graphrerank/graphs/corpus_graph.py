@@ -233,7 +233,17 @@ class CorpusGraph:
 
     def with_rows_in_order(self) -> "CorpusGraph":
         """Return the same graph with each row where the one before ends."""
-        return self if self.row_stop is None else self.with_only(*self.typed_edges())
+        if self.row_stop is None:
+            return self
+        _, slots = row_slots(self.indptr, torch.arange(self.num_nodes, device=self.device), self.row_stop)
+        return replace(  # not of `from_edges`: an id that was replaced stands twice in a corpus that grew
+            self,
+            indptr=torch.cat([self.indptr.new_zeros(1), self.degree.cumsum(0)]),
+            indices=self.indices[slots],
+            weight=self.weight[slots],
+            weight_by_type=None if self.weight_by_type is None else self.weight_by_type[slots],
+            row_stop=None,
+        )
 
     def with_types(self, kept: Sequence[int]) -> "CorpusGraph":
         """Return the same passages with the edges of some types only; entities stay if ``ENTITY`` is among them."""
