@@ -1,8 +1,7 @@
 import pytest
 
-from graphrerank.cli.http_service import model_service
+from graphrerank.extensions import load_service
 from graphrerank.models.checkpoint import load_checkpoint
-from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
 from graphrerank_papers.ea_graphrag.route_engine import RouteEngine, RouteRequest, load_route_engine
 from graphrerank_papers.ea_graphrag.scorers import AdapterScorer
@@ -39,14 +38,14 @@ def test_every_format_scores_alike(adapter_folder, tmp_path):
         load_route_engine(folder, "aot", None)
 
 
-def test_the_service_is_found_by_its_entry_point(adapter_folder, tmp_path):
+def test_the_service_is_found_by_its_entry_point(run_command, adapter_folder, tmp_path):
     with pytest.raises(ValueError, match="not an artifact"):
         load_route_engine(adapter_folder, None, None)
     folder = export_artifact(load_checkpoint(adapter_folder), tmp_path / "artifact", num_batches=2)
-    artifact = load_artifact(folder)
-    ((route,), engines) = model_service(artifact, None, {"stanza_folder": None})
+    ((route,), engines) = load_service("complexity_adapter")(folder, None, stanza_folder=None)
     assert (route.paths, route.kind, list(engines)) == (("/route",), "route", ["route"])
     (answer,) = engines["route"]().answer({"0": RouteRequest(query=TEXTS[0])}, lambda: None).values()
     assert answer.route == "fusion"
-    with pytest.raises(ValueError, match=r"`service` .* serve_routes: .* unexpected keyword argument 'folders'"):
-        model_service(artifact, None, {"folders": "x"})
+    refused = run_command("serve.py", f"artifact={folder}", "+service.folders=x", status=1)
+    assert "`service` must hold settings of serve_routes: " in refused.stderr
+    assert "unexpected keyword argument 'folders'" in refused.stderr
