@@ -108,9 +108,8 @@ def gain_correlations(start: Values, end: Values, *, recall: str) -> dict[str, f
 
     .. math:: \Delta R = R_{total} - R@10_{vs}
 
-    Source: FastInsight, Table 6, which does not say which kind of correlation; ours is Pearson's. ``start`` is the
-    first ten nodes of the vector search, ``end`` the pipeline with all its nodes, and ``recall`` the measure over
-    these. NaN where one is constant.
+    Source: FastInsight, Table 6, which does not say which kind of correlation; ours is Pearson's, NaN where one is
+    constant. ``start`` is the first ten nodes of the vector search, ``end`` the pipeline with all its nodes.
     """
     gain = end[recall] - start[RECALL]
     rows = torch.stack([gain, start[RECALL], start[MISSED]]).double()
@@ -122,8 +121,7 @@ def gain_correlations(start: Values, end: Values, *, recall: str) -> dict[str, f
 def topological_quartiles(start: Tensor, scores: Tensor) -> list[Row]:
     """Group questions by the quartiles of ``start``, ``[Q]``, and average a pipeline's ``[Q]`` scores in each.
 
-    Questions of one Topological Recall are in one group, the lowest whose quartile it does not exceed, so that groups
-    may differ in size where many are equal, and an empty one is left out.
+    Equal questions are in one group, the lowest whose quartile they do not exceed; an empty one is left out.
 
     Source: FastInsight, section 5.3.1 and Figure 5. *Our choice:* the Topological Recall of the vector search's first
     nodes, from which all pipelines begin.

@@ -25,8 +25,7 @@ class SteinerTree:
     gives the subgraph to a language model, unranked, and gives prizes to edges whose texts resemble the query; edges of
     a corpus graph have at most a type, so that all of one type would share a negligible prize.
 
-    The pipeline's graph is undirected, lists its edges, and has an embedding. ``edge_cost`` is positive. The last seed
-    has ``last_prize``, not negative, and each earlier one 1 more.
+    The pipeline's graph is undirected, lists its edges, and has an embedding.
     """
 
     def __init__(self, resources: Resources, *, edge_cost: float = 0.5, last_prize: float = 1.0) -> None:

@@ -72,12 +72,10 @@ def build_fact_graph(
     """Build the index of ``P`` passages, or read it from the folder (:class:`Stages`), and print its size.
 
     An occurrence edge has weight 1, a relation edge the number of statements that join its ends, a synonymy edge the
-    cosine of two names, which have 3 letters and digits or more (:func:`synonym_edges`, on ``device``). A pair that is
-    both related and synonymous takes the larger weight. Queries need the same encoder.
+    cosine of two names (:func:`synonym_edges`, on ``device``). A pair of both kinds takes the larger weight.
 
     Source: "EA-GraphRAG", 2026, section 3.1, after HippoRAG 2, except that there the cosine of a pair of both kinds
-    wins. When a corpus grows, an ``extractor`` and an ``encoder`` with a cache (``KnowledgeCache``, ``VectorCache``)
-    process the new texts only.
+    wins.
     """
     check_positive_share(synonymy_threshold=synonymy_threshold)
     check_not_negative(max_synonyms=max_synonyms)
@@ -114,14 +112,11 @@ def build_fact_graph(
 
 
 def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int = 100) -> tuple[Tensor, Tensor]:
-    r"""Join each entity with its nearest entities of cosine ``threshold`` or above.
+    r"""Join each of ``[E, d]`` vectors with its nearest ones of cosine ``threshold`` or above.
 
     Source: "EA-GraphRAG", 2026, section 3.1, :math:`\cos(M(n), M(v)) \geq \tau`; the defaults and the limit are
-    HippoRAG 2's. The search is exact, in blocks of rows: quadratic in time, linear in memory.
-
-    ``vectors`` are ``[E, d]``; a zero vector has no synonyms. An entity chooses at most ``max_synonyms``, ties broken
-    by index; either end may choose a pair. Returns ``[M, 2]`` int64, unique pairs, the smaller index first, ascending,
-    and their ``[M]`` float32 cosines.
+    HippoRAG 2's. An entity chooses at most ``max_synonyms``, ties broken by index; either end may choose a pair.
+    Returns ``[M, 2]`` int64, unique pairs, the smaller index first, ascending, and their ``[M]`` float32 cosines.
 
     Example:
         >>> synonym_edges(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 2.0]]), threshold=0.7)
@@ -145,10 +140,7 @@ def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int 
 
 
 def with_reached(state: RetrievalState, mass: Tensor, *, budget: int, where: Tensor | None = None) -> RetrievalState:
-    """Rank the passages that PageRank reached by their mass ``[B, P]``; queries without any keep their ranking.
-
-    ``where`` is ``[B, 1]`` bool, the queries whose ranking is replaced; None: those with a passage that was reached.
-    """
+    """Rank the passages that PageRank reached by their mass ``[B, P]``, ``where`` ``[B, 1]``, or else if it did."""
     new = Ranking(*top_k_by_node_order(mass.masked_fill(mass == 0, -torch.inf), budget))
     return replace_where(state, new, new.nodes[:, :1] >= 0 if where is None else where)
 
@@ -167,8 +159,7 @@ class HippoRAGSearch:
     without entities keeps what was retrieved before, as in the paper's code, and so does one whose entities reach no
     passage. Passages without mass are not ranked.
 
-    ``node_specificity``: whether seeds are weighted; else all weigh 1. The index of facts is that of
-    :class:`FactGraphSearch`, whose other settings it shares.
+    Without ``node_specificity`` all seeds weigh 1.
     """
 
     resources: Resources
@@ -333,10 +324,7 @@ def _fact_graph(step: HippoRAGSearch | FactGraphSearch) -> FactGraph:
 def rerank_by_pairs(
     encoder: PairEncoder, query_texts: Sequence[str], facts: Sequence[Sequence[str]]
 ) -> list[list[int]]:
-    """Order facts by a cross-encoder's logits, ties broken by position; all pairs are encoded in one call.
-
-    Source: "EA-GraphRAG", 2026, Eq. (5), with a cross-encoder instead of the language model.
-    """
+    """Order facts by a cross-encoder's logits, in the place of Eq. (5)'s language model; ties by position."""
     pairs = [(text, fact) for text, listed in zip(query_texts, facts, strict=True) for fact in listed]
     if not pairs:
         return [[] for _ in facts]
@@ -373,15 +361,12 @@ def read_selection(content: str) -> list[int] | None:
 
 
 def find_facts(queries: Tensor, facts: Tensor, *, top_k: int = 5) -> Ranking:
-    r"""Rank facts by their normalised similarity to each query.
+    r"""Rank facts ``[F, d]`` by their normalised similarity to queries ``[B, d]``: ``[B, top_k]``, ties by index.
 
     .. math:: s_i = \langle M(q), M(f_i) \rangle, \qquad \tilde s_i = \frac{s_i - \min s}{\max s - \min s}
 
     Source: "EA-GraphRAG", 2026, Eq. (4) and TopK of Eq. (5). The paper does not say how similarities are normalised; we
     follow HippoRAG 2, where equal similarities become 1. Facts without positive similarity are not retrieved.
-
-    ``queries`` are ``[B, d]``, ``facts`` ``[F, d]``. Returns ``[B, top_k]`` fact indices and :math:`\tilde s` in [0,
-    1], ties broken by index.
 
     Example:
         >>> find_facts(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.1], [0.9, 0.0], [0.1, 0.0]]), top_k=2).scores
@@ -409,8 +394,7 @@ def entity_seeds(
     Source: "EA-GraphRAG", 2026, section 3.4.2 and Algorithm 1, lines 6 and 7: an entity of several facts has the weight
     of the last of them (``last``). HippoRAG 2 takes their mean.
 
-    ``facts`` are scores by fact in the order of the algorithm, ``ends`` the head and tail of each fact, and
-    ``num_holders`` the number of passages that contain each entity; 0 counts as 1.
+    ``facts`` are scores by fact in the order of the algorithm; 0 of ``num_holders``, passages by entity, counts as 1.
 
     Example:
         >>> entity_seeds({0: 1.0, 1: 0.5}, [[0, 1], [1, 2]], [4, 1, 1])

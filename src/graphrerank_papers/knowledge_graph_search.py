@@ -42,8 +42,7 @@ class LightRAGSearch:
     passages; LightRAG also gives the descriptions themselves to its reader. A query to which nothing is similar keeps
     what was retrieved before.
 
-    A ``language_model`` writes keywords; its ``prompt`` has the placeholder ``{question}``, and ``cache`` is the folder
-    of its answers. ``description_tokens`` are words of a description, at most.
+    A ``language_model`` writes keywords; its ``prompt`` has the placeholder ``{question}``.
     """
 
     resources: Resources
@@ -148,8 +147,6 @@ class PathRAGSearch:
     sections 3.2 and 3.3. *Where we differ:* the query itself is searched in place of keywords that a language model
     writes; relations are followed in both directions; we rank passages, where PathRAG gives the texts of the paths to
     its reader, the most reliable last. A query to which no entity is similar keeps what was retrieved before.
-
-    ``num_entities`` is :math:`N` and ``num_paths`` :math:`K`, both per query.
     """
 
     resources: Resources
@@ -229,8 +226,7 @@ def flow_paths(
     on. Source: "PathRAG", 2025, Eqs. (3) to (5). *Our reading:* the resource flows outwards, hop by hop: a node
     receives from the nodes one hop nearer to the start, which paths visit in that order.
 
-    ``neighbours`` lists those of each node; ``decay`` is :math:`\alpha` and ``threshold`` :math:`\theta`, both in (0,
-    1]; a path has at most ``max_hops`` edges. Returns ``(S(P), nodes of P)`` of each path of one edge or more.
+    ``decay`` is :math:`\alpha`, ``threshold`` :math:`\theta`. Returns ``(S(P), nodes of P)``, at least two nodes each.
 
     Example:
         >>> flow_paths([[1, 2], [0, 2], [0, 1]], 0, decay=0.8)

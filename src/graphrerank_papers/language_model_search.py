@@ -35,8 +35,7 @@ class HypotheticalPassages:
     passages, its temperature of 0.7 (set in the language model) and its prompt for web search. *Where we differ:* the
     result is normalised, which changes no ranking by dot product; a blank query keeps its vector.
 
-    The pipeline's ``text_encoder`` encodes the passages of ``language_model``, ``num_passages`` (:math:`M`) for each
-    query; ``prompt`` has the placeholder ``{question}``; ``cache`` is a folder of answers.
+    ``num_passages`` is :math:`M`; ``prompt`` has the placeholder ``{question}``.
     """
 
     resources: Resources
@@ -84,10 +83,9 @@ class ChainOfThought:
     prompt has no worked examples; the last step writes no thought, as no search follows; a blank query is
     searched by, but gets no thoughts.
 
-    The pipeline's ``retriever`` searches by text or vector, not by query id; its ``text_encoder`` encodes the thoughts
-    where the retriever reads vectors. ``num_steps`` are the searches of a query, ``top_k`` the nodes of a search; nodes
-    beyond the budget are dropped. ``prompt`` has the placeholders ``{passages}``, ``{question}`` and ``{thoughts}``;
-    ``cache`` is the folder of the model's answers.
+    The pipeline's ``text_encoder`` encodes the thoughts where its ``retriever`` reads vectors. ``num_steps`` are the
+    searches of a query, ``top_k`` the nodes of a search. ``prompt`` has the placeholders ``{passages}``, ``{question}``
+    and ``{thoughts}``.
     """
 
     resources: Resources
@@ -161,8 +159,7 @@ class KnowledgeGraphPrompting:
     Multi-Hop Dense Retrieval", 2021, with the pipeline's encoder as it is. *Where we differ:* the seeds are those of
     the vector search, the graph is the corpus's, and the order is that of a ranking.
 
-    The pipeline's ``text_encoder`` encodes the evidence. ``num_hops`` are the edges of a path. ``prompt`` has the
-    placeholders ``{question}`` and ``{passages}``; ``cache`` is the folder of the language model's answers.
+    ``prompt`` has the placeholders ``{question}`` and ``{passages}``.
     """
 
     resources: Resources

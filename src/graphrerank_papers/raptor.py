@@ -139,9 +139,6 @@ def build_summary_tree(
     numbers of clusters on a grid up to 50, at least 2 where a cluster is too long; the paper summarises up to 3,500
     tokens at once, we 1,000 words, ten passages of its length of 100. Without a language model a summary quotes the
     openings of representative nodes (:func:`pick_sentences`); so does one that the language model fails to write.
-
-    Passages have vectors of the same ``encoder`` as summaries. ``language_model`` is best wrapped in an
-    ``AnswerCache``.
     """
     prompt, words = prompt or shipped_prompt("summary"), WordTokenizer()
 

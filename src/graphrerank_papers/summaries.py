@@ -30,8 +30,7 @@ def pick_sentences(vectors: Tensor, num_tokens: Sequence[int], *, limit: int, ce
     Source: Carbonell and Goldstein, "The Use of MMR", 1998, with the document's centroid instead of a query (Radev et
     al., "Centroid-based summarization of multiple documents", 2004).
 
-    ``vectors`` are ``[n, d]`` unit vectors, ``num_tokens`` the sentences' lengths; ``limit`` bounds the sum of the
-    selected ones, and ``centrality`` is :math:`\lambda` in [0, 1]. The positions are in the order of selection.
+    ``vectors`` are ``[n, d]`` unit vectors, ``centrality`` is :math:`\lambda`; positions in the order of selection.
 
     Example:
         >>> import torch
@@ -65,12 +64,10 @@ def write_summaries(
     limit: int,
     prompt: Prompt | None = None,
 ) -> list[str | None]:
-    """Let a model summarise each list of notes, none empty; None without a usable answer.
+    """Let a model summarise each list of notes, none empty, in ``limit`` tokens; None without a usable answer.
 
-    ``limit`` is the maximum number of tokens of a summary. ``prompt`` has the placeholder ``{notes}``, and ``{words}``
-    in its system message.
-
-    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4).
+    Source: GraphRAG ("From Local to Global", 2024, section 3.1.4). ``prompt`` has the placeholder ``{notes}``, and
+    ``{words}`` in its system message.
     """
     prompt = prompt or shipped_prompt("summary")
     questions = [prompt.fill(notes="\n".join(f"- {note}" for note in texts)) for texts in notes]

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from graphrerank.caching import BlobStore, hash_text
-from graphrerank.knowledge import knowledge_cache
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 
@@ -13,16 +12,13 @@ from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 class Reader:
     """Joins each word of a text with the next, and keeps every text it was asked about."""
 
-    def __init__(self, fingerprint: str = "one", stop_after: int | None = None) -> None:
+    def __init__(self, fingerprint: str = "one") -> None:
         self.fingerprint = fingerprint
-        self.stop_after = stop_after
         self.asked: list[str] = []
         self.refuses: list[str] = []
         self.skipped: list[str] = []
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
-        if self.stop_after is not None and len(self.asked) + len(texts) > self.stop_after:
-            raise KeyboardInterrupt
         self.asked += texts
         self.skipped = [text for text in texts if text in self.refuses]
         return [self._read(text) for text in texts]
@@ -49,16 +45,6 @@ def test_nothing_is_read_twice(tmp_path: Path) -> None:
     other = Reader("two")
     KnowledgeCache(other, tmp_path).extract(["g"])
     assert other.asked == ["g"]
-
-
-def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knowledge_cache, "SHARD_TEXTS", 2)
-    texts = [f"text {i}" for i in range(7)]
-    with pytest.raises(KeyboardInterrupt):
-        KnowledgeCache(Reader(stop_after=4), tmp_path).extract(texts)
-    reader = Reader()
-    assert KnowledgeCache(reader, tmp_path).extract(texts) == Reader().extract(texts)
-    assert reader.asked == texts[4:]
 
 
 def test_what_is_skipped_is_asked_again(tmp_path: Path) -> None:

@@ -4,21 +4,17 @@ from typing import Any
 
 import pytest
 
-from graphrerank.language_models import answer_cache
 from graphrerank.language_models.answer_cache import AnswerCache
 
 
 class Counting:
-    """A model that numbers its answers; it stops for good after some."""
+    """A model that numbers its answers."""
 
-    def __init__(self, *, fingerprint: str = "counting", stop_after: int | None = None) -> None:
+    def __init__(self, *, fingerprint: str = "counting") -> None:
         self.fingerprint = fingerprint
-        self.stop_after = stop_after
         self.asked: list[str] = []
 
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Any]) -> list[Any]:
-        if self.stop_after is not None and len(self.asked) + len(questions) > self.stop_after:
-            raise KeyboardInterrupt
         self.asked += questions
         first = len(self.asked) - len(questions) + 1
         return [read(f"{system} {question} {number}") for number, question in enumerate(questions, first)]
@@ -42,17 +38,6 @@ def test_another_model_or_message_is_asked(tmp_path: Path, change: str) -> None:
     system, question = {"system": ("d", "ab"), "model": ("c", "ab"), "question": ("ca", "b")}[change]
     AnswerCache(other, tmp_path).ask([question], system=system, read=str)
     assert other.asked == [question]
-
-
-def test_interrupted_run_goes_on_from_its_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_cache, "SHARD_QUESTIONS", 2)
-    questions = [f"question {i}" for i in range(7)]
-    stopped, resumed = Counting(stop_after=5), Counting()
-    with pytest.raises(KeyboardInterrupt):
-        AnswerCache(stopped, tmp_path).ask(questions, system=None, read=str)
-    found = AnswerCache(resumed, tmp_path).ask(questions, system=None, read=str)
-    assert (stopped.asked, resumed.asked) == (questions[:4], questions[4:])
-    assert [answer.rsplit(" ", 1)[0] for answer in found] == [f"None {question}" for question in questions]
 
 
 def test_refused_answers_and_damaged_files(tmp_path: Path) -> None:

@@ -10,14 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.data.vector_cache import VectorCache
 from graphrerank.graphs import CorpusGraph, Queries
-from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
-from graphrerank_papers import hipporag, indexing
+from graphrerank_papers import hipporag
 from graphrerank_papers.hipporag import (
     FactGraph,
     FactGraphSearch,
@@ -102,61 +100,12 @@ def test_only_what_changes_is_done_again(
     assert len(encoded) > 0
 
 
-@pytest.mark.parametrize("stop", range(6))
-def test_a_build_that_was_stopped_goes_on(
-    stop: int, tmp_path: Path, statement_extractor: Any, hash_encoder: Any, fact_graph: Index,
-    make_fact_passages: MakePassages, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(indexing, "BLOCK_TEXTS", 10)
-    passages = make_fact_passages()
-    whole = fact_graph(passages, "whole")
-    asked, hash_encoder.asked = hash_encoder.asked, []
-    hash_encoder.fail_at = asked[10 * stop + 5]
-    assert len(asked) > 60
-    with pytest.raises(KeyboardInterrupt):
-        fact_graph(passages, "stopped")
-    hash_encoder.fail_at = None
-    statement_extractor.asked.clear()
-    same(fact_graph(passages, "stopped"), whole)
-    assert statement_extractor.asked == []
-    assert hash_encoder.asked == asked  # each text once, in the same order
-    names = [sorted(file.name for file in (tmp_path / folder).iterdir()) for folder in ("whole", "stopped")]
-    assert names[0] == names[1]
-
-
-def test_a_corpus_that_grew(
-    tmp_path: Path, statement_extractor: Any, hash_encoder: Any, fact_graph: Index, make_fact_passages: MakePassages
-) -> None:
-    hash_encoder.name = "hash"
-    extractor = KnowledgeCache(statement_extractor, tmp_path / "knowledge")
-    models = {"extractor": extractor, "encoder": VectorCache(hash_encoder, tmp_path / "vectors")}
-    passages = make_fact_passages(40)
-    fact_graph(passages, **models)
-    statement_extractor.asked.clear()
-    hash_encoder.asked.clear()
-    more = [*passages, "Name 1|leaves|Nowhere"]
-    grown = fact_graph(more, **models)
-    assert statement_extractor.asked == ["Name 1|leaves|Nowhere"]
-    assert set(hash_encoder.asked) == {"Name 1 leaves Nowhere", "Nowhere"}
-    same(fact_graph(more, "two", **models), grown)
-
-
 @pytest.mark.parametrize("passages", [[], ["nothing", "nobody"]])
 def test_no_entities(passages: list[str], fact_graph: Index) -> None:
     index = fact_graph(passages)
     assert index.graph.num_nodes == len(passages)
     assert index.graph.num_edges == 0
     assert index.fact_vectors.shape == (0, 0)
-
-
-def test_vectors_that_do_not_fit_are_refused(
-    fact_graph: Index, fact_passages: tuple[str, ...], hash_encoder: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hash_encoder, "encode", lambda texts: torch.zeros(1, 3))
-    with pytest.raises(
-        ValueError, match=r"`encoder` must return finite \[7, d\] vectors, got a tensor of shape \[1, 3\]"
-    ):
-        fact_graph(fact_passages)
 
 
 @pytest.mark.parametrize("max_cosines", [1, 7 * 60, 1 << 23])
@@ -374,14 +323,8 @@ def test_a_language_model_that_throws_all_facts_out(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"synonymy_threshold": 1.5}, r"`synonymy_threshold` must lie in \(0, 1\], got 1.5"),
-        ({"max_synonyms": -1}, "`max_synonyms` must not be negative, got -1"),
-        ({"num_facts": 0}, "`num_facts` must be a positive integer, got 0"),
         ({"num_candidates": 3}, r"`num_candidates` must be at least `num_facts` \(5\), got 3"),
         ({"combination": "max"}, r"`combination` must be one of \['last', 'mean', 'sum'\], got 'max'"),
-        ({"passage_weight": -0.1}, "`passage_weight` must not be negative, got -0.1"),
-        ({"restart_prob": 0.0}, r"`restart_prob` must lie in \(0, 1\], got 0.0"),
-        ({"passage_seeds": "some"}, r"`passage_seeds` must be one of \['retrieved', 'all'\], got 'some'"),
         ({"rerank": "bm25"}, r"`rerank` must be one of \['none', 'cross_encoder', 'language_model'\], got 'bm25'"),
         ({"rerank": "language_model"}, "`language_model` must be given with `rerank: language_model`, got none"),
     ],

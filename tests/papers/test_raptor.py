@@ -155,5 +155,3 @@ def test_a_query_without_a_vector_keeps_its_ranking(pipeline: Build) -> None:
 def test_settings_out_of_range_are_refused(pipeline: Build) -> None:
     with pytest.raises(ValueError, match=r"`search` must be one of \['collapsed', 'tree'\], got 'flat'"):
         pipeline(search="flat")
-    with pytest.raises(ValueError, match="`num_branches` must be a positive integer, got 0"):
-        pipeline(num_branches=0)

@@ -15,7 +15,6 @@ from graphrerank.extras import importing
 from graphrerank.graphs import CandidateGraphs, CorpusGraph
 from graphrerank.graphs.edge_types import OTHER, edge_type_of
 from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.models.pyg_reranker import PyGReranker
 
 with importing("pyg", __name__):
@@ -97,15 +96,16 @@ def candidates_to_pyg(graphs: CandidateGraphs) -> list[Data]:
     parts = []
     for start, stop in pairwise(graphs.ptr.tolist()):
         inside = (graphs.edge_index[1] >= start) & (graphs.edge_index[1] < stop)
-        edges = {"edge_index": graphs.edge_index[:, inside] - start, "edge_weight": graphs.edge_attr[inside]}
-        part = Data(x=graphs.x[start:stop], **edges)
-        if graphs.edge_type is not None:
-            part.edge_type = graphs.edge_type[inside]
-        if graphs.relevance is not None:
-            part.y = graphs.relevance[start:stop]
-        if graphs.nodes is not None:
-            part.nodes = graphs.nodes[start:stop]
-        parts.append(part)
+        known = {"edge_type": (graphs.edge_type, inside), "y": (graphs.relevance, slice(start, stop))}
+        known["nodes"] = (graphs.nodes, slice(start, stop))
+        parts.append(
+            Data(
+                x=graphs.x[start:stop],
+                edge_index=graphs.edge_index[:, inside] - start,
+                edge_weight=graphs.edge_attr[inside],
+                **{name: part[rows] for name, (part, rows) in known.items() if part is not None},
+            )
+        )
     return parts
 
 
@@ -114,16 +114,15 @@ def keep_best(
 ) -> Callable[[Data, Any], Data]:
     """Return a ``subgraph_filter`` for ``RAGQueryLoader``: the subgraph of the best ``top_k`` loaded nodes.
 
-    ``texts`` returns the text of each node of the loaded graph. The graph that the filter returns has the kept nodes in
-    their order, best first, and ``relevance [k]``.
+    ``texts`` returns the text of each node of the loaded graph. The filter returns the kept nodes in their order, best
+    first, with ``relevance [k]``.
     """
 
     def choose(data: Data, query: Any) -> Data:
         question = query[0] if isinstance(query, list) else query  # augmented by the loader: the query comes first
         passages = list(texts(data))
         _check_texts("texts(data)", passages, data.num_nodes)
-        given = RerankInput(question, passages, edge_index=data.edge_index, top_n=top_k)
-        ranking = reranker.rerank_batch([given])[0]
+        ranking = reranker.rerank(question, passages, edge_index=data.edge_index, top_n=top_k)
         kept = data.subgraph(ranking.indices)
         kept.relevance = ranking.relevance
         return kept

@@ -87,10 +87,8 @@ class GraphRerankTransformer(pt.Transformer):
         if self._text_field in group.columns:
             texts = dict(zip(docnos, group[self._text_field], strict=True))
         if absent := [docno for docno in docnos if docno not in texts]:
-            raise UserError(
-                f"`texts` must hold every document, missing is {absent[0]!r}; the frame has no column "
-                f"{self._text_field!r}"
-            )
+            column = f"the frame has no column {self._text_field!r}"
+            raise UserError(f"`texts` must hold every document, missing is {absent[0]!r}; {column}")
         scores = group["score"].tolist() if self._reads_scores else None
         query, passages = group["query"].iloc[0], [texts[docno] for docno in docnos]
         return RerankInput(query, passages, scores=scores, edges=self._edges(docnos))

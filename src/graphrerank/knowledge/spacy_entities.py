@@ -8,21 +8,18 @@ from graphrerank.knowledge.passage_knowledge import Entity, Knowledge
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
 
 LABELS = ("PERSON", "NORP", "FAC", "ORG", "GPE", "LOC", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE")
+BATCH_SIZE = 64  # texts; large batches are slower, as texts are padded to the longest of a batch
 
 
 class SpacyEntityExtractor:
     """Extracts named entities, without descriptions and relations: only the entity recogniser of a pipeline runs.
 
-    Args:
-        model: Import name of an installed pipeline, or its folder.
-        labels: Kinds of entity to keep; by default OntoNotes' without numbers, dates and amounts.
-        batch_size: Texts at once. Large batches are slower, as texts are padded to the longest of a batch.
+    ``model`` is the import name of an installed pipeline, or its folder; ``labels`` are the kinds of entity to keep, by
+    default OntoNotes' without numbers, dates and amounts.
     """
 
-    def __init__(self, model: str = ENGLISH, *, labels: Sequence[str] = LABELS, batch_size: int = 64) -> None:
-        self.model = model
-        self.labels = tuple(sorted(labels))
-        self.batch_size = batch_size
+    def __init__(self, model: str = ENGLISH, *, labels: Sequence[str] = LABELS) -> None:
+        self.model, self.labels = model, tuple(sorted(labels))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -31,7 +28,7 @@ class SpacyEntityExtractor:
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Extract the entities of each text, as they are written there, with the label of their first mention."""
-        return [self._entities(document) for document in self._pipeline.pipe(texts, batch_size=self.batch_size)]
+        return [self._entities(document) for document in self._pipeline.pipe(texts, batch_size=BATCH_SIZE)]
 
     def _entities(self, document: Any) -> Knowledge:
         labels: dict[str, str] = {}

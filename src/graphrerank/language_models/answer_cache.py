@@ -54,13 +54,12 @@ class AnswerCache:
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
         """Ask each question, or read its answer from disk; an answer that ``read`` refuses is not kept."""
 
-        def checked(answer: str) -> str:
+        def checked(answer: str) -> bytes:
             read(answer)
-            return answer
+            return answer.encode("utf-8", "surrogatepass")
 
         def ask_shard(shard: list[str]) -> list[bytes]:
-            answers = self.model.ask(shard, system=system, read=checked)
-            return [answer.encode("utf-8", "surrogatepass") for answer in answers]
+            return self.model.ask(shard, system=system, read=checked)
 
         store, keys = BlobStore(self.path, "answers"), _keys(questions, system)
         fill(store, keys, questions, ask_shard, shard_size=SHARD_QUESTIONS)

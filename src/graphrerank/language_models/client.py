@@ -26,15 +26,13 @@ MAX_WAIT = 60.0  # seconds between two attempts
 
 
 class EndpointError(UserError):
-    """An endpoint refused a request for good (with ``status``), or gave no usable answer in all attempts.
-
-    ``problem`` is that of the last attempt; ``is_reached`` is False where no attempt found a server.
-    """
+    """An endpoint refused a request for good (with ``status``), or gave no usable answer in all attempts."""
 
     def __init__(
         self, message: str, problem: str, *, attempts: int, status: int | None = None, is_reached: bool = True
     ) -> None:
         super().__init__(message)
+        # of the last attempt; is_reached: whether any attempt found a server
         self.problem, self.attempts, self.status, self.is_reached = problem, attempts, status, is_reached
 
 
@@ -183,10 +181,9 @@ def post(
     max_retries: int,
     pause: float,
 ) -> tuple[Answer, int]:
-    """Send JSON until its answer can be read; see :class:`LanguageModel` for what is repeated, and when.
+    """Send JSON until ``read`` can parse its answer; ``shown`` names the request in messages.
 
-    ``read`` parses the body of an answer; an error of its form means that it is not usable. ``shown`` names the request
-    in messages. Returns what was read and the number of attempts, or raises an :class:`EndpointError`.
+    Returns what was read and the number of attempts, or raises an :class:`EndpointError`.
     """
     httpx = optional("httpx", "an endpoint")
     problem, is_reached = "", False

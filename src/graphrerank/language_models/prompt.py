@@ -27,15 +27,12 @@ class Prompt:
     form: str | None = None
 
     def __post_init__(self) -> None:
-        if self.form is None:
-            return
+        form = self.form or ""
         try:
-            json.loads(self.form) if is_schema(self.form) else re.compile(self.form)
+            json.loads(form) if is_schema(form) else re.compile(form)
         except (ValueError, re.error) as error:
-            raise UserError(
-                f"the `form` of prompt {self.name!r} must be a JSON schema, which begins with {{, or a regular "
-                f"expression, got {self.form!r}: {error}"
-            ) from error
+            needed = "a JSON schema, which begins with {, or a regular expression"
+            raise UserError(f"the `form` of prompt {self.name!r} must be {needed}, got {form!r}: {error}") from error
 
     def fill(self, **texts: str) -> str:
         """Return the user's message with texts in their places; a ValueError if it has others."""

@@ -28,10 +28,9 @@ def ask_strictly(
 ) -> list[Answer | None]:
     """Ask each question until its answer can be parsed, with the last error in the next attempt's prompt.
 
-    A repeated request differs from the first, so an ``AnswerCache`` stores every answer, and an interrupted run repeats
-    the same sequence. ``parse`` reads an answer's text, and ``check`` looks at what it read, given the question's
-    index; both raise a ``ValueError`` if the answer is unusable. ``form`` is the prompt's, to which a model that can
-    keeps (:func:`in_form`). Returns the parsed answers, None for a question without a usable one in all ``tries``.
+    ``parse`` reads an answer's text, and ``check`` looks at what it read, given the question's index; both raise a
+    ``ValueError`` if the answer is unusable. ``form`` as of :func:`in_form`. Returns the parsed answers, None for a
+    question without a usable one in all ``tries``.
     """
     check_counts(tries=tries)
     model = in_form(model, form)

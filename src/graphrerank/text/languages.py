@@ -78,9 +78,8 @@ def language_of(name: str) -> Language:
 def detect_language(texts: Sequence[str], *, max_chars: int = SAMPLED_CHARS) -> str:
     """Return the language of texts where their stop words are sure, else English.
 
-    The scripts that have no spaces are ``characters``. A language of those with a list of stop words is found if these
-    are 15% of the words or more and 1.5 times those of every other language and of English. Up to 200 texts, evenly
-    spread, are read up to ``max_chars`` characters in all.
+    The scripts that have no spaces are ``characters``. Up to 200 texts, evenly spread, are read up to ``max_chars``
+    characters in all.
 
     Example:
         >>> detect_language(["Der Fluss fließt durch die Stadt, die an dem Ufer liegt, und mündet in das Meer."] * 2)

@@ -34,8 +34,5 @@ def spacy_versions(model: str) -> tuple[str, str, str]:
 
 
 def _missing(model: str) -> str:
-    package = model.replace("_", "-")
-    return (
-        f"`model` must be an installed spaCy pipeline, got {model!r}: pip install 'graphrerank[spacy]' "
-        f"(spacy and {package}), or bring entities.jsonl"
-    )
+    packages = f"pip install 'graphrerank[spacy]' (spacy and {model.replace('_', '-')})"
+    return f"`model` must be an installed spaCy pipeline, got {model!r}: {packages}, or bring entities.jsonl"

@@ -107,10 +107,7 @@ def build_chunk_graph(keywords: Sequence[Sequence[str]], vectors: Tensor, *, num
     r"""Join each chunk with its nearest neighbours: :math:`K / 2` by shared keywords, then :math:`K / 2` by cosine.
 
     Source: KET-RAG, Algorithm 3, lines 2 to 7. Ties are broken by chunk index. *Where we differ:* a chunk that shares
-    no keyword is no lexical neighbour (Algorithm 3 would take any of them).
-
-    ``keywords`` are the unique ones of each of ``n`` chunks, ``vectors`` ``[n, d]``; ``num_neighbours`` is :math:`K`,
-    even.
+    no keyword is no lexical neighbour (Algorithm 3 would take any of them). ``num_neighbours`` is :math:`K`, even.
     """
     num_chunks, half = len(keywords), num_neighbours // 2
     column_of = {word: column for column, word in enumerate(dict.fromkeys(chain.from_iterable(keywords)))}
@@ -161,8 +158,7 @@ def page_rank(edges: Tensor, num_nodes: int, *, restart_prob: float = 0.15, tole
 def core_chunks(graph: ChunkGraph, *, share: float, selection: str = "pagerank", seed: int = 0) -> Tensor:
     r"""Choose the :math:`\lceil \beta n \rceil` chunks whose knowledge will be extracted, int64, ascending.
 
-    Source: KET-RAG, Algorithm 3, line 8; ties are broken by chunk index. ``share`` is :math:`\beta`; ``selection`` is
-    ``pagerank``, the largest by :func:`page_rank`, or ``random``, drawn uniformly (KET-RAG-U).
+    Source: KET-RAG, Algorithm 3, line 8: the largest by :func:`page_rank`, ties broken by index, or at ``random``.
     """
     num_chunks = len(graph.lexical)
     count = math.ceil(round(share * num_chunks, 9))  # 0.1 * 30 is slightly above 3 in floating point

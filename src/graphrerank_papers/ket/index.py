@@ -55,8 +55,7 @@ class KETSettings:
 class KeywordGraph:
     """Keywords, their vectors and their sub-chunks.
 
-    Keywords that occur in the same sentences have the same vector and sub-chunks and share a row. About half of a
-    corpus's words occur in a single sentence, so there are far fewer rows than keywords.
+    Keywords that occur in the same sentences share a row: about half of a corpus's words occur in a single one.
     """
 
     keywords: Sequence[str]  # `W` strings, in order of first occurrence
@@ -134,12 +133,8 @@ class KETIndexBuilder:
     """Builds an index stage by stage, reading finished stages from the folder.
 
     Source: KET-RAG, Algorithm 3. An interrupted build resumes and writes the same files (:class:`Stages`). Indexes that
-    differ in some settings share the stages that do not depend on them. When a corpus grows, an ``encoder`` and an
-    ``extractor`` with a cache (``VectorCache``, ``KnowledgeCache``) process the new texts only, and the index equals
-    that of a first build.
-
-    Queries need the same ``encoder``. Indexes without a skeleton need no ``extractor``; its ``prompts``, if it has any,
-    are those that it sends with each text to a language model.
+    differ in some settings share the stages that do not depend on them. Indexes without a skeleton need no
+    ``extractor``.
     """
 
     folder: str | Path
@@ -152,10 +147,7 @@ class KETIndexBuilder:
         self._stages = Stages(self.folder)
 
     def build(self, documents: Sequence[str], settings: KETSettings | None = None) -> KETIndex:
-        """Build the index of a corpus, or read it.
-
-        A ValueError if a skeleton needs an extractor, a model's output does not fit, or a file is damaged.
-        """
+        """Build the index of a corpus, or read it."""
         settings = settings or KETSettings()
         if settings.core_share > 0 and self.extractor is None:
             raise UserError(f"`extractor` must be given for `core_share` {settings.core_share}, got none")
@@ -298,7 +290,6 @@ def build_keyword_graph(
     """Link each keyword to the sub-chunks that contain it, and average the vectors of its sentences.
 
     Source: KET-RAG, Algorithm 3, lines 11 to 15, and section 5.1. Means are normalised, for retrieval by cosine.
-    ``n`` sentences have the sub-chunk and the keywords of each, and ``vectors`` ``[n, d]`` float32.
     """
     keyword_places: dict[str, list[int]] = {}
     for sentence, keywords in enumerate(sentence_keywords):

@@ -103,13 +103,8 @@ class KETRetrieval:
     texts until a number of tokens is reached, we take whole texts as long as they fit. A chunk found by two channels
     occurs twice in the context, as in Algorithm 4, line 5.
 
-    Args:
-        index: Index built with the solution's settings, else a ValueError.
-        solution: A name of ``SOLUTIONS``.
-        context_tokens: :math:`\lambda`.
-        graph_share: :math:`\theta` in [0, 1], the first channel's share of the tokens where there are two; None for the
-            solution's: 0.4 in KET-RAG, half in Hybrid-RAG.
-        num_seeds: Number of seed entities.
+    ``index`` is built with the settings of ``solution``, of ``SOLUTIONS``. ``context_tokens`` is :math:`\lambda`,
+    ``graph_share`` :math:`\theta`, the first channel's share where there are two; None for the solution's.
     """
 
     def __init__(

@@ -52,9 +52,9 @@ def merge_knowledge(
 ) -> CorpusKnowledge:
     """Merge entities by normalised name, and relations by normalised head, relation and tail.
 
-    A relation of an entity with itself is left out; a name without a letter or digit is no entity. ``passages`` are the
-    indices of the passages, 0, 1, ... by default. With a ``tokenizer``, the text of an entity or relation has its
-    distinct descriptions in passage order, up to ``description_tokens``; the first is truncated to that length.
+    A relation of an entity with itself is left out; a name without a letter or digit is no entity. With a
+    ``tokenizer``, the text of an entity or relation has its distinct descriptions in the order of ``passages``, up to
+    ``description_tokens``; the first is truncated to that length.
 
     Source: "EA-GraphRAG", 2026, section 3.1, whose pairs are counted as HippoRAG 2 weighs its relation edges; KET-RAG,
     Algorithm 1. *Where we differ:* KET-RAG does not say how descriptions are merged; GraphRAG, on which it builds,
@@ -171,8 +171,6 @@ def build_knowledge_graph(
     description_tokens: int = 40,
 ) -> KnowledgeGraph:
     """Build the graph of ``P`` passages, or read it from the folder (:class:`Stages`), and print its size.
-
-    Queries need the same encoder; ``description_tokens`` are words of a description, at most.
 
     Source: Guo et al., "LightRAG: Simple and Fast Retrieval-Augmented Generation", 2024, section 3.1: entities and
     relations of each chunk with a text profile, duplicates merged. *Where we differ:* the chunks are the passages, and

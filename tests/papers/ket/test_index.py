@@ -138,6 +138,8 @@ def test_without_a_language_model_nothing_is_asked(
     assert (index.skeleton, index.keyword_graph, len(index.core), index.sizes["keywords"]) == (None, None, 0, 0)
     with pytest.raises(ValueError, match=r"`extractor` must be given for `core_share` 0.5, got none"):
         builder.build(make_documents(3), SETTINGS)
+    with pytest.raises(ValueError, match="`num_neighbours` must be a positive even number, got 3"):
+        KETSettings(num_neighbours=3)
 
 
 @pytest.mark.parametrize("documents", [[], [""], ["Metz."], ["Metz.", "", "the of."]])
@@ -147,19 +149,6 @@ def test_small_corpora(documents: Sequence[str], builder: KETIndexBuilder) -> No
     assert found.texts[0] == found.texts[1]
     assert ("Metz" in found.texts[0]) == ("Metz." in documents)
     assert found.ranking.nodes.shape[0] == 2
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"chunk_tokens": 0}, "`chunk_tokens` must be a positive integer, got 0"),
-        ({"num_neighbours": 3}, "`num_neighbours` must be a positive even number, got 3"),
-        ({"core_selection": "best"}, r"`core_selection` must be one of \['pagerank', 'random'\], got 'best'"),
-    ],
-)
-def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        KETSettings(**settings)
 
 
 def test_links_go_to_the_sub_chunks_with_the_most_of_the_names() -> None:

@@ -68,9 +68,6 @@ def test_on_a_gpu(solution: str, build_index: BuildIndex, queries: torch.Tensor)
 def test_arguments_out_of_range(build_index: BuildIndex) -> None:
     index = build_index()
     for settings, message in (
-        ({"context_tokens": 0}, "`context_tokens` must be a positive integer, got 0"),
-        ({"graph_share": 1.1}, r"`graph_share` must lie in \[0, 1\], got 1.1"),
-        ({"num_seeds": 0}, "`num_seeds` must be a positive integer, got 0"),
         ({"solution": "rag"}, r"`solution` must be one of .*, got 'rag'"),
         ({"solution": "text_rag"}, r"`index` must be built with KETSettings\(.* for text_rag, got KETSettings\("),
     ):
