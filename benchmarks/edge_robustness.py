@@ -18,7 +18,7 @@ from torch import Tensor
 
 from graphrerank.cli import schema
 from graphrerank.data.candidates import with_vectors
-from graphrerank.data.enrichment.random_edges import random_edges
+from graphrerank.data.enrichment.neighbours import random_edges
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.files import write_text
 from graphrerank.graphs import CorpusGraph

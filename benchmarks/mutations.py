@@ -181,7 +181,7 @@ MUTATIONS = (
         "dropped &= merged.unsqueeze(1)",
     ),
     Mutation(
-        "data/enrichment/shared_entities.py",
+        "data/enrichment/neighbours.py",
         "the least specific neighbours are kept",
         "torch.argsort(total, descending=True, stable=True)",
         "torch.argsort(total, stable=True)",

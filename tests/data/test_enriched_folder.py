@@ -11,7 +11,7 @@ import torch
 
 from graphrerank.data.candidates import prepare, with_vectors
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.enrichment.knn import nearest_neighbor_edges
+from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
 from graphrerank.data.readers import folder as folder_reader
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.knowledge.passage_knowledge import Knowledge

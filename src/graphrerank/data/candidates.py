@@ -17,7 +17,7 @@ from graphrerank.checks import UserError, check_counts
 from graphrerank.data.dataset import NEAREST, Dataset
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.engines.local import LOCAL, Engine
-from graphrerank.data.enrichment.knn import nearest_neighbor_edges
+from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
 from graphrerank.features.feature_columns import cross_encoder_columns, feature_columns
 from graphrerank.features.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES, TextMatch
 from graphrerank.files import check_writable, load_tensors, save_tensors

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.data.enrichment.mentions import find_mentions
-from graphrerank.data.enrichment.shared_entities import choose_neighbours, shared_weight
+from graphrerank.data.enrichment.neighbours import choose_neighbours, shared_weight
 from graphrerank.data.readers.documents import split_passage
 from graphrerank.graphs import CorpusGraph, EntityIncidence
 from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY

@@ -50,7 +50,7 @@ class PatternEntityExtractor:
     are capitalised only there are taken for names: those that matter little are in too many passages to make edges.
 
     Source: ours. On training questions, the edges of
-    :func:`~graphrerank.data.enrichment.shared_entities.choose_neighbours` of these entities join 45% of the pairs of
+    :func:`~graphrerank.data.enrichment.neighbours.choose_neighbours` of these entities join 45% of the pairs of
     relevant passages of 2WikiMultihopQA and 67% of HotpotQA's; those of spaCy's names, which take a hundred times as
     long, 44% and 63%.
 

@@ -20,7 +20,7 @@ from graphrerank.data.corpus_folder.growth import NewEdge, compact_corpus, grow_
 from graphrerank.data.corpus_folder.opening import open_corpus, read_manifest
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.data.enrichment import mentions, shared_entities
+from graphrerank.data.enrichment import mentions, neighbours
 from graphrerank.data.readers.documents import Document
 from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, Queries, entity_incidence
@@ -283,7 +283,7 @@ def test_random_changes_against_a_preparation(
     """Names become ambiguous, common and rare again; entities become too common; all columns are equal bytes."""
     monkeypatch.setattr(mentions, "MIN_COMMON", 3)
     monkeypatch.setattr(entity_incidence, "MIN_COMMON", 5)
-    monkeypatch.setattr(shared_entities, "MAX_NEIGHBOURS", 2)
+    monkeypatch.setattr(neighbours, "MAX_NEIGHBOURS", 2)
     rng, encoder = random.Random(seed), HashEncoder(dim=16, by_word=True)
     live, further = draw_texts(60, seed), draw_texts(120, 100 + seed)
     stated = [(live[i].doc_id, live[i + 1].doc_id) for i in range(0, 30, 3)]
@@ -387,9 +387,9 @@ def test_removed_passages_share_no_entity(tmp_path: Path) -> None:
     texts = [passage(f"d{i}", "", f"In Metz, number{i}.") for i in range(4)]
     folder = prepare_corpus(load(tmp_path / "base", texts, entities="spelling"), tmp_path / "corpus")
     grow_corpus(folder, ["new"], ["In Metz, too."], remove=["d1"])
-    for neighbours in ([2, 3], [1, 2, 3]):  # those of the first passage, after the compaction by other numbers
+    for joined in ([2, 3], [1, 2, 3]):  # those of the first passage, after the compaction by other numbers
         graph = open_corpus(folder, thorough=True).graph
-        assert sorted(graph.entities.partners(graph.indptr.new_tensor([0]))[1].tolist()) == neighbours
+        assert sorted(graph.entities.partners(graph.indptr.new_tensor([0]))[1].tolist()) == joined
         compact_corpus(folder)
 
 

@@ -17,7 +17,7 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.data.engines import ray_data
 from graphrerank.data.engines.local import LOCAL, Block, Engine, Work
 from graphrerank.data.engines.ray_data import RayEngine
-from graphrerank.data.enrichment import knn, mentions, shared_entities
+from graphrerank.data.enrichment import mentions, neighbours
 from tests.support.encoders import HashEncoder
 from tests.support.folders import write_dataset
 
@@ -126,12 +126,12 @@ def test_all_work_can_be_pickled_and_gives_the_same_in_any_blocks(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mentions, entities, shared entities, nearest neighbours and parts."""
-    monkeypatch.setattr(knn, "BLOCK_SCORES", 400)
+    monkeypatch.setattr(neighbours, "BLOCK_SCORES", 400)
     local = prepared(folder, tmp_path / "local", LOCAL)
     assert b'"nearest"' in local["corpus.json"]
     monkeypatch.setattr(mentions, "BLOCK_TEXTS", 16)
-    monkeypatch.setattr(shared_entities, "BLOCK_TEXTS", 16)
-    monkeypatch.setattr(shared_entities, "BLOCK_NODES", 16)
+    monkeypatch.setattr(neighbours, "BLOCK_TEXTS", 16)
+    monkeypatch.setattr(neighbours, "BLOCK_NODES", 16)
     engine = PickledWork()
     assert prepared(folder, tmp_path / "pickled", engine) == local
     assert engine.calls == 4 * 4

@@ -411,13 +411,3 @@ def test_real_edges_against_a_naive_set_of_pairs(datasets: Path, name: str, file
     assert len(rows) == stats[key]
     graph = Dataset.from_folder(folder, edges=[file]).graph
     assert graph.num_edges == 2 * len({frozenset(row) for row in rows})
-
-
-def test_bird_dev_is_searched_over_its_own_tables(datasets: Path) -> None:
-    folder = datasets / "bird"
-    dev = Dataset.from_folder(folder, corpus_where={"split": "dev"}, splits=["dev"], edge_types=["foreign_key"])
-    assert (dev.graph.num_nodes, len(dev.query_ids)) == (75, 1534)
-    train = Dataset.from_folder(folder, corpus_where={"split": "train"}, splits=["train"], edge_types=["key_name"])
-    assert (train.graph.num_nodes, len(train.query_ids), train.graph.num_edges) == (522, 6601, 2 * 1235)
-    with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a document that `corpus_where` keeps"):
-        Dataset.from_folder(folder, corpus_where={"split": "dev"})

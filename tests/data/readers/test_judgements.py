@@ -126,14 +126,6 @@ def _components(count: int, pairs: set[tuple[int, int]]) -> set[frozenset[int]]:
     return {frozenset(members) for members in group.values()}
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_no_near_duplicates_on_both_sides(seed: int) -> None:
-    texts = questions(200, seed)
-    split_of = divide_queries(texts)
-    assert all(split_of[one] == split_of[other] for one, other in naive_pairs(texts))
-    assert set(split_of) == {"train", "val", "test"}
-
-
 def test_shares_of_many_questions() -> None:
     """Large groups are no more likely to be in one split than small ones."""
     texts = [f"{word} {number * 7919 % 100003}" for number in range(4000) for word in ("violin", "castle")]

@@ -22,8 +22,8 @@ import torch
 from graphrerank.checks import UserError
 from graphrerank.data.derived_edges import EXTRACTORS, DerivedEdges, EdgeRule, Edges, graph_of, joined, of_type
 from graphrerank.data.engines.local import Engine
-from graphrerank.data.enrichment.random_edges import random_edges as draw_edges
-from graphrerank.data.enrichment.shared_entities import entity_names
+from graphrerank.data.enrichment.neighbours import entity_names
+from graphrerank.data.enrichment.neighbours import random_edges as draw_edges
 from graphrerank.data.readers.documents import FILTERED, Document, read_documents, read_edges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.graphs import CorpusGraph
