@@ -16,7 +16,6 @@ from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.limits import Limits, Work
-from graphrerank.serving.server import load_engines
 from tests.support import ROOT
 from tests.support.encoders import HashEncoder
 
@@ -285,9 +284,3 @@ async def ask():
 asyncio.run(ask())
 """
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60, cwd=ROOT).returncode == -9
-
-
-def test_engines_are_warm() -> None:
-    engine = Recorder()
-    assert load_engines({"a": lambda: engine}, 1) == {"a": engine}
-    assert engine.batches == [["warm"]]

@@ -22,7 +22,11 @@ def read(limits: Limits | None = None, **change: object) -> RerankRequest:
 def test_texts() -> None:
     assert read().texts_to_encode() == (["q"], ["a b c d", "e f g", "h"])
     assert read(max_tokens_per_doc=2).texts_to_encode() == (["q"], ["a b", "e f", "h"])
-    assert read(max_doc_length=2, truncation=True).candidates.passages == ["a b", "e f", "h"]  # Jina's
+    assert read(max_doc_length=2, truncation=True, priority=3, model="m").candidates.passages == [
+        "a b",
+        "e f",
+        "h",
+    ]  # Jina's
     objects = [{"title": "T", "body": "B", "text": "x"}]
     assert read(documents=objects, rank_fields=["title", "body"]).candidates.passages == ["T\nB"]
     assert read(documents=None, scores=[1, 2]).texts_to_encode() == ([], [])
@@ -66,10 +70,6 @@ def test_what_the_reranker_takes() -> None:
     assert len(own.vectors) == 3
 
 
-def test_fields_of_other_services_are_taken() -> None:
-    read(model="rerank-v3.5", max_chunks_per_doc=10, priority=3, return_documents=True)
-
-
 def test_limits() -> None:
     few = Limits(documents=3, edges=2, text_chars=7, query_chars=7, request_chars=17, fields=2, entities=3)
     read(few, edges=[[0, 1], [0, 2]])
@@ -93,7 +93,6 @@ def test_limits() -> None:
         ({"documents": None}, "`documents` or `scores` must be given"),
         ({"documents": ["a", " \n", "b"]}, "`documents` must each have 1 to 100000 characters, got 0 at index 1"),
         ({"documents": [{"title": "x"}]}, "have a text `text`, got none at index 0"),
-        ({"documents": [{"text": 3}]}, "have a text `text`, got none at index 0"),
         (
             {"documents": ["a", {"text": "x"}], "rank_fields": ["body"]},
             r"a text for `rank_fields\[0\]`, got none at index 1",
@@ -101,16 +100,8 @@ def test_limits() -> None:
         ({"documents": [{"text": "x", "more": ["\ud800"]}]}, "`documents` must hold valid Unicode"),
         ({"documents": [{"text": "x", "more": float("nan")}]}, "`documents` must hold .* finite numbers"),
         ({"edges": [[0, 3]]}, "join documents 0 to 2"),
-        ({"entities": [["x"]]}, r"`entities` must have one entry per passage \(3\), got 1"),
         ({"max_doc_length": 3, "max_tokens_per_doc": 3}, "mean the same, got both"),
         ({"language": "klingon"}, r"`language` must be auto or one of \['english'"),
-        ({"doc_ids": ["d"] * 3}, "`doc_ids` and `chunk_ids` belong together"),
-        ({"vectors": [[1.0]] * 3}, "`query_vector` and `vectors` belong together"),
-        (
-            {"cross_encoder_scores": [1.0, None]},
-            r"`cross_encoder_scores` must have one entry per passage \(3\), got 2",
-        ),
-        ({"cross_encoder_scores": ["a"] * 3}, "valid number"),
         ({"vectors": [[1.0]] * 2, "query_vector": [1.0]}, "`vectors` must have one entry"),
     ],
 )
@@ -138,16 +129,13 @@ def test_edges_have_weights_and_types() -> None:
         ("01", "must be a list of .* got str"),
         ([[0, 1]] * 4, "must be at most 3, got 4"),
         ([[0, 1], 7], r"be \[i, j\], \[i, j, weight\] or \[i, j, weight, type\], got another at index 1"),
-        ([[0, 1, 1, "knn", "knn"]], "got another at index 0"),
         ([[0, 1], [0, 2, 1, 1]], "have a text as type, got another at index 1"),
         ([[0, 2, "knn"]], "a weight in .* at index 0"),
         ([[0, 1], [0, 1.5]], "join two different documents, got another at index 1"),
-        ([[True, 0]], "join two different documents"),
         ([[0, 1], [-1, 0]], "join two different documents, got another at index 1"),
         ([[0, 10**30]], "join two different documents"),
         ([[0, 1], [2, 2]], "join two different documents, got another at index 1"),
         ([[0, 1, 0]], r"a weight in \[1e-09, 1e\+09\], got another at index 0"),
-        ([[0, 1, 10**400]], "a weight in"),
         ([[0, 1, float("nan")]], "a weight in"),
         ([[0, 1], [0, 2, True]], "a weight in .* at index 1"),
         ([[0, 1], [0, 6]], r"join documents 0 to 5, got \[0, 6\] at index 1"),
@@ -172,23 +160,18 @@ def test_an_explanation_costs_the_edges_that_come_from_names() -> None:
 RANKED = RankedDocuments("model", indices=[1, 0], relevance=[0.9, 0.2], scores=[2.0, -1.0])
 
 
-def test_documents_only_if_asked_for() -> None:
+def test_documents_and_confidence_only_if_asked_for() -> None:
     documents = ["a", {"text": "b", "title": "t"}]
-    plain = render_rerank(RerankRequest(query="q", documents=documents), RANKED, "id")
-    assert plain["results"] == [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.2}]
-    asked = render_rerank(RerankRequest(query="q", documents=documents, return_documents=True), RANKED, "id")
+    plain = render_rerank(RerankRequest(query="q", documents=documents), RANKED, "id", "/v1/rerank")
+    assert plain == {
+        "id": "id",
+        "results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.2}],
+        "meta": {"api_version": {"version": "1"}, "billed_units": {"search_units": 1}, "model": "model"},
+    }
+    request, ranked = RerankRequest(query="q", documents=documents, return_documents=True), [0.25, 0.5]
+    asked = render_rerank(request, replace(RANKED, perfect_recall=ranked), "id")
     assert [result["document"] for result in asked["results"]] == [documents[1], {"text": "a"}]
-
-
-def test_coheres_meta() -> None:
-    meta = render_rerank(RerankRequest(query="q", scores=[1, 2]), RANKED, "id", "/v1/rerank")["meta"]
-    assert meta == {"api_version": {"version": "1"}, "billed_units": {"search_units": 1}, "model": "model"}
-
-
-def test_confidence_only_if_asked_for() -> None:
-    request = RerankRequest(query="q", scores=[1, 2])
-    assert "perfect_recall" not in render_rerank(request, RANKED, "id")
-    assert render_rerank(request, replace(RANKED, perfect_recall=[0.25, 0.5]), "id")["perfect_recall"] == [0.25, 0.5]
+    assert asked["perfect_recall"] == ranked
 
 
 QUERY, TEXTS = "who wrote the red book", ["the red book", "a green pear", "who is who"]
@@ -210,19 +193,10 @@ def test_against_coheres_format(client):
     assert [result["text"] for result in results] == [TEXTS[result["index"]] for result in results]
     plain = client.post("/rerank", json={"query": QUERY, "texts": TEXTS, "raw_scores": True}).json()
     assert [set(result) for result in plain] == [{"index", "score"}] * 3
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+    for change, message in (
         ({"texts": ["x", ""]}, "got 0 at index 1"),
-        ({"texts": ["x"] * 1001}, "at most 1000, got 1001"),
-        ({"texts": []}, "at least 1 item"),
         ({"truncation_direction": "left"}, "truncation_direction"),
-        ({"documents": ["x"]}, "1 fields are not permitted"),
-    ],
-)
-def test_bad_requests(client, change, message):
-    response = client.post("/rerank", json={"query": QUERY, "texts": TEXTS, **change})
-    assert response.status_code == 422
-    assert message in response.json()["error"]
+    ):
+        response = client.post("/rerank", json={"query": QUERY, "texts": TEXTS, **change})
+        assert response.status_code == 422
+        assert message in response.json()["error"]

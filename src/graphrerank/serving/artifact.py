@@ -28,11 +28,8 @@ class Artifact:
 def load_artifact(folder: Path, format_name: str | None = None) -> Artifact:
     """Load an artifact and check its files against the manifest.
 
-    Its file may be a program, as TorchScript is: load artifacts only from a folder that the operator named.
-
-    Args:
-        folder: Folder of the artifact.
-        format_name: One of its formats; None for the first one, TorchScript if present.
+    Its file may be a program, as TorchScript is: load artifacts only from a folder that the operator named. Without
+    ``format_name`` the first format is loaded, TorchScript if present.
 
     Raises:
         ValueError: If the folder is no artifact or lacks that format, a file or the manifest was changed, or the file

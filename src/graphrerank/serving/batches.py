@@ -82,11 +82,7 @@ class Batcher:
     - Each request has a deadline. Expired ones are not computed; long work is checked between its steps.
     - The wait of a further request is estimated from the work that is waiting and the measured speed.
 
-    Args:
-        engines: By kind.
-        limits: Limits of time, of texts to encode, and of waiting requests.
-        batch_requests: Maximum number of requests in a batch.
-        batch_candidates: Number of documents at which a batch is full.
+    A batch has at most ``batch_requests`` and is full at ``batch_candidates`` documents.
     """
 
     def __init__(
@@ -123,13 +119,7 @@ class Batcher:
     ) -> Any:
         """Let an engine do a job, and return its result.
 
-        Args:
-            kind: Name of the engine.
-            job: The engine's job.
-            work: Its estimated work.
-            uid: The request's id.
-            arrival: Its arrival by the monotonic clock; None for now.
-            receive: Receives ASGI's messages of the client, to notice that it is gone.
+        ``arrival`` is of the monotonic clock, None for now; ``receive`` gets ASGI's messages of the client.
 
         Raises:
             Refusal: The engine's; 422 if there is too much to encode, 429 if the wait is too long, 504 at the deadline,

@@ -26,20 +26,9 @@ def bench_artifact(
 ) -> list[dict[str, Any]]:
     """Time all formats of an artifact; each round runs each of them once, so a busy machine slows all of them equally.
 
-    Args:
-        folder: Folder of the artifact.
-        candidates: Candidates per query; ignored for a complexity adapter.
-        edges: Edges among the candidates of a query.
-        batch_queries: Queries per batch.
-        rounds: Number of rounds.
-
-    Returns:
-        For the eager model and each format its ``name`` and, for a call with one query (``alone``) and with a batch
-        (``batched``), the median milliseconds per query (``ms_alone``), queries per second (``qps_alone``) and the
-        median of the rounds' ratios to eager (``speedup_alone``).
-
-    Raises:
-        ValueError: If a number is not positive, or the artifact cannot be loaded.
+    Return for the eager model and each format its ``name`` and, for a call with one query (``alone``) and with a batch
+    (``batched``), the median milliseconds per query (``ms_alone``), queries per second (``qps_alone``) and the median
+    of the rounds' ratios to eager (``speedup_alone``). ``candidates`` are ignored for a complexity adapter.
     """
     check_counts(candidates=candidates, batch_queries=batch_queries, rounds=rounds)
     check_not_negative(edges=edges)

@@ -127,31 +127,20 @@ class RemoveDocuments(EngineRequest):
 
 
 class DocumentsResponse(BaseModel):
-    """Response of ``POST`` and ``DELETE /documents``: what it says is on the disk.
+    """Response of ``POST`` and ``DELETE /documents``: what it says is on the disk."""
 
-    Attributes:
-        id: Id of the request, as in the logs.
-        added: Passages that were added, those that replaced others among them.
-        removed: Passages that were removed, those that were replaced among them.
-        documents: Passages of the corpus now.
-        meta: ``index``, the version of the corpus, as of answers of ``POST /search``.
-    """
-
-    id: str
-    added: int
-    removed: int
-    documents: int
-    meta: dict[str, Any]
+    id: str  # of the request, as in the logs
+    added: int  # passages, those that replaced others among them
+    removed: int  # passages, those that were replaced among them
+    documents: int  # passages of the corpus now
+    meta: dict[str, Any]  # `index`, the version of the corpus, as of answers of `POST /search`
 
 
 class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
     """Changes a corpus folder, one request after the other; of several workers one writes, the others wait.
 
-    Where many passages have come or gone, another process compacts the folder; meanwhile requests wait.
-
-    Args:
-        folder: The corpus folder, or a link to it.
-        make_encoder: Returns the encoder of the corpus; None if it has no vectors.
+    Where many passages have come or gone, another process compacts the folder; meanwhile requests wait. The folder may
+    be a link; ``make_encoder`` returns the encoder of a corpus with vectors.
     """
 
     def __init__(self, folder: Path, make_encoder: Callable[[], Encoder] | None) -> None:

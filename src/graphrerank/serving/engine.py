@@ -62,12 +62,7 @@ class Engine(Protocol[JobT_contra]):
     def answer(self, jobs: Mapping[str, JobT_contra], check: Check) -> Mapping[str, Any]:
         """Return the results of a batch of jobs, by id, or a :class:`Refusal` in the place of one.
 
-        Args:
-            jobs: The jobs.
-            check: Called between the steps of long work; raises TimeoutError when nobody waits any longer.
-
-        Raises:
-            ValueError: If a job is invalid.
+        ``check`` is called between the steps of long work and raises TimeoutError when nobody waits any longer.
         """
 
     def warm_up(self) -> None:

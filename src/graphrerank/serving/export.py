@@ -48,12 +48,11 @@ def export_artifact(
         checkpoint: The model and its manifest.
         folder: Folder of the artifact: new, empty, or an older artifact, which is replaced.
         formats: Some of :data:`~graphrerank.serving.formats.FORMATS`.
-        num_batches: Number of batches to compare; the hard cases come first.
+        num_batches: Number of batches to compare.
 
     Raises:
-        ValueError: If ``folder`` contains anything but an artifact, the manifest lacks an entry, a trained
-            cross-encoder is missing, a format is unknown or cannot express the model, or a file or the model rebuilt
-            from manifest and weights does not score as the eager model does.
+        ValueError: If ``folder`` contains anything but an artifact, a format cannot express the model, or a file or the
+            model rebuilt from manifest and weights does not score as the eager model does.
     """
     if not formats or not set(formats) <= FORMATS.keys():
         raise UserError(f"`formats` must be one or more of {list(FORMATS)}, got {list(formats)}")
@@ -92,11 +91,7 @@ def export_artifact(
 
 
 def _head_only(checkpoint: Checkpoint, model: GRankerLayers) -> Checkpoint:
-    """Return the head of a model with layers; its manifest names the folder of the cross-encoder with the layers.
-
-    Raises:
-        ValueError: If training has not finished, or the folder is missing.
-    """
+    """Return the head of a model with layers; its manifest names the folder of the cross-encoder with the layers."""
     fine_tuned, pair_encoder = checkpoint.manifest.fine_tuned, checkpoint.reranker.pair_encoder
     if fine_tuned is None or pair_encoder is None:
         raise UserError(f"{checkpoint.path}: has trained layers, whose encoder is written at the end of training")

@@ -73,13 +73,7 @@ class HttpGuard:
 
     A service for this machine alone requires a local name or an address as ``Host``: a foreign page whose name is made
     to resolve to this machine sends another.
-
-    Args:
-        app: The guarded application.
-        settings: The key, which requests send as ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``, the web pages
-            that may call, in addition to those of this service on a local name, and the limits of bodies.
-        open_paths: Paths that need no key.
-        check_wait: Raises a refusal if a further request would wait too long.
+    Requests send the key as ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``, but for ``open_paths``.
     """
 
     def __init__(

@@ -89,8 +89,8 @@ def num_encoded_chars(texts: Iterable[str]) -> int:
     return sum(min(len(text), READ_CHARS) for text in texts)
 
 
-def rerank_work(candidates: RerankInput, *, explain: bool = False) -> Work:
-    """Estimate the work to rank candidates."""
+def rerank_work(candidates: RerankInput, *, explain: bool = False, cut: bool = False) -> Work:
+    """Estimate the work to rank candidates, and to ``cut`` their passages to some number of words before."""
     num_documents = candidates.num_passages
     num_edges = len(candidates.edges) if isinstance(candidates.edges, Sized) else 0  # a request's are arrays
     num_edges += 0 if candidates.doc_ids is None else num_documents - 1  # at most
@@ -101,7 +101,7 @@ def rerank_work(candidates: RerankInput, *, explain: bool = False) -> Work:
     encoded_chars = 0
     if candidates.passages is not None:
         query_chars = len(candidates.query)
-        seconds += PER_CHARACTER * sum(map(len, candidates.passages))
+        seconds += PER_CHARACTER * sum(map(len, candidates.passages)) * (2 if cut else 1)
         seconds += query_chars * PER_QUERY_CHARACTER_AND_DOCUMENT * num_documents
         seconds += query_chars * PER_QUERY_CHARACTER_AND_EDGE * num_edges
         if candidates.vectors is None:

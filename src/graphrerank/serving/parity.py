@@ -124,19 +124,13 @@ def parity_differences(
 ) -> dict[str, float]:
     """Compare other forms of a model with the eager one; return the largest difference of a score, by name.
 
-    A ranking is the same if every candidate precedes those whose eager scores are lower by more than rounding.
-
-    Args:
-        eager: The model, in evaluation mode.
-        others: Functions from the same tensors to scores, by their names in errors. One with ``outputs`` also returns
-            probabilities if there is a calibration; one with ``calibration`` maps scores to them.
-        batches: Named batches to score.
-        calibration: The model's calibration; None for none.
-        tolerance: Maximum absolute difference of a score, and of a probability from that of its score.
+    A ranking is the same if every candidate precedes those whose eager scores are lower by more than rounding. Of
+    ``others``, functions by their names in errors, one with ``outputs`` also returns probabilities if there is a
+    calibration; one with ``calibration`` maps scores to them.
 
     Raises:
-        ValueError: If a score is not finite, scores differ by more than ``tolerance`` or in shape or rank, or a model
-            fails; names model and batch.
+        ValueError: If a score is not finite, scores or probabilities differ by more than ``tolerance`` or in shape or
+            rank, or a model fails; names model and batch.
     """
     named, largest = list(batches), dict.fromkeys(others, 0.0)
     with torch.inference_mode():

@@ -43,16 +43,12 @@ class RerankEngine:
     """Ranks the documents of many requests in one forward pass.
 
     Args:
-        artifact: The exported model.
         encoder: Encoder of query and documents, whose vectors are kept in memory, not a ``VectorCache``, which would
             write every request to disk. None for models that read no vectors: the cosine is then 0 for all documents.
-        limits: Limits of requests.
-        device: Device of the model.
         language: In which words are matched, of requests that name none; ``auto``: that of their documents.
 
     Raises:
-        ValueError: If the encoder is not that of the manifest, there is none and the model reads vectors, or the model
-            was trained on scores that cannot be computed here.
+        ValueError: If the model reads vectors and the encoder is not that of the manifest, or it needs other scores.
     """
 
     def __init__(

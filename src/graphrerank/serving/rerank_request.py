@@ -27,17 +27,7 @@ from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
 from graphrerank.inference.explanation import DocumentExplanation
 from graphrerank.inference.inputs import LARGEST, LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.serving.limits import (
-    PER_CHARACTER,
-    EngineRequest,
-    Flag,
-    Positive,
-    Probability,
-    Query,
-    Work,
-    limits_of,
-    rerank_work,
-)
+from graphrerank.serving.limits import EngineRequest, Flag, Positive, Probability, Query, Work, limits_of, rerank_work
 from graphrerank.text.languages import AUTO, LANGUAGES
 from graphrerank.text.tokenizer import WordTokenizer
 
@@ -166,10 +156,7 @@ class RerankRequest(EngineRequest):
 
     def work(self) -> Work:
         """Estimate the work to rank the documents; a ValueError if fields do not fit together."""
-        work, num_words = rerank_work(self._whole, explain=self.explain), self.max_tokens_per_doc or self.max_doc_length
-        if num_words is None:
-            return work
-        return work._replace(seconds=work.seconds + PER_CHARACTER * sum(map(len, self._whole.passages or ())))
+        return rerank_work(self._whole, explain=self.explain, cut=self._num_words is not None)
 
     def texts_to_encode(self) -> tuple[list[str], list[str]]:
         """Return the query and the passages, if no vectors are given."""
@@ -179,7 +166,7 @@ class RerankRequest(EngineRequest):
     @cached_property
     def candidates(self) -> RerankInput:
         """What the reranker reads: the first words of the documents, whose search takes time."""
-        most, passages = self.max_tokens_per_doc or self.max_doc_length, self._whole.passages
+        most, passages = self._num_words, self._whole.passages
         if most is None or passages is None:
             return self._whole
         spans = WordTokenizer().spans(passages)
@@ -188,6 +175,10 @@ class RerankRequest(EngineRequest):
             for text, words in zip(passages, spans, strict=True)
         ]
         return replace(self._whole, passages=cut)
+
+    @property
+    def _num_words(self) -> int | None:
+        return self.max_tokens_per_doc or self.max_doc_length
 
     @cached_property
     def _whole(self) -> RerankInput:
@@ -282,74 +273,42 @@ def _checked_text(document: Document, rank_fields: list[str] | None, index: int)
 
 
 class EdgeEffect(BaseModel):
-    """Effect of an edge on a score.
+    """Effect of an edge on a score."""
 
-    Attributes:
-        edge: The two documents that it joins.
-        effect: The score with it minus the score without it.
-        type: Its type; None where the model merges types.
-    """
-
-    edge: tuple[int, int]
-    effect: float
-    type: str | None
+    edge: tuple[int, int]  # the documents that it joins
+    effect: float  # the score with it minus the score without it
+    type: str | None  # None where the model merges types
 
 
 class Explanation(BaseModel):
-    """Parts of a document's score.
+    """Parts of a document's score."""
 
-    Attributes:
-        base_rank: Its rank by the base score, from 1, ties by index.
-        base_score: The base score: the given one, or the hybrid of BM25 and cosine.
-        gcs_part: The part of Graph Cohesive Smoothing; 0 for a model without it.
-        learned_part: The part of the network.
-        score: The model's score, the sum of both parts.
-        edges: Up to five edges whose removal changes the score most, largest change first.
-        probability: Probability that the document is relevant, if the artifact is calibrated.
-    """
-
-    base_rank: int
-    base_score: float
-    gcs_part: float
-    learned_part: float
-    score: float
-    edges: list[EdgeEffect]
-    probability: float | None = None
+    base_rank: int  # by the base score, from 1, ties by index
+    base_score: float  # the given one, or the hybrid of BM25 and cosine
+    gcs_part: float  # of Graph Cohesive Smoothing; 0 for a model without it
+    learned_part: float  # of the network
+    score: float  # the sum of both parts
+    edges: list[EdgeEffect]  # up to five whose removal changes the score most, largest change first
+    probability: float | None = None  # of relevance, if the artifact is calibrated
 
 
 class RerankResult(BaseModel):
-    """One document of an answer.
+    """One document of an answer."""
 
-    Attributes:
-        index: The document's position in the request, from 0.
-        relevance_score: Probability that the document is relevant, in [0, 1], if the artifact is calibrated; otherwise
-            the model's score, of any size and comparable within an answer only.
-        document: The document, if ``return_documents`` is set; a text as ``{"text": ...}``.
-        explanation: If ``explain`` is set.
-    """
-
-    index: int
-    relevance_score: float
-    document: dict[str, Any] | None = None
-    explanation: Explanation | None = None
+    index: int  # in the request, from 0
+    relevance_score: float  # probability of relevance; the model's score if the artifact is not calibrated
+    document: dict[str, Any] | None = None  # if `return_documents` is set; a text as {"text": ...}
+    explanation: Explanation | None = None  # if `explain` is set
 
 
 class RerankResponse(BaseModel):
-    """Response to a rerank request.
+    """Response to a rerank request."""
 
-    Attributes:
-        id: Id of the request, as in the logs.
-        results: Best first by the model's score, ties by index.
-        perfect_recall: If ``return_confidence`` is set, for each result the probability that no document below it, nor
-            one that was not sent, is relevant.
-        meta: ``api_version`` and ``billed_units`` as Cohere's clients expect them, the model's name, and, if words were
-            matched, the ``language`` in which.
-    """
-
-    id: str
-    results: list[RerankResult]
+    id: str  # of the request, as in the logs
+    results: list[RerankResult]  # best first by the model's score, ties by index
+    # with `return_confidence`, for each result: the probability that nothing below it, or not sent, is relevant
     perfect_recall: list[float] | None = None
-    meta: dict[str, Any]
+    meta: dict[str, Any]  # `api_version`, `billed_units` as of Cohere, `model`'s name, `language` of matched words
 
 
 @dataclass(frozen=True)
@@ -430,17 +389,11 @@ class TeiRequest(BaseModel):
 
 
 class TeiResult(BaseModel):
-    """One document of an answer.
+    """One document of an answer."""
 
-    Attributes:
-        index: The text's position in the request, from 0.
-        score: Its relevance score; with ``raw_scores`` the model's score.
-        text: The text, if ``return_text`` is set.
-    """
-
-    index: int
-    score: float
-    text: str | None = None
+    index: int  # in the request, from 0
+    score: float  # its relevance score; with `raw_scores` the model's score
+    text: str | None = None  # if `return_text` is set
 
 
 def render_tei(request: TeiRequest, ranked: RankedDocuments, uid: str, path: str) -> list[dict[str, Any]]:

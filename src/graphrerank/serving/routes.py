@@ -33,19 +33,12 @@ ERRORS = {
 
 
 class ErrorAnswer(BaseModel):
-    """Response of every error.
+    """Response of every error."""
 
-    Attributes:
-        id: Id of the request, as in the logs.
-        message: The errors, by field.
-        error: The same, under the name that TEI's clients read.
-        detail: ``loc``, ``msg`` and ``type`` of each error.
-    """
-
-    id: str
-    message: str
-    error: str
-    detail: list[dict[str, Any]]
+    id: str  # of the request, as in the logs
+    message: str  # the errors, by field
+    error: str  # the same, under the name that TEI's clients read
+    detail: list[dict[str, Any]]  # `loc`, `msg` and `type` of each error
 
 
 @dataclass(frozen=True)

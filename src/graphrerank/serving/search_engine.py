@@ -72,36 +72,22 @@ class SearchRequest(QueryRequest):
 
 
 class SearchResult(BaseModel):
-    """One passage.
-
-    Attributes:
-        doc_id: Its id in the corpus.
-        score: Score of the pipeline's last step, of any scale; higher is better, comparable within a response only.
-        probability: How likely it is relevant, comparable between responses; if the last step is calibrated.
-        document: Its ``text``, and its ``title`` if the corpus knows one, if ``return_documents`` is set.
-    """
+    """One passage."""
 
     doc_id: str
-    score: float
-    probability: float | None = None
-    document: dict[str, str] | None = None
+    score: float  # of the pipeline's last step, of any scale; comparable within a response only
+    probability: float | None = None  # of relevance, if the last step is calibrated
+    document: dict[str, str] | None = None  # text, and title if known; if `return_documents` is set
 
 
 class SearchResponse(BaseModel):
-    """Response of ``POST /search``.
+    """Response of ``POST /search``."""
 
-    Attributes:
-        id: Id of the request, as in the logs.
-        results: Best first.
-        perfect_recall: If ``return_confidence`` is set, for each result the probability that nothing below it, nor
-            anything that was not found, is relevant.
-        meta: ``index``, the version of the corpus that was searched, and ``language``, in which its words are matched.
-    """
-
-    id: str
-    results: list[SearchResult]
+    id: str  # of the request, as in the logs
+    results: list[SearchResult]  # best first
+    # with `return_confidence`, for each result: the probability that nothing below it, or not found, is relevant
     perfect_recall: list[float] | None = None
-    meta: dict[str, Any]
+    meta: dict[str, Any]  # `index`, the version of the corpus, and `language`, in which its words are matched
 
 
 @dataclass(frozen=True)
@@ -262,55 +248,33 @@ class InspectRequest(QueryRequest):
 
 
 class InspectedNode(BaseModel):
-    """A passage that a ranking holds.
-
-    Attributes:
-        doc_id: Its id in the corpus.
-        text: Its text, at most 4,000 characters of it.
-        explanation: If ``explain`` is set and the last step is a graph reranker that has read the passage.
-    """
+    """A passage that a ranking holds."""
 
     doc_id: str
-    text: str
-    explanation: Explanation | None = None
+    text: str  # at most 4,000 characters of it
+    explanation: Explanation | None = None  # of what a graph reranker has read as the last step, if asked for
 
 
 class InspectedRanking(BaseModel):
-    """A ranking of the passages.
+    """A ranking of the passages."""
 
-    Attributes:
-        name: ``retriever`` after the first step, the name of the step's class after the others; of the last step
-            ``ours``; of a pipeline to compare with its name.
-        nodes: Positions of passages in the answer's ``nodes``, best first.
-        scores: Their scores, comparable within a ranking only; null for those that have none.
-        probabilities: How likely each is relevant; for a calibrated graph reranker.
-    """
-
-    name: str
-    nodes: list[int]
-    scores: list[float | None]
-    probabilities: list[float] | None = None
+    name: str  # `retriever`, the class of a step, `ours` for the last one, or the pipeline's name
+    nodes: list[int]  # positions in the answer's `nodes`, best first
+    scores: list[float | None]  # comparable within a ranking only; null for those that have none
+    probabilities: list[float] | None = None  # of relevance, for a calibrated graph reranker
 
 
 class InspectResponse(BaseModel):
-    """Response of ``POST /inspect``.
+    """Response of ``POST /inspect``."""
 
-    Attributes:
-        id: Id of the request, as in the logs.
-        nodes: All passages of the rankings, those of the pipeline's last step first.
-        edges: Undirected edges ``[i, j, weight, type]`` among them, ``i`` below ``j``, one for each type.
-        rankings: After each step of the pipeline, and by the pipelines to compare with.
-        milliseconds: Time of each stage; of a comparison not measured.
-        meta: ``index``, the version of the corpus; ``language``, in which words are matched; ``model``, the reranker's
-            name.
-    """
-
-    id: str
-    nodes: list[InspectedNode]
-    edges: list[tuple[int, int, float, str]]
-    rankings: list[InspectedRanking]
-    milliseconds: dict[str, float]
-    meta: dict[str, Any]
+    id: str  # of the request, as in the logs
+    nodes: list[InspectedNode]  # of all rankings, those of the pipeline's last step first
+    edges: list[tuple[int, int, float, str]]  # undirected, `[i, j, weight, type]` with `i` below `j`
+    rankings: list[InspectedRanking]  # after each step, and by the pipelines to compare with
+    milliseconds: dict[str, float]  # of each stage; not of comparisons
+    meta: dict[
+        str, Any
+    ]  # `index`, the version of the corpus; `language` of its words; `model`, the name of the reranker
 
 
 class InspectEngine(Engine[InspectRequest]):
