@@ -1,3 +1,4 @@
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.models.checkpoint import load_checkpoint
+from graphrerank.models.checkpoint import Checkpoint, load_checkpoint
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.models.manifest import write_manifest
 from graphrerank.serving import export as export_module
@@ -75,6 +76,14 @@ def test_exported_equals_eager(tmp_path, make_checkpoint, export, num_edge_types
         torch.testing.assert_close(rebuilt(*batch.inputs), expected, rtol=0, atol=1e-5)
 
 
+def test_training_mode_does_not_reach_the_artifact(tmp_path, make_checkpoint, export):
+    checkpoint = make_checkpoint(dropout=0.5)
+    checkpoint.model.train()
+    module = load_artifact(export(checkpoint, tmp_path / "artifact")).module
+    assert not module.training
+    assert checkpoint.model.training
+
+
 def test_gate_refuses_a_model_that_scripts_to_another(tmp_path, make_checkpoint, export):
     with pytest.raises(
         ValueError, match=r"the format torchscript fails on the batch 'nodes=1, edges=2000': .* within 1e-05"
@@ -98,6 +107,28 @@ def test_gate_refuses_other_weights_and_keeps_the_old_artifact(tmp_path, make_ch
         export(make_checkpoint(seed=1), tmp_path / "artifact")
     assert files(tmp_path) == before
     load_artifact(tmp_path / "artifact")
+
+
+def test_gate_refuses_a_manifest_of_another_model(tmp_path, make_checkpoint, export):
+    def changed(checkpoint: Checkpoint, **entries: object) -> Checkpoint:
+        return replace(checkpoint, manifest=checkpoint.manifest.with_entries(**entries))
+
+    for arguments in ({"hidden_channels": 32}, {"features": "scores"}):
+        model = {"name": "gatv2_reranker", "arguments": arguments}
+        with pytest.raises(ValueError, match="not those of the manifest"):
+            export(changed(make_checkpoint(features="paper"), model=model), tmp_path / "artifact")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scores_model_needs_no_encoder_to_be_exported(tmp_path, make_checkpoint, export):
+    checkpoint = make_checkpoint(features="scores")
+    checkpoint = replace(checkpoint, manifest=checkpoint.manifest.with_entries(encoder=None))
+    artifact = load_artifact(export(checkpoint, tmp_path / "artifact"))
+    assert artifact.manifest.content["artifact"]["inputs"][1] == {
+        "name": "query_vectors",
+        "dtype": "float32",
+        "shape": "[0, 0]",
+    }
 
 
 def test_an_artifact_is_replaced_and_nothing_else(tmp_path, make_checkpoint, export):

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 
 from graphrerank import GraphReranker
 from graphrerank.graphs.edge_types import EDGE_TYPES
@@ -16,12 +17,40 @@ from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
 from graphrerank.serving.formats import input_names
+from graphrerank.serving.parity import TOLERANCE, parity_batches
 from tests.support import ROOT
 
 PAGE = (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8")
 SCRIPT = (ROOT / "docs" / "rerank.cjs").read_text(encoding="utf-8")
 PACKAGE = "onnxruntime-web"
+NUM_BATCHES = 60
 RUST = ROOT / "docs" / "rerank.rs"
+RUST_HARNESS = """
+#[path = "rerank.rs"]
+#[allow(dead_code)]
+mod rerank;
+use rerank::{Data, Model, Tensor};
+
+fn numbers<T: std::str::FromStr>(text: &str) -> Vec<T> {
+    text.split_whitespace().map(|number| number.parse().ok().unwrap()).collect()
+}
+
+fn main() {
+    let model = Model::load(&std::env::args().nth(1).unwrap()).unwrap();
+    for line in std::fs::read_to_string("batches.txt").unwrap().lines() {
+        let tensors = line.split(';').map(|tensor| {
+            let parts: Vec<&str> = tensor.split(':').collect();
+            let data = match parts[1] {
+                "int64" => Data::Integers(numbers(parts[3])),
+                _ => Data::Floats(numbers(parts[3])),
+            };
+            Tensor { name: parts[0].into(), shape: numbers(parts[2]), data }
+        });
+        let found = model.run(&tensors.collect::<Vec<_>>()).unwrap();
+        println!("{{\\"scores\\": {:?}, \\"probabilities\\": {:?}}}", found["scores"], found["probabilities"]);
+    }
+}
+"""
 
 
 @pytest.fixture(scope="module", params=["base", "attack"])
@@ -45,7 +74,7 @@ def node() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def rust(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the compiled program of the page, and ONNX Runtime's library."""
+    """A folder with the compiled programs of the page and of the harness, beside ONNX Runtime's library."""
     if shutil.which("rustc") is None:
         pytest.skip("rustc is not installed")
     package = find_spec("onnxruntime")
@@ -56,10 +85,20 @@ def rust(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("libonnxruntime.so", "libonnxruntime.so.1"):
         (folder / name).symlink_to(found[0])
     shutil.copy(RUST, folder)
-    command = ["rustc", "--edition", "2021", "-O", "-D", "warnings", RUST.name, "-L", ".", "-l", "onnxruntime"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    (folder / "parity.rs").write_text(RUST_HARNESS)
+    for name in ("rerank.rs", "parity.rs"):
+        command = ["rustc", "--edition", "2021", "-O", "-D", "warnings", name, "-L", ".", "-l", "onnxruntime"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+        assert done.returncode == 0, done.stderr
     return folder
+
+
+def run_rust(folder: Path, name: str, artifact: Path) -> str:
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+    command = [str(folder / name), str(artifact)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.slow  # an export
@@ -74,10 +113,36 @@ def test_the_page_states_the_interface(artifact: Path) -> None:
         shape = "[B, d]" if part["name"] == "query_vectors" else "[N, d]" if part["name"] == "node_vectors" else None
         wanted = shape or re.sub(r"\[N, \d+\]", "[N, F]", part["shape"])
         assert stated[part["name"]] == f"{part['dtype']} `{wanted}`"
-    names = {prop.key: json.loads(prop.value) for prop in onnx.load(artifact / "model.onnx").metadata_props}
+    proto = onnx.load(artifact / "model.onnx")
+    assert [part.name for part in proto.graph.input] == [part["name"] for part in entry["inputs"]]
+    names = {prop.key: json.loads(prop.value) for prop in proto.metadata_props}
     assert names == {name: list(meanings) for name, meanings in input_names(manifest).items()}
     assert json.dumps(EDGE_TYPES) in SCRIPT
     assert ", ".join(f"{number} {name}" for number, name in enumerate(EDGE_TYPES)) in PAGE
+
+
+@pytest.mark.slow  # a compiler
+def test_rust_scores_the_parity_batches(artifact: Path, rust: Path) -> None:
+    loaded = load_checkpoint(artifact)
+    batches = list(parity_batches(loaded.manifest, NUM_BATCHES))
+    lines = [
+        ";".join(
+            f"{name}:{str(tensor.dtype).removeprefix('torch.')}:{' '.join(map(str, tensor.shape))}:"
+            f"{' '.join(map(repr, tensor.flatten().tolist()))}"
+            for name, tensor in zip(loaded.manifest.inputs.names, batch.inputs, strict=True)
+        )
+        for batch in batches
+    ]
+    (rust / "batches.txt").write_text("\n".join(lines))
+    outputs = [json.loads(line) for line in run_rust(rust, "parity", artifact).splitlines()]
+    calibration = loaded.reranker.calibration
+    assert calibration is not None
+    for batch, output in zip(batches, outputs, strict=True):
+        with torch.inference_mode():
+            expected = loaded.model(*batch.inputs)
+        assert torch.tensor(output["scores"]) == pytest.approx(expected, abs=TOLERANCE, rel=0), batch.name
+        probabilities = calibration.probabilities(expected)
+        assert torch.tensor(output["probabilities"]) == pytest.approx(probabilities, abs=TOLERANCE, rel=0), batch.name
 
 
 @pytest.mark.slow
@@ -92,11 +157,7 @@ def test_javascript_ranks_as_python(artifact: Path, node: dict[str, str], tmp_pa
 @pytest.mark.slow
 def test_rust_ranks_as_python(artifact: Path, rust: Path) -> None:
     assert ", ".join(map(json.dumps, EDGE_TYPES)) in RUST.read_text(encoding="utf-8")
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(rust)}
-    command = [str(rust / "rerank"), str(artifact)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=rust, env=environment)
-    assert done.returncode == 0, done.stderr
-    check_ranking(artifact, done.stdout)
+    check_ranking(artifact, run_rust(rust, "rerank", artifact))
 
 
 def check_ranking(artifact: Path, shown: str) -> None:

@@ -6,11 +6,13 @@ import torch
 
 from graphrerank import GraphReranker
 from graphrerank.operators.bm25 import BM25
+from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.serving.artifact import Artifact, load_artifact
 from graphrerank.serving.engine import answer_all
 from graphrerank.serving.export import export_artifact
 from graphrerank.serving.formats import COMPILERS
-from graphrerank.serving.rerank_engine import RerankEngine
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.rerank_engine import RerankEngine, load_rerank_engine
 from graphrerank.serving.rerank_request import RerankRequest
 from tests.serving.conftest import SMALL
 
@@ -86,12 +88,34 @@ def test_edges_change_the_answer(engine):
     torch.testing.assert_close(chunks, by_index(ask(engine, edges=[[0, 3]])))
 
 
+def test_relabelling_documents_permutes_scores(engine):
+    place = [4, 2, 0, 5, 1, 3]  # document i goes to place[i]
+    documents = [DOCUMENTS[place.index(i)] for i in range(6)]
+    edges = [[place[i], place[j], *weight] for i, j, *weight in EDGES]
+    distinct = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]  # ranks of ties would follow the order
+    moved = [distinct[place.index(i)] for i in range(6)]
+    torch.testing.assert_close(
+        by_index(ask(engine, documents, edges, scores=moved))[place],
+        by_index(ask(engine, edges=EDGES, scores=distinct)),
+    )
+
+
 def test_vectors_of_a_request_take_the_encoders_place(engine, encoder):
     vectors = encoder.encode([QUERY, *DOCUMENTS])
     given = ask(engine, query_vector=vectors[0].tolist(), vectors=vectors[1:].tolist())
     torch.testing.assert_close(by_index(given), by_index(ask(engine)))
     other = ask(engine, query_vector=vectors[1].tolist(), vectors=vectors[1:].tolist())
     assert not torch.allclose(by_index(other), by_index(given))
+
+
+def test_scores_alone_need_no_documents(artifact):
+    engine, eager = RerankEngine(artifact), GraphReranker.from_pretrained(artifact.folder)
+    scores = [0.5, 3.0, -1.0, 0.25]
+    expected = eager.rerank(QUERY, scores=scores, edges=[[3, 0]])
+    found = ask(engine, None, [[3, 0]], scores=scores, return_documents=True)
+    assert [r.index for r in found] == list(expected.ids)
+    assert [r.relevance_score for r in found] == pytest.approx(expected.scores.tolist(), abs=1e-5)
+    assert found[0].document is None
 
 
 @pytest.mark.parametrize("formats", [["torchscript"], pytest.param(["onnx", "aot"], marks=pytest.mark.slow)])
@@ -117,6 +141,16 @@ def test_types_of_edges_against_eager_in_every_format(tmp_path, make_checkpoint,
         assert shown == {((0, 3), "reference"), ((0, 3), "similarity"), ((1, 2), "other")}
         untyped = by_index(found["without types"]).tolist()
         assert by_index(found["typed"]).tolist() != pytest.approx(untyped, abs=1e-3)
+
+
+def test_a_model_that_reads_no_types_merges_edges(engine):
+    given = [[3, 0, 1, "cites"], [0, 3, 2, "knn"], [1, 2, 0.5, "likes"]]
+    scores = [0.1, 0.5, 0.4, 0.3, 0.2, 0.6]
+    typed, merged = (
+        ask(engine, edges=edges, scores=scores, explain=True) for edges in (given, [[3, 0, 2], [1, 2, 0.5]])
+    )
+    assert by_index(typed).tolist() == by_index(merged).tolist()
+    assert {effect.type for result in typed for effect in result.explanation.edges} == {None}
 
 
 def test_explanations(artifact, engine, encoder):
@@ -149,6 +183,23 @@ def test_another_encoder_or_retriever_is_refused(artifact, encoder, make_checkpo
         RerankEngine(reads_vectors, other)
 
 
+def test_models_of_expanded_candidates_are_served(make_checkpoint, encoder):
+    """Nothing is expanded here: the features of a walk are 0, as for the candidates of a base ranking."""
+    names = list(HybridExpandRetriever.feature_names)
+    checkpoint = make_checkpoint(num_scores=len(names))
+    retriever = {**checkpoint.manifest.content["retriever"], "choice": "hybrid_expand", "feature_names": names}
+    manifest = checkpoint.manifest.with_entries(retriever=retriever, features=checkpoint.model.feature_names(names))
+    checkpoint = replace(checkpoint, manifest=manifest)
+    engine = RerankEngine(eager(checkpoint), encoder)
+    query, nodes = encoder.encode([QUERY]), encoder.encode(DOCUMENTS)
+    bm25 = BM25(DOCUMENTS).score_all([QUERY])[0]
+    x = torch.stack([torch.arange(6.0), bm25 / bm25.max(), nodes @ query[0], *torch.zeros(4, 6)], dim=1)
+    none = torch.zeros(0, 0)
+    edge_index, weight = torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0)
+    expected = checkpoint.model(x, none, none, edge_index, weight, torch.tensor([0, 6]))
+    torch.testing.assert_close(by_index(ask(engine, scores=[0, 1, 2, 3, 4, 5])), expected, rtol=0, atol=1e-5)
+
+
 def test_a_failing_encoder_is_not_the_clients_fault(artifact, encoder, caplog):
     class Broken(type(encoder)):
         def encode(self, texts):
@@ -160,6 +211,17 @@ def test_a_failing_encoder_is_not_the_clients_fault(artifact, encoder, caplog):
     )
     assert results["a"].status_code == 500
     assert "secret" not in results["a"].detail
+
+
+def test_vectors_of_texts_that_come_again_are_kept(artifact, encoder, monkeypatch):
+    engine = load_rerank_engine(artifact.folder, lambda: encoder, Limits(), "cpu")
+    asked = []
+    encode = type(encoder).encode
+    monkeypatch.setattr(type(encoder), "encode", lambda self, texts: asked.extend(texts) or encode(self, texts))
+    first = by_index(ask(engine))
+    assert len(asked) == 1 + len(set(DOCUMENTS))
+    assert torch.equal(by_index(ask(engine)), first)
+    assert len(asked) == 1 + len(set(DOCUMENTS))
 
 
 GERMAN = ["Die alten Häuser an dem Fluss sind aus Stein.", "Der Fluss fließt durch die Stadt und ist nicht tief."]

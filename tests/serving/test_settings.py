@@ -16,3 +16,4 @@ def test_settings_that_do_not_fit(setting: dict[str, object], message: str) -> N
     with pytest.raises(ValueError, match=message):
         ServiceSettings(**setting)  # type: ignore[arg-type]
     assert not ServiceSettings(host="::", api_key="key").is_local
+    ServiceSettings(host="::", allow_no_key=True)
