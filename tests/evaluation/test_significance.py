@@ -151,9 +151,21 @@ def test_holm_against_its_definition() -> None:
         assert found == pytest.approx(min(1.0, naive))
 
 
+@pytest.mark.parametrize(
+    ("scores", "pairs", "message"),
+    [
+        (torch.zeros(2, 3), [(0, 1)], r"must be \[systems, measures, queries\], .* got shape \[2, 3\]"),
+        (torch.tensor([[[1.0]], [[math.nan]]]), [(0, 1)], "NaN at the same queries for all systems"),
+        (torch.zeros(2, 1, 3), [(0, 2)], r"`pairs` must number systems 0 to 1, got \[\(0, 2\)\]"),
+        (torch.zeros(2, 1, 3), [(-1, 0)], r"`pairs` must number systems 0 to 1, got \[\(-1, 0\)\]"),
+    ],
+)
+def test_scores_and_pairs_that_do_not_fit_are_refused(scores: torch.Tensor, pairs: list, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        randomization_tests(scores, pairs)
+
+
 def test_arguments_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="NaN at the same queries for all systems"):
-        randomization_tests(torch.tensor([[[1.0]], [[math.nan]]]), [(0, 1)])
     with pytest.raises(ValueError, match="`samples` must be a positive integer, got 0"):
         bootstrap_interval(torch.ones(3), samples=0)
     with pytest.raises(ValueError, match=r"`a` and `b` must have one shape, got \(3,\) and \(4,\)"):

@@ -148,8 +148,9 @@ def test_weights_of_the_base_score(make_checkpoint) -> None:
     for settings, bm25, dense in (({}, 0.4, 0.6), ({"choice": "run", "hybrid": False}, 0.3, 0.7)):
         x = GraphReranker(make_checkpoint(**settings)).candidate_graphs([given]).x
         torch.testing.assert_close(x[:, 0], bm25 * x[:, 1] + dense * x[:, 2])
-    with pytest.raises(ValueError, match=r"`retriever\.arguments\.bm25_weight`"):
-        GraphReranker(make_checkpoint(hybrid="much"))
+    for weights, got in ((False, "None"), ("much", "'much'")):  # a hybrid retriever without weights has no default
+        with pytest.raises(ValueError, match=rf"`retriever\.arguments\.bm25_weight` must be a number, got {got}"):
+            GraphReranker(make_checkpoint(hybrid=weights))
 
 
 def test_top_n_and_ties_by_place(make_checkpoint) -> None:

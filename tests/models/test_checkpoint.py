@@ -101,14 +101,25 @@ def test_malicious_pickle_is_refused_and_not_run(ckpt: Path, bare: bool, tmp_pat
     "content", [b"", b"hello", b"PK\x03\x04", b"\x80\x02]q\x00.", {"epoch": 1}, [1], {"state_dict": [1]}, 5]
 )
 def test_a_file_that_is_no_ckpt_is_refused(ckpt: Path, content: object) -> None:
-    whole = ckpt.read_bytes()
     ckpt.write_bytes(content) if isinstance(content, bytes) else torch.save(content, ckpt)
     with pytest.raises(ValueError, match="not a Lightning checkpoint that is safe to load"):
         load_checkpoint(ckpt)
-    for cut in torch.randint(0, len(whole), (9,)).tolist():
+
+
+def test_a_truncated_ckpt_is_refused(ckpt: Path) -> None:
+    whole = ckpt.read_bytes()
+    for cut in torch.randint(0, len(whole), (50,)).tolist():
         ckpt.write_bytes(whole[:cut])
-        with pytest.raises(ValueError, match="safe to load"):
+        with pytest.raises(ValueError, match=r"last\.ckpt: not a Lightning checkpoint that is safe to load"):
             load_checkpoint(ckpt)
+
+
+def test_a_broken_calibration_is_refused_at_loading(folder: Path) -> None:
+    broken = {"method": "logistic", "slope": -1.0, "intercept": 0.0}
+    write_manifest(folder, manifest() | {"calibration": broken})
+    message = r"manifest\.json: .*`calibration\.logistic\.slope`: .* greater than or equal to 0"
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(folder)
 
 
 def test_missing_and_damaged_files_are_named(folder: Path) -> None:

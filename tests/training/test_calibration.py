@@ -84,13 +84,25 @@ def test_probabilities_on_other_pairs_are_near_frequencies(method: str) -> None:
     assert brier_score(p, labels) < 0.8 * share * (1 - share)
 
 
-def test_what_cannot_be_fitted_is_refused() -> None:
+@pytest.mark.parametrize("method", ["logistic", "isotonic"])
+@pytest.mark.parametrize(
+    ("scores", "labels", "message"),
+    [
+        (torch.zeros(0), torch.zeros(0), r"`scores` must be \[n\] finite numbers, n at least 1, got shape \[0\]"),
+        (torch.zeros(2, 2), torch.zeros(2, 2), r"`scores` .*, got shape \[2, 2\]"),
+        (torch.tensor([0.0, torch.nan]), torch.ones(2), r"`scores` .*, got \[nan\]"),
+        (torch.zeros(2), torch.zeros(3), r"`labels` must be 0 or 1 for each of 2 scores, got \[0.0\] of shape \[3\]"),
+        (torch.zeros(2), torch.tensor([1.0, 2.0]), r"`labels` .*, got \[1.0, 2.0\] of shape \[2\]"),
+    ],
+)
+def test_pairs_that_do_not_fit_are_refused(method: str, scores: Tensor, labels: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        calibration_method(method)(scores, labels)
+
+
+def test_another_method_is_refused() -> None:
     with pytest.raises(ValueError, match=r"`calibration` must be one of \['logistic', 'isotonic'\], got 'x'"):
         calibration_method("x")
-    with pytest.raises(ValueError, match="`scores` must be one or more finite numbers"):
-        fit_logistic(torch.zeros(0), torch.zeros(0))
-    with pytest.raises(ValueError, match=r"finite numbers, got \[nan\]"):
-        fit_isotonic(torch.tensor([0.0, torch.nan]), torch.ones(2))
 
 
 RANKS = (1, 2, 5)

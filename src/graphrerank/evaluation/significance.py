@@ -111,9 +111,14 @@ def randomization_tests(
     one-sided ones of first above second, ``[C, M]`` each; NaN where no query counts.
     """
     missing = scores.isnan()
-    if bool((missing != missing[:1]).any()):
-        raise UserError("`scores` of a measure must be NaN at the same queries for all systems")
-    first, second = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+    if scores.dim() != 3 or bool((missing != missing[:1]).any()):
+        raise UserError(
+            "`scores` must be [systems, measures, queries], each measure NaN at the same queries for all systems, got "
+            f"shape {list(scores.shape)}"
+        )
+    first, second = indices = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+    if bool(((indices < 0) | (indices >= len(scores))).any()):
+        raise UserError(f"`pairs` must number systems 0 to {len(scores) - 1}, got {list(pairs)}")
     check_counts(permutations=permutations)
     p_values = torch.full((2, len(pairs), scores.shape[1]), torch.nan, dtype=torch.float64)
     for measures, rows in complete_measures(scores):

@@ -214,8 +214,10 @@ def _reranked(
 
 def _hybrid_weights(manifest: RerankerManifest) -> dict[str, float]:
     """Weights of BM25 and cosine where no scores are given: those of the hybrid retriever that the model saw."""
-    weights = {name: manifest.retriever.arguments.get(name, default) for name, default in HYBRID_WEIGHTS.items()}
-    for name, given in weights.items():
-        if not isinstance(given, int | float):
+    choice, arguments = manifest.retriever.choice, manifest.retriever.arguments
+    if not str(choice).startswith("hybrid") and not arguments.keys() & HYBRID_WEIGHTS:
+        return HYBRID_WEIGHTS
+    for name in HYBRID_WEIGHTS:
+        if not isinstance(given := arguments.get(name), int | float):
             raise UserError(f"{manifest.source}: `retriever.arguments.{name}` must be a number, got {given!r}")
-    return weights
+    return {name: float(arguments[name]) for name in HYBRID_WEIGHTS}

@@ -140,6 +140,10 @@ def teach_confidence(complete: Mapping[str, Tensor], ranks: Sequence[int] = RANK
 
 
 def _checked_pairs(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    if not len(scores) or not bool(scores.isfinite().all()):
-        raise UserError(f"`scores` must be one or more finite numbers, got {scores[~scores.isfinite()].tolist()[:3]}")
+    if scores.dim() != 1 or not len(scores) or not bool(scores.isfinite().all()):
+        bad = scores[~scores.isfinite()].tolist()[:3] or f"shape {list(scores.shape)}"
+        raise UserError(f"`scores` must be [n] finite numbers, n at least 1, got {bad}")
+    if labels.shape != scores.shape or not bool(((labels == 0) | (labels == 1)).all()):
+        found = f"{sorted(set(labels.flatten().tolist()))[:5]} of shape {list(labels.shape)}"
+        raise UserError(f"`labels` must be 0 or 1 for each of {len(scores)} scores, got {found}")
     return scores.detach().cpu().double(), labels.cpu().double()
