@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphrerank.losses import listwise_softmax_cross_entropy
 from graphrerank.models.checkpoint import load_checkpoint, save_weights
 from graphrerank.models.granker import (
     GRankerHead,
@@ -62,6 +63,28 @@ def test_the_head_starts_as_the_frozen_granker(activation: str, norm_eps: float 
     assert not torch.allclose(model(vectors, edges, degree), head(vectors))  # the graph matters
     cross_encoder = from_head(head, smoothing=0.0).eval()
     assert torch.equal(cross_encoder(vectors, edges, degree), head(vectors))
+
+
+@pytest.mark.parametrize("learn", [False, True])  # all weights, or the smoothing alone
+def test_training_moves_the_head_and_not_the_encoders_own(learn: bool) -> None:
+    """Fit what the neighbours alone would say, under the encoder's own head."""
+    head, (vectors, edges, degree) = encoder_head(), batch(30, 60)
+    before = {name: weight.clone() for name, weight in head.state_dict().items()}
+    model = from_head(head, learn_smoothing=learn)
+    wanted = model.head(smooth_vectors(vectors, edges, degree, 1.0)).detach()
+    relevance = (wanted > wanted.quantile(0.8)).float()[None]
+    optimizer = torch.optim.Adam([model.smoothing_logit] if learn else model.parameters(), lr=0.05)
+    losses = []
+    for _ in range(60):
+        scores = model(vectors, edges, degree)[None]
+        loss = listwise_softmax_cross_entropy(scores, relevance, torch.ones_like(scores, dtype=torch.bool))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < (1.0 if learn else 0.5) * losses[0]
+    assert all(torch.equal(weight, before[name]) for name, weight in head.state_dict().items())
+    assert not learn or 0.4 < model.smoothing_logit.sigmoid() < 1  # neighbours know
 
 
 @pytest.mark.parametrize("learn", [True, False])
