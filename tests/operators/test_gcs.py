@@ -26,6 +26,20 @@ def exact(graphs: CandidateGraphs, restart_prob: float) -> Tensor:
     return torch.maximum(restart_prob * torch.linalg.solve(system, seeds), seeds)
 
 
+def algorithm_1(graphs: CandidateGraphs, restart_prob: float, tolerance: float) -> list[float]:
+    """GraphER's Algorithm 1, line by line."""
+    weights, seeds = dense_weights(graphs).tolist(), graphs.x[:, 0].tolist()
+    scores, residual = seeds, tolerance
+    while residual >= tolerance:
+        following = [
+            restart_prob * seed + (1 - restart_prob) * sum(w * p for w, p in zip(row, scores, strict=True))
+            for seed, row in zip(seeds, weights, strict=True)
+        ]
+        residual = sum(abs(new - old) for new, old in zip(following, scores, strict=True))
+        scores = following
+    return [max(score, seed) for score, seed in zip(scores, seeds, strict=True)]
+
+
 def test_four_nodes_worked_by_hand() -> None:
     # A path 0 - 1 - 2 and an isolated node 3; s = (0.8, 0.2, 0.4, 0.6), c = 0.5. Rows of W sum to 1:
     #   W01 = 1,  W10 = W12 = 1/2,  W21 = 1,  row 3 is zero. The fixed point p = s/2 + W p / 2:
@@ -40,6 +54,14 @@ def test_four_nodes_worked_by_hand() -> None:
     # One step from p = s: p1 = 0.1 + (0.8 + 0.4)/4 = 0.4; the others stay below s.
     one_step = graph_cohesive_smoothing(seeds, edge_index, weight, 0.5, 1)
     torch.testing.assert_close(one_step, torch.tensor([0.8, 0.4, 0.4, 0.6], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("restart_prob", RESTARTS)
+def test_against_naive_loop_of_algorithm_1(restart_prob: float, random_graphs: MakeGraphs) -> None:
+    for seed in range(3):
+        graphs = random_graphs(seed)
+        expected = torch.tensor(algorithm_1(graphs, restart_prob, 1e-9), dtype=torch.float64)
+        torch.testing.assert_close(GCS(restart_prob=restart_prob).score(graphs), expected, atol=2e-6, rtol=0)
 
 
 @pytest.mark.parametrize("restart_prob", RESTARTS)

@@ -5,9 +5,15 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.data.corpus_folder.growth import grow_corpus
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.dataset import Dataset
+from graphrerank.graphs import Queries
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.vector_store import VectorStoreRetriever
-from tests.operators.stores import corpus, lance, qdrant, questions
+from tests.operators.stores import DIM, corpus, lance, qdrant, questions
+from tests.support.encoders import HashEncoder
 
 Make = Callable[..., VectorStoreRetriever]
 STORES = [
@@ -33,6 +39,30 @@ def test_against_dense_search_with_ties(make: Make, tmp_path: Path, top_k: int, 
     assert retriever.feature_names == ("base_score", "dense_score")
     for name in ("nodes", "scores", "features"):
         assert torch.equal(getattr(found, name), getattr(expected, name))
+
+
+@every_store
+@pytest.mark.parametrize("vectors", ["float16", "float32"])
+def test_a_corpus_folder_against_dense_search_in_it(make: Make, tmp_path: Path, vectors: str) -> None:
+    """As it was prepared, and as it has grown: each has a table of its own."""
+    graph, encoder = corpus(with_vectors=False), HashEncoder(dim=DIM)
+    dataset = Dataset("drawn", graph, [], [], {})
+    folder = prepare_corpus(dataset, tmp_path / "corpus", encoder=encoder, vectors=vectors, part_size=50)
+    queries = Queries(["a", "b"], ["castle forest", "number17"], encoder.encode(["castle forest", graph.texts[17]]))
+    for added in ([], ["new"]):
+        grow_corpus(folder, added, ["glacier lagoon"] * len(added), encoder=encoder)
+        mapped = open_corpus(folder).graph
+        expected = DenseRetriever(mapped, top_k=130).retrieve(queries)
+        retriever = make(tmp_path, mapped, top_k=130, batch=50)
+        found = retriever.retrieve(queries)
+        assert torch.equal(found.nodes, expected.nodes)
+        assert torch.equal(found.scores, expected.scores)
+        assert int(found.nodes[1, 0]) == 17
+        assert retriever.count() == mapped.num_nodes
+        closed(retriever)
+    in_memory = mapped.with_embedding(mapped.encoded.clone())
+    same = make(tmp_path, in_memory, top_k=130)
+    assert same.count() == mapped.num_nodes  # the same corpus in memory shares it
 
 
 @every_store
