@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import conceptual_edges
+from graphrerank.graphs import entity_incidence as incidence_module
 from graphrerank.graphs.entity_incidence import EntityIncidence, normalized_names
 from graphrerank.text import normalize_entity
 
@@ -32,8 +33,9 @@ def listed(edge_index: Tensor, weight: Tensor) -> list[tuple[int, int, float]]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_against_naive_set_intersection_loop(seed: int) -> None:
+def test_against_naive_set_intersection_loop(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(seed)
+    monkeypatch.setattr(incidence_module, "BLOCK_PAIRS", draw.choice([1, 20, 1 << 22]))
     entities = [[f"e{draw.randint(0, 25)}" for _ in range(draw.randint(0, 6))] for _ in range(30)]
     nodes = [draw.sample(range(30), 10) for _ in range(5)]
     for row in nodes:

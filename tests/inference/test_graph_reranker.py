@@ -175,6 +175,7 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
         ({"query": ""}, "`query` must be a text that is not blank, got ''"),
         ({"passages": None, "scores": None}, "`passages` or `scores` must be given"),
         ({"ids": [1, 2, 3, 4, 5, 1]}, "`ids` must each be there once, got 1 2 times"),
+        ({"ids": torch.tensor([1, 2, 3, 4, 5, 1])}, "`ids` must each be there once, got 1 2 times"),
         ({"ids": [[1], 2, 3, 4, 5, 6]}, "`ids` must be texts, numbers or other hashable"),
         ({"passages": "text"}, "`passages` must be a sequence of texts, got the text 'text'"),
         ({"passages": ["a", None, *"bcde"]}, "`passages` must hold texts, got NoneType at place 1"),

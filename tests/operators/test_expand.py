@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -6,11 +7,13 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.checks import UserError
 from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE, SIMILARITY
-from graphrerank.graphs.retriever import needs_vectors
+from graphrerank.graphs.retriever import Retriever, needs_vectors
 from graphrerank.operators import expand, hybrid
+from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import Expander, ExpandRetriever, HybridExpandRetriever, share_places
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.ppr import corpus_entities
@@ -188,6 +191,22 @@ def test_against_the_hybrid_one_on_the_whole_ranking(seed: int, hops: int) -> No
     found = retriever.retrieve(queries())
     assert torch.equal(found.nodes, expected.nodes)
     torch.testing.assert_close(found.features, expected.features)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        BM25Retriever,
+        HybridRetriever,
+        HybridExpandRetriever,
+        partial(ExpandRetriever, base=partial(Fixed, nodes=()), similarity_weight=0.0),
+        partial(ExpandRetriever, base=BM25Retriever, similarity_weight=0.0),
+    ],
+)
+def test_a_corpus_without_passages_is_refused(build: Callable[..., Retriever]) -> None:
+    empty = corpus_of([], torch.zeros(0, 5), torch.zeros(0, 2, dtype=torch.int64))
+    with pytest.raises(UserError, match="`graph` must hold a passage to search in"):
+        build(empty).retrieve(queries(2))
 
 
 def test_a_query_without_candidates() -> None:

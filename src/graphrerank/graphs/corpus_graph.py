@@ -74,21 +74,9 @@ class CorpusGraph:
         if len(set(node_ids)) != num_nodes:
             repeated, _ = Counter(node_ids).most_common(1)[0]
             raise UserError(f"`node_ids` must be unique, got {repeated!r} twice")
-        edges = edges if edges.numel() else edges.long().reshape(0, 2)
-        if edges.dim() != 2 or edges.shape[1] != 2:
-            raise UserError(f"`edges` must be [M, 2], got {list(edges.shape)}")
-        weight = torch.ones(len(edges), device=edges.device) if weight is None else weight.float()
-        if len(weight) != len(edges):
-            raise UserError(f"`weight` must have one entry per edge ({len(edges)}), got {len(weight)}")
-        types = torch.as_tensor(edge_type, device=edges.device).expand(len(edges))
-        check_edges(num_nodes, edges, weight, types)
-        if undirected:
-            edges, weight, types = torch.cat([edges, edges.flip(1)]), torch.cat([weight, weight]), types.repeat(2)
-        merged, largest = merge_parallel(edges, weight, num_nodes)
-        indptr = torch.zeros(num_nodes + 1, dtype=torch.int64, device=edges.device)
-        indptr[1:] = torch.bincount(merged[:, 0], minlength=num_nodes).cumsum(0)
-        by_type = None if bool((types == OTHER).all()) else lay_out_types(edges, weight, types, merged, num_nodes)
-        return cls(Passages(node_ids, texts), indptr, merged[:, 1].contiguous(), largest, by_type)
+        none = torch.zeros(0, dtype=torch.int64)
+        graph = cls(Passages(node_ids, texts), torch.zeros(num_nodes + 1, dtype=torch.int64), none, none.float())
+        return graph.with_only(edges, weight, edge_type, undirected=undirected)
 
     @property
     def node_ids(self) -> Sequence[str]:
@@ -224,12 +212,32 @@ class CorpusGraph:
         edges = torch.cat([before, edges, edges.flip(1)])
         return self.with_only(edges, torch.cat([weight_before, weight, weight]), torch.cat([type_before, types, types]))
 
-    def with_only(self, edges: Tensor, weight: Tensor, edge_type: Tensor) -> "CorpusGraph":
-        """Return the same graph with other edges, directed ones as of :meth:`from_edges`."""
-        built = CorpusGraph.from_edges(
-            self.node_ids, self.texts, edges, weight, edge_type=edge_type, undirected=False
-        ).to(self.device)
-        return replace(self, **{name: getattr(built, name) for name in EDGE_FIELDS})
+    def with_only(
+        self, edges: Tensor, weight: Tensor | None, edge_type: Tensor | int, *, undirected: bool = False
+    ) -> "CorpusGraph":
+        """Return the same graph with other edges, as of :meth:`from_edges`, on the edges' device."""
+        edges = edges if edges.numel() else edges.long().reshape(0, 2)
+        if edges.dim() != 2 or edges.shape[1] != 2:
+            raise UserError(f"`edges` must be [M, 2], got {list(edges.shape)}")
+        weight = torch.ones(len(edges), device=edges.device) if weight is None else weight.float()
+        if len(weight) != len(edges):
+            raise UserError(f"`weight` must have one entry per edge ({len(edges)}), got {len(weight)}")
+        types = torch.as_tensor(edge_type, device=edges.device).expand(len(edges))
+        check_edges(self.num_nodes, edges, weight, types)
+        if undirected:
+            edges, weight, types = torch.cat([edges, edges.flip(1)]), torch.cat([weight, weight]), types.repeat(2)
+        merged, largest = merge_parallel(edges, weight, self.num_nodes)
+        indptr = torch.zeros(self.num_nodes + 1, dtype=torch.int64, device=edges.device)
+        indptr[1:] = torch.bincount(merged[:, 0], minlength=self.num_nodes).cumsum(0)
+        by_type = None if bool((types == OTHER).all()) else lay_out_types(edges, weight, types, merged, self.num_nodes)
+        return replace(
+            self,
+            indptr=indptr,
+            indices=merged[:, 1].contiguous(),
+            weight=largest,
+            weight_by_type=by_type,
+            row_stop=None,
+        )
 
     def with_rows_in_order(self) -> "CorpusGraph":
         """Return the same graph with each row where the one before ends."""

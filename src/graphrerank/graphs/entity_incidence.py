@@ -14,6 +14,7 @@ from graphrerank.graphs.sparse_rows import row_entries
 from graphrerank.text import normalize_entity
 
 MIN_COMMON = 10  # passages: an entity of this many or fewer is never "too common", however small the corpus
+BLOCK_PAIRS = 1 << 22  # of candidates that share an entity, counted at once: 0.2 GB
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor,
     .. math:: A_{ij} = |E_i \cap E_j| / |E_j|
 
     Source: GraphER, section 2.1 (conceptual proximity); :math:`E` are the entities that the incidence kept. Work grows
-    with the number of pairs that share an entity.
+    with the number of pairs that share an entity, memory with that of edges.
 
     ``nodes`` are ``[B, K]`` int64 passage numbers, padded with -1, each at most once in a row. Returns as
     :func:`~graphrerank.graphs.candidate_edges`: ``edge_index [2, E]`` in packed numbering, sorted by target and then by
@@ -149,11 +150,18 @@ def conceptual_edges(incidence: EntityIncidence, nodes: Tensor) -> tuple[Tensor,
     rank = torch.empty_like(by_number).scatter_(0, by_number, torch.arange(len(node), device=node.device))
     place, entity = row_entries(incidence.indptr, incidence.indices, node)
     key, order = torch.sort(row[place] * incidence.num_entities + entity)
-    holder = place[order]
     _, group, size = torch.unique_consecutive(key, return_inverse=True, return_counts=True)
-    holder_ptr = torch.cat([size.new_zeros(1), size.cumsum(0)])
-    slot, source = row_entries(holder_ptr, rank[holder], group)
-    pair, count = torch.unique(holder[slot] * len(node) + source, return_counts=True)
+    holder_ptr, holders = torch.cat([size.new_zeros(1), size.cumsum(0)]), rank[place[order]]
+    group = torch.empty_like(group).scatter_(0, order, group)  # of each entity of each candidate, in their order
+    work = torch.zeros_like(node).index_add_(0, place, size[group]).cumsum(0)
+    _, lengths = torch.unique_consecutive((work // BLOCK_PAIRS)[place], return_counts=True)
+    pairs, counts = [node[:0]], [node[:0]]
+    for block in torch.split(torch.arange(len(place), device=node.device), lengths.tolist()):  # whole targets
+        slot, source = row_entries(holder_ptr, holders, group[block])
+        pair, count = torch.unique(place[block][slot] * len(node) + source, return_counts=True)
+        pairs.append(pair)
+        counts.append(count)
+    pair, count = torch.cat(pairs), torch.cat(counts)
     target = torch.div(pair, max(1, len(node)), rounding_mode="floor")
     source = by_number[pair - target * len(node)]
     other = source != target

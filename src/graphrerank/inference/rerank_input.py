@@ -112,7 +112,8 @@ class RerankInput:
             raise UserError("`edges` and `edge_index` are two forms of the same, got both")
         if self.ids is not None and not isinstance(self.ids, str):
             try:
-                name, count = next(iter(Counter(self.ids).most_common(1)), ("", 1))
+                listed = self.ids.tolist() if hasattr(self.ids, "tolist") else self.ids
+                name, count = next(iter(Counter(listed).most_common(1)), ("", 1))
             except TypeError as error:
                 raise UserError(f"`ids` must be texts, numbers or other hashable objects: {error}") from error
             if count > 1:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphrerank.checks import check_counts
+from graphrerank.checks import UserError, check_counts
 from graphrerank.features.bm25_scores import rarity
 from graphrerank.graphs import CorpusGraph, Postings, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
@@ -96,6 +96,8 @@ LexicalIndex = BM25 | PostingsBM25
 
 def lexical_index(graph: CorpusGraph, *, k1: float = 1.5, b: float = 0.75) -> LexicalIndex:
     """Return BM25 over a corpus: from its postings if its words were read before, else from its texts."""
+    if not graph.num_nodes:
+        raise UserError("`graph` must hold a passage to search in, got a corpus without passages")
     words, language = graph.passages.words, graph.passages.language
     if words is not None:
         return PostingsBM25(words.tokens, k1=k1, b=b, language=language)

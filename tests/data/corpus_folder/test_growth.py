@@ -153,10 +153,11 @@ def test_a_type_of_edge_comes_to_a_corpus_without_types(make_dataset: MakeDatase
     bare = dataset.with_graph(dataclasses.replace(dataset.graph, weight_by_type=None))
     folder = prepare_corpus(bare, tmp_path / "corpus")
     grow_corpus(folder, ["new"], ["A zebra"], edges=[NewEdge("d9", "new", 0.5, 0), NewEdge("new", "d2")])
+    grow_corpus(folder, ["d20"], ["Another zebra"], replace=True)  # its id stands twice
     graph = open_corpus(folder, thorough=True).graph
     _, weight, types = (part[-2:] for part in graph.with_types([0]).typed_edges())
     assert (weight.tolist(), types.tolist()) == ([0.5, 0.5], [0, 0])
-    assert graph.with_types([4]).num_edges == dataset.graph.num_edges + 2
+    assert graph.with_types([4]).num_edges == dataset.graph.num_edges + 2 - 2 * int(dataset.graph.degree[20])
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def prepare_corpus(
         folder: One that is new, or holds a corpus folder or one in preparation.
         encoder: Encodes the passages; None for a corpus without vectors.
         vectors: ``float16``, or ``float32`` for twice the room and the very numbers of the encoder.
-        index: ``ivf`` (8 bits a number) or ``hnsw`` (built in memory): an index of FAISS for a ``DenseRetriever``.
+        index: ``ivf`` (8 bits a number) or ``hnsw``, built in memory: an index of FAISS for a ``DenseRetriever``.
         part_size: Passages of a part, at most: of a small corpus several workers of the engine take smaller ones.
         cache: Folder for edges to nearest neighbours (``knn``), which need an encoder.
         engine: Writes the parts and finds the nearest neighbours; its workers must see ``folder``.

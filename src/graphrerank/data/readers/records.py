@@ -24,12 +24,12 @@ MANY_CHARACTERS = 1 << 22  # of a line with more, the values are counted: 64 MiB
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal float32
 
 
-def bad_line(path: Path, line: int, *, needed: str, found: object) -> ValueError:
+def bad_line(path: Path, line: int, *, needed: str, found: object) -> UserError:
     """Build the error for one line of a file: path, line, expected and actual content."""
     shown = repr(found)
     shown = shown if len(shown) <= 120 else f"{shown[:117]}..."
     unit = "row" if path.suffix == ".parquet" else "line"
-    return ValueError(f"{path}, {unit} {line}: needed {needed}, found {shown}")
+    return UserError(f"{path}, {unit} {line}: needed {needed}, found {shown}")
 
 
 def existing_folder(path: str | Path, *, needed: str) -> Path:
