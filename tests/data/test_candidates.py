@@ -94,13 +94,6 @@ def test_against_the_retriever_itself(dataset: Dataset, prepared: PreparedDatase
     assert (prepared.top_k, prepared.encoder_name, prepared.encoder_fingerprint) == (12, "hash", "hash")
 
 
-def test_a_cache_hit_does_not_retrieve(dataset: Dataset, tmp_path: Path) -> None:
-    first, again = (run(dataset, HashEncoder(), tmp_path) for _ in range(2))
-    assert CountingRetriever.calls == 1
-    for name in TENSORS:
-        assert torch.equal(getattr(first.ranking, name), getattr(again.ranking, name))
-
-
 def test_anything_else_goes_to_another_file(dataset: Dataset, tmp_path: Path) -> None:
     run(dataset, HashEncoder(), tmp_path)
     run(dataset, HashEncoder(), tmp_path, top_k=13)

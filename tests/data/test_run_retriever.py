@@ -152,24 +152,6 @@ def test_bad_runs(tmp_path: Path, name: str, text: str, message: str) -> None:
         read(tmp_path, text, name=name)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_our_own_trec_runs_come_back(tmp_path: Path, seed: int) -> None:
-    rng = random.Random(seed)
-    nodes = torch.full((3, 4), -1)
-    scores = torch.full((3, 4), -torch.inf)
-    for row in range(1, 3):
-        chosen = sorted(rng.sample(range(4), rng.randint(1, 4)), key=lambda n: (-(-n % 3), n))  # 0 and 3 tie
-        nodes[row, : len(chosen)] = torch.tensor(chosen)
-        scores[row, : len(chosen)] = torch.tensor([(-n % 3) / 7 for n in chosen])
-    text = trec_run(QUERIES, NODES, Ranking(nodes, scores), tag="base")
-    run = read(tmp_path, text, top_k=4)
-    assert torch.equal(run.nodes, nodes)
-    assert torch.equal(run.scores, scores)
-    shuffled = text.splitlines(keepends=True)
-    rng.shuffle(shuffled)
-    assert torch.equal(read(tmp_path, "".join(shuffled), top_k=4).nodes, nodes)
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_against_sorted(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

@@ -119,16 +119,18 @@ def test_markdown(read):
     assert document.sections[2].links == ()
 
 
-def test_front_matter_underlined_headings_and_fences_in_fences(read):
-    content = "---\ntitle: 'The page'\ntags: [a]\n---\nText.\n\nFirst `part`\n=====\n\n"
-    content += "~~~\n```\n# code\n~~~\n\na | b\n---\n- x\n---\n"
+def test_front_matter_underlined_headings_fences_in_fences_and_comments(read):
+    content = (
+        "---\ntitle: 'The: page'\ntags:\n  - a\n---\n<!-- a\nnote -->\nText <!-- b -->end.\n\nFirst `part`\n=====\n\n"
+    )
+    content += "~~~\n```\n<!-- # code -->\n~~~\n\na | b\n---\n- x\n---\n<!-- c -->"
     (document,) = read("a.md", content.replace("\n", "\r\n"))
-    assert document.title == "The page"
-    assert [section.heading for section in document.sections] == ["", "First part", "a | b"]
-    assert document.sections[0].text == "Text."
-    assert document.sections[2].text == "- x\n---"
-    (document,) = read("b.md", "---\n\nno settings\n\n---\n")
-    assert document.sections[0].text.startswith("---\n\nno settings")
+    assert document.title == "The: page"
+    assert [(section.heading, section.text) for section in document.sections] == [
+        ("", "Text end."), ("First part", "~~~\n```\n<!-- # code -->\n~~~"), ("a | b", "- x\n---"),
+    ]  # fmt: skip
+    (document,) = read("b.md", "---\nA rule above, and no settings.\n\n---\n\nEnd <!-- of it")
+    assert document.sections[0].text == "---\nA rule above, and no settings.\n\n---\n\nEnd <!-- of it"
 
 
 @pytest.mark.parametrize(
@@ -144,17 +146,6 @@ def test_links_of_markdown(read, text, targets):
     links = document.sections[0].links
     assert [target for _, target in links] == targets
     assert all(text[place] == "[" for place, _ in links)
-
-
-def test_what_markdown_does_not_show(read):
-    front = '---\ntitle: "My: page"\ntags:\n  - a\n---\n'
-    content = f"{front}<!-- a\nnote -->\n# Guide\none <!-- b --> two\n```\n<!-- code -->\n```\n<!-- c -->"
-    (document,) = read("a.md", content)
-    assert document.title == "My: page"
-    code = "```\n<!-- code -->\n```"
-    assert [(s.heading, s.text) for s in document.sections] == [("", ""), ("Guide", f"one  two\n{code}")]
-    (document,) = read("b.md", "---\nA rule above, and no settings.\n\n---\n\nEnd <!-- of it")
-    assert document.sections[0].text == "---\nA rule above, and no settings.\n\n---\n\nEnd <!-- of it"
 
 
 def test_json_and_jsonl(read):

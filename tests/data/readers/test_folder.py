@@ -390,24 +390,3 @@ def test_any_broken_byte_is_an_error_of_ours_or_harmless(write_folder, tmp_path:
         except ValueError as error:
             assert str(folder) in str(error)  # noqa: PT017 (both outcomes are right)
         file.write_bytes(content)
-
-
-# --- real data -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "file", "key"),
-    [
-        ("spider", "edges.tsv", "edges"),
-        ("kevin_scott_podcast", "edges.tsv", "edges"),
-        ("hotpotqa", "edges_computed.tsv", "computed_title_mention_edges"),
-        ("2wikimultihopqa", "edges_computed.tsv", "computed_title_mention_edges"),
-    ],
-)
-def test_real_edges_against_a_naive_set_of_pairs(datasets: Path, name: str, file: str, key: str) -> None:
-    folder = datasets / name
-    stats = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))["stats"]
-    rows = [line.split("\t")[:2] for line in (folder / file).read_text(encoding="utf-8").splitlines()[1:]]
-    assert len(rows) == stats[key]
-    graph = Dataset.from_folder(folder, edges=[file]).graph
-    assert graph.num_edges == 2 * len({frozenset(row) for row in rows})

@@ -245,16 +245,6 @@ def composed(tmp_path: Path):
         yield group
 
 
-@pytest.mark.parametrize("source", [*NAMED, "bird_train"])
-def test_every_name_has_a_configuration(composed, tmp_path: Path, source: str) -> None:
-    data = composed(source, f"paths.datasets={tmp_path}")
-    assert (data.name, data.datasets, data.cache) == (source, str(tmp_path), str(tmp_path / "cache"))
-    assert data.source in HOMES
-    defaults = {"adjacency": False, "entities": None, "max_entity_share": 0.001, "random_edges": 0}
-    assert {key: data[key] for key in defaults} == defaults
-    assert data.knn == (10 if source in ("scifact", "nfcorpus") else 0)  # they come without edges
-
-
 def test_an_extractor_by_configuration(composed, write_folder) -> None:
     target = "graphrerank_papers.knowledge.language_model.LanguageModelEntityExtractor"
     extractor = f"{{_target_: {target}, base_url: 'http://127.0.0.1:9/v1', model: m, max_retries: 0, concurrency: 1}}"
