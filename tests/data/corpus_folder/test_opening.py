@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
 from graphrerank.data.candidates import prepare
 from graphrerank.data.corpus_folder.growth import compact_corpus, grow_corpus

@@ -1,12 +1,10 @@
 import json
 import re
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.readers import attack
@@ -203,8 +201,7 @@ def test_no_edge_joins_what_a_query_asks_for(tmp_path: Path) -> None:
         objects.append(o | twin | {"id": o["id"] + "-twin"})
     objects.append(uses[0] | {"id": "relationship--x", "relationship_type": "attributed-to"})
     dataset = load_attack(write_bundle(tmp_path / "bundle.json", objects))
-    source = torch.repeat_interleave(torch.arange(dataset.graph.num_nodes), dataset.graph.degree)
-    edges = set(zip(source.tolist(), dataset.graph.indices.tolist(), strict=True))
+    edges = set(map(tuple, dataset.graph.typed_edges()[0].tolist()))
     asked = {
         tuple(qrels.node[qrels.query == query].tolist())
         for qrels in dataset.splits.values()
@@ -285,9 +282,8 @@ def test_answers_are_the_neighbours_that_the_relations_name(paths: Dataset) -> N
     number = {o["id"]: i for i, o in enumerate(nodes)}
     types = [o["type"] for o in nodes]
     ends_of = {r["id"]: (number[r["source"]], number[r["target"]]) for r in relations}
-    source = torch.repeat_interleave(torch.arange(paths.graph.num_nodes), paths.graph.degree)
     joined: dict[int, set[int]] = {}
-    for a, b in zip(source.tolist(), paths.graph.indices.tolist(), strict=True):
+    for a, b in paths.graph.typed_edges()[0].tolist():
         joined.setdefault(a, set()).add(b)
     asked: dict[str, int] = {}
     split_of: dict[object, str] = {}  # of sentences, and of edges between a question and its answers
@@ -324,55 +320,3 @@ def test_answers_are_the_neighbours_that_the_relations_name(paths: Dataset) -> N
     for edge_share in (0.0, 1.0):
         with pytest.raises(ValueError, match="`edge_share` must lie between 0 and 1"):
             load_attack_paths(edge_share=edge_share)
-
-
-def small(leak: Callable[[list[dict[str, Any]], list[dict[str, Any]]], None]) -> Any:
-    """Sixty pieces of software of a group each, that use two techniques each, as :func:`read_attack` gives them."""
-    kinds = {"attack-pattern": "T", "course-of-action": "M", "intrusion-set": "G", "malware": "S"}
-    nodes = [
-        {"id": f"{kind}--{i:02}", "type": kind, "name": f"{letter} {i}", "external_id": f"{letter}{i}", "text": "Text."}
-        for kind, letter in kinds.items()
-        for i in range(60)
-    ]
-    rows = [
-        (kind, f"{source}--{i:02}", f"{target}--{(i + shift) % 60:02}")
-        for i in range(60)
-        for kind, source, target, shift in [
-            ("mitigates", "course-of-action", "attack-pattern", 0),
-            ("uses", "intrusion-set", "malware", 0),
-            ("uses", "malware", "attack-pattern", 0),
-            ("uses", "malware", "attack-pattern", 7),
-        ]
-    ]
-    keys = ("relation", "source", "target", "id", "text")
-    relations = [
-        dict(zip(keys, (*row, f"r{i:03}", f"Its behaviour {i:03} has a name of its own."), strict=True))
-        for i, row in enumerate(rows)
-    ]
-    leak(nodes, relations)
-    return nodes, relations
-
-
-def repeat_all(nodes: list[dict[str, Any]], relations: list[dict[str, Any]]) -> None:
-    relations += [
-        r | {"id": r["id"] + "b", "source": r["target"], "target": r["source"], "relation": "mitigates"}
-        for r in relations
-    ]
-
-
-def quote(nodes: list[dict[str, Any]], relations: list[dict[str, Any]]) -> None:
-    nodes[0]["text"] = " ".join(r["text"] for r in relations[::2])
-
-
-@pytest.mark.parametrize("leak", [lambda nodes, relations: None, repeat_all, quote])
-def test_what_would_leak_is_left_out(leak: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relation said a second time as one that is always an edge, and sentences that a document quotes."""
-    monkeypatch.setattr(attack, "read_attack", lambda path: small(leak))
-    dataset = load_attack_paths()
-    number = dict(zip(dataset.graph.node_ids, range(dataset.graph.num_nodes), strict=True))
-    assert dataset.graph.num_edges // 2 == 180
-    assert (dataset.graph.degree[torch.tensor([number[f"M{i}"] for i in range(60)])] == 1).all()
-    texts = " ".join(dataset.graph.texts)
-    asked = [text for text in dataset.query_texts if text.rsplit(". ", 1)[0] + "." in texts]
-    assert asked == []
-    assert len(dataset.query_ids) > 10
