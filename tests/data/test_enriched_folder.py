@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from graphrerank.data import dataset as dataset_module
 from graphrerank.data.candidates import prepare, with_vectors
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
-from graphrerank.data.readers import folder as folder_reader
 from graphrerank.data.vector_cache import VectorCache
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.operators.bm25 import BM25Retriever
@@ -257,9 +257,9 @@ def test_random_edges_come_beside_those_that_there_are(folder: Path) -> None:
 def test_nearest_neighbours_join_once_there_are_vectors(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, larger: bool
 ) -> None:
-    monkeypatch.setattr(folder_reader, "NEAREST", 1)
+    monkeypatch.setattr(dataset_module, "AUTO_KNN", 1)
     if larger:
-        monkeypatch.setattr(folder_reader, "ALL_NEAREST", 0)
+        monkeypatch.setattr(dataset_module, "ALL_NEAREST", 0)
     dataset = Dataset.from_folder(folder, edges="auto", entities=Capitals())
     few = torch.nonzero(dataset.graph.degree < 3).flatten()
     assert 0 < len(few) < dataset.graph.num_nodes

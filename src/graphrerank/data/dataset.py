@@ -11,19 +11,35 @@ from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
 from graphrerank.checks import UserError, check_not_negative
-from graphrerank.data.derived_edges import DerivedEdges
+from graphrerank.data.derived_edges import DerivedEdges, EdgeRule, graph_of, joined, of_type
 from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions, read_drafted
 from graphrerank.data.engines.local import LOCAL, Engine
-from graphrerank.data.readers.documents import Query
-from graphrerank.data.readers.folder import read_corpus, read_graph
+from graphrerank.data.enrichment.neighbours import random_edges as draw_edges
+from graphrerank.data.readers.documents import Query, read_edges
+from graphrerank.data.readers.entities import ENTITIES
+from graphrerank.data.readers.folder import AUTO as ALL_EDGES
+from graphrerank.data.readers.folder import (
+    EDGES,
+    chunk_keys,
+    entities_of,
+    has_place,
+    read_corpus,
+    titles_are_names,
+)
 from graphrerank.data.readers.judgements import SHARES, TEST, TRAIN, VAL, Judgement, Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.edge_lists import adjacency_edges
+from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE
+from graphrerank.graphs.entity_incidence import normalized_names
+from graphrerank.graphs.passages import Passages
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
-from graphrerank.text.languages import AUTO, ENGLISH, language_of
+from graphrerank.text.languages import AUTO, ENGLISH, detect_language, language_of
 from graphrerank.untrusted import check_name
 
 NEAREST = "nearest"  # the type of edges to nearest neighbours
+AUTO_KNN = 10  # of `edges=auto`: edges to each passage's nearest ones by vectors
+NEIGHBOURS, ALL_NEAREST = 3, 1 << 17  # in a larger corpus only to those of passages with fewer neighbours
 VALIDATION = 0.1  # share of drafted questions, the last ones
 
 
@@ -192,29 +208,63 @@ class Dataset:
             language_of(language)  # refused before anything is read
         check_not_negative(random_edges=random_edges)
         folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
-        name = name or folder.resolve().name
         node_number, documents = read_corpus(folder, corpus_where, drop_empty=drop_empty)
         queries, judged = read_judged_queries(folder, splits, node_number)
-        graph, further = read_graph(
-            folder,
-            node_number,
-            documents,
-            edges=edges,
-            edge_types=edge_types,
-            edge_meanings=edge_meanings,
-            mentions=mentions,
-            adjacency=adjacency,
-            entities=entities,
+        automatic = edges == ALL_EDGES
+        if isinstance(edges, str) and not automatic:
+            raise UserError(f"`edges` must be a list of files in {folder}, null, or {ALL_EDGES!r}, got {edges!r}")
+        if edges is None or automatic:
+            edges = [EDGES] if (folder / EDGES).is_file() else []
+        stated = {"file": read_edges([folder / file for file in edges], node_number, edge_types, edge_meanings)}
+        mention_type = REFERENCE if mentions else None
+        if automatic:
+            weaker = ENTITY if bool((stated["file"][2] == REFERENCE).any()) else REFERENCE
+            mention_type = weaker if titles_are_names(documents) else None
+            adjacency = all(map(has_place, documents))
+            entities = entities or ("file" if (folder / ENTITIES).is_file() else "spelling")
+        if adjacency:
+            stated["neighbouring chunks"] = of_type(adjacency_edges(*chunk_keys(folder, documents)), ADJACENCY)
+        names, source = None, None
+        if entities is not None:
+            source = entities if isinstance(entities, str) else type(entities).__name__
+            names = normalized_names(entities_of(folder, entities, node_number, documents, cache=cache, engine=engine))
+        rule = EdgeRule(
+            mention_type=mention_type,
+            entity_source=source,
             max_entity_share=max_entity_share,
-            knn=knn,
-            random_edges=random_edges,
-            cache=cache,
-            engine=engine,
-            language=language,
+            makes_choices=automatic,
         )
-        if not keep_derived:
-            further.pop("derived", None)
-        dataset = cls.from_queries(name, graph, queries, judged, **further)
+        derived = DerivedEdges(joined(stated.values()), rule, names)
+        found, incidence = derived.search([d.title for d in documents], [d.text for d in documents], engine=engine)
+        found = stated | found
+        if random_edges:
+            drawn = draw_edges(joined(found.values())[0], random_edges * len(documents), num_nodes=len(documents))
+            found["random"] = of_type(drawn, OTHER)
+            derived = replace(derived, stated=joined([derived.stated, found["random"]]))
+        texts = [document.passage for document in documents]
+        lengths = torch.tensor([len(document.title) for document in documents], dtype=torch.int32)
+        language = detect_language(texts) if language == AUTO else language
+        passages = Passages([document.doc_id for document in documents], texts, lengths, language)
+        graph = graph_of(passages, found.values(), None if automatic else incidence)
+        # different pairs of documents of each source
+        counts = {
+            kind: len(torch.unique(found[kind][0].sort(dim=1).values, dim=0))
+            for kind in dict.fromkeys(["file", "mentions", *found])
+            if kind in found
+        }
+        knn_below = None
+        if automatic:
+            knn, knn_below = AUTO_KNN, len(documents) if len(documents) <= ALL_NEAREST else NEIGHBOURS
+        dataset = cls.from_queries(
+            name or folder.resolve().name,
+            graph,
+            queries,
+            judged,
+            knn=knn,
+            knn_below=knn_below,
+            edge_counts=counts,
+            derived=derived if keep_derived and (mention_type is not None or names is not None) else None,
+        )
         if not drafted:
             return dataset
         if (folder / DRAFTED).is_file():
