@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from graphrerank.data.documents.draft_folder import draft_folder, parse_question, write_questions
+from graphrerank.data.documents.draft_folder import draft_folder, parse_question
 
 TEXTS = {"a": "The kingfisher dives into brooks", "b": "Brooks freeze in February", "c": "Flour and water"}
 
@@ -11,6 +11,7 @@ TEXTS = {"a": "The kingfisher dives into brooks", "b": "Brooks freeze in Februar
 def folder(tmp_path):
     rows = [{"_id": name, "text": text} for name, text in TEXTS.items()]
     (tmp_path / "corpus.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tmp_path / "edges.tsv").write_text("a\tb\tcites\n")
     return tmp_path
 
 
@@ -27,29 +28,27 @@ def test_one_seed_drafts_one_file_and_few_passages_few_questions(folder):
     draft_folder(folder, 30, seed=1)
     assert lines(folder) != first
     (folder / "drafted.jsonl").unlink()
+    (folder / "edges.tsv").unlink()
     (folder / "corpus.jsonl").write_text('{"_id": "a", "text": "a of the"}\n')
     assert draft_folder(folder, 5) == 0
     assert not (folder / "drafted.jsonl").exists()
 
 
 def test_what_the_model_gives_no_answer_to_is_left_out(folder, scripted_model):
-    model = scripted_model(lambda system, question: "none" if "Flour" in question else {"question": "Which bird?"})
+    def reply(system, question):
+        assert "nobody who misses one of them" in system
+        return "none" if "Flour" in question else {"question": " Which  bird?"}
+
+    model = scripted_model(reply)
     count = draft_folder(folder, 30, model=model, drafted_by="m")
     assert count == len(lines(folder)) > 0
+    asked = [question for _, question in model.asked]
+    assert any(f"- {TEXTS['a']}\n\n- {TEXTS['b']}" in question for question in asked)
+    assert sum("Flour" in question for question in asked) == 3 * (30 - count)  # again where the answer has no question
     assert {(row["text"], row["drafted_by"]) for row in lines(folder)} == {("Which bird?", "m")}
     assert all("c" not in row["relevant"] for row in lines(folder))
     with pytest.raises(ValueError, match="the language model m gave no usable question"):
         draft_folder(folder, 5, model=scripted_model(lambda system, question: "none"), drafted_by="m")
-
-
-def test_a_question_for_each_group_of_passages(scripted_model):
-    def reply(system, question):
-        assert "nobody who misses one of them" in system
-        return "no JSON" if "odd" in question else {"question": f" {question}  and?"}
-
-    model = scripted_model(reply)
-    assert write_questions(model, [["a", "b"], ["odd"]], tries=2) == ["- a - b and?", None]
-    assert len(model.asked) == 3  # the second one again
 
 
 @pytest.mark.parametrize("bad", ["[]", '{"question": " "}', '{"question": 3}', '{"question": "a", "more": 1}'])

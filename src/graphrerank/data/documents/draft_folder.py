@@ -1,6 +1,5 @@
 """Draft questions of a data set folder, in a separate file."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from graphrerank.checks import UserError
@@ -9,7 +8,7 @@ from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions
 from graphrerank.data.readers.folder import AUTO
 from graphrerank.files import write_json_lines
 from graphrerank.language_models.answer_cache import ChatModel
-from graphrerank.language_models.prompt import Prompt, shipped_prompt
+from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_json
 
 WORDS = "words"  # what drafts without a language model
@@ -25,14 +24,19 @@ def draft_folder(
     (:func:`~graphrerank.data.drafted_questions.draft_questions`); a model writes a question for each in their place,
     and drafts without a usable answer are left out. The number of questions is returned; 0, and no file, where no
     passage has the words for one.
+
+    Source: FastInsight, 2026, section 4.2.1, "synthetic query generation", whose prompt is not printed.
     """
     graph = Dataset.from_folder(folder, edges=AUTO).graph
     drafts = draft_questions(graph, min(count, MOST_PER_PASSAGE * graph.num_nodes), seed=seed)
     if not drafts:
         return 0
     if model is not None:
-        texts = graph.texts
-        written = write_questions(model, [[texts[node] for node in draft.nodes] for draft in drafts])
+        prompt, texts = shipped_prompt("drafted_question"), graph.texts
+        groups = ("\n\n".join(f"- {texts[node]}" for node in draft.nodes) for draft in drafts)
+        questions = [prompt.fill(passages=passages) for passages in groups]
+        instructions = prompt.instructions()
+        written = ask_strictly(model, questions, system=instructions, parse=parse_question, tries=3, form=prompt.form)
         drafts = [Draft(text, draft.nodes) for text, draft in zip(written, drafts, strict=True) if text is not None]
         if not drafts:
             raise UserError(f"the language model {drafted_by} gave no usable question; ask another one")
@@ -42,22 +46,6 @@ def draft_folder(
     )
     write_json_lines(Path(folder) / DRAFTED, rows)
     return len(drafts)
-
-
-def write_questions(
-    model: ChatModel, groups: Sequence[Sequence[str]], *, tries: int = 3, prompt: Prompt | None = None
-) -> list[str | None]:
-    """Let a model write a question for each group of passages that needs all of them; None without a usable answer.
-
-    ``prompt`` has the place ``{passages}``; None for the one that ships.
-
-    Source: FastInsight, 2026, section 4.2.1, "synthetic query generation", whose prompt is not printed.
-    """
-    prompt = prompt or shipped_prompt("drafted_question")
-    questions = [prompt.fill(passages="\n\n".join(f"- {passage}" for passage in passages)) for passages in groups]
-    return ask_strictly(
-        model, questions, system=prompt.instructions(), parse=parse_question, tries=tries, form=prompt.form
-    )
 
 
 def parse_question(content: str) -> str:

@@ -46,47 +46,6 @@ class Table:
         return f"table {self.name}{f' ({about})' if about else ''}: columns {', '.join(columns)}{key}"
 
 
-def load_sql_schema(
-    source: str | Path, *, schema: str | None = None, descriptions: Mapping[str, str] | None = None
-) -> CorpusGraph:
-    """Read the tables and views of a database, never its rows: nodes in alphabetical order, undirected edges.
-
-    All foreign keys between two tables are one edge. A table that refers to itself has none; a key that refers to a
-    missing table is left out with a warning. ``source`` is a SQLite file, opened read-only, or a SQLAlchemy URL
-    (``postgresql+psycopg://user@host/name``), which needs the extra ``sql`` and the database's driver, perhaps with a
-    ``schema``. ``descriptions`` by ``table`` or ``table.column`` take precedence over the database's comments.
-    """
-    if isinstance(source, str) and "://" in source:
-        tables, shown = _from_url(source, schema)
-    else:
-        tables, shown = _from_sqlite(Path(source)), str(source)
-    if not tables:
-        raise UserError(f"{shown}: the database has no table or view")
-    descriptions = descriptions or {}
-    known = {table.name for table in tables} | {
-        f"{table.name}.{name}" for table in tables for name, *_ in table.columns
-    }
-    if unknown := sorted(set(descriptions) - known):
-        raise UserError(f"`descriptions` must name tables or table.column of the database, got {unknown[0]!r}")
-    tables.sort(key=lambda table: table.name)
-    node_of = {table.name.casefold(): i for i, table in enumerate(tables)}  # SQL names have no case unless quoted
-    node_of |= {table.name: i for i, table in enumerate(tables)}
-    edges = set()
-    for node, table in enumerate(tables):
-        for name in table.references:
-            other = node_of.get(name, node_of.get(name.casefold()))
-            if other is None:
-                warnings.warn(f"table {table.name!r} refers to {name!r}, which is not there: no edge", stacklevel=2)
-            elif other != node:
-                edges.add((min(node, other), max(node, other)))
-    return CorpusGraph.from_edges(
-        [table.name for table in tables],
-        [table.text(descriptions) for table in tables],
-        torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2),
-        edge_type=REFERENCE,
-    )
-
-
 def _from_sqlite(path: Path) -> list[Table]:
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a SQLite file or a URL with '://'")
@@ -114,23 +73,18 @@ def _sqlite_table(connection: sqlite3.Connection, name: str) -> Table:
     )
 
 
-def _from_url(url: str, schema: str | None) -> tuple[list[Table], str]:
-    """Read the tables of a database; also return its URL without passwords, for messages."""
+def _from_url(url: str, schema: str | None) -> list[Table]:
     sqlalchemy = optional("sqlalchemy", "a database URL")
-    try:
-        shown = without_passwords(sqlalchemy.make_url(url).render_as_string(hide_password=True))
-    except sqlalchemy.exc.ArgumentError:
-        raise UserError("`source` must be a SQLite file or a SQLAlchemy URL, got a URL that cannot be read") from None
     try:
         engine = sqlalchemy.create_engine(url)
         try:
             inspector = sqlalchemy.inspect(engine)
             names = [*inspector.get_table_names(schema), *inspector.get_view_names(schema)]
-            return [_inspected_table(inspector, name, schema) for name in names], shown
+            return [_inspected_table(inspector, name, schema) for name in names]
         finally:
             engine.dispose()
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
-        raise UserError(f"{shown}: cannot be read: {without_passwords(str(error))}") from None
+        raise UserError(f"{without_passwords(url)}: cannot be read: {without_passwords(str(error))}") from None
 
 
 def _inspected_table(inspector: Any, name: str, schema: str | None) -> Table:
@@ -159,17 +113,46 @@ def load_sql_dataset(
     splits: Splits = None,
     knn: int = 0,
 ) -> Dataset:
-    """Read a database (:func:`load_sql_schema`), and the questions and judgements of a folder.
+    """Read the tables and views of a database, never its rows, and the questions and judgements of a folder.
 
-    ``url`` has no password, which would be written into manifests. ``path`` is a folder of ``queries.jsonl`` and
-    ``qrels/<split>.tsv``, whose ``corpus-id`` is the name of a table; its name is the short name when None. ``splits``
-    and ``knn`` are as of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
+    Nodes are in alphabetical order; all foreign keys between two tables are one undirected edge. A table that refers to
+    itself has none; a key that refers to a missing table is left out with a warning. ``url`` is a SQLite file, opened
+    read-only, or a SQLAlchemy URL (``postgresql+psycopg://user@host/name``), which needs the extra ``sql`` and the
+    database's driver, perhaps with a ``schema``; it has no password, which would be written into manifests.
+    ``descriptions`` by ``table`` or ``table.column`` take precedence over the database's comments. ``path`` is a folder
+    of ``queries.jsonl`` and ``qrels/<split>.tsv``, whose ``corpus-id`` is the name of a table; its name is the short
+    name when None. ``splits`` and ``knn`` are as of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
     """
     check_no_password(url=url)
     folder = existing_folder(path, needed="queries.jsonl and qrels/<split>.tsv")
     # a path needs no SQLAlchemy and is opened read-only
     source = url.removeprefix("sqlite:///") if url.startswith("sqlite:///") and "?" not in url else url
-    graph = load_sql_schema(source, schema=schema, descriptions=descriptions)
+    tables = _from_url(source, schema) if "://" in source else _from_sqlite(Path(source))
+    if not tables:
+        raise UserError(f"{source}: the database has no table or view")
+    descriptions = descriptions or {}
+    known = {table.name for table in tables} | {
+        f"{table.name}.{name}" for table in tables for name, *_ in table.columns
+    }
+    if unknown := sorted(set(descriptions) - known):
+        raise UserError(f"`descriptions` must name tables or table.column of the database, got {unknown[0]!r}")
+    tables.sort(key=lambda table: table.name)
+    node_of = {table.name.casefold(): i for i, table in enumerate(tables)}  # SQL names have no case unless quoted
+    node_of |= {table.name: i for i, table in enumerate(tables)}
+    edges = set()
+    for node, table in enumerate(tables):
+        for key in table.references:
+            other = node_of.get(key, node_of.get(key.casefold()))
+            if other is None:
+                warnings.warn(f"table {table.name!r} refers to {key!r}, which is not there: no edge", stacklevel=2)
+            elif other != node:
+                edges.add((min(node, other), max(node, other)))
+    graph = CorpusGraph.from_edges(
+        [table.name for table in tables],
+        [table.text(descriptions) for table in tables],
+        torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2),
+        edge_type=REFERENCE,
+    )
     node_number = {table: i for i, table in enumerate(graph.node_ids)}
     queries, judged = read_judged_queries(folder, splits, node_number)
     edge_counts = {"foreign keys": graph.num_edges // 2}
