@@ -21,12 +21,9 @@ def test_against_naive_double_loop(seed: int) -> None:
     assert adjacency_edges(docs, chunks).tolist() == expected
 
 
-def test_nothing_to_join() -> None:
+def test_no_chunks_and_errors() -> None:
     edges = adjacency_edges([], [])
     assert (edges.shape, edges.dtype) == ((0, 2), torch.int64)
-
-
-def test_errors() -> None:
     with pytest.raises(ValueError, match="got 2 and 1"):
         adjacency_edges(["a", "b"], [0])
     with pytest.raises(ValueError, match="got 3 twice in 'a'"):

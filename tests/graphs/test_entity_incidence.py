@@ -55,15 +55,11 @@ def test_too_common_entities_are_ignored_in_both_counts() -> None:
     assert entity_incidence(entities, max_share=0.5).names == ["america", "rome"]
 
 
-@pytest.mark.parametrize("nodes", [torch.zeros(0, 3).long(), torch.full((2, 3), -1), torch.zeros(2, 0).long()])
-def test_no_candidates(nodes: Tensor) -> None:
-    for entities in ([["a"], ["a"]], [[], []]):
-        edge_index, weight, ptr = conceptual_edges(entity_incidence(entities), nodes)
-        assert (edge_index.shape, weight.shape, ptr.tolist()) == ((2, 0), (0,), [0] * (len(nodes) + 1))
-
-
-def test_errors() -> None:
+def test_no_candidates_and_errors() -> None:
     found = entity_incidence([["a"], ["a"]])
+    for nodes in (torch.zeros(0, 3).long(), torch.full((2, 3), -1), torch.zeros(2, 0).long()):
+        edge_index, weight, ptr = conceptual_edges(found, nodes)
+        assert (edge_index.shape, weight.shape, ptr.tolist()) == ((2, 0), (0,), [0] * (len(nodes) + 1))
     with pytest.raises(ValueError, match="`nodes` must lie in 0 to 1 or be -1, got 2 in row 1"):
         conceptual_edges(found, torch.tensor([[0, 1], [2, 0]]))
     with pytest.raises(ValueError, match="unique per query, got 1 in row 0"):

@@ -114,14 +114,6 @@ def test_a_truncated_ckpt_is_refused(ckpt: Path) -> None:
             load_checkpoint(ckpt)
 
 
-def test_a_broken_calibration_is_refused_at_loading(folder: Path) -> None:
-    broken = {"method": "logistic", "slope": -1.0, "intercept": 0.0}
-    write_manifest(folder, manifest() | {"calibration": broken})
-    message = r"manifest\.json: .*`calibration\.logistic\.slope`: .* greater than or equal to 0"
-    with pytest.raises(ValueError, match=message):
-        load_checkpoint(folder)
-
-
 def test_missing_and_damaged_files_are_named(folder: Path) -> None:
     whole = (folder / WEIGHTS).read_bytes()
     for content in (b"", b"hello", b"\xff" * 64, whole[:-8]):
@@ -144,9 +136,7 @@ def test_missing_and_damaged_files_are_named(folder: Path) -> None:
         ("{", rf"{MANIFEST}: not valid JSON: .*line 1 column 2"),
         ("[1]", rf"{MANIFEST}: needed a JSON object, got list"),
         ("{}", r"model must be one of \['complexity_adapter', .*, 'pyg_reranker'\], got 'None'"),
-        ('{"model": "gatv2_reranker"}', "model must be one of .*, got 'None'"),
         ('{"model": {"name": "os.system"}}', "model must be one of .*, got 'os.system'"),
-        ('{"model": {"name": ["gatv2_reranker"]}}', "model must be one of"),
         (json.dumps(manifest(depth=3)), "do not fit gatv2_reranker: .*'depth'"),
         (json.dumps(manifest(heads=0)), "do not fit gatv2_reranker: .*positive"),
     ],

@@ -9,12 +9,7 @@ import pytest
 from graphrerank.graphs.calibration import LogisticCalibration
 from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS, token_states
 from graphrerank.models.checkpoint import PRETRAINED
-from graphrerank.models.manifest import (
-    MANIFEST,
-    parse_manifest,
-    read_manifest,
-    write_manifest,
-)
+from graphrerank.models.manifest import MANIFEST, parse_manifest, read_manifest, write_manifest
 from tests.support.manifests import make_manifest
 
 READS_VECTORS = {"name": "gatv2_reranker", "arguments": {"features": "full"}}
@@ -83,7 +78,7 @@ def test_a_broken_entry_is_refused_by_file_and_name(entries: dict[str, Any], mes
         parse_manifest(make_manifest("granker_head", {}, **entries), "here/manifest.json")
 
 
-def test_a_file_without_the_validation_split_says_so() -> None:
+def test_a_manifest_without_the_validation_split_is_refused_where_it_is_needed() -> None:
     manifest = parse_manifest(make_manifest("granker_head", {}), "here")
     assert manifest.seed is None
     with pytest.raises(ValueError, match=r"here: the manifest needs an entry `config\.batches\.val_split`"):

@@ -6,7 +6,6 @@ import pytest
 import torch
 from bm25s.stopwords import STOPWORDS_EN
 
-from graphrerank.operators import bm25
 from graphrerank.operators.bm25 import BM25, BM25Retriever
 from tests.operators.corpora import corpus_of, queries_of
 
@@ -57,9 +56,7 @@ def test_corpus_without_words_scores_zero(texts: list[str]) -> None:
     assert BM25(texts).score_all(QUERIES).tolist() == [[0.0] * len(texts)] * len(QUERIES)
 
 
-@pytest.mark.parametrize("block_scores", [1, 10, 100])
-def test_against_sorting_bm25(block_scores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bm25, "BLOCK_SCORES", block_scores)
+def test_against_sorting_bm25() -> None:
     found = BM25Retriever(corpus_of(TEXTS), top_k=4, k1=1.2, b=0.5).retrieve(queries_of(QUERIES))
     for row, scores in enumerate(BM25(TEXTS, k1=1.2, b=0.5).score_all(QUERIES).tolist()):
         best = max(*scores, 1e-9)

@@ -11,6 +11,7 @@ import torch
 
 from graphrerank.graphs import Retriever
 from graphrerank.graphs.retriever import needs_vectors
+from graphrerank.operators import bm25, expand, hybrid, splade
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.expand import ExpandRetriever, HybridExpandRetriever
@@ -39,7 +40,7 @@ def build(request: pytest.FixtureRequest, sparse_encoder: Path, tiny_encoder: Pa
     return partial(RETRIEVERS[request.param], **model)
 
 
-def test_any_number_of_queries(build: Build) -> None:
+def test_any_number_of_queries_in_any_blocks(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     retriever, asked = build(corpus(), top_k=5), queries()
     whole = retriever.retrieve(asked)
     assert whole.features.shape == (7, 5, len(retriever.feature_names))
@@ -47,6 +48,10 @@ def test_any_number_of_queries(build: Build) -> None:
     assert (none.nodes.shape, none.nodes.dtype, none.features.shape[:2]) == ((0, 5), torch.int64, (0, 5))
     for row in range(7):
         assert_equal(retriever.retrieve(asked.block(row, row + 1)), whole.select(torch.tensor([row])))
+    for size in (1, 45, 100):
+        for module in (bm25, expand, hybrid, splade):
+            monkeypatch.setattr(module, "BLOCK_SCORES", size)
+        assert_equal(retriever.retrieve(asked), whole)
 
 
 @pytest.mark.parametrize("num_nodes", [1, 3])

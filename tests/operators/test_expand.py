@@ -12,18 +12,14 @@ from graphrerank.data.run_retriever import RunRetriever
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE, SIMILARITY
 from graphrerank.graphs.retriever import Retriever, needs_vectors
-from graphrerank.operators import expand, hybrid
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import Expander, ExpandRetriever, HybridExpandRetriever, share_places
 from graphrerank.operators.hybrid import HybridRetriever
 from graphrerank.operators.ppr import corpus_entities
-from tests.operators.corpora import assert_equal, corpus, corpus_of, queries, queries_of, random_edges
+from tests.operators.corpora import corpus, corpus_of, queries, queries_of, random_edges
+from tests.operators.test_stex import algorithm_3, neighbour_sets
 
 FOX = Queries(["q"], ["fox"], torch.tensor([[1.0, 0.0]]))
-
-
-def neighbours(graph: CorpusGraph, node: int) -> set[int]:
-    return set(graph.indices[graph.indptr[node] : graph.indptr[node + 1]].tolist())
 
 
 def expected_row(
@@ -33,16 +29,11 @@ def expected_row(
     order = sorted(scores, key=lambda n: (-round(scores[n][0], 6), n))
     seeds, base = order[:num_seeds], order[:base_k]
     chosen = {node: [0.0, 0.0, 0.0, 0.0] for node in base}
-    stex = {}
-    for node in {near for seed in seeds for near in neighbours(graph, seed)} - set(base):
-        ranks = [rank for rank, seed in enumerate(seeds, start=1) if seed in neighbours(graph, node)]
-        most = min(len(neighbours(graph, node)), len(seeds))
-        structure = 1 - (ranks[0] - 1) / (len(seeds) - 1) if len(seeds) > 1 else 0.0
-        structure += (len(ranks) - 1) / (most - 1) if most > 1 else 0.0
-        stex[node] = (scores[node][2] + structure_weight * structure, ranks)
-    for node in sorted(stex, key=lambda n: (-round(stex[n][0], 6), n))[: top_k - base_k]:
-        ranks = stex[node][1]
-        chosen[node] = [1.0, scores[seeds[ranks[0] - 1]][0], 1 / ranks[0], len(ranks) / num_seeds]
+    vectors, near = torch.tensor([[scores[node][2]] for node in range(graph.num_nodes)]), neighbour_sets(graph)
+    facts = algorithm_3(torch.ones(1), vectors, near, seeds, structure_weight, set(base))
+    for node in sorted(facts, key=lambda n: (-round(facts[n]["scores"], 6), n))[: top_k - base_k]:
+        rank, reached = int(facts[node]["best_seed_rank"]), facts[node]["seeds_reached"]
+        chosen[node] = [1.0, scores[seeds[rank - 1]][0], 1 / rank, reached / num_seeds]
     for node in order:
         if len(chosen) < top_k:
             chosen.setdefault(node, [0.0, 0.0, 0.0, 0.0])
@@ -102,19 +93,6 @@ def test_no_edges_is_the_plain_hybrid_ranking(hops: int) -> None:
     assert torch.equal(found.scores, plain.scores)
     assert torch.equal(found.features[..., :3], plain.features)
     assert (found.features[..., 3:] == 0).all()
-
-
-def test_blocks_of_queries_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    of_base = partial(Fixed, nodes=(3, 1, 30, 4, 9, 11))
-    for retriever in (
-        HybridExpandRetriever(corpus(), top_k=15, base_k=6, num_seeds=4),
-        ExpandRetriever(corpus(), base=of_base, top_k=9, base_k=4, num_seeds=3),
-    ):
-        whole = retriever.retrieve(queries())
-        for size in (1, 45, 100):
-            monkeypatch.setattr(expand, "BLOCK_SCORES", size)
-            monkeypatch.setattr(hybrid, "BLOCK_SCORES", size)
-            assert_equal(retriever.retrieve(queries()), whole)
 
 
 class Fixed:

@@ -58,16 +58,6 @@ def test_a_batch_equals_its_parts() -> None:
     assert torch.equal(smooth(graph, nodes, vectors, 0.2), torch.cat(alone))
 
 
-def test_relabelling_nodes_permutes_vectors() -> None:
-    graph, _ = random_corpus(5, num_edges=90)
-    nodes = torch.arange(0, 40, 2)[None]
-    vectors = torch.randn(20, 4, generator=torch.Generator().manual_seed(0)).double()
-    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(
-        smooth(graph, nodes[:, order], vectors[order], 0.3), smooth(graph, nodes, vectors, 0.3)[order]
-    )
-
-
 def test_without_edges_vectors_stay_to_the_last_bit_and_neighbours_may_have_none() -> None:
     vectors = torch.randn(5, 4)
     none = torch.zeros(2, 0, dtype=torch.int64)

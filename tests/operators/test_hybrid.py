@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from graphrerank.operators import hybrid
 from graphrerank.operators.bm25 import BM25, BM25Retriever
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.operators.hybrid import HybridRetriever
@@ -25,14 +24,6 @@ def test_against_naive_loop(top_k: int, bm25_weight: float, dense_weight: float)
         expected = torch.tensor([[score[i], share[i], cosine[i]] for i in order])
         torch.testing.assert_close(found.features[row], expected, atol=1e-5, rtol=0)
         torch.testing.assert_close(found.scores[row], expected[:, 0], atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("block_scores", [1, 20, 45, 60])
-def test_blocks_of_queries_give_the_same(block_scores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    retriever = HybridRetriever(corpus(), top_k=8)
-    whole = retriever.retrieve(queries())
-    monkeypatch.setattr(hybrid, "BLOCK_SCORES", block_scores)
-    assert_equal(retriever.retrieve(queries()), whole)
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,6 @@ def fastinsight_steps(batch: int = 10, smoothing: float = 0.2, structure_weight:
     return [search(batch), rank, partial(UntilBudget, steps=[expand, rank])]
 
 
-SYSTEMS: dict[str, Callable[..., list[Any]]] = {"re2": re2, "gar": gar_steps, "fastinsight": fastinsight_steps}
-
-
 def found_by(ranking: Ranking) -> list[list[int]]:
     return [[node for node in row if node >= 0] for row in ranking.nodes.tolist()]
 
@@ -145,6 +142,10 @@ def test_against_naive_algorithm_1(
     graph, queries = make_corpus(**GRAPHS[kind]), make_queries()
     steps = {"re2": re2(), "gar": gar_steps(batch)}.get(system) or fastinsight_steps(batch, *system)
     found = Pipeline(graph, steps=steps, budget=budget, pair_encoder=pair_encoder, batch_queries=4).retrieve(queries)
+    assert len(pair_encoder.pairs) == 7 * min(budget, 60)
+    assert kind == "ties" or len(set(pair_encoder.pairs)) == len(pair_encoder.pairs)  # each pair is read once
+    assert {"retrieve", "encode", "rerank"} <= set(found.seconds) <= {"retrieve", "encode", "graph", "rerank"}
+    assert min(found.seconds.values()) > 0
     for row, nodes in enumerate(found_by(found.ranking)):
         given = (queries.encoded[row], graph, reader(pair_encoder, graph, queries.texts[row]), pair_encoder.head)
         if system == "re2":
@@ -156,30 +157,6 @@ def test_against_naive_algorithm_1(
             assert nodes == fastinsight(*given, batch=batch, alpha=system[0], beta=system[1], b_max=budget)
     assert found.ranking.nodes.shape == (7, budget)
     assert found.num_encodings.tolist() == [min(budget, 60)] * 7
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("num_nodes", [1, 9, 60])
-def test_each_pair_is_read_once(
-    system: str, num_nodes: int, make_corpus: Any, make_queries: Any, pair_encoder: Any
-) -> None:
-    graph, queries = make_corpus(num_nodes, 2 * num_nodes), make_queries()
-    pipeline = Pipeline(graph, steps=SYSTEMS[system](), budget=25, pair_encoder=pair_encoder)
-    found = pipeline.retrieve(queries)
-    assert len(pair_encoder.pairs) == len(set(pair_encoder.pairs)) == 7 * min(num_nodes, 25)
-    assert found.num_encodings.tolist() == [min(num_nodes, 25)] * 7
-    assert {"retrieve", "encode", "rerank"} <= set(found.seconds) <= {"retrieve", "encode", "graph", "rerank"}
-    assert min(found.seconds.values()) > 0
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_a_batch_equals_single_queries(system: str, make_corpus: Any, make_queries: Any, pair_encoder: Any) -> None:
-    graph, queries = make_corpus(num_edges=40), make_queries()
-    together = Pipeline(graph, steps=SYSTEMS[system](), budget=33, pair_encoder=pair_encoder).retrieve(queries)
-    one_by_one = Pipeline(graph, steps=SYSTEMS[system](), budget=33, pair_encoder=pair_encoder, batch_queries=1)
-    alone = one_by_one.retrieve(queries)
-    assert torch.equal(together.ranking.nodes, alone.ranking.nodes)
-    torch.testing.assert_close(together.ranking.scores, alone.ranking.scores)
 
 
 class Shallow:
