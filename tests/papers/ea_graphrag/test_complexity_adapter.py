@@ -91,7 +91,6 @@ def test_checkpoint_round_trip_keeps_z_scores_and_temperature(tmp_path: Path) ->
     [
         ({"num_selected": 10}, r"`num_selected` must lie in 1 to `num_features` \(9\), got 10"),
         ({"hidden_channels": []}, r"`hidden_channels` must be one or more positive widths, got \[\]"),
-        ({"dropout": 1.0}, r"`dropout` must lie in \[0, 1\), got 1.0"),
     ],
 )
 def test_arguments_are_checked(arguments: dict[str, Any], match: str) -> None:
@@ -109,9 +108,7 @@ def test_the_entry_point_gives_the_kind_of_manifest() -> None:
     ("entries", "message"),
     [
         ({"thresholds": {"low": 0.5, "high": 0.5}}, "`thresholds`: `low` must be below `high`"),
-        ({"thresholds": {"low": float("nan"), "high": 0.5}}, "`low` must be below `high`, both finite"),
         ({"syntax": {"name": "dependency", "fingerprint": "s"}}, r"needs an entry `syntax\.feature_names`"),
-        ({"questions": {"cats": [5]}}, r"`questions\.cats\.0`: Input should be a valid string"),
     ],
 )
 def test_a_broken_entry_is_refused(entries: dict[str, Any], message: str) -> None:

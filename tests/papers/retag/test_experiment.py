@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 SMALL = (
     "experiment=retag_podcast", "job.top_p=2", "job.num_keywords=[3]", "job.num_sentences=[2]",
-    "job.keyword_weights=[0.2,0.5]", "job.bm25_weights=[0.3,0.7]", "job.rerank_depths=[4]", "job.levels=[0,1]",
+    "job.keyword_weights=[0.2,0.5]", "job.bm25_weights=[0.3,0.7]", "job.rerank_depths=[4]",
     "pipeline.steps.0.setup.settings.num_topics=2", "pipeline.steps.0.setup.settings.max_community=3",
     "pair_encoder.max_length=48", "pair_encoder.dtype=float32",
 )  # fmt: skip
@@ -67,14 +67,13 @@ def test_reading_recall_and_answers(
     assert first["summaries of"] == "GraphRAG"
     assert all(row["tokens"] <= first["tokens"] for row in others if row["summaries of"] == "retrieval")
     assert all(row["p50 ms"] > 0 for row in found["reading"])
-    scopes = [(0, "general graph"), (0, "topics"), (1, "general graph"), (1, "topics")]
     table = [(row["level"], row["scope"], row["retrieval"]) for row in found["retrieval"]]
-    assert table == [(*scope, name) for scope in scopes for name in SYSTEMS]
+    assert table == [(0, scope, name) for scope in ("general graph", "topics") for name in SYSTEMS]
     for row in found["retrieval"]:
         assert (row["chosen on"], row["judged on"]) == (3, 3)
         assert 0 <= row["recall"] <= 1
         assert row["p50 ms"] > 0
-    assert [row["retrieval"] for row in found["comparisons"]] == SYSTEMS[1:] * 4
+    assert [row["retrieval"] for row in found["comparisons"]] == SYSTEMS[1:] * 2
     told = [(row["system"], row["questions"], row["answered"], row["skipped"]) for row in found["answers"]]
     assert told == [("ReTAG", 6, 0, 6), ("retrieval", 6, 0, 6), ("topics", 6, 0, 6), ("GraphRAG", 6, 0, 6)]
     assert [name.split()[0] for name in found["answers"][0]["writer"].split(", ")] == ["retag_map", "retag_reduce"]
@@ -101,28 +100,15 @@ def test_a_pipeline_of_its_documents(run_command: Any, folder: Path, tmp_path: P
     assert content["systems"]["retag"]["R@5"] > 0
 
 
-def test_a_corpus_without_communities(run_command: Any, tmp_path: Path) -> None:
+def test_a_corpus_without_communities_or_questions(run_command: Any, folder: Path, tmp_path: Path) -> None:
     corpus = [{"_id": "d0", "title": "", "text": "Metz fell."}]
     write_dataset(tmp_path, corpus=corpus, queries=[{"_id": "q0", "text": "What fell?"}])
     done = run_command("evaluate.py", *SMALL, f"job.data={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}", status=1)
     assert "needed 5 or more entities that are connected" in done.stderr
     assert "found 1 entities and 0 relations" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["job.chosen_on=1.0"], "questions to choose on, got 1.0 of 6"),
-        (["job.chosen_on=0.0"], "'hybrid + expansion']) questions to choose on, got 0.0 of 6"),
-        (["job.scopes=[topic]"], "`job.scopes` must be one of ['general graph', 'topics'], got 'topic'"),
-        (["job.index=nowhere"], "nowhere/index.json: missing or damaged index"),
-    ],
-)
-def test_settings_that_do_not_fit(
-    overrides: list[str], message: str, run_command: Any, folder: Path, tmp_path: Path
-) -> None:
-    done = run_command("evaluate.py", *SMALL, f"job.data={folder}", *overrides, f"hydra.run.dir={tmp_path}", status=1)
-    assert message in done.stderr
+    short = ("job.chosen_on=0.0", f"hydra.run.dir={tmp_path / 'short'}")
+    done = run_command("evaluate.py", *SMALL, f"job.data={folder}", *short, status=1)
+    assert "'hybrid + expansion']) questions to choose on, got 0.0 of 6" in done.stderr
 
 
 def test_counts_of_answers_by_hand() -> None:

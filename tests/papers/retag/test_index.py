@@ -1,11 +1,10 @@
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
+from graphrerank_papers.retag.index import ReTAGIndex
 from tests.support.retag_index import same
 
 
@@ -36,15 +35,3 @@ def test_topics_compare_what_is_left_without_the_centre(retag_index: ReTAGIndex)
     found = topics.similarity(torch.tensor([[3.0, 4.0, 1.0, 0.0], [0.0, 0.0, 1.0, 0.0]]))
     assert torch.allclose(found, torch.tensor([[0.6, 0.8], [0.0, 0.0]]))
     assert replace(topics, names=[]).similarity(torch.ones(2, 3)).shape == (2, 0)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"num_topics": -1}, {"coverage": 0.0}, {"num_terms": 0}, {"resolution": 0.0}, {"max_community": 0},
-        {"centrality": 1.5}, {"description_tokens": 0},
-    ],
-)  # fmt: skip
-def test_settings_out_of_range(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=rf"`{next(iter(settings))}` must"):
-        ReTAGSettings(**settings)

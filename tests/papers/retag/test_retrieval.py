@@ -280,8 +280,8 @@ def test_a_language_model_finds_keywords_and_topics(
 ) -> None:
     def reply(system: str, question: str) -> Any:
         if "Collection" in question:
-            return {"keywords": ["Trier", "Reims"]}
-        return {"topic": 2 if "Question: towns" in question else 0}
+            return {"keywords": ["Trier", "Reims"]} if "Where?" not in question else "unusable"
+        return {"topic": {"towns": 2, "letters": 0}.get(question.rpartition("Question: ")[2], 3)}
 
     model, sentences = scripted_model(reply), SummarySentences(retag_index, word_encoder)
     made = {"folder": tmp_path, "tokenizer": WordTokenizer(), "extractor": name_extractor, "language_model": model}
@@ -289,10 +289,11 @@ def test_a_language_model_finds_keywords_and_topics(
     setup = ReTAGSetup(**made, language="llm", description="Old towns.", **routed)
     numbers = {"num_sentences": 1, "num_terms": 0}
     for _ in range(2):  # the second time from the cache
-        finder = setup.keyword_finder(retag_index, sentences, num_keywords=3, **numbers)
+        finder = setup.keyword_finder(retag_index, sentences, num_keywords=1, **numbers)
         found = finder.find(word_encoder.queries(["Who?", "", "Where?"]), torch.tensor([BOTH, PLACES, GENERAL]))
-        assert found == [["Trier", "Reims"], [], ["Trier", "Reims"]]
-    assert [question for _, question in model.asked] == [
+        assert found == [["Trier"], [], []]
+    assert "at most 1," in model.asked[0][0]
+    assert [question for _, question in model.asked[:2]] == [
         "Collection: Old towns. Searched in: cities and rivers (city, river); kings who loved (king, loved)\n"
         "Question: Who?",
         "Collection: Old towns. Searched in: the whole collection\nQuestion: Where?",
@@ -304,21 +305,20 @@ def test_a_language_model_finds_keywords_and_topics(
 
     summaries, chosen = LevelSummaries(retag_index, 0), setup.topic_classifier(retag_index)
     retrieval = ReTAGRetrieval(summaries, ReTAGSearchSettings(top_p=2), classifier=chosen)
-    graphs = retrieval.retrieve(word_encoder.queries(["towns", "letters", ""])).graphs
-    assert graphs.tolist() == [[False, False, True], [True, False, False], [False, False, False]]
+    num_asked = len(model.asked)
+    graphs = retrieval.retrieve(word_encoder.queries(["towns", "letters", "", "no such topic"])).graphs
+    assert graphs.tolist() == [PEOPLE, GENERAL, [False, False, False], GENERAL]
     general = ReTAGRetrieval(summaries, ReTAGSearchSettings(use_topics=False), classifier=chosen)
-    assert general.retrieve(word_encoder.queries(["towns"])).graphs.tolist() == [[True, False, False]]
-    assert len(model.asked) == 2 + 2
+    assert general.retrieve(word_encoder.queries(["towns"])).graphs.tolist() == [GENERAL]
+    assert len(model.asked) == num_asked + 3 + 1  # the topic that there is not is asked for again
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (partial(ReTAGSettings, coverage=0.0), "`coverage` must"),
         (partial(ReTAGSearchSettings, top_p=0), "`top_p` must be a positive integer, got 0"),
         (partial(ReTAGSearchSettings, bm25_weight=0.0), "`bm25_weight` and `dense_weight` must not be negative nor"),
-        (partial(ExtractiveKeywords, None, None, num_keywords=0), "`num_keywords` must be a positive integer"),
-        (partial(ReTAGSetup, "", None, None, language="latin"), r"`language` must be one of \['extractive', 'llm'\]"),
-        (partial(ReTAGSetup, "", None, None, routing="any"), r"`routing` must be one of \['similarity', 'language_m"),
         (partial(ReTAGSetup, "", None, None, language="llm"), "`language_model` must be given for language=llm and"),
     ],
 )

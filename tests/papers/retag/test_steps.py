@@ -16,11 +16,9 @@ from graphrerank_papers.retag.builder import ReTAGIndexBuilder
 from graphrerank_papers.retag.index import ReTAGSettings
 from graphrerank_papers.retag.steps import (
     ReTAGPrompts,
-    classify_questions,
     cluster_entities,
     covering_threshold,
     distinctive_words,
-    generate_keywords,
     mine_topics,
     parse_keywords,
     parse_relevant,
@@ -195,20 +193,3 @@ def test_notes_are_related_to_topics(scripted_model: Any, monkeypatch: pytest.Mo
 def test_answers_of_another_form_are_refused(parse: Callable[[str], Any], bad: str) -> None:
     with pytest.raises(ValueError, match="the answer must be a JSON object of"):
         parse(bad)
-
-
-def test_a_question_has_one_topic_or_none(scripted_model: Any) -> None:
-    listed, topics = "Topics:\n1. Cities\n2. Code\n\nQuestion: ", {"a": 2, "b": 0, "c": 3}
-    model = scripted(scripted_model, {f"{listed}{name}": {"topic": topic} for name, topic in topics.items()})
-    classify = partial(classify_questions, model, PROMPTS.classification)
-    assert classify(["Cities", "Code"], ["a", " ", "b", "c"]) == [1, None, None, None]
-    assert len(model.asked) == 3 + 2  # the third answer is no topic, and asked for again
-    assert classify([], ["a"]) == [None]
-
-
-def test_each_question_is_sent_with_its_description(scripted_model: Any) -> None:
-    model = scripted(scripted_model, {"Collection: d\nQuestion: a": {"keywords": ["gpu", "cpu"]}})
-    found = generate_keywords(model, PROMPTS.keywords, ["a", "", " ", "b"], ["d"] * 4, num_keywords=1)
-    assert found == [["gpu"], [], [], []]
-    assert len(model.asked) == 2 + 2
-    assert "at most 1," in model.asked[0][0]
