@@ -83,8 +83,10 @@ def parse_decision(text: str) -> bool | None:
     r"""Read the last decision of a verdict; None if there is none.
 
     Example:
-        >>> [parse_decision(text) for text in ("Explanation: same.\nDecision: yes", "**Decision:** No.", "maybe")]
+        >>> [parse_decision(text) for text in ("Explanation: same.\nDecision: yes", "**Decision:** No.", "yes")]
         [True, False, None]
+        >>> [parse_decision(text) for text in ("Decision: yes\nOn reflection, decision: no", "Decision: yesterday")]
+        [False, None]
     """
     found = _DECISION.findall(text)
     return found[-1].lower() == "yes" if found else None

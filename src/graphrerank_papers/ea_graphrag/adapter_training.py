@@ -1,7 +1,6 @@
 """``python train.py experiment=complexity_adapter``: both paths on training questions, and the adapter that chooses."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from graphrerank.checks import UserError
 from graphrerank.evaluation.tables import markdown_table
-from graphrerank.files import atomic_path, write_json, write_text
+from graphrerank.files import atomic_path, write_json, write_json_lines, write_text
 from graphrerank.metrics import area_under_roc
 from graphrerank.models.checkpoint import MODULE_PREFIX, library_versions
 from graphrerank.models.manifest import write_manifest
@@ -100,7 +99,7 @@ class AdapterTraining:
         runner = PathRunner(parts, {"dense": self.dense, "graph": self.graph}, encoder=self.encoder)
         syntax = SyntaxFeatures(self.syntax, stanza_folder=self.stanza_folder, cache=parts.cache / "syntax")
         sets = [self._judge(runner, syntax, name, entry) for name, entry in self.data.items()]
-        write_text(run_dir / "disagreements.jsonl", disagreements(sets))
+        write_json_lines(run_dir / "disagreements.jsonl", disagreements(sets))
         report = ["# Complexity adapter", "## Which path was right", agreement_table(sets)]
         write_text(run_dir / "report.md", "\n\n".join(report) + "\n")
 
@@ -199,16 +198,13 @@ def _disagreements(sets: Sequence[Judged], held: bool | None) -> Rows:
     return features, labels
 
 
-def disagreements(sets: Sequence[Judged]) -> str:
-    """Write a line of JSON for each question that exactly one path gets right."""
-    lines = []
+def disagreements(sets: Sequence[Judged]) -> Iterator[dict[str, Any]]:
+    """Describe each question that exactly one path gets right."""
     for judged in sets:
         for row in judged.disagree.nonzero().flatten().tolist():
             part, right = PARTS[int(judged.held[row])], ROUTES[int(judged.right[row, 1])]
             question = {"query_id": judged.paths.queries.ids[row], "text": judged.paths.queries.texts[row]}
-            entry = {"data": judged.name, "part": part, **question, "right": right}
-            lines.append(json.dumps(entry, ensure_ascii=False) + "\n")
-    return "".join(lines)
+            yield {"data": judged.name, "part": part, **question, "right": right}
 
 
 def agreement_table(sets: Sequence[Judged]) -> str:

@@ -371,9 +371,6 @@ class ReTAGSetup:
         if self._model is not None:
             return GeneratedKeywords(self._model, self.prompts.keywords, topics, description=self.description, **count)
         return ExtractiveKeywords(sentences, topics, num_sentences=num_sentences, num_terms=num_terms, **count)
-        return ExtractiveKeywords(
-            sentences, index.topics, num_keywords=num_keywords, num_sentences=num_sentences, num_terms=num_terms
-        )
 
     def topic_classifier(self, index: ReTAGIndex) -> TopicClassifier | None:
         """Return what chooses the topic of questions; None for similarity."""

@@ -12,7 +12,6 @@ from graphrerank_papers.answers.judges import (
     CorrectnessJudge,
     PairwiseJudge,
     Verdicts,
-    parse_decision,
     parse_winner,
     win_rates,
     wins_table,
@@ -33,15 +32,6 @@ def test_right_answers() -> None:
     assert scores.nan_to_num(-1.0).tolist() == [1.0, 0.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0]
     assert [verdict is None for verdict in verdicts] == [False, False, *[True] * 6]
     assert len(model.asked) == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "decision"),
-    [("Decision: yes", True), ("decision - **No**", False), ("Decision: yes\nOn reflection, Decision: no", False),
-     ("Decision: yesterday", None), ("yes", None)],
-)  # fmt: skip
-def test_parse_decision(text: str, decision: bool | None) -> None:
-    assert parse_decision(text) is decision
 
 
 def pair(question: str) -> tuple[str, str]:

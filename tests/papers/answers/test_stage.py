@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,21 +91,7 @@ def longer(system: str, question: str) -> dict[str, Any]:
     return {"reason": "longer", "winner": 0 if first == second else 1 if first > second else 2}
 
 
-def test_the_last_systems_answers_are_compared(scripted_model: Callable[..., Any]) -> None:
-    judge = PairwiseJudge(scripted_model(longer), criteria={"length": "Which is longer?"})
-    compared = replace(plain_stage(), comparison=judge)
-    result = compared(ranked(RIGHT))
-    (rate,) = result.extra["win_rates"]  # "N" against "Metz", equal answers, "x" against none
-    assert (rate["system"], rate["baseline"], rate["criterion"]) == ("two", "one", "length")
-    assert (rate["wins"], rate["ties"], rate["losses"], rate["rate"], rate["agreement"]) == (1, 1, 1, 0.5, 1.0)
-    assert result.tables[1].title == "win rates"
-    with pytest.raises(ValueError, match="`answers` that are compared need two systems, got 'one' alone"):
-        compared(one_system())
-    with pytest.raises(ValueError, match="found none in data set 'toy'"):
-        plain_stage()(ranked({}))
-
-
-def test_costs_of_a_comparison_and_its_verdicts(tmp_path: Path) -> None:
+def test_the_last_systems_answers_are_compared_and_what_it_costs(tmp_path: Path) -> None:
     failed = Reply("", "failed", attempts=2, problem="down")
 
     def reply(text: str) -> Reply:
@@ -115,7 +100,16 @@ def test_costs_of_a_comparison_and_its_verdicts(tmp_path: Path) -> None:
     judge = PairwiseJudge(RecordedModel(ScriptedReplies(reply)), criteria={"length": "Which is longer?"}, tries=1)
     compared = replace(plain_stage(), comparison=judge, comparison_price=Price(1.0, 1.0))
     took = "comparison of answers: 2 requests, 1 of them failed or rejected; 10 tokens read, 2 written, 0.0000 USD"
-    assert list(compared(ranked(RIGHT), run_dir=tmp_path).notes) == [took]
+    result = compared(ranked(RIGHT), run_dir=tmp_path)
+    assert list(result.notes) == [took]
+    (rate,) = result.extra["win_rates"]  # "N" against "Metz", equal answers, "x" against none
+    assert (rate["system"], rate["baseline"], rate["criterion"]) == ("two", "one", "length")
+    assert (rate["wins"], rate["ties"], rate["losses"], rate["rate"], rate["agreement"]) == (1, 1, 0, 0.75, 1.0)
+    assert result.tables[1].title == "win rates"
+    with pytest.raises(ValueError, match="`answers` that are compared need two systems, got 'one' alone"):
+        compared(one_system())
+    with pytest.raises(ValueError, match="found none in data set 'toy'"):
+        plain_stage()(ranked({}))
     lines = read_lines(tmp_path / "answers" / "toy_comparisons.jsonl")
     assert [(line["query_id"], line["score"], line["shown_first"], line["shown_second"]) for line in lines] == [
         ("x", None, None, 0.0), ("y", 0.5, 0.5, 0.5), ("z", 1.0, 1.0, 1.0),
