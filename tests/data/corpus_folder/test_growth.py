@@ -67,36 +67,26 @@ def add(folder: Path, dataset: Dataset, new: Sequence[int], present: Sequence[in
     grow_corpus(folder, ids, texts, edges=edges, encoder=encoder(), **settings)  # type: ignore[arg-type]
 
 
-def test_added_passages_against_a_rebuild(make_dataset: MakeDataset, tmp_path: Path) -> None:
+def test_added_and_removed_passages_against_a_rebuild(make_dataset: MakeDataset, tmp_path: Path) -> None:
     dataset = make_dataset(entities=False)
-    whole = with_nodes(dataset, range(90))
-    base = with_nodes(dataset, range(60))
+    base, ids = with_nodes(dataset, range(60)), dataset.graph.node_ids
     folder = prepare_corpus(base, tmp_path / "corpus", encoder=encoder(), vectors="float32", part_size=17)
     old = open_corpus(folder)
-    add(folder, dataset, range(60, 61), range(60))
-    add(folder, dataset, range(61, 85), range(61))
-    add(folder, dataset, range(85, 90), range(85))
+    for start, stop in ((60, 61), (61, 80), (80, 85)):
+        add(folder, dataset, range(start, stop), range(start))
     grown = open_corpus(folder, thorough=True)
     assert grown.fingerprint != old.fingerprint
+    whole = with_nodes(dataset, range(85))
     assert_same(grown, dataclasses.replace(whole, splits=grown.splits), tmp_path / "cache")
     assert old.graph.texts[59] == dataset.graph.texts[59]  # who mapped it before goes on
     assert old.graph.num_nodes == 60
-
-
-def test_removed_passages_against_a_rebuild(make_dataset: MakeDataset, tmp_path: Path) -> None:
-    dataset = make_dataset(entities=False)
-    base = with_nodes(dataset, range(70))
-    folder = prepare_corpus(base, tmp_path / "corpus", encoder=encoder(), vectors="float32")
-    ids = dataset.graph.node_ids
-    assert grow_corpus(folder, remove=[ids[i] for i in range(0, 70, 7)]).num_removed == 10
-    add(folder, dataset, range(70, 90), [i for i in range(70) if i % 7])
-    done = grow_corpus(folder, remove=[ids[1], ids[75]])
-    assert done == (0, 2, 78, False)
-    kept = [i for i in range(90) if (i % 7 or i >= 70) and i not in (1, 75)]
-    rebuilt = with_nodes(dataset, kept)
+    assert grow_corpus(folder, remove=[ids[i] for i in range(0, 85, 7)]).num_removed == 13
+    add(folder, dataset, range(85, 90), [i for i in range(85) if i % 7])
+    assert grow_corpus(folder, remove=[ids[1], ids[75]]) == (0, 2, 75, False)
+    rebuilt = with_nodes(dataset, [i for i in range(90) if (i % 7 or i >= 85) and i not in (1, 75)])
     grown = open_corpus(folder, thorough=True)
-    assert_same(grown, dataclasses.replace(rebuilt, splits={}), tmp_path / "cache", exact=False)
-    with pytest.raises(ValueError, match="must not have removed passages where all texts are indexed, got 12"):
+    assert_same(grown, dataclasses.replace(rebuilt, splits={}), tmp_path / "removed", exact=False)
+    with pytest.raises(ValueError, match="must not have removed passages where all texts are indexed, got 15"):
         _ = grown.graph.all_texts
     compact_corpus(folder)
     compacted = open_corpus(folder, thorough=True)
