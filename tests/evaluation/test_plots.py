@@ -6,7 +6,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from graphrerank.evaluation.plots import ACCENT, INK, WARM, dataset_pictures, dominated_points, svg
+from graphrerank.evaluation.plots import ACCENT, INK, WARM, dataset_pictures, svg
 from graphrerank.evaluation.records import Cost, DatasetResult, Reliability, SystemResult
 from tests.support.results import Outline
 
@@ -137,15 +137,3 @@ def test_names_are_text_in_svg_and_colours_are_the_pages(dataset: DatasetResult)
         assert references == {f"#{name}" for name in ids}
     assert svg(pictures[0]) == svg(pictures[0])  # ids are hashes, with a salt of its own
     assert "".join(Outline(svg(pictures[0])).texts["text"]).replace(" ", "").count(HOSTILE.replace(" ", "")) == 1
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_against_naive_loop(seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    points = [tuple(row) for row in torch.randint(0, 6, (30, 2), generator=generator).tolist()]
-    for (ms, quality), dominated in zip(points, dominated_points(points), strict=True):
-        beaten = False
-        for other_ms, other in points:
-            no_worse = other_ms <= ms and other >= quality
-            beaten |= no_worse and (other_ms < ms or other > quality)
-        assert dominated == beaten

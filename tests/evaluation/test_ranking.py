@@ -11,7 +11,6 @@ from graphrerank.evaluation.dataset_result import measure_systems
 from graphrerank.evaluation.measuring import EvaluationPlan, judged_queries
 from graphrerank.evaluation.ranking import (
     OtherEdges,
-    measure_queries,
     other_graphs,
     rerank,
     run_pipelines,
@@ -37,22 +36,6 @@ RETRIEVER = System("retriever", base_ranking, reads_graph=False)
 
 def prefer_first_triangle(graphs: CandidateGraphs) -> torch.Tensor:
     return -graphs.nodes.float()
-
-
-def test_measures_by_hand(prepared: PreparedDataset) -> None:
-    names = ("PR@2", "PR@10", "R@2", "R@5", "nDCG@10")
-    values = measure_queries(prepared, "val", RETRIEVER, measures=names)
-    # x ranks d a e b (relevant a b: ranks 2, 4), y ranks d a e (relevant d e: ranks 1, 3), z: c alone, rank 1
-    ideal = 1 + 1 / math.log2(3)
-    gains = [1 / math.log2(3) + 1 / math.log2(5), 1 + 1 / math.log2(4), 1.0]
-    assert list(values) == list(names)
-    assert values["PR@2"].tolist() == [0.0, 0.0, 0.0]
-    assert values["PR@10"].tolist() == [1.0, 1.0, 0.0]
-    assert values["R@2"].tolist() == [0.5, 0.5, 0.5]
-    assert values["R@5"].tolist() == [1.0, 1.0, 0.5]
-    assert values["nDCG@10"].tolist() == pytest.approx([gain / ideal for gain in gains])
-    first = measure_queries(prepared, "val", System("first", prefer_first_triangle), measures=["PR@2"])
-    assert first["PR@2"].tolist() == [1.0, 0.0, 0.0]  # x: a b; y: a d; z: a b
 
 
 def test_a_ranked_system_holds_its_ranking_and_what_it_took(prepared: PreparedDataset) -> None:

@@ -68,19 +68,6 @@ def test_corollary_1_recall_and_misstr_make_tr(seed: int) -> None:
         torch.testing.assert_close(missed[row], share * part[0])
 
 
-def test_by_hand() -> None:
-    # 0 - 1 - 2 and a hub: 3 joined to 0, 2, 4, 5, 6; 7 is isolated
-    pairs = torch.tensor([[0, 1], [1, 2], [3, 0], [3, 2], [3, 4], [3, 5], [3, 6]])
-    graph = CorpusGraph.from_edges([str(i) for i in range(8)], [""] * 8, pairs)
-    retrieved, relevant = torch.tensor([[0, 4, -1]]), torch.tensor([[2, 1, 0, 7]])
-    # 2: over 1 (degree 2) from 0 (degree 2), not over the hub; 1: from 0; 0 is there; 7 is out of reach
-    expected = [2 * math.log(3), math.log(3), 0.0, math.inf]
-    assert path_uncertainty(graph, retrieved, relevant)[0].tolist() == pytest.approx(expected)
-    missed = (1 / (1 + 2 * math.log(3)) + 1 / (1 + math.log(3))) / 4
-    assert topological_recall(graph, retrieved, relevant).item() == pytest.approx(0.25 + missed)
-    assert missed_topological_recall(graph, retrieved, relevant).item() == pytest.approx(missed)
-
-
 def test_a_seed_more_hops_away_may_be_the_better_one() -> None:
     # 0 is a hub beside the relevant node 2; 3 is two steps away over 1
     pairs = torch.tensor([[0, 2], [2, 1], [1, 3], *([0, node] for node in range(4, 60))])
