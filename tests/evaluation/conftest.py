@@ -71,7 +71,7 @@ def make_dataset(name: str, *, seed: int, texts: list[str] | None = None) -> Dat
             p = 0.0001 if low > 0 or high < 0 else 0.4
             tests.append(
                 PairedTest("gatv2", key, measure, NUM_QUERIES, float(d.mean()), (low, high),
-                           float(d.mean() / d.std()), float((d != 0).double().mean()), p, p, p / 2, p)
+                           float(d.mean() / d.std()), float((d != 0).double().mean()), p, p / 2, p)
             )  # fmt: skip
     texts = texts or [f"what is the answer to question number {i} of this data set" for i in range(NUM_QUERIES)]
     worst = [

@@ -34,7 +34,7 @@ def paired(difference: float, p: float, baseline: str = WITHOUT, half_width: flo
     return PairedTest(
         system=WITH, baseline=baseline, measure="nDCG@10", num_queries=80, difference=difference,
         interval=(difference - half_width, difference + half_width), effect_size=0.3, share_changed=0.5,
-        p_randomization=p, p_bootstrap=p, p_greater=p / 2, p_holm=p,
+        p_randomization=p, p_greater=p / 2, p_holm=p,
     )  # fmt: skip
 
 

@@ -49,7 +49,6 @@ class PairedTest:
     effect_size: Number = field(metadata=column("effect size"))  # Cohen's d for pairs; NaN where no query differs
     share_changed: Number = field(metadata=column("queries that differ", "percent"))
     p_randomization: Number = field(metadata=column("p", "p"))  # two-sided
-    p_bootstrap: Number = field(metadata=column("p bootstrap", "p"))  # two-sided
     p_greater: Number  # of the randomisation test, one-sided
     p_holm: Number = field(metadata=column("p Holm", "p"))
 

@@ -1,5 +1,6 @@
 """Uncertainty of measured differences: intervals, paired tests, Holm's correction; wins over several data sets."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -17,52 +18,37 @@ TOLERANCE = 1e-9  # of a mean; sums of one set of numbers differ by rounding whe
 
 
 def compare_pairs(
-    scores: Tensor,
-    pairs: Sequence[tuple[int, int]],
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    scores: Tensor, pairs: Sequence[tuple[int, int]], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Tensor]:
-    r"""Compare pairs of systems in several measures over the same queries; arguments as :func:`randomization_tests`.
+    """Compare pairs of systems in several measures over the same queries.
 
-    Intervals and ``p_bootstrap`` are of ``B`` samples of the queries:
-
-    .. math:: p = \frac{1 + |\{b : |\bar d_b - \bar d| \ge |\bar d|\}|}{1 + B}
-
-    Returns ``[C, M]`` float64 by name, NaN where no query counts: ``num_queries``, ``difference`` (mean of first minus
-    second) with its percentile bootstrap ``interval`` ``[C, M, 2]``, ``effect_size`` (over the standard deviation of
-    the queries' differences; NaN where none differs), ``share_changed`` (of the queries), ``p_randomization``,
-    ``p_greater`` (one-sided), ``p_bootstrap``, and ``p_holm``: the first, corrected for all pairs and measures.
-
-    Source: Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 16.4 (samples moved to a mean of 0);
-    for pairs, Sakai, "Evaluating Evaluation Metrics Based on the Bootstrap", 2006. *Where we differ:* Sakai divides by
-    each sample's standard error.
+    ``scores`` are ``[S, M, Q]``, NaN at the same queries for all systems: the query does not count; ``pairs`` are ``C``
+    pairs of indices of systems. Returns ``[C, M]`` float64 by name, NaN where no query counts: ``num_queries``,
+    ``difference`` (mean of first minus second) with its bootstrap ``interval`` ``[C, M, 2]``, ``effect_size`` (over the
+    standard deviation of the queries' differences; NaN where none differs), ``share_changed`` (of the queries),
+    ``p_randomization``, ``p_greater`` (one-sided), and ``p_holm``: the first, corrected for all pairs and measures.
     """
-    two_sided, greater = randomization_tests(scores, pairs, permutations=resamples, seed=seed)
-    p_bootstrap = torch.full_like(two_sided, torch.nan)
-    intervals = torch.full((*two_sided.shape, 2), torch.nan, dtype=torch.float64)
-    for measures, rows in complete_measures(scores):
-        means = _resampled_means(rows.flatten(0, 1), samples=resamples, seed=seed)
-        means = means.reshape(len(scores), len(measures), resamples)
-        for row, (one, other) in enumerate(pairs):
-            drawn = means[one] - means[other]  # [M', samples]
-            observed = (rows[one] - rows[other]).mean(dim=1, keepdim=True)
-            far = (drawn - observed).abs() >= observed.abs() - TOLERANCE
-            p_bootstrap[row, measures] = (1 + far.sum(dim=1).double()) / (1 + resamples)
-            intervals[row, measures] = _outer_quantiles(drawn, LEVEL)
-    first, second = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+    missing = scores.isnan()
+    if scores.dim() != 3 or bool((missing != missing[:1]).any()):
+        raise UserError(
+            "`scores` must be [systems, measures, queries], each measure NaN at the same queries for all systems, got "
+            f"shape {list(scores.shape)}"
+        )
+    first, second = indices = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+    if bool(((indices < 0) | (indices >= len(scores))).any()):
+        raise UserError(f"`pairs` must number systems 0 to {len(scores) - 1}, got {list(pairs)}")
     differences = (scores[first] - scores[second]).to(torch.float64)  # [C, M, Q]
+    two_sided, greater = randomization_tests(differences, permutations=resamples, seed=seed)
     mean = differences.nanmean(dim=2)
     count = (~differences.isnan()).sum(dim=2)
     spread = ((differences - mean.unsqueeze(2)).square().nansum(dim=2) / (count - 1)).sqrt()
     return {
         "num_queries": count,
         "difference": mean,
-        "interval": intervals,
+        "interval": bootstrap_interval(differences, samples=resamples, seed=seed),
         "effect_size": torch.where(spread > TOLERANCE, mean / spread, torch.nan),
         "share_changed": (differences.nan_to_num(0.0).abs() > TOLERANCE).sum(dim=2) / count,
         "p_randomization": two_sided,
-        "p_bootstrap": p_bootstrap,
         "p_greater": greater,
         "p_holm": holm(two_sided),
     }
@@ -84,55 +70,46 @@ def bootstrap_interval(values: Tensor, *, level: float = LEVEL, samples: int = R
         tensor([0.2500, 1.0000], dtype=torch.float64)
     """
     check_counts(samples=samples)
-    rows = values.detach().cpu().reshape(1, -1, values.shape[-1])
-    intervals = torch.full((rows.shape[1], 2), torch.nan, dtype=torch.float64)
-    for at, counting in complete_measures(rows):
-        intervals[at] = _outer_quantiles(_resampled_means(counting[0], samples=samples, seed=seed), level)
+    levels = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    rows = values.detach().cpu().reshape(-1, values.shape[-1])
+    intervals = torch.full((len(rows), 2), torch.nan, dtype=torch.float64)
+    for at, counting in _complete_rows(rows):
+        means = _resampled_means(counting, samples=samples, seed=seed)
+        intervals[at] = means.quantile(levels, dim=1).T
     return intervals.reshape(*values.shape[:-1], 2)
 
 
-def randomization_tests(
-    scores: Tensor, pairs: Sequence[tuple[int, int]], *, permutations: int = RESAMPLES, seed: int = 0
-) -> tuple[Tensor, Tensor]:
-    r"""Test whether pairs of systems differ in their means over the same queries, in several measures at once.
+def randomization_tests(differences: Tensor, *, permutations: int = RESAMPLES, seed: int = 0) -> tuple[Tensor, Tensor]:
+    r"""Test whether two systems differ in their means over the same queries, in several comparisons at once.
 
     Were two systems equal, each query's two numbers could be swapped, which flips the sign of their difference:
 
     .. math:: p = \frac{1 + |\{s : |\bar d_s| \ge |\bar d|\}|}{1 + S}
 
-    All pairs share the flips: the p-value of a pair does not depend on which others are tested with it.
+    Rows that count the same queries share the flips: a p-value does not depend on which others are tested with it.
 
     Source: Smucker, Allan and Carterette, "A Comparison of Statistical Significance Tests for Information Retrieval
     Evaluation", 2007 (randomisation test); the ones added: Phipson and Smyth, "Permutation P-values Should Never Be
     Zero", 2010.
 
-    ``scores`` are ``[S, M, Q]``, NaN at the same queries for all systems: the query does not count; ``pairs`` are ``C``
-    pairs of indices of systems; ``permutations`` is the number of random swaps. Returns two-sided p-values, and
-    one-sided ones of first above second, ``[C, M]`` each; NaN where no query counts.
+    ``differences`` are ``[..., Q]``, NaN = the query does not count; ``permutations`` is the number of random swaps.
+    Returns two-sided p-values, and one-sided ones of the first system above the second, ``[...]`` float64 each; NaN
+    where no query counts.
     """
-    missing = scores.isnan()
-    if scores.dim() != 3 or bool((missing != missing[:1]).any()):
-        raise UserError(
-            "`scores` must be [systems, measures, queries], each measure NaN at the same queries for all systems, got "
-            f"shape {list(scores.shape)}"
-        )
-    first, second = indices = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
-    if bool(((indices < 0) | (indices >= len(scores))).any()):
-        raise UserError(f"`pairs` must number systems 0 to {len(scores) - 1}, got {list(pairs)}")
     check_counts(permutations=permutations)
-    p_values = torch.full((2, len(pairs), scores.shape[1]), torch.nan, dtype=torch.float64)
-    for measures, rows in complete_measures(scores):
-        num_systems, num_queries = len(scores), rows.shape[-1]
-        observed = (rows.sum(dim=2)[first] - rows.sum(dim=2)[second]).flatten().unsqueeze(1)  # [C * M', 1]
-        allowed = TOLERANCE * num_queries
-        at_least = torch.zeros(2, len(observed), dtype=torch.float64)
-        for sums in flipped_sums(rows.reshape(-1, num_queries), permutations=permutations, seed=seed):
-            by_system = sums.reshape(num_systems, len(measures), -1)
-            flipped = (by_system[first] - by_system[second]).flatten(0, 1)  # [C * M', block]
+    *shape, num_queries = differences.shape
+    rows = differences.detach().cpu().reshape(math.prod(shape), num_queries)
+    p_values = torch.full((2, len(rows)), torch.nan, dtype=torch.float64)
+    for at, counting in _complete_rows(rows):
+        observed = counting.sum(dim=1, keepdim=True)
+        allowed = TOLERANCE * counting.shape[1]
+        at_least = torch.zeros(2, len(counting), dtype=torch.float64)
+        for flipped in _flipped_sums(counting, permutations=permutations, seed=seed):  # [R, block]
             at_least[0] += (flipped.abs() >= observed.abs() - allowed).sum(dim=1)
             at_least[1] += (flipped >= observed - allowed).sum(dim=1)
-        p_values[:, :, measures] = ((1 + at_least) / (1 + permutations)).reshape(2, len(pairs), -1)
-    return p_values[0], p_values[1]
+        p_values[:, at] = (1 + at_least) / (1 + permutations)
+    two_sided, greater = p_values.reshape(2, *shape)
+    return two_sided, greater
 
 
 def paired_randomization(a: Tensor, b: Tensor, *, permutations: int = 10_000, seed: int = 0) -> Tensor:
@@ -144,11 +121,10 @@ def paired_randomization(a: Tensor, b: Tensor, *, permutations: int = 10_000, se
     """
     if a.shape != b.shape:
         raise UserError(f"`a` and `b` must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
-    scores = torch.stack([a, b]).detach().cpu().reshape(2, -1, a.shape[-1])
-    differs = ((scores[0] != scores[1]) & ~scores.isnan().all(dim=0)).any(dim=0)
-    p_values, _ = randomization_tests(scores[:, :, differs], [(0, 1)], permutations=permutations, seed=seed)
-    counts = ~scores[0].isnan().all(dim=1)
-    return torch.where(counts, p_values[0].nan_to_num(1.0), torch.nan).reshape(a.shape[:-1])
+    difference = a - b
+    differs = (difference.nan_to_num(0.0) != 0).reshape(-1, a.shape[-1]).any(dim=0)
+    p_values, _ = randomization_tests(difference[..., differs], permutations=permutations, seed=seed)
+    return torch.where(difference.isnan().all(dim=-1), torch.nan, p_values.nan_to_num(1.0))
 
 
 def holm(p_values: Tensor) -> Tensor:
@@ -168,7 +144,7 @@ def holm(p_values: Tensor) -> Tensor:
     return corrected.reshape(p_values.shape)
 
 
-def flipped_sums(rows: Tensor, *, permutations: int, seed: int) -> Iterator[Tensor]:
+def _flipped_sums(rows: Tensor, *, permutations: int, seed: int) -> Iterator[Tensor]:
     """Yield the sums of rows ``[R, Q]`` after random flips of the queries' signs, ``[R, block]`` each."""
     generator, num_queries = np.random.default_rng(seed), rows.shape[1]
     total = rows.sum(dim=1, keepdim=True)
@@ -178,15 +154,15 @@ def flipped_sums(rows: Tensor, *, permutations: int, seed: int) -> Iterator[Tens
         yield total - 2 * rows @ torch.from_numpy(bits).to(torch.float64).T
 
 
-def complete_measures(scores: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the measures ``[M']`` that count the same queries, with their scores there, ``[S, M', q]`` float64."""
-    if not scores.shape[-1]:
+def _complete_rows(rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the numbers of the rows ``[R, Q]`` that count the same queries, and their entries there, float64."""
+    if not rows.shape[1]:
         return
-    patterns, group = torch.unique(scores[0].isnan(), dim=0, return_inverse=True)
+    patterns, group = torch.unique(rows.isnan(), dim=0, return_inverse=True)
     for index, pattern in enumerate(patterns):
         if not bool(pattern.all()):
-            measures = (group == index).nonzero().flatten()
-            yield measures, scores[:, measures][:, :, ~pattern].to(torch.float64)
+            at = (group == index).nonzero().flatten()
+            yield at, rows[at][:, ~pattern].to(torch.float64)
 
 
 def _resampled_means(rows: Tensor, *, samples: int, seed: int) -> Tensor:
@@ -199,11 +175,6 @@ def _resampled_means(rows: Tensor, *, samples: int, seed: int) -> Tensor:
         times.scatter_add_(1, drawn, torch.ones(1, 1, dtype=torch.float64).expand_as(times))
         means.append(rows @ times.T / num_queries)
     return torch.cat(means, dim=1)
-
-
-def _outer_quantiles(samples: Tensor, level: float) -> Tensor:
-    """Return the central interval of probability ``level`` of ``[R, B]`` samples: ``[R, 2]``."""
-    return samples.quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64), dim=1).T
 
 
 def _blocks(total: int, width: int) -> Iterator[int]:
@@ -247,13 +218,9 @@ def combined_randomization(
     counting = [of_dataset[~of_dataset.isnan()].to(torch.float64) for of_dataset in differences]
     if any(not len(of_dataset) for of_dataset in counting):
         return float("nan"), float("nan")
-    weighted = torch.cat([of_dataset / len(of_dataset) for of_dataset in counting]).unsqueeze(0) / len(counting)
-    observed = float(weighted.sum())
-    count = sum(
-        int((sums.abs() >= abs(observed) - TOLERANCE).sum())
-        for sums in flipped_sums(weighted, permutations=permutations, seed=seed)
-    )
-    return observed, (1 + count) / (1 + permutations)
+    weighted = torch.cat([of_dataset / len(of_dataset) for of_dataset in counting]) / len(counting)
+    p_value, _ = randomization_tests(weighted * len(weighted), permutations=permutations, seed=seed)
+    return float(weighted.sum()), float(p_value)
 
 
 def across_datasets(
