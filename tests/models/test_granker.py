@@ -102,7 +102,6 @@ def test_scripted_equals_eager(learn: bool, activation: str, norm_eps: float | N
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"smoothing": 1.1}, r"`smoothing` must lie in \[0, 1\], got 1.1"),
         ({"smoothing": 0.0, "learn_smoothing": True}, "`smoothing` must lie between 0 and 1 where it is learned"),
         ({"dropout": 1.5}, r"`dropout` must lie in \[0, 1\], got 1.5"),
         ({"activation": "elu"}, "`activation` must be one of .*, got 'elu'"),

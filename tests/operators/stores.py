@@ -1,6 +1,5 @@
 """What tests of the stores of vectors share: a corpus with ties, questions to it, and the retrievers installed here."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,8 @@ from graphrerank.extras import missing_modules
 from graphrerank.graphs import CorpusGraph, Queries
 from graphrerank.operators.lancedb_retriever import LanceDBRetriever
 from graphrerank.operators.qdrant_retriever import QdrantRetriever
+from tests.operators.corpora import corpus_of, queries_of
 
-NO_EDGES = torch.zeros(0, 2, dtype=torch.int64)
 DIM = 8
 WORDS = ("river", "mountain", "harbour", "bridge", "castle", "forest", "island", "desert", "glacier", "lagoon")
 
@@ -21,17 +20,14 @@ def corpus(num_nodes: int = 120, *, seed: int = 0, half: bool = False, with_vect
     vectors = torch.nn.functional.normalize(torch.randn(num_nodes, DIM, generator=generator), dim=1)
     vectors[num_nodes // 2 :: 3] = vectors[min(1, num_nodes - 1)].clone()  # more equal ones than any margin
     texts = [f"{WORDS[i % 10]} {WORDS[i // 10 % 10]} number{i}" for i in range(num_nodes)]
-    graph = CorpusGraph.from_edges([f"n{i}" for i in range(num_nodes)], texts, NO_EDGES)
-    graph = graph.with_embedding(vectors.half() if half else vectors)
-    return graph if with_vectors else replace(graph, vectors=None)
+    return corpus_of(texts, (vectors.half() if half else vectors) if with_vectors else None)
 
 
 def questions(graph: CorpusGraph, count: int = 5) -> Queries:
     generator = torch.Generator().manual_seed(7)
     drawn = torch.nn.functional.normalize(torch.randn(count - 1, DIM, generator=generator), dim=1)
     vectors = torch.cat([drawn, graph.encoded[1:2].float()])  # the last one's nearest are all tied
-    texts = ["castle forest", "", "number17 river", 'NOT "glacier (', "bridge"][:count]
-    return Queries([f"q{i}" for i in range(count)], texts, vectors)
+    return queries_of(["castle forest", "", "number17 river", 'NOT "glacier (', "bridge"][:count], vectors)
 
 
 def _lance(folder: Path, graph: CorpusGraph, *, name: str | None = None, **settings: Any) -> LanceDBRetriever:

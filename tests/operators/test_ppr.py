@@ -83,14 +83,6 @@ def test_batch_equals_single_graphs(model: PPR | GCS, random_graphs: MakeGraphs)
         torch.testing.assert_close(model.score(alone), together[start:stop])
 
 
-@pytest.mark.parametrize("model", [PPR(restart_prob=0.3), GCS()])
-def test_relabelling_nodes_permutes_scores(model: PPR | GCS, random_graphs: MakeGraphs) -> None:
-    graphs = random_graphs(4, sizes=(15,))
-    order = torch.randperm(15, generator=torch.Generator().manual_seed(0))
-    moved = CandidateGraphs(graphs.x[order], torch.argsort(order)[graphs.edge_index], graphs.edge_attr, graphs.ptr)
-    torch.testing.assert_close(model.score(moved), model.score(graphs)[order])
-
-
 def test_graphs_without_edges_or_nodes_keep_their_seeds() -> None:
     none, ptr = torch.zeros(2, 0, dtype=torch.int64), torch.tensor([0, 2, 2, 3])
     graphs = CandidateGraphs(torch.tensor([[3.0], [1.0], [2.0]]), none, torch.zeros(0), ptr)

@@ -14,28 +14,21 @@ def planted(num_pairs: int, slope: float, intercept: float, *, seed: int = 0) ->
     return scores, (torch.rand(num_pairs, generator=generator) < p).long()
 
 
-@pytest.mark.parametrize(("slope", "intercept"), [(0.5, -3.0), (2.0, 1.0), (8.0, -5.0)])
-@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (1e-4, 7.0)])
-def test_a_planted_function_is_found(slope: float, intercept: float, scale: float, shift: float) -> None:
-    scores, labels = planted(40_000, slope, intercept)
-    found = fit_logistic(scores.double() * scale + shift, labels)
-    assert found.slope * scale == pytest.approx(slope, rel=0.1)
-    assert found.intercept + found.slope * shift == pytest.approx(intercept, rel=0.1, abs=0.1)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_logistic_against_sklearn(seed: int) -> None:
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (1e-4, 7.0), (30.0, -2.0)])
+@pytest.mark.parametrize(("slope", "intercept"), [(1.0, -1.0), (0.5, -3.0), (8.0, -5.0)])
+def test_logistic_against_sklearn(slope: float, intercept: float, scale: float, shift: float) -> None:
     """Soft targets as pairs of both labels with weights."""
     from sklearn.linear_model import LogisticRegression
 
-    scores, labels = planted(200, 1.0, -1.0, seed=seed)
+    scores, labels = planted(200, slope, intercept)
     positive = int(labels.sum())
     target = torch.where(labels > 0, (positive + 1) / (positive + 2), 1 / (200 - positive + 2))
     oracle = LogisticRegression(C=float("inf"), tol=1e-10, max_iter=1000).fit(
         scores.repeat(2).unsqueeze(1).double(), [1] * 200 + [0] * 200, torch.cat([target, 1 - target]).double()
     )
-    found = fit_logistic(scores, labels)
-    assert [found.slope, found.intercept] == pytest.approx([oracle.coef_.item(), oracle.intercept_.item()], abs=1e-4)
+    found = fit_logistic(scores.double() * scale + shift, labels)
+    parts = [found.slope * scale, found.intercept + found.slope * shift]
+    assert parts == pytest.approx([oracle.coef_.item(), oracle.intercept_.item()], abs=1e-3)
 
 
 def test_scores_that_mislead_get_the_base_rate() -> None:
@@ -98,9 +91,6 @@ def test_probabilities_on_other_pairs_are_near_frequencies(method: str) -> None:
 def test_pairs_that_do_not_fit_are_refused(method: str, scores: Tensor, labels: Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         calibration_method(method)(scores, labels)
-
-
-def test_another_method_is_refused() -> None:
     with pytest.raises(ValueError, match=r"`calibration` must be one of \['logistic', 'isotonic'\], got 'x'"):
         calibration_method("x")
 
