@@ -29,7 +29,7 @@ from graphrerank_papers.indexing import with_documents
 from graphrerank_papers.knowledge.keywords import find_keywords
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings, Topics
-from graphrerank_papers.retag.steps import ReTAGPrompts, classify_questions, generate_keywords
+from graphrerank_papers.retag.steps import ReTAGPrompts, ask_all, classify_questions, parse_keywords
 
 FEATURES = (BASE_SCORE, *TEXT_FEATURES)
 NO_TOPIC = "the whole collection"
@@ -139,7 +139,10 @@ class ExtractiveKeywords:
 
 @dataclass(eq=False)
 class GeneratedKeywords:
-    """Keywords by a language model that knows a short description of the collection and the question's topics."""
+    """Keywords by a language model that knows a short description of the collection and the question's topics.
+
+    Source: ReTAG, section 3.3: keywords that the answer may contain, from the question and that description.
+    """
 
     model: ChatModel  # best wrapped in an `AnswerCache`
     prompt: Prompt
@@ -153,8 +156,14 @@ class GeneratedKeywords:
         topics = zip(self.topics.names, self.topics.terms, strict=True)
         described = [f"{topic} ({', '.join(terms)})" for topic, terms in topics]
         scopes = ["; ".join(compress(described, inside)) or NO_TOPIC for inside in graphs[:, 1:].tolist()]
-        collections = [f"{self.description} Searched in: {scope}" for scope in scopes]
-        return generate_keywords(self.model, self.prompt, queries.texts, collections, num_keywords=self.num_keywords)
+        filled = [
+            self.prompt.fill(collection=f"{self.description} Searched in: {scope}", question=text)
+            if text.strip()
+            else None
+            for text, scope in zip(queries.texts, scopes, strict=True)
+        ]
+        answers = ask_all(self.model, self.prompt, filled, parse_keywords, limit=self.num_keywords)
+        return [(answer or [])[: self.num_keywords] for answer in answers]
 
 
 KeywordFinder = ExtractiveKeywords | GeneratedKeywords

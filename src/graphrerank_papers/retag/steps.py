@@ -353,14 +353,14 @@ def mine_topics(
     """
     read = partial(parse_topics, limit=num_topics)
     questions = [prompts.topics.fill(notes="\n".join(f"- {note}" for note in batch)) for batch in batches]
-    answers = _ask(model, prompts.topics, questions, read, limit=num_topics)
+    answers = ask_all(model, prompts.topics, questions, read, limit=num_topics)
     mined = [topics for topics in answers if topics is not None]
     num_skipped = len(answers) - len(mined)
     if len(mined) < 2:
         return (mined[0] if mined else []), num_skipped
     listed = "\n".join(f"- {topic}" for topic in dict.fromkeys(topic for topics in mined for topic in topics))
     question = prompts.merged_topics.fill(topics=listed)
-    (merged,) = _ask(model, prompts.merged_topics, [question], read, limit=num_topics)
+    (merged,) = ask_all(model, prompts.merged_topics, [question], read, limit=num_topics)
     if merged is None:
         raise UserError("the language model gave no usable list of topics in 3 tries; choose another one")
     return merged, num_skipped
@@ -379,7 +379,7 @@ def relate_to_topics(
             raise UserError(f"`relevant` must have as many lists as notes, {len(batches[index])}, got {len(answer)}")
 
     questions = [prompt.fill(topics=_numbered(topics), notes=_numbered(batch)) for batch in batches]
-    answers = _ask(model, prompt, questions, partial(parse_relevant, num_topics=len(topics)), check=check)
+    answers = ask_all(model, prompt, questions, partial(parse_relevant, num_topics=len(topics)), check=check)
     relevant = [row for batch, answer in zip(batches, answers, strict=True) for row in (answer or [[] for _ in batch])]
     return relevant, answers.count(None)
 
@@ -395,22 +395,7 @@ def classify_questions(
         return [None for _ in questions]
     listed, read = _numbered(topics), partial(parse_topic, num_topics=len(topics))
     filled = [prompt.fill(topics=listed, question=text) if text.strip() else None for text in questions]
-    return [number - 1 if number else None for number in _ask(model, prompt, filled, read)]
-
-
-def generate_keywords(
-    model: ChatModel, prompt: Prompt, questions: Sequence[str], descriptions: Sequence[str], *, num_keywords: int
-) -> list[list[str]]:
-    """Generate keywords that the answer to each of ``B`` questions may contain; none for a blank question.
-
-    Source: ReTAG, section 3.3: keywords generated from the question and a description of the data set.
-    """
-    filled = [
-        prompt.fill(collection=described, question=text) if text.strip() else None
-        for text, described in zip(questions, descriptions, strict=True)
-    ]
-    answers = _ask(model, prompt, filled, parse_keywords, limit=num_keywords)
-    return [(answer or [])[:num_keywords] for answer in answers]
+    return [number - 1 if number else None for number in ask_all(model, prompt, filled, read)]
 
 
 def parse_topic(content: str, *, num_topics: int) -> int:
@@ -436,7 +421,7 @@ def parse_keywords(content: str) -> list[str]:
     return list(dict.fromkeys(read_object(content, keywords=list[_Text]).keywords))
 
 
-def _ask(
+def ask_all(
     model: ChatModel,
     prompt: Prompt,
     questions: Sequence[str | None],

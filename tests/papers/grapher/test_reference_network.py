@@ -137,7 +137,7 @@ def test_a_chunk_is_as_long_as_in_the_paper(papers: Path) -> None:
 
 @pytest.mark.parametrize(
     "references",
-    ["b", [{"key": "1"}], ["b"], [{"id": 3}], [{"id": "b", "authors": "Smith"}], [{"id": "b", "year": 20.5}]],
+    ["b", [{"key": "1"}], [{"id": "b", "authors": "Smith"}], [{"id": "b", "year": 20.5}]],
 )
 def test_malformed_references_name_the_paper(write_folder: Write, tmp_path: Path, references: Any) -> None:
     corpus = [ANTS, {**BEES, "metadata": {"references": references}}, CRABS]
