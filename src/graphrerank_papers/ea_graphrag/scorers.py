@@ -8,6 +8,7 @@ given, its ``part`` (``training`` or ``validation``).
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,7 @@ class AdapterScorer:
         return scores
 
 
+@dataclass(eq=False)
 class PrototypeScorer:
     r"""Score how much queries need the graph by the most similar questions of each path.
 
@@ -94,31 +96,27 @@ class PrototypeScorer:
     :math:`t` the ``temperature``.
     """
 
-    def __init__(
-        self,
-        questions: str | Path,
-        *,
-        encoder: Encoder,
-        low: float = 0.4,
-        high: float = 0.6,
-        num_nearest: int = 5,
-        temperature: float = 0.05,
-    ) -> None:
-        _check_thresholds(low, high)
-        check_counts(num_nearest=num_nearest)
-        check_positive(temperature=temperature)
-        self.low, self.high = low, high
-        self.num_nearest, self.temperature = num_nearest, temperature
-        self._encoder = encoder
-        texts, self._labels = read_questions(Path(questions), TRAINING)
-        self._prototypes = encoder.encode(texts)
+    questions: str | Path
+    _: KW_ONLY
+    encoder: Encoder
+    low: float = 0.4
+    high: float = 0.6
+    num_nearest: int = 5
+    temperature: float = 0.05
+
+    def __post_init__(self) -> None:
+        _check_thresholds(self.low, self.high)
+        check_counts(num_nearest=self.num_nearest)
+        check_positive(temperature=self.temperature)
+        texts, self._labels = read_questions(Path(self.questions), TRAINING)
+        self._prototypes = self.encoder.encode(texts)
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str]) -> Tensor:
         """Score queries: s(q), ``[B]`` in [0, 1], on the CPU; 0.5 for a query without a vector."""
         if not texts:
             return torch.zeros(0)
-        cosines = self._encoder.encode(texts) @ self._prototypes.T
+        cosines = self.encoder.encode(texts) @ self._prototypes.T
         near = []
         for path in (DENSE, GRAPH):
             of_path = cosines[:, self._labels == path]
@@ -126,6 +124,7 @@ class PrototypeScorer:
         return torch.sigmoid((near[1] - near[0]) / self.temperature)
 
 
+@dataclass(eq=False)
 class TextClassifierScorer:
     r"""Score how much queries need the graph by a classifier of their texts.
 
@@ -139,33 +138,28 @@ class TextClassifierScorer:
     head's weights, dropout, and the order of the questions.
     """
 
-    def __init__(
-        self,
-        questions: str | Path,
-        *,
-        model: str | Path,
-        cache: str | Path,
-        low: float = 0.4,
-        high: float = 0.6,
-        max_epochs: int = 4,
-        learning_rate: float = 5e-5,
-        batch_size: int = 16,
-        seed: int = 0,
-    ) -> None:
-        _check_thresholds(low, high)
-        check_counts(max_epochs=max_epochs, batch_size=batch_size)
-        check_positive(learning_rate=learning_rate)
-        self.low, self.high = low, high
-        self._questions, self._model, self._cache = Path(questions), str(model), Path(cache)
-        self.max_epochs, self.learning_rate, self.batch_size, self.seed = max_epochs, learning_rate, batch_size, seed
-        self._training = read_questions(self._questions, TRAINING)
-        self._validation = read_questions(self._questions, VALIDATION)
+    questions: str | Path
+    _: KW_ONLY
+    model: str | Path
+    cache: str | Path
+    low: float = 0.4
+    high: float = 0.6
+    max_epochs: int = 4
+    learning_rate: float = 5e-5
+    batch_size: int = 16
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check_thresholds(self.low, self.high)
+        check_counts(max_epochs=self.max_epochs, batch_size=self.batch_size)
+        check_positive(learning_rate=self.learning_rate)
+        self._training, self._validation = (read_questions(Path(self.questions), p) for p in (TRAINING, VALIDATION))
 
     @property
     def fingerprint(self) -> str:
         """Changes whenever the trained weights would."""
         settings = [self.max_epochs, self.learning_rate, self.batch_size, MAX_LENGTH, self.seed]
-        return hash_json([hash_files([self._questions]), hash_model(self._model, None, KINDS), settings])
+        return hash_json([hash_files([Path(self.questions)]), hash_model(str(self.model), None, KINDS), settings])
 
     @torch.inference_mode()
     def score(self, texts: Sequence[str]) -> Tensor:
@@ -175,13 +169,13 @@ class TextClassifierScorer:
     @cached_property
     def _trained(self) -> nn.Module:
         """Read the trained classifier from the cache, or train it."""
-        file = self._cache / "text_classifiers" / f"{self.fingerprint}.safetensors"
+        file = Path(self.cache) / "text_classifiers" / f"{self.fingerprint}.safetensors"
         with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng():
             from transformers import AutoModelForSequenceClassification  # heavy: only when it is used
 
             torch.manual_seed(self.seed)
             classifier: nn.Module = AutoModelForSequenceClassification.from_pretrained(
-                self._model, num_labels=1, dtype=torch.float32, trust_remote_code=False
+                self.model, num_labels=1, dtype=torch.float32, trust_remote_code=False
             )
             weights = cached_tensors(file, tuple(classifier.state_dict()), lambda: self._train(classifier))
         classifier.load_state_dict(weights)
@@ -191,7 +185,7 @@ class TextClassifierScorer:
     def _tokenizer(self) -> Any:
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(self._model, trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(self.model, trust_remote_code=False)
 
     def _train(self, classifier: nn.Module) -> dict[str, Tensor]:
         """Return the weights of the best epoch."""

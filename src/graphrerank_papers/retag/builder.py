@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
@@ -61,6 +61,7 @@ class GraphSummaries:
     skipped: int  # answers of a language model that remained unusable
 
 
+@dataclass(frozen=True, eq=False)
 class ReTAGIndexBuilder:
     """Builds an index stage by stage, reading finished stages from the folder.
 
@@ -72,22 +73,17 @@ class ReTAGIndexBuilder:
     summaries. Queries need the same ``encoder``; the ``extractor`` is best wrapped in a ``KnowledgeCache``.
     """
 
-    def __init__(
-        self,
-        folder: str | Path,
-        *,
-        tokenizer: Tokenizer,
-        encoder: IndexEncoder,
-        extractor: KnowledgeExtractor,
-        model: ChatModel | None = None,
-        prompts: ReTAGPrompts | None = None,
-    ) -> None:
-        self._stages = Stages(folder)
-        self._tokenizer = tokenizer
-        self._encoder = encoder
-        self._extractor = extractor
-        self._model = model
-        self._prompts = prompts or ReTAGPrompts()
+    folder: str | Path
+    _: KW_ONLY
+    tokenizer: Tokenizer
+    encoder: IndexEncoder
+    extractor: KnowledgeExtractor
+    model: ChatModel | None = None
+    prompts: ReTAGPrompts = field(default_factory=ReTAGPrompts)
+
+    @property
+    def _stages(self) -> Stages:
+        return Stages(self.folder)
 
     def build(self, ids: Sequence[str], passages: Sequence[str], settings: ReTAGSettings | None = None) -> ReTAGIndex:
         """Build the index of a corpus, or read it; without entities or relations it has no communities.
@@ -97,7 +93,7 @@ class ReTAGIndexBuilder:
         settings = settings or ReTAGSettings()
         steps = self._steps(settings)
         graph_key, corpus = self._corpus(ids, passages, settings, steps)
-        models = (steps.fingerprint, self._encoder.fingerprint, self._tokenizer.fingerprint)
+        models = (steps.fingerprint, self.encoder.fingerprint, self.tokenizer.fingerprint)
         depends = (settings.num_topics, settings.coverage, settings.num_terms, settings.seed, settings.context_tokens)
         key = self._stages.key("topics", graph_key, settings.description_tokens, *depends, *models)
         topics, entities, relations, skipped = self._stages.get(
@@ -151,11 +147,11 @@ class ReTAGIndexBuilder:
         return self._assemble(ids, passages, corpus, index.topics, parts, steps, skipped)
 
     def _steps(self, settings: ReTAGSettings) -> Steps:
-        if self._model is None:
-            return ExtractiveSteps(self._tokenizer, settings)
-        stages, encoder = self._stages, self._encoder
+        if self.model is None:
+            return ExtractiveSteps(self.tokenizer, settings)
+        stages, encoder = self._stages, self.encoder
         return GenerativeSteps(
-            self._model, self._prompts, self._tokenizer, lambda texts: stages.encode(encoder, texts), settings
+            self.model, self.prompts, self.tokenizer, lambda texts: stages.encode(encoder, texts), settings
         )
 
     def _corpus(
@@ -165,13 +161,13 @@ class ReTAGIndexBuilder:
         num_unique = len(set(ids))
         if not len(passages) == len(ids) == num_unique:
             raise UserError(f"`ids` must be {len(passages)} unique ids, got {len(ids)}, {num_unique} of them unique")
-        stages, knowledge = self._stages, cache(lambda: self._extractor.extract(passages))
-        graph_key = stages.key("entity_graph", hash_texts(passages).hex(), self._extractor.fingerprint)
+        stages, knowledge = self._stages, cache(lambda: self.extractor.extract(passages))
+        graph_key = stages.key("entity_graph", hash_texts(passages).hex(), self.extractor.fingerprint)
         graph = stages.get(graph_key, EntityGraph, lambda: build_entity_graph(knowledge(), passages))
-        models = (steps.fingerprint, self._tokenizer.fingerprint)
+        models = (steps.fingerprint, self.tokenizer.fingerprint)
         key = stages.key("material", graph_key, *models, settings.description_tokens)
         material = stages.get(key, Material, lambda: steps.material(knowledge, graph))
-        vectors = stages.encode(self._encoder, graph.sentences)
+        vectors = stages.encode(self.encoder, graph.sentences)
         entity_vectors = graph.entity_vectors(vectors)
         named = entity_vectors[entity_vectors.abs().sum(dim=1) > 0]
         centre = named.mean(dim=0) if len(named) else named.new_zeros(named.shape[1])
@@ -213,7 +209,7 @@ class ReTAGIndexBuilder:
             members=Rows.of(entities for *_, entities, _ in rows),
             titles=[title for *_, title in rows],
             texts=texts,
-            num_tokens=torch.tensor(count_tokens(self._tokenizer, texts), dtype=torch.int64),
+            num_tokens=torch.tensor(count_tokens(self.tokenizer, texts), dtype=torch.int64),
             vectors=torch.cat([each.vectors for *_, each in parts]),
             sentences=Rows.of([sentence_index[s] for s in row] for *_, each in parts for row in each.sentences),
             sources=Rows.of(sources for *_, each in parts for sources in each.sources),
@@ -227,7 +223,7 @@ class ReTAGIndexBuilder:
         )
         report = ReTAGReport(
             passages=len(passages),
-            corpus_tokens=sum(count_tokens(self._tokenizer, passages)),
+            corpus_tokens=sum(count_tokens(self.tokenizer, passages)),
             entities=len(graph.names),
             relations=len(graph.edges),
             unrelated=len(graph.names) - sum(len(communities.members[c]) for c in communities.at_level(0, 0).tolist()),

@@ -113,20 +113,19 @@ def centred(vectors: Tensor, centre: Tensor) -> Tensor:
     return torch.nn.functional.normalize(vectors - centre, dim=1) * is_nonzero
 
 
+@dataclass(eq=False)
 class ExtractiveSteps:
     """Language steps by clustering, vector similarity, and selection of sentences."""
 
     fingerprint = "extractive"
     is_extractive = True  # summaries consist of sentences of the corpus, which are the material's texts
     num_skipped = 0
-
-    def __init__(self, tokenizer: Tokenizer, settings: ReTAGSettings) -> None:
-        self._tokenizer = tokenizer
-        self.settings = settings
+    tokenizer: Tokenizer
+    settings: ReTAGSettings
 
     def material(self, knowledge: Callable[[], Sequence[Knowledge]], graph: EntityGraph) -> Material:
         """Describe entities and relations by the first sentences that name them, up to ``description_tokens``."""
-        num_tokens = count_tokens(self._tokenizer, graph.sentences)
+        num_tokens = count_tokens(self.tokenizer, graph.sentences)
 
         def first(sentences: Sequence[int]) -> list[int]:
             selected: list[int] = []
@@ -182,7 +181,7 @@ class ExtractiveSteps:
             summaries.append([sentences[position] for position in selected])
         too_long = list(range(len(summaries)))
         while too_long:  # joined sentences may have more tokens than the sum of their lengths
-            lengths = count_tokens(self._tokenizer, [material.join(sorted(summaries[row])) for row in too_long])
+            lengths = count_tokens(self.tokenizer, [material.join(sorted(summaries[row])) for row in too_long])
             too_long = [row for row, length in zip(too_long, lengths, strict=True) if length > limit]
             for row in too_long:
                 summaries[row].pop()
@@ -194,34 +193,27 @@ class ExtractiveSteps:
         return torch.nn.functional.normalize(torch.stack(means), dim=1)
 
 
+@dataclass(eq=False)
 class GenerativeSteps:
-    """Language steps by a language model; with an ``AnswerCache``, an interrupted build repeats no request.
-
-    ``encode`` encodes ``n`` texts as ``[n, d]`` unit vectors. ``num_skipped`` counts answers that remained unusable.
-    """
+    """Language steps by a language model; with an ``AnswerCache``, an interrupted build repeats no request."""
 
     is_extractive = False
-
-    def __init__(
-        self,
-        model: ChatModel,
-        prompts: ReTAGPrompts,
-        tokenizer: Tokenizer,
-        encode: Callable[[Sequence[str]], Tensor],
-        settings: ReTAGSettings,
-    ) -> None:
-        self._model, self._prompts, self._tokenizer, self._encode = model, prompts, tokenizer, encode
-        self.settings, self.num_skipped = settings, 0
+    model: ChatModel
+    prompts: ReTAGPrompts
+    tokenizer: Tokenizer
+    encode: Callable[[Sequence[str]], Tensor]  # `n` texts as `[n, d]` unit vectors
+    settings: ReTAGSettings
+    num_skipped: int = 0  # answers that remained unusable
 
     @property
     def fingerprint(self) -> str:
         """Fingerprint of the model and of its prompts."""
-        return repr(("language model", self._model.fingerprint, self._prompts.of_index))
+        return repr(("language model", self.model.fingerprint, self.prompts.of_index))
 
     def material(self, knowledge: Callable[[], Sequence[Knowledge]], graph: EntityGraph) -> Material:
         """Collect the extractor's descriptions of entities and relations."""
         limit = self.settings.description_tokens
-        merged = merge_knowledge(knowledge(), tokenizer=self._tokenizer, description_tokens=limit)
+        merged = merge_knowledge(knowledge(), tokenizer=self.tokenizer, description_tokens=limit)
         num_entities = len(graph.names)
         edges: list[list[int]] = [[] for _ in graph.edges]
         of_relation = graph.positions(merged.ends.sort(dim=1).values).tolist()
@@ -234,7 +226,7 @@ class GenerativeSteps:
         for relation, passage in merged.relation_links.tolist():
             sources[num_entities + relation].append(passage)
         nodes = [[entity] for entity in range(num_entities)]
-        return Material(texts, count_tokens(self._tokenizer, texts), sources, nodes, edges)
+        return Material(texts, count_tokens(self.tokenizer, texts), sources, nodes, edges)
 
     def find_topics(self, corpus: Corpus) -> Topics:
         """Ask for the topics of the most prominent entities; a topic's words are those of its name."""
@@ -246,18 +238,18 @@ class GenerativeSteps:
             batches.append([material.texts[entity] for entity in batch])
             used = set(batch)
             remaining = [entity for entity in remaining if entity not in used]
-        names, num_skipped = mine_topics(self._model, self._prompts, batches, num_topics=settings.num_topics)
+        names, num_skipped = mine_topics(self.model, self.prompts, batches, num_topics=settings.num_topics)
         self.num_skipped += num_skipped
         vectors = corpus.centre.new_zeros(0, len(corpus.centre))
         if names:
-            vectors = centred(self._encode(names), corpus.centre)
+            vectors = centred(self.encode(names), corpus.centre)
         terms = distinctive_words([[name] for name in names], num_words=settings.num_terms)
         return Topics(names, terms, vectors, corpus.centre)
 
     def relevant_entities(self, corpus: Corpus, topics: Topics) -> Tensor:
         """Ask which topics each entity is clearly relevant to: ``[E, T]`` bool."""
         notes = corpus.material.texts[: len(corpus.graph.names)]
-        rows, num_skipped = relate_to_topics(self._model, self._prompts.relevance, notes, topics.names)
+        rows, num_skipped = relate_to_topics(self.model, self.prompts.relevance, notes, topics.names)
         self.num_skipped += num_skipped
         is_relevant = torch.zeros(len(notes), len(topics), dtype=torch.bool)
         for entity, entity_topics in enumerate(rows):
@@ -272,20 +264,20 @@ class GenerativeSteps:
         """Summarise each list by a text that is added to the material; empty if it is, or without a usable answer."""
         rows = [row for row, texts in enumerate(contexts) if texts]
         notes = [[material.texts[text] for text in contexts[row]] for row in rows]
-        limit, prompt = self.settings.summary_tokens, self._prompts.summary
-        written = write_summaries(self._model, notes, self._tokenizer, limit=limit, prompt=prompt)
+        limit, prompt = self.settings.summary_tokens, self.prompts.summary
+        written = write_summaries(self.model, notes, self.tokenizer, limit=limit, prompt=prompt)
         self.num_skipped += written.count(None)
         summaries: list[list[int]] = [[] for _ in contexts]
         for row, answer in zip(rows, written, strict=True):
             if answer is not None:
-                (length,) = count_tokens(self._tokenizer, [answer])
+                (length,) = count_tokens(self.tokenizer, [answer])
                 passages = [passage for text in contexts[row] for passage in material.sources[text]]
                 summaries[row] = [material.add(answer, length, passages)]
         return summaries
 
     def vectors(self, summaries: Sequence[Sequence[int]], material: Material, corpus: Corpus) -> Tensor:
         """Encode the summaries, ``[n, d]``."""
-        return self._encode([material.join(texts) for texts in summaries])
+        return self.encode([material.join(texts) for texts in summaries])
 
 
 def cluster_entities(vectors: Tensor, *, num_topics: int, seed: int = 0) -> tuple[Tensor, Tensor]:
