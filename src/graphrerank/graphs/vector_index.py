@@ -14,11 +14,13 @@ TRAINED_VECTORS = 64  # per cell of an IVF index, more than FAISS's minimum of 3
 BLOCK_VECTORS = 1 << 14  # converted and added at once
 
 
-def new_vector_index(embedding: Tensor, kind: str, *, links: int = 32, num_cells: int | None = None) -> Any:
+def new_vector_index(
+    embedding: Tensor, kind: str, *, links: int = 32, num_cells: int | None = None, quantizer: int | None = None
+) -> Any:
     """Create an empty index of FAISS, ``hnsw`` or ``ivf``, for dot products, in the precision of vectors ``[N, d]``.
 
     ``links`` are the neighbours of a node in HNSW's layers; ``num_cells`` the cells of IVF, at most N: about
-    ``4 sqrt(N)``, at most one per 64 nodes, when None.
+    ``4 sqrt(N)``, at most one per 64 nodes, when None. IVF may store another ``quantizer`` of FAISS.
     """
     import faiss  # heavy: only when something is searched
 
@@ -35,8 +37,9 @@ def new_vector_index(embedding: Tensor, kind: str, *, links: int = 32, num_cells
     if cells > num_nodes:
         raise UserError(f"`num_cells` must be at most the {num_nodes} nodes, got {cells}")
     coarse = faiss.IndexFlatIP(dim)
-    if half:
-        index = faiss.IndexIVFScalarQuantizer(coarse, dim, cells, float16, product, False)
+    if half or quantizer is not None:
+        stored: Any = float16 if quantizer is None else quantizer
+        index = faiss.IndexIVFScalarQuantizer(coarse, dim, cells, stored, product, False)
     else:
         index = faiss.IndexIVFFlat(coarse, dim, cells, product)
     index.cp.min_points_per_centroid = 1  # no warning for a small corpus
@@ -63,14 +66,12 @@ def write_stored_index(path: Path, embedding: Tensor) -> None:
     """Index vectors ``[N, d]``, which may be mapped, in a file whose suffix is the kind; IVF has 8 bits a number."""
     import faiss
 
-    kind, (num_nodes, dim) = path.suffix[1:], embedding.shape
+    kind, num_nodes = path.suffix[1:], len(embedding)
     if kind == "hnsw" or not num_nodes:
         index = new_vector_index(embedding, kind)
     else:
         cells = max(1, min(int(num_nodes**0.5), num_nodes // TRAINED_VECTORS))
-        coarse, product = faiss.IndexFlatIP(dim), faiss.METRIC_INNER_PRODUCT
-        index = faiss.IndexIVFScalarQuantizer(coarse, dim, cells, faiss.ScalarQuantizer.QT_8bit, product, False)
-        index.cp.min_points_per_centroid = 1  # no warning for a small corpus
+        index = new_vector_index(embedding, kind, num_cells=cells, quantizer=faiss.ScalarQuantizer.QT_8bit)
         index.train(embedding[:: max(1, num_nodes // (TRAINED_VECTORS * cells))].float().contiguous().numpy())
     fill_vector_index(index, embedding)
     with atomic_path(path) as temporary:

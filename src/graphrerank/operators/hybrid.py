@@ -87,18 +87,15 @@ class HybridRetriever:
             table = HybridScores(vectors, self._embedding, (self.bm25_weight, self.dense_weight), lexical)
             if self._dense is not None:
                 near = self._dense.retrieve(block).nodes.to(lexical.device)
-                yield self._rank_proposed(near, table), table
+                likely, _ = top_k_by_node_order(self._graph.passages.mask_removed(lexical), near.shape[1])
+                nodes = without_repeats(torch.sort(torch.cat([near, likely], dim=1), dim=1).values)
+                yield rank_candidates(nodes, table.gather(nodes), self.top_k), table
                 continue
             dense = _all_dot_products(vectors, self._embedding)
             table = table._replace(dense=dense)
             hybrid = self._graph.passages.mask_removed(table.hybrid(lexical, dense))
             nodes, scores = top_k_by_node_order(hybrid, self.top_k)
             yield Ranking(nodes, scores, table.gather(nodes)), table
-
-    def _rank_proposed(self, near: Tensor, table: HybridScores) -> Ranking:
-        likely, _ = top_k_by_node_order(self._graph.passages.mask_removed(table.lexical), near.shape[1])
-        nodes = without_repeats(torch.sort(torch.cat([near, likely], dim=1), dim=1).values)
-        return rank_candidates(nodes, table.gather(nodes), self.top_k)
 
     @cached_property
     def _bm25(self) -> LexicalIndex:

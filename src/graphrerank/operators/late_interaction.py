@@ -20,7 +20,45 @@ BLOCK_TOKENS = 1 << 18  # token vectors compared at once
 
 
 @dataclass(eq=False)
-class LateInteractionRetriever:
+class EncodingRetriever:
+    """Settings of a retriever with an encoder of sentence-transformers, which encodes the corpus at the first query."""
+
+    graph: InitVar[CorpusGraph]
+    _: KW_ONLY
+    model: str  # a local folder, or a model id of the Hugging Face hub
+    top_k: int = 100  # candidates per query
+    batch_size: int = 32  # texts per forward pass
+    max_length: int | None = None  # tokens per text, which is truncated; None for the model's limit
+    device: str | None = None  # None for sentence-transformers' choice
+    revision: str | None = None  # commit of a hub model
+    feature_names: tuple[str, ...] = field(default=(BASE_SCORE,), init=False)
+
+    def __post_init__(self, graph: CorpusGraph) -> None:
+        check_counts(top_k=self.top_k, batch_size=self.batch_size, max_length=self.max_length)
+        self._texts = graph.all_texts
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the model's files, or of the name and revision of a hub model."""
+        return hash_model(self.model, self.revision, FINGERPRINTED)
+
+    def _load(self, kind: str) -> Any:
+        """Load the model by a class of sentence-transformers."""
+        library = optional("sentence_transformers", f"a {kind}")  # heavy: only when something must be encoded
+        source: dict[str, Any] = {"device": self.device, "revision": self.revision, "trust_remote_code": False}
+        try:
+            encoder = getattr(library, kind)(self.model, **source)
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"`model` must be a local folder or a reachable hub id of a {kind}, got {self.model!r}: {error}"
+            ) from error
+        if self.max_length is not None:
+            encoder.max_seq_length = self.max_length
+        return encoder
+
+
+@dataclass(eq=False)
+class LateInteractionRetriever(EncodingRetriever):
     r"""Rank passages by the sum, over the query's tokens, of the best match among the passage's tokens.
 
     .. math:: s(q, d) = \sum_{i \in q} \max_{j \in d} E_{q_i} \cdot E_{d_j}
@@ -32,32 +70,19 @@ class LateInteractionRetriever:
     first query, and kept in memory: ``4 d`` bytes per token.
     """
 
-    graph: InitVar[CorpusGraph]  # its vectors are read with `proposals` alone
     _: KW_ONLY
-    model: str  # a local folder, or a model id of the Hugging Face hub
     token_states: bool = False  # read the last layer of any text encoder, in place of a model trained for this
-    top_k: int = 100  # candidates per query
     proposals: int | None = None  # number of passages to compare, the best by dense vectors; None for all
-    batch_size: int = 32  # texts per forward pass
-    max_length: int | None = None  # tokens per text, which is truncated; None for the model's limit
-    device: str | None = None  # None for sentence-transformers' choice
-    revision: str | None = None  # commit of a hub model
-    feature_names: tuple[str, ...] = field(default=(BASE_SCORE,), init=False)
 
     def __post_init__(self, graph: CorpusGraph) -> None:
-        check_counts(top_k=self.top_k, proposals=self.proposals, batch_size=self.batch_size, max_length=self.max_length)
-        self._texts = graph.all_texts
+        super().__post_init__(graph)
+        check_counts(proposals=self.proposals)
         self._embedding = None if self.proposals is None else graph.encoded
 
     @staticmethod
     def needs_vectors(*, proposals: int | None = None, **_: Any) -> bool:
         """Return whether dense vectors propose passages."""
         return proposals is not None
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Hash of the model's files, or of the name and revision of a hub model."""
-        return hash_model(self.model, self.revision, FINGERPRINTED)
 
     @torch.no_grad()
     def retrieve(self, queries: Queries) -> Ranking:
@@ -107,22 +132,8 @@ class LateInteractionRetriever:
 
     @cached_property
     def _encoder(self) -> Any:
-        encoder = load_encoder("MultiVectorEncoder", self.model, self.device, self.revision, self.max_length)
+        encoder = self._load("MultiVectorEncoder")
         if self.token_states:  # without the random projection that a text encoder is given there
             first, *_, normalize = encoder
             encoder = type(encoder)(modules=[first, normalize], device=self.device)
         return encoder
-
-
-def load_encoder(kind: str, model: str, device: str | None, revision: str | None, max_length: int | None) -> Any:
-    """Load a model by a class of sentence-transformers; texts are truncated to ``max_length`` tokens unless None."""
-    library = optional("sentence_transformers", f"a {kind}")  # heavy: only when something must be encoded
-    try:
-        encoder = getattr(library, kind)(model, device=device, revision=revision, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"`model` must be a local folder or a reachable hub id of a {kind}, got {model!r}: {error}"
-        ) from error
-    if max_length is not None:
-        encoder.max_seq_length = max_length
-    return encoder

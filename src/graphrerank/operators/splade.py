@@ -3,7 +3,7 @@
 import hashlib
 import warnings
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,9 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import cached_tensors, short_hash
-from graphrerank.checks import check_counts
-from graphrerank.files import hash_model
-from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
-from graphrerank.graphs.retriever import BASE_SCORE
+from graphrerank.graphs import Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.sparse_rows import sparse_matrix
-from graphrerank.operators.late_interaction import FINGERPRINTED, load_encoder
+from graphrerank.operators.late_interaction import EncodingRetriever
 
 TENSORS = ("indptr", "indices", "weights", "num_columns")  # of a matrix in compressed sparse rows
 BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32
@@ -25,37 +22,20 @@ BLOCK_TEXTS = 1024  # encoded between two transfers to the CPU
 
 
 @dataclass(eq=False)
-class SpladeRetriever:
+class SpladeRetriever(EncodingRetriever):
     """Rank the corpus by the dot product of sparse vectors over a vocabulary, ties broken by node index.
 
     Nodes that share no weighted term with the query have score 0. The corpus is encoded at the first query.
     Source: Formal et al., *SPLADE*, 2021, Eq. (2), through sentence-transformers' ``SparseEncoder``.
     """
 
-    graph: InitVar[CorpusGraph]  # its vectors are not read
     _: KW_ONLY
-    model: str  # a local folder, or a model id of the Hugging Face hub
-    top_k: int = 100  # candidates per query
-    batch_size: int = 32  # texts per forward pass
-    max_length: int | None = None  # tokens per text, which is truncated; None for the model's limit
-    device: str | None = None  # None for sentence-transformers' choice
-    revision: str | None = None  # commit of a hub model
     cache: str | Path | None = None  # folder of files with the vectors of a corpus; None: not kept
-    feature_names: tuple[str, ...] = field(default=(BASE_SCORE,), init=False)
-
-    def __post_init__(self, graph: CorpusGraph) -> None:
-        check_counts(top_k=self.top_k, batch_size=self.batch_size, max_length=self.max_length)
-        self._texts = graph.all_texts
 
     @staticmethod
     def needs_vectors(**_: Any) -> bool:
         """Return False, as no dense vectors are read."""
         return False
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Hash of the model's files, or the name and revision of a hub model."""
-        return hash_model(self.model, self.revision, FINGERPRINTED)
 
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each of ``B`` texts: ``[B, top_k]``, with the dot product as the one feature."""
@@ -103,4 +83,4 @@ class SpladeRetriever:
 
     @cached_property
     def _encoder(self) -> Any:
-        return load_encoder("SparseEncoder", self.model, self.device, self.revision, self.max_length)
+        return self._load("SparseEncoder")
