@@ -14,14 +14,8 @@ from graphrerank.graphs.algebra import (
 
 NUM_NODES = 7
 SEEDS = range(3)
-SIZES = [
-    (0, 0),
-    (NUM_NODES, 0),
-    (1, 0),
-    (1, 3),
-    (NUM_NODES, 1),
-    (NUM_NODES, 40),
-]  # (nodes, edges); parallel edges and loops
+# nodes and edges, among them parallel edges and loops
+SIZES = [(0, 0), (NUM_NODES, 0), (1, 0), (1, 3), (NUM_NODES, 1), (NUM_NODES, 40)]
 
 
 def random_edges(num_nodes: int, num_edges: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,12 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphrerank.graphs.vector_index import (
-    fill_vector_index,
-    map_vector_index,
-    new_vector_index,
-    write_stored_index,
-)
+from graphrerank.graphs.vector_index import fill_vector_index, map_vector_index, new_vector_index, write_stored_index
 
 DIM = 16
 

@@ -69,6 +69,7 @@ def line(edges: list[list[int]]) -> CorpusGraph:
 @pytest.mark.parametrize(
     ("edges", "settings", "nodes", "hops"),
     [
+        ([], {"top_k": 4, "hops": 2}, [0, 1, 2, 3], [0, 0, 0, 0]),  # the plain ranking
         ([[0, 6]], {"top_k": 5}, [0, 1, 2, 3, 6], [0, 0, 0, 0, 1]),  # too few: filled from the hybrid ranking
         ([[0, 2]], {"top_k": 4}, [0, 1, 2, 3], [0, 0, 1, 0]),  # one that the longer ranking holds comes once
         ([[0, 5], [5, 4], [4, 6]], {"top_k": 3, "base_k": 1, "num_seeds": 1}, [0, 1, 5], [0, 0, 1]),
@@ -82,17 +83,6 @@ def test_neighbours_of_one_hop_or_two_and_filling(
     found = retriever.retrieve(FOX)
     assert found.nodes.tolist() == [nodes]
     assert found.features[0, :, 3].tolist() == hops
-
-
-@pytest.mark.parametrize("hops", [1, 2])
-def test_no_edges_is_the_plain_hybrid_ranking(hops: int) -> None:
-    graph = corpus().without_edges()
-    found = HybridExpandRetriever(graph, top_k=12, base_k=6, num_seeds=4, hops=hops).retrieve(queries())
-    plain = HybridRetriever(graph, top_k=12).retrieve(queries())
-    assert torch.equal(found.nodes, plain.nodes)
-    assert torch.equal(found.scores, plain.scores)
-    assert torch.equal(found.features[..., :3], plain.features)
-    assert (found.features[..., 3:] == 0).all()
 
 
 class Fixed:

@@ -31,16 +31,13 @@ def test_against_naive_loop() -> None:
         torch.testing.assert_close(fused.scores[row, : len(best)], torch.tensor([scores[node] for node in best]))
 
 
-def test_ties_go_by_node() -> None:
+def test_ties_go_by_node_and_nothing_gives_padding() -> None:
+    for queries, depth in ((0, 3), (2, 0)):
+        none = Ranking(torch.zeros(queries, depth, dtype=torch.int64), torch.zeros(queries, depth))
+        fused = weighted_rank_fusion([none, none], torch.ones(queries, 2), top_k=3)
+        assert fused.nodes.tolist() == [[-1] * 3] * queries
     fused = weighted_rank_fusion([ranking([4, 8]), ranking([3, 9])], torch.tensor([[0.5, 0.5]]), top_k=4)
     assert fused.nodes.tolist() == [[3, 4, 8, 9]]
-
-
-@pytest.mark.parametrize(("queries", "depth"), [(0, 3), (2, 0)])
-def test_nothing_to_fuse(queries: int, depth: int) -> None:
-    none = Ranking(torch.zeros(queries, depth, dtype=torch.int64), torch.zeros(queries, depth))
-    fused = weighted_rank_fusion([none, none], torch.ones(queries, 2), top_k=3)
-    assert fused.nodes.tolist() == [[-1] * 3] * queries
 
 
 @pytest.mark.parametrize(

@@ -70,5 +70,6 @@ def test_what_does_not_fit_is_refused() -> None:
     nowhere = LateInteractionRetriever(corpus_of(TEXTS), model="/no/such/folder", device="cpu")
     with pytest.raises(ValueError, match="`model` must be a local folder or a reachable hub id"):
         nowhere.retrieve(queries_of(QUERIES))
-    with pytest.raises(ValueError, match="`proposals` must be a positive integer, got 0"):
-        LateInteractionRetriever(corpus_of(TEXTS), model="x", proposals=0)
+    for name in ("proposals", "max_length", "batch_size"):
+        with pytest.raises(ValueError, match=f"`{name}` must be a positive integer, got 0"):
+            LateInteractionRetriever(corpus_of(TEXTS), model="x", **{name: 0})

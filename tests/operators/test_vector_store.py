@@ -45,15 +45,15 @@ def test_against_dense_search_with_ties(make: Make, tmp_path: Path, top_k: int, 
 @pytest.mark.parametrize("vectors", ["float16", "float32"])
 def test_a_corpus_folder_against_dense_search_in_it(make: Make, tmp_path: Path, vectors: str) -> None:
     """As it was prepared, and as it has grown: each has a table of its own."""
-    graph, encoder = corpus(with_vectors=False), HashEncoder(dim=DIM)
+    graph, encoder = corpus(40, with_vectors=False), HashEncoder(dim=DIM)
     dataset = Dataset("drawn", graph, [], [], {})
-    folder = prepare_corpus(dataset, tmp_path / "corpus", encoder=encoder, vectors=vectors, part_size=50)
+    folder = prepare_corpus(dataset, tmp_path / "corpus", encoder=encoder, vectors=vectors, part_size=15)
     queries = Queries(["a", "b"], ["castle forest", "number17"], encoder.encode(["castle forest", graph.texts[17]]))
     for added in ([], ["new"]):
         grow_corpus(folder, added, ["glacier lagoon"] * len(added), encoder=encoder)
         mapped = open_corpus(folder).graph
-        expected = DenseRetriever(mapped, top_k=130).retrieve(queries)
-        retriever = make(tmp_path, mapped, top_k=130, batch=50)
+        expected = DenseRetriever(mapped, top_k=50).retrieve(queries)
+        retriever = make(tmp_path, mapped, top_k=50, batch=15)
         found = retriever.retrieve(queries)
         assert torch.equal(found.nodes, expected.nodes)
         assert torch.equal(found.scores, expected.scores)
@@ -61,7 +61,7 @@ def test_a_corpus_folder_against_dense_search_in_it(make: Make, tmp_path: Path, 
         assert retriever.count() == mapped.num_nodes
         closed(retriever)
     in_memory = mapped.with_embedding(mapped.encoded.clone())
-    same = make(tmp_path, in_memory, top_k=130)
+    same = make(tmp_path, in_memory, top_k=50)
     assert same.count() == mapped.num_nodes  # the same corpus in memory shares it
 
 
@@ -80,8 +80,8 @@ def test_another_corpus_or_encoder_is_refused(make: Make, tmp_path: Path) -> Non
 
 @every_store
 def test_a_stopped_filling_goes_on_where_it_was(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = corpus(130)
-    retriever = make(tmp_path, graph, batch=40, name="one")
+    graph = corpus(26)
+    retriever = make(tmp_path, graph, batch=8, name="one")
     add, starts = type(retriever).add, []
 
     def stops(self: VectorStoreRetriever, start: int, *rest: Any) -> None:
@@ -93,10 +93,10 @@ def test_a_stopped_filling_goes_on_where_it_was(make: Make, tmp_path: Path, monk
     monkeypatch.setattr(type(retriever), "add", stops)
     with pytest.raises(KeyboardInterrupt):
         retriever.fill()
-    assert retriever.count() == 80
+    assert retriever.count() == 16
     retriever.fill()
-    assert starts == [0, 40, 80, 80, 120]
-    assert retriever.count() == 130
+    assert starts == [0, 8, 16, 16, 24]
+    assert retriever.count() == 26
     monkeypatch.setattr(type(retriever), "add", None)  # nothing is added to one that is complete
     retriever.fill()
     assert int(retriever.nearest(graph.encoded[5:6].numpy(), 3)[0, 0]) == 5
