@@ -1,6 +1,7 @@
 """The report in a real browser."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,8 +136,10 @@ def test_hostile_text_is_text(page: Page, report: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1200, True)])
-def test_axe_finds_nothing(page: Page, report: Path, width: int, dark: bool) -> None:
-    page.open(report, width=width, dark=dark)
+def test_axe_finds_nothing(page: Page, result: EvaluationResult, width: int, dark: bool, tmp_path: Path) -> None:
+    one = tmp_path / "report.html"  # of one data set: axe takes as long as a page has elements
+    one.write_text(replace(result, datasets={"attack": result.datasets["attack"]}).html(), encoding="utf-8")
+    page.open(one, width=width, dark=dark)
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     page.click(".found button")
     assert axe_violations(page) == []

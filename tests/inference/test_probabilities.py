@@ -45,23 +45,33 @@ def test_the_order_is_that_of_the_scores(make_checkpoint, calibration) -> None:
     assert torch.equal(ranking[1:3].probabilities, ranking.probabilities[1:3])
 
 
-def test_an_artifact_and_a_checkpoint_keep_the_calibration(make_checkpoint, tmp_path: Path) -> None:
-    checkpoint = calibrated(make_checkpoint, LOGISTIC, CONFIDENCE)
+@pytest.fixture(scope="module")
+def checkpoint(make_checkpoint):
+    return calibrated(make_checkpoint, LOGISTIC, CONFIDENCE)
+
+
+@pytest.fixture(scope="module")
+def artifact(checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("calibrated") / "artifact"
+    export_artifact(checkpoint, folder)
+    return folder
+
+
+def test_an_artifact_and_a_checkpoint_keep_the_calibration(checkpoint, artifact: Path, tmp_path: Path) -> None:
     GraphReranker(checkpoint).save(tmp_path / "folder")
-    export_artifact(checkpoint, tmp_path / "artifact")
     ranking = GraphReranker(checkpoint).rerank("red book", PASSAGES)
     expected, complete = ranking.probabilities, ranking.perfect_recall
     assert torch.equal(complete, CONFIDENCE.perfect_recall(expected))
-    for name in ("folder", "artifact"):
-        found = GraphReranker.from_pretrained(tmp_path / name).rerank("red book", PASSAGES)
+    for folder in (tmp_path / "folder", artifact):
+        found = GraphReranker.from_pretrained(folder).rerank("red book", PASSAGES)
         torch.testing.assert_close(found.probabilities, expected)
         torch.testing.assert_close(found.perfect_recall, complete)
-    served = serve(tmp_path / "artifact", explain=True)
+    served = serve(artifact, explain=True)
     probabilities = [result.explanation.probability for result in served.results]
     assert probabilities == pytest.approx(expected.tolist(), abs=1e-5)
     assert [result.relevance_score for result in served.results] == probabilities
     assert served.perfect_recall is None  # not asked for
-    served = serve(tmp_path / "artifact", top_n=2, return_confidence=True)
+    served = serve(artifact, top_n=2, return_confidence=True)
     assert served.perfect_recall == pytest.approx(complete[:2].tolist(), abs=1e-5)
 
 
@@ -80,9 +90,7 @@ def test_a_shipped_model_was_calibrated_on_validation_splits_of_what_it_was_trai
     assert 0 < ranking.probabilities.min() < ranking.probabilities.max() < 1
 
 
-def test_a_list_ends_where_the_probabilities_say(make_checkpoint, tmp_path: Path) -> None:
-    checkpoint = calibrated(make_checkpoint, LOGISTIC, CONFIDENCE)
-    export_artifact(checkpoint, tmp_path / "artifact")
+def test_a_list_ends_where_the_probabilities_say(checkpoint, artifact: Path) -> None:
     reranker = GraphReranker(checkpoint)
     whole = reranker.rerank("red book", PASSAGES)
     least, enough = float(whole.probabilities[1]), float(whole.perfect_recall[2])
@@ -96,7 +104,7 @@ def test_a_list_ends_where_the_probabilities_say(make_checkpoint, tmp_path: Path
         ({"min_perfect_recall": enough}, 3),
     ):
         assert list(reranker.rerank("red book", PASSAGES, **settings)) == list(whole)[:count]
-    served = serve(tmp_path / "artifact", min_probability=least - 1e-6, return_confidence=True)
+    served = serve(artifact, min_probability=least - 1e-6, return_confidence=True)
     assert [result.index for result in served.results] == cut.indices.tolist()
     assert len(served.perfect_recall) == 2
     with pytest.raises(ValueError, match=r"`min_probability` must lie in \[0, 1\], got -1"):
