@@ -30,7 +30,6 @@ from graphrerank.evaluation.tables import (
     records_table,
     row_name,
     rows_table,
-    system_cell,
 )
 
 QUANTILES = ("p50", "p95")
@@ -165,7 +164,7 @@ def quality_table(dataset: DatasetResult, measures: Sequence[str] = ()) -> Table
     highest = {measure: _highest(of_system[measure] for of_system in means.values()) for measure in shown}
     rows = []
     for name, system in dataset.systems.items():
-        row = {"system": system_cell(name)}
+        row = {"system": Cell(row_name(name))}
         for measure in shown:
             mean = means[name][measure]
             row[measure] = percent_cell(mean, system.intervals.get(measure), best=mean == highest[measure])
@@ -185,7 +184,7 @@ def _cost_table(dataset: DatasetResult) -> Table:
     batched = any(cost.batch_ms for cost in costs.values())
     rows = []
     for name, cost in costs.items():
-        row = {"system": system_cell(name)}
+        row = {"system": Cell(row_name(name))}
         for stage in [TOTAL, *stages] if len(stages) > 1 else [TOTAL]:
             row |= {f"{stage} {q} ms": number_cell(cost.ms.get(stage, {}).get(q)) for q in QUANTILES}
         if batched:

@@ -99,11 +99,6 @@ def row_name(name: str) -> str:
     return ROW_NAMES.get(name, name)
 
 
-def system_cell(name: str) -> Cell:
-    """Show a system's name."""
-    return Cell(row_name(name))
-
-
 def number_cell(value: float | None, form: str = ".2f", note: str = "") -> Cell:
     """Show a number; a dash if there is none."""
     return Cell(NOTHING if value is None or isnan(value) else format(value, form), value, note)

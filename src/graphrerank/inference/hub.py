@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphrerank.checks import UserError
+from graphrerank.evaluation.tables import markdown_table
 from graphrerank.extras import optional
 from graphrerank.files import copy_file, write_text
 from graphrerank.models.checkpoint import WEIGHTS, Checkpoint, save_weights
@@ -183,6 +184,5 @@ def _measured(run: str | Path) -> Iterator[str]:
 
 def _table(corner: str, rows: Mapping[str, Mapping[str, Any]], form: str) -> str:
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
-    lines = [[corner, *names], ["---", *["---:"] * len(names)]]
-    lines += [[name, *(f"{row[key]:{form}}" if key in row else "" for key in names)] for name, row in rows.items()]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    cells = [[name, *(f"{row[key]:{form}}" if key in row else "" for key in names)] for name, row in rows.items()]
+    return markdown_table([corner, *names], cells)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphrerank.checks import UserError
 from graphrerank.evaluation.systems import RankedDataset, StageResult
-from graphrerank.evaluation.tables import Cell, Table, number_cell, rows_table, system_cell
+from graphrerank.evaluation.tables import Cell, Table, number_cell, row_name, rows_table
 from graphrerank.files import without_nan, write_json_lines
 from graphrerank.language_models.reply import OUTCOMES, Reply
 from graphrerank_papers.answers.judges import (
@@ -236,7 +236,7 @@ def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
     rows = []
     for system, row in counts.items():
         cells = {
-            "system": system_cell(system),
+            "system": Cell(row_name(system)),
             "written by": Cell(row.writer),
             "model": Cell(", ".join(f"{name} ({n})" for name, n in row.models.items()) or "-"),
         }
