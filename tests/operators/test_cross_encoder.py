@@ -101,7 +101,12 @@ def test_fingerprint_follows_weights_and_length(tmp_path: Path) -> None:
     assert hub[0] != hub[1]
 
 
-def test_models_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_models_and_arguments_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="`batch_size` must be a positive integer, got 0"):
+        CrossEncoder("x", batch_size=0)
+    with pytest.raises(ValueError, match=r"`dtype` must be one of .*, got 'int8'"):
+        CrossEncoder("x", dtype="int8")
+
     def refused(folder: Path | str, message: str, max_length: int = 36) -> None:
         with pytest.raises(ValueError, match=message):
             CrossEncoder(folder, max_length=max_length).encode(["a"], ["b"])
@@ -109,6 +114,8 @@ def test_models_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     refused("/no/such/model", r"must be a local folder or a reachable hub id .* got '/no/such/model'")
     refused(build("bert", tmp_path / "two", num_labels=2), "the classifier must have one logit, got 2")
     bert = build("bert", tmp_path / "bert")
+    with pytest.raises(ValueError, match=r"`passages` must be as many as `query_texts` \(1\), got 2"):
+        CrossEncoder(bert, max_length=36).encode(["a"], ["b", "c"])
     refused(bert, "`max_length` must be at most the 36 tokens .*, got 37", 37)
     transformers.BertModel(transformers.BertConfig(**SIZES)).save_pretrained(bert)  # a body alone
     refused(bert, r"needs a trained classifier, found no \['classifier\.bias")
@@ -119,15 +126,6 @@ def test_models_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     text = " ".join("abcdefghijklmnopqrstuvwxyz")
     assert CrossEncoder(roberta, max_length=29).encode([text], [text]).isfinite().all()
     refused(roberta, "at most the 29 tokens", 30)
-
-
-def test_arguments_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="`batch_size` must be a positive integer, got 0"):
-        CrossEncoder("x", batch_size=0)
-    with pytest.raises(ValueError, match=r"`dtype` must be one of .*, got 'int8'"):
-        CrossEncoder("x", dtype="int8")
-    with pytest.raises(ValueError, match=r"`passages` must be as many as `query_texts` \(1\), got 2"):
-        CrossEncoder(build("bert", tmp_path), max_length=36).encode(["a"], ["b", "c"])
 
 
 NUM_LAYERS = 3  # of which ModernBERT's first reads without a norm, and others only near tokens

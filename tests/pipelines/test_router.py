@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphrerank.graphs import Ranking
 from graphrerank.operators.fusion import weighted_rank_fusion
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.router import DENSE, FUSION, GRAPH, ROUTES, Router, choose_routes, route_shares
@@ -33,42 +34,26 @@ def router(adapter: Any, **settings: Any) -> Any:
     return partial(Router, adapter=adapter, **{"dense": DENSE_STEPS, "graph": GRAPH_STEPS, **settings})
 
 
-def test_each_query_gets_what_its_path_gives_it_alone(make_corpus: Callable, make_queries: Callable) -> None:
+@pytest.mark.parametrize("fusion_depth", [None, 3])
+def test_each_query_gets_what_its_path_gives_it_alone(
+    fusion_depth: int | None, make_corpus: Callable, make_queries: Callable
+) -> None:
     graph, queries, adapter = make_corpus(), make_queries(10), Spread()
-    routed = Pipeline(graph, steps=[router(adapter)], budget=BUDGET).retrieve(queries)
-    dense, other = (
+    routed = Pipeline(graph, steps=[router(adapter, fusion_depth=fusion_depth)], budget=BUDGET).retrieve(queries)
+    paths = [
         Pipeline(graph, steps=steps, budget=BUDGET).retrieve(queries).ranking for steps in (DENSE_STEPS, GRAPH_STEPS)
-    )
-    scores = adapter.score(queries.texts)
-    fused = weighted_rank_fusion([dense, other], torch.stack([1 - scores, scores], 1), top_k=BUDGET)
+    ]
+    scores, depth = adapter.score(queries.texts), fusion_depth or BUDGET
+    tops = [Ranking(path.nodes[:, :depth], path.scores[:, :depth]) for path in paths]
+    fused = weighted_rank_fusion(tops, torch.stack([1 - scores, scores], 1), top_k=depth).padded(BUDGET)
     routes = choose_routes(scores, 0.25, 0.55)
     assert routes.bincount().tolist() == [4, 3, 3]  # 0.0 twice: the last query is empty
     assert torch.equal(routed.routes, routes)
     for row, route in enumerate(routes.tolist()):
-        expected = {DENSE: dense, GRAPH: other, FUSION: fused}[route]
+        expected = {DENSE: paths[0], GRAPH: paths[1], FUSION: fused}[route]
         assert torch.equal(routed.ranking.nodes[row], expected.nodes[row])
         torch.testing.assert_close(routed.ranking.scores[row], expected.scores[row])
     assert {"route", "fuse", "retrieve", "graph"} <= set(routed.seconds)
-
-
-def test_fusion_as_deep_as_the_paper_says(make_corpus: Callable, make_queries: Callable) -> None:
-    graph, queries, adapter = make_corpus(), make_queries(10), Spread()
-    routed = Pipeline(graph, steps=[router(adapter, fusion_depth=3)], budget=BUDGET).retrieve(queries)
-    listed = [
-        Pipeline(graph, steps=steps, budget=BUDGET).retrieve(queries).ranking.nodes.tolist()
-        for steps in (DENSE_STEPS, GRAPH_STEPS)
-    ]
-    fused_rows = [row for row in range(10) if 0.25 < row / 10 < 0.55]
-    for row in fused_rows:
-        weights = {0: 1 - row / 10, 1: row / 10}
-        fused: dict[int, float] = {}
-        for path, rankings in enumerate(listed):
-            for rank, node in enumerate([node for node in rankings[row] if node >= 0][:3], 1):
-                fused[node] = fused.get(node, 0.0) + weights[path] / (60 + rank)
-        expected = sorted(fused, key=lambda node: (-fused[node], node))[:3]
-        assert [node for node in routed.ranking.nodes[row].tolist() if node >= 0] == expected
-    alone = next(row for row in range(10) if row not in fused_rows)
-    assert int((routed.ranking.nodes[alone] >= 0).sum()) > 3  # paths that are not fused stay as deep as the budget
 
 
 def test_pairs_that_the_paths_read_are_counted(
