@@ -245,6 +245,7 @@ class LevelSummaries:
         return is_candidate & (first_node.gather(1, text) == nodes)
 
 
+@dataclass(eq=False)
 class ReTAGRetrieval:
     """Retrieve summaries of a level, for many questions at once.
 
@@ -254,18 +255,15 @@ class ReTAGRetrieval:
     question retrieves nothing. Without a ``classifier``, similarity chooses the topics of a question.
     """
 
-    def __init__(
-        self,
-        summaries: LevelSummaries,
-        settings: ReTAGSearchSettings,
-        *,
-        keywords: KeywordFinder | None = None,
-        scorer: GraphScorer | None = None,
-        classifier: TopicClassifier | None = None,
-    ) -> None:
-        self.summaries, self.settings = summaries, settings
-        self._keywords, self._scorer, self._classifier = keywords, scorer, classifier
-        self._is_open = summaries.in_graph[1:].any(1)
+    summaries: LevelSummaries
+    settings: ReTAGSearchSettings
+    _: KW_ONLY
+    keywords: KeywordFinder | None = None
+    scorer: GraphScorer | None = None
+    classifier: TopicClassifier | None = None
+
+    def __post_init__(self) -> None:
+        self._is_open = self.summaries.in_graph[1:].any(1)
 
     @torch.inference_mode()
     def retrieve(self, queries: Queries) -> RetrievedSummaries:
@@ -277,15 +275,15 @@ class ReTAGRetrieval:
             scores = torch.zeros(candidates.shape, device=candidates.device).masked_fill(~candidates, -torch.inf)
             ranking = Ranking(*top_k_by_node_order(scores, max(1, max_candidates)))
             return RetrievedSummaries(ranking, graphs, candidates, [[] for _ in queries.texts])
-        keywords = [[] for _ in queries.texts] if self._keywords is None else self._keywords.find(queries, graphs)
+        keywords = [[] for _ in queries.texts] if self.keywords is None else self.keywords.find(queries, graphs)
         table = self._score(queries, keywords, candidates)
         scores = table[0].masked_fill(~candidates, -torch.inf)
-        if self._scorer is None:
+        if self.scorer is None:
             ranking = Ranking(*top_k_by_node_order(scores, self.settings.top_p))
         else:
             depth = max(self.settings.rerank_depth, self.settings.top_p)
             first = Ranking(*top_k_by_node_order(scores, min(depth, max_candidates)))
-            ranking = self._rerank(self._scorer, queries, first, table)
+            ranking = self._rerank(self.scorer, queries, first, table)
         return RetrievedSummaries(ranking, graphs, candidates, keywords)
 
     def _route(self, queries: Queries) -> Tensor:
@@ -295,8 +293,8 @@ class ReTAGRetrieval:
         near enough, as the paper suggests under limitations.
         """
         topics, vectors = self.summaries.topics, queries.encoded.to(self.summaries.graph.device)
-        if self._classifier is not None and self.settings.use_topics:
-            numbers = [-1 if topic is None else topic for topic in self._classifier(queries.texts)]
+        if self.classifier is not None and self.settings.use_topics:
+            numbers = [-1 if topic is None else topic for topic in self.classifier(queries.texts)]
             chosen = torch.tensor(numbers, device=vectors.device).unsqueeze(1)
             is_near = chosen == torch.arange(len(topics), device=vectors.device)
         else:

@@ -91,8 +91,7 @@ def test_unusable_verdicts_do_not_count(scripted_model: Callable[..., Any]) -> N
 
 
 @pytest.mark.parametrize(
-    "content", ["1", "[1]", '{"winner": 1}', '{"reason": "", "winner": 3}', '{"reason": "", "winner": true}',
-                '{"reason": null, "winner": 1}', '{"reason": "", "winner": 1, "why": ""}', "{"]
+    "content", ["{", "[1]", '{"winner": 1}', '{"reason": "", "winner": 3}', '{"reason": "", "winner": 1, "why": ""}']
 )  # fmt: skip
 def test_strict_parsing(content: str) -> None:
     with pytest.raises(ValueError, match="the answer must be"):

@@ -89,12 +89,12 @@ def shown(question: str) -> list[int]:
 
 
 class Reader:
-    """Finds odd passages helpful, and merges partial answers; ``broken`` gives other replies, by passage."""
+    """Finds odd passages helpful, and merges partial answers; ``broken`` and ``merged`` give other replies."""
 
     fingerprint = "reader"
 
-    def __init__(self, broken: dict[int, Reply] | None = None) -> None:
-        self.broken = broken or {}
+    def __init__(self, broken: dict[int, Reply] | None = None, merged: dict[str, Any] | None = None) -> None:
+        self.broken, self.merged = broken or {}, merged  # by passage; of all partial answers
         self.asked: list[str] = []
         self.parts: list[list[int]] = []
 
@@ -111,6 +111,8 @@ class Reader:
             odd = [number for number in shown(question) if number % 2]
             text = " ".join(f"thing{number}" for number in odd)
             content: dict[str, Any] = {"answer": text, "helpfulness": 10 * max(odd, default=0), "summaries": odd}
+        elif self.merged is not None:
+            content = self.merged
         else:
             numbers = [int(n) for listed in re.findall(r"summaries ([\d, ]+)\)", question) for n in listed.split(",")]
             content = {"answer": "; ".join(re.findall(r"\) (.*)$", question, re.MULTILINE)), "summaries": numbers}
@@ -217,11 +219,5 @@ def test_a_bad_part_is_requested_again_and_left_out(bad: Any) -> None:
 
 @pytest.mark.parametrize("summaries", [[1, 2], []])  # one that no part cites, or none
 def test_an_answer_cites_what_its_parts_cite(summaries: list[int]) -> None:
-    class Inventing(Reader):
-        def _reply(self, system: str | None, question: str) -> Reply:
-            if system == MAP:
-                return super()._reply(system, question)
-            return Reply(json.dumps({"answer": "all", "summaries": summaries}), "answered", "m")
-
-    (answer,) = written(Inventing(), SEVEN, part_tokens=100)
+    (answer,) = written(Reader(merged={"answer": "all", "summaries": summaries}), SEVEN, part_tokens=100)
     assert (answer.text, answer.citations, answer.helpfulness, answer.outcome) == ("", (), (70,), "unusable")

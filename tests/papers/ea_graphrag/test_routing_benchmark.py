@@ -61,12 +61,12 @@ def planted(num_questions: int, *, informed: bool) -> Choices:
     """Half the questions need the graph, the others the dense path; the score tells, or does not."""
     generator = torch.Generator().manual_seed(0)
     graph = torch.rand(num_questions, generator=generator) < 0.5
-    told = graph.float() if informed else torch.rand(num_questions, generator=generator)
+    known = graph.float() if informed else torch.rand(num_questions, generator=generator)
     never = [0] * num_questions
-    return make((~graph).int().tolist(), graph.int().tolist(), never, (0.1 + 0.8 * told).tolist())
+    return make((~graph).int().tolist(), graph.int().tolist(), never, (0.1 + 0.8 * known).tolist())
 
 
-def test_routing_that_knows_is_told_from_chance() -> None:
+def test_informed_routing_differs_from_chance() -> None:
     result = compare(planted(200, informed=True))
     assert result["regret"] == 0
     assert result["p_draws"] == pytest.approx(1 / 1001)
@@ -91,7 +91,7 @@ class ByLength:
         return torch.tensor([len(text) / 10 for text in texts])
 
 
-def test_judging_a_routed_pipeline_tells_its_routes() -> None:
+def test_the_result_of_a_routed_pipeline_has_its_routes() -> None:
     graph = CorpusGraph.from_edges(list("vwxyz"), [""] * 5, torch.tensor([[0, 3]])).with_embedding(torch.eye(5))
     qrels = Qrels(torch.arange(4), torch.arange(4), torch.ones(4))
     dataset = Dataset("small", graph, list("abcd"), ["a", "bb", "ccccc", "ddddddddd"], {"test": qrels})
@@ -103,11 +103,9 @@ def test_judging_a_routed_pipeline_tells_its_routes() -> None:
     }
     queries = torch.arange(4)
     ranked = RankedDataset(dataset, "test", queries, run_pipelines(prepared, queries, pipelines))
-    study = measure_systems(ranked, EvaluationPlan(["R@5"], resamples=10))
+    result = measure_systems(ranked, EvaluationPlan(["R@5"], resamples=10))
     shares = {"dense": 0.5, "graph": 0.25, "fusion": 0.25}
-    assert study.systems["routed"].routes == shares
-    assert {name: entry["routes"] for name, entry in dataset_metrics(study)["systems"].items()} == {
-        "dense": {},
-        "routed": shares,
-    }
-    assert notes_of(study, "own")[-1] == "routed: dense 50%, graph 25%, fusion 25% of the queries"
+    assert result.systems["routed"].routes == shares
+    routes = {name: entry["routes"] for name, entry in dataset_metrics(result)["systems"].items()}
+    assert routes == {"dense": {}, "routed": shares}
+    assert notes_of(result, "own")[-1] == "routed: dense 50%, graph 25%, fusion 25% of the queries"
