@@ -1,137 +1,91 @@
+import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.evaluation.dataset_result import browse_queries
-from graphrerank.evaluation.records import (
-    Breakdown,
-    Cost,
-    Counterfactual,
-    DatasetResult,
-    EdgesOfType,
-    HubBias,
-    ListReliability,
-    PairedTest,
-    QueryDifference,
-    Reliability,
-    Replication,
-    SeedSpread,
-    SystemResult,
-)
+from graphrerank.evaluation.dataset_result import measure_systems
+from graphrerank.evaluation.measuring import EvaluationPlan
+from graphrerank.evaluation.records import Cost, DatasetResult
 from graphrerank.evaluation.result import EvaluationResult
-from graphrerank.evaluation.significance import bootstrap_interval
+from graphrerank.evaluation.significance import across_datasets
+from graphrerank.evaluation.systems import RankedDataset, RankedSystem
 from graphrerank.graphs import CorpusGraph, Ranking
+from graphrerank.graphs.calibration import LogisticCalibration
+from graphrerank.graphs.list_confidence import ListConfidence
 
 HOSTILE = "<script>document.title = 'broken'</script> & \"quoted\" <b onclick='x'>ü</b>"
-NUM_QUERIES = 200
-SKILL = {
-    "retriever": 0.45,
-    "ppr": 0.5,
-    "gcs": 0.46,
-    "cross_encoder": 0.58,
-    "their.run": 0.55,
-    "mlp": 0.68,
-    "gatv2": 0.7,
-}
+NUM_NODES, NUM_QUERIES, DEPTH = 30, 60, 12
+QUALITY = {"retriever": 0.1, "ppr": 0.2, "gcs": 0.15, "cross_encoder": 0.3, "their.run": 0.25, "mlp": 0.6, "gatv2": 0.6}
 MS = {"retriever": 0.2, "ppr": 0.6, "gcs": 0.4, "cross_encoder": 412.0, "mlp": 1.3, "gatv2": 2.2}
+PLAN = EvaluationPlan(("PR@10", "nDCG@10", "R@10"), ("PR@10", "nDCG@10"), resamples=2_000)
 
 
-def make_system(name: str, difficulty: torch.Tensor, *, seed: int) -> SystemResult:
+def toy_dataset(seed: int = 0, name: str = "toy") -> Dataset:
+    """Thirty passages, one hostile, and edges of two types; two are relevant to each query, to the first ten one."""
     generator = torch.Generator().manual_seed(seed)
-    score = (SKILL[name] + 0.3 * difficulty + 0.15 * torch.randn(NUM_QUERIES, generator=generator)).clamp(0, 1).double()
-    values = {"PR@10": (score > 0.5).double(), "nDCG@10": score, "R@10": (score * 4).round() / 4}
-    cost = None
-    if name in MS:
-        total = {"p50": MS[name], "p95": 1.5 * MS[name]}
-        cost = Cost({"graph": {"p50": 0.1, "p95": 0.2}, "total": total}, peak_memory_mib=812.4)
-    return SystemResult(
-        name=name,
-        kind="run" if name == "their.run" else "operator",
-        source=f"somewhere/{name}",
-        values=values,
-        intervals={m: tuple(bootstrap_interval(v, samples=200).tolist()) for m, v in values.items()},
-        cost=cost,
-        missing=("q3", "q4", "q5", "q6") if name == "their.run" else (),
-        tied_share=0.05,
-    )
+    edges = torch.randint(0, NUM_NODES, (60, 2), generator=generator)
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    texts = [HOSTILE if number == 3 else f"word {'more ' * (number % 3)}" for number in range(NUM_NODES)]
+    ids = [f"d{number}" for number in range(NUM_NODES)]
+    graph = CorpusGraph.from_edges(ids, texts, edges, edge_type=torch.arange(len(edges)) % 2)
+    query = torch.arange(NUM_QUERIES).repeat_interleave(2)
+    node = torch.stack([torch.randperm(NUM_NODES, generator=generator)[:2] for _ in range(NUM_QUERIES)]).flatten()
+    kept = torch.ones(len(query), dtype=torch.bool)
+    kept[1:20:2] = False
+    qrels = Qrels(query[kept], node[kept], torch.ones(int(kept.sum())))
+    queries = [f"q{number:02}" for number in range(NUM_QUERIES)]
+    texts = ["what is " + "so " * (number % 4) + "it" for number in range(NUM_QUERIES)]
+    return Dataset(name, graph, queries, texts, {"test": qrels})
 
 
-def make_dataset(name: str, *, seed: int, texts: list[str] | None = None) -> DatasetResult:
-    difficulty = torch.randn(NUM_QUERIES, generator=torch.Generator().manual_seed(seed))
-    systems = {key: make_system(key, difficulty, seed=seed + place) for place, key in enumerate(SKILL)}
-    tests = []
-    for measure in ("PR@10", "nDCG@10"):
-        for key in list(SKILL)[:-1]:
-            d = systems["gatv2"].values[measure] - systems[key].values[measure]
-            low, high = bootstrap_interval(d, samples=200).tolist()
-            p = 0.0001 if low > 0 or high < 0 else 0.4
-            tests.append(
-                PairedTest("gatv2", key, measure, NUM_QUERIES, float(d.mean()), (low, high),
-                           float(d.mean() / d.std()), float((d != 0).double().mean()), p, p / 2, p)
-            )  # fmt: skip
-    texts = texts or [f"what is the answer to question number {i} of this data set" for i in range(NUM_QUERIES)]
-    worst = [
-        QueryDifference(f"q{i}", texts[i], "retriever", "PR@10", "gatv2", 2, 1 - score, score)
-        for i, score in ((0, 1.0), (1, 1.0), (2, 0.0))
-    ]
-    means = {key: system.means["PR@10"] for key, system in systems.items()}
-    shares = (0.01, 0.12, 0.26, 0.31, 0.47, 0.52, 0.66, 0.71, 0.88, 0.97)
-    return DatasetResult(
-        name=name,
-        split="test",
-        fingerprint="0123456789abcdef" * 4,
-        query_ids=[f"q{i}" for i in range(NUM_QUERIES)],
-        query_texts=texts,
-        num_relevant=[2] * NUM_QUERIES,
-        systems=systems,
-        tested=("PR@10", "nDCG@10"),
-        candidates=100,
-        ceiling=0.869,
-        base_ceiling=0.8,
-        tests=tests,
-        query_differences=worst,
-        breakdowns=[Breakdown("relevant nodes", group, 100, "PR@10", means) for group in ("1", "2 to 3")],
-        hub_bias=[HubBias(key, 0.1, 0.05, 1.4, 1.2, 17) for key in SKILL],
-        counterfactuals=[Counterfactual("gatv2", edges, "PR@10", 0.6, 0.08, (0.05, 0.11), 0.001, 0.7)
-                         for edges in ("shuffled", "removed")],
-        edges_of_type=[EdgesOfType("reference", 41.3, 0.6, 0.2, 0.031, 0.01)],
-        seed_spreads=[SeedSpread(("gatv2", "gatv2 (2)"), (1, 2), "PR@10", 0.7, 0.01, 0.69, 0.71)],
-        reliability=[Reliability("gatv2", "logistic", 20_000, 0.02, 0.0031, 0.0123, (18_000, *range(900, 0, -100)),
-                                 tuple(0.05 + 0.1 * i for i in range(10)), shares)],
-        list_reliability=[ListReliability("gatv2", "PR@5", 200, 0.6, 0.61, 0.0321, 0.1512, 0.842)],
-    )  # fmt: skip
+def ranked(data: Dataset, name: str, *, quality: float, seed: int, **more: object) -> RankedSystem:
+    """Relevant nodes are scored higher by ``quality``; the last query finds nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.rand(NUM_QUERIES, NUM_NODES, generator=generator)
+    qrels = data.split("test")
+    noise[qrels.query, qrels.node] += quality
+    scores, nodes = noise.topk(DEPTH, dim=1)
+    nodes[-1], scores[-1] = -1, -math.inf
+    return RankedSystem(name, "checkpoint", "runs/x", Ranking(nodes, scores), **more)  # type: ignore[arg-type]
 
 
-def make_browser(result: DatasetResult) -> dict[str, Any]:
-    """Rankings of thirty passages in a ring, one of them hostile; the first is relevant to every query."""
-    ring = torch.arange(30)
-    texts = [HOSTILE if number == 3 else f"text of passage {number}" for number in range(30)]
-    ids = [f"passage-{number}" for number in range(30)]
-    edges = torch.stack([ring, (ring + 1) % 30], dim=1)
-    graph = CorpusGraph.from_edges(ids, texts, edges, edge_type=ring % 2)
-    generator = torch.Generator().manual_seed(5)
+def evaluated(name: str, seed: int) -> DatasetResult:
+    """Seven systems; a run file misses more queries, and the last two are one training with two seeds."""
+    data = toy_dataset(seed, name)
     systems = {}
-    for name in ("retriever", "gatv2"):
-        nodes = torch.rand(NUM_QUERIES, 30, generator=generator).argsort(dim=1)
-        systems[name] = replace(result.systems[name], ranking=Ranking(nodes, torch.zeros(NUM_QUERIES, 30)))
-    return browse_queries(replace(result, systems=systems), graph, torch.zeros(NUM_QUERIES, 1, dtype=torch.int64))
+    for place, (key, quality) in enumerate(QUALITY.items()):
+        cost, ms = None, MS.get(key)
+        if ms is not None:
+            total = {"p50": ms, "p95": 1.5 * ms}
+            cost = Cost({"graph": {"p50": 0.1, "p95": 0.2}, "total": total}, peak_memory_mib=812.4)
+        systems[key] = ranked(data, key, quality=quality, seed=seed + place, cost=cost)
+    run, retriever = systems["their.run"], systems["retriever"].ranking
+    nodes, scores = run.ranking.nodes.clone(), run.ranking.scores.clone()
+    nodes[3:6], scores[3:6] = -1, -math.inf
+    systems["their.run"] = replace(run, kind="run", source=HOSTILE, ranking=Ranking(nodes, scores))
+    systems["mlp"] = replace(systems["mlp"], config="same", seed=1)
+    systems["gatv2"] = replace(
+        systems["gatv2"],
+        config="same",
+        seed=2,
+        calibration=LogisticCalibration(slope=3.0, intercept=-3.0),
+        confidence=ListConfidence(beyond=-1.0, within=0.5, intercept=0.0),
+        on_other_edges={"shuffled": systems["mlp"].ranking, "removed": retriever},
+    )
+    candidates = replace(retriever, base_nodes=retriever.nodes[:, :6])
+    queries = torch.arange(NUM_QUERIES)
+    return measure_systems(RankedDataset(data, "test", queries, list(systems.values()), candidates), PLAN)
 
 
 @pytest.fixture(scope="session")
 def result() -> EvaluationResult:
-    """Seven systems on two data sets, one of whose queries is hostile, and can be looked at."""
-    texts = [HOSTILE] + [f"a longer question, the one of number {i}, about something" for i in range(1, NUM_QUERIES)]
-    datasets = {"attack": make_dataset("attack", seed=1, texts=texts), "scifact": make_dataset("scifact", seed=50)}
-    datasets["attack"] = replace(datasets["attack"], browser=make_browser(datasets["attack"]))
-    across = [
-        Replication(key, "gatv2", "PR@10", tuple(datasets), 0.05, 2, tuple(datasets), 0.1, 0.001)
-        for key in list(SKILL)[:-1]
-    ]
-    settings = {"permutations": 10_000, "level": 0.05, "seed": 0, "ties": "own"}
+    """Seven systems on two data sets; the queries of one can be looked at."""
+    datasets = {"attack": evaluated("attack", 1), "scifact": replace(evaluated("scifact", 50), browser=None)}
+    across = across_datasets(list(datasets.values()), permutations=2_000)
+    settings = {"permutations": 2_000, "level": 0.05, "seed": 0, "ties": "own"}
     return EvaluationResult(
         "python evaluate.py 'datasets=[attack,scifact]' checkpoint=base", datasets, across, settings
     )

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from graphrerank.data.candidates import PreparedDataset
-from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.data.dataset import Dataset
 from graphrerank.evaluation.dataset_result import (
     break_down,
     browse_queries,
@@ -29,36 +29,9 @@ from graphrerank.evaluation.significance import across_datasets, holm, paired_ra
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, StageResult
 from graphrerank.evaluation.tables import Cell, Table
 from graphrerank.graphs import CorpusGraph, Ranking
+from tests.evaluation.conftest import NUM_QUERIES, ranked, toy_dataset
 
-NUM_NODES, NUM_QUERIES, DEPTH = 30, 40, 12
 PLAN = EvaluationPlan(("nDCG@10", "R@5", "PR@5/multi"), ("nDCG@10", "R@5"), resamples=500)
-
-
-def dataset(seed: int = 0, name: str = "toy") -> Dataset:
-    generator = torch.Generator().manual_seed(seed)
-    edges = torch.randint(0, NUM_NODES, (60, 2), generator=generator)
-    ids = [f"d{number}" for number in range(NUM_NODES)]
-    texts = [f"word {'more ' * (number % 3)}" for number in range(NUM_NODES)]
-    graph = CorpusGraph.from_edges(ids, texts, edges[edges[:, 0] != edges[:, 1]])
-    query = torch.arange(NUM_QUERIES).repeat_interleave(2)
-    node = torch.stack([torch.randperm(NUM_NODES, generator=generator)[:2] for _ in range(NUM_QUERIES)]).flatten()
-    kept = torch.ones(len(query), dtype=torch.bool)
-    kept[1:20:2] = False  # the first ten queries have one relevant node
-    qrels = Qrels(query[kept], node[kept], torch.ones(int(kept.sum())))
-    queries = [f"q{number:02}" for number in range(NUM_QUERIES)]
-    texts = ["what is " + "so " * (number % 4) + "it" for number in range(NUM_QUERIES)]
-    return Dataset(name, graph, queries, texts, {"test": qrels})
-
-
-def ranked(data: Dataset, name: str, *, quality: float, seed: int, **more: object) -> RankedSystem:
-    """Relevant nodes are scored higher by ``quality``; the last query finds nothing."""
-    generator = torch.Generator().manual_seed(seed)
-    noise = torch.rand(NUM_QUERIES, NUM_NODES, generator=generator)
-    qrels = data.split("test")
-    noise[qrels.query, qrels.node] += quality
-    scores, nodes = noise.topk(DEPTH, dim=1)
-    nodes[-1], scores[-1] = -1, -math.inf
-    return RankedSystem(name, "checkpoint", "runs/x", Ranking(nodes, scores), **more)  # type: ignore[arg-type]
 
 
 def judged(data: Dataset, systems: list[RankedSystem], **more: Any) -> DatasetResult:
@@ -67,7 +40,7 @@ def judged(data: Dataset, systems: list[RankedSystem], **more: Any) -> DatasetRe
 
 @pytest.fixture(scope="module")
 def result() -> DatasetResult:
-    data = dataset()
+    data = toy_dataset()
     base = ranked(data, "base", quality=0.0, seed=1, cost=Cost({"total": {"p50": 1.0, "p95": 2.0}}))
     twin = replace(ranked(data, "twin", quality=0.3, seed=2, config="abc"), seed=1)
     good = replace(ranked(data, "good", quality=0.6, seed=3, config="abc"), seed=2)
@@ -76,7 +49,7 @@ def result() -> DatasetResult:
 
 
 def test_a_stage_adds_measures_groups_notes_and_tables(tmp_path: Path) -> None:
-    data = dataset()
+    data = toy_dataset()
     systems = [ranked(data, name, quality=0.2, seed=seed) for seed, name in enumerate(("base", "good"))]
     whole = RankedDataset(data, "test", torch.arange(NUM_QUERIES), systems)
     even = torch.arange(NUM_QUERIES) % 2 == 0
@@ -109,7 +82,7 @@ def test_a_stage_adds_measures_groups_notes_and_tables(tmp_path: Path) -> None:
     for entry in (found, again):
         assert entry.systems["good"].means["Length"] == 2.0  # the last query, for which nothing is ranked, is odd
         assert {(group.by, group.group, group.measure, group.num_queries) for group in entry.breakdowns} >= {
-            ("parity", "even", "Length", 20)
+            ("parity", "even", "Length", 30)
         }
         assert [test.measure for test in entry.tests] == ["nDCG@10", "Length"]
         assert entry.notes[-1] == "lengths were read"
@@ -122,10 +95,10 @@ def test_a_stage_adds_measures_groups_notes_and_tables(tmp_path: Path) -> None:
 
 
 def test_values_are_measured_and_missing_queries_named(result: DatasetResult) -> None:
-    data, good = dataset(), result.systems["good"]
+    data, good = toy_dataset(), result.systems["good"]
     again = measure_ranking(data, data.split("test"), torch.arange(NUM_QUERIES), good.ranking, ["nDCG@10"])
     assert torch.equal(good.values["nDCG@10"], again["nDCG@10"])
-    assert (good.missing, good.tied_share, good.cost) == (("q39",), 0.0, None)
+    assert (good.missing, good.tied_share, good.cost) == (("q59",), 0.0, None)
     assert good.values["PR@5/multi"][:10].isnan().all()
     assert (result.num_relevant[0], result.num_relevant[-1]) == (1, 2)
 
@@ -148,7 +121,7 @@ def test_findings(result: DatasetResult) -> None:
     assert {one.baseline for one in result.query_differences} == {"twin"}  # the best of the others
     groups = {(one.by, one.group): one.num_queries for one in result.breakdowns}
     assert groups["relevant nodes", "1"] == 10
-    assert groups["relevant nodes", "2"] == 30
+    assert groups["relevant nodes", "2"] == 50
     assert sum(count for (by, _), count in groups.items() if by == "query length") == NUM_QUERIES
     assert sum(count for (by, _), count in groups.items() if by == "graph density") == NUM_QUERIES
     one = next(entry for entry in result.breakdowns if entry.group == "1")
@@ -166,7 +139,7 @@ def test_findings(result: DatasetResult) -> None:
 
 
 def test_candidates_and_their_ceiling_by_hand() -> None:
-    data = dataset()
+    data = toy_dataset()
     qrels, system = data.split("test"), ranked(data, "a", quality=0.0, seed=0)
     first, several = qrels.node[:1], torch.full((NUM_QUERIES, 2), -1)
     several[0, 0] = first[0]  # the one relevant node of the first query
@@ -185,7 +158,7 @@ def test_candidates_and_their_ceiling_by_hand() -> None:
 
 
 def test_across_data_sets_and_to_the_file(result: DatasetResult, tmp_path) -> None:
-    second = dataset(5, "second")
+    second = toy_dataset(5, "second")
     systems = [
         ranked(second, name, quality=quality, seed=seed)
         for seed, (name, quality) in enumerate({"base": 0.0, "twin": 0.6, "good": 0.6}.items())
@@ -209,11 +182,11 @@ def test_across_data_sets_and_to_the_file(result: DatasetResult, tmp_path) -> No
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    data = dataset()
+    data = toy_dataset()
     system = ranked(data, "a", quality=0.0, seed=0)
     with pytest.raises(ValueError, match=r"different names, got \['a', 'a'\]"):
         judged(data, [system, system])
-    with pytest.raises(ValueError, match="must each rank 3 queries, a has 40"):
+    with pytest.raises(ValueError, match="must each rank 3 queries, a has 60"):
         RankedDataset(data, "test", torch.arange(3), [system])
 
 
