@@ -99,20 +99,6 @@ def test_scripted_equals_eager(learn: bool, activation: str, norm_eps: float | N
                 torch.testing.assert_close(scripted(*arguments), model(*arguments), atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "match"),
-    [
-        ({"smoothing": 0.0, "learn_smoothing": True}, "`smoothing` must lie between 0 and 1 where it is learned"),
-        ({"dropout": 1.5}, r"`dropout` must lie in \[0, 1\], got 1.5"),
-        ({"activation": "elu"}, "`activation` must be one of .*, got 'elu'"),
-        ({"hidden_size": 0}, "`hidden_size` must be a positive integer, got 0"),
-    ],
-)
-def test_arguments_of_the_head_are_checked(arguments: dict[str, object], match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        GRankerHead(**arguments)  # type: ignore[arg-type]
-
-
 class TanhEncoder(HashPairEncoder):
     """With a head of transformers' form."""
 
@@ -206,15 +192,23 @@ def test_checkpoint(layers: int, tmp_path: Path) -> None:
 BERT = {"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2}
 
 
+LAYERS: dict[str, Any] = {"train_last_layers": 1, "hidden_size": 8}
+
+
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({}, r"`train_last_layers` needs an encoder of one of .*, got None"),
-        ({"encoder": {"model_type": "gpt2"}}, r"`train_last_layers` needs an encoder of one of .*, got 'gpt2'"),
-        ({"encoder": BERT | {"num_attention_heads": 3}}, "the encoder's settings do not fit 'bert'"),
-        ({"encoder": BERT, "train_last_layers": 1.5}, r"`train_last_layers` must lie in \[1, 2\] .*, got 1.5"),
+        ({"smoothing": 1.1}, r"`smoothing` must lie in \[0, 1\], got 1.1"),
+        ({"smoothing": 0.0, "learn_smoothing": True}, "`smoothing` must lie between 0 and 1 where it is learned"),
+        ({"dropout": 1.5}, r"`dropout` must lie in \[0, 1\], got 1.5"),
+        ({"activation": "elu"}, "`activation` must be one of .*, got 'elu'"),
+        ({"hidden_size": 0}, "`hidden_size` must be a positive integer, got 0"),
+        (LAYERS, r"`train_last_layers` needs an encoder of one of .*, got None"),
+        (LAYERS | {"encoder": {"model_type": "gpt2"}}, r"`train_last_layers` needs an encoder .*, got 'gpt2'"),
+        (LAYERS | {"encoder": BERT | {"num_attention_heads": 3}}, "the encoder's settings do not fit 'bert'"),
+        (LAYERS | {"encoder": BERT, "train_last_layers": 1.5}, r"`train_last_layers` must lie in \[1, 2\] .*, got 1.5"),
     ],
 )
-def test_arguments_of_layers_are_checked(arguments: dict[str, Any], match: str) -> None:
+def test_arguments_are_checked(arguments: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
-        trainable_granker(**{"train_last_layers": 1, "hidden_size": 8} | arguments)
+        trainable_granker(**arguments)

@@ -328,7 +328,5 @@ def test_arguments_of_each_retriever_are_checked() -> None:
 
     with pytest.raises(ValueError, match=r"`base` must have no feature named as in .*, got \['hops'\]"):
         ExpandRetriever(line([]), base=partial(Walked, nodes=(0, 1)), top_k=3, base_k=2, num_seeds=1)
-    with pytest.raises(ValueError, match="`bm25_weight` and `dense_weight` must not be negative"):
-        HybridExpandRetriever(corpus(), dense_weight=-1.0)
     with pytest.raises(ValueError, match=r"`similarity_weight` must not be negative, got -1\.0"):
         ExpandRetriever(corpus(), base=partial(Fixed, nodes=(0,)), similarity_weight=-1.0)
