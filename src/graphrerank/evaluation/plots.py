@@ -159,20 +159,14 @@ def _draw_gains(axes: "Axes", *, dataset: DatasetResult, measure: str) -> None:
     axes.set_ylabel(f"{fill(row_name(names[1]), NAME)}: {measure}, percent")
 
 
-def dominated_points(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Return for each point of time and quality whether another one beats it: no slower, no worse, and not the same."""
-    return [
-        any(other <= ms and better >= quality and (other, better) != (ms, quality) for other, better in points)
-        for ms, quality in points
-    ]
-
-
 def _draw_pareto(axes: "Axes", *, dataset: DatasetResult, timed: dict[str, tuple[float, float]], measure: str) -> None:
     """Draw quality against the median time, with 95% intervals, lines to the 95th percentile, and the front."""
     from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, NullLocator
 
     places, front = [], []
-    for (name, (ms, mean)), dominated in zip(timed.items(), dominated_points(list(timed.values())), strict=True):
+    for name, (ms, mean) in timed.items():
+        others = [other for other in timed.values() if other != (ms, mean)]
+        dominated = any(other_ms <= ms and other_mean >= mean for other_ms, other_mean in others)
         system = dataset.systems[name]
         assert system.cost is not None
         slow, interval = system.cost.ms[TOTAL]["p95"], system.intervals[measure]

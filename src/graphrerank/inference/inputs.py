@@ -160,28 +160,22 @@ def text_features(given: RerankInput, names: Collection[str], edges: Tensor) -> 
 
 def input_edges(given: RerankInput) -> Edges:
     """List directed edges, parallel ones too: ``[M, 2]`` int64 pairs (target, source), weights and types ``[M]``."""
-    none = torch.zeros(0, dtype=torch.int64)
-    pairs, weights, types = [none.reshape(0, 2)], [none.float()], [none]
-    both_ways = [_given_edges(given)]
+    parts = [_given_edges(given)]
     if given.doc_ids is not None and given.chunk_ids is not None:
         chunk_ids = to_integers("chunk_ids", given.chunk_ids, (given.num_passages,)).tolist()
         edges = adjacency_edges(list(given.doc_ids), chunk_ids)
-        both_ways.append((edges, torch.ones(len(edges)), torch.full((len(edges),), ADJACENCY)))
-    for undirected, weight, edge_type in filter(None, both_ways):
-        pairs += [undirected, undirected.flip(1)]
-        weights += [weight, weight]
-        types += [edge_type, edge_type]
+        parts.append((edges, torch.ones(len(edges)), torch.full((len(edges),), ADJACENCY)))
+    parts += [(edges.flip(1), weight, edge_type) for edges, weight, edge_type in parts]
     if given.entities is not None:
         incidence = EntityIncidence.from_names(normalized_names(given.entities))
         edge_index, weight, _ = conceptual_edges(incidence, torch.arange(given.num_passages).unsqueeze(0))
-        pairs.append(edge_index.flip(0).T)
-        weights.append(weight)
-        types.append(torch.full_like(edge_index[0], ENTITY))
-    return torch.cat(pairs), torch.cat(weights), torch.cat(types)
+        parts.append((edge_index.flip(0).T, weight, torch.full_like(edge_index[0], ENTITY)))
+    pairs, weights, types = map(torch.cat, zip(*parts, strict=True))
+    return pairs, weights, types
 
 
-def _given_edges(given: RerankInput) -> Edges | None:
-    """Return the undirected edges of ``edges`` or ``edge_index``; None for none."""
+def _given_edges(given: RerankInput) -> Edges:
+    """Return the undirected edges of ``edges`` or ``edge_index``."""
     names, numbers = given.edge_types, given.edge_weights
     if given.edge_index is not None:
         index = to_integers("edge_index", given.edge_index, (2, None))
@@ -190,7 +184,7 @@ def _given_edges(given: RerankInput) -> Edges | None:
             _check_entries("edge_index", ~is_loop, index.T, "have no self-loop where it has weights or types")
         edges = index.T[~is_loop].contiguous()
     elif given.edges is None:
-        return None
+        edges = torch.zeros(0, 2, dtype=torch.int64)
     elif hasattr(given.edges, "nodes") and hasattr(given.edges, "edges"):
         edges, names, numbers = _from_graph(given)
     else:
