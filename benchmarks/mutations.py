@@ -159,8 +159,8 @@ MUTATIONS = (
     Mutation(
         "inference/inputs.py",
         "edges go one way",
-        "pairs += [undirected, undirected.flip(1)]",
-        "pairs += [undirected, undirected]",
+        "parts += [(edges.flip(1), weight, edge_type)",
+        "parts += [(edges, weight, edge_type)",
     ),
     Mutation(
         "integrations/metadata.py",

@@ -184,6 +184,22 @@ def fit(
             network,
             parts.build("loss", loss),
         )
+        augmentation = None
+        if any(settings.augmentation.values()):
+            augmentation = CandidateAugmentation(data.first.feature_names, **settings.augmentation)
+        batches = CandidateDataModule(
+            data.prepared,
+            batch_size=settings.batch_size,
+            seed=settings.seed,
+            inputs=network.inputs,
+            train_split=settings.train_split,
+            val_split=settings.val_split,
+            shares=settings.shares,
+            augmentation=augmentation,
+            validated=list(data.judged),
+            shards=data.shards,
+            buffer=settings.buffer,
+        )
         loggers = list(logger) if isinstance(logger, Sequence) else [logger] if logger else []
         composed = partial(_composed, parts, run, name)
         settings_of_trainer = dict(trainer or {}) | ({} if max_epochs is None else {"max_epochs": max_epochs})
@@ -197,7 +213,7 @@ def fit(
         fitted = build(settings_of_trainer, callbacks=called, logger=loggers)
         for each in loggers:
             each.log_hyperparams(manifest)
-        _train(fitted, learns, batches(data, settings, network), last)
+        _train(fitted, learns, batches, last)
         if not fitted.strategy.broadcast((folder / BEST).is_file()):  # fast_dev_run or no validation: the last state
             fitted.save_checkpoint(folder / BEST)
         if is_first_process():
@@ -244,26 +260,6 @@ def model_arguments(model: Part, prepared: PreparedDataset) -> dict[str, Any]:
     takes = inspect.signature(get_object(model.settings._target_)).parameters
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
     return model.arguments | {name: size for name, size in sizes.items() if takes_all or name in takes}
-
-
-def batches(data: TrainingData, settings: FitSettings, network: nn.Module) -> CandidateDataModule:
-    """Return the batches of a training."""
-    augmentation = None
-    if any(settings.augmentation.values()):
-        augmentation = CandidateAugmentation(data.first.feature_names, **settings.augmentation)
-    return CandidateDataModule(
-        data.prepared,
-        batch_size=settings.batch_size,
-        seed=settings.seed,
-        inputs=network.inputs,  # type: ignore[arg-type] # of a model
-        train_split=settings.train_split,
-        val_split=settings.val_split,
-        shares=settings.shares,
-        augmentation=augmentation,
-        validated=list(data.judged),
-        shards=data.shards,
-        buffer=settings.buffer,
-    )
 
 
 def build_callbacks(composed: Callable[..., dict[str, Any]], given: Any) -> list[Callback]:
