@@ -30,7 +30,7 @@ EXPAND = partial(HybridExpandRetriever, base_k=12, num_seeds=6)
 
 
 class Encoder:
-    """Tells which encoder the corpus has."""
+    """The encoder of the corpus, by its fingerprint alone."""
 
     fingerprint = "e" * 64
 

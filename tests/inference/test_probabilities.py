@@ -1,4 +1,4 @@
-"""A calibrated model gives probabilities beside its scores, through every form that it can be loaded from."""
+"""A calibrated model gives probabilities with its scores, through every form that it can be loaded from."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_an_artifact_and_a_checkpoint_keep_the_calibration(checkpoint, artifact:
     probabilities = [result.explanation.probability for result in served.results]
     assert probabilities == pytest.approx(expected.tolist(), abs=1e-5)
     assert [result.relevance_score for result in served.results] == probabilities
-    assert served.perfect_recall is None  # not asked for
+    assert served.perfect_recall is None  # not requested
     served = serve(artifact, top_n=2, return_confidence=True)
     assert served.perfect_recall == pytest.approx(complete[:2].tolist(), abs=1e-5)
 

@@ -69,7 +69,7 @@ def test_corollary_1_recall_and_misstr_make_tr(seed: int) -> None:
 
 
 def test_a_seed_more_hops_away_may_be_the_better_one() -> None:
-    # 0 is a hub beside the relevant node 2; 3 is two steps away over 1
+    # 0 is a hub next to the relevant node 2; 3 is two steps away over 1
     pairs = torch.tensor([[0, 2], [2, 1], [1, 3], *([0, node] for node in range(4, 60))])
     graph = CorpusGraph.from_edges([str(i) for i in range(60)], [""] * 60, pairs)
     found = path_uncertainty(graph, torch.tensor([[0, 3]]), torch.tensor([[2]]))

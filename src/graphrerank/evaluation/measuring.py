@@ -162,7 +162,7 @@ def _coverage(dataset: Dataset, queries: Tensor, nodes: Tensor) -> Tensor:
 
 
 def _by_ir_measures(measures: Sequence[str], relevance: Tensor, gains: Tensor, ranked: Tensor) -> dict[str, Tensor]:
-    """Let ``ir_measures`` score each query, on ranks in the place of scores, so that there are no ties."""
+    """Score each query with ``ir_measures``, on ranks in the place of scores, so that there are no ties."""
     if not torch.equal(gains, gains.round()):
         raise UserError(f"`measures` of ir_measures need whole numbers as judgements, got others for {list(measures)}")
     import ir_measures

@@ -53,7 +53,7 @@ MACHINE_SETTINGS = ("seed", "paths", "device", "num_threads", "debug", "scorers"
 
 
 class OtherEdges:
-    """Lets systems rank the candidates of a data set with other edges between them.
+    """The candidates of a data set with other edges between them, for systems to rank.
 
     ``shuffled``: every candidate keeps its number of neighbours among the candidates, of each type where edges keep
     theirs. ``removed``: no edge. ``each_type``: without the edges of one type, as ``without entity``, for each type
@@ -210,7 +210,7 @@ def reranking_systems(
 
 
 def trained_system(name: str, model: nn.Module, device: torch.device) -> System:
-    """Let a trained model rerank on a device."""
+    """Return a system that reranks with a trained model on a device."""
     model = model.to(device).eval()
     inputs = cast(ModelInputs, model.inputs)
 
@@ -347,7 +347,7 @@ def training_config(manifest: RerankerManifest) -> str | None:
 def run_pipelines(
     prepared: PreparedDataset, queries: Tensor, pipelines: Mapping[str, Pipeline], *, alone: int = 0
 ) -> list[RankedSystem]:
-    """Let every pipeline retrieve for queries ``[Q]`` int64 at once; ``alone`` of them once more, for ``Cost.ms``."""
+    """Retrieve with every pipeline for queries ``[Q]`` int64 at once; ``alone`` of them once more, for ``Cost.ms``."""
     dataset = prepared.dataset
     batch = Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors).select(queries)
     retrieved: dict[str, tuple[Retrieved, float, float | None]] = {}
