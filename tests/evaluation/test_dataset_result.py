@@ -22,7 +22,7 @@ from graphrerank.evaluation.dataset_result import (
     relevant_groups,
 )
 from graphrerank.evaluation.measuring import EvaluationPlan, measure_ranking
-from graphrerank.evaluation.records import Cost, DatasetResult, EdgesOfType, SystemResult, to_plain
+from graphrerank.evaluation.records import Cost, DatasetResult, EdgesOfType, SystemResult
 from graphrerank.evaluation.report import dataset_tables
 from graphrerank.evaluation.result import EvaluationResult, dataset_metrics
 from graphrerank.evaluation.significance import across_datasets, holm, paired_randomization
@@ -157,7 +157,7 @@ def test_candidates_and_their_ceiling_by_hand() -> None:
     assert without.densities == mean_degree(data.graph, system.ranking.nodes).tolist()
 
 
-def test_across_data_sets_and_to_the_file(result: DatasetResult, tmp_path) -> None:
+def test_across_data_sets(result: DatasetResult) -> None:
     second = toy_dataset(5, "second")
     systems = [
         ranked(second, name, quality=quality, seed=seed)
@@ -176,9 +176,6 @@ def test_across_data_sets_and_to_the_file(result: DatasetResult, tmp_path) -> No
     )
     twin = found["twin", "nDCG@10"]
     assert (twin.num_replicated, twin.replicated) == (1, ("toy",))
-    whole = EvaluationResult("python evaluate.py", {one.name: one for one in (result, other)}, across)
-    whole.save(tmp_path, report=False)
-    assert to_plain(EvaluationResult.load(tmp_path).across) == to_plain(across)
 
 
 def test_what_does_not_fit_is_refused() -> None:
