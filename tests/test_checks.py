@@ -22,6 +22,8 @@ from graphrerank.checks import (
         (check_counts, None, 0, "be a positive integer, got 0"),
         (check_counts, 1, 1.5, "be a positive integer, got 1.5"),
         (check_share, 0.0, 1.1, "lie in [0, 1], got 1.1"),
+        (check_share, None, "0.5", "lie in [0, 1], got '0.5'"),
+        (check_positive, 1e-9, True, "be a finite number above 0, got True"),
         (check_positive_share, 1.0, 0.0, "lie in (0, 1], got 0.0"),
         (check_not_negative, 0, float("nan"), "not be negative, got nan"),
     ],

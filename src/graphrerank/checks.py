@@ -1,8 +1,9 @@
 """Checks of arguments; each raises a UserError that names the argument, the requirement and the value."""
 
 import math
-from collections.abc import Collection
-from numbers import Integral
+from collections.abc import Callable, Collection, Mapping
+from numbers import Integral, Real
+from typing import Any
 
 
 class UserError(ValueError):
@@ -11,37 +12,36 @@ class UserError(ValueError):
 
 def check_counts(**counts: int | None) -> None:
     """Require positive integers; None passes."""
-    for name, count in counts.items():
-        if count is not None and (isinstance(count, bool) or not isinstance(count, Integral) or count < 1):
-            raise UserError(f"`{name}` must be a positive integer, got {count!r}")
+    _check(counts, "be a positive integer", lambda count: isinstance(count, Integral) and count >= 1, optional=True)
 
 
 def check_positive(**numbers: float) -> None:
     """Require finite numbers above 0."""
-    for name, number in numbers.items():
-        if not 0 < number < math.inf:
-            raise UserError(f"`{name}` must be a finite number above 0, got {number}")
+    _check(numbers, "be a finite number above 0", lambda number: 0 < number < math.inf)
 
 
 def check_not_negative(**numbers: float) -> None:
     """Require numbers of at least 0."""
-    for name, number in numbers.items():
-        if not number >= 0:
-            raise UserError(f"`{name}` must not be negative, got {number}")
+    _check(numbers, "not be negative", lambda number: number >= 0)
 
 
 def check_share(**shares: float | None) -> None:
     """Require numbers in [0, 1]; None passes."""
-    for name, share in shares.items():
-        if share is not None and not 0 <= share <= 1:
-            raise UserError(f"`{name}` must lie in [0, 1], got {share}")
+    _check(shares, "lie in [0, 1]", lambda share: 0 <= share <= 1, optional=True)
 
 
 def check_positive_share(**shares: float) -> None:
     """Require numbers in (0, 1]."""
-    for name, share in shares.items():
-        if not 0 < share <= 1:
-            raise UserError(f"`{name}` must lie in (0, 1], got {share}")
+    _check(shares, "lie in (0, 1]", lambda share: 0 < share <= 1)
+
+
+def _check(given: Mapping[str, Any], requirement: str, fits: Callable[[Any], bool], *, optional: bool = False) -> None:
+    """Require numbers, neither texts nor booleans, that fit."""
+    for name, number in given.items():
+        if optional and number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, Real) or not fits(number):
+            raise UserError(f"`{name}` must {requirement}, got {number!r}")
 
 
 def check_choice(choices: Collection[str], **chosen: str) -> None:
