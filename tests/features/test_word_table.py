@@ -32,7 +32,8 @@ def spelled(table: WordTable, texts: list[str]) -> tuple[list[list[str]], list[l
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_against_bm25s_and_text_by_text(seed: int) -> None:
+def test_against_bm25s_and_text_by_text(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_table, "BLOCK_TEXTS", 4)
     rng = random.Random(seed)
     table = WordTable()
     for _ in range(150):
@@ -58,11 +59,11 @@ def as_lists(words: TextWords) -> list[object]:
 def test_kept_words_are_those_of_the_table_and_a_text_is_split_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rng, split = random.Random(0), list[str]()
     pool = ["Red apples. A pear", "", "the of", "HTTPServer. top10", "ΓΣ'Δ end", "A title\nand more", "x" * 50, "."]
-    shared, entry = SharedWords(), WordTable._entry
+    shared, entries = SharedWords(), WordTable.entries
     for _ in range(100):
         texts = rng.choices(pool, k=rng.randint(1, 6))
         with monkeypatch.context() as patch:
-            patch.setattr(WordTable, "_entry", lambda self, text: split.append(text) or entry(self, text))
+            patch.setattr(WordTable, "entries", lambda self, texts: split.extend(texts) or entries(self, texts))
             read, table = shared.read(texts)
         assert as_lists(read) == as_lists(table.read(texts))
     assert sorted(split) == sorted(pool)

@@ -7,8 +7,10 @@ their tokens are read, as ``bm25s`` does.
 """
 
 import re
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from threading import Lock
 from typing import NamedTuple
 
@@ -21,12 +23,13 @@ from graphrerank.text.stems import lead, words
 
 KEPT_BYTES = 1 << 26  # of runs, and of texts with their words, that a process keeps
 RUN_BYTES, TEXT_BYTES = 500, 700  # of Python objects for each, in addition to characters and numbers
+BLOCK_TEXTS = 128  # that are split at once
 PRIVATE_CHARS = 1 << 20  # texts of more characters are read by a separate table, and not kept
 
 Integers = npt.NDArray[np.int64]
-Row = tuple[tuple[int, ...], tuple[int, ...]]  # numbers of a run's tokens and stems
 
 _RUN, _TOKEN = re.compile(r"\w+"), re.compile(r"\w\w+")
+_ASCII_GAPS = {code: " " for code in range(128) if not _RUN.match(chr(code))}
 _STOP_WORDS = frozenset(STOPWORDS_EN)
 _SIGMA = "\u03a3"
 
@@ -67,9 +70,8 @@ class WordTable:
     def __init__(self, language: str = ENGLISH) -> None:
         self._lock = Lock()
         self._language = language_of(language)
-        self._rows: dict[str, Row] = {}  # by run
-        self._tokens: dict[str, int] = {}
-        self._stems: dict[str, int] = {}
+        self._runs, self._tokens, self._stems = _Numbers(), _Numbers(), _Numbers()
+        self._tokens_of_run, self._stems_of_run = _Rows(), _Rows()
         self.num_bytes = 0  # about
 
     @property
@@ -93,39 +95,78 @@ class WordTable:
 
     def entries(self, texts: Sequence[str]) -> list[_Entry]:
         """Split texts into words, each by itself."""
-        with self._lock:
-            return [self._entry(text) for text in texts]
+        entries: list[_Entry] = []
+        for start in range(0, len(texts), BLOCK_TEXTS):
+            with self._lock:
+                entries += self._entries(texts[start : start + BLOCK_TEXTS])
+        return entries
 
-    def _entry(self, text: str) -> _Entry:
-        title = lead(text)
-        in_lead = self._looked_up(title)
-        rows = in_lead + self._looked_up(text[len(title) :])
-        spelled = self._looked_up(text.lower()) if _SIGMA in text else rows
-        return _Entry(
-            np.array([token for tokens, _ in spelled for token in tokens], np.int64),
-            np.array([stem for _, stems in rows for stem in stems], np.int64),
-            sum(len(stems) for _, stems in in_lead),
-        )
+    def _entries(self, texts: Sequence[str]) -> Iterator[_Entry]:
+        parts = []
+        for text in texts:
+            title = lead(text)
+            parts += [title, text[len(title) :]]
+        runs, ends = self._numbered(parts)
+        stems, ends_of_stems = self._stems_of_run.take(runs, ends)
+        if any(_SIGMA in text for text in texts):
+            runs, ends = self._numbered([part.lower() for part in parts])
+        tokens, ends_of_tokens = self._tokens_of_run.take(runs, ends)
+        start = begin = 0
+        for end, title_end, stop in zip(ends_of_tokens[1::2], ends_of_stems[::2], ends_of_stems[1::2], strict=True):
+            yield _Entry(tokens[start:end], stems[begin:stop], title_end - begin)
+            start, begin = end, stop
 
-    def _looked_up(self, text: str) -> list[Row]:
-        runs = _RUN.findall(text)
+    def _numbered(self, parts: Sequence[str]) -> tuple[Integers, list[int]]:
+        """Return the numbers of the runs of all parts, and where each part ends among them."""
+        numbers, ends = array("q"), []
+        for part in parts:
+            runs = part.translate(_ASCII_GAPS).split() if part.isascii() else _RUN.findall(part)
+            numbers.extend(map(self._runs.__getitem__, runs))
+            ends.append(len(numbers))
+        if num_new := len(self._runs) - len(self._stems_of_run):
+            self._analyse([*islice(reversed(self._runs), num_new)][::-1])
+        return np.asarray(numbers), ends
+
+    def _analyse(self, runs: Sequence[str]) -> None:
+        self.num_bytes += sum(RUN_BYTES + 4 * len(run) for run in runs)
         for run in runs:
-            if run not in self._rows:
-                self._rows[run] = self._analysed(run)
-        return [self._rows[run] for run in runs]
-
-    def _analysed(self, run: str) -> Row:
-        self.num_bytes += RUN_BYTES + 4 * len(run)
-        if self._language.name == ENGLISH:
-            tokens = [token for token in _TOKEN.findall(run.lower()) if token not in _STOP_WORDS]
-        else:
-            tokens = self._language.tokens(run)
-        stems = words(run, self._language.name)
-        return _numbers(self._tokens, tokens), _numbers(self._stems, stems)
+            if self._language.name == ENGLISH:
+                tokens = [token for token in _TOKEN.findall(run.lower()) if token not in _STOP_WORDS]
+            else:
+                tokens = self._language.tokens(run)
+            self._tokens_of_run.append(map(self._tokens.__getitem__, tokens))
+            self._stems_of_run.append(map(self._stems.__getitem__, words(run, self._language.name)))
 
 
-def _numbers(known: dict[str, int], terms: Sequence[str]) -> tuple[int, ...]:
-    return tuple([known.setdefault(term, len(known)) for term in terms])
+class _Numbers(dict[str, int]):
+    """Numbers words from 0 as they are looked up."""
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self)
+        return number
+
+
+class _Rows:
+    """Rows of numbers, one after the other."""
+
+    def __init__(self) -> None:
+        self._starts, self._numbers = array("q", [0]), array("q")
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def append(self, row: Iterable[int]) -> None:
+        self._numbers.extend(row)
+        self._starts.append(len(self._numbers))
+
+    def take(self, rows: Integers, ends: Sequence[int]) -> tuple[Integers, list[int]]:
+        """Return the numbers of rows, and where the first ``ends`` rows of them end."""
+        all_starts = np.asarray(self._starts)
+        starts = all_starts[rows]
+        counts = all_starts[rows + 1] - starts
+        before = np.concatenate([[0], np.cumsum(counts)])
+        places = np.arange(before[-1]) + np.repeat(starts - before[:-1], counts)
+        return np.asarray(self._numbers)[places], before[ends].tolist()
 
 
 def _joined(entries: Sequence[_Entry]) -> TextWords:
