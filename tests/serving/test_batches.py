@@ -216,24 +216,31 @@ def test_a_wrong_estimate_of_one_request_slows_no_others() -> None:
     assert answer is not engine.answer
 
 
-class PieceEncoder(HashEncoder):
-    """Waits a moment at each piece."""
+class SlowEncoder(HashEncoder):
+    """Takes 20 ms a text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[int] = []
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        time.sleep(0.01)
+        self.batches.append(len(texts))
+        time.sleep(0.02 * len(texts))
         return super().encode(texts)
 
 
-LONG = [f"{number:05d}" + "x" * 495 for number in range(200)]  # 50 pieces
+LONG = [f"{number:05d}" + "x" * 495 for number in range(80)]  # 1.6 seconds
 
 
 def test_short_requests_are_encoded_between_the_pieces_of_long_ones_and_others_do_not_wait() -> None:
     encoding, other = Recorder(), Recorder()
-    encoding.encoder = MemoryVectorCache(source := PieceEncoder())
+    encoding.encoder = MemoryVectorCache(source := SlowEncoder())
     ended: list[str] = []
 
     async def ask() -> None:
-        batcher = Batcher({"a": encoding, "documents": encoding, "b": other}, Limits(queue_seconds=0.01))
+        batcher = Batcher(
+            {"a": encoding, "documents": encoding, "b": other}, Limits(queue_seconds=0.01, request_seconds=1.0)
+        )
 
         async def one(kind: str, job: Job, uid: str) -> None:
             await batcher.ask(kind, job, job.work, uid)
@@ -250,19 +257,26 @@ def test_short_requests_are_encoded_between_the_pieces_of_long_ones_and_others_d
     asyncio.run(ask())
     assert ended == ["no texts", "short", "long"]
     assert sorted(source.asked) == sorted([*LONG, "short"])  # no text twice
-    assert 8 <= source.asked.index("short") < 40
+    assert 8 <= source.asked.index("short") < 60
     assert encoding.batches == [["short"], ["long"]]
+
+
+def test_short_texts_that_arrive_together_are_one_batch_of_the_encoder() -> None:
+    engine = Recorder()
+    engine.encoder = MemoryVectorCache(source := SlowEncoder())
+    play(*(("a", Job(texts=[f"text {number}"])) for number in range(9)), engines={"a": engine})
+    assert source.batches == [9]
 
 
 def test_texts_to_encode_have_a_limit_and_nobodys_are_not_encoded() -> None:
     engine = Recorder()
-    engine.encoder = MemoryVectorCache(source := PieceEncoder())
-    (late,) = play(("a", Job(texts=LONG)), engines={"a": engine}, request_seconds=0.1)
+    engine.encoder = MemoryVectorCache(source := SlowEncoder())
+    (late,) = play(("a", Job(texts=LONG)), engines={"a": engine}, request_seconds=0.5)
     assert (late.status_code, engine.batches) == (504, [])
     assert 0 < len(source.asked) < len(LONG)
-    (refusal,) = play(("a", Job(texts=LONG)), engines={"a": engine}, encoded_chars=99_999)
-    assert (refusal.status_code, "`limits.encoded_chars` = 99999" in refusal.detail) == (422, True)
-    assert play(("a", Job(texts=LONG)), engines={"a": Recorder()}, encoded_chars=99_999) == ["result of r0"]
+    (refusal,) = play(("a", Job(texts=LONG)), engines={"a": engine}, encoded_chars=39_999)
+    assert (refusal.status_code, "`limits.encoded_chars` = 39999" in refusal.detail) == (422, True)
+    assert play(("a", Job(texts=LONG)), engines={"a": Recorder()}, encoded_chars=39_999) == ["result of r0"]
 
 
 @pytest.mark.slow

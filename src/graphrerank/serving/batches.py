@@ -18,11 +18,11 @@ from graphrerank.serving import metrics
 from graphrerank.serving.encoding import EncodingEngine, EncodingJob
 from graphrerank.serving.engine import Engine, Refusal, answer_all, too_late
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import PER_ENCODED_CHARACTER, READ_CHARS, Limits, Work
+from graphrerank.serving.limits import PER_ENCODED_CHARACTER, PER_ENCODED_TEXT, READ_CHARS, Limits, Work
 
 GRACE_SECONDS = 2.0  # after the last deadline of its batch, the process ends, and uvicorn starts another
 BATCH_SECONDS = 0.5  # of estimated work, at which a batch is full
-ENCODING_SECONDS = 0.2  # likewise, of texts to encode
+ENCODING_SECONDS = 0.4  # likewise, of texts to encode, and of a piece of a long request's
 NUM_RATIOS = 15  # batches, whose median speed is that of a lane, so that a wrong estimate changes it little
 WRITING = "documents"  # the engine that changes the corpus runs in a separate thread, so that searches do not wait
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -103,6 +103,11 @@ class Batcher:
         """Measured seconds per estimated second of work."""
         return self._reading.slowness
 
+    @property
+    def _piece_seconds(self) -> float:
+        """Estimated seconds of a piece of texts, from the measured speed of the encoder."""
+        return ENCODING_SECONDS / self._encoding.slowness
+
     def check_wait(self) -> None:
         """Raise a refusal if a further request would wait too long."""
         if len(self._reading.unanswered) + len(self._writing.unanswered) >= self.limits.waiting:
@@ -135,16 +140,21 @@ class Batcher:
             if work.encoded_chars > (most := self.limits.encoded_chars):
                 message = f"the texts must have at most `limits.encoded_chars` = {most} characters to encode"
                 raise Refusal(422, f"{message}, of each the first {READ_CHARS}, got {work.encoded_chars}")
-            seconds_to_encode = PER_ENCODED_CHARACTER * work.encoded_chars
+            seconds_to_encode = PER_ENCODED_TEXT * work.num_documents + PER_ENCODED_CHARACTER * work.encoded_chars
         self._check_wait(lane.slowness * lane.work)
         others = sum(min(seconds_to_encode, other) for other in self._encoding.unanswered.values())  # they take turns
         self._check_wait(self._encoding.slowness * others)
+        if lane is self._writing:  # its texts are many, and wait for those of searches
+            deadline += 2 * self._encoding.slowness * seconds_to_encode
 
         async def answer() -> Any:
             if encoder is not None and seconds_to_encode:
-                texts = EncodingJob(encoder, job)
+                texts = EncodingJob(encoder, job, seconds_to_encode)
                 while texts.seconds_left:
-                    await self._wait(self._encoding, _Waiting(uid, "", texts, 1, texts.seconds, arrival, deadline))
+                    seconds = min(texts.seconds_left, self._piece_seconds)
+                    # pieces of long requests are batches of their own, so that short ones do not end with them
+                    length = "short" if texts.seconds_left == seconds else "long"
+                    await self._wait(self._encoding, _Waiting(uid, length, texts, 1, seconds, arrival, deadline))
                     self._encoding.count(uid, texts.seconds_left)
             waiting = _Waiting(uid, kind, job, work.num_documents, work.seconds, arrival, deadline)
             return await self._wait(lane, waiting)
@@ -159,7 +169,7 @@ class Batcher:
                 return answered.result()
             if events[-1].done():
                 raise Refusal(499, "the client is gone")
-            raise Refusal(504, f"no answer within {self.limits.request_seconds:g} seconds")
+            raise Refusal(504, f"no answer within {deadline - arrival:.3g} seconds")
         finally:
             lane.forget(uid)
             self._encoding.forget(uid)
@@ -230,7 +240,7 @@ class Batcher:
 
         jobs = {waiting.uid: waiting.job for waiting in batch}
         if isinstance(batch[0].job, EncodingJob):
-            results = answer_all(EncodingEngine(), jobs, check)
+            results = answer_all(EncodingEngine(self._piece_seconds), jobs, check)
             for waiting in batch:
                 waiting.seconds = waiting.job.seconds  # without those that were encoded before
         else:

@@ -1,6 +1,5 @@
 """Encoding of the texts of requests before their engines run, in pieces: others have their turn between them."""
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import groupby
@@ -9,46 +8,46 @@ from typing import Any
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.serving.engine import Check, Engine
-from graphrerank.serving.limits import PER_ENCODED_CHARACTER, num_encoded_chars
+from graphrerank.serving.limits import encoding_seconds
 from graphrerank.serving.metrics import STAGE_SECONDS
-
-PIECE_CHARS = 2000
 
 
 class EncodingJob:
     """The texts of a request that are to be encoded by an encoder, which keeps the vectors for the request's engine."""
 
-    def __init__(self, encoder: MemoryVectorCache, request: Any) -> None:
+    def __init__(self, encoder: MemoryVectorCache, request: Any, seconds: float) -> None:
         self._encoder = encoder
         self._request = request
         self._left: list[tuple[MemoryVectorCache, str]] | None = None  # the longest first
-        self.seconds = PER_ENCODED_CHARACTER * PIECE_CHARS  # estimated, of the last piece
-        self.seconds_left = math.inf
+        self.seconds = 0.0  # estimated, of the last piece
+        self.seconds_left = seconds
 
-    def next_piece(self) -> list[tuple[MemoryVectorCache, str]]:
-        """Take texts of similar lengths, with their encoders."""
+    def next_piece(self, seconds: float) -> list[tuple[MemoryVectorCache, str]]:
+        """Take texts of similar lengths, with their encoders, of about this estimated time."""
         if self._left is None:
             queries, passages = self._request.texts_to_encode()
             encoders = ((query_encoder(self._encoder), queries), (self._encoder, passages))
             self._left = [(encoder, text) for encoder, texts in encoders for text in encoder.missing(texts)]
             self._left.sort(key=lambda entry: len(entry[1]), reverse=True)
-        piece, num_chars = [], 0
-        while self._left and num_chars < PIECE_CHARS:
+        piece, self.seconds = [], 0.0
+        while self._left and self.seconds < seconds:
             piece.append(self._left.pop())
-            num_chars += num_encoded_chars([piece[-1][1]])
-        self.seconds = PER_ENCODED_CHARACTER * num_chars
-        self.seconds_left = PER_ENCODED_CHARACTER * num_encoded_chars(text for _, text in self._left)
+            self.seconds += encoding_seconds([piece[-1][1]])
+        self.seconds_left = encoding_seconds(text for _, text in self._left)
         return piece
 
 
 class EncodingEngine(Engine[EncodingJob]):
-    """Encodes the next piece of each request of a batch."""
+    """Encodes the next piece of each request of a batch, ``piece_seconds`` of estimated time."""
+
+    def __init__(self, piece_seconds: float) -> None:
+        self._piece_seconds = piece_seconds
 
     def answer(self, jobs: Mapping[str, EncodingJob], check: Check = lambda: None) -> dict[str, EncodingJob]:
         """Return the jobs."""
         texts: defaultdict[MemoryVectorCache, list[str]] = defaultdict(list)
         for job in jobs.values():
-            for encoder, text in job.next_piece():
+            for encoder, text in job.next_piece(self._piece_seconds):
                 texts[encoder].append(text)
         for encoder, pieces in texts.items():
             # a batch is padded to its longest text: texts of one have at most twice the length of each other

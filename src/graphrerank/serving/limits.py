@@ -22,7 +22,8 @@ PER_EDGE = 1.2e-6
 PER_QUERY_CHARACTER_AND_DOCUMENT = 2e-9
 PER_QUERY_CHARACTER_AND_EDGE = 3e-10
 PER_EXPLAINED_EDGE_AND_NODE_OR_EDGE = 2e-6
-PER_ENCODED_CHARACTER = 5e-5  # of a small encoder
+PER_ENCODED_TEXT = 2e-3  # of a small encoder
+PER_ENCODED_CHARACTER = 5e-5
 PER_SEARCH = 0.01
 PER_CHARACTER_OF_SEARCH = 1e-4
 PER_GROWTH = 0.1  # mostly waiting for the disk
@@ -87,6 +88,11 @@ class Work(NamedTuple):
 def num_encoded_chars(texts: Iterable[str]) -> int:
     """Count the characters of texts that an encoder reads, at most."""
     return sum(min(len(text), READ_CHARS) for text in texts)
+
+
+def encoding_seconds(texts: Iterable[str]) -> float:
+    """Estimate the time to encode texts."""
+    return sum(PER_ENCODED_TEXT + PER_ENCODED_CHARACTER * min(len(text), READ_CHARS) for text in texts)
 
 
 def rerank_work(candidates: RerankInput, *, explain: bool = False, cut: bool = False) -> Work:
