@@ -2,6 +2,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from graphrerank.checks import (
@@ -20,7 +21,7 @@ from graphrerank.checks import (
         (check_positive, 0.1, 0.0, "be a finite number above 0, got 0.0"),
         (check_positive, 1, float("inf"), "be a finite number above 0, got inf"),
         (check_counts, None, 0, "be a positive integer, got 0"),
-        (check_counts, 1, 1.5, "be a positive integer, got 1.5"),
+        (check_counts, np.int64(1), 1.5, "be a positive integer, got 1.5"),
         (check_share, 0.0, 1.1, "lie in [0, 1], got 1.1"),
         (check_share, None, "0.5", "lie in [0, 1], got '0.5'"),
         (check_positive, 1e-9, True, "be a finite number above 0, got True"),

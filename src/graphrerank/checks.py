@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -12,7 +12,7 @@ class UserError(ValueError):
 
 def check_counts(**counts: int | None) -> None:
     """Require positive integers; None passes."""
-    _check(counts, "be a positive integer", lambda count: isinstance(count, int) and count >= 1, optional=True)
+    _check(counts, "be a positive integer", lambda n: isinstance(n, Integral) and int(n) >= 1, optional=True)
 
 
 def check_positive(**numbers: float) -> None:
