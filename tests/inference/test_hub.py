@@ -1,5 +1,8 @@
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,10 @@ from graphrerank import GraphReranker
 from graphrerank.inference.hub import model_card
 from graphrerank.models.checkpoint import PRETRAINED, Checkpoint, load_checkpoint
 from graphrerank.models.manifest import parse_manifest, seal_manifest, write_manifest
+from tests.support.web import serving
 
 HUB_ID = "someone/reranker"
+COMMIT = "c" * 40
 
 
 class FakeHub:
@@ -178,14 +183,25 @@ def test_the_card_of_a_model_that_reads_vectors(make_checkpoint: Callable[..., C
     assert not any(absent in card for absent in ("edge_types", "## Calibration"))
 
 
-@pytest.mark.parametrize("offline", [False, True])
-def test_the_source_names_commit_and_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, offline: bool) -> None:
-    commit = shutil.copytree(PRETRAINED / "attack", tmp_path / "snapshots" / ("c" * 40))
-    constants = huggingface_hub.constants
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: str(commit))
-    monkeypatch.setattr(constants, "ENDPOINT", "http://mirror")
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
-    monkeypatch.setenv("HF_ENDPOINT", "http://mirror")
-    place = f"the cache {constants.HF_HUB_CACHE} (HF_HUB_OFFLINE), not " if offline else ""
-    expected = f"{HUB_ID} at {commit.name}, of {place}http://mirror (HF_ENDPOINT)"
-    assert GraphReranker.from_pretrained(HUB_ID).source == expected
+@pytest.mark.slow  # three processes
+def test_a_mirror_then_the_cache_and_the_commit_that_it_was(tmp_path: Path) -> None:
+    code = f"from graphrerank import GraphReranker as G; print(G.from_pretrained({HUB_ID!r}, revision={{!r}}).source)"
+    files = {name: (PRETRAINED / "attack" / name).read_bytes() for name in ("manifest.json", "model.safetensors")}
+    model = {"id": HUB_ID, "sha": COMMIT, "siblings": [{"rfilename": name} for name in ("model.pt", *files)]}
+    tree = [{"type": "file", "path": name, "size": 1, "oid": "0" * 40} for name in ("model.pt", *files)]
+    there = {f"/{HUB_ID}/resolve/{COMMIT}/{name}": content for name, content in files.items()}  # no program
+    there[f"/api/models/{HUB_ID}/revision/main"] = json.dumps(model).encode()
+    there[f"/api/models/{HUB_ID}/tree/{COMMIT}"] = json.dumps(tree).encode()
+
+    def load(revision: str, offline: str) -> subprocess.CompletedProcess[str]:
+        given = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": offline, "HF_ENDPOINT": web.url}
+        environment = {**os.environ, "HF_HUB_DISABLE_XET": "1", **given}
+        command = [sys.executable, "-c", code.format(revision)]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+    with serving(there, commit=COMMIT) as web:
+        online = load("main", "0")
+        assert online.stdout == f"{HUB_ID} at {COMMIT}, of {web.url} (HF_ENDPOINT)\n", online.stderr
+    place = f"the cache {tmp_path} (HF_HUB_OFFLINE), not {web.url} (HF_ENDPOINT)"
+    assert load(COMMIT, "1").stdout == f"{HUB_ID} at {COMMIT}, of {place}\n"
+    assert f"UserError: {HUB_ID} at v2: no such path here, and not to be had from {place}: " in load("v2", "1").stderr

@@ -13,9 +13,10 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from graphrerank.cli import schema
-from graphrerank.graphs import CorpusGraph, Queries
+from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from tests.support import CONF, PAPERS_CONF
+from tests.support.device import Moved, made_up_device
 from tests.support.encoders import HashEncoder
 
 NAMES = sorted(file.stem for conf in (CONF, PAPERS_CONF) for file in (conf / "pipeline").glob("*.yaml"))
@@ -188,10 +189,27 @@ def test_queries_without_a_word_or_a_vector_and_none(name: str, build: Build) ->
     assert none.num_encodings.shape == (0,)
 
 
+def same(one: Retrieved, other: Retrieved) -> None:
+    assert torch.equal(one.ranking.nodes, other.ranking.nodes)
+    torch.testing.assert_close(one.ranking.scores, other.ranking.scores)
+    assert torch.equal(one.num_encodings, other.num_encodings)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_as_on_the_cpu(name: str, build: Build) -> None:
+    same(*(build(name, corpus().to(device)).retrieve(queries()) for device in ("cpu", "cuda")))
+
+
+def test_no_tensor_is_left_on_the_cpu(name: str, build: Build) -> None:
     graph = corpus()
-    expected, found = (build(name, graph.to(device)).retrieve(queries()) for device in ("cpu", "cuda"))
-    assert torch.equal(found.ranking.nodes, expected.ranking.nodes)  # on the CPU, too
-    torch.testing.assert_close(found.ranking.scores, expected.ranking.scores)
-    assert torch.equal(found.num_encodings, expected.num_encodings)
+    if name != "g_retriever":  # which refuses edges by entities
+        graph = graph.with_entities(EntityIncidence.from_names([[f"e{i % 7}", f"f{i % 11}"] for i in range(40)]))
+    expected = build(name, graph).retrieve(queries())
+    with made_up_device() as device:
+        graph = graph.to(device)
+        parts = [part for part in (graph, graph.entities, graph.vectors) if part is not None]
+        held = [field for part in parts for field in vars(part).values()]
+        assert {field.device for field in held if isinstance(field, Tensor)} == {device}
+        found = build(name, graph).retrieve(queries())
+    assert not isinstance(found.ranking.nodes, Moved)  # what is found comes back to the CPU
+    same(found, expected)

@@ -80,7 +80,7 @@ class HashPairEncoder:
         return self.scale * torch.tensor(rows).reshape(-1, self.hidden_size)
 
     def head(self, vectors: Tensor) -> Tensor:
-        return (torch.tanh(vectors) * torch.tensor([1.0, -0.5, 0.25, 0.75])).sum(-1)
+        return (torch.tanh(vectors) * torch.tensor([1.0, -0.5, 0.25, 0.75], device=vectors.device)).sum(-1)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Servers on this machine: of any handler, and of bytes, which can cut its answers short."""
 
+import hashlib
 import json
 import threading
 from collections.abc import Iterator
@@ -57,21 +58,27 @@ class Web:
 
 
 @contextmanager
-def serving(files: dict[str, bytes]) -> Iterator[Web]:
-    """Serve files until the block ends."""
+def serving(files: dict[str, bytes], *, commit: str = "") -> Iterator[Web]:
+    """Serve files until the block ends; those of a commit as the Hugging Face hub does."""
     web = Web(files)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             web.requests += 1
-            content = web.files.get(self.path)
+            content = web.files.get(self.path.partition("?")[0])
             if content is None:
                 self.send_error(404)
                 return
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
+            self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+            self.send_header("X-Repo-Commit", commit)
             self.end_headers()
-            self.wfile.write(content[: web.cut.pop(0) if web.cut else len(content)])
+            if self.command == "GET":
+                self.wfile.write(content[: web.cut.pop(0) if web.cut else len(content)])
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
 
         def log_message(self, *_: object) -> None:
             pass

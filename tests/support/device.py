@@ -1,0 +1,79 @@
+"""A made-up device, for tests without a GPU: its tensors compute on the CPU, and refuse to meet those of the CPU."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+MADE_UP = torch.device("meta")  # torch guards its own devices alone; nothing else here uses this one
+CPU = torch.device("cpu")
+MOVES = {torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default}
+TAKES_INDICES = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put_.default}  # which may be on the CPU
+make_tensor = torch.tensor
+
+
+class Moved(Tensor):
+    """A tensor on the made-up device, around one on the CPU."""
+
+    inner: Tensor
+
+    @staticmethod
+    def __new__(cls, inner: Tensor) -> "Moved":
+        layout = {"layout": inner.layout} if inner.layout != torch.strided else {"strides": inner.stride()}
+        made: Moved = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls, inner.shape, dtype=inner.dtype, device=MADE_UP, **layout
+        )
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return run(func, args, kwargs or {})
+
+    def tolist(self) -> list[Any]:
+        """Copy to the CPU, as from any device."""
+        return self.inner.tolist()
+
+    def __getitem__(self, index: Any) -> Tensor:  # torch builds the index of a list on its own, on the device
+        return super().__getitem__(make_tensor(index, dtype=torch.int64) if isinstance(index, list) else index)
+
+
+def run(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run an operation on the CPU; its result is on the device of its tensors, else on ``device``."""
+    given = [leaf for leaf in tree_leaves((args, dict(kwargs))) if isinstance(leaf, Tensor)]
+    on_device, device = any(isinstance(leaf, Moved) for leaf in given), kwargs.get("device")
+    if on_device and func not in MOVES:
+        checked = given[:1] if func in TAKES_INDICES else given
+        behind = [tuple(leaf.shape) for leaf in checked if not isinstance(leaf, Moved) and leaf.dim()]
+        assert not behind, f"{func}: tensors of shapes {behind} are not on the device"
+    at_home = {**kwargs, **({} if device is None else {"device": CPU})}
+    inner_args, inner_kwargs = tree_map(lambda leaf: leaf.inner if isinstance(leaf, Moved) else leaf, (args, at_home))
+    result = func(*inner_args, **inner_kwargs)
+    if func is torch.ops.aten.copy_.default:
+        return args[0]
+    if func._schema.is_mutable and given and result is next(iter(tree_leaves(inner_args))):
+        return args[0]  # changed in place
+    on_device = on_device if device is None else torch.device(device) == MADE_UP
+    return tree_map(lambda leaf: Moved(leaf) if on_device and isinstance(leaf, Tensor) else leaf, result)
+
+
+class _Mode(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return run(func, args, kwargs or {})
+
+
+@contextmanager
+def made_up_device() -> Iterator[torch.device]:
+    """Make tensors on the device where it is given; without inference mode, in which they have no views."""
+
+    def tensor(data: Any, *, device: Any = None, **more: Any) -> Tensor:
+        return make_tensor(data, **more).to(device)
+
+    never = patch.multiple(torch.inference_mode, __enter__=lambda _: None, __exit__=lambda *_: None)
+    with _Mode(), torch.no_grad(), patch("torch.tensor", tensor), never:
+        yield MADE_UP
