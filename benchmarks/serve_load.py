@@ -194,9 +194,9 @@ def command_of(arguments: argparse.Namespace, name: str, port: int) -> list[str]
         command = [sys.executable, __file__, "--serve", "--port", str(port), "--artifact", arguments.artifact]
         return [*command, "--workers", str(arguments.workers)]
     python, checkout = (sys.executable, ROOT) if name == "ours" else (arguments.python, arguments.checkout)
-    encoder = ["encoder=minilm", *(arguments.ours if name == "ours" else ())] if arguments.encoder else ["encoder=none"]
-    settings = [f"port={port}", f"workers={arguments.workers}", f"artifact={arguments.artifact}", *encoder]
-    return [str(python), str(Path(checkout) / "serve.py"), *settings]
+    settings = [f"port={port}", f"artifact={arguments.artifact}"]
+    settings.append("encoder=minilm" if arguments.encoder else "encoder=none")
+    return [str(python), str(Path(checkout) / "serve.py"), *settings, *(arguments.ours if name == "ours" else ())]
 
 
 def service(arguments: argparse.Namespace, name: str) -> AbstractContextManager[tuple[int, psutil.Process]]:

@@ -27,7 +27,7 @@ WAIT_SECONDS = 0.02  # between two looks whether another worker has written
 
 
 def _edges(given: Any, info: ValidationInfo) -> list[NewEdge]:
-    edges = read_edges(given, lambda end: isinstance(end, str), most=limits_of(info).edges)
+    edges = read_edges(given, str, most=limits_of(info).edges)
     return [NewEdge(*edge) for edge in edges]
 
 

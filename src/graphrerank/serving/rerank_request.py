@@ -5,7 +5,7 @@
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -35,9 +35,7 @@ Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False, str
 Vector = Annotated[list[Score], Field(min_length=1, fail_fast=True)]
 Names = Annotated[list[str], Field(fail_fast=True)]
 Document = str | dict[str, Any]
-LARGEST_INDEX = 2**31 - 1
 FORMS = "[i, j], [i, j, weight] or [i, j, weight, type]"
-DEFAULTS: tuple[Any, ...] = (1.0, EDGE_TYPES[OTHER])
 Edge = tuple[Any, Any, float, int]  # both ends, weight, number of the type
 
 
@@ -50,14 +48,14 @@ def edge_schema(end: Mapping[str, Any]) -> WithJsonSchema:
     )
 
 
-def read_edges(given: Any, is_end: Callable[[Any], bool], *, most: int) -> list[Edge]:
-    """Check edges from JSON: lists of ``[i, j]``, ``[i, j, weight]`` or ``[i, j, weight, type]``.
+def read_edges(given: Any, end: type, *, most: int) -> list[Edge]:
+    """Check edges from JSON: lists of ``[i, j]``, ``[i, j, weight]`` or ``[i, j, weight, type]``, of ends of a type.
 
     Raises:
         ValueError: If there are more than ``most``, or one has another form; names its index.
 
     Example:
-        >>> read_edges([[0, 1], [0, 2, 0.5, "citation"]], lambda end: type(end) is int, most=9)
+        >>> read_edges([[0, 1], [0, 2, 0.5, "citation"]], int, most=9)
         [(0, 1, 1.0, 4), (0, 2, 0.5, 0)]
     """
     if not isinstance(given, list | tuple):
@@ -68,9 +66,13 @@ def read_edges(given: Any, is_end: Callable[[Any], bool], *, most: int) -> list[
     for index, edge in enumerate(given):
         if not isinstance(edge, list | tuple) or not 2 <= len(edge) <= 4:
             raise UserError(f"`edges` must each be {FORMS}, got another at index {index}")
-        source, target, weight, name = edge if len(edge) == 4 else [*edge, *DEFAULTS[len(edge) - 2 :]]
-        if not (is_end(source) and is_end(target)) or source == target:
+        source, target, *more = edge
+        if type(source) is not end or type(target) is not end or source == target:
             raise UserError(f"`edges` must each join two different documents, got another at index {index}")
+        if not more:  # most of them
+            edges.append((source, target, 1.0, OTHER))
+            continue
+        weight, name = more if len(more) == 2 else (more[0], EDGE_TYPES[OTHER])
         if type(weight) not in (int, float) or not SMALLEST_WEIGHT <= weight <= LARGEST_WEIGHT:
             raise UserError(
                 f"`edges` must each have a weight in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}], "
@@ -87,7 +89,7 @@ def read_edges(given: Any, is_end: Callable[[Any], bool], *, most: int) -> list[
 def _edges(given: Any, info: ValidationInfo) -> list[Edge] | None:
     if given is None:
         return None
-    return read_edges(given, lambda end: type(end) is int and 0 <= end <= LARGEST_INDEX, most=limits_of(info).edges)
+    return read_edges(given, int, most=limits_of(info).edges)
 
 
 class RerankRequest(EngineRequest):
@@ -183,15 +185,14 @@ class RerankRequest(EngineRequest):
     @cached_property
     def _whole(self) -> RerankInput:
         """The request with whole documents."""
-        edges = self.edges or []
-        is_typed = any(number != OTHER for *_, number in edges)
+        sources, targets, weights, types = zip(*self.edges, strict=True) if self.edges else ((), (), (), ())
         return RerankInput(
             self.query,
             None if self.documents is None else [_text(document, self.rank_fields) for document in self.documents],
             scores=self.scores,
-            edges=np.array([edge[:2] for edge in edges], dtype=np.int64) if edges else None,
-            edge_weights=[weight for *_, weight, _ in edges] if edges else None,
-            edge_types=[EDGE_TYPES[number] for *_, number in edges] if is_typed else None,
+            edges=np.array([sources, targets], dtype=np.int64).T if self.edges else None,
+            edge_weights=weights or None,
+            edge_types=None if set(types) <= {OTHER} else [EDGE_TYPES[number] for number in types],
             entities=self.entities,
             doc_ids=self.doc_ids,
             chunk_ids=self.chunk_ids,
@@ -232,9 +233,9 @@ class RerankRequest(EngineRequest):
             raise UserError("`max_tokens_per_doc` and `max_doc_length` mean the same, got both")
         count, seen = len(self.documents or self.scores or ()), set[tuple[int, int, int]]()
         for index, (i, j, _, number) in enumerate(self.edges or ()):
-            if max(i, j) >= count:
+            if i < 0 or j < 0 or i >= count or j >= count:
                 raise UserError(f"`edges` must each join documents 0 to {count - 1}, got {[i, j]} at index {index}")
-            if (key := (min(i, j), max(i, j), number)) in seen:
+            if (key := (i, j, number) if i < j else (j, i, number)) in seen:
                 raise UserError(
                     f"`edges` must each be given once for each type, in one direction, got {[i, j]} at index {index}"
                 )
