@@ -232,7 +232,7 @@ def main() -> None:
     parser.add_argument("--artifact", default="attack")
     parser.add_argument("--seconds", type=float, default=60, help="of load for each service")
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2, help="of PyG's service")
     parser.add_argument("--documents", action="store_true", help="send texts as well")
     parser.add_argument("--words", type=int, default=40, help="of a text")
     parser.add_argument("--unseen", action="store_true", help="texts that differ from request to request")

@@ -58,7 +58,7 @@ def running(folder: Path, *arguments: str, environment: dict[str, str] | None = 
     """Start a service on a free port, and end it."""
     port = free_port()
     log, output = folder / "log.jsonl", folder / "output.txt"
-    command = [sys.executable, str(ROOT / "serve.py"), f"port={port}", f"paths.runs={folder}", *arguments]
+    command = [sys.executable, str(ROOT / "serve.py"), f"port={port}", f"paths.runs={folder}", "workers=1", *arguments]
     with log.open("wb") as errors, output.open("wb") as written:
         process = subprocess.Popen(
             command, stdout=written, stderr=errors, cwd=folder, env=os.environ | (environment or {})

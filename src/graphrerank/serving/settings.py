@@ -25,7 +25,7 @@ class ServiceSettings:
 
     host: str = "127.0.0.1"  # this machine only; 0.0.0.0 or :: for all networks
     port: int = 8000
-    workers: int = 1  # processes, each of which reads requests and ranks
+    workers: int = 2  # processes, each of which reads requests and ranks
     batch_requests: int = 32  # ranked together; 1 for no batching
     batch_candidates: int = 4096  # documents at which a batch is full
     num_threads: int = 1  # torch threads of each process
