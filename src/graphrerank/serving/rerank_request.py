@@ -191,7 +191,7 @@ class RerankRequest(EngineRequest):
             None if self.documents is None else [_text(document, self.rank_fields) for document in self.documents],
             scores=self.scores,
             edges=np.array([sources, targets], dtype=np.int64).T if self.edges else None,
-            edge_weights=weights or None,
+            edge_weights=list(weights) or None,
             edge_types=None if set(types) <= {OTHER} else [EDGE_TYPES[number] for number in types],
             entities=self.entities,
             doc_ids=self.doc_ids,
