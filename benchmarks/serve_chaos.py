@@ -70,8 +70,11 @@ class Service:
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes that answer requests."""
-        children = psutil.Process(self.process.pid).children()
-        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        workers = []
+        for child in psutil.Process(self.process.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended, or waits to be collected
+                workers += [child] if "spawn_main" in " ".join(child.cmdline()) else []
+        return workers
 
     def ask(self, method: str, path: str, body: str | None = None) -> int:
         """Return the status of one request over a new connection; 0 without an answer.
