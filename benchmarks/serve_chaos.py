@@ -65,16 +65,14 @@ class Service:
 
     def is_whole(self) -> bool:
         """Return whether both workers are there, run and answer."""
-        running = [worker for worker in self.workers() if worker.status() not in ("stopped", "zombie")]
+        running = [worker for worker in self.workers() if worker.info["status"] not in ("stopped", "zombie")]
         return len(running) == 2 and all(self.is_ready() for _ in range(8))
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes that answer requests."""
-        workers = []
-        for child in psutil.Process(self.process.pid).children():
-            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended, or waits to be collected
-                workers += [child] if "spawn_main" in " ".join(child.cmdline()) else []
-        return workers
+        found = psutil.process_iter(["ppid", "cmdline", "status"])  # one that ends meanwhile has no command
+        children = (process for process in found if process.info["ppid"] == self.process.pid)
+        return [child for child in children if "spawn_main" in " ".join(child.info["cmdline"] or ())]
 
     def ask(self, method: str, path: str, body: str | None = None) -> int:
         """Return the status of one request over a new connection; 0 without an answer.

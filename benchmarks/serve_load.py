@@ -76,11 +76,11 @@ def make_pyg_engine(name: str) -> RerankEngine:
     return RerankEngine(replace(artifact, module=model.eval()))
 
 
-def serve_pyg(name: str, port: int, workers: int) -> None:
+def serve_pyg(name: str, port: int) -> None:
     """Run the service without batching."""
     from graphrerank.cli.http_service import RERANK
 
-    settings = ServiceSettings(port=port, workers=workers, batch_requests=1)
+    settings = ServiceSettings(port=port, batch_requests=1)
     run(Service({"rerank": partial(make_pyg_engine, name)}, [RERANK], settings, {"layers": "pyg"}))
 
 
@@ -191,8 +191,7 @@ def ask(port: int, body: bytes) -> dict[int, float]:
 def command_of(arguments: argparse.Namespace, name: str, port: int) -> list[str]:
     """Return the command of a service: ours, PyG's layers without batching, or that of another commit."""
     if name == "pyg":
-        command = [sys.executable, __file__, "--serve", "--port", str(port), "--artifact", arguments.artifact]
-        return [*command, "--workers", str(arguments.workers)]
+        return [sys.executable, __file__, "--serve", "--port", str(port), "--artifact", arguments.artifact]
     python, checkout = (sys.executable, ROOT) if name == "ours" else (arguments.python, arguments.checkout)
     settings = [f"port={port}", f"artifact={arguments.artifact}"]
     settings.append("encoder=minilm" if arguments.encoder else "encoder=none")
@@ -232,7 +231,6 @@ def main() -> None:
     parser.add_argument("--artifact", default="attack")
     parser.add_argument("--seconds", type=float, default=60, help="of load for each service")
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--workers", type=int, default=2, help="of PyG's service")
     parser.add_argument("--documents", action="store_true", help="send texts as well")
     parser.add_argument("--words", type=int, default=40, help="of a text")
     parser.add_argument("--unseen", action="store_true", help="texts that differ from request to request")
@@ -244,7 +242,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        serve_pyg(arguments.artifact, arguments.port, arguments.workers)
+        serve_pyg(arguments.artifact, arguments.port)
         return
     rival = "other" if arguments.checkout else "pyg"
     titles = {"other": "the other commit", "pyg": "batching off, PyG's layers, eager", "ours": "this commit"}

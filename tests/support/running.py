@@ -30,8 +30,9 @@ class Service:
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes that answer requests."""
-        children = psutil.Process(self.process.pid).children()
-        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        found = psutil.process_iter(["ppid", "cmdline"])  # one that ends meanwhile has no command
+        children = (process for process in found if process.info["ppid"] == self.process.pid)
+        return [child for child in children if "spawn_main" in " ".join(child.info["cmdline"] or ())]
 
     def wait_until_ready(self) -> None:
         """Wait for ``GET /ready``."""

@@ -29,7 +29,7 @@ class AnswerCache:
     """A language model with a cache of answers on disk.
 
     Answers lie in one SQLite file per model, ``<folder>/<hash of its fingerprint>.sqlite``, under the SHA-256 of system
-    message and question. Equal questions in one call have answers of their own: eight requests to a model of positive
+    message and question. Equal questions in one call are answered separately: eight requests to a model of positive
     temperature give eight answers, and the same eight in the next run.
     """
 

@@ -18,7 +18,7 @@ from graphrerank.serving import metrics
 from graphrerank.serving.encoding import EncodingEngine, EncodingJob
 from graphrerank.serving.engine import Engine, Refusal, answer_all, too_late
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import PER_ENCODED_CHARACTER, PER_ENCODED_TEXT, READ_CHARS, Limits, Work
+from graphrerank.serving.limits import READ_CHARS, Limits, Work, encoding_seconds
 
 GRACE_SECONDS = 2.0  # after the last deadline of its batch, the process ends, and uvicorn starts another
 BATCH_SECONDS = 0.5  # of estimated work, at which a batch is full
@@ -140,7 +140,7 @@ class Batcher:
             if work.encoded_chars > (most := self.limits.encoded_chars):
                 message = f"the texts must have at most `limits.encoded_chars` = {most} characters to encode"
                 raise Refusal(422, f"{message}, of each the first {READ_CHARS}, got {work.encoded_chars}")
-            seconds_to_encode = PER_ENCODED_TEXT * work.num_documents + PER_ENCODED_CHARACTER * work.encoded_chars
+            seconds_to_encode = encoding_seconds(work.num_documents, work.encoded_chars)
         self._check_wait(lane.slowness * lane.work)
         others = sum(min(seconds_to_encode, other) for other in self._encoding.unanswered.values())  # they take turns
         self._check_wait(self._encoding.slowness * others)
@@ -152,7 +152,7 @@ class Batcher:
                 texts = EncodingJob(encoder, job, seconds_to_encode)
                 while texts.seconds_left:
                     seconds = min(texts.seconds_left, self._piece_seconds)
-                    # pieces of long requests are batches of their own, so that short ones do not end with them
+                    # pieces of long requests are separate batches, so that short ones do not end with them
                     length = "short" if texts.seconds_left == seconds else "long"
                     await self._wait(self._encoding, _Waiting(uid, length, texts, 1, seconds, arrival, deadline))
                     self._encoding.count(uid, texts.seconds_left)

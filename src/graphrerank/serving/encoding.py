@@ -8,7 +8,7 @@ from typing import Any
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.serving.engine import Check, Engine
-from graphrerank.serving.limits import encoding_seconds
+from graphrerank.serving.limits import encoding_seconds, num_encoded_chars
 from graphrerank.serving.metrics import STAGE_SECONDS
 
 
@@ -32,8 +32,8 @@ class EncodingJob:
         piece, self.seconds = [], 0.0
         while self._left and self.seconds < seconds:
             piece.append(self._left.pop())
-            self.seconds += encoding_seconds([piece[-1][1]])
-        self.seconds_left = encoding_seconds(text for _, text in self._left)
+            self.seconds += encoding_seconds(1, num_encoded_chars([piece[-1][1]]))
+        self.seconds_left = encoding_seconds(len(self._left), num_encoded_chars(text for _, text in self._left))
         return piece
 
 

@@ -11,7 +11,7 @@ export function titled(text) {
   return { title: title || "(no text)", text };
 }
 
-/** Read the text area: what `/v2/rerank` takes beside the question. */
+/** Read the text area: what `/v2/rerank` takes in addition to the question. */
 export function readPassages(text) {
   const content = text.trim();
   if (!content) throw new Error("Paste passages first, or try an example.");
