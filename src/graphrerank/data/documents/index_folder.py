@@ -16,7 +16,7 @@ from posixpath import dirname, join, normpath, splitext
 from urllib.parse import unquote
 
 from graphrerank.checks import UserError, check_counts
-from graphrerank.data.documents.formats import (
+from graphrerank.data.documents.old_formats import (
     FORMATS,
     MAX_NAME,
     MAX_TARGET,
