@@ -9,6 +9,7 @@ import pytest
 from graphrerank.features import word_table
 from graphrerank.features.word_table import SharedWords, TextWords, WordTable, words_of
 from graphrerank.text import lead, words
+from graphrerank.text.characters import matched_form
 
 FRAGMENTS = [
     "The", "running", "HTTPServer", "top10", "a_b", "it's", "Who?", "x", "\n", ". ", " ", "", "\0", "shippedDate",
@@ -40,6 +41,7 @@ def test_against_bm25s_and_text_by_text(seed: int, monkeypatch: pytest.MonkeyPat
         separator = rng.choice(["", " "])
         texts = [separator.join(rng.choices(FRAGMENTS, k=rng.randint(0, 12))) for _ in range(rng.randint(0, 6))]
         tokens, stems, leads = spelled(table, texts)
+        texts = [matched_form(text) for text in texts]
         assert tokens == bm25s.tokenize(texts, stopwords="en", return_ids=False, show_progress=False)
         assert stems == [words(text) for text in texts]
         assert leads == [words(lead(text)) for text in texts]
@@ -48,6 +50,7 @@ def test_against_bm25s_and_text_by_text(seed: int, monkeypatch: pytest.MonkeyPat
 def test_every_character_is_split_as_by_bm25s() -> None:
     texts = [f"ab{chr(code)}cd {chr(code)}{chr(code)}" for code in range(0x110000)]
     tokens, stems, _ = spelled(WordTable(), texts[::7])
+    texts = [matched_form(text) for text in texts]
     assert tokens == bm25s.tokenize(texts[::7], stopwords="en", return_ids=False, show_progress=False)
     assert stems[:20_000] == [words(text) for text in texts[: 7 * 20_000 : 7]]
 

@@ -3,7 +3,9 @@
 import inspect
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
 
@@ -30,6 +32,17 @@ def test_predict_scores_the_pairs_of_a_query_together(reranker):
     for offset, query in enumerate((QUERY, "phishing")):
         expected = {row["corpus_id"]: row["score"] for row in encoder.rank(query, TEXTS)}
         assert scores[offset::2].tolist() == pytest.approx([expected[place] for place in range(4)])
+
+
+def test_predict_takes_and_gives_the_forms_of_a_cross_encoder(reranker):
+    encoder = GraphCrossEncoder(reranker)
+    settings = {"batch_size": 8, "show_progress_bar": False, "activation_fn": None, "num_workers": 0}
+    alone = encoder.predict((QUERY, TEXTS[2]), **settings)
+    assert isinstance(alone, np.float32)
+    assert alone == encoder.predict([[QUERY, TEXTS[2]]])[0] == encoder.predict([QUERY, TEXTS[2]])
+    assert encoder.predict([]).shape == (0,)
+    pairs = [(QUERY, text) for text in TEXTS]
+    assert torch.equal(encoder.predict(pairs, convert_to_tensor=True), torch.from_numpy(encoder.predict(pairs)))
 
 
 def test_in_their_evaluator(reranker, tmp_path):

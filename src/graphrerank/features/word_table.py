@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from bm25s.stopwords import STOPWORDS_EN
 
+from graphrerank.text.characters import matched_form
 from graphrerank.text.languages import ENGLISH, language_of
 from graphrerank.text.stems import lead, words
 
@@ -57,7 +58,7 @@ class _Entry(NamedTuple):
 class WordTable:
     """Numbers tokens and stems, each from 0; for use by many threads at once.
 
-    Tokens are those of ``bm25s.tokenize(texts, stopwords="en")``, or of another language
+    Tokens are those of ``bm25s.tokenize(texts, stopwords="en")`` in NFKC, or of another language
     (:mod:`~graphrerank.text.languages`), stems those of :func:`~graphrerank.text.stems.words`.
 
     Example:
@@ -102,7 +103,7 @@ class WordTable:
         return entries
 
     def _entries(self, texts: Sequence[str]) -> Iterator[_Entry]:
-        parts = []
+        parts, texts = [], [matched_form(text) for text in texts]
         for text in texts:
             title = lead(text)
             parts += [title, text[len(title) :]]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.metadata import FindEdges, ranked
@@ -38,8 +39,15 @@ class GraphCrossEncoder:
         rows: list[dict[str, Any]] = [{"corpus_id": index, "score": score} for index, score in found]
         return [row | {"text": documents[row["corpus_id"]]} for row in rows] if return_documents else rows
 
-    def predict(self, sentences: Sequence[tuple[str, str]], **ignored: Any) -> np.ndarray:
-        """Score pairs of a query and a document, ``[n]`` float32; the pairs of one query are scored together."""
+    def predict(
+        self, sentences: Sequence[Sequence[str]] | Sequence[str], *, convert_to_tensor: bool = False, **ignored: Any
+    ) -> Any:
+        """Score pairs of a query and a document, ``[n]`` float32; the pairs of one query are scored together.
+
+        A single pair has one float32. The result is a NumPy array or, with ``convert_to_tensor``, a tensor.
+        """
+        if len(sentences) and isinstance(sentences[0], str):
+            return self.predict([sentences], convert_to_tensor=convert_to_tensor)[0]  # type: ignore[list-item]
         indices_of: dict[str, list[int]] = {}
         for index, (query, _) in enumerate(sentences):
             indices_of.setdefault(query, []).append(index)
@@ -47,4 +55,4 @@ class GraphCrossEncoder:
         for query, indices in indices_of.items():
             for row in self.rank(query, [sentences[index][1] for index in indices]):
                 scores[indices[row["corpus_id"]]] = row["score"]
-        return scores
+        return torch.from_numpy(scores) if convert_to_tensor else scores

@@ -14,6 +14,7 @@ from graphrerank.checks import UserError, check_counts
 from graphrerank.features.bm25_scores import rarity
 from graphrerank.graphs import CorpusGraph, Postings, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import BASE_SCORE
+from graphrerank.text.characters import matched_form
 from graphrerank.text.languages import ENGLISH, language_of
 
 BLOCK_SCORES = 1 << 25  # scores held at once: 128 MiB of float32 per term
@@ -113,7 +114,8 @@ def lexical_scores(bm25: LexicalIndex, query_texts: Sequence[str]) -> Tensor:
 def _tokens(texts: Sequence[str], language: str) -> list[list[str]]:
     if language != ENGLISH:
         return [language_of(language).tokens(text) for text in texts]
-    tokens: list[list[str]] = bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)
+    plain = [matched_form(text) for text in texts]
+    tokens: list[list[str]] = bm25s.tokenize(plain, stopwords="en", return_ids=False, show_progress=False)
     return tokens
 
 

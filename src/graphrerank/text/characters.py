@@ -1,4 +1,6 @@
-"""Characters that every file can hold."""
+"""Characters that every file can hold, and those that words are matched in."""
+
+import unicodedata
 
 
 def whole_characters(text: str) -> str:
@@ -8,3 +10,13 @@ def whole_characters(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def matched_form(text: str) -> str:
+    r"""Return a text in Unicode's NFKC, in which its words are matched: one form of accents, widths and ligatures.
+
+    Example:
+        >>> matched_form("ＡＢＣ１２３ Zu\u0308rich ﬁnds")
+        'ABC123 Zürich finds'
+    """
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)

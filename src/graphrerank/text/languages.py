@@ -15,6 +15,7 @@ import bm25s.stopwords
 from Stemmer import Stemmer, algorithms
 
 from graphrerank.checks import UserError
+from graphrerank.text.characters import matched_form
 
 ENGLISH = "english"
 AUTO = "auto"  # the language that `detect_language` finds
@@ -60,7 +61,7 @@ class Language:
             (['haus', 'stadt'], ['東京', '京タ', 'タワ', 'ワー'])
         """
         pattern = _RUN if self.name == CHARACTERS else _WORD
-        return self.all_terms(pattern.findall(text.lower()))
+        return self.all_terms(pattern.findall(matched_form(text).lower()))
 
     def all_terms(self, runs: Sequence[str]) -> list[str]:
         """Return the terms of all runs, one after the other."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from graphrerank.text.characters import matched_form
 from graphrerank.text.languages import ENGLISH, language_of, stemmer
 
 # Words that say nothing about a sentence's subject.
@@ -38,7 +39,7 @@ def words(text: str, language: str = ENGLISH) -> list[str]:
 def spelled_words(text: str) -> list[str]:
     """Split a text into words as they are spelled, each compound followed by its parts."""
     spelled: list[str] = []
-    for word in _WORD.findall(text):
+    for word in _WORD.findall(matched_form(text)):
         if word.isalpha() and word[1:].islower():  # most words, which the expression would leave whole
             spelled.append(word)
         else:
