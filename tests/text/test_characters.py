@@ -13,7 +13,8 @@ def test_halves_are_replaced_and_pairs_joined() -> None:
 
 def test_words_match_in_every_form_of_a_character() -> None:
     table = WordTable()
-    forms = ["Zürich ABC123 find 東京タワー", "Zu\u0308rich ＡＢＣ１２３ \ufb01nd 東京ﾀﾜｰ"]
+    wide = "".join(chr(ord(letter) + 0xFEE0) for letter in "ABC123")
+    forms = ["Zürich ABC123 find 東京タワー", f"Zu\u0308rich {wide} \ufb01nd 東京\uff80\uff9c\uff70"]
     for name in ("english", "german", "none", "characters"):
         first, second = (language_of(name).tokens(text) for text in forms)
         assert first == second

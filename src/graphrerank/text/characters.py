@@ -16,7 +16,7 @@ def matched_form(text: str) -> str:
     r"""Return a text in Unicode's NFKC, in which its words are matched: one form of accents, widths and ligatures.
 
     Example:
-        >>> matched_form("ＡＢＣ１２３ Zu\u0308rich ﬁnds")
-        'ABC123 Zürich finds'
+        >>> matched_form("\uff21\uff22\uff11 Zu\u0308rich \ufb01nds")
+        'AB1 Zürich finds'
     """
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
