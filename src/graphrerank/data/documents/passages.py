@@ -1,12 +1,22 @@
 """Documents to passages: cut at headings, then blocks, sentences, words, and characters at last."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from graphrerank.data.documents.document import Document, Link
-from graphrerank.text.languages import ENGLISH
+from graphrerank.data.documents.document import MAX_NAME, Document, Link, Section
+from graphrerank.text.characters import whole_characters
+from graphrerank.text.languages import ENGLISH, UNSPACED
+from graphrerank.text.sentences import split_sentences
 
 MAX_CHARS = 4000  # of a passage's text; only there a block is cut that should stay whole
+_WINDOW = 50_000  # characters of a text that are split into sentences or words at once
+_FEW = 4  # the last passage of a section is balanced if it has fewer than this part of `max_words`
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_PARAGRAPH, _LINE = re.compile(r"\n\s*\n"), re.compile(r"\n")
+_WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
+_Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +34,237 @@ class Passage:
     links: tuple[Link, ...] = ()
 
 
+@dataclass(slots=True)
+class _Piece:
+    """A block, or a part of one that is too long."""
+
+    text: str
+    words: int
+    gap: str  # between it and the piece before
+    line: int
+    header: str = ""  # stands before it where the piece before has another
+    links: list[Link] = field(default_factory=list)
+
+
 def passages_of(
     document: Document, *, max_words: int, max_chars: int = MAX_CHARS, language: str = ENGLISH
 ) -> Iterator[Passage]:
-    """Yield the passages of a document, of at most ``max_words`` words of the language where its blocks allow it."""
-    raise NotImplementedError
+    """Yield the passages of a document, of at most ``max_words`` words of the language where its blocks allow it.
+
+    No text is longer than ``max_chars``. Two characters of a script without spaces are a word. Ids are unique within
+    the document; that of a passage stays the same when other sections change, but for those of the same anchor.
+    """
+    cutter = _Cutter(max_words, max_chars, language)
+    title, number = _name(document.title), 0
+    for place, (section, own) in enumerate(zip(document.sections, _section_ids(document), strict=True)):
+        heading = _name(section.heading)
+        shown = " > ".join(dict.fromkeys(filter(None, (title, heading))))
+        for part, pieces in enumerate(cutter.passages(section), 1):
+            name, line = (f"{own}~{part}", pieces[0].line) if part > 1 else (own, section.line or pieces[0].line)
+            links = tuple(link for piece in pieces for link in piece.links)
+            yield Passage(name, shown, _joined(pieces), document.name, number, heading, place, line, links)
+            number += 1
+
+
+class _Cutter:
+    def __init__(self, max_words: int, max_chars: int, language: str) -> None:
+        self._max_words, self._max_chars = max_words, max_chars
+        self._prose = (_paragraphs, _windows, lambda text: split_sentences(text, language), _lines)
+
+    def passages(self, section: Section) -> Iterator[list[_Piece]]:
+        """Gather the pieces of a section up to the bounds; the last cut is moved where it leaves a few words."""
+        before: list[_Piece] = []
+        current: list[_Piece] = []
+        words = chars = 0
+        for piece in self._pieces(section):
+            more_words, more_chars = _size(piece, current)
+            is_full = words + more_words > self._max_words and not (
+                piece.words > self._max_words and words * _FEW < self._max_words
+            )
+            if current and (is_full or chars + more_chars > self._max_chars):
+                if before:
+                    yield before
+                before, current, words, chars = current, [], 0, 0
+                more_words, more_chars = _size(piece, current)
+            current.append(piece)
+            words, chars = words + more_words, chars + more_chars
+        if before and words * _FEW < self._max_words:
+            before, current = self._balanced(before, current)
+        yield from filter(None, (before, current))
+
+    def _balanced(self, before: list[_Piece], last: list[_Piece]) -> tuple[list[_Piece], list[_Piece]]:
+        pieces, best = before + last, len(before)
+        for cut in range(len(before) - 1, 0, -1):
+            words, chars = _total(pieces[cut:])
+            if words > self._max_words or chars > self._max_chars or words > _total(pieces[:cut])[0]:
+                break
+            best = cut
+        return pieces[:best], pieces[best:]
+
+    def _pieces(self, section: Section) -> Iterator[_Piece]:
+        above = header = ""  # as the block before says it, and as it is shown
+        is_short = True
+        for block in section.blocks:
+            if not (text := _clean(block.text).rstrip().lstrip("\n")):
+                continue
+            gap = "\n" if block.is_tight or (header and block.header == above) else "\n\n"
+            if block.header != above:
+                above, header = block.header, _clean(block.header).strip()
+                is_short = len(header) <= self._max_chars // 2 and _count(header) <= self._max_words // 2
+                if not is_short:  # too long to be repeated
+                    yield from self._cut(_Piece(header, _count(header), gap, block.line), is_whole=False)
+                    gap = "\n"
+            piece = _Piece(text, _count(text), gap, block.line, header if is_short else "", list(block.links))
+            yield from self._cut(piece, is_whole=block.is_whole)
+
+    def _cut(self, block: _Piece, *, is_whole: bool) -> Iterator[_Piece]:
+        room = self._max_words - _count(block.header), self._max_chars - len(block.header) - bool(block.header)
+        if len(block.text) <= room[1] and (is_whole or block.words <= room[0]):
+            yield block
+            return
+        last = block.line + block.text.count("\n")
+        links = deque(sorted(block.links, key=lambda link: link.line if block.line <= link.line <= last else 0))
+        end, line, gap = 0, block.line, block.gap
+        splits = (_windows, _code_lines) if is_whole else self._prose
+        for start, stop in self._spans(block.text, (0, len(block.text)), splits, room, is_whole=is_whole):
+            if end:
+                breaks = block.text.count("\n", end, start)
+                gap = "\n" * min(breaks, 2) or " " * (start > end)
+                line += breaks
+            piece = _Piece(block.text[start:stop], 0, gap, line if block.line else 0, block.header)
+            piece.words = _count(piece.text)
+            line += piece.text.count("\n")
+            while links and (links[0].line <= line or not block.line <= links[0].line <= last):
+                piece.links.append(links.popleft())
+            end = stop
+            yield piece
+
+    def _spans(
+        self, text: str, span: _Span, splits: Sequence[Callable[[str], list[_Span]]], room: _Span, *, is_whole: bool
+    ) -> Iterator[_Span]:
+        """Split what is too long at the first of the places, the parts of it that are too long at the second, etc."""
+        start, stop = span
+        part = text[start:stop]
+        if len(part) <= room[1] and (is_whole or _count(part) <= room[0]):
+            yield span
+        elif splits:
+            for first, last in splits[0](part):
+                yield from self._spans(text, (start + first, start + last), splits[1:], room, is_whole=is_whole)
+        else:
+            yield from ((start + first, start + last) for first, last in _word_spans(part, *room))
+
+
+def _size(piece: _Piece, before: Sequence[_Piece]) -> _Span:
+    """Return the words and characters that a piece adds to those before it in a passage."""
+    words, chars = piece.words, len(piece.text) + (len(piece.gap) if before else 0)
+    if piece.header and not (before and before[-1].header == piece.header):
+        words, chars = words + _count(piece.header), chars + len(piece.header) + 1
+    return words, chars
+
+
+def _total(pieces: Sequence[_Piece]) -> _Span:
+    sizes = [_size(piece, pieces[max(0, place - 1) : place]) for place, piece in enumerate(pieces)]
+    return sum(words for words, _ in sizes), sum(chars for _, chars in sizes)
+
+
+def _joined(pieces: Sequence[_Piece]) -> str:
+    parts: list[str] = []
+    header = ""
+    for piece in pieces:
+        parts += [piece.gap] * bool(parts)
+        parts += [piece.header, "\n"] if piece.header not in ("", header) else []
+        parts.append(piece.text)
+        header = piece.header
+    return "".join(parts)
+
+
+def _paragraphs(text: str) -> list[_Span]:
+    return list(_between(_PARAGRAPH, text))
+
+
+def _lines(text: str) -> list[_Span]:
+    return list(_between(_LINE, text))
+
+
+def _code_lines(text: str) -> list[_Span]:
+    """Split at lines, with their indentation."""
+    return [(text.rfind("\n", 0, start) + 1, stop) for start, stop in _between(_LINE, text)]
+
+
+def _between(separator: re.Pattern[str], text: str) -> Iterator[_Span]:
+    """Yield the parts between separators that are not empty, without white space at their ends."""
+    start = 0
+    for stop, following in [*(found.span() for found in separator.finditer(text)), (len(text), 0)]:
+        part = text[start:stop]
+        if part.strip():
+            yield start + len(part) - len(part.lstrip()), start + len(part.rstrip())
+        start = following
+
+
+def _windows(text: str) -> list[_Span]:
+    """Split a long text at a line, or else at a blank, before each so many characters."""
+    spans, start = [], 0
+    while start < len(text):
+        stop = start + _WINDOW
+        if stop < len(text):
+            breaks = (text.rfind(mark, start, stop) + 1 for mark in "\n ")
+            stop = next((place for place in breaks if place > start), stop)
+        part = text[start:stop]
+        if part.strip():
+            spans.append((start + len(part) - len(part.lstrip("\n")), start + len(part.rstrip())))
+        start += len(part)
+    return spans
+
+
+def _word_spans(text: str, max_words: int, max_chars: int) -> Iterator[_Span]:
+    """Split a text at words into parts of about the same length, and words that are too long at characters."""
+    words = [part for word in _WORD.finditer(text) for part in _equal_parts(*word.span(), max_chars)]
+    most = -(-len(words) // -(-len(words) // max_words)) if words else 0
+    first = 0
+    for place, (_, stop) in enumerate(words):
+        if place - first == most or stop - words[first][0] > max_chars:
+            yield words[first][0], words[place - 1][1]
+            first = place
+    if words:
+        yield words[first][0], words[-1][1]
+
+
+def _equal_parts(start: int, stop: int, most: int) -> list[_Span]:
+    size = -(-(stop - start) // -(-(stop - start) // most))
+    return [(place, min(stop, place + size)) for place in range(start, stop, size)]
+
+
+def _section_ids(document: Document) -> list[str]:
+    """Return what the ids of each section's passages begin with; the first section without a heading has the name."""
+    headings = [_name(section.heading) for section in document.sections]
+    wanted = [
+        "-".join(_name(section.anchors[0] if section.anchors else "").split()).replace("~", "-") or _slug(heading)
+        for section, heading in zip(document.sections, headings, strict=True)
+    ]
+    plain = headings.index("") if "" in headings else -1
+    known = frozenset(wanted)
+    given: dict[str, None] = {}
+    numbers: Counter[str] = Counter()
+    for place, name in enumerate(wanted):
+        own = "" if place == plain else name
+        while own in given or (not own and place != plain) or (own != name and own in known):
+            numbers[name] += 1
+            own = f"{name or 'part'}-{numbers[name]}"
+        given[own] = None
+    return [f"{document.name}#{own}" if own else document.name for own in given]
+
+
+def _count(text: str) -> int:
+    return len(text.split()) if text.isascii() else len(_WORD.findall(text))
+
+
+def _clean(text: str) -> str:
+    return _CONTROL.sub(" ", whole_characters(text))
+
+
+def _name(text: str) -> str:
+    return " ".join(_clean(text).split())[:MAX_NAME].rstrip()
+
+
+def _slug(heading: str) -> str:
+    return re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-")
