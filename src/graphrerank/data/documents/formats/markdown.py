@@ -1,0 +1,390 @@
+"""Markdown and MDX."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from html import unescape
+
+from markdown_it.token import Token
+
+from graphrerank.data.documents.document import (
+    DOCUMENT,
+    LABEL,
+    MAX_NAME,
+    MAX_TARGET,
+    PAGE,
+    PATH,
+    SYMBOL,
+    Block,
+    Document,
+    Link,
+    Section,
+)
+from graphrerank.data.documents.formats.front_matter import file_title, front_matter
+from graphrerank.data.documents.formats.markdown_syntax import ATTRIBUTES, parser, written_target
+from graphrerank.data.documents.formats.slugs import Slugs
+from graphrerank.data.documents.formats.text import code_block, decode_text, without_blobs
+
+_CHUNK = 50_000  # characters of a file that are parsed at once, if it has headings there
+_MAX_DEPTH = 5  # of directives in one another
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_FENCED = r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?:.*?^[ \t]*(?P=fence)[`~]*[ \t]*$|.*)"
+_IMPORT = re.compile(rf"{_FENCED}|^import [^\n]{{1,500}}['\"];?[ \t]*$", re.MULTILINE | re.DOTALL)
+_BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,200}\}){0,300}\}){0,500}\}"  # of JavaScript, in a tag
+_MDX = re.compile(
+    rf"{_FENCED}|^(?:import|export) [^\n]*(?:\n[^\n]+)*|\{{/\*.{{0,2000}}?\*/\}}|(?<=[\w\s])=?{_BRACES}(?=[\s/>])",
+    re.MULTILINE | re.DOTALL,
+)
+_COMPUTED = re.compile(r"^( {0,3}\[[^\]\n]{1,500}\]:)([^\n]*\{[{%][^\n]*)$", re.MULTILINE)
+_DEFINITION = re.compile(r"^ {0,3}\[([^\[\]\n]{1,500})\]:[ \t]*<?([^\s<>]{1,2000})", re.MULTILINE)
+_HEADING_ATTRIBUTES = re.compile(rf"(?:{ATTRIBUTES}|\{{-\}}|\{{/\*[ \t]*#[^*\n]{{1,200}}\*/\}})$")
+_ID = re.compile(r"#([^\s{}*]+)")
+_LABEL = re.compile(r"\(([^()\n]{1,200})\)=\s*(?:\n|$)")
+_URL = re.compile(r"https?://[^\s<>\"')\]]{1,2000}")
+_HIDDEN = re.compile(r"<!--(?:.*?-->|.*)|<(script|style|svg)\b(?:.*?</\1>|.*)", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)([^<>]*)>")
+_ATTRIBUTE = re.compile(r"(?<![\w-])(href|to|id|name|alt|title|label)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'<>]+))")
+_BREAKS = frozenset(
+    (
+        *("p", "div", "li", "tr", "dt", "dd", "table", "ul", "ol", "br", "summary", "details", "section", "article"),
+        *("pre", "blockquote", "hr", "figure", "figcaption", "nav"),
+    )
+)
+_SITE = re.compile(r"^(?:@site|@|project:|pathname://)(?=[/#])")  # of Docusaurus, Zola and MyST
+_PROSE_DIRECTIVES = re.compile(
+    "admonition|attention|caution|danger|error|hint|important|note|seealso|tip|warning|todo|dropdown|card|grid|tabs"
+    "|grid-item|grid-item-card|tab-set|tab-item|version(?:added|changed)|deprecated|margin|sidebar|epigraph|topic"
+    "|figure|glossary|details"
+)
+_DIRECTIVE = re.compile(r"\{([\w:-]{1,50})\}[ \t]*(.*)")
+_OPTIONS = re.compile(r"---\n.{0,2000}?^---\n|(?:[ \t]*:[\w-]{1,50}:[^\n]*(?:\n|$))+", re.DOTALL | re.MULTILINE)
+_TITLED = re.compile(r"([^<]{1,1000}?)\s*<([^<>]+)>")  # of a role
+_IMAGE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|bmp|avif|mp[34]|webm)\b", re.IGNORECASE)
+_HEADING_TAG = re.compile(r"h[1-6]")
+_NO_LINKS = ("data:", "javascript:")
+_MAX_TAG = 3000  # characters of a tag in which its attributes are searched
+_LABEL_ROLES, _CODE_ROLES = ("ref", "numref", "any", "std:ref"), ("class", "func", "meth", "mod", "attr", "exc", "obj")
+
+
+def read_markdown(content: bytes, name: str) -> list[Document]:
+    """Read a page, a section for each heading."""
+    return [markdown_document(decode_text(content), name)]
+
+
+def markdown_document(text: str, name: str) -> Document:
+    """Read the text of a page, whose lines end as on Unix."""
+    text, dropped = without_blobs(text)
+    said = front_matter(text, name)
+    text = "\n" * text.count("\n", 0, said.length) + text[said.length :]
+    is_mdx = name.lower().endswith(".mdx")
+    text = (_MDX if is_mdx else _IMPORT).sub(_without_code, text)
+    text = _COMPUTED.sub(lambda found: found[1] + written_target(found[2]), text)
+    reader = _Reader(is_mdx)
+    reader.read(text)
+    sections = reader.sections(text.rstrip().count("\n") + 1)
+    if not any(section.blocks for section in sections) and said.description:
+        block = Block(said.description, 1)
+        sections = [Section("", (block,), 1, max(1, text.count("\n", 0, said.length))), *sections]
+    title = said.title or next((section.heading for section in sections if section.heading), "") or file_title(name)
+    return Document(name, title, tuple(sections), said.aliases, dropped=dropped)
+
+
+def _without_code(found: re.Match[str]) -> str:
+    """Empty what is JavaScript, and keep fences and the number of lines."""
+    if found["fence"]:
+        return found[0]
+    return ('=""' if found[0].startswith("=") else "") + "\n" * found[0].count("\n")
+
+
+def _chunks(text: str) -> Iterator[tuple[int, str]]:
+    """Divide a long text at headings or else empty lines, as tokens take memory; yield the line before each part."""
+    if len(text) <= 2 * _CHUNK:
+        yield 0, text
+        return
+    lines = text.split("\n")
+    start = size = 0
+    fence = ""
+    for number, line in enumerate(lines):
+        is_break = not fence and (line.startswith("#") or (size > 2 * _CHUNK and not line.strip()))
+        if size > _CHUNK and (is_break or size > 4 * _CHUNK):
+            yield start, "\n".join(lines[start:number])
+            start, size, fence = number, 0, ""
+        size += len(line) + 1
+        if found := _FENCE.match(line):
+            fence = found[1] if not fence else "" if found[1].startswith(fence) else fence
+    yield start, "\n".join(lines[start:])
+
+
+@dataclass
+class _Part:
+    """A section that is being read."""
+
+    heading: str = ""
+    line: int = 1
+    blocks: list[Block] = field(default_factory=list)
+    anchors: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+
+
+class _Reader:
+    """Tokens to sections."""
+
+    def __init__(self, is_mdx: bool) -> None:
+        self._is_mdx = is_mdx
+        self._parts = [_Part()]
+        self._slugs = Slugs()
+        self._env: dict[str, object] = {"references": {}}
+        self._links: list[Link] = []  # of the next block
+        self._ids: list[str] = []  # of HTML since the last block, of the next heading if it follows
+        self._labels: list[str] = []
+        self._line = 1  # of the token that is being read
+
+    def read(self, text: str) -> None:
+        chunks = list(_chunks(text))
+        if len(chunks) > 1:
+            found = ((name, {"title": "", "href": target, "map": [0, 0]}) for name, target in _DEFINITION.findall(text))
+            self._env["references"] = {" ".join(name.split()).lower().upper(): value for name, value in found}
+        for line, chunk in chunks:
+            self._walk(parser(self._is_mdx).parse(chunk, self._env), line + 1, 0)
+
+    def sections(self, end: int) -> list[Section]:
+        """Return what was read of a file of so many lines."""
+        self._flush()
+        parts = self._parts if self._parts[0].blocks or self._parts[0].anchors else self._parts[1:]
+        ends = [*(part.line - 1 for part in parts[1:]), end]
+        return [
+            Section(p.heading, tuple(p.blocks), p.line, max(p.line, last), tuple(p.anchors), tuple(p.labels))
+            for p, last in zip(parts, ends, strict=False)
+        ]
+
+    def _flush(self) -> None:
+        """Give links and names that no block follows to the section that ends."""
+        part = self._parts[-1]
+        self._mark(part)
+        if self._links and (part.blocks or part.heading):
+            last = part.blocks.pop() if part.blocks else Block(part.heading, part.line)
+            part.blocks.append(replace(last, links=(*last.links, *self._links)))
+            self._links = []
+
+    def _mark(self, part: _Part) -> None:
+        part.anchors += [name for name in (*self._ids, *self._labels) if name not in part.anchors]
+        part.labels += self._labels
+        self._ids, self._labels = [], []
+
+    def _open(self, heading: str, line: int, ids: Sequence[str] = (), links: Sequence[Link] = ()) -> None:
+        held, self._ids, labels, self._labels = self._ids, [], self._labels, []
+        self._flush()
+        heading = " ".join(heading.split())[:MAX_NAME]
+        part = _Part(heading, line, anchors=list(dict.fromkeys((*ids, *self._slugs.of(heading)))))
+        self._parts.append(part)
+        self._ids, self._labels = held, labels
+        self._mark(part)
+        self._links += links
+
+    def _add(
+        self, text: str, links: Sequence[Link], *, whole: bool = False, tight: bool = False, head: str = ""
+    ) -> None:
+        self._links += links
+        if not text:
+            return
+        part = self._parts[-1]
+        self._mark(part)
+        part.blocks.append(Block(text, self._line, tuple(self._links), whole, tight, head))
+        self._links = []
+
+    def _walk(self, tokens: list[Token], first: int, depth: int) -> None:
+        """Read tokens, whose first line is a line of the file; directives hold others."""
+        marks: list[str] = []  # of the open items, empty behind their first block
+        is_tight = False  # whether the next paragraph is an item behind others, or what a term means
+        place = -1
+        while (place := place + 1) < len(tokens):
+            token = tokens[place]
+            kind = token.type
+            if token.map:
+                self._line = first + token.map[0]
+            if kind == "heading_open":
+                self._heading(tokens[place + 1], token.level)
+                place += 2
+            elif kind == "inline":
+                mark = marks[-1] if marks else ""
+                self._paragraph(token, mark, is_tight and (tokens[place - 1].hidden or not mark))
+                marks[-1:] = [""] if marks else []
+                is_tight = False
+            elif kind in ("list_item_open", "dd_open"):
+                is_tight = bool(marks) or tokens[place - 1].type in ("list_item_close", "dt_close", "dd_close")
+                marks.append("" if kind == "dd_open" else f"{token.info}{token.markup} " if token.info else "- ")
+            elif kind in ("list_item_close", "dd_close"):
+                marks.pop()
+            elif kind == "table_open":
+                place = self._table(tokens, place, first)
+            elif kind in ("fence", "code_block"):
+                self._code(token, depth)
+            elif kind == "html_block":
+                self._html_block(token.content, depth)
+
+    def _heading(self, token: Token, level: int) -> None:
+        attributes = _HEADING_ATTRIBUTES.search(token.content.rstrip())
+        ids = _ID.findall(attributes[0]) if attributes else []
+        line = self._line
+        text, links = self._inline(token, is_heading=True)
+        if level:  # in a list, a quotation or a container
+            self._ids += [*ids, *self._slugs.of(text)]
+            self._add(text, links)
+        else:
+            self._open(text, line, ids, links)
+
+    def _paragraph(self, token: Token, mark: str, is_tight: bool) -> None:
+        raw, part = token.content, self._parts[-1]
+        if raw.startswith("{") and not part.blocks and _HEADING_ATTRIBUTES.fullmatch(raw):
+            part.anchors[:0] = _ID.findall(raw)
+            return
+        text, links = self._inline(token)
+        if raw.startswith("(") and (label := _LABEL.match(raw)):
+            self._labels.append(label[1])
+            text = text.removeprefix(f"({label[1]})=").lstrip()
+        self._add(f"{mark}{text}" if text else "", links, tight=is_tight)
+
+    def _table(self, tokens: Sequence[Token], place: int, first: int) -> int:
+        """Read a table's rows; return the place of its end."""
+        header, row, links, number = "", list[str](), list[Link](), 0
+        while tokens[place].type != "table_close":
+            token = tokens[place]
+            if token.type == "tr_open":
+                row, links = [], []
+                self._line = first + token.map[0] if token.map else self._line
+            elif token.type == "inline":
+                text, found = self._inline(token)
+                row.append(" ".join(text.split()))
+                links += found
+            elif token.type == "tr_close":
+                text = " | ".join(row).strip(" |")
+                if number:
+                    self._add(text, links, whole=True, tight=number > 1, head=header)
+                else:
+                    header = text
+                    self._links += links
+                number += 1
+            place += 1
+        if number == 1:
+            self._add(header, [], whole=True)
+        return place
+
+    def _code(self, token: Token, depth: int) -> None:
+        line = self._line + (token.type == "fence")
+        directive = _DIRECTIVE.match(token.info.strip()) if token.type == "fence" else None
+        name, title = (directive[1], directive[2]) if directive else ("", "")
+        options = _OPTIONS.match(token.content) if directive else None
+        body = token.content[options.end() :] if options else token.content
+        line += token.content.count("\n", 0, options.end()) if options else 0
+        if name == "toctree":
+            rows = ((number, row.strip()) for number, row in enumerate(body.split("\n"), line))
+            for number, row in ((number, row) for number, row in rows if row and row[0] != ":" and "*" not in row):
+                self._link(row.rpartition("<")[2].rstrip("> "), number, DOCUMENT)
+        elif _PROSE_DIRECTIVES.fullmatch(name) and depth < _MAX_DEPTH:
+            for each, start in ((title if name != "figure" else "", self._line), (body, line)):
+                self._walk(parser(self._is_mdx).parse(each, self._env), start, depth + 1)
+        else:
+            for block in code_block(body, line):
+                self._line = block.line
+                self._add(block.text, (), whole=True)
+
+    def _inline(self, token: Token, *, is_heading: bool = False) -> tuple[str, list[Link]]:
+        """Return what a reader sees of a text, and its links."""
+        parts: list[str] = []
+        before, self._links = self._links, []
+        line, in_link = self._line, False
+        for child in token.children or ():
+            kind, content = child.type, child.content
+            if kind in ("text", "text_special"):
+                parts.append(content)
+                if "://" in content and not in_link:
+                    for url in _URL.findall(content):
+                        self._link(url.rstrip(".,;:!?*_"), line)
+            elif kind == "code_inline":
+                parts.append(content)
+            elif kind in ("softbreak", "hardbreak"):
+                parts.append(" " if kind == "softbreak" else "\n")
+                line += 1
+            elif kind in ("link_open", "link_close"):
+                in_link = kind == "link_open"
+                self._link(str(child.attrs.get("href", "")), line)
+            elif kind == "image":
+                parts.append("" if is_heading else child.content)
+            elif kind == "html_inline":
+                tag = _TAG.fullmatch(content)
+                parts.append(self._tag(tag, line) if tag else "")
+            elif kind == "wiki":
+                parts.append(child.info)
+                if not _IMAGE.search(content):
+                    self._link(content.rstrip("\\"), line, PAGE)
+            elif kind == "role":
+                parts.append(self._role(child.info, content, line))
+        links, self._links = self._links, before
+        text = "".join(parts).strip()
+        return (_HEADING_ATTRIBUTES.sub("", text).rstrip() if is_heading else text), links
+
+    def _link(self, target: str, line: int, kind: str = PATH) -> None:
+        target = _SITE.sub("", target.strip())
+        if 0 < len(target) <= MAX_TARGET and not target.startswith(_NO_LINKS):
+            self._links.append(Link(target, line, kind))
+
+    def _role(self, role: str, content: str, line: int) -> str:
+        """Note the link of a role of MyST and return its text."""
+        found = _TITLED.fullmatch(content)
+        shown, target = (found[1], found[2]) if found else (content, content)
+        role = role.rpartition(":")[2]
+        kind = DOCUMENT if role == "doc" else LABEL if role in _LABEL_ROLES else SYMBOL if role in _CODE_ROLES else ""
+        if kind and not target.startswith("!"):
+            self._link(target.lstrip("~"), line, kind)
+        return shown.rpartition(".")[2] if shown.startswith("~") else shown.lstrip("!")
+
+    def _tag(self, tag: re.Match[str], line: int) -> str:
+        """Note the names and links of a tag and return its text."""
+        name = tag[2].lower()
+        if tag[1]:
+            return " | " if name in ("td", "th") else ""
+        found = _ATTRIBUTE.findall(tag[3][:_MAX_TAG])
+        values = {key.lower(): unescape(double or single or bare) for key, double, single, bare in found}
+        is_component = tag[2][0].isupper()
+        self._ids += [
+            values[key][:MAX_NAME] for key in ("id", "name") if values.get(key) and (key == "id" or name == "a")
+        ]
+        if is_component or name in ("a", "area"):
+            self._link(values.get("href") or values.get("to", ""), line)
+        if name == "br":
+            return "\n"
+        shown = ("title", "label") if is_component else ("alt",)
+        return "".join(f"{values[key]}\n" if is_component else values[key] for key in shown if values.get(key))
+
+    def _html_block(self, content: str, depth: int) -> None:
+        first, content = self._line, _HIDDEN.sub(lambda found: "\n" * found[0].count("\n"), content)
+        if self._is_mdx and depth < _MAX_DEPTH:
+            text = _TAG.sub(lambda tag: self._tag(tag, first), content)
+            self._walk(parser(True).parse(text, self._env), first, depth + 1)
+        elif content.startswith("<pre"):
+            for block in code_block(unescape(_TAG.sub("", content)), first):
+                self._add(block.text, (), whole=True)
+        else:
+            self._html(content, first)
+
+    def _html(self, content: str, line: int) -> None:
+        """Read HTML by its blocks."""
+        held: list[str] = []
+        place = 0
+        for tag in _TAG.finditer(f"{content}<p>"):
+            held.append(content[place : tag.start()])
+            line += content.count("\n", place, tag.end())
+            place, name = tag.end(), tag[2].lower()
+            is_heading = bool(_HEADING_TAG.fullmatch(name))
+            if name in _BREAKS or is_heading:
+                text = " ".join(unescape("".join(held)).split()).strip("| ")
+                held = []
+                if is_heading and tag[1] and text:
+                    ids, self._ids = self._ids, []
+                    links, self._links = self._links, []
+                    self._open(text, self._line, ids, links)
+                else:
+                    self._add(text, ())
+                self._line = line
+            shown = self._tag(tag, line)
+            held.append(shown)

@@ -1,0 +1,189 @@
+"""The parser of Markdown: CommonMark with tables, and what GitHub, Hugo, Jekyll, MkDocs, MyST and Obsidian add."""
+
+import re
+from functools import lru_cache
+
+from markdown_it import MarkdownIt
+from markdown_it.common.utils import normalizeReference
+from markdown_it.ruler import RuleOptionsType
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block import table as table_rule
+from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from mdit_py_plugins.deflist import deflist_plugin
+
+from graphrerank.data.documents.document import UnreadableError
+
+_MAX_INLINE = 5000  # characters that are read as one text; where brackets open without end the time is quadratic
+_MAX_OPEN = 200  # brackets of a paragraph that open and do not close; one with more is read as plain text
+_MAX_PARAGRAPH = 200_000  # characters; a longer one is plain text too
+_MAX_NESTING = 60
+_MAX_TOKENS = 100_000  # beyond the characters of a file: tables of many columns and rows without cells
+_INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)(?= *\S)[\w \t+-]*(?:\"(?P<title>[^\"]*)\")?[ \t]*")
+_COLONS = re.compile(r"(?P<fence>:{3,})[ \t]*(?:\{(?P<attrs>[^{}]*)\}|(?P<kind>[\w-]+))?[ \t]*(?P<title>.*)")
+_CODE_START = re.compile(r"\{(?:%-?|\{[<%])\s*(highlight|raw|codeblock)\b.*[%>]\}")
+_WIKI = re.compile(r"\[\[([^\[\]|\n]{1,500})(?:\|([^\[\]\n]{0,500}))?\]\](?![(\[])")
+_ROLE = re.compile(r"\{([a-z][\w:.+-]{0,50})\}(`+)([^`]{1,1000})\2(?!`)")
+ATTRIBUTES = r"\{:?[ \t]*(?:[#.][^{}\n]{0,300}|[\w-]{1,50}=[^{}\n]{0,300})\}"
+_DIALECTS = re.compile(
+    r"(?P<code>(`+)[^`]{1,300}\2)"
+    r"|\{\{[<%]\s*(?:rel)?ref\s+(?:path\s*=\s*)?(?P<ref>\"[^\"\n]{0,500}\"|[^\s\"}]{1,500}+)[^}\n]{0,200}[%>]\}\}"
+    r"|\{%-?\s*link\s+(?P<link>[^%\n]{1,500}?)\s*-?%\}|\{%-?\s*post_url\s+(?P<post>[^%\n]{1,500}?)\s*-?%\}"
+    r"|\{\{\s*(?:[\"'](?P<url>[^\"'\n]{0,500})[\"']\s*\|\s*(?:relative|absolute)_url|site\.(?:base)?url)[^}\n]{0,100}\}\}"
+    r"|\{\{[<%][^}\n]{0,500}[%>]\}\}|\{%[^%\n]{0,500}%\}|\{[!*][^{}\n]{0,500}[!*]\}|\[\^[^\]\s]{1,50}\](?!\():?"
+    rf"|(?<=[\])`*_])(?P<attributes>{ATTRIBUTES})|(?:^|\n)\{{:[^{{}}\n]{{0,300}}\}}(?=\n|$)"
+)
+_ALERT = re.compile(r"\[![\w-]{1,50}\][+-]?")
+_BREAK = re.compile(r"\s")
+
+
+@lru_cache(maxsize=2)
+def parser(is_mdx: bool) -> MarkdownIt:
+    """Return the parser, for MDX without indented code.
+
+    Its tokens have wiki links (``wiki``) and roles (``role``); directives are fences, containers ``container_open``.
+    """
+    md = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING}).enable(["table", "strikethrough"]).use(deflist_plugin)
+    md.disable(["text_join", *(["code"] if is_mdx else [])])
+    md.validateLink = lambda url: True  # type: ignore[method-assign]
+    md.normalizeLink = lambda url: url  # type: ignore[method-assign]  # as it is written
+    starts: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    md.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
+    md.block.ruler.before("fence", "indented", _indented, starts)
+    md.block.ruler.before("fence", "colons", _colons, starts)
+    md.block.ruler.before("fence", "code_tags", _code_tags, starts)
+    md.inline.ruler.before("link", "wiki", _wiki)
+    md.inline.ruler.before("backticks", "role", _role)
+    md.core.ruler.at("inline", _inline)
+    return md
+
+
+def written_target(text: str) -> str:
+    """Replace what Hugo and Jekyll compute in a link."""
+    return _DIALECTS.sub(_replacement, text)
+
+
+def _replacement(found: re.Match[str]) -> str:
+    if found["code"]:
+        return found["code"]
+    if found["attributes"] and "#" in found["attributes"]:
+        return "".join(f'<a id="{name}"></a>' for name in re.findall(r"[\s{:]#([^\s{}\"<>]+)", found["attributes"]))
+    target = found["ref"] or found["url"] or ""
+    target = f"/{found['link']}" if found["link"] else f"/_posts/{found['post']}" if found["post"] else target
+    return _BREAK.sub("%20", target.strip('"').strip())
+
+
+def _inline(state: StateCore) -> None:
+    """Parse the texts of paragraphs, headings and cells, long ones in pieces; the longest stay as they are written."""
+    for token in (token for token in state.tokens if token.type == "inline"):
+        text = token.content
+        if "{" in text or "[^" in text:
+            text = written_target(text)
+        text = _ALERT.sub("", text, count=1).lstrip() if text.startswith("[!") else text
+        token.children = []
+        if len(text) > _MAX_PARAGRAPH or text.count("[") - text.count("]") > _MAX_OPEN:
+            token.children.append(Token("text", "", 0, content=text))
+            continue
+        start = 0
+        while start < len(text):
+            end = start + _MAX_INLINE
+            end = end if end >= len(text) else max(text.rfind(" ", start, end), text.rfind("\n", start, end)) + 1 or end
+            state.md.inline.parse(text[start:end], state.md, state.env, token.children)
+            start = end
+
+
+def _wiki(state: StateInline, silent: bool) -> bool:
+    """`[[page|label]]`, and `![[page]]`, which shows a page in another."""
+    is_shown = state.src.startswith("![[", state.pos)
+    found = _WIKI.match(state.src, state.pos + is_shown)
+    if not found or normalizeReference(found[0][2:-2]) in state.env["references"]:
+        return False
+    if not silent:
+        token = state.push("wiki", "", 0)
+        token.content, token.info = found[1].strip(), (found[2] or found[1]).strip()
+    state.pos = found.end()
+    return True
+
+
+def _role(state: StateInline, silent: bool) -> bool:
+    """`{ref}`text <label>`` of MyST."""
+    found = _ROLE.match(state.src, state.pos)
+    if not found:
+        return False
+    if not silent:
+        token = state.push("role", "", 0)
+        token.info, token.content = found[1], found[3].strip()
+    state.pos = found.end()
+    return True
+
+
+def _line(state: StateBlock, line: int) -> str:
+    return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]]
+
+
+def _push_title(state: StateBlock, line: int, title: str) -> None:
+    if title:
+        state.push("paragraph_open", "p", 1).map = [line, line + 1]
+        token = state.push("inline", "", 0)
+        token.content, token.map, token.children = title, [line, line + 1], []
+        state.push("paragraph_close", "p", -1)
+
+
+def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    if len(state.tokens) > _MAX_TOKENS + 3 * len(state.src):
+        raise UnreadableError("tables of far more cells than characters")
+    return table_rule(state, start, end, silent)
+
+
+def _indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """`!!! note "Title"`, `??? note` and `=== "Tab"` of MkDocs, which hold the indented lines that follow."""
+    found = not state.is_code_block(start) and _INDENTED.fullmatch(_line(state, start))
+    if not found or silent:
+        return bool(found)
+    after = start + 1
+    while after < end and (state.isEmpty(after) or state.sCount[after] >= state.blkIndent + 4):
+        after += 1
+    state.push("container_open", "div", 1).map = [start, after]
+    _push_title(state, start, found["title"] or "")
+    before = (state.lineMax, state.parentType)
+    state.lineMax, state.parentType = after, "container"
+    state.blkIndent += 4
+    state.md.block.tokenize(state, start + 1, after)
+    state.blkIndent -= 4
+    state.lineMax, state.parentType = before
+    state.push("container_close", "div", -1)
+    state.line = after
+    return True
+
+
+def _colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """`:::note Title` of Docusaurus and VuePress, whose text follows as usual, and directives of MyST as fences."""
+    found = not state.is_code_block(start) and _COLONS.fullmatch(_line(state, start))
+    if not found or silent:
+        return bool(found)
+    if found["attrs"] and found["attrs"][0].isalpha():
+        return _code_until(state, start, end, re.compile(rf"{found['fence']}:*\s*"), _line(state, start).lstrip(": \t"))
+    title = found["title"].strip()
+    _push_title(state, start, title[1:-1] if title.startswith("[") and title.endswith("]") else title)
+    state.line = start + 1
+    return True
+
+
+def _code_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """`{{< highlight >}}` of Hugo and `{% highlight %}` and `{% raw %}` of Jekyll as fences."""
+    found = not state.is_code_block(start) and _CODE_START.match(_line(state, start))
+    if not found or silent:
+        return bool(found)
+    return _code_until(state, start, end, re.compile(rf".*\{{(?:%-?|\{{[<%])\s*(?:/|end){found[1]}\b.*"), "")
+
+
+def _code_until(state: StateBlock, start: int, end: int, last: re.Pattern[str], info: str) -> bool:
+    after = start + 1
+    while after < end and not last.fullmatch(_line(state, after)):
+        after += 1
+    token = state.push("fence", "code", 0)
+    token.info, token.map = info, [start, min(after + 1, end)]
+    token.content = state.getLines(start + 1, after, state.blkIndent, True)
+    state.line = min(after + 1, end)
+    return True
