@@ -31,7 +31,7 @@ _HIGH, _HIGHS = re.compile(r"[^\W\x00-\x7f]"), re.compile(r"[^\W\x00-\x7f]{3}")
 _SIMPLIFIED = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*.?", re.DOTALL)  # common characters of GBK
 _NOT_KOREAN = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xc8][\xa1-\xfe])*[\xc9-\xd7]")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
-_DATA_URI = re.compile(r"data:[\w.+-]{1,50}/[\w.+-]{1,80}(?:;[\w=.+-]{1,50}){0,3};base64,[\w+/=%-]*")
+DATA_URI = re.compile(r"data:[\w.+-]{1,50}/[\w.+-]{1,80}(?:;[\w=.+-]{1,50}){0,3};base64,[\w+/=%-]*")
 _SAMPLE = 65_536  # bytes or characters by which an encoding is guessed
 _MAX_LINE, _MIN_SPACES = 1000, 0.08  # characters of a line; white space in a longer one that was written by hand
 _PROSE = (".txt", ".text")
@@ -89,7 +89,7 @@ def _guess(sample: bytes) -> str:
 
 def without_blobs(text: str) -> tuple[str, dict[str, int]]:
     """Empty the minified lines of a text and its data URIs; return it, with as many lines, and the counts of both."""
-    text, uris = _DATA_URI.subn("data:,", text)  # an empty one, as a link or an image has an address
+    text, uris = DATA_URI.subn("data:,", text)  # an empty one, as a link or an image has an address
     lines = text.split("\n")
     minified = [i for i, line in enumerate(lines) if len(line) > _MAX_LINE and _is_minified(line)]
     for i in minified:

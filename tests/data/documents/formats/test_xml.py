@@ -1,0 +1,90 @@
+"""What a text, data and a feed in XML show."""
+
+import time
+
+import pytest
+
+from graphrerank.data.documents.document import LABEL, PATH, UnreadableError
+from graphrerank.data.documents.formats.xml import read_xml
+
+pytest.importorskip("lxml", reason="lxml is optional")
+
+ENTITIES = "".join(f"<!ENTITY e{i} '{f'&e{i - 1};' * 10}'>" for i in range(1, 12))
+BOMB = f"<!DOCTYPE a [<!ENTITY e0 'aaaaaaaaaa'>{ENTITIES}]><a b='&e11;'/>"
+
+
+def test_titles_are_headings_and_ids_are_labels():
+    content = """<!DOCTYPE book SYSTEM "x.dtd" [<!ENTITY f SYSTEM "file:///etc/passwd"><!ENTITY l "lll">]>
+<book xmlns:xlink="http://www.w3.org/1999/xlink" xml:id="b"><title>Book</title>
+<chapter id="c1"><title>One <em>two</em></title>
+<para>Text em<emphasis>ph</emphasis>asis&nbsp;&f;, see <xref linkend="c2"/> and <link xlink:href="http://x.y/z">z</link>.
+<programlisting>a
+  b</programlisting> after</para>
+<itemizedlist><listitem><para>i1</para></listitem><listitem><para>i2</para></listitem></itemizedlist></chapter>
+<chapter id="c2"><title>Two</title><row><entry>a <b>b</b></entry><entry>c</entry></row></chapter></book>"""
+    (document,) = read_xml(content.encode(), "a.xml")
+    assert document.title == "Book"
+    assert [(part.heading, part.labels) for part in document.sections] == [
+        ("Book", ("b",)), ("One two", ("c1",)), ("Two", ("c2",)),
+    ]  # fmt: skip
+    first, code, *others = document.sections[1].blocks
+    assert (first.text, code.text, code.is_whole) == ("Text emphasis &f;, see and z.", "a\n  b", True)
+    assert [(link.target, link.kind) for link in first.links] == [("c2", LABEL), ("http://x.y/z", PATH)]
+    assert [block.text for block in others] == ["after", "i1", "i2"]
+    assert [block.text for block in document.sections[2].blocks] == ["a b | c"]
+
+
+def test_encoding_that_a_file_says():
+    content = '<?xml version="1.0" encoding="ISO-8859-1"?><doc><title>Pumpe</title><p>Größe</p></doc>'
+    (document,) = read_xml(content.encode("latin-1"), "a.xml")
+    assert (document.title, document.sections[0].blocks[0].text) == ("Pumpe", "Größe")
+
+
+def test_data_say_the_names_of_their_elements():
+    content = b"<!-- c --><project><id>x</id><part><name>foo</name></part><user id='4' name='Bob'/></project>"
+    (document,) = read_xml(content, "pom.xml")
+    assert [block.text for block in document.sections[0].blocks] == ["id: x", "name: foo", "user: id=4, name=Bob"]
+
+
+def test_items_of_feeds_are_documents():
+    rss = b"""<rss><channel><title>F</title><item><title>A</title><link>http://x/a</link>
+    <description>&lt;p&gt;Hello &lt;b&gt;w&lt;/b&gt;orld&lt;/p&gt;</description></item>
+    <item><title>B</title></item></channel></rss>"""
+    first, second = read_xml(rss, "f.xml")
+    assert (first.name, first.title, first.sections[0].blocks[0].text) == ("f.xml#1", "A", "Hello world")
+    assert (first.sections[0].blocks[0].links[0].target, second.sections[0].blocks[0].text) == ("http://x/a", "B")
+    atom = b"<feed xmlns='http://www.w3.org/2005/Atom'><entry><title>T</title><link href='/p'/>"
+    atom += b"<summary>S</summary></entry></feed>"
+    (entry,) = read_xml(atom, "f.xml")
+    assert (entry.title, entry.sections[0].blocks[0].links[0].target) == ("T", "/p")
+
+
+def test_a_page_is_read_as_one():
+    (document,) = read_xml(b"<html><body><h1>Page</h1><p>Text</p></body></html>", "a.xml")
+    assert (document.title, document.is_page) == ("Page", True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"<a>", b"\xff\xfe", b"<a>\0</a>", b"<a>" * 100_000, b"<a>" + b"x" * 11_000_000 + b"</a>",
+        b"<?xml version='1.0' encoding='none'?><a>x</a>",
+        BOMB.encode(),
+    ],
+)  # fmt: skip
+def test_broken_and_swelling_files_are_refused(content):
+    with pytest.raises(UnreadableError, match="not XML"):
+        read_xml(content, "a.xml")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "<a " + " ".join(f"b{i}='x'" for i in range(50_000)) + "/>", f"<a>{'x<b/>' * 50_000}</a>",
+        f"<row>{'<b>x</b>' * 50_000}</row>", f"<d>{'<title>' * 200}x{'</title>' * 200}</d>",
+    ],
+)  # fmt: skip
+def test_long_files_take_linear_time(content):
+    start = time.process_time()
+    read_xml(content.encode(), "a.xml")
+    assert time.process_time() - start < 10
