@@ -156,6 +156,7 @@ MUTATIONS = (
         "float(hub[top[top >= 0]].double().mean()) / share",
         "float(hub[top[top >= 0]].double().mean())",
     ),
+    Mutation("inference/edge_forms.py", "self-loops stay", "pairs[:, 0] != pairs[:, 1]", "pairs[:, 0] >= 0"),
     Mutation(
         "inference/inputs.py",
         "edges go one way",
@@ -164,9 +165,9 @@ MUTATIONS = (
     ),
     Mutation(
         "integrations/metadata.py",
-        "repeated edges are kept",
-        'sorted({(min(i, j), max(i, j), *(named or ("other",))) for i, j, *named in edges})',
-        'sorted((min(i, j), max(i, j), *(named or ("other",))) for i, j, *named in edges)',
+        "a chunk that is there twice is the last one",
+        "chunks.setdefault((str(entry[DOC_ID]), int(chunk)), place)",
+        "chunks[(str(entry[DOC_ID]), int(chunk))] = place",
     ),
     Mutation(
         "models/gatv2_reranker.py",
@@ -189,14 +190,14 @@ MUTATIONS = (
     Mutation(
         "serving/rerank_request.py",
         "boundary of the length",
-        "if not 0 < len(text) <= limits.text_chars:",
-        "if not 0 < len(text) <= limits.text_chars + 1:",
+        "len(text) > (most := limits.text_chars):",
+        "len(text) > 1 + (most := limits.text_chars):",
     ),
     Mutation(
         "serving/rerank_request.py",
         "a limit on edges is ignored",
-        "if len(given) > most:",
-        "if len(given) > 10 * most:",
+        "len(given) > (most := limits_of(info).edges):",
+        "len(given) > 10 * (most := limits_of(info).edges):",
     ),
     Mutation(
         "graphrerank_papers/answers/judges.py",

@@ -25,7 +25,7 @@ def random_inputs(num_inputs: int, **more: object) -> Iterator[tuple[RerankInput
     for seed in range(num_inputs):
         rng = random.Random(seed)
         size = rng.randint(2, 12)
-        texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 20))) for _ in range(size)]
+        texts = [" ".join(rng.choices(WORDS, k=rng.randint(0, 20))) or "." for _ in range(size)]
         edges = sorted({tuple(sorted(rng.sample(range(size), 2))) for _ in range(rng.randint(0, 2 * size))})
         query = " ".join(rng.choices(WORDS, k=rng.choice([3, 70])))
         yield RerankInput(query, texts, edges=edges, **more), edges

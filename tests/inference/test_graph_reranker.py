@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from graphrerank.operators.expand import HybridExpandRetriever
 from graphrerank.operators.hybrid import HybridRetriever
 
 QUERY = "who wrote the red book"
-PASSAGES = ["the red book", "a green pear", "who is who", "the author wrote it", "the red book", ""]
+PASSAGES = ["the red book", "a green pear", "who is who", "the author wrote it", "the red book", "."]
 SCORES = [0.5, 3.0, -1.0, 0.25, 0.0, 2.0]
 EDGES = [(3, 0), (3, 4), (1, 2), (0, 3)]
 QUERY_VECTOR = torch.randn(8, generator=torch.Generator().manual_seed(1))
@@ -183,7 +184,6 @@ def test_threads_answer_as_one_does(any_reranker) -> None:
         ({"scores": SCORES[:5]}, r"`scores` must have one entry per passage \(6\), got 5"),
         ({"scores": [*SCORES[:5], float("nan")]}, "`scores` must be finite .* got nan at place 5"),
         ({"edges": [(0, 6)]}, r"`edges` must each join passages 0 to 5, got \[0, 6\] at place 0"),
-        ({"edges": [(0, 1), (2, 2)]}, r"`edges` must each join two different passages, got \[2, 2\] at place 1"),
         ({"edge_types": ["other"]}, "`edge_types` needs `edges`"),
         ({"edges": EDGES, "edge_types": ["other"]}, r"`edge_types` must have one name per edge \(4\), got 1"),
         ({"edges": EDGES, "edge_types": ["knn", 3, "a", "b"]}, "`edge_types` must hold names, got int at place 1"),
@@ -289,3 +289,42 @@ def test_help_and_representations_say_what_there_is() -> None:
     shown = repr(reranker.rerank("q", [f"text {i}" for i in range(9)], top_n=7))
     assert shown.startswith("RerankedList(7 passages")
     assert len(shown) < 200
+
+
+def test_bad_items_are_read_and_counted_in_one_warning() -> None:
+    reranker = GraphReranker.from_pretrained("base")
+    texts, edges = ["the red \ud83d book", " \n", "who wrote the red book", ""], [(0, 2), (2, 0), (1, 1)]
+    with pytest.warns(UserWarning, match="blank") as caught:
+        ranking = reranker.rerank("the red \udfff book", texts, scores=[0, 9, 1, 8], edges=edges)
+    assert [str(warning.message) for warning in caught] == [
+        "blank passages, which rank last: 2; texts with half a character, which is replaced: 2; "
+        "self-loops, which are left out: 1; repeated edges, which are read once: 1"
+    ]
+    assert caught[0].filename == __file__
+    assert (set(ranking.ids[:2]), ranking.ids[2:]) == ({0, 2}, (1, 3))
+    assert ranking.probabilities[2:].tolist() == [0, 0]
+    assert ranking.scores[1] > ranking.scores[2] == ranking.scores[3]
+    whole = ["the red \ufffd book", ".", texts[2], "."]
+    inputs = [
+        RerankInput("the red \ufffd book", whole, scores=[0, 9, 1, 8], edges=[(0, 2)]),
+        RerankInput("q", ["", "a"]),
+    ]
+    with warnings.catch_warnings(record=True) as silent:
+        expected, _ = reranker.rerank_batch(inputs, warns=False)
+    assert not silent
+    assert in_order_given(ranking)[[0, 2]].tolist() == in_order_given(expected)[[0, 2]].tolist()
+    with pytest.warns(UserWarning, match="^blank passages, which rank last: 1$"):
+        reranker.rerank_batch(inputs)
+
+
+def test_texts_match_in_every_form_of_their_characters() -> None:
+    reranker = GraphReranker.from_pretrained("base")
+    wide = "".join(chr(ord(letter) + 0xFEE0) for letter in "ABC123")
+    for plain, other in (
+        ("Caf\u00e9 Z\u00fcrich", "Cafe\u0301 Zu\u0308rich"),
+        ("ABC123", wide),
+        ("final", "\ufb01nal"),
+    ):
+        found = [reranker.rerank(plain, ["x", f"{text} opens", "y"]) for text in (plain, other)]
+        assert list(found[0]) == list(found[1])
+        assert found[0].ids[0] == 1

@@ -1,6 +1,5 @@
 from typing import Any
 
-import networkx as nx
 import numpy as np
 import pytest
 import torch
@@ -10,46 +9,8 @@ from graphrerank.features.text_match import MATCH_FEATURES, TextMatch
 from graphrerank.graphs import CorpusGraph, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.inference import inputs
-from graphrerank.inference.inputs import input_edges, text_features, to_floats, to_integers
+from graphrerank.inference.inputs import text_features
 from graphrerank.operators.bm25 import BM25
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        [1, 2],
-        [np.float32(1), 2],
-        [torch.tensor(1.0), torch.tensor(2.0)],
-        np.array([1, 2], dtype=np.uint8),
-        torch.tensor([1, 2], dtype=torch.bfloat16),
-        torch.tensor([1.0, 2.0], requires_grad=True),
-        np.array([1.0, 9.0, 2.0])[::2],
-    ],
-)
-def test_numbers_of_any_kind_are_copied(given) -> None:
-    found = to_floats("scores", given, (2,))
-    assert found.dtype == torch.float32
-    assert found.tolist() == [1.0, 2.0]
-    found[0] = 7
-    assert torch.as_tensor(given[0]).item() == 1
-
-
-@pytest.mark.parametrize(
-    ("read", "given", "message"),
-    [
-        (to_floats, [[1, 2], [3]], "`v` must be an array of numbers"),
-        (to_floats, ["1", "2"], "`v` must hold numbers"),
-        (to_floats, [True, False], "`v` must hold numbers, got the type bool"),
-        (to_floats, [1j, 2], "`v` must hold numbers, got the type complex128"),
-        (to_floats, np.zeros(3), r"`v` must be of shape \[2\], got \[3\]"),
-        (to_floats, [0, float("-inf")], "`v` must be finite .* got -inf at place 1"),
-        (to_integers, torch.ones(2), "`v` must hold integers, got the type float32"),
-    ],
-)
-def test_what_is_no_such_array_is_refused(read, given, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        read("v", given, (2,))
-
 
 PASSAGES = ["one", "two", "three", "four"]
 
@@ -129,73 +90,6 @@ def test_against_the_edges_of_a_corpus(make_checkpoint) -> None:
     assert torch.equal(found.edge_index, edge_index)
     assert torch.equal(found.edge_attr, weight)
     assert torch.equal(found.edge_type, edge_type)
-
-
-IDS = ["a", "b", "c", "d"]
-PAIRS = [(0, 1), (1, 2), (0, 3)]
-
-
-def edges_of(**given: Any) -> set[tuple[int, int, float, int]]:
-    pairs, weight, types = input_edges(RerankInput("q", ["one", "two", "three", "four"], **given))
-    return set(zip(*pairs.T.tolist(), weight.tolist(), types.tolist(), strict=True))
-
-
-def test_against_numbered_pairs() -> None:
-    graph = nx.Graph([(IDS[i], IDS[j]) for i, j in PAIRS])
-    graph.add_edge("a", "elsewhere")  # of the corpus, but no candidate
-    graph.add_edge("c", "c")
-    directed = torch.tensor(PAIRS + [(j, i) for i, j in PAIRS] + [(2, 2)]).T
-    expected = edges_of(edges=PAIRS)
-    for same in (
-        {"edges": np.array(PAIRS)},
-        {"edges": torch.tensor(PAIRS)},
-        {"edges": iter(PAIRS)},
-        {"edges": [(IDS[i], IDS[j]) for i, j in PAIRS], "ids": IDS},
-        {"edges": [*graph.subgraph("abd").edges, ("b", "c")], "ids": IDS},
-        {"edges": graph, "ids": IDS},
-        {"edge_index": directed},
-        {"edge_index": directed.tolist()},
-    ):
-        assert edges_of(**same) == expected
-
-
-def test_two_edges_are_never_guessed() -> None:
-    pairs = torch.tensor([[0, 1], [2, 3]])
-    assert edges_of(edge_index=pairs) == edges_of(edges=[(0, 2), (1, 3)])
-    assert edges_of(edges=pairs.tolist()) == edges_of(edges=[(0, 1), (2, 3)])
-    with pytest.raises(ValueError, match=r"`edges` must not be a tensor of shape \[2, 2\].*`edge_index=edges`"):
-        edges_of(edges=pairs)
-    with pytest.raises(ValueError, match=r"of shape \[2, 3\], PyG's form: give `edge_index"):
-        edges_of(edges=torch.tensor(PAIRS).T)
-
-
-def test_a_graphs_weights_and_types() -> None:
-    graph = nx.Graph()
-    graph.add_edge(10, 20, weight=2.0, type="citation")
-    expected = edges_of(edges=[(0, 1)], edge_weights=[2.0], edge_types=["citation"])
-    assert edges_of(edges=graph, ids=[10, 20, 30, 40]) == expected
-    graph.add_edge(30, 40)  # one edge without them takes them from no other
-    expected = edges_of(edges=[(0, 1), (2, 3)], edge_weights=[2.0, 1.0], edge_types=["citation", "other"])
-    assert edges_of(edges=graph, ids=[10, 20, 30, 40]) == expected
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"edges": [("a", "b")]}, "need `ids`"),
-        ({"edges": [("a", "x")], "ids": IDS}, "must join passages of `ids`, got 'x' at place 0"),
-        ({"edges": [("a", "b", "c")], "ids": IDS}, "must be pairs"),
-        ({"edges": [(10, 20)], "ids": [10, 20, 30, 40]}, "join passages 0 to 3"),  # integers are numbers
-        ({"edges": nx.Graph()}, "needs `ids`"),
-        ({"edges": nx.Graph(), "ids": IDS, "edge_types": []}, "are its edges' `type`"),
-        ({"edges": PAIRS, "edge_index": [[0], [1]]}, "got both"),
-        ({"edge_index": [[0, 1]]}, r"`edge_index` must be of shape \[2, any\]"),
-        ({"edge_index": [[0], [0]], "edge_weights": [1.0]}, "no self-loop"),
-    ],
-)
-def test_what_is_unclear_is_refused(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        edges_of(**given)
 
 
 QUERY, FILMS = "director of Solaris born in", ["Solaris. A film by Tarkovsky.", "Tarkovsky. Born in Russia.", "Rome"]

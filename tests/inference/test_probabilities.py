@@ -1,6 +1,7 @@
 """A calibrated model gives probabilities with its scores, through every form that it can be loaded from."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,44 @@ def test_a_list_ends_where_the_probabilities_say(checkpoint, artifact: Path) -> 
     assert len(served.perfect_recall) == 2
     with pytest.raises(ValueError, match=r"`min_probability` must lie in \[0, 1\], got -1"):
         reranker.rerank("red book", PASSAGES, min_probability=-1)
+
+
+@pytest.mark.parametrize("name", ["base", "attack"])
+def test_a_passage_alone_has_a_probability_by_its_text(name: str) -> None:
+    reranker = GraphReranker.from_pretrained(name)
+    prior = float(
+        reranker.checkpoint.reranker.calibration.probabilities(torch.zeros(1))
+    )  # of any list without differences
+
+    def alone(*passages: str, **more: object) -> float:
+        probabilities = reranker.rerank("who wrote the red book", passages, **more).probabilities
+        assert (probabilities == probabilities[0]).all()
+        return float(probabilities[0])
+
+    none, some, same = map(alone, ("a green pear", "Ann wrote the red books", "who wrote the red book"))
+    assert none < some < same
+    assert prior not in (none, some, same)
+    assert none < min(prior, same / 5)
+    assert alone(*["Ann wrote the red books"] * 3) == alone("Ann wrote the red books", scores=[9.0]) == some
+    assert alone("a green pear", "bread") < prior
+    with pytest.warns(UserWarning, match="blank"):
+        assert alone("") == 0
+
+
+def test_a_passage_alone_of_a_model_that_reads_vectors(make_checkpoint) -> None:
+    reranker = GraphReranker(calibrated(partial(make_checkpoint, features="full"), LOGISTIC))
+    query = torch.randn(8, generator=torch.Generator().manual_seed(1))
+    for vectors in (query[None], query[None].numpy(), [query.tolist()]):
+        ranking = reranker.rerank("red", ["a red book"], query_vector=query, vectors=vectors)
+        assert 0 < ranking.probabilities.item() < 1
+
+
+def test_scores_that_are_all_equal_have_no_probability(checkpoint, artifact: Path) -> None:
+    reranker = GraphReranker(checkpoint)
+    for settings in ({}, {"min_probability": 0.99}, {"min_perfect_recall": 0.99}):
+        ranking = reranker.rerank("red book", scores=[0.5, 0.5], **settings)
+        assert (ranking.probabilities, ranking.perfect_recall, len(ranking)) == (None, None, 2)
+    engine = RerankEngine(load_artifact(artifact))
+    requests = {"a": RerankRequest(query="red book", scores=[0.5], return_confidence=True, explain=True)}
+    answer = engine.rerank(requests)["a"]
+    assert (answer.results[0].relevance_score, answer.perfect_recall) == (None, None)

@@ -37,8 +37,9 @@ def test_a_pipeline_its_file_and_its_asynchronous_form(reranker):
     assert once_more["ranker"]["documents"] == found
 
 
-def test_bad_documents_are_named():
+def test_documents_without_a_text_come_last():
     ranker = GraphRerankRanker("attack")
     assert ranker.run(QUERY, []) == {"documents": []}
-    with pytest.raises(ValueError, match=r"`documents` must have a text each, got none at place 1"):
-        ranker.run(QUERY, [Document(content="a"), Document(content=None)])
+    with pytest.warns(UserWarning, match="blank passages, which rank last: 1"):
+        found = ranker.run(QUERY, [Document(content=None, score=9.0), Document(content=TEXTS[2])])["documents"]
+    assert [document.content for document in found] == [TEXTS[2], None]

@@ -46,7 +46,7 @@ def test_consecutive_nodes_are_adjacent(reranker, monkeypatch):
     )
     found = [NodeWithScore(node=node, score=0.5) for node in nodes()]
     GraphRerankPostprocessor(reranker=reranker).postprocess_nodes(found, query_str=QUERY)
-    assert (given[0].edges, given[0].edge_types) == ([(1, 2)], ["adjacency"])
+    assert given[0].edges == [(1, 2, "adjacency")]
 
 
 def test_a_query_is_needed(reranker):

@@ -3,6 +3,8 @@
 import pytest
 
 from graphrerank import GraphReranker
+from graphrerank.graphs.edge_types import ADJACENCY, ENTITY
+from graphrerank.inference.inputs import input_edges
 from graphrerank.integrations.metadata import input_from_metadata, ranked
 from tests.integrations.conftest import QUERY, TEXTS
 
@@ -24,9 +26,22 @@ def test_scores_chunks_entities_and_edges(reranker: GraphReranker) -> None:
     assert ranked(reranker, "", []) == []
 
 
-def test_edges_come_once_for_each_type() -> None:
-    edges = [(3, 2, "cites"), (2, 3, "cites"), (2, 3, "knn"), (0, 1)]
-    given = input_from_metadata(QUERY, TEXTS, [{"score": 1.0}, {}, {}, {"doc_id": 1}], edges=edges)
-    assert (given.scores, given.doc_ids) == (None, None)  # not all passages have them
-    found = list(zip(given.edges, given.edge_types, strict=True))
-    assert found == [((0, 1), "other"), ((2, 3), "cites"), ((2, 3), "knn")]
+def test_metadata_may_be_texts_and_of_some_passages() -> None:
+    entries = [
+        {"score": "0.7", "doc_id": "a", "chunk_id": "0", "entities": "USB"},
+        {"score": 0.2, "doc_id": "a", "chunk_id": 1.0, "entities": ["USB", "worm"]},
+        {"score": "1e-1", "doc_id": "a", "chunk_id": "0", "entities": None},  # again, and no third chunk
+        {"score": 0, "doc_id": None, "chunk_id": "part 2"},
+    ]
+    given = input_from_metadata(QUERY, [TEXTS[0], None, *TEXTS[2:]], entries)
+    assert given.scores == [0.7, 0.2, 0.1, 0.0]
+    assert (given.doc_ids, given.chunk_ids) == (["a", "a", None, None], [0, 1, None, None])
+    assert given.entities == [["USB"], ["USB", "worm"], [], []]
+    assert given.passages[1] == ""
+    edges, _, types = input_edges(given)
+    assert sorted(zip(edges.tolist(), types.tolist(), strict=True)) == [
+        ([0, 1], ENTITY), ([0, 1], ADJACENCY), ([1, 0], ENTITY), ([1, 0], ADJACENCY)
+    ]  # fmt: skip
+    for score in (None, "high", float("nan"), [1]):
+        assert input_from_metadata(QUERY, TEXTS, [{"score": 1.0}] * 3 + [{"score": score}]).scores is None
+    assert input_from_metadata(QUERY, TEXTS, [{}] * 4, scores=[0.5, None, 0.5, 1]).scores is None

@@ -12,6 +12,7 @@ from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, EntityIncidence
+from graphrerank.inference.rerank_input import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch
@@ -58,7 +59,9 @@ def test_a_search_sees_what_was_answered_before(folder):
 
     assert best("plum")[0] == "a"  # no text holds it
     remove = RemoveDocuments(ids=["a", "none"])
-    done = engine.answer({"x": add("blue plum", edges=[["c", "b"]]), "y": add("white gnu", doc_id="b"), "z": remove})
+    done = engine.answer(
+        {"x": add("blue plum", edges=[["c", "b"], ["c", "c"]]), "y": add("white gnu", doc_id="b"), "z": remove}
+    )
     found = [(done[uid].added, done[uid].removed, done[uid].documents) for uid in "xyz"]
     assert found == [(1, 0, 3), (1, 1, 3), (0, 1, 2)]
     assert best("plum") == ("c", done["z"].meta["index"])
@@ -126,6 +129,13 @@ def test_a_request_becomes_passages_and_edges():
     assert request.documents[0].passage == "Title. secret text"
     assert request.edges == [NewEdge("secret", "b", 1.0, 4), NewEdge("b", "secret", 0.5, 0)]
     assert request.work()[1:] == (2, 19)
+    assert not request.bad_items
+    forms = [["c", "b", "citation"], ["b", "c", None, "cites"], ["b", "c", 2], ["c", "c", {"weight": 3}]]
+    request = AddDocuments.model_validate({"documents": documents, "edges": forms})
+    assert request.edges == [
+        NewEdge("c", "b", 1.0, 0), NewEdge("b", "c", 1.0, 0), NewEdge("b", "c", 2.0, 4), NewEdge("c", "c", 3.0, 4)
+    ]  # fmt: skip
+    assert request.bad_items == {SELF_LOOPS: 1, REPEATED_EDGES: 1}
     assert request.texts_to_encode() == ([], ["Title. secret text", "t"])
     assert 0 < request.work().seconds < 1
 
@@ -145,8 +155,8 @@ def test_a_request_becomes_passages_and_edges():
         ({"documents": [{"id": "secret", "text": "secret" * 4}]}, "document 0 must have at most 20 characters"),
         ({"documents": [{"id": i, "text": "s" * 19} for i in "ab"]}, "at most 30 characters, got 38"),
         ({"documents": [ONE], "edges": [["secret", "b"]] * 3}, "`edges` must be at most 2"),
-        ({"documents": [ONE], "edges": [["secret"]]}, "got another at index 0"),
-        ({"documents": [ONE], "edges": [["secret", 3]]}, "join two different documents, got another at index 0"),
+        ({"documents": [ONE], "edges": [["secret"]]}, "got another at place 0"),
+        ({"documents": [ONE], "edges": [["secret", 3]]}, "join two ids, got another at place 0"),
         ({"documents": [ONE], "edges": [["secret", "b", 0]]}, "have a weight"),
         ({"documents": [ONE], "edges": [["a", "b"]]}, "edge 0 must be of a document of the request"),
     ],

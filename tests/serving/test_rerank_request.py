@@ -5,10 +5,12 @@ import pytest
 from pydantic import ValidationError
 
 from graphrerank.cli.http_service import RERANK
+from graphrerank.graphs.edge_types import OTHER, REFERENCE
+from graphrerank.inference.rerank_input import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.limits import Limits
-from graphrerank.serving.rerank_request import Edge, RankedDocuments, RerankRequest, render_rerank
-from graphrerank.serving.routes import parse
+from graphrerank.serving.rerank_request import RankedDocuments, RerankRequest, render_rerank
+from graphrerank.serving.routes import _from_json, parse
 from graphrerank.text.tokenizer import WordTokenizer
 from tests.support.client import TestClient
 
@@ -43,7 +45,7 @@ def test_words_are_counted_only_when_the_price_is_known(monkeypatch: pytest.Monk
     monkeypatch.setattr(WordTokenizer, "spans", count)
     body = {**BASE, "documents": ["a b c d " * 12_000] * 20}
     content = json.dumps({**body, "max_tokens_per_doc": 2}).encode()
-    _, _, work = parse(RERANK, content, Limits())
+    _, _, work, _ = parse(RERANK, content, Limits())
     assert work.seconds > parse(RERANK, json.dumps(body).encode(), Limits())[2].seconds
     with pytest.raises(Refusal, match=r"at most `limits\.work_seconds`"):
         parse(RERANK, content, Limits(work_seconds=0.5))
@@ -57,12 +59,13 @@ def test_what_the_reranker_takes() -> None:
         [1, 2, 3],
         2,
     )
-    assert (given.edges.tolist(), given.edge_weights) == ([[0, 2], [1, 2]], [1.0, 0.5])
-    assert given.edge_types is None
-    assert read(edges=[[0, 2, 1, "cites"], [1, 2]]).candidates.edge_types == ["reference", "other"]
+    assert (given.edge_list.pairs.tolist(), given.edge_list.weights.tolist()) == ([[0, 2], [1, 2]], [1.0, 0.5])
+    assert given.edge_list.types.tolist() == [OTHER, OTHER]
+    assert read(edges=[[0, 2, 1, "cites"], [1, 2]]).candidates.edge_list.types.tolist() == [REFERENCE, OTHER]
     assert given.entities == [["x"], [], ["x"]]
     chunks = read(doc_ids=["d", "d", "e"], chunk_ids=[1, 2, 0]).candidates
     assert (chunks.doc_ids, chunks.chunk_ids) == (["d", "d", "e"], [1, 2, 0])
+    assert read(doc_ids=["d", None, "e"], chunk_ids=[1, 2, None]).candidates.chunk_ids == [1, 2, None]
     read_by_another = read(cross_encoder_scores=[1.5, None, -2]).candidates
     assert read_by_another.cross_encoder_scores == [1.5, None, -2]
     own = read(query_vector=[1, 0], vectors=[[1, 0]] * 3).candidates
@@ -78,7 +81,7 @@ def test_limits() -> None:
         ({"documents": None, "scores": [1] * 4}, "`scores` must be at most 3, got 4"),
         ({"edges": [[0, 1], [0, 2], [1, 2]]}, "`edges` must be at most 2, got 3"),
         ({"query": "12345678"}, "`query` must have at most 7 characters, got 8"),
-        ({"documents": ["a", "12345678"]}, "1 to 7 characters, got 8 at index 1"),
+        ({"documents": ["a", "12345678"]}, "at most 7 characters, got 8 at index 1"),
         ({"documents": ["1234567"] * 3}, "`query` and `documents` must have at most 17 characters together, got 22"),
         ({"rank_fields": ["a"] * 3}, "`rank_fields` must be at most 2, got 3"),
         ({"entities": [["a"] * 2] * 3}, "`entities` must have at most 3 names, got 6"),
@@ -91,7 +94,8 @@ def test_limits() -> None:
     ("change", "message"),
     [
         ({"documents": None}, "`documents` or `scores` must be given"),
-        ({"documents": ["a", " \n", "b"]}, "`documents` must each have 1 to 100000 characters, got 0 at index 1"),
+        ({"documents": ["a", None, "b"]}, r"documents\.1"),
+        ({"stream": True}, "stream"),
         ({"documents": [{"title": "x"}]}, "have a text `text`, got none at index 0"),
         (
             {"documents": ["a", {"text": "x"}], "rank_fields": ["body"]},
@@ -99,7 +103,7 @@ def test_limits() -> None:
         ),
         ({"documents": [{"text": "x", "more": ["\ud800"]}]}, "`documents` must hold valid Unicode"),
         ({"documents": [{"text": "x", "more": float("nan")}]}, "`documents` must hold .* finite numbers"),
-        ({"edges": [[0, 3]]}, "join documents 0 to 2"),
+        ({"edges": [[0, 3]]}, "join passages 0 to 2"),
         ({"max_doc_length": 3, "max_tokens_per_doc": 3}, "mean the same, got both"),
         ({"language": "klingon"}, r"`language` must be auto or one of \['english'"),
         ({"vectors": [[1.0]] * 2, "query_vector": [1.0]}, "`vectors` must have one entry"),
@@ -110,42 +114,27 @@ def test_what_does_not_fit(change: dict[str, object], message: str) -> None:
         _ = read(**change).candidates
 
 
-def edges_of(given: object, most: int = 9) -> list[Edge] | None:
-    return read(Limits(edges=most), documents=["a"] * 6, edges=given).edges
-
-
-def test_edges_have_weights_and_types() -> None:
-    given = [[0, 1], [2, 1, 0.5], [3, 0, 4, "cites"], [0, 2, 1, "likes"], [1, 3, 1, "knn"], [0, 1, 1, "cites"]]
-    assert edges_of(given) == [
-        (0, 1, 1.0, 4), (2, 1, 0.5, 4), (3, 0, 4.0, 0), (0, 2, 1.0, 4), (1, 3, 1.0, 3), (0, 1, 1.0, 0)
-    ]  # fmt: skip
-    assert edges_of([]) == []
-    assert edges_of(None) is None
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ("01", "must be a list of .* got str"),
         ([[0, 1]] * 4, "must be at most 3, got 4"),
-        ([[0, 1], 7], r"be \[i, j\], \[i, j, weight\] or \[i, j, weight, type\], got another at index 1"),
-        ([[0, 1], [0, 2, 1, 1]], "have a text as type, got another at index 1"),
-        ([[0, 2, "knn"]], "a weight in .* at index 0"),
-        ([[0, 1], [0, 1.5]], "join two different documents, got another at index 1"),
-        ([[0, 1], [-1, 0]], r"join documents 0 to 5, got \[-1, 0\] at index 1"),
-        ([[0, 10**30]], "join documents 0 to 5"),
-        ([[0, 1], [2, 2]], "join two different documents, got another at index 1"),
-        ([[0, 1, 0]], r"a weight in \[1e-09, 1e\+09\], got another at index 0"),
-        ([[0, 1, float("nan")]], "a weight in"),
-        ([[0, 1], [0, 2, True]], "a weight in .* at index 1"),
-        ([[0, 1], [0, 6]], r"join documents 0 to 5, got \[0, 6\] at index 1"),
-        ([[0, 1], [3, 2], [1, 0]], r"be given once for each type, in one direction, got \[1, 0\] at index 2"),
-        ([[0, 1], [0, 1, 1, "cites"], [1, 0, 2, "mention"]], r"once for each type.* got \[1, 0\] at index 2"),
+        ([[0, 1], 7], r"be \[i, j\], .* got another at place 1"),
+        ([["0", 1]], "between ids"),
+        ([[0, 1], [3, 1.5]], "between ids"),
+        ([[0, 1], [0, 6]], r"join passages 0 to 2, got \[0, 6\] at place 1"),
     ],
 )
 def test_what_is_no_edge(given: object, message: str) -> None:
-    with pytest.raises(ValidationError, match=f"`edges` must .*{message}|`edges` {message}"):
-        edges_of(given, 3)
+    """Other forms are those of `read_edges`."""
+    with pytest.raises(ValueError, match=f"`edges` .*{message}"):
+        _ = read(Limits(edges=3), edges=given).candidates
+
+
+def test_what_is_read_otherwise_than_given_is_counted() -> None:
+    assert not read(edges=[[0, 1], [0, 1, 1, "cites"]]).bad_items
+    given = read(documents=["a", " \n", {"text": ""}], edges=[[0, 1], [1, 0, 2], [2, 2]])
+    assert given.bad_items == {"blank passages, which rank last": 2, SELF_LOOPS: 1, REPEATED_EDGES: 1}
 
 
 def test_an_explanation_costs_the_edges_that_come_from_names() -> None:
@@ -194,9 +183,66 @@ def test_against_coheres_format(client):
     plain = client.post("/rerank", json={"query": QUERY, "texts": TEXTS, "raw_scores": True}).json()
     assert [set(result) for result in plain] == [{"index", "score"}] * 3
     for change, message in (
-        ({"texts": ["x", ""]}, "got 0 at index 1"),
+        ({"texts": ["x", None]}, "texts.1"),
         ({"truncation_direction": "left"}, "truncation_direction"),
     ):
         response = client.post("/rerank", json={"query": QUERY, "texts": TEXTS, **change})
         assert response.status_code == 422
         assert message in response.json()["error"]
+
+
+def test_bad_items_are_read_and_named(client):
+    """The same answer as without them, of all formats."""
+    halves = json.dumps({"query": QUERY, "documents": ["a \ud83d pear", "\udfff", *TEXTS]}).encode()
+    plain = json.dumps({"query": QUERY, "documents": ["a \ufffd pear", "\ufffd", *TEXTS]}).encode()
+    found, expected = client.post("/v2/rerank", content=halves), client.post("/v2/rerank", content=plain)
+    assert found.json()["results"] == expected.json()["results"]
+    assert found.json()["meta"]["warnings"] == ["halves of characters, which are replaced: 2"]
+    assert "warnings" not in expected.json()["meta"]
+    body = {"query": QUERY, "documents": [" ", *TEXTS], "edges": [[1, 2], [2, 1], [3, 3]]}
+    found = client.post("/v1/rerank", json=body).json()
+    assert found["results"][-1]["index"] == 0
+    assert found["meta"]["warnings"] == [
+        "blank passages, which rank last: 1", f"{SELF_LOOPS}: 1", f"{REPEATED_EDGES}: 1"
+    ]  # fmt: skip
+    found = client.post("/rerank", json={"query": QUERY, "texts": [*TEXTS, ""]})
+    assert found.json()[-1]["index"] == 3
+    assert found.headers["warning"] == '199 - "blank passages, which rank last: 1"'
+
+
+@pytest.mark.parametrize(
+    ("escape", "count"),
+    [
+        (r"\ud83d\ude00", 0),
+        (r"\\ud83d", 0),
+        (r"\\\ud83d", 1),
+        (r"\ud83d", 1),
+        (r"\ud83d\ud83d\ude00\ude00", 2),
+        (r"\uDFFF\ud83dx\u00e9", 2),
+        (r"\n\ude00\\", 1),
+    ],
+)
+def test_halves_of_characters_against_pythons_parser(escape: str, count: int) -> None:
+    content = b'{"query": "%s"}' % escape.encode()
+    given, found = _from_json(content)
+    expected = json.loads(content)["query"].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert (given["query"], found) == (expected, count)
+
+
+def test_a_body_with_documents_has_coheres_form_on_teis_path(client):
+    body = {"query": QUERY, "documents": TEXTS, "model": "m", "user": "u", "stream": False, "top_n": 2}
+    found, expected = (client.post(path, json=body).json() for path in ("/rerank", "/v1/rerank"))
+    expected["meta"]["api_version"] = found["meta"]["api_version"]
+    assert found | {"id": expected["id"]} == expected
+    refused = client.post("/rerank", json={"query": QUERY, "documents": TEXTS, "texts": TEXTS})
+    assert "unknown fields 'texts'" in refused.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("top_k", "top_n"), ("document", "documents"), ("users", "user"), ("instruction", ""), ("x", "")]
+)
+def test_an_unknown_field_is_named(client, name, near):
+    message = client.post("/v2/rerank", json={"query": QUERY, "documents": TEXTS, name: 1}).json()["message"]
+    assert f"unknown fields '{name}'; " in message
+    assert (f"did you mean `{near}`?" in message) == bool(near)
+    assert ("the known ones are" in message) == (not near)

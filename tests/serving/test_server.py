@@ -58,7 +58,8 @@ NAN, INFINITY = float("nan"), float("inf")
         ({"scores": [1.0, 1.0, NAN]}, "scores", "finite number"),
         ({"scores": [1.0, 1.0, -INFINITY]}, "scores", "finite number|greater than or equal"),
         ({"top_n": 0}, "top_n", "greater than or equal to 1"),
-        ({"topn": 1, "secret": 2}, "top_n", "2 fields are not permitted; did you mean .*`top_n`"),
+        ({"topn": 1, "other": 2}, "top_n", "unknown fields 'other', 'topn'; did you mean `top_n`"),
+        ({f"{i:09}" * 9: "secret" for i in range(9)}, "0000", "'00000000000.*' and 4 more; the known ones are"),
     ],
 )
 def test_bad_requests_are_refused_by_field(client, change, field, message):
@@ -69,7 +70,7 @@ def test_bad_requests_are_refused_by_field(client, change, field, message):
     assert all(set(error) == {"loc", "msg", "type"} for error in found["detail"])  # no echo of the request
     with pytest.raises(ValueError, match=message):
         raise ValueError(found["message"])
-    assert len(response.content) < 1000
+    assert len(response.content) < 5000
     assert found["id"] == response.headers["x-request-id"]
     assert "secret" not in response.text
 
@@ -83,9 +84,9 @@ NESTED = "[" * 490 + "]" * 490
         (b"", 400),
         ("null", 422),
         (b"\xff", 400),
-        ('{"\\ud800": 1}', 400),
+        ('{"\\ud800": 1}', 422),
         ("9" * 5000, 400),
-        ('{"query": "x", "documents": [{"text": "\\udfff"}]}', 400),
+        ('{"query": "x", "documents": [{"text": "\\udfff", "x": 1e999}]}', 422),
         ('{"query": "q", "documents": [{"text": "a", "x": ' + NESTED + "}]}", 400),
         ('{"query": "q", "documents": ["a"], "entities": [' + "[" + "[]," * 900_000 + "[]]]}", 413),
         ('{"query": "q", "documents": ["a"], "rank_fields": [' + '"a",' * 400_000 + '"a"]}', 422),
@@ -169,7 +170,7 @@ def test_logs_hold_numbers_and_no_texts(make_app, caplog):
     client = TestClient(make_app())
     with caplog.at_level(logging.INFO, LOGGER):
         response = send(client, {**BODY, "query": "secret"})
-        send(client, {"query": "secret", "documents": ["secret", ""]})
+        send(client, {"query": "secret", "documents": ["secret", ""], "top_n": 0})
         client.get("/secret")
     lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records if record.name == LOGGER]
     assert [(line["route"], line["status"]) for line in lines] == [

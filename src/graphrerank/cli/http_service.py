@@ -65,7 +65,15 @@ RERANK = Route(
     "Rank documents, in Cohere's wire format.",
     render_rerank,
 )
-TEI = Route(("/rerank",), "rerank", TeiRequest, list[TeiResult], "Rank texts, in TEI's wire format.", render_tei)
+TEI = Route(
+    ("/rerank",),
+    "rerank",
+    TeiRequest,
+    list[TeiResult] | RerankResponse,
+    "Rank `texts`, in TEI's wire format, or `documents`, in Cohere's.",
+    render_tei,
+    with_documents=RerankRequest,
+)
 INSPECT = Route(
     ("/inspect",), "inspect", InspectRequest, InspectResponse, "Search the indexed corpus, and return every step of it."
 )

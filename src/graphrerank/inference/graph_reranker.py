@@ -3,6 +3,8 @@
 A batch is one forward pass over the packed graphs of all its queries.
 """
 
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -124,22 +126,56 @@ class GraphReranker:
         the model reads and that are not there, or of another width.
         """
         arguments: dict[str, Any] = {name: given for name, given in locals().items() if name != "self"}
-        return self.rerank_batch([RerankInput(**arguments)])[0]
+        given = RerankInput(**arguments)
+        ranking = self.rerank_batch([given], warns=False)[0]
+        _warn_of([given])
+        return ranking
 
-    def rerank_batch(self, inputs: Sequence[RerankInput], *, check: Check = lambda: None) -> list[RerankedList]:
+    def rerank_batch(
+        self, inputs: Sequence[RerankInput], *, check: Check = lambda: None, warns: bool = True
+    ) -> list[RerankedList]:
         """Rank the candidates of several queries in one forward pass; the same scores as one by one.
 
-        ``check`` is called between the steps of the work, which may take long; it may raise, to stop it. Errors are
-        those of :meth:`rerank`, and name the query's place too where there are several.
+        ``check`` is called between the steps of the work, which may take long; it may raise, to stop it. ``warns``:
+        whether one warning counts the bad items of all inputs. Errors are those of :meth:`rerank`, and name the query's
+        place too where there are several.
         """
+        rows = self._scores(inputs, check)
+        if warns:
+            _warn_of(inputs)
+        lists = zip(inputs, rows, self._probabilities(inputs, rows, check), strict=True)
+        calibrated = self._calibration is not None
+        return [_reranked(given, row, probable, self._confidence, calibrated) for given, row, probable in lists]
+
+    def _scores(self, inputs: Sequence[RerankInput], check: Check) -> list[Tensor]:
+        """Score the candidates of each query, ``[n]``; blank ones below all others."""
         filled = [given for given in inputs if given.num_passages]
         scores = self._score(filled, check) if filled else torch.zeros(0)
-        sizes = [given.num_passages for given in inputs]
-        probabilities: Sequence[Tensor | None] = [None] * len(inputs)
-        if self._calibration is not None:
-            probabilities = torch.split(self._calibration.probabilities(scores), sizes)
-        lists = zip(inputs, torch.split(scores, sizes), probabilities, strict=True) if inputs else ()
-        return [_reranked(given, scored, probable, self._confidence) for given, scored, probable in lists]
+        rows = torch.split(scores, [given.num_passages for given in inputs]) if inputs else ()
+        for given, row in zip(inputs, rows, strict=True):
+            if given.blank:
+                row[given.blank] = torch.nextafter(row.min(), torch.tensor(-torch.inf))
+        return list(rows)
+
+    def _probabilities(
+        self, inputs: Sequence[RerankInput], rows: Sequence[Tensor], check: Check
+    ) -> list[Tensor | None]:
+        """Return the probabilities of each query's candidates, ``[n]``; None where nothing tells them."""
+        if self._calibration is None:
+            return [None] * len(inputs)
+        found: list[Tensor | None] = [self._calibration.probabilities(row) for row in rows]
+        alike = [place for place, row in enumerate(rows) if len(row) and row.max() == row.min()]
+        compared = [given for place in alike if (given := _among_references(inputs[place])) is not None]
+        scored = iter(self._scores(compared, check))
+        for place in alike:
+            texts = inputs[place].passages
+            found[place] = None
+            if texts is not None:
+                found[place] = self._calibration.probabilities(next(scored)[:-2].mean().expand(len(texts)))
+        for given, row in zip(inputs, found, strict=True):
+            if row is not None and given.blank:
+                row[given.blank] = 0.0
+        return found
 
     def _score(self, inputs: Sequence[RerankInput], check: Check) -> Tensor:
         """Score the candidates of all queries, ``[N]``."""
@@ -192,13 +228,44 @@ class GraphReranker:
         )
 
 
+def _warn_of(inputs: Sequence[RerankInput]) -> None:
+    """Warn the caller's caller of bad items, once for all inputs."""
+    if bad := sum((given.bad_items for given in inputs), Counter[str]()):
+        warnings.warn("; ".join(f"{what}: {count}" for what, count in bad.items()), stacklevel=3)
+
+
+def _among_references(given: RerankInput) -> RerankInput | None:
+    """Return candidates that all have one score, each text once, with the query and an empty text to compare with.
+
+    A model sees differences within a list only, and there are none: its score is that of any such list, be the texts
+    right or wrong. A text that says what the query says is a match, and an empty one is none. None without texts.
+    """
+    if given.passages is None:
+        return None
+    place_of = {text: place for place, text in enumerate(given.passages)}
+    vectors = None
+    if given.vectors is not None:
+        kept, query = torch.as_tensor(given.vectors)[list(place_of.values())], torch.as_tensor(given.query_vector)
+        vectors = torch.cat([kept, torch.stack([query, torch.zeros_like(query)]).to(kept)])
+    texts, query_vector = [*place_of, given.query, ""], given.query_vector
+    return RerankInput(
+        given.query, texts, query_vector=query_vector, vectors=vectors, language=given.language_of_passages
+    )
+
+
 def _reranked(
-    given: RerankInput, scores: Tensor, probabilities: Tensor | None, confidence: ListConfidence | None
+    given: RerankInput,
+    scores: Tensor,
+    probabilities: Tensor | None,
+    confidence: ListConfidence | None,
+    is_calibrated: bool,
 ) -> RerankedList:
     order = torch.argsort(scores, descending=True, stable=True)
     candidates = None if probabilities is None else probabilities.index_select(0, order)
-    ends = {"min_probability": given.min_probability, "min_perfect_recall": given.min_perfect_recall}
-    kept = adaptive_k(candidates, confidence, **ends)
+    kept = None
+    if candidates is not None or not is_calibrated:  # else nothing tells where to end
+        ends = {"min_probability": given.min_probability, "min_perfect_recall": given.min_perfect_recall}
+        kept = adaptive_k(candidates, confidence, **ends)
     count = min(len(scores) if end is None else end for end in (given.top_n, kept))
     indices = order[:count]
     ids = range(len(scores)) if given.ids is None else list(given.ids)

@@ -2,19 +2,23 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy.typing as npt
 from torch import Tensor
 
 from graphrerank.checks import UserError, check_counts, check_share
+from graphrerank.inference.edge_forms import EdgeList, read_edge_index, read_edges
+from graphrerank.text.characters import whole_characters
 from graphrerank.text.languages import AUTO, detect_language, language_of
 
 Numbers = Tensor | npt.NDArray[Any] | Sequence[float]  # [n]
 Matrix = Tensor | npt.NDArray[Any] | Sequence[Sequence[float]]  # [n, d]
 Pairs = Tensor | npt.NDArray[Any] | Sequence[Sequence[int]]  # [M, 2]
 PER_PASSAGE = ("passages", "scores", "entities", "doc_ids", "chunk_ids", "ids", "vectors", "cross_encoder_scores")
+SELF_LOOPS, REPEATED_EDGES = "self-loops, which are left out", "repeated edges, which are read once"
 DETECTED_CHARS = 4000  # of a request's passages, by which their language is detected
 
 
@@ -24,18 +28,20 @@ class RerankInput:
 
     Edges may be given in several ways at once; their union is taken, and parallel edges become one with the larger
     weight: all, or for a model that reads types those of one type. No edge at all is fine too: the model then goes by
-    the scores.
+    the scores. Bad items end nothing, and are counted (``bad_items``): a blank passage ranks last, halves of characters
+    are replaced, self-loops and edges that come again are left out.
 
     Attributes:
         query: The query, not blank.
         passages: ``n`` texts; None to go without BM25, where ``scores`` are given.
         scores: ``[n]`` scores of your retriever, of any scale, higher is better. None for BM25 among the passages,
             mixed with the cosine where there are vectors.
-        edges: ``[M, 2]`` undirected pairs of two different passages: numbered from 0 in the order they are given, or
-            with ``ids`` that are no integers, pairs of those. Or a networkx graph over ``ids``: its edges among the
-            passages, with their ``weight``, 1 where there is none, and ``type``.
-        edge_index: ``[2, M]`` numbered pairs, PyG's form, instead of ``edges``; a self-loop or a pair in both
-            directions is one of ``edges`` or none.
+        edges: ``M`` undirected edges ``(i, j)``, ``(i, j, weight)``, ``(i, j, type)``, ``(i, j, weight, type)`` or
+            networkx's ``(i, j, {"weight": ..., "type": ...})``. Ends are passages, numbered from 0 in the order they
+            are given, or ``ids``; integers are ids where all ids are integers and an edge has one of them. Or a
+            networkx graph over ``ids``: its edges among the passages.
+        edge_index: ``[2, M]`` numbered pairs, PyG's form, instead of ``edges``; a self-loop is no edge, a pair in both
+            directions is one.
         edge_weights: ``[M]`` weights in [1e-9, 1e9]; 1 for each edge when None.
         edge_types: ``M`` names of :data:`~graphrerank.graphs.edge_types.EDGE_TYPES`, or that mean one of them, as
             ``citation`` does (:func:`~graphrerank.graphs.edge_types.edge_type_of`); all ``other`` when None.
@@ -43,7 +49,8 @@ class RerankInput:
             shared part of its source's entities; a name in more than 10 passages (and 0.1% of them) is too common.
         doc_ids: ``n`` names of the documents that the passages are chunks of. With ``chunk_ids``, neighbouring chunks
             are joined.
-        chunk_ids: ``n`` integers, the chunks' numbers within their documents.
+        chunk_ids: ``n`` integers, the chunks' numbers within their documents; None, here or in ``doc_ids``, for a
+            passage that is no chunk.
         ids: ``n`` ids to return; indices 0 to ``n - 1`` when None.
         query_vector: ``[d]``; with ``vectors`` for models that read vectors, and else for the cosine.
         vectors: ``[n, d]`` passage vectors of the same encoder. Vectors are scaled to unit length here.
@@ -63,13 +70,13 @@ class RerankInput:
     passages: Sequence[str] | None = None
     _: KW_ONLY
     scores: Numbers | None = None
-    edges: Pairs | Iterable[Any] | None = None
+    edges: Pairs | Iterable[Any] | EdgeList | None = None
     edge_index: Matrix | None = None
     edge_weights: Numbers | None = None
     edge_types: Sequence[str] | None = None
     entities: Sequence[Iterable[str]] | None = None
-    doc_ids: Sequence[str] | None = None
-    chunk_ids: Sequence[int] | None = None
+    doc_ids: Sequence[str | None] | None = None
+    chunk_ids: Sequence[int | None] | None = None
     ids: Sequence[Any] | None = None
     query_vector: Numbers | None = None
     vectors: Matrix | None = None
@@ -79,6 +86,7 @@ class RerankInput:
     min_probability: float | None = None
     min_perfect_recall: float | None = None
     language: str = AUTO
+    num_halved: int = field(default=0, init=False, repr=False)  # texts whose halves of characters were replaced
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str) or not self.query.strip():
@@ -98,6 +106,7 @@ class RerankInput:
         for place, passage in enumerate(() if self.passages is None else self.passages):
             if not isinstance(passage, str):
                 raise UserError(f"`passages` must hold texts, got {type(passage).__name__} at place {place}")
+        self._replace_halves()
         for place, names in enumerate(() if self.entities is None else self.entities):
             if isinstance(names, str) or not isinstance(names, Iterable):
                 raise UserError(f"`entities` must hold a list of names per passage, got {names!r} at place {place}")
@@ -122,6 +131,40 @@ class RerankInput:
         if self.language != AUTO:
             language_of(self.language)
         check_share(min_probability=self.min_probability, min_perfect_recall=self.min_perfect_recall)
+
+    def _replace_halves(self) -> None:
+        """Replace halves of characters in the texts, which no encoder reads, and count the texts."""
+        texts = [self.query, *(() if self.passages is None else self.passages)]
+        whole = [whole_characters(text) for text in texts]
+        object.__setattr__(self, "num_halved", sum(a != b for a, b in zip(texts, whole, strict=True)))
+        if self.num_halved:
+            object.__setattr__(self, "query", whole[0])
+            object.__setattr__(self, "passages", None if self.passages is None else whole[1:])
+
+    @cached_property
+    def blank(self) -> list[int]:
+        """Places of passages without a text, which rank last."""
+        return [place for place, text in enumerate(() if self.passages is None else self.passages) if not text.strip()]
+
+    @cached_property
+    def edge_list(self) -> EdgeList:
+        """The edges of ``edges`` or ``edge_index``; a ValueError names one that is none."""
+        weights, types = self.edge_weights, self.edge_types
+        if self.edge_index is None:
+            given = () if self.edges is None else self.edges
+            return read_edges(given, self.num_passages, ids=self.ids, weights=weights, types=types)
+        return read_edge_index(self.edge_index, self.num_passages, weights=weights, types=types)
+
+    @property
+    def bad_items(self) -> Counter[str]:
+        """How many items were read otherwise than given, by what is done with them."""
+        counts = {
+            "blank passages, which rank last": len(self.blank),
+            "texts with half a character, which is replaced": self.num_halved,
+            SELF_LOOPS: self.edge_list.num_loops,
+            REPEATED_EDGES: self.edge_list.num_repeated,
+        }
+        return +Counter(counts)  # without zeros
 
     @property
     def language_of_passages(self) -> str:

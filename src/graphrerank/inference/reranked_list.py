@@ -15,6 +15,10 @@ SHOWN = 5  # passages in the representation
 class RerankedList(Sequence[tuple[Any, float]]):
     """Passages in their new order: a sequence of ``(id, score)``, best first, ties by place.
 
+    ``probabilities`` are None for a model without calibration. Where all passages have one score, as one passage alone
+    has, scores tell nothing: each then has the mean probability that the model gives to these texts in a list with the
+    query itself and an empty text; None without texts. A blank passage has 0.
+
     Example:
         >>> import torch
         >>> ranking = RerankedList(("b", "a"), torch.tensor([1, 0]), torch.tensor([2.0, 0.5]))
@@ -25,7 +29,7 @@ class RerankedList(Sequence[tuple[Any, float]]):
     ids: tuple[Any, ...]  # the caller's ids, or indices if there were none
     indices: Tensor  # `[k]` int64, each passage's place among those that were given, from 0
     scores: Tensor  # `[k]` float32; higher is more relevant, comparable within one list only
-    probabilities: Tensor | None = None  # `[k]` in [0, 1], of relevance, comparable between lists; None: not calibrated
+    probabilities: Tensor | None = None  # `[k]` in [0, 1], of relevance, comparable between lists; None: unknown
     candidates: Tensor | None = None  # `[K]`, probabilities of all given passages, also of those that were left out
     confidence: ListConfidence | None = None  # of the model; None where it has none
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from graphrerank.checks import UserError
 from graphrerank.extras import importing
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.integrations.metadata import CHUNK_ID, DOC_ID, ranked
@@ -38,20 +37,16 @@ class GraphRerankRanker:
         """Rank documents; the component's ``top_k`` holds when None.
 
         Returns ``documents``, copies, best first, whose ``score`` is the probability of relevance if the model is
-        calibrated, else the model's score. A ValueError if the query is blank or a document has no text.
+        calibrated, else the model's score. A ValueError if the query is blank; documents without a text come last.
         """
         self.warm_up()
         assert self._reranker is not None
-        for place, document in enumerate(documents):
-            if document.content is None:
-                raise UserError(f"`documents` must have a text each, got none at place {place}: {document.id}")
-        scores = [document.score for document in documents if document.score is not None]
         found = ranked(
             self._reranker,
             query,
-            [document.content or "" for document in documents],
+            [document.content for document in documents],
             [_with_chunks(document.meta) for document in documents],
-            scores=scores if len(scores) == len(documents) else None,
+            scores=[document.score for document in documents],
             top_n=self.top_k if top_k is None else top_k,
         )
         return {"documents": [replace(documents[index], score=score) for index, score in found]}

@@ -1,6 +1,6 @@
 """The reranker as a node postprocessor of LlamaIndex; ``pip install graphrerank[llama-index]``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from graphrerank.checks import UserError
 from graphrerank.extras import importing
@@ -35,23 +35,22 @@ class GraphRerankPostprocessor(BaseNodePostprocessor):
         """Rank nodes, best first, with probabilities of relevance if the model is calibrated, else its scores."""
         if query_bundle is None:
             raise UserError("`query_bundle` must be given, as nodes are ranked for a query, got none")
-        scores = [node.score for node in nodes if node.score is not None]
         found = ranked(
             self.reranker,
             query_bundle.query_str,
             [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes],
             [node.node.metadata for node in nodes],
-            scores=scores if len(scores) == len(nodes) else None,
-            edges=list(_following([node.node for node in nodes])),
+            scores=[node.score for node in nodes],
+            edges=sorted(_following([node.node for node in nodes])),
             top_n=self.top_n,
         )
         return [NodeWithScore(node=nodes[index].node, score=score) for index, score in found]
 
 
-def _following(nodes: Sequence[BaseNode]) -> Iterator[Edge]:
-    """Yield the edges between consecutive nodes."""
-    index_of = {node.node_id: index for index, node in enumerate(nodes)}
+def _following(nodes: Sequence[BaseNode]) -> set[Edge]:
+    """Return the edges between consecutive nodes, each of which names the other."""
+    index_of, pairs = {node.node_id: index for index, node in enumerate(nodes)}, set()
     for index, node in enumerate(nodes):
         for other in (node.prev_node, node.next_node):
-            if other is not None and index_of.get(other.node_id, index) != index:
-                yield index, index_of[other.node_id], "adjacency"
+            pairs.add((index, index if other is None else index_of.get(other.node_id, index)))
+    return {(min(pair), max(pair), "adjacency") for pair in pairs if pair[0] != pair[1]}

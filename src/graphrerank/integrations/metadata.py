@@ -1,5 +1,6 @@
 """What adapters share: a reranker's input from the metadata of a retriever's passages, and its ranking."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,42 +14,55 @@ SCORE, ENTITIES, DOC_ID, CHUNK_ID = "score", "entities", "doc_id", "chunk_id"  #
 
 def input_from_metadata(
     query: str,
-    passages: Sequence[str],
+    passages: Sequence[str | None],
     metadata: Sequence[Mapping[str, Any]],
     *,
-    scores: Sequence[float] | None = None,
+    scores: Sequence[float | None] | None = None,
     edges: Sequence[Edge] = (),
     top_n: int | None = None,
 ) -> RerankInput:
     """Build the candidates of a query.
 
-    Metadata: ``score``, and ``doc_id`` with ``chunk_id``, are used if all passages have them; ``entities`` if any has.
-    ``scores`` replace those of the metadata; ``edges`` are pairs of passages, perhaps with a type, and may repeat.
+    A passage of None is an empty one. Metadata: ``score`` is used if all passages have one, ``entities``, names or one
+    name, and ``doc_id`` with ``chunk_id`` of those that have them; the first passage is a chunk that is there twice.
+    Numbers may be texts. ``scores`` replace those of the metadata unless one is None; ``edges`` as of ``RerankInput``.
     """
-    is_chunked = all(DOC_ID in entry and CHUNK_ID in entry for entry in metadata)
-    if scores is None and all(entry.get(SCORE) is not None for entry in metadata):
-        scores = [entry[SCORE] for entry in metadata]
-    distinct = sorted({(min(i, j), max(i, j), *(named or ("other",))) for i, j, *named in edges})
+    given = [_number(entry.get(SCORE)) for entry in metadata] if scores is None else scores
+    found = [score for score in given if score is not None]
+    chunks: dict[tuple[str, int], int] = {}
+    for place, entry in enumerate(metadata):
+        chunk = _number(entry.get(CHUNK_ID))
+        if entry.get(DOC_ID) is not None and chunk is not None and chunk.is_integer():
+            chunks.setdefault((str(entry[DOC_ID]), int(chunk)), place)
+    chunk_of = {place: chunk for chunk, place in chunks.items()}
+    names = [entry.get(ENTITIES) or [] for entry in metadata]
     return RerankInput(
         query,
-        passages,
-        scores=scores,
-        edges=[(i, j) for i, j, _ in distinct],
-        edge_types=[edge_type for *_, edge_type in distinct],
-        entities=[entry.get(ENTITIES) or [] for entry in metadata] if any(e.get(ENTITIES) for e in metadata) else None,
-        doc_ids=[str(entry[DOC_ID]) for entry in metadata] if is_chunked else None,
-        chunk_ids=[entry[CHUNK_ID] for entry in metadata] if is_chunked else None,
+        ["" if passage is None else passage for passage in passages],
+        scores=found if len(found) == len(passages) else None,
+        edges=edges,
+        entities=[[name] if isinstance(name, str) else name for name in names] if any(names) else None,
+        doc_ids=[chunk_of.get(place, (None, None))[0] for place in range(len(passages))] if chunks else None,
+        chunk_ids=[chunk_of.get(place, (None, None))[1] for place in range(len(passages))] if chunks else None,
         top_n=top_n,
     )
+
+
+def _number(given: Any) -> float | None:
+    """Return a finite number of metadata, which may be a text; None for anything else."""
+    try:
+        return number if math.isfinite(number := float(given)) else None
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def ranked(
     reranker: GraphReranker,
     query: str,
-    passages: Sequence[str],
+    passages: Sequence[str | None],
     metadata: Sequence[Mapping[str, Any]] | None = None,
     *,
-    scores: Sequence[float] | None = None,
+    scores: Sequence[float | None] | None = None,
     edges: Sequence[Edge] = (),
     top_n: int | None = None,
 ) -> list[tuple[int, float]]:

@@ -90,7 +90,7 @@ class GraphRerankTransformer(pt.Transformer):
             column = f"the frame has no column {self._text_field!r}"
             raise UserError(f"`texts` must hold every document, missing is {absent[0]!r}; {column}")
         scores = group["score"].tolist() if self._reads_scores else None
-        query, passages = group["query"].iloc[0], [texts[docno] for docno in docnos]
+        query, passages = group["query"].iloc[0], ["" if pd.isna(texts[docno]) else texts[docno] for docno in docnos]
         return RerankInput(query, passages, scores=scores, edges=self._edges(docnos))
 
     def _edges(self, docnos: list[str]) -> list[tuple[int, int]]:

@@ -17,18 +17,25 @@ from graphrerank.data.corpus_folder.opening import read_manifest
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
 from graphrerank.files import FolderInUseError
+from graphrerank.inference.edge_forms import edge_rows, type_numbers, weights_of
+from graphrerank.inference.rerank_input import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.serving.engine import Check, Engine, Refusal, too_late
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import EngineRequest, Work, growth_work, limits_of
-from graphrerank.serving.rerank_request import edge_schema, read_edges
+from graphrerank.serving.rerank_request import edge_schema, listed_edges
 from graphrerank.serving.search_engine import corpus_version
 
 WAIT_SECONDS = 0.02  # between two looks whether another worker has written
 
 
 def _edges(given: Any, info: ValidationInfo) -> list[NewEdge]:
-    edges = read_edges(given, str, most=limits_of(info).edges)
-    return [NewEdge(*edge) for edge in edges]
+    rows = edge_rows(listed_edges(given, info) or ())
+    for place, row in enumerate(rows):
+        if not (isinstance(row[0], str) and isinstance(row[1], str)):
+            raise UserError(f"`edges` must each join two ids, got another at place {place}")
+    types = type_numbers([row[3] for row in rows], len(rows)).tolist()
+    ends = [row[:2] for row in rows]
+    return [NewEdge(*pair, *more) for pair, *more in zip(ends, map(float, weights_of(rows)), types, strict=True)]
 
 
 # as in files of data sets: no tab, no line break, no blank at either end
@@ -61,9 +68,8 @@ class AddDocuments(EngineRequest):
 
     Attributes:
         documents: Passages, which replace those that have their ids.
-        edges: Undirected edges ``[id, id]``, ``[id, id, weight]`` or ``[id, id, weight, type]`` of a passage of the
-            request with another one, of the request or of the corpus; weights lie in [1e-9, 1e9] and are 1 by default,
-            types are those of ``POST /v2/rerank``.
+        edges: Undirected edges of a passage of the request with another one, of the request or of the corpus, in the
+            forms of ``POST /v2/rerank`` but with ids as ends.
     """
 
     documents: Annotated[list[NewDocument], Field(min_length=1, fail_fast=True)]
@@ -92,6 +98,14 @@ class AddDocuments(EngineRequest):
     def work(self) -> Work:
         """Estimate the work to add them."""
         return growth_work(len(self.documents), self._passages, len(self.edges))
+
+    @property
+    def bad_items(self) -> Counter[str]:
+        """As of the base class."""
+        kept = [edge for edge in self.edges if edge.source != edge.target]
+        distinct = {(frozenset(edge[:2]), edge.edge_type) for edge in kept}
+        loops, repeated = len(self.edges) - len(kept), len(kept) - len(distinct)
+        return +Counter({SELF_LOOPS: loops, REPEATED_EDGES: repeated})
 
     def texts_to_encode(self) -> tuple[list[str], list[str]]:
         """Return no query, and the passages."""

@@ -149,6 +149,11 @@ class EngineRequest(BaseModel):
         """Return the request: the engine needs all of it."""
         return self
 
+    @property
+    def bad_items(self) -> Counter[str]:
+        """How many items are read otherwise than given, by what is done with them."""
+        return Counter()
+
 
 class QueryRequest(EngineRequest):
     """A request with a query.

@@ -63,6 +63,7 @@ class RerankEngine:
         checkpoint = Checkpoint(artifact.module, artifact.manifest, artifact.folder)
         self._reranker = GraphReranker(checkpoint, device=device)
         self._folder = artifact.folder
+        self._is_calibrated = checkpoint.reranker.calibration is not None
         self._limits = limits or Limits()
         self.name = self._reranker.name
         if self._reranker.inputs.reads_vectors:  # others read cosines, of any encoder
@@ -77,12 +78,12 @@ class RerankEngine:
         inputs = self._encoded([self._in_language(job.candidates) for job in jobs.values()])
         check()
         with STAGE_SECONDS.labels("rerank").time():
-            rankings = self._reranker.rerank_batch(inputs, check=check)
+            rankings = self._reranker.rerank_batch(inputs, check=check, warns=False)
         return {
             uid: RankedDocuments(
                 self.name,
                 ranking.indices.tolist(),
-                ranking.relevance.tolist(),
+                self._relevance(ranking),
                 ranking.scores.tolist(),
                 self._explain(candidates, ranking, check) if job.explain else None,
                 _perfect_recall(ranking) if job.return_confidence else None,
@@ -107,6 +108,10 @@ class RerankEngine:
             for _ in range(2):
                 self.rerank({"first": request, "second": request})
         self.rerank({"explained": request.model_copy(update={"explain": True})})
+
+    def _relevance(self, ranking: RerankedList) -> list[float] | list[None]:
+        is_unknown = self._is_calibrated and ranking.probabilities is None
+        return [None] * len(ranking) if is_unknown else ranking.relevance.tolist()
 
     def _matches_words(self, given: RerankInput) -> bool:
         """Return whether words of the passages are matched with the query's."""
@@ -155,9 +160,11 @@ class RerankEngine:
         return Explainer(load_checkpoint(self._folder))
 
 
-def _perfect_recall(ranking: RerankedList) -> list[float]:
-    if ranking.perfect_recall is None:
+def _perfect_recall(ranking: RerankedList) -> list[float] | None:
+    if ranking.confidence is None:
         raise UserError(NO_CONFIDENCE)
+    if ranking.perfect_recall is None:
+        return None
     return ranking.perfect_recall[: len(ranking)].tolist()
 
 

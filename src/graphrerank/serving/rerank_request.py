@@ -5,12 +5,12 @@
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -23,9 +23,10 @@ from pydantic import (
 )
 
 from graphrerank.checks import UserError
-from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
+from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.inference.arrays import LARGEST
+from graphrerank.inference.edge_forms import FORMS, LARGEST_WEIGHT, SMALLEST_WEIGHT, read_edges
 from graphrerank.inference.explanation import DocumentExplanation
-from graphrerank.inference.inputs import LARGEST, LARGEST_WEIGHT, SMALLEST_WEIGHT
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.serving.limits import EngineRequest, Flag, Positive, Probability, Query, Work, limits_of, rerank_work
 from graphrerank.text.languages import AUTO, LANGUAGES
@@ -35,61 +36,30 @@ Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False, str
 Vector = Annotated[list[Score], Field(min_length=1, fail_fast=True)]
 Names = Annotated[list[str], Field(fail_fast=True)]
 Document = str | dict[str, Any]
-FORMS = "[i, j], [i, j, weight] or [i, j, weight, type]"
-Edge = tuple[Any, Any, float, int]  # both ends, weight, number of the type
 
 
 def edge_schema(end: Mapping[str, Any]) -> WithJsonSchema:
     """Return the JSON schema of a list of edges between ends of a schema."""
-    weight = {"type": "number", "minimum": SMALLEST_WEIGHT, "maximum": LARGEST_WEIGHT}
-    items = [end, end, weight, {"type": "string", "examples": list(EDGE_TYPES)}]
+    weight = {"type": ["number", "null"], "minimum": SMALLEST_WEIGHT, "maximum": LARGEST_WEIGHT}
+    name = {"type": ["string", "null"], "examples": list(EDGE_TYPES)}
+    items = [
+        end,
+        end,
+        {"anyOf": [weight, name, {"type": "object", "properties": {"weight": weight, "type": name}}]},
+        name,
+    ]
     return WithJsonSchema(
         {"type": "array", "items": {"type": "array", "prefixItems": items, "minItems": 2, "maxItems": 4}}
     )
 
 
-def read_edges(given: Any, end: type, *, most: int) -> list[Edge]:
-    """Check edges from JSON: lists of ``[i, j]``, ``[i, j, weight]`` or ``[i, j, weight, type]``, of ends of a type.
-
-    Raises:
-        ValueError: If there are more than ``most``, or one has another form; names its index.
-
-    Example:
-        >>> read_edges([[0, 1], [0, 2, 0.5, "citation"]], int, most=9)
-        [(0, 1, 1.0, 4), (0, 2, 0.5, 0)]
-    """
-    if not isinstance(given, list | tuple):
+def listed_edges(given: Any, info: ValidationInfo) -> list[Any] | None:
+    """Check that edges from JSON are a list within its limit."""
+    if given is not None and not isinstance(given, list | tuple):
         raise UserError(f"`edges` must be a list of {FORMS}, got {type(given).__name__}")
-    if len(given) > most:
+    if given is not None and len(given) > (most := limits_of(info).edges):
         raise UserError(f"`edges` must be at most {most}, got {len(given)}")
-    edges, numbers = [], dict[str, int]()
-    for index, edge in enumerate(given):
-        if not isinstance(edge, list | tuple) or not 2 <= len(edge) <= 4:
-            raise UserError(f"`edges` must each be {FORMS}, got another at index {index}")
-        source, target, *more = edge
-        if type(source) is not end or type(target) is not end or source == target:
-            raise UserError(f"`edges` must each join two different documents, got another at index {index}")
-        if not more:  # most of them
-            edges.append((source, target, 1.0, OTHER))
-            continue
-        weight, name = more if len(more) == 2 else (more[0], EDGE_TYPES[OTHER])
-        if type(weight) not in (int, float) or not SMALLEST_WEIGHT <= weight <= LARGEST_WEIGHT:
-            raise UserError(
-                f"`edges` must each have a weight in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}], "
-                f"got another at index {index}"
-            )
-        if not isinstance(name, str):
-            raise UserError(f"`edges` must each have a text as type, got another at index {index}")
-        if name not in numbers:
-            numbers[name] = edge_type_of(name)
-        edges.append((source, target, float(weight), numbers[name]))
-    return edges
-
-
-def _edges(given: Any, info: ValidationInfo) -> list[Edge] | None:
-    if given is None:
-        return None
-    return read_edges(given, int, most=limits_of(info).edges)
+    return None if given is None else list(given)
 
 
 class RerankRequest(EngineRequest):
@@ -97,17 +67,16 @@ class RerankRequest(EngineRequest):
 
     Attributes:
         query: The query, not blank.
-        documents: Texts, or objects with a text; None to use ``scores`` alone.
+        documents: Texts, or objects with a text; None to use ``scores`` alone. Blank ones rank last.
         scores: One base score per document, of any scale, higher is better; None for BM25 among the documents, mixed
             with the cosine if there are vectors.
-        edges: Undirected edges ``[i, j]``, ``[i, j, weight]`` or ``[i, j, weight, type]`` between two different
-            documents, numbered from 0; weights lie in [1e-9, 1e9] and are 1 by default. Types are ``reference``,
-            ``entity``, ``adjacency``, ``similarity`` and ``other``, the default, or names that mean one of them, as
-            ``GET /info`` lists; a model that reads no types merges edges. Each pair may be given once for each type, in
-            one direction.
+        edges: Undirected edges ``[i, j]``, ``[i, j, weight]``, ``[i, j, type]``, ``[i, j, weight, type]`` or ``[i, j,
+            {"weight": ..., "type": ...}]`` between documents, numbered from 0; weights lie in [1e-9, 1e9] and are 1 by
+            default. Types are ``reference``, ``entity``, ``adjacency``, ``similarity`` and ``other``, the default, or
+            names that mean one of them, as ``GET /info`` lists; a model that reads no types merges edges.
         entities: Names of entities for each document; documents with common entities are joined.
         doc_ids: For each chunk, the name of its document; with ``chunk_ids``, neighbouring chunks are joined.
-        chunk_ids: For each chunk, its number in its document.
+        chunk_ids: For each chunk, its number in its document; null, here or in ``doc_ids``, for what is no chunk.
         query_vector: The query's vector; with ``vectors``, used in place of the service's encoder.
         vectors: A vector of the same encoder for each document.
         cross_encoder_scores: One score of a cross-encoder per document, null for those that it has not read; for models
@@ -127,16 +96,20 @@ class RerankRequest(EngineRequest):
         max_chunks_per_doc: Ignored: a document is read as one.
         priority: Ignored: requests wait in one queue.
         truncation: Ignored: a text beyond the encoder's limit is truncated.
+        user: Ignored.
+        stream: Ignored; true is refused.
     """
 
     query: Query
     documents: Annotated[list[Document], Field(min_length=1, fail_fast=True)] | None = None
     scores: Annotated[list[Score], Field(min_length=1, fail_fast=True)] | None = None
-    edges: Annotated[list[Edge] | None, PlainValidator(_edges), edge_schema({"type": "integer", "minimum": 0})] = None
+    edges: Annotated[list[Any] | None, PlainValidator(listed_edges), edge_schema({"type": "integer", "minimum": 0})] = (
+        None
+    )
     entities: Annotated[list[Names], Field(fail_fast=True)] | None = None
-    doc_ids: Names | None = None
+    doc_ids: Annotated[list[str | None], Field(fail_fast=True)] | None = None
     chunk_ids: (
-        Annotated[list[Annotated[int, Field(ge=-(2**53), le=2**53, strict=True)]], Field(fail_fast=True)] | None
+        Annotated[list[Annotated[int, Field(ge=-(2**53), le=2**53, strict=True)] | None], Field(fail_fast=True)] | None
     ) = None
     query_vector: Vector | None = None
     vectors: Annotated[list[Vector], Field(fail_fast=True)] | None = None
@@ -155,6 +128,8 @@ class RerankRequest(EngineRequest):
     max_chunks_per_doc: int | None = None
     priority: int | None = None
     truncation: bool | None = None
+    user: str | None = None
+    stream: Literal[False] | None = None
 
     def work(self) -> Work:
         """Estimate the work to rank the documents; a ValueError if fields do not fit together."""
@@ -182,17 +157,22 @@ class RerankRequest(EngineRequest):
     def _num_words(self) -> int | None:
         return self.max_tokens_per_doc or self.max_doc_length
 
+    @property
+    def bad_items(self) -> Counter[str]:
+        """As of :class:`RerankInput`."""
+        return self._whole.bad_items
+
     @cached_property
     def _whole(self) -> RerankInput:
         """The request with whole documents."""
-        sources, targets, weights, types = zip(*self.edges, strict=True) if self.edges else ((), (), (), ())
+        passages = (
+            None if self.documents is None else [_text(document, self.rank_fields) for document in self.documents]
+        )
         return RerankInput(
             self.query,
-            None if self.documents is None else [_text(document, self.rank_fields) for document in self.documents],
+            passages,
             scores=self.scores,
-            edges=np.array([sources, targets], dtype=np.int64).T if self.edges else None,
-            edge_weights=list(weights) or None,
-            edge_types=None if set(types) <= {OTHER} else [EDGE_TYPES[number] for number in types],
+            edges=read_edges(self.edges or (), len(self.documents or self.scores or ())),
             entities=self.entities,
             doc_ids=self.doc_ids,
             chunk_ids=self.chunk_ids,
@@ -231,22 +211,13 @@ class RerankRequest(EngineRequest):
             raise UserError("`documents` or `scores` must be given, got neither")
         if self.max_tokens_per_doc is not None and self.max_doc_length is not None:
             raise UserError("`max_tokens_per_doc` and `max_doc_length` mean the same, got both")
-        count, seen = len(self.documents or self.scores or ()), set[tuple[int, int, int]]()
-        for index, (i, j, _, number) in enumerate(self.edges or ()):
-            if i < 0 or j < 0 or i >= count or j >= count:
-                raise UserError(f"`edges` must each join documents 0 to {count - 1}, got {[i, j]} at index {index}")
-            if (key := (i, j, number) if i < j else (j, i, number)) in seen:
-                raise UserError(
-                    f"`edges` must each be given once for each type, in one direction, got {[i, j]} at index {index}"
-                )
-            seen.add(key)
         limits, num_chars = limits_of(info), len(self.query)
         for index, document in enumerate(self.documents or ()):
             text = _checked_text(document, self.rank_fields, index)
             num_chars += len(text)
-            if not 0 < len(text) <= limits.text_chars:
+            if len(text) > (most := limits.text_chars):
                 raise UserError(
-                    f"`documents` must each have 1 to {limits.text_chars} characters, got {len(text)} at index {index}"
+                    f"`documents` must each have at most {most} characters, got {len(text)} at index {index}"
                 )
         if num_chars > limits.request_chars:
             raise UserError(
@@ -297,7 +268,9 @@ class RerankResult(BaseModel):
     """One document of an answer."""
 
     index: int  # in the request, from 0
-    relevance_score: float  # probability of relevance; the model's score if the artifact is not calibrated
+    # probability of relevance; the model's score if the artifact is not calibrated; null where nothing tells it, as of
+    # one score without a document
+    relevance_score: float | None
     document: dict[str, Any] | None = None  # if `return_documents` is set; a text as {"text": ...}
     explanation: Explanation | None = None  # if `explain` is set
 
@@ -309,7 +282,8 @@ class RerankResponse(BaseModel):
     results: list[RerankResult]  # best first by the model's score, ties by index
     # with `return_confidence`, for each result: the probability that nothing below it, or not sent, is relevant
     perfect_recall: list[float] | None = None
-    meta: dict[str, Any]  # `api_version`, `billed_units` as of Cohere, `model`'s name, `language` of matched words
+    # `api_version`, `billed_units`, `warnings` of bad items as of Cohere, `model`'s name, `language` of matched words
+    meta: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -318,7 +292,7 @@ class RankedDocuments:
 
     model: str
     indices: list[int]
-    relevance: list[float]
+    relevance: list[float] | list[None]
     scores: list[float]  # the model's
     explanations: list[Explanation] | None = None
     perfect_recall: list[float] | None = None  # for each rank
@@ -397,8 +371,12 @@ class TeiResult(BaseModel):
     text: str | None = None  # if `return_text` is set
 
 
-def render_tei(request: TeiRequest, ranked: RankedDocuments, uid: str, path: str) -> list[dict[str, Any]]:
-    """Return a list of results, best first."""
+def render_tei(
+    request: TeiRequest | RerankRequest, ranked: RankedDocuments, uid: str, path: str
+) -> list[dict[str, Any]] | dict[str, Any]:
+    """Return a list of results, best first; of a request with ``documents`` what :func:`render_rerank` returns."""
+    if isinstance(request, RerankRequest):
+        return render_rerank(request, ranked, uid)
     scores = ranked.scores if request.raw_scores else ranked.relevance
     return [
         {"index": index, "score": score} | ({"text": request.texts[index]} if request.return_text else {})

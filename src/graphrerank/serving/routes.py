@@ -2,7 +2,9 @@
 
 import asyncio
 import difflib
+import re
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +18,13 @@ from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Refusal
 from graphrerank.serving.limits import Limits, Work
 
+SHOWN_FIELDS, SHOWN_CHARS = 5, 40  # of unknown fields and their names, in an error
+NEAR = 0.8  # share of characters, from which on a known field is suggested
+LONE_SURROGATE = re.compile(  # an escape of half a character, whose backslash is no escaped one
+    rb"(?<!\\)((?:\\\\)*)(?<!\\u[dD][89abAB][0-9a-fA-F]{2})"
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})|[c-fC-F][0-9a-fA-F]{2})"
+)
+HALVES = "halves of characters, which are replaced"
 LARGE_BODY = 65_536  # bytes, from which on bodies are parsed in a thread, one after the other
 ERRORS = {
     400: "The body is not JSON.",
@@ -53,6 +62,7 @@ class Route:
     # returns the content of the response to a request, from the engine's result, the id and the path; None: the result
     render: Callable[[Any, Any, str, str], Any] | None = None
     method: str = "POST"
+    with_documents: type[BaseModel] | None = None  # the body of a request that has `documents`, if it is another one
 
 
 class Endpoints:
@@ -76,6 +86,8 @@ class Endpoints:
                 self._held_bytes -= len(body)
 
         endpoint.__name__ = route.kind
+        forms = [route.request, *([route.with_documents] if route.with_documents else [])]
+        schemas = [form.model_json_schema() for form in forms]
         for path in route.paths:
             app.add_api_route(
                 path,
@@ -88,7 +100,9 @@ class Endpoints:
                 openapi_extra={
                     "requestBody": {
                         "required": True,
-                        "content": {"application/json": {"schema": route.request.model_json_schema()}},
+                        "content": {
+                            "application/json": {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
+                        },
                     }
                 },
             )
@@ -106,39 +120,46 @@ class Endpoints:
     async def _answer(self, route: Route, request: Request, content: bytes) -> Response:
         begin, uid = time.perf_counter(), request.state.uid
         if len(content) < LARGE_BODY:
-            body, job, work = parse(route, content, self._limits)
+            body, job, work, bad = parse(route, content, self._limits)
         else:
             async with self._parsing:  # in a thread, while the loop serves others
-                body, job, work = await asyncio.to_thread(parse, route, content, self._limits)
+                body, job, work, bad = await asyncio.to_thread(parse, route, content, self._limits)
         request.state.counts = {"documents": work.num_documents}
         read, arrival = time.perf_counter(), request.state.arrival
         result = await self._batcher.ask(route.kind, job, work, uid, arrival=arrival, receive=request.receive)
         ranked = time.perf_counter()
         with metrics.STAGE_SECONDS.labels("render").time():
             rendered = result if route.render is None else route.render(body, result, uid, request.url.path)
+            warnings = [f"{what}: {count}" for what, count in bad.items() if count]
+            if warnings and not isinstance(rendered, list):  # TEI's answers have no place for them
+                meta = rendered["meta"] if isinstance(rendered, dict) else rendered.meta
+                meta["warnings"] = warnings
             answer = to_json(rendered, exclude_none=True)
         stages = {"read": read - begin, "rank": ranked - read, "render": time.perf_counter() - ranked}
         timing = ", ".join(f"{stage};dur={1000 * seconds:.2f}" for stage, seconds in stages.items())
-        return Response(answer, headers={"server-timing": timing}, media_type="application/json")
+        headers = {"server-timing": timing} | ({"warning": f'199 - "{"; ".join(warnings)}"'} if warnings else {})
+        return Response(answer, headers=headers, media_type="application/json")
 
 
-def parse(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any, Work]:
-    """Parse and check a body; return the request, its job and work, or raise a refusal if it is invalid or too much."""
+def parse(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any, Work, Counter[str]]:
+    """Parse and check a body; return the request, its job, work and bad items, or raise a refusal.
+
+    A body is refused if it is invalid or too much. Halves of characters are replaced.
+    """
     with metrics.STAGE_SECONDS.labels("read").time():
         count = content.count(b"[") + content.count(b"{") + content.count(b":")
         if count > limits.json_nodes:
             raise Refusal(413, f"body: must have at most {limits.json_nodes} opening brackets and colons, got {count}")
+        given, num_halves = _from_json(content)
+        form = route.with_documents if isinstance(given, dict) and "documents" in given else None
+        form = form or route.request
+        if isinstance(given, dict) and (unknown := given.keys() - form.model_fields.keys()):
+            raise _unknown(unknown, form)
         try:
-            given = from_json(content)
-        except ValueError:
-            message = "body: must be JSON in UTF-8, without lone surrogates, nested at most 200 times"
-            raise Refusal(400, message) from None
-        if isinstance(given, dict) and (unknown := given.keys() - route.request.model_fields.keys()):
-            raise _unknown(unknown, route.request)
-        try:
-            body: Any = route.request.model_validate(given, context=limits)
+            body: Any = form.model_validate(given, context=limits)
             job = body.to_job()
             work: Work = job.work()
+            bad = Counter({HALVES: num_halves} | getattr(job, "bad_items", {}))
         except ValidationError as error:
             raise Refusal.of(error) from None
         except ValueError as error:
@@ -149,13 +170,26 @@ def parse(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any, Work]
                 f"the request must be at most `limits.work_seconds` = {limits.work_seconds:g} seconds of work, got "
                 f"about {work.seconds:.1f}; give fewer documents, edges or words, or leave out `explain`",
             )
-        return body, job, work
+        return body, job, work, bad
+
+
+def _from_json(content: bytes) -> tuple[Any, int]:
+    """Parse JSON, and replace escapes of halves of characters, where there are any, and count them."""
+    for tries in range(2):
+        whole, count = (content, 0) if not tries else LONE_SURROGATE.subn(rb"\1\\ufffd", content)
+        try:
+            return from_json(whole), count
+        except ValueError:
+            if tries:
+                raise Refusal(400, "body: must be JSON in UTF-8, nested at most 200 times") from None
+    raise AssertionError
 
 
 def _unknown(names: set[Any], request: type[BaseModel]) -> Refusal:
-    """Refuse fields that do not exist, without repeating their names; suggest the closest known ones."""
-    known = sorted(request.model_fields)
-    meant = sorted({best[0] for name in sorted(names)[:10] if (best := difflib.get_close_matches(name[:40], known, 1))})
+    """Refuse fields that do not exist; name some, and known ones that are near."""
+    known, shown = sorted(request.model_fields), [name[:SHOWN_CHARS] for name in sorted(names)[:SHOWN_FIELDS]]
+    meant = sorted({near for name in shown for near in difflib.get_close_matches(name, known, 1, NEAR)})
     hint = f"did you mean {', '.join(f'`{name}`' for name in meant)}?" if meant else f"the known ones are {known}"
-    message = f"body: {len(names)} fields are not permitted; {hint}"
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    message = f"body: unknown fields {', '.join(map(repr, shown))}{more}; {hint}"
     return Refusal(422, message, [{"loc": ["body"], "msg": message, "type": "extra_forbidden"}])

@@ -158,7 +158,6 @@ def test_a_type_of_edge_comes_to_a_corpus_without_types(make_dataset: MakeDatase
         ({"remove": ["x"]}, "`remove` must hold ids of the corpus, got 'x'"),
         ({"node_ids": ["a"], "texts": [""], "edges": [NewEdge("a", "x")]}, "'x' is of none"),
         ({"node_ids": ["a"], "texts": [""], "edges": [NewEdge("d1", "d2")]}, "neither is new"),
-        ({"node_ids": ["a"], "texts": [""], "edges": [NewEdge("a", "a")]}, "join two different nodes"),
         ({"node_ids": ["a"], "texts": [""], "edges": [NewEdge("a", "d1", -1.0)]}, "have a positive, finite weight"),
         ({"node_ids": ["a"], "texts": [""], "encoder": None}, "`encoder` must be that of"),
         ({"node_ids": ["a"], "texts": [""], "encoder": HashEncoder(fingerprint="another")}, "`encoder` must be"),

@@ -102,7 +102,7 @@ def grow_corpus(
         folder: A corpus folder.
         node_ids: ``n`` different ids of new passages.
         texts: Their texts.
-        edges: Edges among them and to those that are there.
+        edges: Edges among them and to those that are there; self-loops are left out.
         entities: Names of the entities of each new passage, if the corpus was prepared with entities: needed if they
             came from an extractor of yours; when None, others are extracted by the compaction.
         remove: Ids of passages to remove, with their edges and judgements.
@@ -237,6 +237,7 @@ class _Growth:
             absent = [end for end in edge[:2] if end not in numbers]
             if absent or not {*edge[:2]} & new.keys():
                 raise EdgeError(edge, position, f"{absent[0]!r} is of none" if absent else "neither is new")
+        new_edges = [edge for edge in new_edges if edge.source != edge.target]
         ends = [[numbers[end] for end in edge[:2]] for edge in new_edges]
         pairs = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2)
         weight = torch.tensor([edge.weight for edge in new_edges], dtype=torch.float32)
