@@ -65,7 +65,7 @@ def test_an_archive():
     (section,) = second.sections
     assert section.blocks[1].text == "Change the seal.\n\nFrom here on it holds."
     assert section.blocks[0].links == (Link("1@example.org", section.line, LABEL, "reply"),)
-    assert (section.line, section.end) == (26, 43)
+    assert (section.line, section.end) == (26, 42)
     crlf, _ = read_mbox(MBOX.replace(b"\n", b"\r\n"), "list/2024.mbox")
     assert crlf.sections[0].blocks == first.sections[0].blocks
 
