@@ -1,0 +1,223 @@
+import random
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphrerank.data.documents.document import Document, Link, Section, UnreadableError
+from graphrerank.data.documents.formats.restructured_text import read_rst
+
+
+def _read(text: str) -> Document:
+    (document,) = read_rst(text.encode(), "docs/page.rst")
+    return document
+
+
+def _links(document: Document) -> list[tuple[str, str, int]]:
+    return [(link.kind, link.target, link.line) for link in _all_links(document)]
+
+
+def _all_links(document: Document) -> list[Link]:
+    return [link for section in document.sections for block in section.blocks for link in block.links]
+
+
+def _texts(section: Section) -> list[str]:
+    return [block.text for block in section.blocks]
+
+
+PAGE = """\
+:orphan:
+
+.. _pump-install:
+
+Installing :doc:`the pump </pump>`
+==================================
+
+Put it on level ground. See :ref:`Limits of
+pressure <Max Limits>`, :doc:`../intro`, :term:`Bar`, `a page <sub/limits.rst>`_,
+`first start`_ and |name|. Nothing links ``:ref:`code```.
+
+.. |name| replace:: the `maker <https://example.org>`__
+
+.. comment :ref:`hidden`
+
+First start
+-----------
+
+Press::
+
+   :ref:`not a link`
+
+.. code-block:: python
+   :caption: Pressing
+
+   press(":doc:`no`")
+
+`Done`__.
+
+__ other.html
+
+Übersicht
+~~~~~~~~~
+"""
+
+
+def test_sections_have_lines_anchors_and_labels() -> None:
+    document = _read(PAGE)
+    first, start, last = document.sections
+    assert document.title == first.heading == "Installing the pump"
+    assert (first.line, first.end, start.line, start.end) == (5, 15, 16, 31)
+    assert (first.anchors, first.labels) == (("pump-install", "installing-the-pump"), ("pump-install",))
+    assert start.anchors == ("first-start",)
+    assert last.anchors == ("ubersicht",)
+    assert [(block.text, block.is_whole) for block in start.blocks] == [
+        ("Press:", False),
+        (":ref:`not a link`", True),
+        ("Pressing", False),
+        ('press(":doc:`no`")', True),
+        ("Done.", False),
+    ]
+
+
+def test_links_have_kinds_and_lines() -> None:
+    assert _links(_read(PAGE)) == [
+        ("document", "/pump", 5),
+        ("label", "max limits", 8),
+        ("document", "../intro", 9),
+        ("label", "term:bar", 9),
+        ("path", "sub/limits.rst", 9),
+        ("path", "#first-start", 10),
+        ("path", "https://example.org", 10),
+        ("path", "other.html", 28),
+    ]
+
+
+def test_contents_are_links_to_documents() -> None:
+    document = _read(
+        ".. toctree::\n   :glob:\n\n   install\n   The limits <sub/limits.rst>\n   guides/*\n   self\n   W <https://e.org>\n"
+    )
+    assert _texts(document.sections[0]) == ["install\nThe limits\nguides/*\nW"]
+    assert _links(document) == [
+        ("document", "install", 4),
+        ("document", "sub/limits", 5),
+        ("document", "guides/*", 6),
+        ("path", "https://e.org", 8),
+    ]
+
+
+def test_objects_are_sections_with_symbols() -> None:
+    document = _read(
+        "API\n===\n\n.. currentmodule:: pump\n\n.. class:: Motor(power)\n\n   Turns.\n\n   .. py:method:: start()\n\n"
+        "      Starts, see :func:`~pump.core.stop` and :meth:`!own`.\n\nAfter.\n\n.. autofunction:: pump.run\n\n"
+        ".. confval:: power\n\n   Watts.\n\n.. setting:: MODE\n\nThe mode\n--------\n\nSee :confval:`power`.\n"
+    )
+    shown = [(section.heading, section.line, section.end, section.symbols) for section in document.sections]
+    assert shown == [
+        ("API", 1, 5, ()),
+        ("Motor(power)", 6, 9, ("pump.Motor",)),
+        ("start()", 10, 12, ("pump.Motor.start",)),
+        ("API", 13, 17, ("pump.run",)),
+        ("power", 18, 23, ("confval:power",)),
+        ("The mode", 24, 27, ("setting:MODE",)),
+    ]
+    assert document.sections[2].anchors == ("pump.Motor.start",)
+    assert [link.target for link in _all_links(document)] == ["pump.core.stop", "confval:power"]
+
+
+def test_directives_show_their_content_and_open_nothing() -> None:
+    document = _read(
+        ".. versionadded:: 3.2\n   Faster.\n\n.. tab-set::\n\n   .. tab-item:: Linux\n\n      Use :ref:`apt`.\n\n"
+        ".. figure:: a.png\n   :alt: A pump\n\n   The caption\n\n.. raw:: t\n\n   <b>\n\n.. include:: /etc/passwd\n\n"
+        ".. literalinclude:: ../run.py\n\n.. glossary::\n\n   bar\n   Bars\n      Of pressure.\n\n.. rubric:: Notes\n\n"
+        "1. one\n2. two\n\n   more\n\nterm\n   What it is.\n\n[1]_ and |version|\n\n.. [1] A note.\n"
+    )
+    first, term, last = document.sections
+    assert _texts(first) == [
+        *("New in version 3.2 Faster.", "Linux", "Use apt.", "A pump", "The caption", "/etc/passwd", "../run.py")
+    ]
+    assert (term.heading, term.labels, _texts(term)) == ("bar, Bars", ("term:bar", "term:bars"), ["Of pressure."])
+    assert _texts(last) == [
+        *("Notes", "1. one", "2. two", "more", "term\nWhat it is.", "[1] and version", "[1] A note.")
+    ]
+    assert [link.kind for link in _all_links(document)] == ["label", "path", "path"]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "==== =====\nName Value\n==== =====\na    :ref:`b`\nc    d\n==== =====\n",
+        "+----+---------+\n|Name|Value    |\n+====+=========+\n|a   |:ref:`b` |\n+----+---------+\n|c   |d        |\n"
+        "+----+---------+\n",
+        '.. csv-table::\n   :header: Name, Value\n\n   a, ":ref:`b`"\n   c, d\n',
+        ".. list-table::\n   :header-rows: 1\n\n"
+        "   * - Name\n     - Value\n"
+        "   * - a\n     - :ref:`b`\n   * - c\n     - d\n",
+    ],
+)
+def test_rows_of_tables_have_the_header(table: str) -> None:
+    document = _read(table)
+    rows = document.sections[0].blocks
+    assert [(row.text, row.header, row.is_tight) for row in rows] == [
+        ("a | b", "Name | Value", False),
+        ("c | d", "Name | Value", True),
+    ]
+    assert [link.target for link in _all_links(document)] == ["b"]
+
+
+def test_titles_of_any_level_and_long_files_keep_all_sections() -> None:
+    parts = [f".. _l{i}:\n\nTitle {i}\n{'=-~^'[i % 4] * 9}\n\nSee `Title {i + 1}`_.\n" for i in range(300)]
+    document = _read("\n".join(parts))
+    assert [section.labels for section in document.sections] == [(f"l{i}",) for i in range(300)]
+    assert [section.line for section in document.sections] == [3 + 7 * i for i in range(300)]
+    assert [link.target for link in _all_links(document)] == [f"#title-{i}" for i in range(1, 300)]
+
+
+def test_other_users_of_docutils_keep_their_directives() -> None:
+    from docutils.core import publish_doctree
+
+    _read(PAGE)
+    tree = publish_doctree(":ref:`a`\n\n.. toctree::\n", settings_overrides={"report_level": 5})
+    assert tree.astext().count("Unknown") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("".join(" " * i + "- a\n\n" for i in range(500)), "nested too deeply"),
+        ("a " * 30_000, "a line of more than 50,000"),
+        ("a\n\n" * 40_000, "more than 60,000 lines"),
+        ("= " * 2000 + "\n" + "a " * 2000, "a table of more than 100 columns"),
+        ("   a\n" * 30_000, "a block of more than 20,000 lines"),
+    ],
+)
+def test_bombs_are_unreadable(text: str, reason: str) -> None:
+    with pytest.raises(UnreadableError, match=reason):
+        _read(text)
+
+
+@pytest.mark.parametrize("mark", [":ref:`a ", "`a <", "*a **b `` | ", ".. |a| replace:: |a| |a|\n\n|a| "])
+def test_many_marks_of_a_paragraph_take_linear_time(mark: str) -> None:
+    assert _read((mark * 12_000)[:48_000]).name == "docs/page.rst"
+
+
+def test_any_part_of_a_page_is_read() -> None:
+    rng = random.Random(0)
+    for _ in range(60):
+        start, end = sorted(rng.choices(range(len(PAGE)), k=2))
+        document = _read(PAGE[start:end])
+        assert all(section.line <= section.end for section in document.sections)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from([*".:_`*|=-+<>[]#! \n", "\n\n", "   ", ".. ", "::", "a", ":ref:`", "class", "``"])))
+def test_any_marks_are_read(marks: list[str]) -> None:
+    for section in _read("".join(marks)).sections:
+        assert all(block.text.strip() for block in section.blocks)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.binary())
+def test_any_bytes_are_read_or_unreadable(content: bytes) -> None:
+    with suppress(UnreadableError):
+        assert len(read_rst(content, "a.rst")) == 1
