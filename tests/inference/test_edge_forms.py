@@ -122,6 +122,7 @@ def test_self_loops_and_repeated_edges_are_counted() -> None:
     read = read_edges(edges, 3)
     assert (read.num_loops, read.num_repeated) == (2, 2)
     assert edges_of(edges=edges) == edges_of(edges=[(0, 1, 3.0), (0, 1), (0, 1, "citation")])
+    assert read_edges([(0, 1, "likes"), (0, 1, "knows"), (0, 1), (1, 0, "likes")], 3).num_repeated == 1
     both = nx.DiGraph([("a", "b"), ("b", "a"), ("a", "a")])
     for graph, repeated in ((both, 0), (nx.MultiGraph(list(both.edges)), 1)):
         read = read_edges(graph, 4, ids=IDS)

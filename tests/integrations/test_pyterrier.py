@@ -24,7 +24,7 @@ def frame(queries=("1",)):
 
 
 def test_in_an_experiment_beside_the_retriever(reranker):
-    graph = EdgeGraph([*DOCNOS, "e"], [(1, 2), (0, 4)])
+    graph = EdgeGraph([*DOCNOS, "e"], [(1, 2), (0, 4), (2, 2)])
     ours = pt.Transformer.from_df(frame(("1", "2"))) >> GraphRerankTransformer(reranker, corpus_graph=graph)
     topics = pd.DataFrame({"qid": ["1", "2"], "query": [QUERY] * 2})
     qrels = pd.DataFrame({"qid": ["1", "2"], "docno": ["c", "c"], "label": [1, 1]})

@@ -12,7 +12,7 @@ from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.files import sole_use
 from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank.inference.rerank_input import REPEATED_EDGES, SELF_LOOPS
+from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import VectorSearch

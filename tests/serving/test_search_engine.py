@@ -67,10 +67,13 @@ def test_a_batch_of_searches(folder):
 CONFIDENCE = ListConfidence(beyond=-1.0, within=0.0, intercept=0.5)
 
 
-def search_by_base(tmp_path, *, confidence=CONFIDENCE):
+def search_by_base(tmp_path, *, confidence=CONFIDENCE, size=4):
     titles, bodies = ["Metz", "St. Denis!", "", "Rome"], ["A city on the Moselle.", "A city.", "No title here.", ""]
     texts = ["Metz. A city on the Moselle.", "St. Denis! A city.", "No title here.", "Rome"]
-    graph = CorpusGraph.from_edges(list("abcd"), texts, torch.tensor([[0, 1]]))
+    titles, texts = titles[:size], texts[:size]
+    graph = CorpusGraph.from_edges(
+        list("abcd")[:size], texts, torch.tensor([[0, 1]] if size > 1 else []).reshape(-1, 2)
+    )
     graph = graph.with_passages(title_lengths=torch.tensor([len(title) for title in titles], dtype=torch.int32))
     encoder = HashEncoder(dim=64, by_word=True)
     scorer = partial(CheckpointScorer, checkpoint="base", device="cpu")
@@ -78,7 +81,7 @@ def search_by_base(tmp_path, *, confidence=CONFIDENCE):
     pipeline = Pipeline(graph.with_embedding(encoder.encode(texts)), steps=steps, budget=6)
     pipeline.last_step.scorer.confidence = confidence
     corpus = SearchableCorpus(graph, pipeline, encoder)
-    return SearchEngine(lambda _: corpus, tmp_path), dict(zip("abcd", zip(titles, bodies, strict=True), strict=True))
+    return SearchEngine(lambda _: corpus, tmp_path), dict(zip("abcd", zip(titles, bodies, strict=False), strict=False))
 
 
 def test_titles_texts_and_probabilities(tmp_path):
@@ -106,6 +109,14 @@ def test_results_end_where_the_probabilities_say(tmp_path):
     assert ask(engine, "city Moselle", min_probability=least, top_n=1)["results"] == whole["results"][:1]
     enough = whole["perfect_recall"][2]
     assert ask(engine, "city Moselle", min_perfect_recall=enough)["results"] == whole["results"][:3]
+
+
+def test_a_passage_alone_has_no_probability(tmp_path):
+    engine, _ = search_by_base(tmp_path, size=1)
+    for ends in ({}, {"min_probability": 0.9}, {"min_perfect_recall": 0.9}):
+        found = ask(engine, "bread", return_confidence=True, **ends)
+        assert [set(one) for one in found["results"]] == [{"doc_id", "score"}]
+        assert "perfect_recall" not in found
 
 
 def test_probabilities_that_the_pipeline_lacks_are_refused_alone(folder, tmp_path):

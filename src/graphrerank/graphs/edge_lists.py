@@ -8,6 +8,9 @@ from torch import Tensor
 from graphrerank.checks import UserError
 from graphrerank.graphs.edge_types import EDGE_TYPES
 
+# what is done with edges of users that are none, or there before, and counted
+SELF_LOOPS, REPEATED_EDGES = "self-loops, which are left out", "repeated edges, which are read once"
+
 
 def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """Sort edges ``[M, 2]``, and let parallel ones be one with the largest weight: ``[M', 2]`` and ``[M']``.
@@ -60,6 +63,19 @@ def check_edges(num_nodes: int, edges: Tensor, weight: Tensor, types: Tensor) ->
                 f"`edges` must each {needed}, got {edges[first].tolist()} with weight {weight[first].item()} "
                 f"at row {first}"
             )
+
+
+def count_repeated(edges: Tensor, kinds: Tensor) -> int:
+    """Count the edges ``[M, 2]`` of a kind ``[M]`` that are there before, in the same direction.
+
+    Example:
+        >>> count_repeated(torch.tensor([[0, 1], [0, 1], [0, 1], [1, 0]]), torch.tensor([0, 0, 1, 0]))
+        1
+    """
+    if not len(edges):
+        return 0
+    key = (edges[:, 0] * (edges.max() + 1) + edges[:, 1]) * (kinds.max() + 1) + kinds
+    return len(key) - len(torch.unique(key))
 
 
 def adjacency_edges(doc_ids: Sequence[str], chunk_ids: Sequence[int]) -> Tensor:

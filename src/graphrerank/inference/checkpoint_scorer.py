@@ -85,8 +85,12 @@ class CheckpointScorer:
         return scores
 
     def probabilities(self, scores: Tensor) -> Tensor | None:
-        """Return how likely candidates of some scores are relevant; None for a model that is not calibrated."""
-        return None if self.calibration is None else self.calibration.probabilities(scores.cpu())
+        """Return how likely the candidates of one query are relevant, by their scores ``[n]``.
+
+        None for a model that is not calibrated, and where all have one score, which then tells nothing.
+        """
+        is_known = self.calibration is not None and bool((scores != scores[:1]).any())
+        return self.calibration.probabilities(scores.cpu()) if is_known and self.calibration is not None else None
 
     def explain(
         self, queries: Queries, graphs: CandidateGraphs, *, max_edges: int, check: Callable[[], None]

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import UserError
-from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
+from graphrerank.graphs.edge_lists import count_repeated
+from graphrerank.graphs.edge_types import OTHER, edge_type_of
 from graphrerank.inference.arrays import check_entries, to_floats, to_integers
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-9, 1e9  # sums of such weights, and their shares, stay within float32
@@ -83,11 +84,12 @@ def _checked(pairs: Tensor, weights: Any, types: Sequence[str | None] | None, *,
     weight = torch.ones(count) if weights is None else to_floats("edge_weights", weights, (count,))
     is_inside = (weight >= SMALLEST_WEIGHT) & (weight <= LARGEST_WEIGHT)
     check_entries("edge_weights", is_inside, weight, f"lie in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}]")
+    types = None if types is None else list(types)
     kept, kind = pairs[:, 0] != pairs[:, 1], type_numbers(types, count)
-    pairs, weight, kind = pairs[kept], weight[kept], kind[kept]
-    first, second = (pairs if is_directed else pairs.sort(1).values).T
-    key = ((first << 31) + second) * len(EDGE_TYPES) + kind
-    return EdgeList(pairs, weight, kind, count - len(pairs), len(key) - len(key.unique()))
+    place_of = {name: place for place, name in enumerate(dict.fromkeys(types or ()))}  # two names may mean one type
+    named = kind if types is None else torch.tensor([place_of[name] for name in types], dtype=torch.int64)
+    num_repeated = count_repeated((pairs if is_directed else pairs.sort(1).values)[kept], named[kept])
+    return EdgeList(pairs[kept], weight[kept], kind[kept], count - int(kept.sum()), num_repeated)
 
 
 def edge_rows(given: Iterable[Any]) -> list[Row]:

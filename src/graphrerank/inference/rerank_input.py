@@ -10,6 +10,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graphrerank.checks import UserError, check_counts, check_share
+from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.inference.edge_forms import EdgeList, read_edge_index, read_edges
 from graphrerank.text.characters import whole_characters
 from graphrerank.text.languages import AUTO, detect_language, language_of
@@ -18,7 +19,6 @@ Numbers = Tensor | npt.NDArray[Any] | Sequence[float]  # [n]
 Matrix = Tensor | npt.NDArray[Any] | Sequence[Sequence[float]]  # [n, d]
 Pairs = Tensor | npt.NDArray[Any] | Sequence[Sequence[int]]  # [M, 2]
 PER_PASSAGE = ("passages", "scores", "entities", "doc_ids", "chunk_ids", "ids", "vectors", "cross_encoder_scores")
-SELF_LOOPS, REPEATED_EDGES = "self-loops, which are left out", "repeated edges, which are read once"
 DETECTED_CHARS = 4000  # of a request's passages, by which their language is detected
 
 

@@ -19,8 +19,8 @@ with importing("pyterrier", __name__):
 class EdgeGraph(pyterrier_adaptive.CorpusGraph):
     """A corpus graph from a list of edges, for :class:`GraphRerankTransformer` and ``pyterrier_adaptive.GAR``.
 
-    ``edges`` are undirected pairs of positions in ``docnos``, each of weight 1 without ``weights``. Neighbours stand in
-    the order of their weights.
+    ``edges`` are undirected pairs of positions in ``docnos``, each of weight 1 without ``weights``; self-loops are left
+    out. Neighbours stand in the order of their weights.
     """
 
     def __init__(
@@ -31,9 +31,11 @@ class EdgeGraph(pyterrier_adaptive.CorpusGraph):
         self._place = {docno: place for place, docno in enumerate(self._docnos)}
         found: list[dict[int, float]] = [{} for _ in self._docnos]
         for place, (i, j) in enumerate(edges):
-            if not (0 <= i < len(found) and 0 <= j < len(found) and i != j):
+            if not (0 <= i < len(found) and 0 <= j < len(found)):
                 raise UserError(f"`edges` must join two of {len(found)} documents, got {(i, j)} at place {place}")
             weight = 1.0 if weights is None else weights[place]
+            if i == j:
+                continue
             found[i][j] = found[j][i] = max(weight, found[i].get(j, weight))
         self._rows = [sorted(row.items(), key=lambda pair: (-pair[1], pair[0])) for row in found]
 

@@ -17,8 +17,8 @@ from graphrerank.data.corpus_folder.opening import read_manifest
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
 from graphrerank.files import FolderInUseError
+from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.inference.edge_forms import edge_rows, type_numbers, weights_of
-from graphrerank.inference.rerank_input import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.serving.engine import Check, Engine, Refusal, too_late
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import EngineRequest, Work, growth_work, limits_of

@@ -76,7 +76,7 @@ class SearchResult(BaseModel):
 
     doc_id: str
     score: float  # of the pipeline's last step, of any scale; comparable within a response only
-    probability: float | None = None  # of relevance, if the last step is calibrated
+    probability: float | None = None  # of relevance, if the last step is calibrated and not all scores are equal
     document: dict[str, str] | None = None  # text, and title if known; if `return_documents` is set
 
 
@@ -206,13 +206,14 @@ def _response(
     confidence = None if scorer is None else scorer.confidence
     probabilities = None if scorer is None else scorer.probabilities(scores[:found])
     ends = {"min_probability": request.min_probability, "min_perfect_recall": request.min_perfect_recall}
-    kept = adaptive_k(probabilities, confidence, **ends)
+    is_unknown = probabilities is None and scorer is not None and scorer.calibration is not None  # of alike passages
+    kept = None if is_unknown else adaptive_k(probabilities, confidence, **ends)
     count = min(request.top_n, found if kept is None else kept)
     perfect_recall = None
     if request.return_confidence:
-        if probabilities is None or confidence is None:
+        if confidence is None:
             raise UserError(NO_CONFIDENCE)
-        perfect_recall = confidence.perfect_recall(probabilities)[:count].tolist()
+        perfect_recall = None if probabilities is None else confidence.perfect_recall(probabilities)[:count].tolist()
     results = [
         SearchResult(
             doc_id=corpus.graph.node_ids[node],
@@ -261,7 +262,7 @@ class InspectedRanking(BaseModel):
     name: str  # `retriever`, the class of a step, `ours` for the last one, or the pipeline's name
     nodes: list[int]  # positions in the answer's `nodes`, best first
     scores: list[float | None]  # comparable within a ranking only; null for those that have none
-    probabilities: list[float] | None = None  # of relevance, for a calibrated graph reranker
+    probabilities: list[float] | None = None  # of relevance, for a calibrated graph reranker; as of `SearchResult`
 
 
 class InspectResponse(BaseModel):

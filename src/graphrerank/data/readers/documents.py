@@ -21,6 +21,7 @@ from graphrerank.data.readers.records import (
     read_parquet,
     read_tsv,
 )
+from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS, count_repeated
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
 
 ANSWERS, ANSWERABLE = ("answer", "answer_aliases"), "answerable"  # keys of a query's metadata
@@ -147,25 +148,27 @@ def read_edges(
     ``edge_meanings``); a warning names those that mean nothing. A file may begin with a header, which may name
     ``weight`` and further columns, which are ignored; without one the columns are source, target, type and perhaps
     weight. A node number of -1 marks a node that is left out with its edges; ``edge_types`` None keeps all types.
+    Self-loops are left out, and lines that repeat an edge are one edge with the largest weight; a warning counts both.
     """
-    pairs, weights, types = array("q"), array("f"), array("q")
+    pairs, weights, kinds = array("q"), array("f"), array("q")
     number_of: dict[str, int] = {}
+    place_of: dict[str, int] = {}
+    num_loops = 0
     for path in files:
         for line, source, target, kind, written_weight in _rows(path):
             if kind not in number_of:
-                number_of[kind] = edge_type_of(kind, edge_meanings)
+                number_of[kind], place_of[kind] = edge_type_of(kind, edge_meanings), len(place_of)
             start, end, weight = node_number.get(source), node_number.get(target), parse_number(written_weight)
             if start is None or end is None:
                 absent = source if start is None else target
                 raise bad_line(path, line, needed="ids of documents in the corpus", found=absent)
-            if source == target:
-                raise bad_line(path, line, needed="two different documents, not a self-loop", found=source)
             if not weight > 0:
                 raise bad_line(path, line, needed="a weight above 0", found=written_weight)
-            if (edge_types is None or kind in edge_types) and start != FILTERED != end:
+            num_loops += source == target
+            if (edge_types is None or kind in edge_types) and start != FILTERED != end and source != target:
                 pairs.extend((start, end))
                 weights.append(weight)
-                types.append(number_of[kind])
+                kinds.append(place_of[kind])
     meant = set(edge_meanings or ()) - {EDGE_TYPES[OTHER]} if files else ()
     for argument, names in (("edge_types", edge_types), ("edge_meanings", meant)):
         if extra := sorted(set(names or ()) - set(number_of)):
@@ -182,8 +185,12 @@ def read_edges(
             f"`edge_meanings` says what they mean: {{{unknown[0]}: reference}}, or all of them: {{other: reference}}",
             stacklevel=2,
         )
-    columns = [torch.from_numpy(np.array(column)) for column in (pairs, weights, types)]
-    return columns[0].reshape(-1, 2), columns[1], columns[2]
+    ends, strength, which = (torch.from_numpy(np.array(column)) for column in (pairs, weights, kinds))
+    ends = ends.reshape(-1, 2)
+    counts = {SELF_LOOPS: num_loops, REPEATED_EDGES: count_repeated(ends, which)}
+    if found := "; ".join(f"{what}: {count}" for what, count in counts.items() if count):
+        warnings.warn(f"{files[0].parent}: {found}", stacklevel=2)
+    return ends, strength, torch.tensor([*number_of.values(), OTHER])[which]
 
 
 def _rows(path: Path) -> Iterator[tuple[int, str, str, str, str]]:
