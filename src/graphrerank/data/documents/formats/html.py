@@ -326,7 +326,7 @@ class _Walk:
                 table.cells.append(self._take())
             table.in_cell = False
         elif tag == "tr" and any(table.cells):
-            row = " | ".join(table.cells).rstrip()
+            row = " | ".join(table.cells).strip()
             if not table.rows and not table.header and (table.is_head or node.parent.tag == "thead"):
                 table.header = row[:MAX_NAME]
             else:
