@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
 
+from markdown_it.common.utils import normalizeReference
 from markdown_it.token import Token
 
 from graphrerank.data.documents.document import (
@@ -19,13 +20,16 @@ from graphrerank.data.documents.document import (
     Document,
     Link,
     Section,
+    UnreadableError,
 )
 from graphrerank.data.documents.formats.front_matter import file_title, front_matter
 from graphrerank.data.documents.formats.markdown_syntax import ATTRIBUTES, parser, written_target
 from graphrerank.data.documents.formats.slugs import Slugs
 from graphrerank.data.documents.formats.text import code_block, decode_text, without_blobs
+from graphrerank.text.languages import UNSPACED
 
 _CHUNK = 50_000  # characters of a file that are parsed at once, if it has headings there
+_MAX_SECTIONS = 200_000  # of a file
 _MAX_DEPTH = 5  # of directives in one another
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _FENCED = r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?:.*?^[ \t]*(?P=fence)[`~]*[ \t]*$|.*)"
@@ -36,13 +40,19 @@ _MDX = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _COMPUTED = re.compile(r"^( {0,3}\[[^\]\n]{1,500}\]:)([^\n]*\{[{%][^\n]*)$", re.MULTILINE)
-_DEFINITION = re.compile(r"^ {0,3}\[([^\[\]\n]{1,500})\]:[ \t]*<?([^\s<>]{1,2000})", re.MULTILINE)
+_CODE = re.compile(_FENCED, re.MULTILINE | re.DOTALL)
+_DEFINITION = re.compile(
+    r"^ {0,3}\[([^\[\]\n]{1,500})\]:[ \t]*<?([^\s<>]{1,2000})>?(?:[ \t]+[\"'(][^\n]*)?$", re.MULTILINE
+)
 _HEADING_ATTRIBUTES = re.compile(rf"(?:{ATTRIBUTES}|\{{-\}}|\{{/\*[ \t]*#[^*\n]{{1,200}}\*/\}})$")
-_ID = re.compile(r"#([^\s{}*]+)")
+_ID = re.compile(r"#([^\s{}*]+)|\bid=[\"']?([\w.:-]+)")
 _LABEL = re.compile(r"\(([^()\n]{1,200})\)=\s*(?:\n|$)")
+_BLOCK_ID = re.compile(r"(?:^|\s)\^([\w-]{1,50})$")  # of Obsidian
 _URL = re.compile(r"https?://[^\s<>\"')\]]{1,2000}")
 _HIDDEN = re.compile(r"<!--(?:.*?-->|.*)|<(script|style|svg)\b(?:.*?</\1>|.*)", re.DOTALL | re.IGNORECASE)
-_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)([^<>]*)>")
+_TAG = re.compile(
+    r"<(/?)([A-Za-z][\w:.-]*)((?:[^<>\"']++|\"[^\"]{0,1000}\"|'[^']{0,1000}'){0,40}+|[^<>]*+)>",
+)
 _ATTRIBUTE = re.compile(r"(?<![\w-])(href|to|id|name|alt|title|label)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'<>]+))")
 _BREAKS = frozenset(
     (
@@ -57,13 +67,19 @@ _PROSE_DIRECTIVES = re.compile(
     "|figure|glossary|details"
 )
 _DIRECTIVE = re.compile(r"\{([\w:-]{1,50})\}[ \t]*(.*)")
+_AUTOMATIC = re.compile(r"^\.\. auto\w{1,20}:: *([\w.]{1,500})", re.MULTILINE)
 _OPTIONS = re.compile(r"---\n.{0,2000}?^---\n|(?:[ \t]*:[\w-]{1,50}:[^\n]*(?:\n|$))+", re.DOTALL | re.MULTILINE)
+_UNSPACED = re.compile(rf"[{UNSPACED}\u3000-\u303f\uff01-\uff65]")
 _TITLED = re.compile(r"([^<]{1,1000}?)\s*<([^<>]+)>")  # of a role
 _IMAGE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|bmp|avif|mp[34]|webm)\b", re.IGNORECASE)
+_HAS_MARKDOWN = re.compile(r"^\s*<\w[^<>]*\smarkdown\b", re.MULTILINE)
 _HEADING_TAG = re.compile(r"h[1-6]")
 _NO_LINKS = ("data:", "javascript:")
 _MAX_TAG = 3000  # characters of a tag in which its attributes are searched
-_LABEL_ROLES, _CODE_ROLES = ("ref", "numref", "any", "std:ref"), ("class", "func", "meth", "mod", "attr", "exc", "obj")
+_LABEL_ROLES, _CODE_ROLES = (
+    ("ref", "numref", "any", "std:ref"),
+    ("class", "func", "meth", "mod", "attr", "exc", "obj", "data"),
+)
 
 
 def read_markdown(content: bytes, name: str) -> list[Document]:
@@ -79,7 +95,8 @@ def markdown_document(text: str, name: str) -> Document:
     is_mdx = name.lower().endswith(".mdx")
     text = (_MDX if is_mdx else _IMPORT).sub(_without_code, text)
     text = _COMPUTED.sub(lambda found: found[1] + written_target(found[2]), text)
-    reader = _Reader(is_mdx)
+    reader = MarkdownReader(is_mdx=is_mdx)
+    reader.define(text)
     reader.read(text)
     sections = reader.sections(text.rstrip().count("\n") + 1)
     if not any(section.blocks for section in sections) and said.description:
@@ -94,6 +111,10 @@ def _without_code(found: re.Match[str]) -> str:
     if found["fence"]:
         return found[0]
     return ('=""' if found[0].startswith("=") else "") + "\n" * found[0].count("\n")
+
+
+def _ids(attributes: str) -> list[str]:
+    return [marked or named for marked, named in _ID.findall(attributes)]
 
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
@@ -126,26 +147,35 @@ class _Part:
     labels: list[str] = field(default_factory=list)
 
 
-class _Reader:
-    """Tokens to sections."""
+class MarkdownReader:
+    """Sections of Markdown, of one text or several."""
 
-    def __init__(self, is_mdx: bool) -> None:
+    def __init__(self, *, is_mdx: bool) -> None:
         self._is_mdx = is_mdx
         self._parts = [_Part()]
         self._slugs = Slugs()
-        self._env: dict[str, object] = {"references": {}}
+        self._references: dict[str, object] = {}
+        self._env = {"references": self._references}
         self._links: list[Link] = []  # of the next block
         self._ids: list[str] = []  # of HTML since the last block, of the next heading if it follows
         self._labels: list[str] = []
         self._line = 1  # of the token that is being read
 
+    def define(self, text: str) -> None:
+        """Take the targets that a text names outside of code, wherever they stand, as Python-Markdown does."""
+        found = _DEFINITION.findall(_CODE.sub("", text)) if "]:" in text else ()
+        for label, target in reversed(found):
+            self._references[normalizeReference(label)] = {"title": "", "href": target, "map": [0, 0]}
+
     def read(self, text: str) -> None:
-        chunks = list(_chunks(text))
-        if len(chunks) > 1:
-            found = ((name, {"title": "", "href": target, "map": [0, 0]}) for name, target in _DEFINITION.findall(text))
-            self._env["references"] = {" ".join(name.split()).lower().upper(): value for name, value in found}
-        for line, chunk in chunks:
+        """Append a text."""
+        for line, chunk in _chunks(text):
             self._walk(parser(self._is_mdx).parse(chunk, self._env), line + 1, 0)
+
+    def add_code(self, text: str) -> None:
+        """Append code to the section that is being read."""
+        for block in code_block(text, 1):
+            self._add(block.text, (), whole=True)
 
     def sections(self, end: int) -> list[Section]:
         """Return what was read of a file of so many lines."""
@@ -174,6 +204,8 @@ class _Reader:
     def _open(self, heading: str, line: int, ids: Sequence[str] = (), links: Sequence[Link] = ()) -> None:
         held, self._ids, labels, self._labels = self._ids, [], self._labels, []
         self._flush()
+        if len(self._parts) > _MAX_SECTIONS:
+            raise UnreadableError(f"more than {_MAX_SECTIONS:,} headings")
         heading = " ".join(heading.split())[:MAX_NAME]
         part = _Part(heading, line, anchors=list(dict.fromkeys((*ids, *self._slugs.of(heading)))))
         self._parts.append(part)
@@ -224,7 +256,7 @@ class _Reader:
 
     def _heading(self, token: Token, level: int) -> None:
         attributes = _HEADING_ATTRIBUTES.search(token.content.rstrip())
-        ids = _ID.findall(attributes[0]) if attributes else []
+        ids = _ids(attributes[0]) if attributes else []
         line = self._line
         text, links = self._inline(token, is_heading=True)
         if level:  # in a list, a quotation or a container
@@ -236,12 +268,15 @@ class _Reader:
     def _paragraph(self, token: Token, mark: str, is_tight: bool) -> None:
         raw, part = token.content, self._parts[-1]
         if raw.startswith("{") and not part.blocks and _HEADING_ATTRIBUTES.fullmatch(raw):
-            part.anchors[:0] = _ID.findall(raw)
+            part.anchors[:0] = _ids(raw)
             return
         text, links = self._inline(token)
         if raw.startswith("(") and (label := _LABEL.match(raw)):
             self._labels.append(label[1])
             text = text.removeprefix(f"({label[1]})=").lstrip()
+        if "^" in raw and (block := _BLOCK_ID.search(text)):
+            self._ids.append(f"^{block[1]}")
+            text = text[: block.start()]
         self._add(f"{mark}{text}" if text else "", links, tight=is_tight)
 
     def _table(self, tokens: Sequence[Token], place: int, first: int) -> int:
@@ -284,6 +319,8 @@ class _Reader:
             for each, start in ((title if name != "figure" else "", self._line), (body, line)):
                 self._walk(parser(self._is_mdx).parse(each, self._env), start, depth + 1)
         else:
+            for symbol in _AUTOMATIC.findall(body) if name == "eval-rst" else ():
+                self._link(symbol, line, SYMBOL)
             for block in code_block(body, line):
                 self._line = block.line
                 self._add(block.text, (), whole=True)
@@ -303,7 +340,8 @@ class _Reader:
             elif kind == "code_inline":
                 parts.append(content)
             elif kind in ("softbreak", "hardbreak"):
-                parts.append(" " if kind == "softbreak" else "\n")
+                is_spaced = not parts or not _UNSPACED.match(parts[-1][-1:])
+                parts.append("\n" if kind == "hardbreak" else " " if is_spaced else "")
                 line += 1
             elif kind in ("link_open", "link_close"):
                 in_link = kind == "link_open"
@@ -325,7 +363,7 @@ class _Reader:
 
     def _link(self, target: str, line: int, kind: str = PATH) -> None:
         target = _SITE.sub("", target.strip())
-        if 0 < len(target) <= MAX_TARGET and not target.startswith(_NO_LINKS):
+        if 0 < len(target) <= MAX_TARGET and not target.startswith(_NO_LINKS) and "{{" not in target:
             self._links.append(Link(target, line, kind))
 
     def _role(self, role: str, content: str, line: int) -> str:
@@ -345,7 +383,7 @@ class _Reader:
             return " | " if name in ("td", "th") else ""
         found = _ATTRIBUTE.findall(tag[3][:_MAX_TAG])
         values = {key.lower(): unescape(double or single or bare) for key, double, single, bare in found}
-        is_component = tag[2][0].isupper()
+        is_component = tag[2][0].isupper() or name == "tab"
         self._ids += [
             values[key][:MAX_NAME] for key in ("id", "name") if values.get(key) and (key == "id" or name == "a")
         ]
@@ -358,9 +396,10 @@ class _Reader:
 
     def _html_block(self, content: str, depth: int) -> None:
         first, content = self._line, _HIDDEN.sub(lambda found: "\n" * found[0].count("\n"), content)
-        if self._is_mdx and depth < _MAX_DEPTH:
+        content = written_target(content) if "{" in content else content
+        if (self._is_mdx or _HAS_MARKDOWN.search(content)) and depth < _MAX_DEPTH:
             text = _TAG.sub(lambda tag: self._tag(tag, first), content)
-            self._walk(parser(True).parse(text, self._env), first, depth + 1)
+            self._walk(parser(self._is_mdx).parse(text, self._env), first, depth + 1)
         elif content.startswith("<pre"):
             for block in code_block(unescape(_TAG.sub("", content)), first):
                 self._add(block.text, (), whole=True)

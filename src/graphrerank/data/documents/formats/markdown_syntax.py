@@ -22,7 +22,7 @@ _MAX_NESTING = 60
 _MAX_TOKENS = 100_000  # beyond the characters of a file: tables of many columns and rows without cells
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)(?= *\S)[\w \t+-]*(?:\"(?P<title>[^\"]*)\")?[ \t]*")
 _COLONS = re.compile(r"(?P<fence>:{3,})[ \t]*(?:\{(?P<attrs>[^{}]*)\}|(?P<kind>[\w-]+))?[ \t]*(?P<title>.*)")
-_CODE_START = re.compile(r"\{(?:%-?|\{[<%])\s*(highlight|raw|codeblock)\b.*[%>]\}")
+_CODE_START = re.compile(r"\{(?:%-?|\{[<%])\s*([\w-]{0,50}(?:code|highlight)[\w-]{0,50}).*[^/][%>]\}")
 _WIKI = re.compile(r"\[\[([^\[\]|\n]{1,500})(?:\|([^\[\]\n]{0,500}))?\]\](?![(\[])")
 _ROLE = re.compile(r"\{([a-z][\w:.+-]{0,50})\}(`+)([^`]{1,1000})\2(?!`)")
 ATTRIBUTES = r"\{:?[ \t]*(?:[#.][^{}\n]{0,300}|[\w-]{1,50}=[^{}\n]{0,300})\}"
@@ -31,10 +31,12 @@ _DIALECTS = re.compile(
     r"|\{\{[<%]\s*(?:rel)?ref\s+(?:path\s*=\s*)?(?P<ref>\"[^\"\n]{0,500}\"|[^\s\"}]{1,500}+)[^}\n]{0,200}[%>]\}\}"
     r"|\{%-?\s*link\s+(?P<link>[^%\n]{1,500}?)\s*-?%\}|\{%-?\s*post_url\s+(?P<post>[^%\n]{1,500}?)\s*-?%\}"
     r"|\{\{\s*(?:[\"'](?P<url>[^\"'\n]{0,500})[\"']\s*\|\s*(?:relative|absolute)_url|site\.(?:base)?url)[^}\n]{0,100}\}\}"
-    r"|\{\{[<%][^}\n]{0,500}[%>]\}\}|\{%[^%\n]{0,500}%\}|\{[!*][^{}\n]{0,500}[!*]\}|\[\^[^\]\s]{1,50}\](?!\():?"
-    rf"|(?<=[\])`*_])(?P<attributes>{ATTRIBUTES})|(?:^|\n)\{{:[^{{}}\n]{{0,300}}\}}(?=\n|$)"
+    r"|\{\{[<%][^}]{0,500}[%>]\}\}|\{%[^%\n]{0,500}%\}|\{[!*][^{}\n]{0,500}[!*]\}|\[\^[^\]\s]{1,50}\](?!\():?"
+    r"|\{\{\s*(?P<variable>[\w.]{1,100})\s*\}\}"
+    rf"|(?<=[\])`*_])(?P<attributes>{ATTRIBUTES})|(?:^|\n)(?P<line>{ATTRIBUTES})(?=\n|$)"
 )
 _ALERT = re.compile(r"\[![\w-]{1,50}\][+-]?")
+_SYNTAX = re.compile(r"[\\`*_~\[\]!<&\n{]")  # of a text that is not shown as it is written
 _BREAK = re.compile(r"\s")
 
 
@@ -67,8 +69,10 @@ def written_target(text: str) -> str:
 def _replacement(found: re.Match[str]) -> str:
     if found["code"]:
         return found["code"]
-    if found["attributes"] and "#" in found["attributes"]:
-        return "".join(f'<a id="{name}"></a>' for name in re.findall(r"[\s{:]#([^\s{}\"<>]+)", found["attributes"]))
+    if found["variable"]:
+        return f"{{{{{found['variable']}}}}}"  # without blanks, with which it would end the target of a link
+    if attributes := found["attributes"] or found["line"]:
+        return "".join(f'<a id="{name}"></a>' for name in re.findall(r"[\s{:]#([^\s{}\"<>]+)", attributes))
     target = found["ref"] or found["url"] or ""
     target = f"/{found['link']}" if found["link"] else f"/_posts/{found['post']}" if found["post"] else target
     return _BREAK.sub("%20", target.strip('"').strip())
@@ -82,7 +86,7 @@ def _inline(state: StateCore) -> None:
             text = written_target(text)
         text = _ALERT.sub("", text, count=1).lstrip() if text.startswith("[!") else text
         token.children = []
-        if len(text) > _MAX_PARAGRAPH or text.count("[") - text.count("]") > _MAX_OPEN:
+        if not _SYNTAX.search(text) or len(text) > _MAX_PARAGRAPH or text.count("[") - text.count("]") > _MAX_OPEN:
             token.children.append(Token("text", "", 0, content=text))
             continue
         start = 0
@@ -118,6 +122,12 @@ def _role(state: StateInline, silent: bool) -> bool:
     return True
 
 
+def _starts(state: StateBlock, line: int, first: str) -> bool:
+    """Return whether a line is no code and begins with a character."""
+    place = state.bMarks[line] + state.tShift[line]
+    return place < state.eMarks[line] and state.src[place] in first and not state.is_code_block(line)
+
+
 def _line(state: StateBlock, line: int) -> str:
     return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]]
 
@@ -138,7 +148,7 @@ def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """`!!! note "Title"`, `??? note` and `=== "Tab"` of MkDocs, which hold the indented lines that follow."""
-    found = not state.is_code_block(start) and _INDENTED.fullmatch(_line(state, start))
+    found = _starts(state, start, "!?=") and _INDENTED.fullmatch(_line(state, start))
     if not found or silent:
         return bool(found)
     after = start + 1
@@ -159,11 +169,13 @@ def _indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """`:::note Title` of Docusaurus and VuePress, whose text follows as usual, and directives of MyST as fences."""
-    found = not state.is_code_block(start) and _COLONS.fullmatch(_line(state, start))
+    found = _starts(state, start, ":") and _COLONS.fullmatch(_line(state, start))
     if not found or silent:
         return bool(found)
     if found["attrs"] and found["attrs"][0].isalpha():
-        return _code_until(state, start, end, re.compile(rf"{found['fence']}:*\s*"), _line(state, start).lstrip(": \t"))
+        info = _line(state, start).lstrip(": \t")
+        if _code_until(state, start, end, re.compile(rf"{found['fence']}:*\s*"), info):
+            return True
     title = found["title"].strip()
     _push_title(state, start, title[1:-1] if title.startswith("[") and title.endswith("]") else title)
     state.line = start + 1
@@ -171,19 +183,24 @@ def _colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _code_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """`{{< highlight >}}` of Hugo and `{% highlight %}` and `{% raw %}` of Jekyll as fences."""
-    found = not state.is_code_block(start) and _CODE_START.match(_line(state, start))
+    """`{{< highlight >}}` and `{{< code-toggle >}}` of Hugo and `{% highlight %}` of Jekyll as fences."""
+    found = _starts(state, start, "{") and _CODE_START.match(_line(state, start))
     if not found or silent:
         return bool(found)
     return _code_until(state, start, end, re.compile(rf".*\{{(?:%-?|\{{[<%])\s*(?:/|end){found[1]}\b.*"), "")
 
 
 def _code_until(state: StateBlock, start: int, end: int, last: re.Pattern[str], info: str) -> bool:
-    after = start + 1
+    """Push a fence that ends with the next line of a pattern, if there is one."""
+    unclosed: set[str] = state.env.setdefault("unclosed", set())  # not searched again, which takes quadratic time
+    after = start + 1 if last.pattern not in unclosed else end
     while after < end and not last.fullmatch(_line(state, after)):
         after += 1
+    if after >= end:
+        unclosed.add(last.pattern)
+        return False
     token = state.push("fence", "code", 0)
-    token.info, token.map = info, [start, min(after + 1, end)]
+    token.info, token.map = info, [start, after + 1]
     token.content = state.getLines(start + 1, after, state.blkIndent, True)
-    state.line = min(after + 1, end)
+    state.line = after + 1
     return True

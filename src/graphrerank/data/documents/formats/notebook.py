@@ -1,0 +1,67 @@
+"""Jupyter notebooks."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from graphrerank.data.documents.document import Document, UnreadableError
+from graphrerank.data.documents.formats.front_matter import file_title, front_matter
+from graphrerank.data.documents.formats.markdown import MarkdownReader
+from graphrerank.data.documents.formats.text import decode_text, without_blobs
+from graphrerank.extras import MissingExtraError, optional
+
+_MAX_OUTPUT = 500  # characters of an output; longer ones are data
+_COLOURS = re.compile(r"\x1b\[[\d;]{0,20}m")
+
+
+def read_notebook(content: bytes, name: str) -> list[Document]:
+    """Read the texts of a notebook, its code and its short outputs in text, a section for each heading.
+
+    It has no lines, as those of its file are lines of JSON.
+    """
+    text = decode_text(content)
+    reader, dropped, said = MarkdownReader(is_mdx=False), Counter[str](), front_matter("", name)
+    try:
+        for number, (kind, source) in enumerate(_cells(text)):
+            source, counts = without_blobs(source)
+            dropped.update(counts)
+            if not number and kind != "code":
+                said = front_matter(source, name)
+                source = source[said.length :]
+            if kind == "markdown":
+                reader.read(source)
+            elif kind == "code":
+                reader.add_code(source)
+    except Exception as error:  # of JSON of another shape, or of nbformat
+        raise error if isinstance(error, MissingExtraError) else UnreadableError("not a notebook") from error
+    sections = []
+    for section in reader.sections(1):
+        blocks = (replace(b, line=0, links=tuple(replace(link, line=0) for link in b.links)) for b in section.blocks)
+        sections.append(replace(section, line=0, end=0, blocks=tuple(blocks)))
+    title = said.title or next((section.heading for section in sections if section.heading), "") or file_title(name)
+    return [Document(name, title, tuple(sections), said.aliases, dropped=dict(dropped))]
+
+
+def _cells(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the type and the text of each cell and of each short output, valid or not, of any version."""
+    notebook = json.loads(text)
+    if notebook["nbformat"] < 4:
+        nbformat = optional("nbformat", "a notebook of a version before 4")
+        notebook = nbformat.convert(nbformat.from_dict(notebook), 4)
+    for cell in notebook["cells"]:
+        yield str(cell["cell_type"]), _joined(cell["source"])
+        for output in cell.get("outputs", ()):
+            shown = _COLOURS.sub("", _output(output)).strip()
+            if shown and len(shown) <= _MAX_OUTPUT and not shown.startswith("<"):
+                yield "code", shown
+
+
+def _output(output: Mapping[str, Any]) -> str:
+    return _joined(output.get("text", output.get("data", {}).get("text/plain", "")))
+
+
+def _joined(text: object) -> str:
+    return "".join(map(str, text)) if isinstance(text, list) else str(text)
