@@ -1,0 +1,432 @@
+"""Code by tree-sitter: functions, methods and classes as sections; calls, imports, bases and tests as links."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import PurePosixPath
+from typing import Any
+
+from graphrerank.data.documents.document import MAX_NAME, MAX_TARGET, SYMBOL, Block, Document, Link, Section
+from graphrerank.data.documents.formats.code_languages import Language, language_of, rust_target
+from graphrerank.data.documents.formats.text import decode_text, without_blobs
+from graphrerank.data.documents.symbols import family_of, module_of
+from graphrerank.extras import optional
+
+MAX_PARSED = 500_000  # characters of a file; a longer one is divided by its lines alone
+MAX_BLOCK_LINES, MAX_BLOCK_CHARS = 60, 3000  # of a function in one piece
+MAX_OUTLINE = 500  # characters of a first section that has nothing to show but names
+_MAX_MEAN_LINE = 500  # characters; above it a file is minified
+_MAX_DEPTH, _MAX_NESTED = 300, 20  # of the syntax tree; of sections
+_MAX_MARKS, _MAX_OPEN = 2000, 200  # punctuation without a word; brackets that do not close
+_GENERATED = re.compile(r"^\W*(?:Code generated .* DO NOT EDIT|.*@generated\b)", re.MULTILINE)
+_OPEN = re.compile(r"(?:<[^<>;{}()]*+)++")
+_MARKS = re.compile(r"[^\w\s](?:[^\w\s]|\s)*+")
+_TEST_FILE = re.compile(
+    r"(?:^|/)(?:tests?|__tests__|spec)/(?!.*conftest\.)|(?:^|/)test_[^/]*$|(?:_test|_spec|[.]test|[.]spec|Tests?)\.\w+$"
+)
+_TEST_NAME = re.compile(r"^(?:test_|[Tt]est(?=[A-Z]))(?=\w)|(?<=\w)Tests?$")
+_IMPORTS = (
+    *("import_statement", "import_from_statement", "import_spec", "import_declaration", "use_declaration"),
+    "preproc_include",
+)
+
+
+def read_code(content: bytes, name: str) -> list[Document]:
+    """Read a program: its first section is what stands outside of functions and classes, with the imports' links.
+
+    Minified and generated files have no sections. The lines of a class belong to its section but for those of its
+    methods.
+    """
+    text = decode_text(content)
+    reason = "minified files" if len(text) > _MAX_MEAN_LINE * (text.count("\n") + 1) and len(text) > 2000 else ""
+    reason = reason or ("generated files" if _GENERATED.search(text[:2000]) else "")
+    if reason:
+        return [Document(name, _title(name, text), (), dropped={reason: 1})]
+    text, dropped = without_blobs(text)
+    language = language_of(name, text)
+    tree = _parse(text, language)
+    return [_unparsed(text, name, dropped) if tree is None else _File(text, name, dropped, language, tree).document()]
+
+
+def _parse(text: str, language: Language) -> Any:
+    """Return the syntax tree; None for what would take much time or memory: long files, and text that is no code."""
+    is_tangled = any(marks[0].count("<") > _MAX_OPEN for marks in _OPEN.finditer(text))
+    is_tangled = is_tangled or any(len(marks[0]) > _MAX_MARKS for marks in _MARKS.finditer(text))
+    if len(text) > MAX_PARSED or is_tangled:
+        return None
+    source = text.encode()
+    calls = count()  # every hundred steps; of code 17 in 1,000 bytes at most
+    try:
+        return language.parser.parse(
+            lambda offset, point: source[offset : offset + 65_536],
+            progress_callback=lambda offset, has_error: next(calls) > 100 + 0.025 * offset,
+        )
+    except ValueError:
+        language.parser.reset()
+        return None
+
+
+def _title(name: str, text: str) -> str:
+    """Return what the users of a module call it."""
+    family, path = family_of(name), PurePosixPath(name)
+    if family == "python":
+        return re.sub(r"^(?:src|lib)\.(?=.)", "", module_of(name)) or path.stem
+    if family == "rust":
+        return module_of(name).replace(".", "::") or path.stem
+    if family == "java" and (package := re.search(r"^\s*package\s+([\w.]+)\s*;", text, re.MULTILINE)):
+        return f"{package[1]}.{path.stem}"[:MAX_NAME]
+    return name
+
+
+def _unparsed(text: str, name: str, dropped: dict[str, int]) -> Document:
+    lines = text.split("\n")
+    blocks = [block for i in range(0, len(lines), MAX_BLOCK_LINES) if (block := _block(lines, i, i + MAX_BLOCK_LINES))]
+    sections = (Section("", tuple(blocks), 1, len(lines)),) if blocks else ()
+    return Document(name, _title(name, text), sections, dropped=dropped)
+
+
+def _block(lines: list[str], start: int, end: int) -> Block | None:
+    """Return the rows from ``start`` to before ``end`` as a block; None without a word."""
+    end = min(end, len(lines))
+    while start < end and not lines[start].strip():
+        start += 1
+    text = "\n".join(lines[start:end]).rstrip()
+    return Block(text, start + 1, is_whole=True, is_tight=True) if re.search(r"\w", text) else None
+
+
+@dataclass(slots=True)
+class _Part:
+    """A section that is being made; rows count from 0."""
+
+    name: str  # qualified
+    scope: str  # the name of what its names are searched in first
+    node: Any
+    first: int  # row, with comments and decorators
+    body: int  # row after the signature and docstring
+    own: str = ""  # what the function calls its object, if not as its language says
+    is_function: bool = False
+    symbols: list[str] = field(default_factory=list)
+    links: dict[tuple[str, str], Link] = field(default_factory=dict)
+
+
+class _File:
+    def __init__(self, text: str, name: str, dropped: dict[str, int], language: Language, tree: Any) -> None:
+        self.name, self.dropped, self.text = name, dropped, text
+        self.source, self.lines = text.encode(), text.split("\n")
+        self.language = language
+        self.module = module_of(name)
+        self.is_test = _TEST_FILE.search(name) is not None
+        cursor = optional("tree_sitter", "code").QueryCursor(self.language.query)
+        cursor.set_max_start_depth(_MAX_DEPTH)
+        self.parts = [_Part("", "", tree.root_node, 0, 0)]
+        self.owner = [0] * (len(self.lines) + 1)  # the number of each row's part
+        self.scope = [""] * (len(self.lines) + 1)  # the module within the file, of each row
+        self.lead: set[int] = set()  # rows of comments and decorators
+        self.imported: set[int] = set()  # rows of imports
+        self.imports: dict[str, str] = {}
+        self.starts: dict[int, dict[int, int]] = {}  # of a part, the rows where nodes start
+        self.wholes: dict[str, dict[str, None]] = {}  # of `*` and `Class.*`: modules and bases that names may come from
+        self.types: dict[tuple[str, str], str] = {}  # of a part's or class's name and a variable or field
+        matches = [captures for _, captures in cursor.matches(tree.root_node)]
+        for node in (node for captures in matches for node in captures.get("lead", ())):
+            if not self.lines[node.start_point[0]].encode()[: node.start_point[1]].strip():
+                self.lead.update(range(node.start_point[0], node.end_point[0] + (node.end_point[1] > 0)))
+        self._define(matches)
+        self.names = {re.split(r"\W", symbol)[0] for part in self.parts for symbol in part.symbols}
+        nodes = [node for captures in matches for node in captures.get("import", ())]
+        for node in sorted(nodes, key=lambda node: bool(node.type != "mod_item")):  # modules before their uses
+            self._import(node)
+        for captures in matches:
+            self._note(captures)
+        for captures in matches:
+            self._link(captures)
+
+    def _define(self, matches: list[dict[str, list[Any]]]) -> None:
+        found: list[tuple[int, int, str, Any, dict[str, list[Any]]]] = []
+        for captures in matches:
+            for kind in ("function", "class", "scope"):
+                found += [(node.start_byte, -node.end_byte, kind, node, captures) for node in captures.get(kind, ())]
+        stack: list[tuple[int, str, str, int]] = []  # ends, kinds, names and numbers of what is around
+        by_name: dict[str, int] = {}
+        last = -1
+        for start, end, kind, node, captures in sorted(found, key=lambda each: each[:2]):
+            while stack and stack[-1][0] <= start:
+                stack.pop()
+            around = stack[-1] if stack else (0, "", "", 0)
+            if around[1] == "function" or len(stack) > _MAX_NESTED or (start == last and kind != "scope"):
+                continue
+            last = start
+            name = self._name(captures, around[2])
+            if kind == "class" and name == f"{around[2]}{self.language.separator}{around[2]}":
+                continue  # typedef struct X {} X
+            number = around[3]
+            if kind == "scope":
+                rows = slice(node.start_point[0], node.end_point[0] + 1)
+                self.scope[rows] = [name] * len(self.scope[rows])
+            else:
+                number = self._part(name, kind, node, captures, around, by_name)
+            stack.append((-end, kind, name, number))
+
+    def _name(self, captures: dict[str, list[Any]], around: str) -> str:
+        names = [self._text(node) for kind in ("owner", "name") for node in captures.get(kind, ())[:1]] or ["default"]
+        name = re.sub(r"^(?:module\.)?exports\.|\bprototype\.|<.*>|[\"'\s]", "", self.language.separator.join(names))
+        return (f"{around}{self.language.separator}" if around else "") + name[:200]
+
+    def _text(self, node: Any) -> str:
+        """Return the text of a node, of a long one its end."""
+        return self.source[max(node.start_byte, node.end_byte - 300) : node.end_byte].decode(errors="ignore")
+
+    def _part(
+        self,
+        name: str,
+        kind: str,
+        node: Any,
+        captures: dict[str, list[Any]],
+        around: tuple[int, str, str, int],
+        by_name: dict[str, int],
+    ) -> int:
+        """Give rows to a function or class; return the number of their part."""
+        first, end, number = node.start_point[0], node.end_point[0] + 1, around[3]
+        while first and first - 1 in self.lead and self.owner[first - 1] == number:
+            first -= 1
+        known = by_name.get(name)
+        is_inline = self.owner[first] != number or (number and first <= self.parts[number].first)
+        if is_inline:
+            self.parts[self.owner[first]].symbols.append(name)
+            return self.owner[first]
+        if known is not None and (kind == "class" or known == len(self.parts) - 1):
+            number = known  # another part of a class, or an overload
+        else:
+            number = len(self.parts)
+            scope = name if kind == "class" else name.rpartition(self.language.separator)[0]
+            own = self._text(captures["self"][0]) if "self" in captures else ""
+            self.parts.append(
+                _Part(name, scope, node, first, self._body(node, end), own, kind == "function", symbols=[name])
+            )
+            by_name[name] = number
+        self.owner[first:end] = [number] * (end - first)
+        return number
+
+    def _body(self, node: Any, end: int) -> int:
+        """Return the row after the signature and, in Python, the docstring."""
+        body = node
+        for _ in range(3):
+            inner = next((body.child_by_field_name(name) for name in ("body", "value", "right")
+                          if body.child_by_field_name(name) is not None), None)  # fmt: skip
+            if inner is None or body.type == "block":
+                break
+            body = inner
+        if body is node:
+            return end
+        row: int = body.start_point[0]
+        if body.type != "block" or self.source[body.start_byte : body.start_byte + 1] == b"{":
+            return min(row + 1, end)
+        statement = body.named_children[0] if body.named_child_count else body
+        is_docstring = statement.type in ("expression_statement", "string") and self._text(statement)[-1:] in ("'", '"')
+        return statement.end_point[0] + 1 if is_docstring else max(row, node.start_point[0] + 1)
+
+    def _note(self, captures: dict[str, list[Any]]) -> None:
+        """Keep what a match says of names: constants, and the types of variables and fields."""
+        for node in captures.get("skip", ()):
+            self.imported.update(range(node.start_point[0], node.end_point[0] + 1))
+        for node in (*captures.get("constant", ()), *captures.get("declared", ())):
+            name = self._text(node)
+            if name not in self.names and name not in self.imports:
+                self.names.add(name)
+                self.parts[self.owner[node.start_point[0]]].symbols.append(name)
+        kind = self._text(captures["type"][0]) if "type" in captures else ""
+        kind = kind if "made" not in captures or re.search(r"(?:^|\.)[A-Z]\w*$", kind) else ""
+        for node in captures.get("var", ()):
+            part, name = self.parts[self.owner[node.start_point[0]]], self._text(node)
+            own, _, member = name.partition(".")
+            if member:
+                if own in self.language.own and kind:
+                    self.types.setdefault((part.scope, member), kind)
+            elif part.is_function:
+                if not self.types.get((part.name, name)):
+                    self.types[part.name, name] = kind
+            elif kind:
+                self.types.setdefault((part.scope, name), kind)
+        for node in captures.get("field", ()):
+            self.types.setdefault((self.parts[self.owner[node.start_point[0]]].scope, self._text(node)), kind)
+
+    def _import(self, node: Any) -> None:
+        row, end = node.start_point[0], node.end_point[0] + 1
+        text = self.source[node.start_byte : min(node.end_byte, node.start_byte + 20_000)].decode(errors="ignore")
+        if node.type == "call_expression":  # `const x = require("./y").z`: with what stands around it
+            start = max(node.start_byte - 300, 0)
+            before = self.source[start : node.start_byte].decode(errors="ignore")
+            text = before + self.source[node.start_byte : node.end_byte + 50].decode(errors="ignore")
+            text = text[max(before.rfind(";"), before.rfind(")"), -1) + 1 :]
+        if node.type in _IMPORTS:
+            self.imported.update(range(row, end))
+        scope = self.scope[row].replace("::", ".") if self.module else ""
+        module = ".".join(filter(None, (self.module, scope)))
+        for local, target, is_link in self.language.imports(text, self.name, module):
+            root = target.partition(".")[0]
+            if self.language.separator == "::" and root in self.imports:
+                target = self.imports[root] + target.removeprefix(root)
+            if local == "*":
+                self.wholes.setdefault("*", {})[target] = None
+            elif local and local != "_":
+                self.imports.setdefault(local, target)
+            if is_link:
+                self._add(self.owner[row], target, row, "import")
+
+    def _link(self, captures: dict[str, list[Any]]) -> None:
+        for node in captures.get("base", ()):
+            row = node.start_point[0]
+            part = self.parts[self.owner[row]]
+            if (target := self._target(self._text(node), part)) and not target.startswith("."):
+                self._add(self.owner[row], target, row, "inherits")
+                self.wholes.setdefault(f"{part.name}.*", {})[target] = None
+        for node in captures.get("call", ()):
+            row = node.start_point[0]
+            text = self._text(node)
+            if "object" in captures:
+                text = f"{self._text(captures['object'][0])}.{text}"
+            part = self.parts[self.owner[row]]
+            if target := self._target(text, part):
+                self._add(self.owner[row], target, row, self._edge(text, row))
+
+    def _edge(self, text: str, row: int) -> str:
+        root = re.split(r"\W", text)[0]
+        tests = next((part for part in re.split(r"\W+", self.scope[row]) if part in ("test", "tests")), "")
+        if tests:
+            return "call" if any(part.name == f"{tests}::{root}" for part in self.parts[:50]) else "tests"
+        return "tests" if self.is_test and root not in self.names and root not in self.language.own else "call"
+
+    def _add(self, number: int, target: str, row: int, edge: str) -> None:
+        if len(target) <= MAX_TARGET:
+            self.parts[number].links.setdefault((target, edge), Link(target, row + 1, SYMBOL, edge))
+
+    def _target(self, text: str, part: _Part) -> str:
+        """Return the target of a name as it is written in a part; empty where it cannot be known."""
+        text = re.sub(r"\s+|(?:::)?<[^<>]*>|[?!]", "", text).replace("->", ".")
+        names = re.split(r"::|\.", text)
+        if re.fullmatch(r"[\w$]+", names[-1]) is None:
+            return ""
+        is_path, last = "::" in text, f".{names[-1]}" if len(names) > 1 else ""
+        if names[0] in ("super", "super()") and not is_path and len(names) == 2:
+            return next((f"{base}{last}" for base in self.wholes.get(f"{part.scope}.*", ())), "")
+        if any(re.fullmatch(r"[\w$]+", name) is None for name in names):
+            return last
+        if names[0] in self.language.own or names[0] == part.own:
+            if is_path and names[0] == "self":
+                return "/" + ".".join([self.module, *names[1:]])
+            if len(names) < 3 and part.scope:
+                return f"/{'.'.join([self.module, part.scope, *names[1:]])}"
+            names = [f"{part.scope}.", *names[1:]]
+        elif (kind := self.types.get((part.name, names[0]))) is not None:
+            return self._of_type(kind, names[1:], part) or last
+        if len(names) > 1 and names[0].endswith("."):
+            kind = self.types.get((names[0][:-1], names[1]), "") if len(names) > 2 else ""
+            return self._of_type(kind, names[2:], part) or last
+        if len(names) > 1 and not is_path and (kind := self.types.get((part.scope, names[0]))) and part.scope:
+            return self._of_type(kind, names[1:], part) or last
+        return self._named(names, part, is_path=is_path) or last
+
+    def _of_type(self, kind: str, names: list[str], part: _Part) -> str:
+        """Return the target of a member of a variable's type."""
+        kind = re.sub(r"^[&*\s:]+|'\w+\s|\b(?:mut|const|struct|dyn|impl|final)\s|[\"'\s*&]", "", kind)
+        kind = re.sub(r"^(?:\w+\.)?Optional\[(.*)\]$|\|None$|\|null$|\|undefined$|<.*>$|\[[^\]]*\]$", r"\1", kind)
+        if not names or re.fullmatch(r"[\w$]+(?:(?:::|\.)[\w$]+)*", kind) is None:
+            return ""
+        if kind in self.language.own:
+            return f"/{'.'.join([self.module, part.scope, *names])}"
+        target = self._named(re.split(r"::|\.", kind), part, is_path=True)
+        return f"{target}.{'.'.join(names)}" if target and not target.startswith(".") else ""
+
+    def _named(self, names: list[str], part: _Part, *, is_path: bool) -> str:
+        root, dotted = names[0], ".".join(names)
+        if is_path and root in ("crate", "super", "self") and self.language.separator == "::":
+            scope = part.scope.replace("::", ".") if part.scope else ""
+            return rust_target(names, self.name, ".".join(filter(None, (self.module, scope))))
+        if root in self.imports:
+            return ".".join([self.imports[root], *names[1:]])
+        if self.language.is_package:
+            if len(names) == 1 or is_path or root[0].isupper():
+                return f"/{self.module}~{part.scope}~{dotted}"
+        elif root in self.names or (len(names) == 1 and "*" in self.wholes):
+            return f"/{self.module}.{dotted}"
+        return ""
+
+    def document(self) -> Document:
+        rows: list[list[int]] = [[] for _ in self.parts]
+        for row, number in enumerate(self.owner[: len(self.lines)]):
+            rows[number].append(row)
+        counts: dict[str, int] = {}
+        sections: list[Section] = []
+        for number, (part, own) in enumerate(zip(self.parts, rows, strict=True)):
+            same = counts[part.name] = counts.get(part.name, -1) + 1
+            anchor = f"{part.name}-{same}" if same else part.name
+            name = re.split(r"\W", part.name)[-1]
+            if self.is_test and (tested := _TEST_NAME.sub("", name)) != name:
+                self._add(number, f"..{tested}", part.first, "tests")
+            blocks = self._blocks(number, own)
+            first = own[0] if own else part.first
+            end = next((i for i, row in enumerate(own, first) if row != i), own[-1] + 1 if own else first + 1)
+            anchors = (anchor[:MAX_NAME],) if part.name else ()
+            sections.append(
+                Section(part.name[:MAX_NAME], tuple(blocks), first + 1, end, anchors, symbols=tuple(part.symbols))
+            )
+        imports = self.imports | {name: " ".join(targets) for name, targets in self.wholes.items()}
+        return Document(self.name, _title(self.name, self.text), tuple(sections), imports=imports, dropped=self.dropped)
+
+    def _blocks(self, number: int, rows: list[int]) -> list[Block]:
+        part = self.parts[number]
+        runs: list[tuple[int, int]] = []  # first rows and those after the last
+        for row in (row for row in rows if number or row not in self.imported):
+            if runs and runs[-1][1] == row and row != part.body:
+                runs[-1] = (runs[-1][0], row + 1)
+            else:
+                runs.append((row, row + 1))
+        pieces = [piece for run in runs for piece in self._pieces(number, *run)]
+        blocks = [block for piece in pieces if (block := _block(self.lines, *piece)) is not None]
+        if not blocks and not number and (text := self._outline(rows)):
+            blocks = [Block(text, rows[0] + 1 if rows else 1, is_whole=True)]
+        links: list[list[Link]] = [[] for _ in blocks]
+        starts = [block.line for block in blocks]
+        for link in part.links.values() if blocks else ():
+            links[max(bisect_right(starts, link.line) - 1, 0)].append(link)
+        return [replace(block, links=tuple(own)) for block, own in zip(blocks, links, strict=True)]
+
+    def _outline(self, rows: list[int]) -> str:
+        """Return what a file holds that has nothing but definitions and imports."""
+        names = ", ".join(part.name for part in self.parts[1:])
+        return (names or "\n".join(self.lines[row] for row in rows).strip())[:MAX_OUTLINE].rstrip()
+
+    def _pieces(self, number: int, top: int, bottom: int) -> Iterator[tuple[int, int]]:
+        """Cut rows where statements start, those of the outermost block first."""
+        depths: dict[int, int] | None = None
+        while True:
+            chars, end = 0, top
+            while end < min(bottom, top + MAX_BLOCK_LINES) and chars <= MAX_BLOCK_CHARS:
+                chars += len(self.lines[end]) + 1
+                end += 1
+            if end == bottom and (chars <= MAX_BLOCK_CHARS or end - top == 1):
+                yield top, bottom
+                return
+            depths = self._statements(number) if depths is None else depths
+            cuts = [row for row in range(top + max((end - top) // 3, 1), end) if row in depths]
+            cut = min(cuts, key=lambda row: (depths[row], -row), default=max(end - 1, top + 1))
+            yield top, cut
+            top = cut
+
+    def _statements(self, number: int) -> dict[int, int]:
+        """Return the rows of a part where a node starts, with its depth."""
+        if number in self.starts:
+            return self.starts[number]
+        depths = self.starts[number] = {}
+        nodes = [(self.parts[number].node, 0)]
+        while nodes:
+            node, depth = nodes.pop()
+            for child in node.named_children:
+                row, column = child.start_point
+                if self.owner[row] == number and not self.lines[row][:column].strip():
+                    depths[row] = min(depth, depths.get(row, depth))
+                if child.end_point[0] > row and (self.owner[row] == number or not number):
+                    nodes.append((child, depth + 1))
+        return depths
