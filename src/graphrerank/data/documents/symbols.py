@@ -74,7 +74,8 @@ class SymbolIndex:
 
     A target of code is `/` and a name from the folder on (`/src.pump.motor.Motor.start`), the same with a scope around
     the name (`/pump~Motor~start`: `Motor.start` or `start` of the package), an absolute name as an import has it, or
-    `.name` of an unknown object and `..name` after a test, found if nothing else has that name. Other documents write names as they are.
+    `.name` of an unknown object and `..name` after a test, found if nothing else has that name.
+    Other documents write names as they are.
     """
 
     def __init__(self, documents: Sequence[Document]) -> None:
