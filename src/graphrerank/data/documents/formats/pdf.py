@@ -75,6 +75,7 @@ def _outline(reader: Any) -> dict[int, list[tuple[str, int]]]:
     """Return the headings of each page, from 0, with their levels."""
     headings: dict[int, list[tuple[str, int]]] = defaultdict(list)
     pending = [iter(reader.outline)]
+    entry: Any
     for _ in range(_MAX_ENTRIES):
         while pending and (entry := next(pending[-1], None)) is None:
             pending.pop()

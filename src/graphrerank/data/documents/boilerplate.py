@@ -1,0 +1,75 @@
+"""Blocks that the pages of a site repeat at their starts and ends: menus, notices, footers."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from itertools import count
+from posixpath import dirname
+
+from graphrerank.data.documents.document import Block, Document
+
+_EDGE = 20  # blocks at the start and at the end of a page
+_MIN_PAGES, _SHARE = 10, 0.5  # pages of a folder that tell; what a block must have more of
+_MAX_DEPTH = 12  # folders of a path, from the top
+DROPPED = "repeated blocks"
+
+
+def edge_keys(document: Document) -> frozenset[int]:
+    """Return the hashes of the blocks at the start and end of a page, the same in each process; empty for others."""
+    if not document.is_page:
+        return frozenset()
+    texts = [block.text for section in document.sections for block in section.blocks]
+    return frozenset(map(_key, {*texts[:_EDGE], *texts[-_EDGE:]}))
+
+
+def repeated_keys(pages: Mapping[str, Collection[int]]) -> dict[str, frozenset[int]]:
+    """Return what to leave out of each page that has such blocks.
+
+    Args:
+        pages: The names of pages with their :func:`edge_keys`.
+
+    Returns:
+        Names of pages, and those of their keys that stand on more than half of the pages of a folder of at least ten.
+    """
+    total = Counter(key for keys in pages.values() for key in keys)
+    frequent = {key for key, number in total.items() if number > _MIN_PAGES * _SHARE}
+    sizes = Counter(folder for name in pages for folder in _folders(name))
+    found = {name: frequent.intersection(keys) for name, keys in pages.items()}
+    within = Counter((folder, key) for name, keys in found.items() for folder in _folders(name) for key in keys)
+    repeated = {
+        pair for pair, number in within.items() if sizes[pair[0]] >= _MIN_PAGES and number > sizes[pair[0]] * _SHARE
+    }
+    dropped = {
+        name: frozenset(key for key in keys if any((folder, key) in repeated for folder in _folders(name)))
+        for name, keys in found.items()
+    }
+    return {name: keys for name, keys in dropped.items() if keys}
+
+
+def without_repeated(document: Document, keys: Collection[int]) -> Document:
+    """Leave blocks out of a page, which are counted in ``dropped``; a page that has no others stays as it is."""
+    number = sum(len(section.blocks) for section in document.sections)
+    places = count()
+
+    def is_kept(block: Block) -> bool:
+        is_middle = _EDGE <= next(places) < number - _EDGE
+        return is_middle or _key(block.text) not in keys
+
+    sections = [replace(section, blocks=tuple(filter(is_kept, section.blocks))) for section in document.sections]
+    left = number - sum(len(section.blocks) for section in sections)
+    if left in (0, number):
+        return document
+    return replace(document, sections=tuple(sections), dropped={**document.dropped, DROPPED: left})
+
+
+def _key(text: str) -> int:
+    return int.from_bytes(blake2b(" ".join(text.split()).encode("utf-8", "replace"), digest_size=8).digest())
+
+
+def _folders(name: str) -> Iterator[str]:
+    """Yield the folder of a page and those above it, the top one included."""
+    parts = dirname(name.partition("#")[0]).split("/")[:_MAX_DEPTH]
+    yield from ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+    if parts[0]:
+        yield ""
