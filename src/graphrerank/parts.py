@@ -30,6 +30,7 @@ from graphrerank.conf_folder import conf_folder, register_choices
 from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.data.dataset import Dataset
+from graphrerank.data.readers.folder import AUTO
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.extensions import settings_folders
@@ -43,6 +44,7 @@ from graphrerank.untrusted import check_hub_model
 MACHINE_KEYS = ("device", "datasets", "cache")  # settings that name a device or a folder of this machine
 CONF_ONLY = ("package", "folder", "sha256")  # what is imported, which conf alone may say
 PATH_SIGNS = re.compile(r"^[.~]|[/\\\0]")  # of texts that name a file or an address
+OVERRULED = {"mentions": False, "adjacency": False, "entities": None}  # by edges=auto, in manifests of 0.1
 FREE_TEXTS = ("prompt", "query_prompt", "id", "splits", "corpus_where", "descriptions", "user", "system", "abstention")
 Settings = Mapping[str, Any]  # of a group of conf: plain settings, and the classes to build as `_target_`
 ROOT = "part"  # file of conf that a part is composed below
@@ -269,6 +271,9 @@ class Parts:
         if "${" in (written := json.dumps(arguments)):
             raise UserError(f"the manifest's arguments of {group} must be plain, got {written[:200]}")
         check_plain(group, arguments, self._file(group, str(entry.choice))[group])
+        if arguments.get("edges") == AUTO and OVERRULED.items() <= arguments.items():
+            overruled = OVERRULED.keys() | ({"knn"} if arguments.get("knn") == 0 else set())
+            arguments = {key: value for key, value in arguments.items() if key not in overruled}
         return Part(self.settings(group, str(entry.choice), **arguments), str(entry.choice))
 
     def dataset(self, given: Any, /, **changes: Any) -> Dataset:

@@ -45,6 +45,14 @@ def test_queries_that_the_run_or_the_data_set_lacks(tmp_path: Path) -> None:
     assert found.nodes[2].tolist() == [-1, -1]
 
 
+def test_unknown_and_doubled_candidates_are_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "run.trec"
+    file.write_text(RUN + "q1 Q0 z 3 1 x\nq9 Q0 a 1 1 x\nq1 Q0 a 4 1 x\n")
+    with pytest.warns(UserWarning, match=r"1 x a document .* \(line 5\), 1 x a query .* 6\), 1 x a cand.* 7\)$"):
+        found = RunRetriever(graph(), path=file, top_k=2, drop_unknown=True).retrieve(Queries(["q1", "q2"], [""] * 2))
+    assert found.nodes.tolist() == [[1, 0], [3, 2]]
+
+
 def test_prepared_from_a_run_without_an_encoder(write_folder: Any, tmp_path: Path) -> None:
     """A changed file is read again; an unchanged one comes from the cache."""
     dataset = Dataset.from_folder(write_folder(), splits=["train", "test"])
@@ -128,13 +136,17 @@ def line(*candidates: Any, query_id: Any = "q1") -> str:
     [
         ("run.trec", "q1 Q0 a 1 1\n", "line 1: needed 6 columns"),
         ("run.trec", "q1\tQ0\ta\tb\t1\t1\tx\n", "line 1: needed 6 columns"),
-        ("run.trec", "q1 Q0 a 1 1 x\nq1 Q0 z 1 1 x\n", "line 2: needed a document of the corpus, found 'z'"),
+        (
+            "run.trec",
+            "q1 Q0 a 1 1 x\nq1 Q0 z 1 1 x\n",
+            "line 2: needed a document of the corpus \(or `drop_unknown`\), found 'z'",
+        ),
         ("run.trec", "q1 Q0 a 1 1 x\nq1 Q0 a 2 0 x\n", "line 2: needed each document once per query, found 'a a sec"),
         ("run.trec", "q1 Q0 a 1 nan x\n", "line 1: needed a finite number as score, found 'nan'"),
         ("run.trec", "q1 Q0 a 1 one x\n", "line 1: needed a finite number as score, found 'one'"),
         ("run.trec", "", "needed a candidate for at least one of 3 queries, found none"),
         ("run.jsonl", "{\n", "line 1: needed JSON"),
-        ("run.jsonl", line(query_id=1), "line 1: needed `query_id`: Input should be a valid string, found 1"),
+        ("run.jsonl", line(query_id=0.5), "line 1: needed `query_id`: Input should be a valid string, found 0.5"),
         ("run.jsonl", line(GOOD, {"doc_id": "a"}), "needed `candidates.1.score`: Field required"),
         ("run.jsonl", line(GOOD | {"score": "1"}), "needed `candidates.0.score`: Input should"),
         ("run.jsonl", line(GOOD | {"score": 1e99}), "needed `candidates.0.score`: Input should"),
@@ -142,7 +154,7 @@ def line(*candidates: Any, query_id: Any = "q1") -> str:
         ("run.jsonl", line(GOOD, GOOD | {"doc_id": "b", "features": {}}), r"the features \['f'\]"),
         ("run.jsonl", line(GOOD | {"features": {"base_score": 1}}), "other names than base_score"),
         ("run.jsonl", 2 * line(), "line 2: needed each query on one line"),
-        ("run.jsonl", line(GOOD, GOOD), "line 1: needed each document once per query"),
+        ("run.jsonl", line(GOOD, GOOD | {"score": 7}), "line 1: needed each document once per query"),
         ("run.jsonl", line(GOOD, query_id="z"), "line 1: needed a query of the data set"),
         ("run.jsonl", line(), "needed a candidate for at least one of 3 queries"),
     ],

@@ -141,11 +141,12 @@ class Dataset:
         edge_meanings: Mapping[str, str] | None = None,
         corpus_where: Mapping[str, Any] | None = None,
         drop_empty: bool = False,
-        mentions: bool = False,
-        adjacency: bool = False,
-        entities: str | KnowledgeExtractor | None = None,
+        drop_unknown: bool = False,
+        mentions: bool | None = None,
+        adjacency: bool | None = None,
+        entities: str | KnowledgeExtractor | None = AUTO,
         max_entity_share: float = 0.001,
-        knn: int = 0,
+        knn: int | None = None,
         random_edges: int = 0,
         drafted: int = 0,
         cache: str | Path | None = None,
@@ -171,20 +172,23 @@ class Dataset:
                 adjacent chunks; shared entities (of ``entities``, else of ``entities.jsonl``, else by their spelling)
                 as edges of a bounded number; and, once there are vectors, the 10 nearest neighbours of every document,
                 or in a corpus of more than 131,072 documents of those with fewer than 3 neighbours. ``mentions``,
-                ``adjacency`` and ``knn`` are then ignored.
+                ``adjacency``, ``entities`` and ``knn`` that are given take precedence.
             edge_types: Types of edges to keep, as the files name them; None keeps all.
             edge_meanings: Meaning of the files' names of types, one of
                 :data:`~graphrerank.graphs.edge_types.EDGE_TYPES` for each, ``other`` for all unknown names.
             corpus_where: Keep only documents whose metadata holds these entries (for a list: one of its members), and
                 the edges among them: ``{"split": "dev"}``. Judgements of other documents are an error: name the
                 ``splits`` of the documents kept.
-            drop_empty: Leave out documents without title and text, which are an error otherwise.
-            mentions: Join documents if the title of one occurs in the text of the other.
+            drop_empty: Leave out documents without title and text without the warning that counts them.
+            drop_unknown: Leave out judgements and edges of ids that the corpus or the queries lack, which are an error
+                otherwise; a warning counts them.
+            mentions: Join documents if the title of one occurs in the text of the other. None: as ``edges`` says; so
+                for the next two and ``knn``.
             adjacency: Join adjacent chunks: documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in every
                 document's metadata.
             entities: Source of entities; documents that share one are neighbours: ``spelling``, ``spacy``, ``file`` for
-                the folder's ``entities.jsonl``, or an extractor; None for none. Unless ``edges`` is ``auto``, their
-                edges are computed per query.
+                the folder's ``entities.jsonl``, or an extractor; None for none; ``auto`` as ``edges`` says. Unless
+                ``edges`` is ``auto``, their edges are computed per query.
             max_entity_share: Share of the documents, in (0, 1]; an entity in more (and in more than 10) is ignored.
             knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
             random_edges: Noise: edges to draw for each document, of type ``other``, between two that no edge joins.
@@ -207,21 +211,25 @@ class Dataset:
         if language != AUTO:
             language_of(language)  # refused before anything is read
         check_not_negative(random_edges=random_edges)
+        check_not_negative(knn=knn or 0)
         folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
         node_number, documents = read_corpus(folder, corpus_where, drop_empty=drop_empty)
-        queries, judged = read_judged_queries(folder, splits, node_number)
+        queries, judged = read_judged_queries(folder, splits, node_number, drop_unknown=drop_unknown)
         automatic = edges == ALL_EDGES
         if isinstance(edges, str) and not automatic:
             raise UserError(f"`edges` must be a list of files in {folder}, null, or {ALL_EDGES!r}, got {edges!r}")
         if edges is None or automatic:
             edges = [EDGES] if (folder / EDGES).is_file() else []
-        stated = {"file": read_edges([folder / file for file in edges], node_number, edge_types, edge_meanings)}
+        files = [folder / file for file in edges]
+        stated = {"file": read_edges(files, node_number, edge_types, edge_meanings, drop_unknown=drop_unknown)}
         mention_type = REFERENCE if mentions else None
         if automatic:
             weaker = ENTITY if bool((stated["file"][2] == REFERENCE).any()) else REFERENCE
-            mention_type = weaker if titles_are_names(documents) else None
-            adjacency = all(map(has_place, documents))
-            entities = entities or ("file" if (folder / ENTITIES).is_file() else "spelling")
+            mention_type = weaker if mentions or (mentions is None and titles_are_names(documents)) else None
+            adjacency = all(map(has_place, documents)) if adjacency is None else adjacency
+        if isinstance(entities, str) and entities == AUTO:
+            found_in = "file" if (folder / ENTITIES).is_file() else "spelling"
+            entities = found_in if automatic else None
         if adjacency:
             stated["neighbouring chunks"] = of_type(adjacency_edges(*chunk_keys(folder, documents)), ADJACENCY)
         names, source = None, None
@@ -254,14 +262,15 @@ class Dataset:
         }
         knn_below = None
         if automatic:
-            knn, knn_below = AUTO_KNN, len(documents) if len(documents) <= ALL_NEAREST else NEIGHBOURS
+            knn = AUTO_KNN if knn is None else knn
+            knn_below = len(documents) if len(documents) <= ALL_NEAREST else NEIGHBOURS
         dataset = cls.from_queries(
             name or folder.resolve().name,
             graph,
             queries,
             judged,
-            knn=knn,
-            knn_below=knn_below,
+            knn=knn or 0,
+            knn_below=knn_below if knn else None,
             edge_counts=counts,
             derived=derived if keep_derived and (mention_type is not None or names is not None) else None,
         )

@@ -12,8 +12,7 @@ import torch
 from pydantic import BaseModel, Field
 
 from graphrerank.checks import UserError, check_counts
-from graphrerank.data.readers.documents import FILTERED
-from graphrerank.data.readers.records import Written, bad_line, checked, read_jsonl
+from graphrerank.data.readers.records import Id, Written, bad_line, checked, read_jsonl
 from graphrerank.graphs import CorpusGraph
 from graphrerank.text import split_sentences
 from graphrerank.text.languages import CHARACTERS, ENGLISH, UNSPACED, language_of
@@ -138,13 +137,13 @@ DRAFTED = "drafted.jsonl"  # a separate file, so that nothing takes drafts for j
 
 class _Question(BaseModel):
     text: Written
-    relevant: list[str] = Field(min_length=1)
+    relevant: list[Id] = Field(min_length=1)
 
 
 def read_drafted(path: Path, node_number: Mapping[str, int]) -> list[Draft]:
     """Read ``{"text": "...", "relevant": ["d1", ...]}``, one a line; other keys are ignored.
 
-    A question that needs a document that is left out (a node number of -1) is left out, too. If a line is malformed, an
+    A question that needs a document that is left out (a negative node number) is left out, too. If a line is malformed, an
     id is not in the corpus, or no question is left, a ValueError names file and line.
     """
     drafts = []
@@ -153,7 +152,7 @@ def read_drafted(path: Path, node_number: Mapping[str, int]) -> list[Draft]:
         if unknown := [doc_id for doc_id in question.relevant if doc_id not in node_number]:
             raise bad_line(path, line, needed="`relevant`: ids of the corpus", found=unknown[0])
         nodes = [node_number[doc_id] for doc_id in dict.fromkeys(question.relevant)]
-        if FILTERED not in nodes:
+        if min(nodes) >= 0:
             drafts.append(Draft(question.text, nodes))
     if not drafts:
         raise UserError(f"{path}: needed a question with documents of the corpus that are kept, found none")

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -9,10 +10,19 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, Field, StrictStr
+from pydantic import BaseModel, Field
 
 from graphrerank.checks import UserError, check_counts
-from graphrerank.data.readers.records import LARGEST, bad_line, checked, parse_number, read_jsonl, read_lines
+from graphrerank.data.readers.records import (
+    LARGEST,
+    Id,
+    bad_line,
+    checked,
+    parse_number,
+    read_jsonl,
+    read_lines,
+    warn_left_out,
+)
 from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.retriever import BASE_SCORE
@@ -24,7 +34,7 @@ Row = tuple[int, str, str, Mapping[str, float]]  # line, query id, document id, 
 class RunCandidate(BaseModel):
     """A candidate in a run of JSONL."""
 
-    doc_id: StrictStr
+    doc_id: Id
     score: Number
     features: dict[str, Number] | None = None
 
@@ -32,7 +42,7 @@ class RunCandidate(BaseModel):
 class RunLine(BaseModel):
     """A line of a run of JSONL."""
 
-    query_id: StrictStr
+    query_id: Id
     candidates: list[RunCandidate]
 
 
@@ -43,13 +53,15 @@ def read_run(
     node_ids: Sequence[str],
     top_k: int = 100,
     ignore_unknown_queries: bool = False,
+    drop_unknown: bool = False,
 ) -> Ranking:
     """Read a run, ranked by score, ties by node order; a TREC run's own ranks are ignored.
 
     ``*.jsonl``, perhaps gzipped, has one query a line: ``{"query_id", "candidates": [{"doc_id", "score",
     "features"?}]}``, with the same named numbers as ``features`` of every candidate. Any other file is a TREC run,
     ``query-id Q0 doc-id rank score tag``, separated by blanks or tabs; ids may hold single blanks, a query's only where
-    the second column is ``Q0``. A ValueError names file and line of what does not fit, or the file without candidates.
+    the second column is ``Q0``. A ValueError names file and line of what does not fit, or the file without candidates. Equal candidates count once, and with ``drop_unknown`` those of
+    unknown queries and documents are left out; a warning counts both.
 
     Returns:
         ``[Q, top_k]`` with features ``[Q, top_k, F]``, the first of which is the run's score; a query without
@@ -61,24 +73,32 @@ def read_run(
     node_number = {node_id: i for i, node_id in enumerate(node_ids)}
     names: list[str] = []
     rows: dict[int, list[float]] = {}  # by query * N + node
+    line_of: dict[int, int] = {}
+    left_out: defaultdict[str, list[int]] = defaultdict(list)
     for line, query_id, doc_id, numbers in _read_rows(path):
         names = names or list(numbers)
         if numbers.keys() != set(names):
             found = [name for name in numbers if name != BASE_SCORE]
             raise bad_line(path, line, needed=f"the features {names[1:]} of every candidate", found=found)
         query, node = query_number.get(query_id), node_number.get(doc_id)
+        if drop_unknown and (query is None or node is None):
+            left_out[f"a {'query of no data set' if query is None else 'document of no corpus'}"].append(line)
+            continue
         if query is None:
             if ignore_unknown_queries:
                 continue
-            needed = "a query of the data set (or `ignore_unknown_queries`)"
+            needed = "a query of the data set (or `drop_unknown`)"
             raise bad_line(path, line, needed=needed, found=query_id)
         if node is None:
-            raise bad_line(path, line, needed="a document of the corpus", found=doc_id)
+            raise bad_line(path, line, needed="a document of the corpus (or `drop_unknown`)", found=doc_id)
         key = query * len(node_ids) + node
-        if key in rows:
-            again = f"{doc_id} a second time for query {query_id}"
+        row = [numbers[name] for name in names]
+        if rows.setdefault(key, row) != row:
+            again = f"{doc_id} a second time for query {query_id}, with another score than in line {line_of[key]}"
             raise bad_line(path, line, needed="each document once per query", found=again)
-        rows[key] = [numbers[name] for name in names]
+        if line_of.setdefault(key, line) != line:
+            left_out["a candidate that came before"].append(line)
+    warn_left_out(path, left_out)
     if not rows:
         raise UserError(f"{path}: needed a candidate for at least one of {len(query_ids)} queries, found none")
     of_query, node_of = np.divmod(np.array(list(rows), dtype=np.int64), len(node_ids))
@@ -130,18 +150,25 @@ class RunRetriever:
     """Look candidates up in a file, a TREC run or JSONL (:func:`~graphrerank.data.run_retriever.read_run`).
 
     Features: the run's score as ``base_score``, and those of a JSONL run's candidates. Reads no vectors. Queries of the
-    run that are not in the data set are an error unless ``ignore_unknown_queries``.
+    run that are not in the data set are an error unless ``ignore_unknown_queries``, and unknown
+    documents too unless ``drop_unknown``, which leaves out both and counts them.
     """
 
     is_lookup = True
 
     def __init__(
-        self, graph: CorpusGraph, *, path: str | Path, top_k: int = 100, ignore_unknown_queries: bool = False
+        self,
+        graph: CorpusGraph,
+        *,
+        path: str | Path,
+        top_k: int = 100,
+        ignore_unknown_queries: bool = False,
+        drop_unknown: bool = False,
     ) -> None:
         check_counts(top_k=top_k)
         self.path = Path(path)
         self.top_k = top_k
-        self.ignore_unknown_queries = ignore_unknown_queries
+        self.ignore_unknown_queries, self.drop_unknown = ignore_unknown_queries, drop_unknown
         self.feature_names = next((tuple(numbers) for *_, numbers in _read_rows(self.path)), (BASE_SCORE,))
         self._node_ids = graph.node_ids
 
@@ -163,6 +190,7 @@ class RunRetriever:
             node_ids=self._node_ids,
             top_k=self.top_k,
             ignore_unknown_queries=self.ignore_unknown_queries,
+            drop_unknown=self.drop_unknown,
         )
         if without := [queries.ids[query] for query in (ranking.nodes[:, 0] < 0).nonzero().flatten().tolist()]:
             listed = ", ".join(without[:3]) + (", ..." if len(without) > 3 else "")

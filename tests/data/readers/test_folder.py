@@ -236,7 +236,10 @@ def test_judgements_of_what_is_left_out_are_refused(write_folder, tmp_path: Path
     folder = write_folder(tmp_path / "empty", corpus=corpus, edges=None, test=None, train=HEADER + "q1\ta\t1\n")
     assert list(Dataset.from_folder(folder, drop_empty=True).graph.node_ids) == ["a"]
     (folder / "qrels" / "train.tsv").write_text(HEADER + "q1\te\t1\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a corpus-id of the corpus, found 'e'"):
+    with (
+        pytest.warns(UserWarning, match=r"train\.tsv: left out 1 x a document without title and text \(line 2\)"),
+        pytest.raises(ValueError, match=r"train\.tsv: needed a score above 0 in at least one row, found none"),
+    ):
         Dataset.from_folder(folder, drop_empty=True)
     folder = write_folder(corpus=CORPUS_OF_TWO, edges=None, test=HEADER + "q2\tc\t1\n")
     with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a document that `corpus_where` keeps .* 'a'"):
@@ -256,7 +259,8 @@ ANT = '{"_id": "a", "text": "A"}\n'
         ("corpus", ANT + '{"_id": "b", "text": \n', r"corpus\.jsonl, line 2: needed JSON \(.*\), found"),
         ("corpus", ANT + "[1]\n", r"corpus\.jsonl, line 2: needed a JSON object, found \[1\]"),
         ("corpus", "[" * 100_000 + "\n", r"corpus\.jsonl, line 1: needed JSON"),
-        ("corpus", '{"_id": 3, "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: a string, .* found 3"),
+        ("corpus", '{"_id": 0.5, "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: a string or .* found 0\.5"),
+        ("corpus", '{"id": "a", "docno": "b", "text": "A"}\n', r"line 1: needed `_id`, or one of its synonyms, found"),
         ("corpus", '{"_id": " a", "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: .* found ' a'"),
         ("corpus", '{"_id": "a\\tb", "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: "),
         ("corpus", ANT + "\n" + ANT, r"corpus\.jsonl, line 3: needed each `_id` once, found 'a a second time'"),
@@ -277,26 +281,111 @@ ANT = '{"_id": "a", "text": "A"}\n'
         ("queries", None, r"needed queries\.jsonl"),
         ("queries", '{"_id": "q1", "text": " "}\n', r"queries\.jsonl, line 1: needed a `text`"),
         ("train", HEADER + "q1\ta\t0\n", r"train\.tsv: needed a score above 0 in at least one row, found none"),
-        ("train", "q1\ta\t1\n", r"train\.tsv, line 1: needed the header 'query-id corpus-id score'"),
+        ("train", "q1\ta\tone\n", r"train\.tsv, line 1: needed the header 'query-id corpus-id score'"),
         ("train", HEADER + "q1 a 1\n", r"train\.tsv, line 2: needed 3 tab-separated columns"),
-        ("train", HEADER + "q9\ta\t1\n", r"train\.tsv, line 2: needed a query-id of the queries, found 'q9'"),
-        ("train", HEADER + "q1\tz\t1\n", r"train\.tsv, line 2: needed a corpus-id of the corpus, found 'z'"),
-        ("train", HEADER + "q1\ta\t-1\n", r"train\.tsv, line 2: needed a score of 0 or more, found '-1'"),
-        ("train", HEADER + "q1\ta\tnan\n", r"train\.tsv, line 2: needed a score of 0 or more, found 'nan'"),
-        ("train", HEADER + "q1\ta\t1\nq1\ta\t0\n", r"train\.tsv, line 3: needed each query and document once"),
+        (
+            "train",
+            HEADER + "q9\ta\t1\n",
+            r"train\.tsv, line 2: needed a query-id of the queries \(or `drop_unknown`\), found 'q9'",
+        ),
+        (
+            "train",
+            HEADER + "q1\tz\t1\n",
+            r"train\.tsv, line 2: needed a corpus-id of the corpus \(or `drop_unknown`\), found 'z'",
+        ),
+        ("train", HEADER + "q1\ta\tnan\n", r"train\.tsv, line 2: needed a number as score, found 'nan'"),
+        ("train", HEADER + "q1\ta\t1\nq1\ta\t0\n", r"line 3: needed one score .* 'q1 a with 1 in line 2 and 0'"),
         ("train", HEADER + "q1\ta\t1\nq2\ta\t1\n", r"line 3: needed a query of no other split, .* test\.tsv .*line 2"),
-        ("edges", "a\tb\n", r"edges\.tsv, line 1: needed columns source, target, type"),
+        ("edges", "a\n", r"edges\.tsv, line 1: needed columns source, target, type"),
         ("edges", "source\ttarget\ttype\na\tb\n", r"edges\.tsv, line 2: needed 3 tab-separated columns"),
-        ("edges", "a\tb\tx\na\tz\tx\n", r"edges\.tsv, line 2: needed ids of documents in the corpus, found 'z'"),
+        (
+            "edges",
+            "a\tb\tx\na\tz\tx\n",
+            r"edges\.tsv, line 2: needed ids of documents in the corpus \(or `drop_unknown`\), found 'z'",
+        ),
         *(
             ("edges", f"a\tb\tx\t{bad}\n", rf"edges\.tsv, line 1: needed a weight above 0, found '{bad}'")
-            for bad in ("", "x", "nan", "-inf", "1,5", "0x1", "1e39", "-1e-50")
+            for bad in ("x", "nan", "-inf", "1,5", "0x1", "1e39", "-1e-50")
         ),
     ],
 )
 def test_bad_content(write_folder, table: str, content: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Dataset.from_folder(write_folder(**{table: content}))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "q1\ta\t2\nq1\tb\t0\n",  # no header
+        "q1 0 a 2\nq1 0 b -1\n",
+        "q1\tQ0\ta\t2.0\nq1\tQ0\tb\t0\n",
+        "qid iter docno rel\nq1 0 a 2\n",
+        "query_id,doc_id,score\nq1,a,2\n",
+        HEADER.replace("\t", " ") + "q1 a 2\n",
+    ],
+)
+def test_forms_of_judgements(write_folder, rows: str) -> None:
+    assert judged(Dataset.from_folder(write_folder(train=rows)), "train") == {("q1", "a"): 2}
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        "a,b,link\n",
+        "source,target,type\na,b,link\n",
+        "head\trelation\ttail\na\tlink\tb\n",
+        "a b\n",
+        "source\ttarget\tweight\na\tb\t0.5\n",
+        "a\tb\tlink\t\n",
+        'to;from;label;date\nb;a;"a; link";2024-01-01\n',
+    ],
+)
+def test_forms_of_edges(write_folder, edges: str) -> None:
+    dataset = Dataset.from_folder(write_folder(edges=edges), edge_meanings={"other": "reference"})
+    assert edges_of(dataset) == {pair: 0.5 if "0.5" in edges else 1.0 for pair in (("a", "b"), ("b", "a"))}
+
+
+def test_bad_items_are_left_out_and_counted(write_folder) -> None:
+    folder = write_folder(
+        corpus=[
+            {"id": 1, "contents": "An insect."},
+            {"id": 2, "title": None, "text": None},
+            {"id": 3, "body": "A cat."},
+        ],
+        edges="1\t2\tlink\n1\t3\tlink\n3\tz\tlink\n",
+        train=HEADER + "q1\t1\t1\nq1\t1\t1\nq1\tz\t1\nq9\t1\t1\nq1\t2\t1\n",
+        test=None,
+    )
+    with pytest.raises(ValueError, match=r"needed a corpus-id of the corpus \(or `drop_unknown`\), found 'z'"):
+        Dataset.from_folder(folder)
+    with pytest.warns(UserWarning) as warned:
+        dataset = Dataset.from_folder(folder, drop_unknown=True)
+    assert [str(warning.message).rpartition("/")[2] for warning in warned] == [
+        "corpus.jsonl: left out 1 x a document without title and text (line 2)",
+        "train.tsv: left out 1 x a row that came before (line 3), 1 x an id that the corpus lacks (line 4), "
+        "1 x an id that the queries lack (line 5), 1 x a document without title and text (line 6)",
+        "edges.tsv: left out 1 x an id that the corpus lacks (line 3)",
+    ]
+    assert list(dataset.graph.node_ids) == ["1", "3"]
+    assert judged(dataset, "train") == {("q1", "1"): 1}
+    assert set(edges_of(dataset)) == {("1", "3"), ("3", "1")}
+
+
+def test_settings_that_are_given_win_over_auto(write_folder) -> None:
+    texts = ["An ant walks to Bonn.", "Bonn is a town.", "The Rhine flows through Bonn."]
+    rows = [
+        {"_id": str(i), "title": title, "text": text, "metadata": {"doc_id": "d", "chunk_id": i}}
+        for i, (title, text) in enumerate(zip(["Ant", "Bonn", "Rhine"], texts, strict=True))
+    ]
+    folder = write_folder(corpus=rows, edges=None, train=None, test=HEADER + "q1\t0\t1\n")
+    auto = Dataset.from_folder(folder, edges="auto")
+    assert auto.edge_counts.keys() > {"mentions", "neighbouring chunks"}
+    assert auto.knn == 10
+    off = Dataset.from_folder(folder, edges="auto", adjacency=False, mentions=False, entities=None, knn=0)
+    assert (off.graph.num_edges, off.knn, off.knn_below) == (0, 0, None)
+    assert Dataset.from_folder(folder, edges="auto", adjacency=False).edge_counts.keys() >= {"mentions"}
+    assert Dataset.from_folder(folder, entities="auto").graph.entities is None
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Documents, queries and edges of a data set folder, one line each."""
 
+import math
 import warnings
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,21 +14,33 @@ from torch import Tensor
 from graphrerank.checks import UserError
 from graphrerank.data.readers.records import (
     Record,
+    as_id,
     bad_line,
     check_columns,
     find_record_files,
     parse_number,
     read_jsonl,
     read_parquet,
-    read_tsv,
+    read_table,
+    warn_left_out,
 )
 from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS, count_repeated
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
 
 ANSWERS, ANSWERABLE = ("answer", "answer_aliases"), "answerable"  # keys of a query's metadata
-EDGE_HEADER = ("source", "target", "type")
+EDGE_HEADER = ("source", "target", "type", "weight")
+EDGE_NAMES = (  # of the columns of a header
+    ("source", "src", "from", "head", "subject", "start"),
+    ("target", "dst", "to", "tail", "object", "end"),
+    ("type", "relation", "relationship", "rel", "predicate", "edge_type", "kind", "label"),
+    ("weight", "score"),
+)
+SYNONYMS = {  # of a key that a record lacks
+    "_id": ("id", "doc_id", "docid", "docno", "query_id", "qid"),
+    "text": ("contents", "content", "body", "passage", "query", "question"),
+}
 SHOWN = 5  # names in a warning
-FILTERED = -1  # the node number of a document that is left out
+FILTERED, EMPTY = -1, -2  # node numbers of documents that are left out, EMPTY of those without title and text
 _ENDS = (".", "!", "?", ":", ";")
 _BREAKS = set("\t\r\n")  # would not survive a TSV file
 
@@ -64,13 +77,31 @@ class Query(NamedTuple):
 
 
 def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[Document]:
-    """Read the corpus of a data set folder, one document at a time; errors name file and line."""
+    """Read the corpus of a data set folder, one document at a time; errors name file and line.
+
+    Documents without title and text are left out; a warning counts them unless ``drop_empty``. A corpus of these alone
+    is an error.
+    """
+    for document in read_all_documents(folder, drop_empty=drop_empty):
+        if document.title or document.text:
+            yield document
+
+
+def read_all_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[Document]:
+    """Read the corpus as :func:`read_documents`, with those documents that it leaves out."""
+    empty: dict[Path, list[int]] = {}
+    count, first = 0, None
     for file, line, record, doc_id in _identified(Path(folder), "corpus"):
         title, text = _text(file, line, record, "title", optional=True), _text(file, line, record, "text")
-        if title or text:
-            yield Document(doc_id, title, text, _metadata(file, line, record))
-        elif not drop_empty:
-            raise bad_line(file, line, needed="a `title` or a `text` (or `drop_empty`)", found=record)
+        if not (title or text):
+            empty.setdefault(file, []).append(line)
+            first = first or bad_line(file, line, needed="a `title` or a `text` in some document", found=record)
+        count += 1
+        yield Document(doc_id, title, text, _metadata(file, line, record))
+    if first is not None and count == sum(map(len, empty.values())):
+        raise first
+    for file, lines in empty.items() if not drop_empty else ():
+        warn_left_out(file, {"a document without title and text": lines})
 
 
 def read_queries(folder: str | Path) -> Iterator[Query]:
@@ -106,11 +137,9 @@ def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, Record, s
     seen: set[str] = set()
     for file in find_record_files(folder, table):
         for line, record in (read_parquet if file.suffix == ".parquet" else read_jsonl)(file):
-            key = record.get("_id")
-            if file.suffix == ".parquet" and type(key) is int:
-                key = str(key)
+            key = as_id(_value(file, line, record, "_id"))
             if not isinstance(key, str) or not key or key != key.strip() or _BREAKS & set(key):
-                needed = "an `_id`: a string, not empty, without tabs, line breaks or blanks at its ends"
+                needed = "an `_id`: a string or an integer, not empty, without tabs, line breaks or blanks at its ends"
                 raise bad_line(file, line, needed=needed, found=key)
             if key in seen:
                 raise bad_line(file, line, needed="each `_id` once", found=f"{key} a second time")
@@ -119,12 +148,22 @@ def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, Record, s
 
 
 def _text(file: Path, line: int, record: Record, key: str, *, optional: bool = False) -> str:
-    text = record.get(key)
-    if text is None and optional:
+    text = _value(file, line, record, key)
+    if text is None and (optional or key in record):
         return ""
     if not isinstance(text, str):
         raise bad_line(file, line, needed=f"a string as `{key}`", found=text)
     return text.strip()
+
+
+def _value(file: Path, line: int, record: Record, key: str) -> Any:
+    """Return the value of a key, or of its one synonym that the record has."""
+    if key in record:
+        return record[key]
+    found = [name for name in SYNONYMS.get(key, ()) if name in record]
+    if len(found) > 1:
+        raise bad_line(file, line, needed=f"`{key}`, or one of its synonyms", found=found)
+    return record[found[0]] if found else None
 
 
 def _metadata(file: Path, line: int, record: Record) -> Mapping[str, Any]:
@@ -141,13 +180,17 @@ def read_edges(
     node_number: Mapping[str, int],
     edge_types: Collection[str] | None = None,
     edge_meanings: Mapping[str, str] | None = None,
+    *,
+    drop_unknown: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Read edges: pairs of nodes ``[M, 2]`` int64, weights ``[M]`` float32, 1 if a file has none, and types ``[M]``.
 
     A type is the number of what its name in the file means (:func:`~graphrerank.graphs.edge_types.edge_type_of` with
-    ``edge_meanings``); a warning names those that mean nothing. A file may begin with a header, which may name
-    ``weight`` and further columns, which are ignored; without one the columns are source, target, type and perhaps
-    weight. A node number of -1 marks a node that is left out with its edges; ``edge_types`` None keeps all types.
+    ``edge_meanings``); a warning names those that mean nothing. Columns are separated by tabs, blanks or commas. A file
+    may begin with a header, which names them (also head, relation, tail and the like) and may name further ones, which
+    are ignored; without one the columns are source, target, perhaps type and perhaps weight. An empty weight is 1, an
+    empty type ``other``. A negative node number marks a node that is left out with its edges; those of ids that are not
+    in the corpus are an error, or left out and counted if ``drop_unknown``. ``edge_types`` None keeps all types.
     Self-loops are left out, and lines that repeat an edge are one edge with the largest weight; a warning counts both.
     """
     pairs, weights, kinds = array("q"), array("f"), array("q")
@@ -155,20 +198,27 @@ def read_edges(
     place_of: dict[str, int] = {}
     num_loops = 0
     for path in files:
+        unknown_ids: list[int] = []
         for line, source, target, kind, written_weight in _rows(path):
             if kind not in number_of:
                 number_of[kind], place_of[kind] = edge_type_of(kind, edge_meanings), len(place_of)
             start, end, weight = node_number.get(source), node_number.get(target), parse_number(written_weight)
             if start is None or end is None:
-                absent = source if start is None else target
-                raise bad_line(path, line, needed="ids of documents in the corpus", found=absent)
+                if not drop_unknown:
+                    absent = source if start is None else target
+                    needed = "ids of documents in the corpus (or `drop_unknown`)"
+                    raise bad_line(path, line, needed=needed, found=absent)
+                unknown_ids.append(line)
+                continue
             if not weight > 0:
                 raise bad_line(path, line, needed="a weight above 0", found=written_weight)
             num_loops += source == target
-            if (edge_types is None or kind in edge_types) and start != FILTERED != end and source != target:
+            if (edge_types is None or kind in edge_types) and min(start, end) >= 0 and source != target:
                 pairs.extend((start, end))
                 weights.append(weight)
                 kinds.append(place_of[kind])
+        if unknown_ids:
+            warn_left_out(path, {"an id that the corpus lacks": unknown_ids})
     meant = set(edge_meanings or ()) - {EDGE_TYPES[OTHER]} if files else ()
     for argument, names in (("edge_types", edge_types), ("edge_meanings", meant)):
         if extra := sorted(set(names or ()) - set(number_of)):
@@ -194,18 +244,28 @@ def read_edges(
 
 
 def _rows(path: Path) -> Iterator[tuple[int, str, str, str, str]]:
-    """Read line number, source, target, type and weight as written; ``1`` if the file has no weights."""
-    width, weight_at = 0, None
-    for line, columns in read_tsv(path):
-        if not width:
-            names = [column.strip().lower() for column in columns]
-            is_header = tuple(names[:3]) == EDGE_HEADER
-            if not is_header and len(columns) not in (3, 4):
+    """Read line number, source, target, type and weight as written; ``1`` where there is no weight."""
+    names: list[str] = []
+    for line, columns in read_table(path):
+        if not names:
+            names, is_header = _edge_columns(columns)
+            if not names:
                 needed = "columns source, target, type and perhaps weight"
                 raise bad_line(path, line, needed=needed, found="\t".join(columns))
-            names = names if is_header else [*EDGE_HEADER, "weight"][: len(columns)]
-            width, weight_at = len(names), names.index("weight") if "weight" in names else None
             if is_header:
                 continue
-        check_columns(path, line, columns, count=width, names=", ".join(names))
-        yield line, columns[0], columns[1], columns[2], "1" if weight_at is None else columns[weight_at]
+        check_columns(path, line, columns, count=len(names), names=", ".join(names))
+        row = dict(zip(names, columns, strict=True))
+        yield line, row["source"], row["target"], row.get("type") or EDGE_TYPES[OTHER], row.get("weight") or "1"
+
+
+def _edge_columns(first: Sequence[str]) -> tuple[list[str], bool]:
+    """Return our names of a file's columns by its first row, none if unclear, and whether that row is a header."""
+    plain = [column.strip().lower() for column in first]
+    name_of = {name: ours for ours, names in zip(EDGE_HEADER, EDGE_NAMES, strict=True) for name in names}
+    named = [name_of.get(name, f"({name})") for name in plain]
+    if {"source", "target"} <= set(named) and len(set(named)) == len(named):
+        return named, True
+    if len(first) == 3 and not math.isnan(parse_number(first[2])):
+        return ["source", "target", "weight"], False
+    return list(EDGE_HEADER[: len(first)]) if 2 <= len(first) <= len(EDGE_HEADER) else [], False

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from graphrerank.checks import UserError
 from graphrerank.data.readers.documents import read_documents
-from graphrerank.data.readers.records import Written, bad_line, checked, find_record_files, read_jsonl
+from graphrerank.data.readers.records import Id, Written, bad_line, checked, find_record_files, read_jsonl
 from graphrerank.files import hash_files
 from graphrerank.knowledge.passage_knowledge import Knowledge, Relation
 
@@ -19,7 +19,7 @@ Triple = tuple[str, str, str]
 class PassageEntities(BaseModel):
     """One line: a document's id, its names as written, and its triples ``(head, relation, tail)``."""
 
-    doc_id: str = Field(alias="_id", strict=True)
+    doc_id: Id = Field(alias="_id")
     names: list[Written] = Field([], alias="entities")
     triples: list[tuple[Written, Written, Written]] = []
 

@@ -1,14 +1,16 @@
 """The data set folder, the format of users' own data: BEIR's layout with edges and entities.
 
-- ``corpus.jsonl``: ``{"_id", "title"?, "text", "metadata"?}`` a line.
+- ``corpus.jsonl``: ``{"_id", "title"?, "text", "metadata"?}`` a line; where a record lacks ``_id`` or ``text``, its one
+  synonym (``id``, ``contents`` and the like) is read. Ids may be integers.
 - ``queries.jsonl``: ``{"_id", "text", "metadata"?}`` a line; a corpus to search in needs neither these nor judgements.
-- ``qrels/<split>.tsv``: the header ``query-id corpus-id score``; a score of 0 means judged not relevant.
+- ``qrels/<split>.tsv``: ``query-id corpus-id score``, or TREC's four columns; 0 or less means judged not relevant.
 - ``edges.tsv``, optional: ``source target type [weight]``.
 - ``entities.jsonl``, optional: ``{"_id", "entities": ["...", ...], "triples": [["h", "r", "t"], ...]}`` a line.
 - ``drafted.jsonl``, optional: questions drafted from the corpus, ``{"text", "relevant": ["d1", ...]}`` a line.
 
-Gzipped JSONL and Parquet are read too, so that BEIR data sets of the Hugging Face hub are such folders. An unknown id,
-an empty text or a score that is no number is an error that names file and line.
+Gzipped JSONL and Parquet are read too, so that BEIR data sets of the Hugging Face hub are such folders. An unknown id
+(unless ``drop_unknown``) or a score that is no number is an error that names file and line. Documents without title and
+text, equal rows of judgements and what ``drop_unknown`` leaves out are counted by a warning.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +22,7 @@ from graphrerank.checks import UserError
 from graphrerank.data.derived_edges import EXTRACTORS
 from graphrerank.data.engines.local import Engine
 from graphrerank.data.enrichment.neighbours import entity_names
-from graphrerank.data.readers.documents import FILTERED, Document, read_documents
+from graphrerank.data.readers.documents import EMPTY, FILTERED, Document, read_all_documents
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
@@ -33,12 +35,13 @@ NAME_WORDS = 6  # of `auto`: titles with more at the median are headlines, as of
 def read_corpus(
     folder: Path, where: Mapping[str, Any] | None, *, drop_empty: bool
 ) -> tuple[dict[str, int], list[Document]]:
-    """Number the documents to keep, in order; the others get -1."""
+    """Number the documents to keep, in order; the others get -1, and those without title and text -2."""
     node_number: dict[str, int] = {}
     documents: list[Document] = []
-    for document in read_documents(folder, drop_empty=drop_empty):
-        kept = where is None or _matches(document.metadata, where)
-        node_number[document.doc_id] = len(documents) if kept else FILTERED
+    for document in read_all_documents(folder, drop_empty=drop_empty):
+        is_empty = not (document.title or document.text)
+        kept = not is_empty and (where is None or _matches(document.metadata, where))
+        node_number[document.doc_id] = len(documents) if kept else EMPTY if is_empty else FILTERED
         if kept:
             documents.append(document)
     if not documents:

@@ -1,4 +1,8 @@
-r"""Relevance judgements in BEIR's layout: ``qrels/<split>.tsv`` with the header ``query-id corpus-id score``.
+r"""Relevance judgements in BEIR's layout: ``qrels/<split>.tsv`` with the columns ``query-id corpus-id score``.
+
+TREC's four columns ``query-id 0 corpus-id score`` are read too (also as ``.txt``, ``.qrels`` or ``.trec``), separated
+by tabs or blanks, both with and without a header. A negative score is 0; equal rows count once, and a warning counts
+them.
 
 A pool that was judged in a spreadsheet is ``qrels/<split>.csv``: the same columns first, further ones are not read, and
 a row without a score was not judged.
@@ -25,14 +29,15 @@ from typing import NamedTuple
 
 from graphrerank.caching import hash_text
 from graphrerank.checks import UserError
-from graphrerank.data.readers.documents import Query, read_queries
+from graphrerank.data.readers.documents import EMPTY, FILTERED, Query, read_queries
 from graphrerank.data.readers.records import (
     bad_line,
     check_columns,
     find_record_files,
     parse_number,
-    read_csv,
+    read_table,
     read_tsv,
+    warn_left_out,
 )
 
 TRAIN, VAL, TEST = "train", "val", "test"  # as conf names them
@@ -43,6 +48,9 @@ SAME = 0.7  # weighted Jaccard similarity from which on two questions are near-d
 ROUNDING = 1e-9
 _BREAK = re.compile(r"[\W_]+")
 HEADER = ["query-id", "corpus-id", "score"]
+QUERY_NAMES = ("query-id", "queryid", "query", "qid", "topic", "topic-id")  # of the first column of a header
+ITERATIONS = ("0", "q0", "iter", "iteration")  # the second of four columns, as TREC writes them
+SUFFIXES = (".tsv", ".csv", ".txt", ".qrels", ".trec")
 Splits = str | Sequence[str] | Mapping[str, str] | None
 
 _SLICE = re.compile(r"([^\[\]]+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?")
@@ -62,7 +70,9 @@ def qrels_files(folder: Path) -> dict[str, Path]:
         flat = [path for path in sorted(folder.glob("*.tsv")) if next(read_tsv(path), (0, []))[1] == HEADER]
         return {path.stem: path for path in flat}
     found: dict[str, Path] = {}
-    for path in sorted([*(folder / "qrels").glob("*.tsv"), *(folder / "qrels").glob("*.csv")]):
+    for path in sorted(
+        path for path in (folder / "qrels").iterdir() if path.suffix in SUFFIXES and path.stem.lower() != "readme"
+    ):
         if path.stem in found:
             raise UserError(f"{path}: needed one file of a split, found {found[path.stem].name} too")
         found[path.stem] = path
@@ -70,47 +80,72 @@ def qrels_files(folder: Path) -> dict[str, Path]:
 
 
 def read_qrels(
-    path: Path, query_number: Mapping[str, int], node_number: Mapping[str, int]
+    path: Path, query_number: Mapping[str, int], node_number: Mapping[str, int], *, drop_unknown: bool = False
 ) -> tuple[list[Judgement], dict[int, int]]:
     """Read a file of judgements: those with a positive score, and for each judged query the first line that judges it.
 
-    A node number of -1 marks a document that is left out.
+    A node number of -1 marks a document that is left out, one of -2 a document without text, whose judgements are left
+    out. So are those of unknown ids if ``drop_unknown``; a warning counts them.
     """
     rows: list[Judgement] = []
     first_line: dict[int, int] = {}
-    pairs: set[tuple[str, str]] = set()
-    is_csv = path.suffix == ".csv"
-    lines = read_csv(path) if is_csv else read_tsv(path)
-    for number, (line, cells) in enumerate(lines):
-        columns = [cell.strip() for cell in cells[: len(HEADER)]] if is_csv else cells
-        if number == 0:
-            if columns != HEADER:
-                raise bad_line(path, line, needed=f"the header {' '.join(HEADER)!r}", found="\t".join(columns))
+    seen: dict[tuple[str, str], tuple[int, float]] = {}
+    left_out: defaultdict[str, list[int]] = defaultdict(list)
+    for line, query_id, doc_id, score in _qrels_rows(path):
+        query, node, gain = query_number.get(query_id), node_number.get(doc_id), parse_number(score)
+        if math.isnan(gain):
+            raise bad_line(path, line, needed="a number as score", found=score)
+        gain = max(gain, 0.0)
+        if query is None or node is None:
+            table, key = ("queries", query_id) if query is None else ("corpus", doc_id)
+            if not drop_unknown:
+                kind = "query-id of the queries" if query is None else "corpus-id of the corpus"
+                raise bad_line(path, line, needed=f"a {kind} (or `drop_unknown`)", found=key)
+            left_out[f"an id that the {table} lack{'s' * (table == 'corpus')}"].append(line)
             continue
-        if is_csv and len(columns) == len(HEADER) and not columns[2]:
+        before, score_before = seen.setdefault((query_id, doc_id), (line, gain))
+        if before != line and gain != score_before:
+            found = f"{query_id} {doc_id} with {score_before:g} in line {before} and {gain:g}"
+            raise bad_line(path, line, needed="one score of each query and document", found=found)
+        if before != line:
+            left_out["a row that came before"].append(line)
             continue
-        check_columns(path, line, columns, count=3, names=", ".join(HEADER))
-        query, node, gain = query_number.get(columns[0]), node_number.get(columns[1]), parse_number(columns[2])
-        if query is None:
-            raise bad_line(path, line, needed="a query-id of the queries", found=columns[0])
-        if node is None:
-            raise bad_line(path, line, needed="a corpus-id of the corpus", found=columns[1])
-        if not gain >= 0:
-            raise bad_line(path, line, needed="a score of 0 or more", found=columns[2])
-        pair = (columns[0], columns[1])
-        if pair in pairs:
-            found = f"{pair[0]} {pair[1]} a second time"
-            raise bad_line(path, line, needed="each query and document once", found=found)
-        pairs.add(pair)
         first_line.setdefault(query, line)
-        if gain > 0 and node < 0:
+        if gain > 0 and node == FILTERED:
             needed = "a document that `corpus_where` keeps (or name other `splits`)"
-            raise bad_line(path, line, needed=needed, found=columns[1])
-        if gain > 0:
+            raise bad_line(path, line, needed=needed, found=doc_id)
+        if gain > 0 and node == EMPTY:
+            left_out["a document without title and text"].append(line)
+        elif gain > 0:
             rows.append(Judgement(query, node, gain))
+    warn_left_out(path, left_out)
     if not rows:
         raise UserError(f"{path}: needed a score above 0 in at least one row, found none")
     return rows, first_line
+
+
+def _qrels_rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
+    """Read line, query, document and score as written, without the header; a blank score of CSV was not judged."""
+    is_csv, width = path.suffix == ".csv", 0
+    for line, columns in read_table(path):
+        if not width:
+            is_trec = len(columns) == 4 and columns[1].strip().lower() in ITERATIONS
+            width = 4 if is_trec else len(HEADER)
+            if not (is_csv and width == 3) and len(columns) != width:
+                raise _no_header(path, line, columns)
+            if columns[0].strip().lower().replace("_", "-") in QUERY_NAMES:
+                continue
+            if math.isnan(parse_number(columns[width - 1])):
+                raise _no_header(path, line, columns)
+        columns = columns[: len(HEADER)] if is_csv and width == 3 else columns
+        check_columns(path, line, columns, count=width, names=", ".join(HEADER))
+        if not (is_csv and not columns[-1]):
+            yield line, columns[0], columns[-2], columns[-1]
+
+
+def _no_header(path: Path, line: int, columns: Sequence[str]) -> UserError:
+    needed = f"the header {' '.join(HEADER)!r}, or such columns, or those of TREC (query-id 0 corpus-id score)"
+    return bad_line(path, line, needed=needed, found="\t".join(columns))
 
 
 def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, int, int]]:
@@ -134,12 +169,12 @@ def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, 
 
 
 def read_judged_queries(
-    folder: Path, splits: Splits, node_number: Mapping[str, int]
+    folder: Path, splits: Splits, node_number: Mapping[str, int], *, drop_unknown: bool = False
 ) -> tuple[list[Query], dict[str, list[Judgement]]]:
     """Read the queries of a data set folder, and their judgements by split.
 
     ``splits`` are as of :meth:`~graphrerank.data.dataset.Dataset.from_folder`; unless None, only judged queries are
-    kept. A node number of -1 marks a document that is left out. A folder with neither queries nor judgements is a
+    kept. ``node_number`` and ``drop_unknown`` are as of :func:`read_qrels`. A folder with neither queries nor judgements is a
     corpus to search in.
     """
     files = qrels_files(folder)
@@ -152,7 +187,7 @@ def read_judged_queries(
     rows_of: dict[str, list[Judgement]] = {}
     owner: dict[int, tuple[str, int]] = {}
     for file in dict.fromkeys(file for file, _, _ in plan.values()):
-        rows_of[file], first_line = read_qrels(files[file], query_number, node_number)
+        rows_of[file], first_line = read_qrels(files[file], query_number, node_number, drop_unknown=drop_unknown)
         for query, line in first_line.items():
             if query in owner:
                 other = f"{queries[query].query_id}, which {owner[query][0]} judges too (line {owner[query][1]})"

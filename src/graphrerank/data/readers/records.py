@@ -4,13 +4,14 @@ import csv
 import gzip
 import json
 import math
+import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from graphrerank.checks import UserError
 from graphrerank.extras import optional
@@ -19,6 +20,7 @@ from graphrerank.untrusted import MAX_DEPTH, check_depth, check_values
 Record = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
 Written = Annotated[str, Field(strict=True, pattern=r"\S")]  # a string that is not blank
+Id = Annotated[str, BeforeValidator(lambda key: as_id(key)), Field(strict=True)]
 MAX_LINE_BYTES = 1 << 26  # a gzip file of a megabyte may hold a line of a gigabyte
 MANY_CHARACTERS = 1 << 22  # of a line with more, the values are counted: 64 MiB of `[],` took 1.6 GB
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal float32
@@ -30,6 +32,22 @@ def bad_line(path: Path, line: int, *, needed: str, found: object) -> UserError:
     shown = shown if len(shown) <= 120 else f"{shown[:117]}..."
     unit = "row" if path.suffix == ".parquet" else "line"
     return UserError(f"{path}, {unit} {line}: needed {needed}, found {shown}")
+
+
+def as_id(key: Any) -> Any:
+    """Return an integer id as a string, and anything else as it is."""
+    return str(key) if type(key) is int else key
+
+
+def warn_left_out(path: Path, left_out: Mapping[str, Sequence[int]]) -> None:
+    """Warn once of the lines of a file that are left out, by reason."""
+    unit = "row" if path.suffix == ".parquet" else "line"
+    parts = [
+        f"{len(lines):,} x {reason} ({unit} {lines[0]}{', ...' if len(lines) > 1 else ''})"
+        for reason, lines in left_out.items()
+    ]
+    if parts:
+        warnings.warn(f"{path}: left out {', '.join(parts)}", stacklevel=3)
 
 
 def existing_folder(path: str | Path, *, needed: str) -> Path:
@@ -94,6 +112,18 @@ def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Read tab-separated columns; quotes have no meaning."""
     for line_number, line in read_lines(path):
         yield line_number, line.split("\t")
+
+
+def read_table(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Read columns separated by tabs, blanks, commas or semicolons, whichever the first line has first of these."""
+    first = next((line for _, line in read_lines(path)), "")
+    signs = max(first.count(","), first.count(";"))
+    if path.suffix == ".csv" or ("\t" not in first and (signs > 1 or (signs == 1 and " " not in first))):
+        for line_number, row in read_csv(path):
+            yield line_number, [cell.strip() for cell in row]
+        return
+    for line_number, line in read_lines(path):
+        yield line_number, line.split("\t") if "\t" in first else line.split()
 
 
 def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
