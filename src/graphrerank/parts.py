@@ -30,8 +30,8 @@ from graphrerank.conf_folder import conf_folder, register_choices
 from graphrerank.data.candidates import PreparedDataset, prepare, with_cross_encoder
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.readers.folder import AUTO
 from graphrerank.data.encoder import Encoder
+from graphrerank.data.readers.folder import AUTO
 from graphrerank.data.vector_cache import PairCache, VectorCache
 from graphrerank.extensions import settings_folders
 from graphrerank.graphs import CorpusGraph, PairEncoder, RetrieverFactory

@@ -139,7 +139,7 @@ def line(*candidates: Any, query_id: Any = "q1") -> str:
         (
             "run.trec",
             "q1 Q0 a 1 1 x\nq1 Q0 z 1 1 x\n",
-            "line 2: needed a document of the corpus \(or `drop_unknown`\), found 'z'",
+            r"line 2: needed a document of the corpus \(or `drop_unknown`\), found 'z'",
         ),
         ("run.trec", "q1 Q0 a 1 1 x\nq1 Q0 a 2 0 x\n", "line 2: needed each document once per query, found 'a a sec"),
         ("run.trec", "q1 Q0 a 1 nan x\n", "line 1: needed a finite number as score, found 'nan'"),

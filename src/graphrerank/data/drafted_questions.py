@@ -143,8 +143,8 @@ class _Question(BaseModel):
 def read_drafted(path: Path, node_number: Mapping[str, int]) -> list[Draft]:
     """Read ``{"text": "...", "relevant": ["d1", ...]}``, one a line; other keys are ignored.
 
-    A question that needs a document that is left out (a negative node number) is left out, too. If a line is malformed, an
-    id is not in the corpus, or no question is left, a ValueError names file and line.
+    A question that needs a document that is left out (a negative node number) is left out, too. If a line is malformed,
+    an id is not in the corpus, or no question is left, a ValueError names file and line.
     """
     drafts = []
     for line, record in read_jsonl(path):

@@ -343,7 +343,7 @@ def test_forms_of_judgements(write_folder, rows: str) -> None:
 )
 def test_forms_of_edges(write_folder, edges: str) -> None:
     dataset = Dataset.from_folder(write_folder(edges=edges), edge_meanings={"other": "reference"})
-    assert edges_of(dataset) == {pair: 0.5 if "0.5" in edges else 1.0 for pair in (("a", "b"), ("b", "a"))}
+    assert edges_of(dataset) == dict.fromkeys((("a", "b"), ("b", "a")), 0.5 if "0.5" in edges else 1.0)
 
 
 def test_bad_items_are_left_out_and_counted(write_folder) -> None:
@@ -359,7 +359,7 @@ def test_bad_items_are_left_out_and_counted(write_folder) -> None:
     )
     with pytest.raises(ValueError, match=r"needed a corpus-id of the corpus \(or `drop_unknown`\), found 'z'"):
         Dataset.from_folder(folder)
-    with pytest.warns(UserWarning) as warned:
+    with pytest.warns(UserWarning, match="left out") as warned:
         dataset = Dataset.from_folder(folder, drop_unknown=True)
     assert [str(warning.message).rpartition("/")[2] for warning in warned] == [
         "corpus.jsonl: left out 1 x a document without title and text (line 2)",

@@ -174,8 +174,8 @@ def read_judged_queries(
     """Read the queries of a data set folder, and their judgements by split.
 
     ``splits`` are as of :meth:`~graphrerank.data.dataset.Dataset.from_folder`; unless None, only judged queries are
-    kept. ``node_number`` and ``drop_unknown`` are as of :func:`read_qrels`. A folder with neither queries nor judgements is a
-    corpus to search in.
+    kept. ``node_number`` and ``drop_unknown`` are as of :func:`read_qrels`. A folder with neither
+    queries nor judgements is a corpus to search in.
     """
     files = qrels_files(folder)
     if splits is None and not files and not find_record_files(folder, "queries", required=False):
