@@ -1,7 +1,10 @@
 """The console script ``graphrerank`` and its commands, and the scripts that call it."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 
 import graphrerank
-from graphrerank.cli import schema
+from graphrerank.cli import index, schema
 from graphrerank.cli.main import COMMANDS, main, settings
 from tests.support import ROOT
 
@@ -23,6 +26,26 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert capsys.readouterr().out == f"graphrerank {version}\n"
     assert graphrerank.__version__ == version
+
+
+def test_sigterm_ends_any_command_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once ``index`` and ``build`` died without a word."""
+
+    def work(arguments: object) -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(30)
+        return 0
+
+    monkeypatch.setattr(index, "main", work)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        assert main(["index", "docs", "--out", "data"]) == 143
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr().err == "terminated\n"
 
 
 @pytest.mark.parametrize(

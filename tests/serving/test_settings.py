@@ -8,6 +8,8 @@ from graphrerank.serving.settings import ServiceSettings
     [
         ({"host": "example.org"}, "`host` must be one of"),
         ({"workers": 0}, "`workers` must be a positive integer, got 0"),
+        ({"port": 99999}, "`port` must be 0 to 65535, got 99999"),  # once an OverflowError
+        ({"port": -1}, "`port` must be 0 to 65535, got -1"),
         ({"host": "0.0.0.0"}, r"`api_key` must be set .* host="),
         ({"host": "::", "api_key": ""}, r"`api_key` must be set .* host="),
     ],

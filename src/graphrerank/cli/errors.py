@@ -5,7 +5,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -26,6 +26,12 @@ def report_error(error: BaseException, *, full: bool = False) -> int:
     else:
         print(printable(message_of(error)), file=sys.stderr)
     return 1
+
+
+def report_end(signals: Sequence[int]) -> int:
+    """Print one line after Ctrl+C or SIGTERM (:func:`terminating`), and return the exit status."""
+    print("terminated" if signals else "interrupted", file=sys.stderr)
+    return TERMINATED if signals else INTERRUPTED
 
 
 def is_users(error: BaseException) -> bool:

@@ -11,7 +11,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from graphrerank.cli import schema
-from graphrerank.cli.errors import INTERRUPTED, TERMINATED, report_error, terminating
+from graphrerank.cli.errors import report_end, report_error, terminating
+from graphrerank.cli.overrides import read_override
 from graphrerank.extensions import check_settings
 from graphrerank.passwords import check_no_password
 
@@ -34,8 +35,7 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[D
             sys.argv[1:] = read_arguments(arguments)
             hydra.main(version_base="1.3", config_path=str(conf), config_name=name)(_stopping(task))()
         except KeyboardInterrupt:
-            print("terminated" if signals else "interrupted", file=sys.stderr)
-            return TERMINATED if signals else INTERRUPTED
+            return report_end(signals)
         except _StoppedError as stopped:
             return report_error(stopped.__cause__ or stopped, full=full)
         except Exception as error:
@@ -64,7 +64,9 @@ def _stopping(task: Callable[[DictConfig], object]) -> Callable[[DictConfig], No
 
 
 def read_arguments(arguments: Sequence[str]) -> list[str]:
-    """Write settings of pipelines as Hydra adds them; URLs with a password, which Hydra would log, are refused.
+    """Write settings of pipelines as Hydra adds them, and paths as it reads them.
+
+    URLs with a password, which Hydra would log, are refused.
 
     Example:
         >>> read_arguments(["settings.fastinsight.budget=50"])
@@ -72,4 +74,4 @@ def read_arguments(arguments: Sequence[str]) -> list[str]:
     """
     for argument in arguments:
         check_no_password(**{argument.lstrip("+~").partition("=")[0]: argument})
-    return [f"+{argument}" if argument.startswith(OPEN) else argument for argument in arguments]
+    return [read_override(f"+{argument}" if argument.startswith(OPEN) else argument) for argument in arguments]

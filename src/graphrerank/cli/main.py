@@ -10,7 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from graphrerank.checks import UserError
-from graphrerank.cli.errors import INTERRUPTED, format_warning, report_error
+from graphrerank.cli.errors import format_warning, report_end, report_error, terminating
+from graphrerank.cli.overrides import quoted
 from graphrerank.conf_folder import conf_folder
 from graphrerank.extras import require_extra
 
@@ -61,15 +62,15 @@ def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) ->
     """Run the command that the arguments name, and return the exit status; ``conf`` None: the package's settings."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     warnings.formatwarning = format_warning
-    try:
-        status = _run(given[0], given[1:], conf or conf_folder())
-        sys.stdout.flush()
-        return status
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except Exception as error:
-        return report_error(error)
+    with terminating() as signals:
+        try:
+            status = _run(given[0], given[1:], conf or conf_folder())
+            sys.stdout.flush()
+            return status
+        except KeyboardInterrupt:
+            return report_end(signals)
+        except Exception as error:
+            return report_error(error)
 
 
 def _run(name: str, arguments: list[str], conf: Path) -> int:
@@ -125,20 +126,20 @@ def settings(name: str, arguments: Sequence[str]) -> list[str]:
         key = argument.lstrip("+~").partition("=")[0]
         if name in ("train", "evaluate") and key in MOVED:
             raise UserError(f"`{key}` is now a command of its own: graphrerank {MOVED[key]}")
-        is_word = "=" not in argument and not argument.startswith(("-", "~")) and not flags
+        is_path = positional is not None and Path(argument).exists()
+        is_word = ("=" not in argument or is_path) and not argument.startswith(("-", "~")) and not flags
         flags = argument.startswith("-")
         if is_word and positional is None:
             raise UserError(f"graphrerank {name} takes settings (NAME=...), got {argument!r}")
         if is_word and any(override.startswith(f"{positional}=") for override in overrides):
             raise UserError(f"graphrerank {name} takes one {positional}, got {argument!r} too")
-        quoted = argument.replace("\\", "\\\\").replace("'", "\\'")
-        overrides.append(f"{positional}='{quoted}'" if is_word else argument)
+        overrides.append(f"{positional}={quoted(argument)}" if is_word else argument)
         needs_group = any(word.startswith("data.") for word in arguments) and not any(
             word.startswith("data=") for word in arguments
         )
         if is_word and positional == "dataset" and needs_group:
             is_folder = Path(argument).is_dir()
-            overrides += ["data=folder", f"data.path='{quoted}'"] if is_folder else [f"data='{quoted}'"]
+            overrides += ["data=folder", f"data.path={quoted(argument)}"] if is_folder else [f"data={quoted(argument)}"]
     return overrides
 
 

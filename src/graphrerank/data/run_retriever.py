@@ -60,9 +60,9 @@ def read_run(
     ``*.jsonl``, perhaps gzipped, has one query a line: ``{"query_id", "candidates": [{"doc_id", "score",
     "features"?}]}``, with the same named numbers as ``features`` of every candidate. Any other file is a TREC run,
     ``query-id Q0 doc-id rank score tag``, separated by blanks or tabs; ids may hold single blanks, a query's only where
-    the second column is ``Q0``. A ValueError names file and line of what does not fit, or the file without candidates. Equal
-    candidates count once, and with ``drop_unknown`` those of unknown queries and documents are left out; a warning
-    counts both.
+    the second column is ``Q0``. A ValueError names file and line of what does not fit, or the file without candidates.
+    Equal candidates count once, and with ``drop_unknown`` those of unknown queries and documents are left out; a
+    warning counts both.
 
     Returns:
         ``[Q, top_k]`` with features ``[Q, top_k, F]``, the first of which is the run's score; a query without

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from graphrerank.checks import UserError, check_choice, check_counts
 from graphrerank.serving.limits import Limits
 
+LARGEST_PORT = 65535
 LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
 HOSTS = (*LOCAL_HOSTS, "0.0.0.0", "::")
 
@@ -39,6 +40,8 @@ class ServiceSettings:
 
     def __post_init__(self) -> None:
         check_choice(HOSTS, host=self.host)
+        if not 0 <= self.port <= LARGEST_PORT:
+            raise UserError(f"`port` must be 0 to {LARGEST_PORT}, got {self.port}")
         counts = ("workers", "batch_requests", "batch_candidates", "num_threads")
         check_counts(**{name: getattr(self, name) for name in counts})
         if not (self.is_local or self.api_key or self.allow_no_key):
