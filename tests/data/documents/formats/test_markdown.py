@@ -72,6 +72,7 @@ def test_names_of_headings():
     ]
     assert anchors("# [A](b.md) ![badge](c.png) <b>x</b> {/* #own */}") == [("A x", ("own", "a-x"))]
     assert anchors('<h1 align="center" id="i">The\n <i>page</i></h1>\n\na\n') == [("The page", ("i", "the-page"))]
+    assert anchors("# ![A](b.md)\nTerm\n: x\n\n::: a.b.C\n") == [("A", ("a", "term", "a.b.C"))]
     (section,) = read("(lab)=\n# A\n\na").sections
     assert (section.labels, section.anchors) == (("lab",), ("a", "lab"))
 

@@ -74,6 +74,7 @@ _TITLED = re.compile(r"([^<]{1,1000}?)\s*<([^<>]+)>")  # of a role
 _IMAGE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|bmp|avif|mp[34]|webm)\b", re.IGNORECASE)
 _HAS_MARKDOWN = re.compile(r"^\s*<\w[^<>]*\smarkdown\b", re.MULTILINE)
 _HEADING_TAG = re.compile(r"h[1-6]")
+_NAMED = ("a", "h1", "h2", "h3", "h4", "h5", "h6")
 _NO_LINKS = ("data:", "javascript:")
 _MAX_TAG = 3000  # characters of a tag in which its attributes are searched
 _LABEL_ROLES, _CODE_ROLES = (
@@ -163,9 +164,8 @@ class MarkdownReader:
 
     def define(self, text: str) -> None:
         """Take the targets that a text names outside of code, wherever they stand, as Python-Markdown does."""
-        found = _DEFINITION.findall(_CODE.sub("", text)) if "]:" in text else ()
-        for label, target in reversed(found):
-            self._references[normalizeReference(label)] = {"title": "", "href": target, "map": [0, 0]}
+        for found in _DEFINITION.finditer(_CODE.sub("", text)) if "]:" in text else ():
+            self._references.setdefault(normalizeReference(found[1]), {"title": "", "href": found[2], "map": [0, 0]})
 
     def read(self, text: str) -> None:
         """Append a text."""
@@ -240,6 +240,8 @@ class MarkdownReader:
             elif kind == "inline":
                 mark = marks[-1] if marks else ""
                 self._paragraph(token, mark, is_tight and (tokens[place - 1].hidden or not mark))
+                if tokens[place - 1].type == "dt_open":  # Hugo names terms as headings
+                    self._parts[-1].anchors += self._slugs.of(self._parts[-1].blocks[-1].text)[:1]
                 marks[-1:] = [""] if marks else []
                 is_tight = False
             elif kind in ("list_item_open", "dd_open"):
@@ -327,7 +329,7 @@ class MarkdownReader:
 
     def _inline(self, token: Token, *, is_heading: bool = False) -> tuple[str, list[Link]]:
         """Return what a reader sees of a text, and its links."""
-        parts: list[str] = []
+        parts, images = list[str](), list[str]()  # those of a heading are badges, but for one of images alone
         before, self._links = self._links, []
         line, in_link = self._line, False
         for child in token.children or ():
@@ -347,7 +349,7 @@ class MarkdownReader:
                 in_link = kind == "link_open"
                 self._link(str(child.attrs.get("href", "")), line)
             elif kind == "image":
-                parts.append("" if is_heading else child.content)
+                (images if is_heading else parts).append(content)
             elif kind == "html_inline":
                 tag = _TAG.fullmatch(content)
                 parts.append(self._tag(tag, line) if tag else "")
@@ -358,7 +360,7 @@ class MarkdownReader:
             elif kind == "role":
                 parts.append(self._role(child.info, content, line))
         links, self._links = self._links, before
-        text = "".join(parts).strip()
+        text = "".join(parts).strip() or " ".join(images)
         return (_HEADING_ATTRIBUTES.sub("", text).rstrip() if is_heading else text), links
 
     def _link(self, target: str, line: int, kind: str = PATH) -> None:
@@ -385,7 +387,7 @@ class MarkdownReader:
         values = {key.lower(): unescape(double or single or bare) for key, double, single, bare in found}
         is_component = tag[2][0].isupper() or name == "tab"
         self._ids += [
-            values[key][:MAX_NAME] for key in ("id", "name") if values.get(key) and (key == "id" or name == "a")
+            values[key][:MAX_NAME] for key in ("id", "name") if values.get(key) and (key == "id" or name in _NAMED)
         ]
         if is_component or name in ("a", "area"):
             self._link(values.get("href") or values.get("to", ""), line)

@@ -21,7 +21,7 @@ _MAX_PARAGRAPH = 200_000  # characters; a longer one is plain text too
 _MAX_NESTING = 60
 _MAX_TOKENS = 100_000  # beyond the characters of a file: tables of many columns and rows without cells
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)(?= *\S)[\w \t+-]*(?:\"(?P<title>[^\"]*)\")?[ \t]*")
-_COLONS = re.compile(r"(?P<fence>:{3,})[ \t]*(?:\{(?P<attrs>[^{}]*)\}|(?P<kind>[\w-]+))?[ \t]*(?P<title>.*)")
+_COLONS = re.compile(r"(?P<fence>:{3,})[ \t]*(?:\{(?P<attrs>[^{}]*)\}|(?P<kind>[\w.-]+))?[ \t]*(?P<title>.*)")
 _CODE_START = re.compile(r"\{(?:%-?|\{[<%])\s*([\w-]{0,50}(?:code|highlight)[\w-]{0,50}).*[^/][%>]\}")
 _WIKI = re.compile(r"\[\[([^\[\]|\n]{1,500})(?:\|([^\[\]\n]{0,500}))?\]\](?![(\[])")
 _ROLE = re.compile(r"\{([a-z][\w:.+-]{0,50})\}(`+)([^`]{1,1000})\2(?!`)")
@@ -177,6 +177,8 @@ def _colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         if _code_until(state, start, end, re.compile(rf"{found['fence']}:*\s*"), info):
             return True
     title = found["title"].strip()
+    if "." in (symbol := found["kind"] or ""):  # what mkdocstrings documents
+        title = f'<a id="{symbol}"></a>{{obj}}`{symbol}`'
     _push_title(state, start, title[1:-1] if title.startswith("[") and title.endswith("]") else title)
     state.line = start + 1
     return True
