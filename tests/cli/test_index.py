@@ -28,11 +28,26 @@ def test_index(tmp_path, capsys):
     (tmp_path / "docs" / "a.md").write_text("# A\n\nwords of a")
     assert main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "data")]) == 0
     shown = capsys.readouterr().out
-    assert "1 documents, 1 passages, 0 links" in shown
+    assert "1 documents, 1 passages, 0 edges" in shown
     assert "no drafted questions: the passages have too few words" in shown
     assert f"index={tmp_path / 'data'}" in shown
-    assert main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "data")]) == 1
-    assert "`out` must not exist" in capsys.readouterr().err
+    (tmp_path / "docs" / "b.md").write_text("# B\n\nwords of [a](a.md)")
+    assert main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "data")]) == 0
+    shown = capsys.readouterr().out
+    assert "files: 1 added, 0 changed, 0 removed; 1 passages are as they were" in shown
+    assert "1 link within the folder: 1 resolved" in shown
+    assert main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "docs")]) == 1
+    assert "`out` must be new or a folder that `graphrerank index` wrote" in capsys.readouterr().err
+
+
+def test_a_prepared_corpus_is_brought_up_to_date(pages, tmp_path, capsys):
+    data, corpus = str(tmp_path / "data"), str(tmp_path / "corpus")
+    assert main(["index", str(pages), "--out", data, "--questions", "0"]) == 0
+    assert main(["prepare", corpus, "data=folder", f"data.path={data}", "encoder=none"]) == 0
+    (pages / "lake.md").write_text("# Lake\n\nThe lake is shallow.")
+    (pages / "bread.md").unlink()
+    assert main(["index", str(pages), "--out", corpus]) == 0
+    assert f"1 passages added, 2 removed: 2 in {corpus}" in capsys.readouterr().out
 
 
 def test_a_killed_command_is_run_again(pages, tmp_path, capsys):
@@ -45,7 +60,9 @@ def test_a_killed_command_is_run_again(pages, tmp_path, capsys):
     assert [path.suffix for path in tmp_path.iterdir() if path != pages] == [".tmp"]
     assert main(command) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"docs", "data"}
-    assert {path.name for path in (tmp_path / "data").iterdir()} == {"corpus.jsonl", "edges.tsv", "drafted.jsonl"}
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {
+        *("corpus.jsonl", "edges.tsv", "drafted.jsonl", "documents.jsonl.gz", "index.json")
+    }
 
 
 def test_drafted_questions(pages, tmp_path, capsys):
@@ -55,10 +72,10 @@ def test_drafted_questions(pages, tmp_path, capsys):
     assert f"{len(rows)} drafted questions, not of users" in capsys.readouterr().out
     assert 10 < len(rows) <= 10 * len(PAGES)
     for row in rows:
-        held = " ".join(PAGES[name.removesuffix(":0")] for name in row["relevant"])
+        held = " ".join(PAGES[name.partition("#")[0]] for name in row["relevant"])
         assert row["drafted_by"] == "words"
         assert all(word in held for word in row["text"].split())
-    assert {"lake.md:0", "seal.md:0"} in [set(row["relevant"]) for row in rows]  # along the link
+    assert {"lake.md#lake", "seal.md#seal"} in [set(row["relevant"]) for row in rows]  # along the link
     assert Dataset.from_folder(out).splits == {}  # nothing takes them for judged
     assert main(["index", str(pages), "--out", str(tmp_path / "none"), "--questions", "0"]) == 0
     assert not (tmp_path / "none" / "drafted.jsonl").exists()

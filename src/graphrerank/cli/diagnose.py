@@ -9,12 +9,14 @@ from graphrerank.api import chosen_part, with_trained_splits
 from graphrerank.cli.command import NONE, Command
 from graphrerank.data.candidates import prepare
 from graphrerank.data.dataset import Dataset
+from graphrerank.data.documents.index_folder import ACCOUNT
 from graphrerank.data.readers.folder import AUTO
 from graphrerank.evaluation.diagnosis import MEASURES, graph_shape, without_edges
 from graphrerank.evaluation.diagnosis import diagnose as diagnose_graph
 from graphrerank.evaluation.measuring import EvaluationPlan
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
+from graphrerank.untrusted import printable, read_json
 
 
 def diagnose(command: Command) -> Path:
@@ -30,6 +32,8 @@ def diagnose(command: Command) -> Path:
     encoder, _ = chosen_part(parts, "encoder", chosen, {source: manifest}, None)
     dataset = _read(command, manifest)
     print(f"{dataset.name}: {len(dataset.query_ids):,} questions")
+    if (account := Path(str(command.cfg.dataset)) / ACCOUNT).is_file():
+        print(printable(str(read_json(account)["account"])))
     print("\n".join(graph_shape(dataset.graph).lines()), flush=True)
     if not len(dataset.query_ids):
         print("No questions: write queries.jsonl, and run this again for a set to judge.")

@@ -1,9 +1,9 @@
 """``graphrerank index``: a data set folder from a folder of documents."""
 
 import os
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from graphrerank.checks import check_not_negative
@@ -18,19 +18,19 @@ ENDPOINT = "http://localhost:8000/v1"
 def parser() -> ArgumentParser:
     """Build the parser of the arguments."""
     parser = ArgumentParser("graphrerank index", description="A data set folder from a folder of documents.")
+    parser.add_argument("source", type=Path, help="documents and code of any formats, in any folders within")
     parser.add_argument(
-        "source", type=Path, help="Markdown, HTML, text, JSON, JSONL, CSV, PDF and code, in any folders within"
+        "--out", type=Path, required=True, help="the folder to write; one that is there is brought up to date"
     )
-    parser.add_argument("--out", type=Path, required=True, help="the folder to write; must not exist")
     parser.add_argument("--max-words", type=int, default=MAX_WORDS, help=f"words of a passage, at most ({MAX_WORDS})")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="reads the files (local)")
-    parser.add_argument("--workers", type=int, default=2, help="of a Ray cluster (2)")
+    parser.add_argument("--workers", type=int, help="processes that read (the processors; 2 of a Ray cluster)")
     parser.add_argument("--address", help="of a Ray cluster, `auto` for the one of this machine; else one is started")
     parser.add_argument(
         "--questions",
         type=int,
-        default=QUESTIONS,
-        help=f"to draft from the passages, at most, for training without judgements ({QUESTIONS}); 0: none",
+        help=f"to draft from the passages, at most, for training without judgements ({QUESTIONS}; an update keeps "
+        "those that are there); 0: none",
     )
     parser.add_argument(
         "--language-model", metavar="NAME", help="writes the questions; without, they are words of their passages"
@@ -46,25 +46,45 @@ def parser() -> ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Write a folder of documents as a data set folder, and print its counts and the commands to run next."""
     given = parser().parse_args(arguments)
-    check_not_negative(**{"--questions": given.questions})
+    check_not_negative(**{"--questions": given.questions or 0})
+    require_extra("documents", "graphrerank index")
     if given.language_model is not None:
         require_extra("llm", "graphrerank index --language-model")
+    from graphrerank.data.corpus_folder.opening import MANIFEST
     from graphrerank.data.documents.index_folder import IndexedFolder, index_folder
-    from graphrerank.data.engines.local import LOCAL, Engine
     from graphrerank.data.engines.ray_data import RayEngine
 
-    engine: Engine = LOCAL
-    if given.engine == "ray":
-        engine = RayEngine(workers=given.workers, address=given.address)
+    if (given.out / MANIFEST).is_file():
+        return _grow(given)
 
     def finish(folder: Path, made: IndexedFolder) -> None:
         print(printable(str(made)), flush=True)
-        if given.questions:
-            print(_draft(folder, given.out, given.questions, given.language_model, given.endpoint))
+        questions = QUESTIONS if given.questions is None else given.questions
+        if questions and (made.update is None or given.questions is not None):
+            print(_draft(folder, given.out, questions, given.language_model, given.endpoint))
 
-    with closing(engine):
-        index_folder(given.source, given.out, max_words=given.max_words, engine=engine, finish=finish)
+    with ExitStack() as stack:
+        engine = None
+        if given.engine == "ray":
+            engine = stack.enter_context(closing(RayEngine(workers=given.workers or 2, address=given.address)))
+        settings = {"max_words": given.max_words, "workers": given.workers}
+        index_folder(given.source, given.out, engine=engine, finish=finish, **settings)
     print(f"graphrerank serve artifact=base index={given.out}    # search it, and look at the page")
+    return 0
+
+
+def _grow(given: Namespace) -> int:
+    """Bring a corpus folder up to date; its vectors are MiniLM's."""
+    from graphrerank.data.corpus_folder.opening import read_manifest
+    from graphrerank.data.documents.grow_index import grow_index
+    from graphrerank.parts import Parts
+
+    encoder = None if read_manifest(given.out).encoder is None else Parts().text_encoder("minilm")
+    made, growth = grow_index(
+        given.source, given.out, max_words=given.max_words, workers=given.workers, encoder=encoder
+    )
+    print(printable(str(made)), flush=True)
+    print(f"{growth.num_added:,} passages added, {growth.num_removed:,} removed: {growth.num_nodes:,} in {given.out}")
     return 0
 
 

@@ -1,5 +1,1 @@
 """Readers, encoding, candidate lists and batches."""
-
-from graphrerank.data.dataset import Dataset, Qrels
-
-__all__ = ["Dataset", "Qrels"]

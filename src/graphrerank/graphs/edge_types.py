@@ -16,7 +16,8 @@ REFERENCE, ENTITY, ADJACENCY, SIMILARITY, OTHER = range(len(EDGE_TYPES))
 
 MEANINGS = {  # of names in edge files, in addition to those of the types themselves
     "reference": (
-        "cites cited_by citation foreign_key hyperlink key_name link links_to mention mentions references title_mention"
+        "call calls cites cited_by citation foreign_key hyperlink import imports inherits key_name link links_to "
+        "mention mentions references reply replies tests title_mention"
     ),
     "entity": "concept conceptual shared_entity",
     "adjacency": "adjacent contextual neighbouring_chunk next next_chunk previous previous_chunk",

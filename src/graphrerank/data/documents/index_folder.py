@@ -1,39 +1,60 @@
-"""A folder of documents as a data set folder: chunks with titles, their places, and the links between files."""
+"""A folder of documents as a data set folder, and its update: passages with titles, and the links between them."""
 
+import gzip
+import hashlib
 import json
 import os
-import re
 import shutil
-from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field, replace
 from glob import escape
 from itertools import islice
-from pathlib import Path, PurePosixPath
-from posixpath import dirname, join, normpath, splitext
-from urllib.parse import unquote
+from pathlib import Path
 
 from graphrerank.checks import UserError, check_counts
-from graphrerank.data.documents.old_formats import (
-    FORMATS,
-    MAX_NAME,
-    MAX_TARGET,
-    Chunk,
-    Document,
-    UnreadableError,
-    divide,
+from graphrerank.data.documents.boilerplate import edge_keys, repeated_keys, without_repeated
+from graphrerank.data.documents.document import Document
+from graphrerank.data.documents.links import LinkAccount, resolve_links
+from graphrerank.data.documents.passages import Passage, passages_of
+from graphrerank.data.documents.readers import READERS, suffix_of
+from graphrerank.data.documents.reading import FileReader, ReadFile, read_files
+from graphrerank.data.documents.site import find_site
+from graphrerank.data.documents.symbols import SymbolIndex
+from graphrerank.data.drafted_questions import DRAFTED
+from graphrerank.data.engines.local import Block, Engine
+from graphrerank.data.readers.records import read_jsonl
+from graphrerank.files import (
+    FolderInUseError,
+    atomic_folder,
+    sole_use,
+    write_bytes,
+    write_json,
+    write_json_lines,
+    write_text,
 )
-from graphrerank.data.engines.local import LOCAL, Block, Engine
-from graphrerank.files import FolderInUseError, atomic_folder, sole_use, write_json_lines, write_text
-from graphrerank.text.characters import whole_characters
+from graphrerank.progress import advance, progress_bar
+from graphrerank.text.languages import detect_language
 
+MAX_WORDS = 200
 MAX_BYTES = 50_000_000  # of a file; larger ones are listed, not read
 SHOWN = 3  # names of files that were not read, for each reason
-BLOCK_FILES = 1 << 8  # read and divided by a worker at once
-_FOREIGN = re.compile(r"^([a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
-_FIRST_PAGES = ("index", "readme", "_index")  # of a folder
+BLOCK_FILES = 1 << 8  # read by a worker of an engine at once
+READ, ACCOUNT = "documents.jsonl.gz", "index.json"  # what was read of each file, for updates; what became of it
+FORMAT = "graphrerank documents 1"  # raise it when readers give other documents of the same files
+CORPUS, EDGES = "corpus.jsonl", "edges.tsv"
+_WRITTEN = (CORPUS, EDGES, READ, ACCOUNT)
+
+
+@dataclass(frozen=True)
+class Update:
+    """The documents' files that an update found, and the passages."""
+
+    added: int
+    changed: int
+    removed: int
+    kept_passages: int  # with the same id, title and text
 
 
 @dataclass(frozen=True)
@@ -42,13 +63,24 @@ class IndexedFolder:
 
     folder: Path  # the data set folder
     documents: int
-    chunks: int  # passages
-    links: int  # between two of the documents: edges
+    passages: int
+    edges: int
+    links: LinkAccount
     unread: Mapping[str, Sequence[str]]  # files that were not read, and records without a text, by reason
+    dropped: Mapping[str, int] = field(default_factory=dict)  # parts of documents that were left out, by kind
+    update: Update | None = None  # of a folder that was there
 
     def __str__(self) -> str:
-        """Say what was made, and what was not read."""
-        rows = [f"{self.documents:,} documents, {self.chunks:,} passages, {self.links:,} links: {self.folder}"]
+        """Say what was made, what became of the links, and what was not read."""
+        rows = [f"{self.documents:,} documents, {self.passages:,} passages, {self.edges:,} edges: {self.folder}"]
+        if (update := self.update) is not None:
+            rows.append(
+                f"files: {update.added:,} added, {update.changed:,} changed, {update.removed:,} removed; "
+                f"{update.kept_passages:,} passages are as they were"
+            )
+        rows += [str(self.links)] if str(self.links) else []
+        if self.dropped:
+            rows.append(f"left out: {', '.join(f'{count:,} {kind}' for kind, count in self.dropped.items())}")
         return "\n".join([*rows, *_unread_rows(self.unread)])
 
 
@@ -57,93 +89,134 @@ def _unread_rows(unread: Mapping[str, Sequence[str]]) -> list[str]:
     return [f"not read: {len(unread[reason]):,} x {reason} ({shown[reason]})" for reason in sorted(unread)]
 
 
-class ChunkFiles:
-    """Reads files of a folder, which all workers must see, and divides them into passages of at most ``max_words``."""
-
-    def __init__(self, source: Path, *, max_words: int) -> None:
-        self.source = source
-        self.max_words = max_words
-
-    def __call__(self, block: Block) -> Block:
-        """Return the passages of the files ``paths``, in JSON, and among them what was not read: reason and name."""
-        found: list[object] = []
-        for name in map(str, block["paths"]):
-            try:
-                documents = FORMATS[PurePosixPath(name).suffix.lower()](self.source / name, name)
-            except UnreadableError as error:
-                found.append([str(error), name])
-                continue
-            if not documents:
-                found.append(["no text", name])
-            for document in documents:
-                chunks = list(map(asdict, _chunks(document, self.max_words)))
-                found += chunks if chunks else [["no text", document.name]]
-        return {"found": [json.dumps(each) for each in found]}
-
-
 def index_folder(
     source: str | Path,
     out: str | Path,
     *,
-    max_words: int = 200,
-    engine: Engine = LOCAL,
+    max_words: int = MAX_WORDS,
+    engine: Engine | None = None,
+    workers: int | None = None,
     finish: Callable[[Path, IndexedFolder], None] | None = None,
 ) -> IndexedFolder:
-    """Write the documents of a folder, which the engine's workers must see, as a data set folder.
+    """Write the documents of a folder as a data set folder, or bring such a folder up to date.
 
-    A passage's id is its document's path and number; its title is the document's, with the section's heading. Numbers
-    join neighbouring passages (``data.adjacency=true``, ``data.edges=auto``); links between the files are edges of the
-    type ``link`` (:func:`linked_passages`). Hidden files, links of the file system, files of unknown formats, files
-    that are not of their format and records without a text are left out and named. ``finish`` may write more into the
-    folder, which is then at another place: ``out`` appears when all is written, and a command that was killed leaves
-    only a hidden folder, which the next one removes. A ValueError if there is no such folder or nothing to read in it,
-    or ``out`` exists; a MissingExtraError if there is a PDF file and no package to read it.
+    Passages are cut at headings (:mod:`~graphrerank.data.documents.passages`); their ids are their document's path and
+    their section's anchor. Numbers join neighbouring passages (``data.adjacency=true``, ``data.edges=auto``); links
+    between the documents are edges (:mod:`~graphrerank.data.documents.links`). What is not read is an entry of
+    :attr:`IndexedFolder.unread` and ends nothing: hidden files, links of the file system, unreadable files and folders,
+    data set folders within, files of unknown formats or that are not of their format, records without a text.
+
+    Where ``out`` is a folder that this function wrote, only files whose content changed are read; the result is that of
+    a new folder. Other files in it, such as questions and judgements, stay.
+
+    Args:
+        source: The folder of documents.
+        out: The data set folder.
+        max_words: Words of a passage, at most.
+        engine: Reads the files, which its workers must see; None for processes of this machine with limits of time and
+            memory.
+        workers: Number of these processes; None for the number of processors.
+        finish: Writes more into the folder, which is then at another place: ``out`` changes when all is written, and a
+            command that was killed leaves only a hidden folder, which the next one removes.
+
+    Raises:
+        ValueError: If there is no such folder or nothing to read in it, or ``out`` is a folder of something else.
     """
-    check_counts(max_words=max_words)
+    check_counts(max_words=max_words, workers=workers)
     source, out = Path(source), Path(out)
     if not source.is_dir():
         raise UserError(f"`source` must be a folder of documents, got {source}")
-    if out.exists():
-        raise UserError(f"`out` must not exist, got {out}; remove it, or name another folder")
+    before = _read_before(out)
     unread: defaultdict[str, list[str]] = defaultdict(list)
-    names = _files(source, unread)
-    blocks: Iterator[Block] = ({"paths": block} for block in iter(lambda: list(islice(names, BLOCK_FILES)), []))
-    done = engine.map(ChunkFiles(source.absolute(), max_words=max_words), blocks)
-    chunks: list[Chunk] = []
-    for each in (json.loads(str(each)) for block in done for each in block["found"]):
-        if isinstance(each, list):
-            unread[each[0]].append(each[1])
-        else:
-            chunks.append(Chunk(**(each | {"links": tuple(each["links"])})))
-    if not chunks:
+    names, others = _files(source, out, unread)
+    read, update = _read(source, names, before, engine, workers or os.cpu_count() or 1)
+    for file in read:
+        if file.reason or not file.documents:
+            unread[file.reason or "no text"].append(file.path)
+    documents = [document for file in read for document in file.documents]
+    documents, passages, dropped = _divide(documents, max_words, unread)
+    if not passages:
         found = "".join(f"; {row}" for row in _unread_rows(unread))
-        formats = ", ".join(sorted(FORMATS))
+        formats = ", ".join(sorted(READERS))
         raise UserError(f"`source` must hold documents ({formats}), found no text in {source}{found}")
-    edges = linked_passages(chunks)
-    made = IndexedFolder(out, len({chunk.document for chunk in chunks}), len(chunks), len(edges), dict(unread))
-    for left in out.absolute().parent.glob(f".{escape(out.name)}.*.tmp"):
-        with suppress(FolderInUseError), sole_use(left):
-            shutil.rmtree(left)
-    with atomic_folder(out) as temporary, sole_use(temporary.parent):
-        write_json_lines(temporary / "corpus.jsonl", map(_row, chunks))
-        if edges:
-            rows = ["source\ttarget\ttype\n", *(f"{i}\t{j}\tlink\n" for i, j in edges)]
-            write_text(temporary / "edges.tsv", "".join(rows))
-        if finish is not None:
-            finish(temporary, made)
+    edges, links = resolve_links(
+        documents, passages, find_site(source), files={*names, *others}, symbols=SymbolIndex(documents)
+    )
+    rows = [_row(passage) for passage in passages]
+    if update is not None and before is not None:
+        update = replace(update, kept_passages=len(before.passages & {*map(_hash, rows)}))
+    made = IndexedFolder(out, len(documents), len(passages), len(edges), links, dict(unread), dropped, update)
+    _write(out, made, rows, edges, read, finish)
     return made
 
 
-def _files(source: Path, unread: defaultdict[str, list[str]]) -> Iterator[str]:
-    """List the files to read by their paths within the folder; note the others."""
-    for folder, names, files in os.walk(source):
-        names[:] = sorted(n for n in names if not n.startswith(".") and not (Path(folder) / n).is_symlink())
-        for path in (Path(folder) / name for name in sorted(files)):
+@dataclass(frozen=True)
+class _Before:
+    """A folder of an earlier run: the files that were read, and hashes of the passages."""
+
+    files: Mapping[str, ReadFile]
+    passages: Set[str]
+
+
+def _read_before(out: Path) -> _Before | None:
+    """Read the folder that an earlier run wrote; None if there is none, a ValueError if it is something else."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return None
+    if not (out / ACCOUNT).is_file():
+        raise UserError(f"`out` must be new or a folder that `graphrerank index` wrote, got {out}; name another folder")
+    files = {}
+    with suppress(OSError, EOFError, ValueError), gzip.open(out / READ, "rt", encoding="utf-8") as lines:
+        if next(lines, "").strip() == FORMAT:  # else, or where it is damaged, everything is read again
+            for line in lines:
+                file = ReadFile.from_record(line)
+                files[file.path] = file
+    with (out / CORPUS).open(encoding="utf-8") as lines:
+        passages = {_hash(row) for row in map(json.loads, lines)}
+    return _Before(files, passages)
+
+
+def _hash(row: Mapping[str, object]) -> str:
+    return hashlib.sha256("\0".join(str(row[key]) for key in ("_id", "title", "text")).encode()).hexdigest()
+
+
+def _files(source: Path, out: Path, unread: defaultdict[str, list[str]]) -> tuple[list[str], list[str]]:
+    """List the files to read, by their paths within the folder, and the others; note why those are not read."""
+    names: list[str] = []
+    others: list[str] = []
+
+    def note(error: OSError) -> None:
+        unread[f"a folder that cannot be opened: {error.strerror}"].append(_shown(Path(error.filename), source))
+
+    for root, folders, files in os.walk(source, onerror=note):
+        for path in sorted(Path(root) / name for name in folders):
+            if reason := _why_not_within(path, out):
+                folders.remove(path.name)
+                if reason != "hidden":
+                    unread[reason].append(_shown(path, source))
+        folders.sort()
+        for path in sorted(Path(root) / name for name in files):
             own = path.relative_to(source).as_posix()
             if reason := _why_not(path, own):
-                unread[reason].append(own.encode("utf-8", "replace").decode())
+                unread[reason].append(_shown(path, source))
+                others.append(own)
             else:
-                yield own
+                names.append(own)
+    return names, others
+
+
+def _shown(path: Path, source: Path) -> str:
+    return path.relative_to(source).as_posix().encode("utf-8", "replace").decode()
+
+
+def _why_not_within(folder: Path, out: Path) -> str:
+    """Return why the files of a folder are not read; empty if they are."""
+    if folder.name.startswith("."):
+        return "hidden"
+    if folder.is_symlink():
+        return "a linked folder"
+    is_data_set = folder.absolute() == out.absolute() or (folder / ACCOUNT).is_file()
+    is_data_set |= (folder / CORPUS).is_file() and any((folder / name).exists() for name in ("queries.jsonl", "qrels"))
+    return "a data set folder" if is_data_set else ""
 
 
 def _why_not(path: Path, own: str) -> str:
@@ -154,7 +227,7 @@ def _why_not(path: Path, own: str) -> str:
         return "a link of the file system"
     if not path.is_file():
         return "no regular file"  # a pipe, of which reading waits for ever
-    if path.suffix.lower() not in FORMATS:
+    if not suffix_of(path.name):
         return f"{path.suffix.lower() or 'no suffix'}: no known format"
     if path.stat().st_size > MAX_BYTES:
         return f"larger than {MAX_BYTES // 1_000_000} MB"
@@ -162,96 +235,115 @@ def _why_not(path: Path, own: str) -> str:
     return "" if is_id else "a name that begins with a blank, or with tabs, line breaks or bytes that are not UTF-8"
 
 
-def _chunks(document: Document, max_words: int) -> Iterator[Chunk]:
-    number = 0
-    for section in document.sections:
-        names = (document.title[:MAX_NAME], section.heading[:MAX_NAME])
-        title = " - ".join(dict.fromkeys(filter(None, names)))
-        chunks = list(divide(section.text, max_words))
-        starts = [start for start, _ in chunks]
-        links: list[list[str]] = [[] for _ in chunks]
-        for place, target in section.links if chunks else ():
-            if len(target) <= MAX_TARGET:
-                links[max(0, bisect_right(starts, place) - 1)].append(target)
-        for (_, text), own in zip(chunks, links, strict=True):
-            title, heading, text = map(whole_characters, (title, names[1], text))
-            yield Chunk(f"{document.name}:{number}", title, text, document.name, number, heading, tuple(own))
-            number += 1
+def _read(
+    source: Path, names: Sequence[str], before: _Before | None, engine: Engine | None, workers: int
+) -> tuple[list[ReadFile], Update | None]:
+    """Read the files whose content is not that of an earlier run; return all in order, and what has changed."""
+    known = {} if before is None else before.files
+    same = {name for name in names if name in known and _is_same(source / name, known[name])}
+    fresh: dict[str, ReadFile] = {}
+    with progress_bar("files", total=len(names)):
+        advance(len(same))
+        for file in _read_all(source.absolute(), [name for name in names if name not in same], engine, workers):
+            fresh[file.path] = file
+            advance(1)
+    read = [known[name] if name in same else fresh[name] for name in names]
+    if before is None:
+        return read, None
+    added = len(fresh.keys() - known.keys())
+    changed = sum(name in known and known[name].sha256 != file.sha256 for name, file in fresh.items())
+    return read, Update(added, changed, len(known.keys() - set(names)), 0)
 
 
-def _row(chunk: Chunk) -> dict[str, object]:
-    metadata = {"doc_id": chunk.document, "chunk_id": chunk.number, "heading": chunk.heading}
-    return {"_id": chunk.id, "title": chunk.title, "text": chunk.text, "metadata": metadata}
+def _is_same(path: Path, known: ReadFile) -> bool:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() == known.sha256 and not known.reason
+    except OSError:
+        return False
 
 
-def linked_passages(passages: Sequence[Chunk]) -> list[tuple[str, str]]:
-    """List the different pairs of passages of which one links to the other, in order.
-
-    A target is the first passage of the section that it names, or else of its document. Paths are relative to the
-    document or, where they begin with ``/``, to the folder; the suffix may be missing, and a folder is its ``index`` or
-    ``README``. ``[[NAME]]`` is the document of that path, else that file name, in the same folder if there are several,
-    else that title.
-    """
-    places = _Places(passages)
-    found = {
-        (passage.id, target): None
-        for passage in passages
-        for link in passage.links
-        if (target := places.target(passage.document, link)) not in (None, passage.id)
-    }
-    return [(source, target) for source, target in found if target is not None]
+def _read_all(source: Path, names: Sequence[str], engine: Engine | None, workers: int) -> Iterator[ReadFile]:
+    if engine is None:
+        yield from read_files(source, names, workers=workers)
+        return
+    rest = iter(names)
+    blocks: Iterator[Block] = ({"paths": block} for block in iter(lambda: list(islice(rest, BLOCK_FILES)), []))
+    for done in engine.map(FileReader(source), blocks):
+        yield from map(ReadFile.from_record, map(str, done["files"]))
 
 
-class _Places:
-    def __init__(self, passages: Iterable[Chunk]) -> None:
-        self.first: dict[str, str] = {}
-        self.of_section: dict[tuple[str, str], str] = {}
-        self.by_path: dict[str, str] = {}  # document by its path without suffix, and by its folder's
-        self.by_name: dict[str, list[str]] = {}  # documents by file name, else by title
-        titles: dict[str, list[str]] = {}
-        for passage in passages:
-            document = passage.document
-            self.of_section.setdefault((document, _anchor(passage.heading)), passage.id)
-            if document in self.first:
-                continue
-            self.first[document] = passage.id
-            bare = splitext(document)[0]
-            self.by_path.setdefault(bare, document)
-            folder, _, stem = bare.rpartition("/")
-            if stem.lower() in _FIRST_PAGES:
-                self.by_path.setdefault(folder or ".", document)
-            self.by_name.setdefault(_name(stem), []).append(document)
-            titles.setdefault(_name(passage.title), []).append(document)
-        for name, documents in titles.items():
-            self.by_name.setdefault(name, documents)
-
-    def target(self, own: str, link: str) -> str | None:
-        is_wiki = link.startswith("[[")
-        if not is_wiki and _FOREIGN.match(link):
-            return None
-        written = link[2:-2] if is_wiki else unquote(link.replace("\\", "/"))
-        path, _, anchor = written.partition("#")
-        path = path.strip() if is_wiki else path.partition("?")[0].strip()
-        document = own if not path else self._page(own, path) if is_wiki else self._document(own, path)
-        if document is None:
-            return None
-        first = self.first.get(document)
-        return self.of_section.get((document, _anchor(unquote(anchor))), first) if anchor else first
-
-    def _document(self, own: str, path: str) -> str | None:
-        place = normpath(path.lstrip("/") if path.startswith("/") else join(dirname(own), path))
-        return place if place in self.first else self.by_path.get(place)
-
-    def _page(self, own: str, name: str) -> str | None:
-        if (document := self._document("", name) or self._document(own, name)) is not None:
-            return document
-        listed = self.by_name.get(_name(splitext(name)[0] if name.lower().endswith(".md") else name), [])
-        return next((each for each in listed if dirname(each) == dirname(own)), listed[0] if listed else None)
+def _divide(
+    documents: Sequence[Document], max_words: int, unread: defaultdict[str, list[str]]
+) -> tuple[list[Document], list[Passage], dict[str, int]]:
+    """Return documents without what a site repeats, their passages, and the number of parts that were left out."""
+    repeated = repeated_keys({document.name: keys for document in documents if (keys := edge_keys(document))})
+    documents = [
+        without_repeated(document, repeated[document.name]) if document.name in repeated else document
+        for document in documents
+    ]
+    dropped = Counter[str]()
+    for document in documents:
+        dropped.update(document.dropped)
+    texts = [block.text for document in documents for section in document.sections for block in section.blocks[:1]]
+    language = detect_language(texts)
+    kept, passages = [], list[Passage]()
+    for document in documents:
+        if own := list(passages_of(document, max_words=max_words, language=language)):
+            kept.append(document)
+            passages += own
+        else:
+            unread["no text"].append(document.name)
+    return kept, passages, dict(dropped)
 
 
-def _name(text: str) -> str:
-    return " ".join(text.replace("_", " ").lower().split())
+def _row(passage: Passage) -> dict[str, object]:
+    metadata = {"doc_id": passage.document, "chunk_id": passage.number, "heading": passage.heading}
+    if passage.line:
+        metadata["line"] = passage.line
+    return {"_id": passage.id, "title": passage.title, "text": passage.text, "metadata": metadata}
 
 
-def _anchor(heading: str) -> str:
-    return re.sub(r"[^\w-]", "", heading.strip().lower().replace(" ", "-"))
+def _write(
+    out: Path,
+    made: IndexedFolder,
+    rows: Sequence[Mapping[str, object]],
+    edges: Sequence[tuple[str, str, str]],
+    read: Sequence[ReadFile],
+    finish: Callable[[Path, IndexedFolder], None] | None,
+) -> None:
+    """Write the folder; of one that was there, other files are kept."""
+    for left in out.absolute().parent.glob(f".{escape(out.name)}.*.tmp"):
+        with suppress(FolderInUseError), sole_use(left):
+            shutil.rmtree(left)
+    with ExitStack() as stack:
+        if out.exists():
+            stack.enter_context(sole_use(out))
+        temporary = stack.enter_context(atomic_folder(out))
+        stack.enter_context(sole_use(temporary.parent))
+        if out.exists():
+            shutil.copytree(out, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*_WRITTEN))
+        write_json_lines(temporary / CORPUS, rows)
+        if edges:
+            lines = ["source\ttarget\ttype\n", *("\t".join(edge) + "\n" for edge in edges)]
+            write_text(temporary / EDGES, "".join(lines))
+        records = b"\n".join([FORMAT.encode(), *(file.record for file in read), b""])
+        write_bytes(temporary / READ, gzip.compress(records, 1, mtime=0))
+        write_json(temporary / ACCOUNT, _account(made))
+        if (drafted := temporary / DRAFTED).is_file():
+            _keep_drafts(drafted, {str(row["_id"]) for row in rows})
+        if finish is not None:
+            finish(temporary, made)
+
+
+def _keep_drafts(path: Path, ids: set[str]) -> None:
+    """Keep the drafted questions of an earlier run whose passages are still there."""
+    drafts = [row for _, row in read_jsonl(path)]
+    if kept := [row for row in drafts if ids.issuperset(row["relevant"])]:
+        write_json_lines(path, kept)
+    else:
+        path.unlink()
+
+
+def _account(made: IndexedFolder) -> dict[str, object]:
+    """Return what became of the files and links, which ``graphrerank doctor`` repeats."""
+    return {"account": str(made), "links": asdict(made.links), "unread": made.unread, "dropped": made.dropped}

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
+from unicodedata import east_asian_width
 
 from markdown_it.common.utils import normalizeReference
 from markdown_it.token import Token
@@ -26,7 +27,6 @@ from graphrerank.data.documents.formats.front_matter import file_title, front_ma
 from graphrerank.data.documents.formats.markdown_syntax import ATTRIBUTES, parser, written_target
 from graphrerank.data.documents.formats.slugs import Slugs
 from graphrerank.data.documents.formats.text import code_block, decode_text, without_blobs
-from graphrerank.text.languages import UNSPACED
 
 _CHUNK = 50_000  # characters of a file that are parsed at once, if it has headings there
 _MAX_SECTIONS = 200_000  # of a file
@@ -69,7 +69,6 @@ _PROSE_DIRECTIVES = re.compile(
 _DIRECTIVE = re.compile(r"\{([\w:-]{1,50})\}[ \t]*(.*)")
 _AUTOMATIC = re.compile(r"^\.\. auto\w{1,20}:: *([\w.]{1,500})", re.MULTILINE)
 _OPTIONS = re.compile(r"---\n.{0,2000}?^---\n|(?:[ \t]*:[\w-]{1,50}:[^\n]*(?:\n|$))+", re.DOTALL | re.MULTILINE)
-_UNSPACED = re.compile(rf"[{UNSPACED}\u3000-\u303f\uff01-\uff65]")
 _TITLED = re.compile(r"([^<]{1,1000}?)\s*<([^<>]+)>")  # of a role
 _IMAGE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|bmp|avif|mp[34]|webm)\b", re.IGNORECASE)
 _HAS_MARKDOWN = re.compile(r"^\s*<\w[^<>]*\smarkdown\b", re.MULTILINE)
@@ -342,7 +341,7 @@ class MarkdownReader:
             elif kind == "code_inline":
                 parts.append(content)
             elif kind in ("softbreak", "hardbreak"):
-                is_spaced = not parts or not _UNSPACED.match(parts[-1][-1:])
+                is_spaced = not parts or east_asian_width(parts[-1][-1:] or " ") not in "WF"
                 parts.append("\n" if kind == "hardbreak" else " " if is_spaced else "")
                 line += 1
             elif kind in ("link_open", "link_close"):
