@@ -1,10 +1,9 @@
 """Blocks that the pages of a site repeat at their starts and ends: menus, notices, footers."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from itertools import count
 from posixpath import dirname
 
 from graphrerank.data.documents.document import Block, Document
@@ -49,18 +48,31 @@ def repeated_keys(pages: Mapping[str, Collection[int]]) -> dict[str, frozenset[i
 
 def without_repeated(document: Document, keys: Collection[int]) -> Document:
     """Leave blocks out of a page, which are counted in ``dropped``; a page that has no others stays as it is."""
-    number = sum(len(section.blocks) for section in document.sections)
-    places = count()
-
-    def is_kept(block: Block) -> bool:
-        is_middle = _EDGE <= next(places) < number - _EDGE
-        return is_middle or _key(block.text) not in keys
-
-    sections = [replace(section, blocks=tuple(filter(is_kept, section.blocks))) for section in document.sections]
-    left = number - sum(len(section.blocks) for section in sections)
-    if left in (0, number):
+    blocks = [block for section in document.sections for block in section.blocks]
+    dropped = {
+        *_run(blocks, range(len(blocks))[:_EDGE], keys),
+        *_run(blocks, range(len(blocks))[: -_EDGE - 1 : -1], keys),
+    }
+    if len(dropped) in (0, len(blocks)):
         return document
-    return replace(document, sections=tuple(sections), dropped={**document.dropped, DROPPED: left})
+    sections, start = [], 0
+    for section in document.sections:
+        left = tuple(block for place, block in enumerate(section.blocks, start) if place not in dropped)
+        sections.append(replace(section, blocks=left))
+        start += len(section.blocks)
+    return replace(document, sections=tuple(sections), dropped={**document.dropped, DROPPED: len(dropped)})
+
+
+def _run(blocks: Sequence[Block], places: Iterable[int], keys: Collection[int]) -> Iterator[int]:
+    """Yield the places of the repeated blocks from an edge on, up to two others that follow one another."""
+    others = 0
+    for place in places:
+        is_repeated = _key(blocks[place].text) in keys
+        others = 0 if is_repeated else others + 1
+        if others == 2:
+            return
+        if is_repeated:
+            yield place
 
 
 def _key(text: str) -> int:

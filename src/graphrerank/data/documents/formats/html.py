@@ -1,7 +1,7 @@
 """Pages of HTML."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from html import unescape
 from pathlib import PurePosixPath
@@ -40,8 +40,9 @@ _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _KINDS = {"li": "item", "dt": "term", "dd": "meaning"}
 _ROLES = frozenset(("navigation", "search", "banner", "contentinfo", "dialog", "doc-toc"))  # of what is left out
 _CLASSES = """mw-editsection linenos lineno linenodiv gutter sphinxsidebar breadcrumb breadcrumbs visually-hidden
-sr-only noprint pagination-nav skip-link theme-doc-toc-mobile"""
+sr-only noprint hideme since pagination-nav skip-link theme-doc-toc-mobile"""
 _CLUTTER = frozenset(_CLASSES.split())
+_SOURCES = frozenset(("viewcode-link", "viewcode-back", "src", "srclink"))  # links to programs, without their texts
 _SIDE_CLASSES = "navbar nav menu sidebar footer related nav-panel navigation topnav site-header site-footer"
 _SIDES = frozenset(_SIDE_CLASSES.split())  # beside a main part
 _NOTE = re.compile(r"admonition|callout|footnote|note|topic|tip|warning|aside", re.IGNORECASE)
@@ -49,8 +50,12 @@ _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 _PLACED = "table table, h1, h2, h3, h4, h5, h6, pre"  # in a table that only places them
 _WORD, _SYMBOL = re.compile(r"[^\W_]"), re.compile(r"(?!_CPP|c\.)[A-Za-z_][\w.]*")
 _DASHES = "- \u2013\u2014|\u00b7:\u00bb"  # between the title of a page and the name of its site
+_NUMBER, _REST = re.compile(r"[\d.]+\s+"), re.compile(rf"$|\s*[{_DASHES}(<]")
 _REFRESH = re.compile(r"\s*[\d.]*\s*[;,]\s*url\s*=\s*[\"']?\s*([^\"'\s]+)", re.IGNORECASE)
 _SMALL = 50  # characters of a main part that may be nearly nothing of its page
+_MOVED = re.compile(r"\bredirect|\bmoved\b", re.IGNORECASE)
+_MAX_MARKS = 3  # characters of a text without a word that is left out
+_LINKED = 0.6  # the share of a menu's characters that are within links
 _NO_TARGETS = ("javascript:", "data:", "mailto:", "tel:")
 
 
@@ -67,10 +72,13 @@ def read_html(content: bytes, name: str) -> list[Document]:
     meta = _Meta(page)
     dropped = {"data URIs": uris} if uris else {}
     if meta.redirect:
-        block = Block(meta.title or meta.redirect, links=(Link(meta.redirect),))
-        return [Document(name, meta.title or PurePosixPath(name).stem, (Section("", (block,)),), base=meta.base)]
+        title = meta.title()
+        title = PurePosixPath(name).stem if not title or _MOVED.search(title) else title
+        block = Block(title, links=(Link(meta.redirect),))
+        return [Document(name, title, (Section("", (block,)),), base=meta.base)]
     walk = _main_part(page)
-    title = (walk.out.titled or meta.title or PurePosixPath(name).stem)[:MAX_NAME]
+    headings = [section.heading for section in walk.sections[:3]]
+    title = _named(meta.title(), headings) or walk.out.titled or meta.title() or PurePosixPath(name).stem[:MAX_NAME]
     sections = _with_anchors(walk.sections, page)
     return [Document(name, title, sections, meta.aliases(name), meta.base, dropped=dropped, is_page=True)]
 
@@ -93,19 +101,19 @@ class _Meta:
         self.base = self._said("base[href]", "href")[:MAX_TARGET]
         refresh = _REFRESH.match(self._said('meta[http-equiv="refresh" i]', "content"))
         self.redirect = unescape(refresh[1])[:MAX_TARGET] if refresh else ""
-        self.title = self._title()
 
     def _said(self, selector: str, attribute: str) -> str:
         element = self._page.css_first(selector)
         return "" if element is None else element.attributes.get(attribute) or ""
 
-    def _title(self) -> str:
-        element = self._page.css_first("head > title")
-        title = " ".join(("" if element is None else element.text()).translate(_INVISIBLE).split())
-        title = title or self._said('meta[property="og:title"]', "content")
-        site = self._said('meta[property="og:site_name"]', "content")
-        site = re.escape(site)
-        return re.sub(rf"(?:[{_DASHES}]+{site}$)|(?:^{site}[{_DASHES}]+)", "", title) if site else title
+    def title(self) -> str:
+        """Return what the page says it is named, without the name of its site."""
+        title = _shown(self._page.css_first("head > title")) or self._said('meta[property="og:title"]', "content")
+        sites = [self._said('meta[property="og:site_name"]', "content"), *map(_shown, self._page.css("h1")[:2])]
+        for site in filter(None, sites):
+            name = re.escape(site)
+            title = re.sub(rf"(?:[{_DASHES}]{{1,9}}{name}$)|(?:^{name}[{_DASHES}]{{1,9}})", "", title)
+        return title if title[:10] != "<no title>" else ""  # of Sphinx
 
     def aliases(self, name: str) -> tuple[str, ...]:
         """Return the path of the address that the page calls its own, if it ends as its file does."""
@@ -113,6 +121,17 @@ class _Meta:
         last, file = PurePosixPath(path).name, PurePosixPath(name)
         is_same = last and last in (file.name, file.stem, file.parent.name if file.stem == "index" else file.stem)
         return (path,) if is_same and path.startswith("/") and len(path) <= MAX_TARGET else ()
+
+
+def _shown(element: Any) -> str:
+    """Return the text of an element as a name."""
+    return " ".join(("" if element is None else element.text()).translate(_INVISIBLE).split())[:MAX_NAME]
+
+
+def _named(title: str, headings: Iterable[str]) -> str:
+    """Return the heading with which the title of a page begins, before the name of its site."""
+    shown = (_NUMBER.sub("", heading) for heading in headings)
+    return next((each for each in shown if each and title.startswith(each) and _REST.match(title, len(each))), "")
 
 
 def _valid(address: str) -> str:
@@ -250,7 +269,7 @@ class _Walk:
         target = (attributes.get("href") or "").strip()
         if target.startswith("#") and not _WORD.search(node.text()):  # the mark of a heading
             return False
-        if target and "viewcode" in (attributes.get("class") or ""):
+        if target and not _SOURCES.isdisjoint((attributes.get("class") or "").split()):
             self._link(target)
             return False
         if target:
@@ -373,11 +392,11 @@ class _Walk:
             self._parts = []
         else:
             text = self._take()
-        if text:
+        if len(text) > _MAX_MARKS or _WORD.search(text):
             self.out.point(self._ids)
             self._ids = []
             self.out.add(self._marker + text, self._kind, is_whole=is_code)
-            if self._linked > 0.8 * len(text) and not self.out.has_heading:
+            if self._linked > _LINKED * len(text) and not self.out.has_heading:
                 self._menus.add(self._marker + text)
             self._kind = self._marker = ""
         self._linked = 0
