@@ -8,6 +8,7 @@ from email.errors import HeaderParseError
 from email.header import decode_header, make_header
 from email.message import Message
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from typing import NamedTuple
 
 from graphrerank.data.documents.document import LABEL, MAX_NAME, Block, Document, Link, Section, UnreadableError
@@ -15,11 +16,12 @@ from graphrerank.data.documents.formats.text import decode_text, without_blobs
 from graphrerank.data.documents.readers import reader_of
 
 MAX_HEADER, MAX_SENDER = 10_000, 200  # characters of a header, and of a sender as it is shown
+MAX_PARTS, MAX_PAGE = 1000, 1_000_000  # of a message, and characters of its page
 _MOST_STEPS = 20_000_000  # of the parser, which compares each line with each boundary
 _START = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]{0,200}\d\d:\d\d[^\n]{0,100}\n")
 _LONG_HEADER = re.compile(rb"^content-(?:type|disposition):(?:[^\n]|\n[ \t]){5000}", re.MULTILINE | re.IGNORECASE)
 _ID = re.compile(r"<([^<>\s]+)>")
-_HEADERS = ("from", "subject", "date", "message-id", "received")  # of which a mail has one
+_HEADERS = ("from", "subject", "date", "message-id", "in-reply-to", "references")  # of which a mail has one
 _END = re.compile(
     r"^(?:-- ?|_{20,}|-{2,} ?(?:Original Message|Ursprüngliche Nachricht|Message d'origine) ?-{2,})$", re.M
 )
@@ -85,10 +87,11 @@ def _parsed(content: bytes, line: int) -> _Mail:
         message = message_from_bytes(content)
         headers: dict[str, str] = {}
         for name, value in message.raw_items():
-            headers.setdefault(name.lower(), _decoded(str(value)[:MAX_HEADER]))
+            if (known := name.lower()) in _HEADERS and known not in headers:
+                headers[known] = _decoded(str(value)[:MAX_HEADER])
     except Exception as error:  # a parser of untrusted files fails in many ways
         raise UnreadableError("cannot be read as mail") from error
-    if not any(name in headers for name in _HEADERS):
+    if not headers:
         raise UnreadableError("not a mail")
     return _Mail(message, headers, line, line + content.rstrip().count(b"\n"))
 
@@ -131,7 +134,7 @@ def _text(message: Message) -> tuple[str, list[str]]:
     """Return the text of a message, else that of its page, and the names of its files."""
     texts: dict[str, str] = {}
     files: list[str] = []
-    for part in message.walk():
+    for part in islice(message.walk(), MAX_PARTS):
         kind = part.get_content_type()
         if file := part.get_filename():
             files.append(_decoded(file[:MAX_HEADER])[:MAX_SENDER])
@@ -144,7 +147,7 @@ def _text(message: Message) -> tuple[str, list[str]]:
 
 
 def _page(page: str) -> Iterator[str]:
-    documents = reader_of("mail.html")(page.encode(), "mail.html")
+    documents = reader_of("mail.html")(page[:MAX_PAGE].encode(), "mail.html")
     for section in (section for document in documents for section in document.sections):
         yield from filter(None, (section.heading, *(block.text for block in section.blocks)))
 

@@ -8,8 +8,8 @@ import csv
 import io
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import PurePosixPath
@@ -35,6 +35,7 @@ _SEPARATOR = re.compile(r"\"?sep=(.)\"?\n", re.IGNORECASE)
 _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)[-+]?\d[\d.,:/-]*")  # a year may name a column
 _LONG = 30  # characters of the cells of a column of texts
 _LONG_WORDS = 8  # of a cell that names no column
+_NOTHING: Mapping[str, Any] = {}  # of all documents: a million may be of a file
 
 
 class _Row(NamedTuple):
@@ -51,11 +52,10 @@ def read_json(content: bytes, name: str) -> list[Document]:
         return _loaded(_loads(text), name, len(text))
     except RecursionError as error:
         raise UnreadableError("JSON that is nested too deeply") from error
-    except ValueError as error:
-        if isinstance(error, UnreadableError):
-            raise
-        with_lines = text.lstrip().split("\n", 1)[0].rstrip().endswith("}")
-        return _documents(name, _lines(text), len(text)) if with_lines else _not_json(error)
+    except json.JSONDecodeError:
+        if text.lstrip().split("\n", 1)[0].rstrip().endswith("}"):
+            return _documents(name, _lines(text), len(text))
+        raise UnreadableError("not JSON") from None
 
 
 def read_jsonl(content: bytes, name: str) -> list[Document]:
@@ -74,55 +74,66 @@ def read_table(content: bytes, name: str) -> list[Document]:
     text = decode_text(content)
     said = _SEPARATOR.match(text)
     text = text[said.end() :] if said else text
-    rows = _cells(text, said[1] if said else _separator(text, is_tsv=name.lower().endswith(".tsv")))
-    if not rows:
-        return []
-    has_names = _names_columns(rows[0].content)
-    names = _names(rows[0].content) if has_names else _guessed_names(rows[:_SAMPLED_ROWS])
+    mark = said[1] if said else _separator(text, is_tsv=name.lower().endswith(".tsv"))
+    try:
+        return _documents(name, _table_rows(text, mark, int(said is not None)), len(text))
+    except csv.Error as error:
+        raise UnreadableError("not a table") from error
+
+
+def _table_rows(text: str, mark: str, before: int) -> Iterator[_Row]:
+    """Yield the rows of a table as objects, with ``before`` lines before it."""
+    quoting = _quoting(text, mark)
+    sample = list(islice(_parsed(text, mark, quoting), _SAMPLED_ROWS))
+    if not sample:
+        return
+    has_names = _names_columns(sample[0].content)
+    names = _names(sample[0].content) if has_names else _guessed_names(sample)
     known = len(names)
-    names += [f"column {place + 1}" for place in range(known, max(len(row.content) for row in rows))]
-    found = []
-    for row in rows[has_names:]:
-        entries = {k: cell for k, cell in zip(names, row.content, strict=False) if cell or k.lower() in _TEXTS}
-        if (text_key := _key(entries, _TEXTS)) is not None:  # more cells than the first row names
-            entries[text_key] = "\n".join([entries[text_key], *_said({k: entries.get(k) for k in names[known:]})])
-        line, end = (place + bool(said) for place in row[2:])
-        found.append(_Row(line, entries, line, end))
-    return _documents(name, found, len(text))
-
-
-def _not_json(error: Exception) -> list[Document]:
-    raise UnreadableError("not JSON") from error
+    for place, (number, cells, line, end) in enumerate(_parsed(text, mark, quoting)):
+        if len(cells) > MAX_COLUMNS:
+            raise UnreadableError(f"more than {MAX_COLUMNS:,} columns")
+        if has_names and not place:
+            continue
+        names += [f"column {other + 1}" for other in range(len(names), len(cells))]
+        row = {name: cell for name, cell in zip(names, cells, strict=False) if cell or name.lower() in _TEXTS}
+        if len(cells) > known and (key := _key(row, _TEXTS)) is not None:
+            row[key] = "\n".join([row[key], *_said({name: row.get(name) for name in names[known:]})])
+        yield _Row(number + before, row, line + before, end + before)
 
 
 def _loads(text: str) -> Any:
     if len(text) > MAX_VALUES and sum(map(text.count, ",[{")) > MAX_VALUES:
         raise UnreadableError(f"more than {MAX_VALUES:,} values of JSON")
-    return json.loads(text)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # a number of too many digits
+        raise UnreadableError("not JSON that can be read") from error
 
 
-def _lines(text: str) -> list[_Row]:
-    rows = []
+def _lines(text: str) -> Iterator[_Row]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
-                rows.append(_Row(number, _loads(line), number, number))
+                yield _Row(number, _loads(line), number, number)
             except (ValueError, RecursionError) as error:
                 raise UnreadableError(f"not JSON in line {number}") from error
-    return rows
 
 
 def _loaded(content: Any, name: str, most: int) -> list[Document]:
     if (chat := read_chat(content, name)) is not None:
         return chat
     rows = content if isinstance(content, list) else _records(content)
+    _check_number(len(rows or ()))
     words = _text(content) if isinstance(content, list) else ""
     if words and len(words) < _LONG * len(content):  # a list of words
         return _documents(name, [_Row(1, {"text": content})], most, is_alone=True)
     if rows is None or (isinstance(content, list) and len(rows) == 1):
         return _documents(name, [_Row(1, row) for row in rows or [content]], most, is_alone=True)
-    parts = [part for row in rows for part in _parts(row)]
-    return _documents(name, [_Row(*row) for row in enumerate(parts, 1)], most)
+    parts = (part for row in rows for part in _parts(row))
+    return _documents(name, (_Row(*row) for row in enumerate(parts, 1)), most)
 
 
 def _records(content: Any, level: int = 0) -> list[Any] | None:
@@ -181,9 +192,7 @@ def _unwrapped(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return row
 
 
-def _documents(name: str, rows: Sequence[_Row], most: int, *, is_alone: bool = False) -> list[Document]:
-    if len(rows) > MAX_RECORDS:
-        raise UnreadableError(f"more than {MAX_RECORDS:,} records")
+def _documents(name: str, rows: Iterable[_Row], most: int, *, is_alone: bool = False) -> list[Document]:
     taken: set[str] = set()
     found: list[Document] = []
     size = 0
@@ -200,7 +209,13 @@ def _documents(name: str, rows: Sequence[_Row], most: int, *, is_alone: bool = F
         size += sum(len(block.text) for block in found[-1].sections[0].blocks)
         if size > MAX_SAID + _MAX_GROWTH * most:
             raise UnreadableError("names that are repeated too often")
+        _check_number(len(found))
     return found
+
+
+def _check_number(records: int) -> None:
+    if records > MAX_RECORDS:
+        raise UnreadableError(f"more than {MAX_RECORDS:,} records")
 
 
 def _id(row: Mapping[str, Any]) -> str:
@@ -233,7 +248,8 @@ def _document(name: str, row: Mapping[str, Any], place: _Row, *, is_alone: bool)
     )
     title = title or (PurePosixPath(name).stem if is_alone else "")
     dropped |= {"lines of long records": cut} if cut else {}
-    return Document(name, title, (Section("", blocks, place.line, place.end),), dropped=dropped)
+    sections = (Section("", blocks, place.line, place.end),)
+    return Document(name, title, sections, imports=_NOTHING, dropped=dropped or _NOTHING)
 
 
 def _cut(lines: Iterator[str]) -> tuple[list[str], int]:
@@ -280,31 +296,24 @@ def _separator(text: str, *, is_tsv: bool) -> str:
     return best
 
 
-def _cells(text: str, mark: str) -> list[_Row]:
-    """Split a table; where quotes are open or, between tabs, wrong, they are no quotes."""
+def _quoting(text: str, mark: str) -> int:
+    """Return whether quotes are quotes: where one is open or, between tabs, wrong, none is."""
     try:
-        try:
-            rows = list(islice(_parsed(text, mark, strict=True), MAX_RECORDS + 2))
-        except csv.Error as error:
-            has_quotes = mark != "\t" and "unexpected end" not in str(error)
-            quoting = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
-            rows = list(islice(_parsed(text, mark, quoting=quoting), MAX_RECORDS + 2))
+        deque(_parsed(text, mark, strict=True), maxlen=0)
     except csv.Error as error:
-        raise UnreadableError("not a table") from error
-    if any(len(row.content) > MAX_COLUMNS for row in rows):
-        raise UnreadableError(f"more than {MAX_COLUMNS:,} columns")
-    return rows
+        if mark == "\t" or "unexpected end" in str(error):
+            return csv.QUOTE_NONE
+    return csv.QUOTE_MINIMAL
 
 
-def _parsed(text: str, mark: str, *, quoting: int = csv.QUOTE_MINIMAL, strict: bool = False) -> Iterator[_Row]:
+def _parsed(text: str, mark: str, quoting: int = csv.QUOTE_MINIMAL, *, strict: bool = False) -> Iterator[_Row]:
     """Yield the rows that are not empty, with their lines."""
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=quoting, strict=strict)  # type: ignore[arg-type]
     line = 1
     for cells in reader:
-        cells = [cell.strip() for cell in cells]
-        if any(cells):
-            yield _Row(line, cells, line, reader.line_num)
+        if any(cells) and any(map(str.strip, cells)):
+            yield _Row(line, [cell.strip() for cell in cells], line, reader.line_num)
         line = reader.line_num + 1
 
 
