@@ -45,3 +45,21 @@ def test_metadata_and_edges_reach_the_reranker(reranker):
         expected.probabilities.tolist()
     )
     assert "relevance_score" not in documents[0].metadata
+
+
+def test_metadata_of_texts_of_some_documents_and_a_blank_one(reranker):
+    """As vector stores keep them, which take no lists or only texts."""
+    metadata = [
+        {"doc_id": "a", "chunk_id": "0"},
+        {},
+        {"doc_id": "a", "chunk_id": "1", "entities": "USB"},
+        {"score": "?"},
+    ]
+    texts = [*TEXTS[:3], " "]
+    documents = [Document(text, metadata=entry) for text, entry in zip(texts, metadata, strict=True)]
+    compressor = GraphRerankCompressor(reranker=reranker)
+    with pytest.warns(UserWarning, match="blank passages, which rank last: 1"):
+        found = compressor.compress_documents(documents, QUERY)
+        expected = reranker.rerank(QUERY, texts, edges=[(0, 2, "adjacency")])
+    assert [document.page_content for document in found] == [texts[place] for place in expected.ids]
+    assert found[-1].page_content == " "

@@ -55,6 +55,13 @@ def test_bad_frames_are_named(reranker):
     assert len(ranker(frame().head(0))) == 0
 
 
+@pytest.mark.parametrize("missing", [None, float("nan"), " "])
+def test_documents_without_a_text_come_last(reranker, missing):
+    with pytest.warns(UserWarning, match="blank passages, which rank last: 1"):
+        ranked = GraphRerankTransformer(reranker)(frame().assign(text=[missing, *TEXTS[1:]]))
+    assert ranked.docno.tolist()[-1] == "a"
+
+
 def test_neighbours_by_weight():
     graph = EdgeGraph(DOCNOS, [(0, 1), (2, 0), (1, 0)], [1.0, 3.0, 2.0])
     places, weights = graph.neighbours(0, weights=True)
