@@ -60,6 +60,9 @@ def test_metadata_of_texts_of_some_documents_and_a_blank_one(reranker):
     compressor = GraphRerankCompressor(reranker=reranker)
     with pytest.warns(UserWarning, match="blank passages, which rank last: 1"):
         found = compressor.compress_documents(documents, QUERY)
-        expected = reranker.rerank(QUERY, texts, edges=[(0, 2, "adjacency")])
+    expected = reranker.rerank(QUERY, [*TEXTS[:3], "."], edges=[(0, 2, "adjacency")])
     assert [document.page_content for document in found] == [texts[place] for place in expected.ids]
-    assert found[-1].page_content == " "
+    assert [document.metadata["relevance_score"] for document in found[:3]] == pytest.approx(
+        expected.probabilities[:3].tolist()
+    )
+    assert found[3].metadata["relevance_score"] == 0
