@@ -4,6 +4,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 from posixpath import dirname, splitext
 
 from graphrerank.data.documents.document import Document, Link
@@ -21,18 +22,25 @@ _FAMILIES = {
     for suffix in suffixes.split()
 }
 _COMMON = {  # names of methods of the languages' types, which an object of an unknown type may have
-    *("addEventListener", "removeEventListener", "appendChild", "charAt", "charCodeAt", "createElement", "forEach"),
-    *("findIndex", "flatMap", "getElementById", "hasOwnProperty", "indexOf", "lastIndexOf", "preventDefault"),
-    *("querySelector", "replaceAll", "toString", "toLowerCase", "toUpperCase", "valueOf", "hashCode", "isEmpty"),
-    *("addAll", "putAll", "getClass", "containsKey", "getName", "getValue", "setValue", "getMessage", "is_empty"),
-    *("is_some", "is_none", "is_ok", "is_err", "unwrap_or", "unwrap_or_else", "map_err", "and_then", "or_else"),
-    *("into_iter", "iter_mut", "as_str", "as_ref", "as_mut", "to_string", "to_owned", "to_vec", "push_str"),
-    *("push_back", "push_front", "pop_back", "emplace_back", "c_str", "read_text", "write_text", "is_dir", "is_file"),
-    *("as_posix", "add_argument", "parse_args", "fetch_all"),
-    *(name for kind in (str, bytes, list, dict, set, int, float, BaseException) for name in dir(kind)),
+    name
+    for names in (
+        "add_argument addAll addEventListener and_then appendChild as_bytes as_mut as_path as_posix as_ref as_slice",
+        "as_str c_str charAt charCodeAt charValue computeIfAbsent containsKey containsValue createElement",
+        "emplace_back ends_with endsWith entrySet fetch_all findIndex findLast flatMap forEach fromEntries",
+        "getAttribute getBytes getClass getElementById getKey getMessage getName getOrDefault getValue hashCode",
+        "hasNext hasOwnProperty indexOf into_iter intValue is_dir is_empty is_err is_file is_none is_ok is_some",
+        "is_symlink isArray isEmpty isFinite isInteger isNaN iter_mut keySet lastIndexOf map_err nextInt or_else",
+        "padEnd padStart parse_args pop_back preventDefault printStackTrace push_back push_front push_str putAll",
+        "putIfAbsent querySelector read_text reduceRight removeEventListener replaceAll setAttribute setValue",
+        "starts_with startsWith to_owned to_path_buf to_string to_vec toArray toFixed toISOString toJSON",
+        "toLowerCase toString toUpperCase trimEnd trimStart unwrap_or unwrap_or_else valueOf with_capacity",
+        "write_text",
+        *(" ".join(dir(kind)) for kind in (str, bytes, list, dict, set, int, float, BaseException)),
+    )
+    for name in names.split()
 }
 _JAVA_SOURCES = re.compile(r"^(?:.*/)?src/\w+/java/|^(?:.*?/)?(?:src|java)/")
-_STANDARD = sys.stdlib_module_names | {"std", "core", "alloc"}
+_STANDARD = sys.stdlib_module_names | {"std", "core", "alloc", "crate"}
 _DISTINCT = re.compile(r"_[^\W_]|[^\W_]\w*?(?:[^\W_]_[^\W_]|[a-z\d][A-Z])")  # of two words, or private
 _MAX_LISTED, _MAX_STEPS, _MAX_HOPS, _MAX_PARTS = 64, 256, 12, 16
 
@@ -89,6 +97,7 @@ class SymbolIndex:
         self.whole: dict[str, str] = {}  # the name of the package that the whole folder is, by family
         self.numbers = {document.name: number for number, document in enumerate(documents)}
         self.found: dict[tuple[str, str, bool], Place | None] = {}  # what was searched for, from a file or folder
+        self.handed_on: dict[tuple[int, str], Place | None] = {}  # a name of a module's imports, by its first document
         self.steps = 0  # that are left to the search
         for number, document in enumerate(documents):
             self._add(number, document)
@@ -142,7 +151,9 @@ class SymbolIndex:
         if family == "rust" and "src" in (folders := name.split("/")[:-1]):
             start = len(folders[: -folders[::-1].index("src") - 1]) - 1
         elif family == "python":
-            start = next((i for i in range(len(parts) - 1, -1, -1) if not self._is_package(parts[:i])), -1)
+            start = next(
+                (i for i in range(len(parts) - 1, -1, -1) if not self._is_file("python", parts[:i], ("__init__",))), -1
+            )
         else:
             return
         if (
@@ -152,9 +163,9 @@ class SymbolIndex:
         ):
             roots.append(prefix)
 
-    def _is_package(self, parts: list[str]) -> bool:
-        numbers = self.modules.get(("python", ".".join(parts)), ())
-        return any(self.documents[number].name.rpartition("/")[2].startswith("__init__.") for number in numbers)
+    def _is_file(self, family: str, parts: list[str], stems: tuple[str, ...]) -> bool:
+        numbers = self.modules.get((family, ".".join(parts)), ())
+        return any(PurePosixPath(self.documents[number].name).stem in stems for number in numbers)
 
     def _name_whole(self) -> None:
         """Find the name of the package or module that the whole folder is, which its paths lack, by its imports."""
@@ -209,6 +220,7 @@ class SymbolIndex:
             return self._scoped(target, family, near, hops)
         if target.startswith("/"):
             return self._resolve(_parts(target), family, near, is_import=is_import, hops=hops)
+        is_import = is_import and (family != "rust" or target.startswith("crate."))
         for parts in self._rooted(_parts(target), family, near):
             if (place := self._resolve(parts, family, near, is_import=is_import, hops=hops)) is not None:
                 return place
@@ -218,6 +230,8 @@ class SymbolIndex:
         """Find a name in a scope, those around it, its module, and what the file imports as a whole."""
         module, scope, name = (_parts(part) for part in [*target.split("~"), "", ""][:3])
         for end in range(len(scope), -1, -1):
+            if name == scope[end - 1 : end]:
+                continue  # a constructor
             if (place := self._resolve([*module, *scope[:end], *name], family, near, hops=hops)) is not None:
                 return place
         stars = self.documents[self.numbers[near]].imports.get("*", "").split()
@@ -234,11 +248,15 @@ class SymbolIndex:
                 for name, _ in self.tails.get(".".join(parts[end - 2 : end]), ()):
                     if f".{name}".endswith("." + ".".join(parts[:end])):
                         yield [*name.split("."), *parts[end:]]
-        if family == "rust" and parts[:1] and parts[0] not in _STANDARD:
-            own = _parts(module_of(near))
-            if ".".join([*own, parts[0]]) in self.definitions:
-                yield [*own, *parts]
+        own = _parts(module_of(near))
+        if family == "rust" and parts[:1] == ["crate"]:
+            crates = (own[:end] for end in range(len(own), -1, -1) if self._is_file(family, own[:end], ("lib", "main")))
+            yield [*next(crates, own[:-1]), *parts[1:]]
+        elif family == "rust" and ".".join([*own, *parts[:1]]) in self.definitions:
+            yield [*own, *parts]
         folder = ".".join(_parts(dirname(near))) + "."
+        if family == "rust" and parts and (family, parts[0]) not in self.roots:
+            parts = [parts[0].partition("_")[2], *parts[1:]]  # a crate `plant_pump` in the folder `pump`
         for prefix in sorted(
             self.roots.get((family, parts[0] if parts else ""), ()), key=lambda each: -_common(each, folder)
         ):
@@ -246,7 +264,7 @@ class SymbolIndex:
             if (
                 is_around
                 or family == "rust"
-                or (parts[0] not in _STANDARD and self._is_package([*_parts(prefix), parts[0]]))
+                or (parts[0] not in _STANDARD and self._is_file("python", [*_parts(prefix), parts[0]], ("__init__",)))
             ):
                 yield [*_parts(prefix), *parts]
 
@@ -276,24 +294,31 @@ class SymbolIndex:
     ) -> Place | None:
         family = self.families[numbers[0]]
         if names and family in ("python", "script", "rust"):  # whose modules hand on what they import
-            for document in (self.documents[number] for number in numbers[:_MAX_HOPS]):
-                targets = [
-                    ".".join([document.imports[name], *names[end:]])
-                    for end in range(len(names), 0, -1)
-                    if (name := ".".join(names[:end])) in document.imports
-                ]
-                targets += [".".join([star, *names]) for star in document.imports.get("*", "").split()]
-                for target in targets:
-                    if (place := self._target(target, family, document.name, hops=hops + 1)) is not None:
-                        return place
+            key = (numbers[0], ".".join(names))
+            if key not in self.handed_on:
+                self.handed_on[key] = None  # of a circle of imports
+                found = (
+                    self._target(target, family, name, hops=hops + 1) for target, name in self._sources(numbers, names)
+                )
+                self.handed_on[key] = next((place for place in found if place is not None), None)
+            if (place := self.handed_on[key]) is not None:
+                return place
             if family == "script" and names[0] == "default" and len(names) > 1:
                 return self._resolve([*module, *names[1:]], family, near, is_import=is_import, hops=hops + 1)
         if names and not is_import:
             return None
-        named = [
-            number for number in numbers if splitext(self.documents[number].name)[0].endswith((*module[-1:], "doc"))
-        ]
-        return ((named or numbers)[0], 0)
+        stems = (*(module or _parts(self.whole.get(family, "")))[-1:], "doc")
+        stemmed = [number for number in numbers if PurePosixPath(self.documents[number].name).stem in stems]
+        return ((stemmed or numbers)[0], 0)
+
+    def _sources(self, numbers: list[int], names: list[str]) -> Iterator[tuple[str, str]]:
+        """Yield the targets that a module's files may import a name from, with the file."""
+        for document in (self.documents[number] for number in numbers[:_MAX_HOPS]):
+            for end in range(len(names), 0, -1):
+                if (target := document.imports.get(".".join(names[:end]))) is not None:
+                    yield ".".join([target, *names[end:]]), document.name
+            for star in document.imports.get("*", "").split():
+                yield ".".join([star, *names]), document.name
 
     def _nearest(self, places: list[Place], near: str) -> Place | None:
         """Choose the definition in the same file or folder, before declarations; None where two are as near."""

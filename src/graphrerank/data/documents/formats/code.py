@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -19,14 +20,15 @@ MAX_BLOCK_LINES, MAX_BLOCK_CHARS = 60, 3000  # of a function in one piece
 MAX_OUTLINE = 500  # characters of a first section that has nothing to show but names
 _MAX_MEAN_LINE = 500  # characters; above it a file is minified
 _MAX_DEPTH, _MAX_NESTED = 300, 20  # of the syntax tree; of sections
-_MAX_MARKS, _MAX_OPEN = 2000, 200  # punctuation without a word; brackets that do not close
+_MAX_MARKS, _MAX_OPEN = 5000, 200  # punctuation of an error; brackets that do not close
 _GENERATED = re.compile(r"^\W*(?:Code generated .* DO NOT EDIT|.*@generated\b)", re.MULTILINE)
 _OPEN = re.compile(r"(?:<[^<>;{}()]*+)++")
-_MARKS = re.compile(r"[^\w\s](?:[^\w\s]|\s)*+")
+_WORD, _SPLIT = re.compile(r"[\w$]+"), re.compile(r"::|\.")
 _TEST_FILE = re.compile(
     r"(?:^|/)(?:tests?|__tests__|spec)/(?!.*conftest\.)|(?:^|/)test_[^/]*$|(?:_test|_spec|[.]test|[.]spec|Tests?)\.\w+$"
 )
 _TEST_NAME = re.compile(r"^(?:test_|[Tt]est(?=[A-Z]))(?=\w)|(?<=\w)Tests?$")
+_TEST_MACRO = re.compile(r"TEST\w*\s*\(\s*(\w+),\s*(\w+)")
 _IMPORTS = (
     *("import_statement", "import_from_statement", "import_spec", "import_declaration", "use_declaration"),
     "preproc_include",
@@ -52,20 +54,25 @@ def read_code(content: bytes, name: str) -> list[Document]:
 
 def _parse(text: str, language: Language) -> Any:
     """Return the syntax tree; None for what would take much time or memory: long files, and text that is no code."""
-    is_tangled = any(marks[0].count("<") > _MAX_OPEN for marks in _OPEN.finditer(text))
-    is_tangled = is_tangled or any(len(marks[0]) > _MAX_MARKS for marks in _MARKS.finditer(text))
-    if len(text) > MAX_PARSED or is_tangled:
+    is_open = text.count("<") > _MAX_OPEN and any(run[0].count("<") > _MAX_OPEN for run in _OPEN.finditer(text))
+    if len(text) > MAX_PARSED or is_open:
         return None
     source = text.encode()
     calls = count()  # every hundred steps; of code 17 in 1,000 bytes at most
     try:
-        return language.parser.parse(
+        tree = language.parser.parse(
             lambda offset, point: source[offset : offset + 65_536],
             progress_callback=lambda offset, has_error: next(calls) > 100 + 0.025 * offset,
         )
     except ValueError:
         language.parser.reset()
         return None
+    nodes = [tree.root_node]
+    while nodes:  # of errors, where a query's time may grow with the square of the marks
+        if (node := nodes.pop()).child_count > _MAX_MARKS + 2 * node.named_child_count:
+            return None
+        nodes += [child for child in node.children if child.has_error] if node.has_error else []
+    return tree
 
 
 def _title(name: str, text: str) -> str:
@@ -105,6 +112,7 @@ class _Part:
     node: Any
     first: int  # row, with comments and decorators
     body: int  # row after the signature and docstring
+    space: str  # the module within the file
     own: str = ""  # what the function calls its object, if not as its language says
     is_function: bool = False
     symbols: list[str] = field(default_factory=list)
@@ -120,36 +128,42 @@ class _File:
         self.is_test = _TEST_FILE.search(name) is not None
         cursor = optional("tree_sitter", "code").QueryCursor(self.language.query)
         cursor.set_max_start_depth(_MAX_DEPTH)
-        self.parts = [_Part("", "", tree.root_node, 0, 0)]
+        self.parts = [_Part("", "", tree.root_node, 0, 0, "")]
         self.owner = [0] * (len(self.lines) + 1)  # the number of each row's part
         self.scope = [""] * (len(self.lines) + 1)  # the module within the file, of each row
         self.lead: set[int] = set()  # rows of comments and decorators
         self.imported: set[int] = set()  # rows of imports
         self.imports: dict[str, str] = {}
+        self.numbers: dict[str, int] = {}  # of parts, by name
+        self.constants: set[str] = set()
         self.starts: dict[int, dict[int, int]] = {}  # of a part, the rows where nodes start
         self.wholes: dict[str, dict[str, None]] = {}  # of `*` and `Class.*`: modules and bases that names may come from
         self.types: dict[tuple[str, str], str] = {}  # of a part's or class's name and a variable or field
-        matches = [captures for _, captures in cursor.matches(tree.root_node)]
-        for node in (node for captures in matches for node in captures.get("lead", ())):
+        self.found: defaultdict[str, list[dict[str, list[Any]]]] = defaultdict(list)  # matches by what they capture
+        for _, captures in cursor.matches(tree.root_node):
+            for name in captures:
+                self.found[name].append(captures)
+        for node in self._nodes("lead"):
             if not self.lines[node.start_point[0]].encode()[: node.start_point[1]].strip():
                 self.lead.update(range(node.start_point[0], node.end_point[0] + (node.end_point[1] > 0)))
-        self._define(matches)
+        self._define()
         self.names = {re.split(r"\W", symbol)[0] for part in self.parts for symbol in part.symbols}
-        nodes = [node for captures in matches for node in captures.get("import", ())]
-        for node in sorted(nodes, key=lambda node: bool(node.type != "mod_item")):  # modules before their uses
+        for node in sorted(self._nodes("import"), key=lambda node: bool(node.type != "mod_item")):  # before their uses
             self._import(node)
-        for captures in matches:
-            self._note(captures)
-        for captures in matches:
-            self._link(captures)
+        self._note()
+        self._link()
 
-    def _define(self, matches: list[dict[str, list[Any]]]) -> None:
-        found: list[tuple[int, int, str, Any, dict[str, list[Any]]]] = []
-        for captures in matches:
-            for kind in ("function", "class", "scope"):
-                found += [(node.start_byte, -node.end_byte, kind, node, captures) for node in captures.get(kind, ())]
+    def _nodes(self, name: str) -> Iterator[Any]:
+        return (node for captures in self.found[name] for node in captures[name])
+
+    def _define(self) -> None:
+        found = [
+            (node.start_byte, -node.end_byte, kind, node, captures)
+            for kind in ("function", "class", "scope")
+            for captures in self.found[kind]
+            for node in captures[kind]
+        ]
         stack: list[tuple[int, str, str, int]] = []  # ends, kinds, names and numbers of what is around
-        by_name: dict[str, int] = {}
         last = -1
         for start, end, kind, node, captures in sorted(found, key=lambda each: each[:2]):
             while stack and stack[-1][0] <= start:
@@ -166,11 +180,13 @@ class _File:
                 rows = slice(node.start_point[0], node.end_point[0] + 1)
                 self.scope[rows] = [name] * len(self.scope[rows])
             else:
-                number = self._part(name, kind, node, captures, around, by_name)
+                number = self._part(name, kind, node, captures, around[3])
             stack.append((-end, kind, name, number))
 
     def _name(self, captures: dict[str, list[Any]], around: str) -> str:
         names = [self._text(node) for kind in ("owner", "name") for node in captures.get(kind, ())[:1]] or ["default"]
+        if names[0].startswith("TEST") and (test := _TEST_MACRO.match(self.lines[captures["name"][0].start_point[0]])):
+            names = [test[1], test[2]]
         name = re.sub(r"^(?:module\.)?exports\.|\bprototype\.|<.*>|[\"'\s]", "", self.language.separator.join(names))
         return (f"{around}{self.language.separator}" if around else "") + name[:200]
 
@@ -178,20 +194,12 @@ class _File:
         """Return the text of a node, of a long one its end."""
         return self.source[max(node.start_byte, node.end_byte - 300) : node.end_byte].decode(errors="ignore")
 
-    def _part(
-        self,
-        name: str,
-        kind: str,
-        node: Any,
-        captures: dict[str, list[Any]],
-        around: tuple[int, str, str, int],
-        by_name: dict[str, int],
-    ) -> int:
+    def _part(self, name: str, kind: str, node: Any, captures: dict[str, list[Any]], number: int) -> int:
         """Give rows to a function or class; return the number of their part."""
-        first, end, number = node.start_point[0], node.end_point[0] + 1, around[3]
+        first, end = node.start_point[0], node.end_point[0] + 1
         while first and first - 1 in self.lead and self.owner[first - 1] == number:
             first -= 1
-        known = by_name.get(name)
+        known = self.numbers.get(name)
         is_inline = self.owner[first] != number or (number and first <= self.parts[number].first)
         if is_inline:
             self.parts[self.owner[first]].symbols.append(name)
@@ -203,9 +211,13 @@ class _File:
             scope = name if kind == "class" else name.rpartition(self.language.separator)[0]
             own = self._text(captures["self"][0]) if "self" in captures else ""
             self.parts.append(
-                _Part(name, scope, node, first, self._body(node, end), own, kind == "function", symbols=[name])
+                _Part(
+                    *(name, scope, node, first, self._body(node, end), self.scope[first], own),
+                    is_function=kind == "function",
+                    symbols=[name],
+                )
             )
-            by_name[name] = number
+            self.numbers[name] = number
         self.owner[first:end] = [number] * (end - first)
         return number
 
@@ -227,30 +239,27 @@ class _File:
         is_docstring = statement.type in ("expression_statement", "string") and self._text(statement)[-1:] in ("'", '"')
         return statement.end_point[0] + 1 if is_docstring else max(row, node.start_point[0] + 1)
 
-    def _note(self, captures: dict[str, list[Any]]) -> None:
-        """Keep what a match says of names: constants, and the types of variables and fields."""
-        for node in captures.get("skip", ()):
+    def _note(self) -> None:
+        """Keep the names of constants, and the types of variables and fields."""
+        for node in self._nodes("skip"):
             self.imported.update(range(node.start_point[0], node.end_point[0] + 1))
-        for node in (*captures.get("constant", ()), *captures.get("declared", ())):
-            name = self._text(node)
+        for name, node in ((self._text(node), node) for key in ("constant", "declared") for node in self._nodes(key)):
             if name not in self.names and name not in self.imports:
-                self.names.add(name)
+                self.constants.add(name)
                 self.parts[self.owner[node.start_point[0]]].symbols.append(name)
-        kind = self._text(captures["type"][0]) if "type" in captures else ""
-        kind = kind if "made" not in captures or re.search(r"(?:^|\.)[A-Z]\w*$", kind) else ""
-        for node in captures.get("var", ()):
-            part, name = self.parts[self.owner[node.start_point[0]]], self._text(node)
-            own, _, member = name.partition(".")
-            if member:
-                if own in self.language.own and kind:
-                    self.types.setdefault((part.scope, member), kind)
-            elif part.is_function:
-                if not self.types.get((part.name, name)):
-                    self.types[part.name, name] = kind
-            elif kind:
-                self.types.setdefault((part.scope, name), kind)
-        for node in captures.get("field", ()):
-            self.types.setdefault((self.parts[self.owner[node.start_point[0]]].scope, self._text(node)), kind)
+        for captures in self.found["var"] + self.found["field"]:
+            kind = self._text(captures["type"][0]) if "type" in captures else ""
+            kind = kind if "made" not in captures or re.search(r"(?:^|\.)[A-Z]\w*$", kind) else ""
+            for node in captures.get("var") or captures["field"]:
+                part, name = self.parts[self.owner[node.start_point[0]]], self._text(node)
+                own, _, member = name.partition(".")
+                if member:
+                    if own in self.language.own and kind:
+                        self.types.setdefault((part.scope, member), kind)
+                elif part.is_function and "var" in captures:
+                    self.types[part.name, name] = self.types.get((part.name, name)) or kind
+                elif kind:
+                    self.types.setdefault((part.scope, name), kind)
 
     def _import(self, node: Any) -> None:
         row, end = node.start_point[0], node.end_point[0] + 1
@@ -262,9 +271,7 @@ class _File:
             text = text[max(before.rfind(";"), before.rfind(")"), -1) + 1 :]
         if node.type in _IMPORTS:
             self.imported.update(range(row, end))
-        scope = self.scope[row].replace("::", ".") if self.module else ""
-        module = ".".join(filter(None, (self.module, scope)))
-        for local, target, is_link in self.language.imports(text, self.name, module):
+        for local, target, is_link in self.language.imports(text, self.name, self._space(self.scope[row])):
             root = target.partition(".")[0]
             if self.language.separator == "::" and root in self.imports:
                 target = self.imports[root] + target.removeprefix(root)
@@ -275,28 +282,35 @@ class _File:
             if is_link:
                 self._add(self.owner[row], target, row, "import")
 
-    def _link(self, captures: dict[str, list[Any]]) -> None:
-        for node in captures.get("base", ()):
+    def _space(self, scope: str) -> str:
+        """Return the module of a scope of the file."""
+        return ".".join(filter(None, (self.module, scope.replace("::", "."))))
+
+    def _link(self) -> None:
+        for node in self._nodes("base"):
             row = node.start_point[0]
             part = self.parts[self.owner[row]]
             if (target := self._target(self._text(node), part)) and not target.startswith("."):
                 self._add(self.owner[row], target, row, "inherits")
                 self.wholes.setdefault(f"{part.name}.*", {})[target] = None
-        for node in captures.get("call", ()):
-            row = node.start_point[0]
-            text = self._text(node)
+        for captures in self.found["call"]:
+            text = self._text(captures["call"][0])
             if "object" in captures:
                 text = f"{self._text(captures['object'][0])}.{text}"
+            row = captures["call"][0].start_point[0]
             part = self.parts[self.owner[row]]
             if target := self._target(text, part):
-                self._add(self.owner[row], target, row, self._edge(text, row))
+                self._add(self.owner[row], target, row, self._edge(text, part))
 
-    def _edge(self, text: str, row: int) -> str:
+    def _edge(self, text: str, part: _Part) -> str:
+        """Return "tests" for what a test uses of other files or, in Rust, of the module around it."""
+        if not self.is_test and not part.space:
+            return "call"
         root = re.split(r"\W", text)[0]
-        tests = next((part for part in re.split(r"\W+", self.scope[row]) if part in ("test", "tests")), "")
-        if tests:
-            return "call" if any(part.name == f"{tests}::{root}" for part in self.parts[:50]) else "tests"
-        return "tests" if self.is_test and root not in self.names and root not in self.language.own else "call"
+        if tests := re.search(r"(?:^|::)(tests?)(?:::|$)", part.space):
+            return "call" if f"{tests[1]}::{root}" in self.numbers else "tests"
+        is_here = root in self.names or root in self.constants or root in self.language.own
+        return "tests" if self.is_test and not is_here else "call"
 
     def _add(self, number: int, target: str, row: int, edge: str) -> None:
         if len(target) <= MAX_TARGET:
@@ -305,27 +319,24 @@ class _File:
     def _target(self, text: str, part: _Part) -> str:
         """Return the target of a name as it is written in a part; empty where it cannot be known."""
         text = re.sub(r"\s+|(?:::)?<[^<>]*>|[?!]", "", text).replace("->", ".")
-        names = re.split(r"::|\.", text)
-        if re.fullmatch(r"[\w$]+", names[-1]) is None:
+        names = _SPLIT.split(text)
+        if _WORD.fullmatch(names[-1]) is None:
             return ""
         is_path, last = "::" in text, f".{names[-1]}" if len(names) > 1 else ""
         if names[0] in ("super", "super()") and not is_path and len(names) == 2:
             return next((f"{base}{last}" for base in self.wholes.get(f"{part.scope}.*", ())), "")
-        if any(re.fullmatch(r"[\w$]+", name) is None for name in names):
+        if any(_WORD.fullmatch(name) is None for name in names):
             return last
-        if names[0] in self.language.own or names[0] == part.own:
-            if is_path and names[0] == "self":
-                return "/" + ".".join([self.module, *names[1:]])
+        if (names[0] in self.language.own or names[0] == part.own) and not (is_path and names[0] == "self"):
             if len(names) < 3 and part.scope:
                 return f"/{'.'.join([self.module, part.scope, *names[1:]])}"
-            names = [f"{part.scope}.", *names[1:]]
-        elif (kind := self.types.get((part.name, names[0]))) is not None:
-            return self._of_type(kind, names[1:], part) or last
-        if len(names) > 1 and names[0].endswith("."):
-            kind = self.types.get((names[0][:-1], names[1]), "") if len(names) > 2 else ""
+            kind = self.types.get((part.scope, names[1]), "") if len(names) > 2 else ""
             return self._of_type(kind, names[2:], part) or last
-        if len(names) > 1 and not is_path and (kind := self.types.get((part.scope, names[0]))) and part.scope:
-            return self._of_type(kind, names[1:], part) or last
+        if part.is_function and (part.name, names[0]) in self.types:
+            return self._of_type(self.types[part.name, names[0]], names[1:], part) or last
+        for scope in (part.scope, "") if len(names) > 1 and not is_path else ():
+            if kind := self.types.get((scope, names[0]), ""):
+                return self._of_type(kind, names[1:], part) or last
         return self._named(names, part, is_path=is_path) or last
 
     def _of_type(self, kind: str, names: list[str], part: _Part) -> str:
@@ -336,20 +347,19 @@ class _File:
             return ""
         if kind in self.language.own:
             return f"/{'.'.join([self.module, part.scope, *names])}"
-        target = self._named(re.split(r"::|\.", kind), part, is_path=True)
+        target = self._named(_SPLIT.split(kind), part, is_path=True)
         return f"{target}.{'.'.join(names)}" if target and not target.startswith(".") else ""
 
     def _named(self, names: list[str], part: _Part, *, is_path: bool) -> str:
         root, dotted = names[0], ".".join(names)
         if is_path and root in ("crate", "super", "self") and self.language.separator == "::":
-            scope = part.scope.replace("::", ".") if part.scope else ""
-            return rust_target(names, self.name, ".".join(filter(None, (self.module, scope))))
+            return rust_target(names, self._space(part.space))
         if root in self.imports:
             return ".".join([self.imports[root], *names[1:]])
         if self.language.is_package:
             if len(names) == 1 or is_path or root[0].isupper():
                 return f"/{self.module}~{part.scope}~{dotted}"
-        elif root in self.names or (len(names) == 1 and "*" in self.wholes):
+        elif root in self.names or (len(names) == 1 and ("*" in self.wholes or root in self.constants)):
             return f"/{self.module}.{dotted}"
         return ""
 

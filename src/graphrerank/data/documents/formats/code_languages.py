@@ -7,7 +7,6 @@ from functools import cache
 from posixpath import dirname, join, normpath
 from typing import Any
 
-from graphrerank.data.documents.symbols import module_of
 from graphrerank.extras import optional
 
 # Captures: `function`, `class` and `scope` (a name without a section) with `name` and perhaps the `owner` of a method
@@ -333,7 +332,7 @@ def _rust_imports(text: str, name: str, module: str) -> Iterator[Imported]:
         yield found[1], f"/{module}.{found[1]}", True
         return
     for path, alias in _uses(re.sub(r"//[^\n]*|\br#", " ", text)):
-        target = rust_target(path, name, module)
+        target = rust_target(path, module)
         last = path[-1]
         if last == "*":
             yield "*", target.removesuffix(".*"), True
@@ -342,13 +341,9 @@ def _rust_imports(text: str, name: str, module: str) -> Iterator[Imported]:
             yield local, target.removesuffix(".self"), True
 
 
-def rust_target(path: list[str], name: str, module: str) -> str:
-    """Return the target of a path in a module of a file."""
+def rust_target(path: list[str], module: str) -> str:
+    """Return the target of a path in a module of a file; that of `crate` is found later."""
     own = module.split(".")
-    if path[0] == "crate":
-        folders = name.split("/")[:-1]
-        depth = len(folders) - folders[::-1].index("src") if "src" in folders else len(folders)
-        return "/" + ".".join([module_of("/".join([*folders[:depth], "lib.rs"])), *path[1:]])
     ups = next((i for i, part in enumerate(path) if part != "super"), len(path))
     if ups or path[0] == "self":
         return "/" + ".".join([*own[: max(len(own) - ups, 0)], *path[max(ups, 1) :]])
