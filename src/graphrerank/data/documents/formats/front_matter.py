@@ -14,6 +14,7 @@ from graphrerank.extras import optional
 _YAML = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$", re.MULTILINE | re.DOTALL)
 _TOML = re.compile(r"\+\+\+[ \t]*\n(.*?)^\+\+\+[ \t]*$", re.MULTILINE | re.DOTALL)
 _KEY = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)$", re.MULTILINE)
+_COMMENT = re.compile(r"^\[//\]: # \(title: ([^\n]{1,500})\)[ \t]*$", re.MULTILINE)  # of Writerside
 _MAX_CHARS = 20_000  # of front matter; a longer one is text
 _ALIASES = ("aliases", "alias", "redirect_from", "permalink", "url")
 
@@ -31,6 +32,8 @@ class FrontMatter:
 def front_matter(text: str, name: str) -> FrontMatter:
     """Return what the page of a path says before its text, empty if there is nothing."""
     said, length = _said(text)
+    if not length and (comment := _COMMENT.search(text, 0, _MAX_CHARS)):
+        said = {"title": (comment[1],)}
     pages = [page for key in _ALIASES for page in said.get(key, ())]
     slug = said.get("slug", ("",))[0]
     if slug:

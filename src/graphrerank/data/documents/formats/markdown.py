@@ -32,9 +32,12 @@ _CHUNK = 50_000  # characters of a file that are parsed at once, if it has headi
 _MAX_SECTIONS = 200_000  # of a file
 _MAX_DEPTH = 5  # of directives in one another
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_FENCED = r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?:.*?^[ \t]*(?P=fence)[`~]*[ \t]*$|.*)"
+_FENCED = (
+    r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?:.*?^[ \t]*(?P=fence)[`~]*[ \t]*$|.*)"
+    r"|(?P<span>`{1,2})[^`\n]{1,300}(?P=span)"
+)
 _IMPORT = re.compile(rf"{_FENCED}|^import [^\n]{{1,500}}['\"];?[ \t]*$", re.MULTILINE | re.DOTALL)
-_BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,200}\}){0,300}\}){0,500}\}"  # of JavaScript, in a tag
+_BRACES = r"\{(?![#.:])(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,200}\}){0,300}\}){0,500}\}"  # of JavaScript, in a tag
 _MDX = re.compile(
     rf"{_FENCED}|^(?:import|export) [^\n]*(?:\n[^\n]+)*|\{{/\*.{{0,2000}}?\*/\}}|(?<=[\w\s])=?{_BRACES}(?=[\s/>])",
     re.MULTILINE | re.DOTALL,
@@ -102,13 +105,14 @@ def markdown_document(text: str, name: str) -> Document:
     if not any(section.blocks for section in sections) and said.description:
         block = Block(said.description, 1)
         sections = [Section("", (block,), 1, max(1, text.count("\n", 0, said.length))), *sections]
-    title = said.title or next((section.heading for section in sections if section.heading), "") or file_title(name)
-    return Document(name, title, tuple(sections), said.aliases, dropped=dropped)
+    return Document(
+        name, said.title or reader.title or file_title(name), tuple(sections), said.aliases, dropped=dropped
+    )
 
 
 def _without_code(found: re.Match[str]) -> str:
     """Empty what is JavaScript, and keep fences and the number of lines."""
-    if found["fence"]:
+    if found["fence"] or found["span"]:
         return found[0]
     return ('=""' if found[0].startswith("=") else "") + "\n" * found[0].count("\n")
 
@@ -155,10 +159,12 @@ class MarkdownReader:
         self._parts = [_Part()]
         self._slugs = Slugs()
         self._references: dict[str, object] = {}
-        self._env = {"references": self._references}
+        self._env: dict[str, object] = {"references": self._references}
         self._links: list[Link] = []  # of the next block
         self._ids: list[str] = []  # of HTML since the last block, of the next heading if it follows
         self._labels: list[str] = []
+        self.title = ""  # the first heading of the first level, or a heading before all text
+        self._has_title = False  # of the first level
         self._line = 1  # of the token that is being read
 
     def define(self, text: str) -> None:
@@ -170,6 +176,7 @@ class MarkdownReader:
         """Append a text."""
         for line, chunk in _chunks(text):
             self._walk(parser(self._is_mdx).parse(chunk, self._env), line + 1, 0)
+            self._env.pop("duplicate_refs", None)  # of definitions, which are taken before
 
     def add_code(self, text: str) -> None:
         """Append code to the section that is being read."""
@@ -200,12 +207,14 @@ class MarkdownReader:
         part.labels += self._labels
         self._ids, self._labels = [], []
 
-    def _open(self, heading: str, line: int, ids: Sequence[str] = (), links: Sequence[Link] = ()) -> None:
+    def _open(self, heading: str, tag: str, line: int, ids: Sequence[str], links: Sequence[Link]) -> None:
         held, self._ids, labels, self._labels = self._ids, [], self._labels, []
         self._flush()
         if len(self._parts) > _MAX_SECTIONS:
             raise UnreadableError(f"more than {_MAX_SECTIONS:,} headings")
         heading = " ".join(heading.split())[:MAX_NAME]
+        if (tag == "h1" and not self._has_title) or not any(part.blocks or part.heading for part in self._parts[:2]):
+            self.title, self._has_title = heading, tag == "h1"
         part = _Part(heading, line, anchors=list(dict.fromkeys((*ids, *self._slugs.of(heading)))))
         self._parts.append(part)
         self._ids, self._labels = held, labels
@@ -234,7 +243,7 @@ class MarkdownReader:
             if token.map:
                 self._line = first + token.map[0]
             if kind == "heading_open":
-                self._heading(tokens[place + 1], token.level)
+                self._heading(tokens[place + 1], token.tag, token.level)
                 place += 2
             elif kind == "inline":
                 mark = marks[-1] if marks else ""
@@ -255,7 +264,7 @@ class MarkdownReader:
             elif kind == "html_block":
                 self._html_block(token.content, depth)
 
-    def _heading(self, token: Token, level: int) -> None:
+    def _heading(self, token: Token, tag: str, level: int) -> None:
         attributes = _HEADING_ATTRIBUTES.search(token.content.rstrip())
         ids = _ids(attributes[0]) if attributes else []
         line = self._line
@@ -264,7 +273,7 @@ class MarkdownReader:
             self._ids += [*ids, *self._slugs.of(text)]
             self._add(text, links)
         else:
-            self._open(text, line, ids, links)
+            self._open(text, tag, line, ids, links)
 
     def _paragraph(self, token: Token, mark: str, is_tight: bool) -> None:
         raw, part = token.content, self._parts[-1]
@@ -353,8 +362,8 @@ class MarkdownReader:
                 tag = _TAG.fullmatch(content)
                 parts.append(self._tag(tag, line) if tag else "")
             elif kind == "wiki":
-                parts.append(child.info)
                 if not _IMAGE.search(content):
+                    parts.append(child.info)
                     self._link(content.rstrip("\\"), line, PAGE)
             elif kind == "role":
                 parts.append(self._role(child.info, content, line))
@@ -422,7 +431,7 @@ class MarkdownReader:
                 if is_heading and tag[1] and text:
                     ids, self._ids = self._ids, []
                     links, self._links = self._links, []
-                    self._open(text, self._line, ids, links)
+                    self._open(text, name, self._line, ids, links)
                 else:
                     self._add(text, ())
                 self._line = line

@@ -35,7 +35,7 @@ _DIALECTS = re.compile(
     r"|\{\{\s*(?P<variable>[\w.]{1,100})\s*\}\}"
     rf"|(?<=[\])`*_])(?P<attributes>{ATTRIBUTES})|(?:^|\n)(?P<line>{ATTRIBUTES})(?=\n|$)"
 )
-_ALERT = re.compile(r"\[![\w-]{1,50}\][+-]?")
+_ALERT = re.compile(r"\[![\w-]{1,50}\][+-]?[ \t]*([^\n]*)\n?")  # the first line of a note
 _SYNTAX = re.compile(r"[\\`*_~\[\]!<&\n{]")  # of a text that is not shown as it is written
 _BREAK = re.compile(r"\s")
 
@@ -84,7 +84,8 @@ def _inline(state: StateCore) -> None:
         text = token.content
         if "{" in text or "[^" in text:
             text = written_target(text)
-        text = _ALERT.sub("", text, count=1).lstrip() if text.startswith("[!") else text
+        if found := _ALERT.match(text):
+            text = f"{found[1]}  \n" * bool(found[1]) + text[found.end() :]
         token.children = []
         if not _SYNTAX.search(text) or len(text) > _MAX_PARAGRAPH or text.count("[") - text.count("]") > _MAX_OPEN:
             token.children.append(Token("text", "", 0, content=text))

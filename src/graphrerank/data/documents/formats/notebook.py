@@ -41,7 +41,7 @@ def read_notebook(content: bytes, name: str) -> list[Document]:
     for section in reader.sections(1):
         blocks = (replace(b, line=0, links=tuple(replace(link, line=0) for link in b.links)) for b in section.blocks)
         sections.append(replace(section, line=0, end=0, blocks=tuple(blocks)))
-    title = said.title or next((section.heading for section in sections if section.heading), "") or file_title(name)
+    title = said.title or reader.title or file_title(name)
     return [Document(name, title, tuple(sections), said.aliases, dropped=dict(dropped))]
 
 
