@@ -114,7 +114,8 @@ class _Cutter:
                 if not is_short:  # too long to be repeated
                     yield from self._cut(_Piece(header, _count(header), gap, block.line), is_whole=False)
                     gap = "\n"
-            piece = _Piece(text, _count(text), gap, block.line, header if is_short else "", list(block.links))
+            words = _count(text) if len(text) <= self._max_chars else 0
+            piece = _Piece(text, words, gap, block.line, header if is_short else "", list(block.links))
             yield from self._cut(piece, is_whole=block.is_whole)
 
     def _cut(self, block: _Piece, *, is_whole: bool) -> Iterator[_Piece]:

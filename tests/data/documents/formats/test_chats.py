@@ -13,7 +13,7 @@ SLACK = [
      "text": "The <https://x.org/a|pump> leaks &amp; <@U2> knows", "thread_ts": "1704105000.000100"},
     {"type": "message", "ts": "1704105060.000200", "user": "U2", "text": "Lunch?"},
     {"type": "message", "subtype": "channel_join", "ts": "1704105061.000200", "user": "U9", "text": "has joined"},
-    {"type": "message", "ts": "1704105120.000300", "user": "U2", "text": "Change the seal.",
+    {"type": "message", "ts": "1704105120.000300", "user": "U2", "text": "<@U1> Change the seal.",
      "thread_ts": "1704105000.000100", "files": [{"name": "seal.pdf"}]},
     {"type": "message", "ts": "1704105180.000400", "user": "U1", "text": "Yes."},
     {"type": "message", "ts": "1704115180.000500", "user": "U1", "text": "Much later."},
@@ -30,9 +30,9 @@ def test_a_day_of_a_channel_of_slack(content):
     assert _texts(content, "export/general/2024-01-01.json") == (
         "#general",
         [
-            ("2024-01-01 10:30", ["Ann: The pump leaks & @U2 knows", "U2: Change the seal.\nseal.pdf"]),
-            ("2024-01-01 10:31", ["U2: Lunch?", "U1: Yes."]),
-            ("2024-01-01 13:19", ["U1: Much later."]),
+            ("2024-01-01 10:30", ["Ann: The pump leaks & @U2 knows", "U2: @Ann Change the seal.\nseal.pdf"]),
+            ("2024-01-01 10:31", ["U2: Lunch?", "Ann: Yes."]),
+            ("2024-01-01 13:19", ["Ann: Much later."]),
         ],
     )
     (document,) = read_json(json.dumps(content).encode(), "export/general/2024-01-01.json")

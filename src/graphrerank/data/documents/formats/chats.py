@@ -30,7 +30,9 @@ def read_chat(content: Any, name: str) -> list[Document] | None:
     channel = PurePosixPath(name).parent.name
     listed = content.get("messages") if isinstance(content, Mapping) else content
     if isinstance(listed, list) and listed and all(map(_is_slack, listed[:20])):
-        messages, prefix = list(map(_slack, filter(_is_slack, listed))), f"slack:{channel}:"
+        own = [each for each in listed if _is_slack(each)]
+        names = {str(each.get("user")): name for each in own if (name := _slack_name(each))}
+        messages, prefix = [_slack(each, names) for each in own], f"slack:{channel}:"
     elif isinstance(content, Mapping) and _is_discord(content):
         channel = str(content["channel"].get("name") or "")
         messages, prefix = [_discord(each) for each in content["messages"] if isinstance(each, Mapping)], "discord:"
@@ -51,11 +53,21 @@ def _is_discord(content: Mapping[str, Any]) -> bool:
     return is_export and all(isinstance(each, Mapping) and "author" in each for each in messages or ())
 
 
-def _slack(each: Mapping[str, Any]) -> _Message:
+def _slack_name(each: Mapping[str, Any]) -> str:
     profile = each.get("user_profile")
     names = [profile.get(key) for key in ("real_name", "display_name")] if isinstance(profile, Mapping) else []
-    author = next((str(found) for found in (*names, each.get("username"), each.get("user")) if found), "")
-    text = _MARKUP.sub(lambda found: found[4] or found[3] or f"{found[1]}{found[2]}", str(each.get("text") or ""))
+    return next((str(found) for found in (*names, each.get("username")) if found), "")
+
+
+def _slack(each: Mapping[str, Any], names: Mapping[str, str]) -> _Message:
+    """Read a message; ``names`` are those of the users that the file says."""
+
+    def shown(found: re.Match[str]) -> str:
+        return str(found[4] or found[3] or f"{found[1]}{names.get(found[2], found[2])}")
+
+    user = str(each.get("user") or "")
+    author = _slack_name(each) or names.get(user, user)
+    text = _MARKUP.sub(shown, str(each.get("text") or ""))
     text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
     own, thread = str(each["ts"]), str(each.get("thread_ts") or "")
     subject = "" if str(each.get("subtype", "")).endswith(("_join", "_leave")) else _with_files(text, each.get("files"))

@@ -91,8 +91,6 @@ def _table_rows(text: str, mark: str, before: int) -> Iterator[_Row]:
     names = _names(sample[0].content) if has_names else _guessed_names(sample)
     known = len(names)
     for place, (number, cells, line, end) in enumerate(_parsed(text, mark, quoting)):
-        if len(cells) > MAX_COLUMNS:
-            raise UnreadableError(f"more than {MAX_COLUMNS:,} columns")
         if has_names and not place:
             continue
         names += [f"column {other + 1}" for other in range(len(names), len(cells))]
@@ -312,6 +310,8 @@ def _parsed(text: str, mark: str, quoting: int = csv.QUOTE_MINIMAL, *, strict: b
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=quoting, strict=strict)  # type: ignore[arg-type]
     line = 1
     for cells in reader:
+        if len(cells) > MAX_COLUMNS:
+            raise UnreadableError(f"more than {MAX_COLUMNS:,} columns")
         if any(cells) and any(map(str.strip, cells)):
             yield _Row(line, [cell.strip() for cell in cells], line, reader.line_num)
         line = reader.line_num + 1
