@@ -73,6 +73,10 @@ def document_of_word() -> Any:
     levelled = document.add_paragraph("By its level")._p
     levelled.get_or_add_pPr().append(element("w:outlineLvl", w_val="1"))
     document.add_paragraph("Bye\nnow")
+    document.styles.add_style("Listing", 1).font.name = "Courier New"
+    for line in ("for x:", "    go()"):
+        document.add_paragraph(line, style="Listing")
+    document.add_paragraph("In the contents")._p.append(element("w:bookmarkStart", w_name="_Toc1", w_id="2"))
     return document
 
 
@@ -142,9 +146,10 @@ def test_docx():
         ("Set up", "See thisthis", "", ["https://x.org/y", "#setup"]),
         ("Set up", "- first", "", []), ("Set up", "- second", "", []),
         ("Set up", "bar | 6", "Unit | Most", []), ("Set up", "kelvin | 300 or so", "Unit | Most", []),
-        ("By its level", "Bye\nnow", "", []),
+        ("By its level", "Bye\nnow", "", []), ("By its level", "for x:\n    go()", "", []),
     ]  # fmt: skip
     assert document.sections[1].anchors == ("setup",)
+    assert (document.sections[-1].heading, document.sections[-1].anchors) == ("In the contents", ("_Toc1",))
 
 
 def test_pptx():
@@ -161,6 +166,15 @@ def test_xlsx():
     (document,) = office.read_xlsx(MAKERS["xlsx"](), "a.xlsx")
     assert (document.name, document.title) == ("a.xlsx#Pumps", "a: Pumps")
     header = "Name | Since | Bar"
+    book = openpyxl.Workbook()
+    for row in ([None, "a", "b"], [0, 1, 2]):
+        book.active.append(row)
+        book.create_sheet("Numbers").append([1, 2])
+    first, second, _ = office.read_xlsx(saved(book), "a.xlsx")
+    assert [(text, top) for _, text, top, _ in (*blocks(first), *blocks(second))] == [
+        ("0 | 1 | 2", "| a | b"),
+        ("1 | 2", ""),
+    ]
     assert [(text, top) for _, text, top, _ in blocks(document)] == [
         ("Report", ""), ("A | 2024-01-02 | 6.5", header), ("|  | True", header),
     ]  # fmt: skip

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time
 from io import BytesIO
-from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -21,11 +20,17 @@ _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _TWICE = ("{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback", f"{_WORD}moveFrom")
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
+_TITLE_STYLE = re.compile(r"((chapter|document|book|report) ?)?title")
+_CODE_STYLE = re.compile(r"^(source )?code\b|preformatted|verbatim")
+_CODE_FONT = re.compile(r"courier|consolas|menlo|monaco|.*\bmono", re.IGNORECASE)
+_NO_CODE_STYLE = re.compile(r"label|caption|title|heading|char$")
+_MAX_HEADING = 200  # characters of a line that may be a heading
 _FIELD = re.compile(r"\s*HYPERLINK\s+(\\l\s+)?\"([^\"]+)\"")
 _SPACES = {f"{_WORD}tab": "\t", f"{_WORD}br": "\n", f"{_WORD}cr": "\n", f"{_WORD}noBreakHyphen": "-", f"{_WORD}p": " "}
 _MAX_BASES = 20  # styles in a chain
 _DECORATION = (13, 14, 15, 16)  # placeholders of slides: number, header, footer, date
 _MAX_CELLS, _MAX_COLUMNS = 500_000, 500  # of a workbook; of a sheet
+_NUMBER = re.compile(r"[-+]?[\d.,:% /-]*\d[\d.,:% /-]*")  # or a date
 _HEADER_ROWS = 20  # rows of a sheet in which the names of its columns are searched for
 
 
@@ -36,6 +41,7 @@ def read_docx(content: bytes, name: str) -> list[Document]:
         document = docx.Document(BytesIO(content))
         words = _Words(document)
         words.read(document.element.body)
+        words.end_code()
         title = words.title or document.core_properties.title or words.out.titled or PurePosixPath(name).stem
         return [Document(name, " ".join(title.split())[:MAX_NAME], words.out.end())]
 
@@ -47,6 +53,7 @@ class _Words:
         self.out, self.title = Sections(), ""
         self._links = {key: part.target_ref for key, part in document.part.rels.items() if part.is_external}
         self._styles = {style.get(f"{_WORD}styleId"): style for style in document.styles.element.iter(f"{_WORD}style")}
+        self._code: list[str] = []  # lines that are open
         self._looks: dict[str, tuple[str, bool]] = {}
         self._notes = self._footnotes(document)
 
@@ -70,20 +77,28 @@ class _Words:
         look, is_item = self._look(paragraph)
         if look.startswith("toc "):
             return
-        level = _HEADING.match(look)
-        if level or look == "title":
-            text, anchors, notes = self._text(paragraph)
+        text, anchors, notes = self._text(paragraph)
+        if look == "code":
+            self._code.append(text.rstrip())
+            self.out.point(anchors)
+            return
+        self.end_code()
+        text, level = text.strip(), _HEADING.match(look)
+        is_listed = len(text) <= _MAX_HEADING and any(name.startswith("_Toc") for name in anchors)  # in the contents
+        if text and (level or look == "title" or (is_listed and not is_item)):
             text = " ".join(text.split())
-            if text:
-                self.out.start(text, anchors, level=int(level[1]) if level else 1)
-                self.title = self.title or ("" if level else text)
-                return
+            self.out.start(text, anchors, level=int(level[1]) if level else 1 if look == "title" else 2)
+            self.title = self.title or (text if look == "title" else "")
         else:
-            text, anchors, notes = self._text(paragraph)
             self.out.add(f"- {text}" if text and is_item else text, "item" if is_item else "")
-        self.out.point(anchors)
+            self.out.point(anchors)
         for note in notes:
             self.out.add(note)
+
+    def end_code(self) -> None:
+        """Add the lines of code before as a block."""
+        self.out.add("\n".join(self._code).strip("\n"), is_whole=True)
+        self._code = []
 
     def _look(self, paragraph: Any) -> tuple[str, bool]:
         """Return the name of a paragraph's style, as "heading 1" where it has a level, and whether it is of a list."""
@@ -100,21 +115,24 @@ class _Words:
         return look, is_item or properties.find(f"{_WORD}numPr") is not None
 
     def _style(self, name: str) -> tuple[str, bool]:
-        look, is_item = "", False
+        """Return what a style or the first that it is based on looks like, as :meth:`_look` does."""
+        is_item = False
         for _ in range(_MAX_BASES):
             if (style := self._styles.get(name)) is None:
                 break
-            said, properties = _value(style, "name").lower(), style.find(f"{_WORD}pPr")
-            level = "" if properties is None else _value(properties, "outlineLvl")
-            is_item |= said.startswith("list ") or (
-                properties is not None and properties.find(f"{_WORD}numPr") is not None
-            )
-            if _HEADING.match(said) or said == "title" or said.startswith("toc "):
+            said, font = _value(style, "name").lower(), style.find(f"{_WORD}rPr/{_WORD}rFonts")
+            level = style.find(f"{_WORD}pPr/{_WORD}outlineLvl")
+            is_item |= said.startswith("list ") or style.find(f"{_WORD}pPr/{_WORD}numPr") is not None
+            if _HEADING.match(said) or said.startswith("toc "):
                 return said, is_item
-            if level.isdecimal() and int(level) < 9:
-                return f"heading {int(level) + 1}", is_item
-            look, name = look or said, _value(style, "basedOn")
-        return look, is_item
+            if _TITLE_STYLE.fullmatch(said):
+                return "title", is_item
+            if level is not None and level.get(f"{_WORD}val", "9") < "9":
+                return f"heading {int(level.get(f'{_WORD}val')) + 1}", is_item
+            if _CODE_STYLE.search(said) or (font is not None and _CODE_FONT.match(font.get(f"{_WORD}ascii", ""))):
+                return ("" if _NO_CODE_STYLE.search(said) else "code"), is_item
+            name = _value(style, "basedOn")
+        return "", is_item
 
     def _text(self, paragraph: Any) -> tuple[str, list[str], list[str]]:
         """Return the text of a paragraph or cell, its bookmarks and its footnotes; its links are added."""
@@ -124,7 +142,7 @@ class _Words:
             tag = part.tag.removeprefix(_WORD)
             if tag == "t":
                 parts.append(part.text or "")
-            elif part.tag in _SPACES:
+            elif part.tag in _SPACES and part is not paragraph and part.get(f"{_WORD}val") is None:  # no stop of tabs
                 parts.append(_SPACES[part.tag])
             elif tag == "hyperlink":
                 anchor = part.get(f"{_WORD}anchor")
@@ -137,9 +155,10 @@ class _Words:
                 anchors.append(part.get(f"{_WORD}name") or "")
             elif tag == "footnoteReference" and (note := self._notes.get(part.get(f"{_WORD}id"))):
                 notes.append(note)
-        return "".join(parts).strip(), anchors, notes
+        return "".join(parts), anchors, notes
 
     def _table(self, table: Any) -> None:
+        self.end_code()
         rows = []
         for row in table.iterchildren(f"{_WORD}tr"):
             cells = [*row.iterchildren(f"{_WORD}tc"), *row.iterfind(f"{_WORD}sdt/{_WORD}sdtContent/{_WORD}tc")]
@@ -173,11 +192,12 @@ def _value(element: Any, name: str) -> str:
     return "" if found is None else found.get(f"{_WORD}val") or ""
 
 
-def add_rows(out: Sections, rows: Sequence[Sequence[str]]) -> None:
-    """Add the rows of a table, of which the first is its header if all of its cells are named."""
+def add_rows(out: Sections, rows: Sequence[Sequence[str]], *, has_header: bool | None = None) -> None:
+    """Add the rows of a table, of which the first is its header if all of its cells have texts, or as it is said."""
     rows = [row for row in rows if any(row)]
-    has_header = len(rows) > 1 and len(rows[0]) > 1 and all(rows[0])
-    header = " | ".join(rows[0])[:MAX_NAME] if has_header else ""
+    if has_header is None:
+        has_header = len(rows) > 1 and len(rows[0]) > 1 and all(rows[0])
+    header = " | ".join(rows[0]).strip()[:MAX_NAME] if has_header else ""
     for row in rows[has_header:]:
         out.add(" | ".join(row).strip(), "row", is_whole=True, header=header)
 
@@ -242,11 +262,11 @@ def read_xlsx(content: bytes, name: str) -> list[Document]:
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # which a file may say wrong
             rows = []
-            for row in sheet.iter_rows(max_col=_MAX_COLUMNS, values_only=True):
+            for row in sheet.iter_rows(values_only=True):
                 left -= max(1, len(row))
                 if left < 0:
                     break
-                rows.append([_shown(cell) for cell in row])
+                rows.append([_shown(cell) for cell in row[:_MAX_COLUMNS]])
             title = stem if len(book.worksheets) == 1 else f"{stem}: {sheet.title}"
             dropped = {"sheets cut": 1} if left < 0 else {}
             if sections := _sheet(rows).end():
@@ -256,18 +276,16 @@ def read_xlsx(content: bytes, name: str) -> list[Document]:
 
 
 def _sheet(rows: Sequence[Sequence[str]]) -> Sections:
-    """Read the rows of a sheet, the names of whose columns stand in its widest row of texts near the top."""
+    """Read the rows of a sheet; the names of its columns stand in the first row near the top that is wide."""
     out = Sections()
     rows = [_trimmed(row) for row in rows if any(row)]
-    widths = [sum(map(bool, row)) for row in islice(rows, _HEADER_ROWS)]
-    top = widths.index(max(widths)) if widths else 0
+    widths = [sum(map(bool, row)) for row in rows[:_HEADER_ROWS]]
+    wide = max(2, max(widths, default=0) / 2)
+    top = next((i for i, width in enumerate(widths) if width >= wide), 0)
     for row in rows[:top]:
         out.add(" | ".join(filter(None, row)))
-    if rows and widths[top] > 1:
-        add_rows(out, rows[top:])
-    else:
-        for row in rows[top:]:
-            out.add(" | ".join(filter(None, row)), "row", is_whole=True)
+    has_header = len(rows) > top + 1 and widths[top] >= wide and not any(map(_NUMBER.fullmatch, rows[top]))
+    add_rows(out, rows[top:], has_header=has_header)
     return out
 
 
