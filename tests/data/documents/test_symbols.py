@@ -109,8 +109,10 @@ def test_scripts():
         "src/index.ts": 'export { Gauge as Meter } from "./base";\nexport * from "./motor";\n',
         "src/motor.ts": 'import Base from "./base.js";\nexport class Motor extends Base { go() { this.stopNow(); } }\n',
         "lib/old.js": "function start() {}\nmodule.exports = start;\n",
-        "app.jsx": 'import { Meter, Motor } from "./src";\nconst start = require("./lib/old");\n'
-        'import x from "motor";\nexport function App() { start(); x(); new Meter(); return <Motor/>; }\n',
+        "view.js": "export default connect(1)(View);\n",
+        "app.jsx": 'import View from "./view";\n'
+        'import { Meter, Motor } from "./src";\nconst start = require("./lib/old");\n'
+        'import x from "motor";\nexport function App() { start(); x(); new Meter(); return <View><Motor/></View>; }\n',
     }
     assert _edges(files) == {
         ("src/index.ts#", "import", "src/base.ts#"),
@@ -120,6 +122,8 @@ def test_scripts():
         ("src/motor.ts#", "import", "src/base.ts#Base"),
         ("src/motor.ts#Motor", "inherits", "src/base.ts#Base"),
         ("src/motor.ts#Motor", "call", "src/base.ts#Base"),
+        ("app.jsx#", "import", "view.js#"),
+        ("app.jsx#App", "call", "view.js#"),
         ("app.jsx#", "import", "src/index.ts#"),
         ("app.jsx#", "import", "src/base.ts#Gauge"),
         ("app.jsx#", "import", "src/motor.ts#Motor"),
@@ -181,14 +185,20 @@ def test_rust():
         "crates/my-pump/src/motor.rs": "use std::error::Error;\npub struct Motor;\nimpl Motor {\n"
         "    pub fn new() -> Self { Motor }\n    pub fn start(&self) { helper(); }\n}\nfn helper() {}\n",
         "crates/my-pump/src/error.rs": "pub struct Error;\n",
-        "crates/app/src/main.rs": "use my_pump::Motor;\nfn main() {\n    let m = Motor::new();\n    m.start();\n}\n",
+        "crates/my-pump/src/deep/mod.rs": "use crate::motor::Motor;\nuse super::error::Error as E;\n",
+        "crates/gear/src/lib.rs": "pub trait Turn {}\n",
+        "crates/app/main.rs": "use my_pump::Motor;\nuse plant_gear::Turn;\nuse serde::Deserialize;\n"
+        "fn main() {\n    let m = Motor::new();\n    m.start();\n}\n",
     }
-    pump, main = "crates/my-pump/src", "crates/app/src/main.rs"
+    pump, main = "crates/my-pump/src", "crates/app/main.rs"
     assert _edges(files) == {
         (f"{pump}/lib.rs#", "import", f"{pump}/motor.rs#"),
         (f"{pump}/lib.rs#", "import", f"{pump}/motor.rs#Motor"),
         (f"{pump}/motor.rs#Motor::start", "call", f"{pump}/motor.rs#helper"),
+        (f"{pump}/deep/mod.rs#", "import", f"{pump}/motor.rs#Motor"),
+        (f"{pump}/deep/mod.rs#", "import", f"{pump}/error.rs#Error"),
         (f"{main}#", "import", f"{pump}/motor.rs#Motor"),
+        (f"{main}#", "import", "crates/gear/src/lib.rs#Turn"),
         (f"{main}#main", "call", f"{pump}/motor.rs#Motor::new"),
         (f"{main}#main", "call", f"{pump}/motor.rs#Motor::start"),
     }
@@ -204,6 +214,7 @@ def test_c():
         "src/main.c": '#include "pump/motor.h"\nstatic int helper(int n) { return n; }\n'
         "int main(void) { only_declared(); return helper(start_motor(1)); }\n",
         "src/other.c": "static int helper(int n) { return n; }\n",
+        "test/motor_test.cc": "TEST(MotorTest, Starts) {\n  start_motor(1);\n}\n",
     }
     header = "include/pump/motor.h#"
     assert _edges(files) == {
@@ -211,6 +222,7 @@ def test_c():
         ("src/motor.cpp#pump::Motor::start", "call", "src/motor.cpp#start_motor"),
         ("src/motor.cpp#pump::Motor::start", "call", "src/motor.cpp#pump::Motor::check"),
         ("src/main.c#", "import", header),
+        ("test/motor_test.cc#MotorTest::Starts", "tests", "src/motor.cpp#start_motor"),
         ("src/main.c#main", "call", header),
         ("src/main.c#main", "call", "src/main.c#helper"),
         ("src/main.c#main", "call", "src/motor.cpp#start_motor"),

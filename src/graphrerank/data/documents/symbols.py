@@ -4,6 +4,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import PurePosixPath
 from posixpath import dirname, splitext
 
@@ -39,6 +40,7 @@ _COMMON = {  # names of methods of the languages' types, which an object of an u
     )
     for name in names.split()
 }
+_SEPARATORS = re.compile(r"::|[./#\\]")
 _JAVA_SOURCES = re.compile(r"^(?:.*/)?src/\w+/java/|^(?:.*?/)?(?:src|java)/")
 _STANDARD = sys.stdlib_module_names | {"std", "core", "alloc", "crate"}
 _DISTINCT = re.compile(r"_[^\W_]|[^\W_]\w*?(?:[^\W_]_[^\W_]|[a-z\d][A-Z])")  # of two words, or private
@@ -52,6 +54,7 @@ def family_of(name: str) -> str:
     return _FAMILIES.get(name.rpartition(".")[2].lower(), "")
 
 
+@lru_cache(maxsize=1 << 16)
 def module_of(name: str) -> str:
     """Return what stands before the names that a file defines, in all languages with dots.
 
@@ -74,7 +77,7 @@ def module_of(name: str) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    return [part for part in re.split(r"::|[./#\\]", text) if part]
+    return [part for part in _SEPARATORS.split(text) if part]
 
 
 class SymbolIndex:
@@ -248,7 +251,7 @@ class SymbolIndex:
                 for name, _ in self.tails.get(".".join(parts[end - 2 : end]), ()):
                     if f".{name}".endswith("." + ".".join(parts[:end])):
                         yield [*name.split("."), *parts[end:]]
-        own = _parts(module_of(near))
+        own = _parts(module_of(near)) if family == "rust" else []
         if family == "rust" and parts[:1] == ["crate"]:
             crates = (own[:end] for end in range(len(own), -1, -1) if self._is_file(family, own[:end], ("lib", "main")))
             yield [*next(crates, own[:-1]), *parts[1:]]
@@ -301,11 +304,14 @@ class SymbolIndex:
                     self._target(target, family, name, hops=hops + 1) for target, name in self._sources(numbers, names)
                 )
                 self.handed_on[key] = next((place for place in found if place is not None), None)
+                if self.steps < 0:
+                    del self.handed_on[key]  # the search was not ended
+                    return None
             if (place := self.handed_on[key]) is not None:
                 return place
             if family == "script" and names[0] == "default" and len(names) > 1:
                 return self._resolve([*module, *names[1:]], family, near, is_import=is_import, hops=hops + 1)
-        if names and not is_import:
+        if names and not is_import and not (family == "script" and names == ["default"]):
             return None
         stems = (*(module or _parts(self.whole.get(family, "")))[-1:], "doc")
         stemmed = [number for number in numbers if PurePosixPath(self.documents[number].name).stem in stems]

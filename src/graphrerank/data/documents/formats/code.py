@@ -28,6 +28,7 @@ _TEST_FILE = re.compile(
     r"(?:^|/)(?:tests?|__tests__|spec)/(?!.*conftest\.)|(?:^|/)test_[^/]*$|(?:_test|_spec|[.]test|[.]spec|Tests?)\.\w+$"
 )
 _TEST_NAME = re.compile(r"^(?:test_|[Tt]est(?=[A-Z]))(?=\w)|(?<=\w)Tests?$")
+_NO_NAME = re.compile(r"^(?:module\.)?exports\.|\bprototype\.|<.*>|[\"'\s]", re.DOTALL)
 _TEST_MACRO = re.compile(r"TEST\w*\s*\(\s*(\w+),\s*(\w+)")
 _IMPORTS = (
     *("import_statement", "import_from_statement", "import_spec", "import_declaration", "use_declaration"),
@@ -187,7 +188,7 @@ class _File:
         names = [self._text(node) for kind in ("owner", "name") for node in captures.get(kind, ())[:1]] or ["default"]
         if names[0].startswith("TEST") and (test := _TEST_MACRO.match(self.lines[captures["name"][0].start_point[0]])):
             names = [test[1], test[2]]
-        name = re.sub(r"^(?:module\.)?exports\.|\bprototype\.|<.*>|[\"'\s]", "", self.language.separator.join(names))
+        name = _NO_NAME.sub("", self.language.separator.join(names))
         return (f"{around}{self.language.separator}" if around else "") + name[:200]
 
     def _text(self, node: Any) -> str:
