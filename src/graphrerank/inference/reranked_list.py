@@ -17,7 +17,7 @@ class RerankedList(Sequence[tuple[Any, float]]):
 
     ``probabilities`` are None for a model without calibration. Where all passages have one score, as one passage alone
     has, scores tell nothing: each then has the mean probability that the model gives to these texts in a list with the
-    query itself and an empty text; None without texts. A blank passage has 0.
+    query itself and an empty text, too low rather than too high; None without texts. A blank passage has 0.
 
     Example:
         >>> import torch

@@ -265,11 +265,13 @@ class Explanation(BaseModel):
 
 
 class RerankResult(BaseModel):
-    """One document of an answer."""
+    """One document of an answer.
+
+    ``relevance_score`` is the probability of relevance, of a document alone, or of documents with equal scores, by
+    their texts; null where such have none; 0 for blank ones. The model's score if the artifact is not calibrated.
+    """
 
     index: int  # in the request, from 0
-    # probability of relevance; the model's score if the artifact is not calibrated; null where nothing tells it, as of
-    # one score without a document
     relevance_score: float | None
     document: dict[str, Any] | None = None  # if `return_documents` is set; a text as {"text": ...}
     explanation: Explanation | None = None  # if `explain` is set
