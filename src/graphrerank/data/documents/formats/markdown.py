@@ -247,9 +247,9 @@ class MarkdownReader:
                 place += 2
             elif kind == "inline":
                 mark = marks[-1] if marks else ""
-                self._paragraph(token, mark, is_tight and (tokens[place - 1].hidden or not mark))
-                if tokens[place - 1].type == "dt_open":  # Hugo names terms as headings
-                    self._parts[-1].anchors += self._slugs.of(self._parts[-1].blocks[-1].text)[:1]
+                text = self._paragraph(token, mark, is_tight and (tokens[place - 1].hidden or not mark))
+                if text and tokens[place - 1].type == "dt_open":  # Hugo names terms as headings
+                    self._parts[-1].anchors += self._slugs.of(text)[:1]
                 marks[-1:] = [""] if marks else []
                 is_tight = False
             elif kind in ("list_item_open", "dd_open"):
@@ -275,19 +275,20 @@ class MarkdownReader:
         else:
             self._open(text, tag, line, ids, links)
 
-    def _paragraph(self, token: Token, mark: str, is_tight: bool) -> None:
+    def _paragraph(self, token: Token, mark: str, is_tight: bool) -> str:
         raw, part = token.content, self._parts[-1]
         if raw.startswith("{") and not part.blocks and _HEADING_ATTRIBUTES.fullmatch(raw):
             part.anchors[:0] = _ids(raw)
-            return
+            return ""
         text, links = self._inline(token)
         if raw.startswith("(") and (label := _LABEL.match(raw)):
             self._labels.append(label[1])
             text = text.removeprefix(f"({label[1]})=").lstrip()
         if "^" in raw and (block := _BLOCK_ID.search(text)):
             self._ids.append(f"^{block[1]}")
-            text = text[: block.start()]
+            text = text[: block.start()].rstrip()
         self._add(f"{mark}{text}" if text else "", links, tight=is_tight)
+        return text
 
     def _table(self, tokens: Sequence[Token], place: int, first: int) -> int:
         """Read a table's rows; return the place of its end."""
