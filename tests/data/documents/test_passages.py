@@ -155,6 +155,8 @@ def test_titles_ids_lines_and_links():
 
 
 def test_long_texts_take_linear_time():
+    sections = [Section(str(n), tuple(Block("x", is_tight=True) for _ in range(2200))) for n in range(10)]
+    assert len(list(passages_of(_document(*sections), max_words=100_000))) == 20
     for text in (
         "a. " * 50_000,
         "a" * 300_000,

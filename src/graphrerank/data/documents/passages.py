@@ -78,9 +78,9 @@ class _Cutter:
         words = chars = 0
         for piece in self._pieces(section):
             more_words, more_chars = _size(piece, current)
-            is_full = words + more_words > self._max_words and not (
-                piece.words > self._max_words and words * _FEW < self._max_words
-            )
+            is_full = words + more_words > self._max_words
+            if piece.words > self._max_words and words * _FEW < self._max_words:
+                is_full = False  # it is too long even alone, and a few words introduce it
             if current and (is_full or chars + more_chars > self._max_chars):
                 if before:
                     yield before
@@ -93,10 +93,16 @@ class _Cutter:
         yield from filter(None, (before, current))
 
     def _balanced(self, before: list[_Piece], last: list[_Piece]) -> tuple[list[_Piece], list[_Piece]]:
+        """Move the cut between two passages back to where the second is about as long as the first."""
         pieces, best = before + last, len(before)
-        for cut in range(len(before) - 1, 0, -1):
-            words, chars = _total(pieces[cut:])
-            if words > self._max_words or chars > self._max_chars or words > _total(pieces[:cut])[0]:
+        sizes = [_size(piece, pieces[max(0, place - 1) : place]) for place, piece in enumerate(pieces)]
+        left = sum(words for words, _ in sizes[:best])
+        more_words, more_chars = map(sum, zip(*sizes[best + 1 :], (0, 0), strict=True))  # but for the first piece
+        for cut in range(best - 1, 0, -1):
+            left -= sizes[cut][0]
+            more_words, more_chars = more_words + sizes[cut + 1][0], more_chars + sizes[cut + 1][1]
+            words, chars = _size(pieces[cut], ())
+            if words + more_words > min(left, self._max_words) or chars + more_chars > self._max_chars:
                 break
             best = cut
         return pieces[:best], pieces[best:]
@@ -161,11 +167,6 @@ def _size(piece: _Piece, before: Sequence[_Piece]) -> _Span:
     if piece.header and not (before and before[-1].header == piece.header):
         words, chars = words + _count(piece.header), chars + len(piece.header) + 1
     return words, chars
-
-
-def _total(pieces: Sequence[_Piece]) -> _Span:
-    sizes = [_size(piece, pieces[max(0, place - 1) : place]) for place, piece in enumerate(pieces)]
-    return sum(words for words, _ in sizes), sum(chars for _, chars in sizes)
 
 
 def _joined(pieces: Sequence[_Piece]) -> str:

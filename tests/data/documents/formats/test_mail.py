@@ -78,6 +78,9 @@ def test_a_message():
     assert [block.text for block in document.sections[0].blocks] == ["From: café", "only a quote"]
     forwarded = b"From: a\n\nSee:\n---------- Forwarded message ---------\nFrom: b\nSubject: c\n\nThe text."
     assert read_eml(forwarded, "c.eml")[0].sections[0].blocks[1].text == "See:\n\nThe text."
+    part = b"--b\n\nOne.\n-- \nAnn\n--b\nContent-Type: message/rfc822\n\nFrom: c\n\nTwo.\n--b--"
+    (document,) = read_eml(b"From: a\nContent-Type: multipart/mixed; boundary=b\n\n" + part, "d.eml")
+    assert document.sections[0].blocks[1].text == "One.\n\nTwo."
 
 
 def test_a_message_that_is_a_page():

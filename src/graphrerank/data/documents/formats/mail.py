@@ -116,7 +116,7 @@ def _document(mail: _Mail, name: str, known: set[str] | frozenset[str]) -> Docum
     parent = next((each for each in before if each in known), before[0] if before else "")
     links = (Link(parent, mail.line, LABEL, "reply"),) if parent and parent != mail.id else ()
     sender, date = mail.headers.get("from", "")[:MAX_SENDER], _date(mail.headers.get("date", ""))
-    parts = [", ".join(filter(None, (sender and f"From: {sender}", date))), _answer(text)]
+    parts = [", ".join(filter(None, (sender and f"From: {sender}", date))), text]
     parts += [f"Attachments: {', '.join(files)}"] if files else []
     shown = [part for part in parts if part]
     blocks = tuple(Block(part, mail.line, () if number else links) for number, part in enumerate(shown))
@@ -131,19 +131,17 @@ def _date(header: str) -> str:
 
 
 def _text(message: Message) -> tuple[str, list[str]]:
-    """Return the text of a message, else that of its page, and the names of its files."""
-    texts: dict[str, str] = {}
+    """Return the texts of a message and of those in it, else that of its page, and the names of its files."""
+    texts: dict[str, list[str]] = {"text/plain": [], "text/html": []}
     files: list[str] = []
     for part in islice(message.walk(), MAX_PARTS):
         kind = part.get_content_type()
         if file := part.get_filename():
             files.append(_decoded(file[:MAX_HEADER])[:MAX_SENDER])
-        elif kind in ("text/plain", "text/html") and not texts.get(kind, "").strip():
-            content = part.get_payload(decode=True)
-            if isinstance(content, bytes):
-                texts[kind] = decode_text(content, str(part.get_content_charset("")))
-    text = texts.get("text/plain", "")
-    return text if text.strip() or "text/html" not in texts else "\n\n".join(_page(texts["text/html"])), files
+        elif kind in texts and isinstance(content := part.get_payload(decode=True), bytes) and content.strip():
+            texts[kind].append(decode_text(content, str(part.get_content_charset(""))))
+    plain = texts["text/plain"] or ["\n\n".join(_page(page)) for page in texts["text/html"][:1]]
+    return "\n\n".join(filter(None, map(_answer, plain))), files
 
 
 def _page(page: str) -> Iterator[str]:
