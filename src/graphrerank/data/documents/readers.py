@@ -17,7 +17,7 @@ _SUFFIXES = {  # function of a module of `formats`: suffixes
     "markup.read_org": "org",
     "markup.read_latex": "tex ltx",
     "html.read_html": "html htm xhtml",
-    "xml.read_xml": "xml",
+    "xml.read_xml": "xml dita dbk docbook topic rss atom",
     "notebook.read_notebook": "ipynb",
     "office.read_docx": "docx",
     "office.read_pptx": "pptx",

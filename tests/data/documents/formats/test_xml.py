@@ -17,7 +17,7 @@ def test_titles_are_headings_and_ids_are_labels():
     content = """<!DOCTYPE book SYSTEM "x.dtd" [<!ENTITY f SYSTEM "file:///etc/passwd"><!ENTITY l "lll">]>
 <book xmlns:xlink="http://www.w3.org/1999/xlink" xml:id="b"><title>Book</title>
 <chapter id="c1"><title>One <em>two</em></title>
-<para>Text em<emphasis>ph</emphasis>asis&nbsp;&f;, see <xref linkend="c2"/> and <link xlink:href="http://x.y/z">z</link>.
+<para>Text em<emphasis>ph</emphasis>asis&nbsp;&f;, see <xref linkend="c2"/> and <link xlink:href="http://x.y/z"><b>z</b></link>.
 <programlisting>a
   b</programlisting> after</para>
 <itemizedlist><listitem><para>i1</para></listitem><listitem><para>i2</para></listitem></itemizedlist></chapter>
@@ -41,9 +41,21 @@ def test_encoding_that_a_file_says():
 
 
 def test_data_say_the_names_of_their_elements():
-    content = b"<!-- c --><project><id>x</id><part><name>foo</name></part><user id='4' name='Bob'/></project>"
-    (document,) = read_xml(content, "pom.xml")
-    assert [block.text for block in document.sections[0].blocks] == ["id: x", "name: foo", "user: id=4, name=Bob"]
+    content = b"<all><id>x</id><part><name>foo</name><size>2</size></part><user id='4' name='Bob'/></all>"
+    (document,) = read_xml(b"<!-- c -->" + content, "pom.xml")
+    assert [block.text for block in document.sections[0].blocks] == [
+        "id: x",
+        "name: foo\nsize: 2",
+        "user: id=4, name=Bob",
+    ]
+    (document,) = read_xml(f"<all>{'<name>x</name>' * 99}</all>".encode(), "a.xml")
+    assert [block.text for block in document.sections[0].blocks] == ["name: x"] * 99
+
+
+def test_titles_that_are_attributes():
+    content = b"<topic id='a' title='Start'><p>x</p><chapter id='b' title='Next'><p>y</p></chapter></topic>"
+    (document,) = read_xml(content, "a.topic")
+    assert [(part.heading, part.anchors) for part in document.sections] == [("Start", ("a",)), ("Next", ("b",))]
 
 
 def test_items_of_feeds_are_documents():

@@ -21,6 +21,8 @@ _ROWS = frozenset(("row", "tr"))
 _CODE = frozenset(("programlisting", "screen", "literallayout", "codeblock", "msgblock", "pre"))
 _LABELS, _PATHS = ("linkend",), ("href", "url", "target", "conref")  # attributes of links
 _MAX_ATTRIBUTES = 1000  # of an element, which take quadratic time
+_PARTS_WITH_TITLES = ("topic", "chapter", "section", "procedure")  # as attributes
+_MAX_PARTS = 30  # of a record that is a block
 _ITEMS = ("item", "entry")
 _FEEDS = ("rss", "feed", "RDF")
 
@@ -58,6 +60,7 @@ class _XMLWalk:
         self._parts: list[str] = []
         self._ids: list[str] = []
         self._mixed: list[bool] = []  # of the elements that are open, whether texts stand between their parts
+        self._record: list[str] = []  # what the parts of an element of data say
         self._whole: Any = None  # the title or row that is open
         self._is_first = True  # whether no title has come
 
@@ -73,6 +76,7 @@ class _XMLWalk:
                 is_inline = not local or (bool(self._mixed) and self._mixed[-1] and local not in _PARTS)
                 self._end(element, local, is_inline=is_inline or self._whole is not None)
         self._flush()
+        self._end_record()
         self._out.point(self._ids)
         return self._out
 
@@ -82,11 +86,15 @@ class _XMLWalk:
         elif self._whole is not None and _local(self._whole) in _ROWS:
             self._parts.append(" | " if element.getparent() is self._whole else " ")
         text = element.text or ""
-        self._mixed.append(not local or bool(text.strip()) or any((part.tail or "").strip() for part in element))
+        self._mixed.append(is_inline or bool(text.strip()) or any((part.tail or "").strip() for part in element))
         if not local:
             self._parts.append(unescape(text))
             return
+        if len(element):
+            self._end_record()
         self._read_attributes(element, local)
+        if (title := element.get("title")) and local in _PARTS_WITH_TITLES:  # of Writerside
+            self._start_section(title)
         if not is_inline and (local in _TITLES or local in _ROWS):
             self._whole = element
         self._parts.append(text)
@@ -103,7 +111,7 @@ class _XMLWalk:
                 self._out.link(value)
             said.append(f"{key}={value}")
         if self._is_data and said:
-            self._out.add(f"{local}: {', '.join(said)}", "item")
+            self._record.append(f"{local}: {', '.join(said)}")
 
     def _end(self, element: Any, local: str, *, is_inline: bool) -> None:
         if element is self._whole:
@@ -112,11 +120,26 @@ class _XMLWalk:
             if heading and local in _ROWS:
                 self._out.add(heading, "row", is_whole=True)
             elif heading:
-                self._out.start(heading, self._ids[::-1], level=1 if self._is_first else 2)
-                self._ids, self._is_first = [], False
+                self._start_section(heading)
         elif not is_inline:
             self._flush(local, is_leaf=len(element) == 0)
+            if len(element):
+                self._end_record()
         self._parts.append(element.tail or "")
+
+    def _start_section(self, heading: str) -> None:
+        self._end_record()
+        self._out.start(heading, self._ids[::-1], level=1 if self._is_first else 2)
+        self._ids, self._is_first = [], False
+
+    def _end_record(self) -> None:
+        """Add a record as a block, or its parts if they are many."""
+        if len(self._record) <= _MAX_PARTS:
+            self._out.add("\n".join(self._record), is_whole=True)
+        else:
+            for part in self._record:
+                self._out.add(part, "item")
+        self._record = []
 
     def _flush(self, local: str = "", *, is_leaf: bool = False) -> None:
         is_code = local in _CODE
@@ -124,10 +147,13 @@ class _XMLWalk:
         text = text.strip("\n").rstrip() if is_code else " ".join(text.split())
         self._parts = []
         if text:
-            is_named = self._is_data and is_leaf
             self._out.point(self._ids)
-            self._out.add(f"{local}: {text}" if is_named else text, "item" if is_named else "", is_whole=is_code)
             self._ids = []
+            if self._is_data and is_leaf:
+                self._record.append(f"{local}: {text}")
+            else:
+                self._end_record()
+                self._out.add(text, is_whole=is_code)
 
 
 def _read_feed(root: Any, name: str) -> list[Document]:
