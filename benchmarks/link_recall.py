@@ -1,0 +1,264 @@
+"""Compare the links that ``graphrerank index`` finds with those that the formats' reference parsers find.
+
+``python benchmarks/link_recall.py DOCS [--top content/en] [--sphinx]`` prints how many links within the folder both
+find, and which ones are missed or false. Reference: HTML by lxml; Markdown as markdown-it or Python-Markdown (with
+``mkdocs.yml``) renders it, then lxml; Python's imports by ``ast``; with ``--sphinx`` Sphinx's resolved references of
+RST and MyST. Their targets are looked up in the file system and among the pages' ids, not by our code.
+"""
+
+import argparse
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from posixpath import dirname, join, normpath, splitext
+from urllib.parse import unquote, urlsplit
+
+from lxml import html
+from markdown_it import MarkdownIt
+
+from graphrerank.checks import UserError
+from graphrerank.data.documents.document import Document
+from graphrerank.data.documents.links import resolve_links
+from graphrerank.data.documents.passages import Passage
+from graphrerank.data.documents.readers import reader_of, suffix_of
+from graphrerank.data.documents.site import find_site
+
+MAIN = "//main | //*[@role='main'] | //section[@id='main-content']"
+MARKDOWN, HTML = (".md", ".mdx"), (".html", ".htm")
+FIRST = ("index", "_index", "README", "readme")
+Found = tuple[str, str, str]  # source, target, anchor
+
+
+class Reference:
+    """Links by reference parsers."""
+
+    def __init__(self, folder: Path, top: str) -> None:
+        self.folder, self.top = folder, top
+        self.files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+        self.is_mkdocs = (
+            any(Path(name).name == "mkdocs.yml" for name in self.files) or (folder.parent / "mkdocs.yml").exists()
+        )
+        self.pages: dict[str, html.HtmlElement] = {}
+        self.urls: dict[str, str] = {}
+        for name in self.files:
+            bare, suffix = splitext(name)
+            if suffix in (".md", ".mdx", ".html") and name.startswith(top):
+                stem = bare.rpartition("/")[2]
+                self.urls.setdefault(normpath(dirname(bare) if stem in FIRST else bare), name)
+
+    def page(self, name: str) -> html.HtmlElement:
+        """Return the tree of a page."""
+        if name not in self.pages:
+            text = self.files[name].read_text(encoding="utf-8", errors="replace")
+            if not name.endswith((".html", ".htm")):
+                text = re.sub(r"\A---\n.*?\n---\n", "", text, count=1, flags=re.DOTALL)
+                text = self.rendered(text)
+            self.pages[name] = html.fromstring(f"<html><body>{text}</body></html>" if text.strip() else "<html></html>")
+        return self.pages[name]
+
+    def rendered(self, text: str) -> str:
+        """Render Markdown."""
+        if self.is_mkdocs:
+            import markdown
+
+            extensions = [
+                "attr_list",
+                "tables",
+                "fenced_code",
+                "toc",
+                "admonition",
+                "md_in_html",
+                "footnotes",
+                "def_list",
+            ]
+            return markdown.markdown(text, extensions=extensions)
+        return MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+
+    def links(self) -> Iterator[Found]:
+        """Yield the links of Markdown and HTML that lead to files of the folder."""
+        for name in self.files:
+            if not name.endswith((*MARKDOWN, *HTML)):
+                continue
+            page = self.page(name)
+            parts = page.xpath(MAIN) if name.endswith("l") else []
+            for element in (each for part in parts or [page] for each in part.iter("a")):
+                link = element.get("href", "")
+                target = self.target(name, link)
+                if target:
+                    yield name, target, self.anchor(target, urlsplit(link).fragment)
+            if name.endswith(".md"):
+                shown = " ".join(page.xpath("//text()[not(ancestor::code) and not(ancestor::pre)]"))
+                for wiki in re.findall(r"\[\[([^\[\]|#\n]+)", shown):
+                    named = [each for each in self.files if f"/{each}".endswith(f"/{wiki.strip()}.md")]
+                    if named:
+                        near = [each for each in named if dirname(each) == dirname(name)]
+                        yield name, min(near or named, key=lambda each: each.count("/")), ""
+
+    def target(self, own: str, link: str) -> str:
+        """Return the file that a link leads to, empty if there is none of ours."""
+        try:
+            parts = urlsplit(link)
+        except ValueError:
+            return ""
+        if parts.scheme or parts.netloc or not link:
+            return ""
+        path = unquote(parts.path)
+        if not path:
+            return own
+        if path.startswith("/"):
+            place = normpath(join(self.top, path.lstrip("/")))
+        else:
+            place = normpath(join(dirname(own), path))
+            if place not in self.files and place not in self.urls and own.endswith(".md"):
+                address = own if splitext(own)[0].rpartition("/")[2] in FIRST else splitext(own)[0] + "/."
+                place = normpath(join(dirname(address), path))
+        if place in self.files:
+            return place if suffix_of(place) else ""
+        place = place.removesuffix(".html")
+        return self.urls.get(place, self.urls.get(place.removesuffix("/index"), ""))
+
+    def anchor(self, target: str, anchor: str) -> str:
+        """Return the anchor if the page has it; else empty: the link leads to the page."""
+        if not anchor or not target.endswith((*MARKDOWN, *HTML)):
+            return ""
+        page, anchor = self.page(target), unquote(anchor)
+        if anchor in {*page.xpath("//@id"), *page.xpath("//a/@name")}:
+            return anchor
+        headings = [" ".join(each.itertext()) for level in "123456" for each in page.iter(f"h{level}")]
+        slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+        named = {name for heading in headings for name in re.findall(r"\{\s*:?\s*#([^\s}]+)", heading)}
+        return anchor if target.endswith(MARKDOWN) and anchor in slugs | named else ""
+
+
+def imports(folder: Path) -> Iterator[Found]:
+    """Yield the modules of the folder that its Python files import, as Python finds them."""
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
+
+    def file(place: str) -> str:
+        return next((name for name in (f"{place}.py", f"{place}/__init__.py") if name in files), "")
+
+    for name in sorted(files):
+        try:
+            tree = ast.parse((folder / name).read_bytes())
+        except (SyntaxError, ValueError):
+            continue
+        tops = [dirname(name), "src", ""]
+        for node in ast.walk(tree):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                modules = [node.module or ""]
+            if isinstance(node, ast.ImportFrom) and node.level:
+                package = name
+                for _ in range(node.level):
+                    package = dirname(package)
+                tops = [package]
+            for path in (module.replace(".", "/") for module in modules):
+                found = next((f for top in tops if (f := file(join(top, path).rstrip("/")))), "")
+                if found and found != name:
+                    yield name, found, ""
+
+
+def sphinx_links(folder: Path, out: Path) -> Iterator[Found]:
+    """Yield the references of the standard domain that Sphinx resolves, and entries of tables of contents."""
+    from docutils import nodes
+    from sphinx import addnodes
+    from sphinx.application import Sphinx
+
+    settings = {"extensions": ["myst_parser"], "myst_heading_anchors": 6, "master_doc": "index", "html_theme": "basic"}
+    app = Sphinx(str(folder), None, str(out), str(out / "trees"), "html", settings, status=None, warning=None)
+    app.builder.read()
+    names = {app.builder.get_target_uri(each): app.env.doc2path(each, base=False) for each in app.env.found_docs}
+    for own in sorted(app.env.found_docs):
+        source = str(app.env.doc2path(own, base=False))
+        yield from (
+            (source, str(app.env.doc2path(each, base=False)), "") for each in app.env.toctree_includes.get(own, ())
+        )
+        tree = app.env.get_doctree(own)
+        for node in [*tree.findall(addnodes.toctree)]:
+            node.parent.remove(node)
+        for node in [*tree.findall(addnodes.pending_xref)]:
+            if node.get("refdomain") not in ("std", "doc", "", None):
+                node.parent.remove(node)
+        app.env.apply_post_transforms(tree, own)
+        for node in tree.findall(nodes.reference):
+            address, _, anchor = node.get("refuri", "").partition("#")
+            place = normpath(join(dirname(app.builder.get_target_uri(own)), address))
+            if node.get("refid") or (node.get("internal") and place in names):
+                target = source if node.get("refid") else str(names[place])
+                yield source, target, node.get("refid") or anchor
+
+
+def ours(folder: Path) -> tuple[dict[Found, None], dict[str, Document], str]:
+    """Return our links as source, target and the number of the target's section, the documents and the account."""
+    files = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
+    documents: list[Document] = []
+    for name in filter(suffix_of, files):
+        try:
+            documents += reader_of(name)((folder / name).read_bytes(), name)
+        except (UserError, ImportError, ModuleNotFoundError):
+            continue
+    passages = []
+    for document in documents:
+        for number, section in enumerate(document.sections):
+            links = [link for block in section.blocks for link in block.links]
+            passages.append(Passage(f"{document.name}\t{number}", "", "", document.name, 0, "", number))
+            passages += [
+                Passage(f"{document.name}\t{number}\t{i}", "", "", document.name, 0, "", number, 0, (link,))
+                for i, link in enumerate(links)
+            ]
+    edges, account = resolve_links(documents, passages, find_site(folder), files)
+    found = {}
+    for source, target, edge in edges:
+        if edge in ("link", "import"):
+            found[source.split("\t")[0], *target.split("\t")[:2]] = None
+    return found, {document.name: document for document in documents}, str(account)
+
+
+def main() -> None:
+    """Print the counts, and examples of what differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--top", default="", help="the folder of the site's pages, from which absolute links start")
+    parser.add_argument("--sphinx", type=Path, help="a folder for Sphinx's files: read RST and MyST by Sphinx")
+    parser.add_argument("--code", action="store_true", help="compare imports of Python")
+    parser.add_argument("--show", type=int, default=10)
+    options = parser.parse_args()
+    folder = options.folder
+    if options.sphinx:
+        listed = sphinx_links(folder, options.sphinx)
+    else:
+        listed = imports(folder) if options.code else Reference(folder, options.top).links()
+    expected = dict.fromkeys(listed)
+    found, documents, account = ours(folder)
+    print(account)
+    by_pages: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for source, target, section in found:
+        by_pages[source, target].append(section)
+    missed, elsewhere = [], []
+    for source, target, anchor in expected:
+        sections = by_pages.get((source, target))
+        if sections is None:
+            missed.append((source, target, anchor))
+        elif anchor and not any(_has(documents[target], int(section), anchor) for section in sections):
+            elsewhere.append((source, target, anchor))
+    pages = {(source, target) for source, target, _ in expected}
+    false = [pair for pair in by_pages if pair not in pages]
+    share = 1 - (len(missed) + len(elsewhere)) / max(1, len(expected))
+    print(
+        f"{len(expected):,} different links: {share:.2%} found; {len(missed):,} missed, {len(elsewhere):,} to another section"
+    )
+    print(f"{len(false):,} of {len(by_pages):,} pairs of files are linked by us alone")
+    for title, rows in (("missed", missed), ("to another section", elsewhere), ("ours alone", false)):
+        for row in rows[: options.show]:
+            print(f"{title}: {' -> '.join(filter(None, row))}")
+
+
+def _has(document: Document, section: int, anchor: str) -> bool:
+    names = [name.casefold() for name in document.sections[section].anchors]
+    return anchor.casefold() in names
+
+
+if __name__ == "__main__":
+    main()
