@@ -11,7 +11,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from posixpath import dirname, join, normpath, splitext
 from urllib.parse import unquote, urlsplit
 
@@ -27,6 +27,16 @@ from graphrerank.data.documents.site import find_site
 
 MAIN = "//main | //*[@role='main'] | //section[@id='main-content']"
 MARKDOWN, HTML = (".md", ".mdx"), (".html", ".htm")
+GENERATED = (
+    "headerlink",
+    "header",
+    "toc-backref",
+    "doc-anchor",
+    "anchor",
+    "src",
+    "footnote-ref",
+    "footnote-backref",
+)  # of each heading, to itself or its code
 FIRST = ("index", "_index", "README", "readme")
 Found = tuple[str, str, str]  # source, target, anchor
 
@@ -34,8 +44,8 @@ Found = tuple[str, str, str]  # source, target, anchor
 class Reference:
     """Links by reference parsers."""
 
-    def __init__(self, folder: Path, top: str) -> None:
-        self.folder, self.top = folder, top
+    def __init__(self, folder: Path, top: str, base: str) -> None:
+        self.folder, self.top, self.base = folder, top, base
         self.files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
         self.is_mkdocs = (
             any(Path(name).name == "mkdocs.yml" for name in self.files) or (folder.parent / "mkdocs.yml").exists()
@@ -46,7 +56,7 @@ class Reference:
             bare, suffix = splitext(name)
             if suffix in (".md", ".mdx", ".html") and name.startswith(top):
                 stem = bare.rpartition("/")[2]
-                self.urls.setdefault(normpath(dirname(bare) if stem in FIRST else bare), name)
+                self.urls.setdefault(normpath(dirname(bare) if stem in FIRST else bare).lower(), name)
 
     def page(self, name: str) -> html.HtmlElement:
         """Return the tree of a page."""
@@ -84,6 +94,8 @@ class Reference:
             page = self.page(name)
             parts = page.xpath(MAIN) if name.endswith("l") else []
             for element in (each for part in parts or [page] for each in part.iter("a")):
+                if not set(element.get("class", "").split()).isdisjoint(GENERATED):
+                    continue
                 link = element.get("href", "")
                 target = self.target(name, link)
                 if target:
@@ -98,6 +110,8 @@ class Reference:
 
     def target(self, own: str, link: str) -> str:
         """Return the file that a link leads to, empty if there is none of ours."""
+        if self.base and link.startswith(self.base):
+            link = "/" + link.removeprefix(self.base).lstrip("/")
         try:
             parts = urlsplit(link)
         except ValueError:
@@ -111,13 +125,17 @@ class Reference:
             place = normpath(join(self.top, path.lstrip("/")))
         else:
             place = normpath(join(dirname(own), path))
-            if place not in self.files and place not in self.urls and own.endswith(".md"):
+            if not self.found(place) and own.endswith(MARKDOWN):
                 address = own if splitext(own)[0].rpartition("/")[2] in FIRST else splitext(own)[0] + "/."
                 place = normpath(join(dirname(address), path))
+        return self.found(place)
+
+    def found(self, place: str) -> str:
+        """Return the file at a path or at its address."""
         if place in self.files:
             return place if suffix_of(place) else ""
-        place = place.removesuffix(".html")
-        return self.urls.get(place, self.urls.get(place.removesuffix("/index"), ""))
+        place = place.lower().removesuffix(".html")
+        return self.urls.get(place, self.urls.get(normpath(place.removesuffix("index")), ""))
 
     def anchor(self, target: str, anchor: str) -> str:
         """Return the anchor if the page has it; else empty: the link leads to the page."""
@@ -144,7 +162,8 @@ def imports(folder: Path) -> Iterator[Found]:
             tree = ast.parse((folder / name).read_bytes())
         except (SyntaxError, ValueError):
             continue
-        tops = [dirname(name), "src", ""]
+        above = [str(folder) for folder in PurePosixPath(name).parents if f"{folder}/__init__.py" not in files]
+        tops = [place for folder in above for place in (folder, join(folder, "src"))]
         for node in ast.walk(tree):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
@@ -155,12 +174,12 @@ def imports(folder: Path) -> Iterator[Found]:
                     package = dirname(package)
                 tops = [package]
             for path in (module.replace(".", "/") for module in modules):
-                found = next((f for top in tops if (f := file(join(top, path).rstrip("/")))), "")
+                found = next((f for top in tops if (f := file(normpath(join(top, path))))), "")
                 if found and found != name:
                     yield name, found, ""
 
 
-def sphinx_links(folder: Path, out: Path) -> Iterator[Found]:
+def sphinx_links(folder: Path, out: Path, base: str) -> Iterator[Found]:
     """Yield the references of the standard domain that Sphinx resolves, and entries of tables of contents."""
     from docutils import nodes
     from sphinx import addnodes
@@ -176,7 +195,8 @@ def sphinx_links(folder: Path, out: Path) -> Iterator[Found]:
             (source, str(app.env.doc2path(each, base=False)), "") for each in app.env.toctree_includes.get(own, ())
         )
         tree = app.env.get_doctree(own)
-        for node in [*tree.findall(addnodes.toctree)]:
+        topics = [node for node in tree.findall(nodes.topic) if "contents" in node["classes"]]
+        for node in [*tree.findall(addnodes.toctree), *topics]:
             node.parent.remove(node)
         for node in [*tree.findall(addnodes.pending_xref)]:
             if node.get("refdomain") not in ("std", "doc", "", None):
@@ -185,12 +205,14 @@ def sphinx_links(folder: Path, out: Path) -> Iterator[Found]:
         for node in tree.findall(nodes.reference):
             address, _, anchor = node.get("refuri", "").partition("#")
             place = normpath(join(dirname(app.builder.get_target_uri(own)), address))
-            if node.get("refid") or (node.get("internal") and place in names):
+            place = address.removeprefix(base) if base and address.startswith(base) else place
+            place = "index.html" if place in ("", ".") else place
+            if node.get("refid") or place in names:
                 target = source if node.get("refid") else str(names[place])
                 yield source, target, node.get("refid") or anchor
 
 
-def ours(folder: Path) -> tuple[dict[Found, None], dict[str, Document], str]:
+def ours(folder: Path, kinds: tuple[str, ...]) -> tuple[dict[Found, None], dict[str, Document], str]:
     """Return our links as source, target and the number of the target's section, the documents and the account."""
     files = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
     documents: list[Document] = []
@@ -211,7 +233,7 @@ def ours(folder: Path) -> tuple[dict[Found, None], dict[str, Document], str]:
     edges, account = resolve_links(documents, passages, find_site(folder), files)
     found = {}
     for source, target, edge in edges:
-        if edge in ("link", "import"):
+        if edge in kinds:
             found[source.split("\t")[0], *target.split("\t")[:2]] = None
     return found, {document.name: document for document in documents}, str(account)
 
@@ -221,38 +243,49 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--top", default="", help="the folder of the site's pages, from which absolute links start")
+    parser.add_argument("--base", default="", help="the address of the site")
     parser.add_argument("--sphinx", type=Path, help="a folder for Sphinx's files: read RST and MyST by Sphinx")
     parser.add_argument("--code", action="store_true", help="compare imports of Python")
     parser.add_argument("--show", type=int, default=10)
     options = parser.parse_args()
     folder = options.folder
     if options.sphinx:
-        listed = sphinx_links(folder, options.sphinx)
+        listed = sphinx_links(folder, options.sphinx, options.base)
     else:
-        listed = imports(folder) if options.code else Reference(folder, options.top).links()
+        listed = imports(folder) if options.code else Reference(folder, options.top, options.base).links()
     expected = dict.fromkeys(listed)
-    found, documents, account = ours(folder)
+    found, documents, account = ours(folder, ("import",) if options.code else ("link",))
     print(account)
     by_pages: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for source, target, section in found:
         by_pages[source, target].append(section)
+    pages = {(source, target) for source, target, _ in expected}
+    if options.code:  # a name that a module imports from another is found there
+        pages |= {(source, end) for source, target in pages for end in _reached(target, pages)}
+        found_ends = {source: {end for start, end in by_pages if start == source} for source, _ in by_pages}
     missed, elsewhere = [], []
     for source, target, anchor in expected:
         sections = by_pages.get((source, target))
+        if sections is None and options.code and found_ends.get(source, set()) & _reached(target, pages):
+            continue
         if sections is None:
             missed.append((source, target, anchor))
         elif anchor and not any(_has(documents[target], int(section), anchor) for section in sections):
             elsewhere.append((source, target, anchor))
-    pages = {(source, target) for source, target, _ in expected}
-    false = [pair for pair in by_pages if pair not in pages]
+    false = [pair for pair in by_pages if pair not in pages and pair[0] != pair[1]]
     share = 1 - (len(missed) + len(elsewhere)) / max(1, len(expected))
-    print(
-        f"{len(expected):,} different links: {share:.2%} found; {len(missed):,} missed, {len(elsewhere):,} to another section"
-    )
+    print(f"{len(expected):,} different links: {share:.2%} found", end="; ")
+    print(f"{len(missed):,} missed, {len(elsewhere):,} to another section")
     print(f"{len(false):,} of {len(by_pages):,} pairs of files are linked by us alone")
     for title, rows in (("missed", missed), ("to another section", elsewhere), ("ours alone", false)):
         for row in rows[: options.show]:
             print(f"{title}: {' -> '.join(filter(None, row))}")
+
+
+def _reached(module: str, pages: set[tuple[str, str]]) -> set[str]:
+    """Return the modules that a package's first file imports from, and those that they import from."""
+    near = {end for start, end in pages if start == module and start.endswith("__init__.py")}
+    return near | {end for start, end in pages if start in near}
 
 
 def _has(document: Document, section: int, anchor: str) -> bool:

@@ -300,22 +300,13 @@ def test_files_of_several_documents() -> None:
     assert targets(documents, "a.md", Link("mail.mbox"), Link("C%23.md")) == ["mail.mbox#1:0", "C#.md:0"]
 
 
-class Symbols:
-    def find(self, document: Document, link: Link) -> tuple[int, int] | None:
-        return {"pump.Motor": (0, 1), "pump.start": (0, 2)}.get(link.target)
-
-
 def test_symbols_are_counted_apart() -> None:
-    documents = [page("pump.py", "", "Motor", "start"), page("use.py"), page("a.md")]
-    links = {
-        "use.py": [
-            Link("pump.Motor", 1, SYMBOL, "call"),
-            Link("os", 1, SYMBOL, "import"),
-            Link("pump.Motor", 2, SYMBOL, "call"),
-        ],
-        "a.md": [Link("#pump.start")],
-    }
-    edges, account = resolve_links(documents, passages_of(documents, links), symbols=Symbols())
+    motor = Section("Motor", line=3, symbols=("Motor",))
+    start = Section("Motor.start", line=5, symbols=("Motor.start",))
+    documents = [Document("pump.py", "pump", (Section(""), motor, start)), page("use.py"), page("a.md")]
+    calls = [Link("pump.Motor", line, SYMBOL, "call") for line in (1, 2)]
+    links = {"use.py": [*calls, Link("os", 1, SYMBOL, "import")], "a.md": [Link("#pump.Motor.start")]}
+    edges, account = resolve_links(documents, passages_of(documents, links))
     assert edges == [("use.py:0", "pump.py:1", "call"), ("a.md:0", "pump.py:2", "link")]
     assert account == LinkAccount(within=1, resolved=1, to_section=1, dead=[], code={"call": 1})
 

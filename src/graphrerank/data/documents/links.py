@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from posixpath import dirname, join, normpath, splitext
-from typing import Protocol
 from unicodedata import combining, normalize
 from urllib.parse import unquote
 
@@ -16,6 +15,7 @@ from graphrerank.data.documents.document import DOCUMENT, LABEL, PAGE, SYMBOL, D
 from graphrerank.data.documents.pages import FILE, OUTSIDE, PageNames, Pages
 from graphrerank.data.documents.passages import Passage
 from graphrerank.data.documents.site import Site
+from graphrerank.data.documents.symbols import SymbolIndex
 
 SHOWN = 3  # links that lead nowhere in the account's text
 _ADDRESS = re.compile(r"(?:([a-z][a-z0-9+.-]*):)?//(?:www\.)?(.*)", re.IGNORECASE | re.DOTALL)
@@ -27,13 +27,6 @@ _GLOB = re.compile(r"[*?\[]")
 _MAX_MATCHES = 10_000  # documents that patterns are compared with, for each document
 
 Place = tuple[int, int | None]  # a document's number and its section's; None for the page as a whole
-
-
-class SymbolFinder(Protocol):
-    """Finds sections by qualified names of code."""
-
-    def find(self, document: Document, link: Link) -> tuple[int, int] | None:
-        """Return the document's number and the section's that a link of the kind "symbol" points at."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +72,6 @@ def resolve_links(
     passages: Sequence[Passage],
     site: Site | None = None,
     files: Collection[str] = (),
-    symbols: SymbolFinder | None = None,
 ) -> tuple[list[tuple[str, str, str]], LinkAccount]:
     """Return the edges (source, target and type, each once, in order) and the account.
 
@@ -87,7 +79,7 @@ def resolve_links(
     not. A link to a section without a passage is an edge to the next one that has one, or else to the page's first. A
     link to a section that its page lacks is an edge to the page, and counts as one that leads nowhere.
     """
-    resolver = _Resolver(documents, site or Site(), files, symbols)
+    resolver = _Resolver(documents, site or Site(), files)
     numbers: dict[str, int] = {}
     for number, document in enumerate(documents):
         numbers.setdefault(document.name, number)
@@ -140,18 +132,19 @@ class _Targets:
 class _Resolver:
     """Finds what links point at."""
 
-    def __init__(
-        self, documents: Sequence[Document], site: Site, files: Collection[str], symbols: SymbolFinder | None
-    ) -> None:
+    def __init__(self, documents: Sequence[Document], site: Site, files: Collection[str]) -> None:
         self._documents = documents
         self._pages = Pages(documents, site, files)
         self._sections = [_Sections(document.sections) for document in documents]
-        self._symbols = symbols
         self._bases: dict[str, list[str]] = {}  # paths of the site by its host
         for address in filter(None, map(_ADDRESS.match, site.bases)):
             host, _, path = address[2].partition("/")
             self._bases.setdefault(host.lower(), []).append(path.rstrip("/"))
         self._compared = _MAX_MATCHES  # names with patterns
+
+    @cached_property
+    def _symbols(self) -> SymbolIndex:
+        return SymbolIndex(self._documents)
 
     @cached_property
     def _names(self) -> PageNames:
@@ -184,7 +177,7 @@ class _Resolver:
         return self._page(own, link.target) if link.kind == PAGE else self._path(own, link.target.strip())
 
     def _symbol(self, own: int, link: Link) -> _Found:
-        place = self._symbols and self._symbols.find(self._documents[own], link)
+        place = self._symbols.find(self._documents[own], link)
         return _Found((place,)) if place else _Found()
 
     def _named(self, own: int, label: str) -> Place | None:

@@ -185,7 +185,7 @@ class _Object(_Markup):
         symbols = [symbol for signature in signatures for symbol in _symbols(kind, signature, prefix)]
         try:
             settings.module = symbols[0] if symbols and ":" not in symbols[0] else prefix
-            node = self.parsed(symbols=symbols, anchors=[symbol.split(":")[-1] for symbol in symbols])
+            node = self.parsed(symbols=symbols, anchors=_anchors(symbols))
         finally:
             settings.module = prefix
         if node.children:
@@ -205,6 +205,13 @@ def _symbols(kind: str, signature: str, prefix: str) -> list[str]:
         return []
     name = names[-1].strip(".:~")
     return [name if not prefix or name == prefix or name.startswith(f"{prefix}.") else f"{prefix}.{name}"]
+
+
+def _anchors(symbols: list[str]) -> list[str]:
+    """Return the ids of objects: of code their names, of others with their kind before (`confval-addopts`)."""
+    parts = [symbol.rpartition(":") for symbol in symbols]
+    names = [f"{'cmdoption' if kind == 'option' else kind}-{name.lstrip('-')}" for kind, _, name in parts if kind]
+    return [*(name for *_, name in parts), *names]
 
 
 class _Glossary(_Markup):
