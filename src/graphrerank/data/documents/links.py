@@ -72,6 +72,7 @@ def resolve_links(
     passages: Sequence[Passage],
     site: Site | None = None,
     files: Collection[str] = (),
+    symbols: SymbolIndex | None = None,
 ) -> tuple[list[tuple[str, str, str]], LinkAccount]:
     """Return the edges (source, target and type, each once, in order) and the account.
 
@@ -79,7 +80,7 @@ def resolve_links(
     not. A link to a section without a passage is an edge to the next one that has one, or else to the page's first. A
     link to a section that its page lacks is an edge to the page, and counts as one that leads nowhere.
     """
-    resolver = _Resolver(documents, site or Site(), files)
+    resolver = _Resolver(documents, site or Site(), files, symbols or SymbolIndex(documents))
     numbers: dict[str, int] = {}
     for number, document in enumerate(documents):
         numbers.setdefault(document.name, number)
@@ -132,8 +133,8 @@ class _Targets:
 class _Resolver:
     """Finds what links point at."""
 
-    def __init__(self, documents: Sequence[Document], site: Site, files: Collection[str]) -> None:
-        self._documents = documents
+    def __init__(self, documents: Sequence[Document], site: Site, files: Collection[str], symbols: SymbolIndex) -> None:
+        self._documents, self._symbols = documents, symbols
         self._pages = Pages(documents, site, files)
         self._sections = [_Sections(document.sections) for document in documents]
         self._bases: dict[str, list[str]] = {}  # paths of the site by its host
@@ -141,10 +142,6 @@ class _Resolver:
             host, _, path = address[2].partition("/")
             self._bases.setdefault(host.lower(), []).append(path.rstrip("/"))
         self._compared = _MAX_MATCHES  # names with patterns
-
-    @cached_property
-    def _symbols(self) -> SymbolIndex:
-        return SymbolIndex(self._documents)
 
     @cached_property
     def _names(self) -> PageNames:
