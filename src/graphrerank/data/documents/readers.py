@@ -13,9 +13,9 @@ _PLAIN = "css cs kt lua php pl r rb scala sh bash sql swift toml yaml yml ini cf
 _SUFFIXES = {  # function of a module of `formats`: suffixes
     "markdown.read_markdown": "md markdown mdx mkd qmd rmd",
     "restructured_text.read_rst": "rst rest",
-    "markup.read_asciidoc": "adoc asciidoc asc",
-    "markup.read_org": "org",
-    "markup.read_latex": "tex ltx",
+    "asciidoc.read_asciidoc": "adoc asciidoc asc",
+    "org.read_org": "org",
+    "latex.read_latex": "tex ltx",
     "html.read_html": "html htm xhtml",
     "xml.read_xml": "xml dita dbk docbook topic rss atom",
     "notebook.read_notebook": "ipynb",

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -18,6 +16,7 @@ from graphrerank.data.documents.document import (
     Section,
     UnreadableError,
 )
+from graphrerank.data.documents.formats.spans import Span, sections_of
 from graphrerank.data.documents.formats.sphinx_markup import directive_of, role_of
 from graphrerank.data.documents.formats.text import decode_text, without_blobs
 from graphrerank.extras import importing
@@ -170,21 +169,10 @@ class _Machine(states.NestedStateMachine):
 _STATE = {"section": _section, "inline_text": _inline_text, "nested_sm": _Machine, "nested_sm_cache": ()}
 
 
-@dataclass
-class _Open:
-    heading: str
-    line: int
-    blocks: list[Block] = field(default_factory=list)
-    anchors: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    symbols: list[str] = field(default_factory=list)
-    goes_on: bool = False  # after an object within it
-
-
 class _Walk:
     def __init__(self, tree: Any, length: int) -> None:
         self.tree, self.room = tree, length  # characters that substitutions may add
-        self.all = [_Open("", 1)]
+        self.all = [Span("", 1)]
         self.pending: list[Any] = []  # targets before what they point at
         self.held: list[Link] = []  # of a heading, for the first block after it
         self.prefix, self.tight = "", False
@@ -194,18 +182,7 @@ class _Walk:
 
     def sections(self, end: int) -> tuple[Section, ...]:
         self.flush()
-        held = [part for part in self.all if part.blocks or (not part.goes_on and (part.heading or part.labels))]
-        ends = [max(part.line, following.line - 1) for part, following in pairwise(held)]
-        return tuple(
-            Section(
-                part.heading[:MAX_NAME],
-                tuple(part.blocks),
-                part.line,
-                last,
-                *(tuple(dict.fromkeys(name[:MAX_NAME] for name in names if name)) for names in _names(part)),
-            )
-            for part, last in zip(held, [*ends, end], strict=False)
-        )
+        return sections_of(self.all, end)
 
     def flush(self) -> None:
         for node in self.pending:
@@ -214,8 +191,8 @@ class _Walk:
             self.all[-1].symbols += node.get("symbols", ())
         self.pending = []
 
-    def open(self, heading: str, line: int) -> _Open:
-        self.all.append(_Open(" ".join(heading.split()), line))
+    def open(self, heading: str, line: int) -> Span:
+        self.all.append(Span(" ".join(heading.split())[:MAX_NAME], line))
         self.flush()
         return self.all[-1]
 
@@ -264,7 +241,7 @@ class _Walk:
         part.symbols += node.get("symbols", ())
         self.children(node)
         self.flush()
-        self.all.append(_Open(around.heading, node["end"] + 1, anchors=around.anchors[:1], goes_on=True))
+        self.all.append(Span(around.heading, node["end"] + 1, anchors=around.anchors[:1], goes_on=True))
 
     def add(self, text: str, links: Sequence[Link] = (), node: Any = None, **options: Any) -> None:
         if text:
@@ -441,7 +418,3 @@ class _Walk:
             if node is None:
                 return None
         return None
-
-
-def _names(part: _Open) -> tuple[list[str], list[str], list[str]]:
-    return part.anchors, part.labels, part.symbols
