@@ -141,7 +141,10 @@ class SymbolIndex:
         for section, names in enumerate(section.symbols for section in document.sections):
             for parts in ([*prefix, *_parts(name)] for name in names):
                 whole = ".".join(parts)
-                self.definitions[whole].append((number, section))
+                if len(self.definitions[whole]) < _MAX_LISTED:
+                    self.definitions[whole].append((number, section))
+                else:
+                    self.definitions[f"{whole}@{number}"].append((number, section))
                 for tail in {".".join(parts[-1:]), ".".join(parts[-2:])}:
                     if len(self.tails[tail]) <= _MAX_LISTED:
                         self.tails[tail].append((whole, (number, section)))
@@ -154,16 +157,12 @@ class SymbolIndex:
         if family == "rust" and "src" in (folders := name.split("/")[:-1]):
             start = len(folders[: -folders[::-1].index("src") - 1]) - 1
         elif family == "python":
-            start = next(
-                (i for i in range(len(parts) - 1, -1, -1) if not self._is_file("python", parts[:i], ("__init__",))), -1
-            )
+            outer = (i for i in range(len(parts) - 1, -1, -1) if not self._is_file(family, parts[:i], ("__init__",)))
+            start = next(outer, -1)
         else:
             return
-        if (
-            start >= 0
-            and parts
-            and (prefix := ".".join(parts[:start])) not in (roots := self.roots[family, parts[start]])
-        ):
+        roots = self.roots[family, parts[start]] if start >= 0 and parts else []
+        if len(roots) < _MAX_LISTED and (prefix := ".".join(parts[:start])) not in roots:
             roots.append(prefix)
 
     def _is_file(self, family: str, parts: list[str], stems: tuple[str, ...]) -> bool:
@@ -196,10 +195,9 @@ class SymbolIndex:
 
     def _documented(self, parts: list[str], near: str) -> Place | None:
         """Find what a document names, as its author may shorten it: first what documents describe, then code."""
-        named = [
-            pair for pair in self.tails.get(".".join(parts[-2:]), ()) if f".{pair[0]}".endswith("." + ".".join(parts))
-        ]
-        for places in ([place for _, place in named if not self.families[place[0]]], [place for _, place in named]):
+        tail = self.tails.get(".".join(parts[-2:]), ())
+        named = [place for whole, place in tail if f".{whole}".endswith("." + ".".join(parts))]
+        for places in ([place for place in named if not self.families[place[0]]], named):
             if places and (place := self._nearest(places, near)) is not None:
                 return place
         found = (self._target(".".join(parts), family, near) for family in ("python", "rust", "java", "go"))
@@ -260,15 +258,11 @@ class SymbolIndex:
         folder = ".".join(_parts(dirname(near))) + "."
         if family == "rust" and parts and (family, parts[0]) not in self.roots:
             parts = [parts[0].partition("_")[2], *parts[1:]]  # a crate `plant_pump` in the folder `pump`
-        for prefix in sorted(
-            self.roots.get((family, parts[0] if parts else ""), ()), key=lambda each: -_common(each, folder)
-        ):
-            is_around = not prefix or folder.startswith(f"{prefix}.")
-            if (
-                is_around
-                or family == "rust"
-                or (parts[0] not in _STANDARD and self._is_file("python", [*_parts(prefix), parts[0]], ("__init__",)))
-            ):
+        roots = self.roots.get((family, parts[0] if parts else ""), ())
+        for prefix in sorted(roots, key=lambda each: -_common(each, folder)):
+            is_around = not prefix or family == "rust" or folder.startswith(f"{prefix}.")
+            is_source = prefix in ("src", "lib") or self._is_file(family, [*_parts(prefix), parts[0]], ("__init__",))
+            if is_around or (is_source and parts[0] not in _STANDARD):
                 yield [*_parts(prefix), *parts]
 
     def _resolve(
@@ -278,7 +272,10 @@ class SymbolIndex:
         self.steps -= 1
         if self.steps < 0 or hops > _MAX_HOPS:
             return None
-        places = [place for place in self.definitions.get(".".join(parts), ()) if self.families[place[0]] == family]
+        name = ".".join(parts)
+        places = [place for place in self.definitions.get(name, ()) if self.families[place[0]] == family]
+        if len(places) == _MAX_LISTED:
+            places = self.definitions.get(f"{name}@{self.numbers[near]}", places)
         if places:
             return self._nearest(places, near)
         for cut in range(len(parts) - 1, 0, -1):
