@@ -245,6 +245,13 @@ def test_pages_of_a_wiki() -> None:
     assert [target for *_, target in account.dead] == ["gone"]
 
 
+def test_tools_that_name_pages_by_their_files_alone() -> None:
+    documents = [page("x/a.md"), page("y/z/b.md", "One"), page("y/a.md")]
+    assert targets(documents, "x/a.md", Link("b.md#one")) == []
+    assert targets(documents, "x/a.md", Link("b.md#one"), site=Site(by_name=True)) == ["y/z/b.md:0"]
+    assert targets(documents, "y/z/b.md", Link("a.md"), Link("q/a.md"), site=Site(by_name=True)) == ["x/a.md:0"]
+
+
 def test_documents_and_labels_of_sphinx() -> None:
     documents = [
         page("doc/index.rst"),

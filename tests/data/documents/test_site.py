@@ -39,4 +39,6 @@ def test_configurations_may_say_nothing(tmp_path: Path) -> None:
     (folder / "node_modules/x/mkdocs.yml").write_text("site_url: https://example.org/\n")
     (folder / "mkdocs.yml").write_bytes(b"\xff\xfe\x00site_url: !ENV [URL]\nsite_url: ''\n")
     (folder / "conf.py").mkdir()
-    assert find_site(folder) == Site(("/docs/",), ("",))
+    assert not find_site(folder).by_name
+    (tmp_path / "writerside.cfg").touch()
+    assert find_site(folder) == Site(("/docs/",), ("",), by_name=True)

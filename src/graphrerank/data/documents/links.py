@@ -12,7 +12,7 @@ from unicodedata import combining, normalize
 from urllib.parse import unquote
 
 from graphrerank.data.documents.document import DOCUMENT, LABEL, PAGE, SYMBOL, Document, Link, Section
-from graphrerank.data.documents.pages import FILE, OUTSIDE, PageNames, Pages
+from graphrerank.data.documents.pages import FILE, NOWHERE, OUTSIDE, PageNames, Pages
 from graphrerank.data.documents.passages import Passage
 from graphrerank.data.documents.site import Site
 from graphrerank.data.documents.symbols import SymbolIndex
@@ -135,7 +135,7 @@ class _Resolver:
 
     def __init__(self, documents: Sequence[Document], site: Site, files: Collection[str], symbols: SymbolIndex) -> None:
         self._documents, self._symbols = documents, symbols
-        self._pages = Pages(documents, site, files)
+        self._pages, self._by_name = Pages(documents, site, files), site.by_name
         self._sections = [_Sections(document.sections) for document in documents]
         self._bases: dict[str, list[str]] = {}  # paths of the site by its host
         for address in filter(None, map(_ADDRESS.match, site.bases)):
@@ -241,6 +241,8 @@ class _Resolver:
         path, _, anchor = target.partition("#")
         path = unquote(path.partition("?")[0]).replace("\\", "/").strip()
         number = self._pages.find(own, path) if path else own
+        if number == NOWHERE and self._by_name and "/" not in path:
+            number = self._names.find(own, path)
         if number >= 0:
             return self._section(number, anchor, own if not path else None)
         place = None if "/" in path or "." in path else self._named(own, path)  # as MyST writes it

@@ -17,6 +17,7 @@ _CONFIGS = {  # of sites: the settings that make their address
     "book.toml": ("site-url",),
     "conf.py": ("html_baseurl",),
 }
+_NAMING = ("writerside.cfg", ".obsidian")  # of tools whose links name a page by its file alone, wherever it is
 _SETTING = re.compile(r"""^[ \t]*["']?([\w-]+)["']?[ \t]*[:=][ \t]*["']?((?:https?:/)?/[^"'\s,#]*)""", re.MULTILINE)
 _MAX_CONFIG, _MAX_FOLDERS, _MAX_DEPTH = 1_000_000, 1000, 3  # bytes of a configuration; folders where one may be
 
@@ -27,6 +28,7 @@ class Site:
 
     bases: tuple[str, ...] = ()  # addresses or paths that precede those of the folder: "https://docs.example.org/en/"
     roots: tuple[str, ...] = ()  # folders that have a configuration: "docs"; "" for the folder of documents itself
+    by_name: bool = False  # whether links name pages by their files' names, without folders
 
 
 def find_site(source: Path) -> Site:
@@ -37,14 +39,18 @@ def find_site(source: Path) -> Site:
     source = source.absolute()
     bases: dict[str, None] = {}
     roots: list[str] = []
-    near = list(_near_folders(source))
-    for folder in (*near, *source.parents[:2]):
+    folders = (*_near_folders(source), *source.parents[:2])
+    for folder in folders:
         for path in (folder / name for name in _CONFIGS):
             if path.is_file() and not path.is_symlink():
                 bases |= dict.fromkeys(_bases(path))
                 if folder.is_relative_to(source):
                     roots.append(folder.relative_to(source).as_posix().removeprefix("."))
-    return Site((*bases, f"/{source.name}/"), tuple(dict.fromkeys(roots)))
+    return Site(
+        (*bases, f"/{source.name}/"),
+        tuple(dict.fromkeys(roots)),
+        any((folder / name).exists() for folder in folders for name in _NAMING),
+    )
 
 
 def _near_folders(source: Path) -> Iterator[Path]:
