@@ -142,6 +142,8 @@ def test_encodings_and_pictures_in_texts():
     assert shown(page("<p>Größe".encode("utf-16")))[0][1] == "Größe"
     document = page(f"<p>See <img src='data:image/png;base64,{'A' * 9000}'> it <a href='data:text/x;base64,eA=='>x</a>")
     assert (shown(document), dict(document.dropped), targets(document)) == ([("", "See it x")], {"data URIs": 2}, [])
+    document = page(f"<ul><li><pre>for x:\n{'a=b;' * 999}\n    go()</pre></ul>")
+    assert (shown(document)[0][1], dict(document.dropped)) == ("for x:\n\n    go()", {"minified lines": 1})
 
 
 def test_closed_elements_of_xhtml():

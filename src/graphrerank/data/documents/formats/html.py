@@ -1,6 +1,7 @@
 """Pages of HTML."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from html import unescape
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 
 from graphrerank.data.documents.document import MAX_NAME, MAX_TARGET, Block, Document, Link, Section, UnreadableError
 from graphrerank.data.documents.formats.sections import Sections
-from graphrerank.data.documents.formats.text import DATA_URI, decode_text
+from graphrerank.data.documents.formats.text import DATA_URI, decode_text, without_blobs
 from graphrerank.extras import optional
 
 _HEAD = 4096  # bytes in which a page says its encoding
@@ -70,7 +71,6 @@ def read_html(content: bytes, name: str) -> list[Document]:
         raise UnreadableError(f"elements within one another more than {_MAX_DEPTH:,} deep")
     page = parser(text)
     meta = _Meta(page)
-    dropped = {"data URIs": uris} if uris else {}
     if meta.redirect:
         title = meta.title()
         title = PurePosixPath(name).stem if not title or _MOVED.search(title) else title
@@ -80,6 +80,7 @@ def read_html(content: bytes, name: str) -> list[Document]:
     headings = [section.heading for section in walk.sections[:3]]
     title = _named(meta.title(), headings) or walk.out.titled or meta.title() or PurePosixPath(name).stem[:MAX_NAME]
     sections = _with_anchors(walk.sections, page)
+    dropped = walk.dropped + Counter({"data URIs": uris})  # those above none
     return [Document(name, title, sections, meta.aliases(name), meta.base, dropped=dropped, is_page=True)]
 
 
@@ -183,6 +184,7 @@ class _Walk:
 
     def __init__(self, root: Any, *, is_main: bool) -> None:
         self.out = Sections()
+        self.dropped: Counter[str] = Counter()
         self._is_main = is_main
         self._parts: list[str] = []  # of the text that is open; "\0" for an end of a line
         self._is_link = False  # whether a link is open
@@ -388,8 +390,9 @@ class _Walk:
         if not self._parts:
             return
         if is_code:
-            text = "".join(self._parts).replace("\0", "\n").strip("\n").rstrip()
-            self._parts = []
+            text, counts = without_blobs("".join(self._parts).replace("\0", "\n"))
+            self.dropped.update(counts)
+            text, self._parts, self._marker = text.strip("\n").rstrip(), [], ""
         else:
             text = self._take()
         if len(text) > _MAX_MARKS or _WORD.search(text):
