@@ -232,10 +232,18 @@ def test_c():
 def test_documents_name_code():
     files = {
         "src/plant/__init__.py": "from .pump import Motor\n",
-        "src/plant/pump.py": "class Motor:\n    def go(self): ...\n",
+        "src/plant/pump.py": "class Base:\n    def run(self): ...\n\nclass Motor(Base):\n    def go(self): ...\n\n"
+        "def open_all(): ...\n\nclass Door:\n    def open_all(self): ...\n",
     }
+    files["src/plant/_impl.py"] = "def open_all(): ...\n"
     documents = [document for name, text in files.items() for document in read_code(text.encode(), name)]
     index, guide = SymbolIndex(documents), Document("guide.rst", "Guide", ())
-    names = ("plant.pump.Motor", "plant.Motor", "Motor.go", "plant.Motor.go()", "plant.pump", "os.path", "go.Motor")
-    found = [index.find(guide, Link(name, kind=SYMBOL)) for name in names]
-    assert found == [(1, 1), (1, 1), (1, 2), (1, 2), (1, 0), None, None]
+    headings = {
+        **{"plant.pump.Motor": "Motor", "plant.Motor": "Motor", "Motor.go": "Motor.go", "plant.Motor.go()": "Motor.go"},
+        **{"plant.pump": "", "Motor.run": "Base.run", "Motor.speed": "Motor", "_impl.open_all": "open_all"},
+        **{"Door.open_all": "Door.open_all", "os.path": None, "go.Motor": None, "sys.Motors.go": None},
+    }
+    assert index.find(guide, Link("open_all", kind=SYMBOL)) == (1, 5)
+    for name, heading in headings.items():
+        place = index.find(guide, Link(name, kind=SYMBOL))
+        assert (name, None if place is None else documents[place[0]].sections[place[1]].heading) == (name, heading)

@@ -196,12 +196,23 @@ class SymbolIndex:
     def _documented(self, parts: list[str], near: str) -> Place | None:
         """Find what a document names, as its author may shorten it: first what documents describe, then code."""
         tail = self.tails.get(".".join(parts[-2:]), ())
-        named = [place for whole, place in tail if f".{whole}".endswith("." + ".".join(parts))]
-        for places in ([place for place in named if not self.families[place[0]]], named):
+        named = [(whole, place) for whole, place in tail if f".{whole}".endswith("." + ".".join(parts))]
+        described = [place for _, place in named if not self.families[place[0]]]
+        outer = [pair for pair in named if pair[0] == ".".join([*_parts(self._module(pair[1])), parts[-1]])]
+        public = [place for whole, place in outer if "._" not in f".{whole}"]
+        for places in (described, public, [place for _, place in outer], [place for _, place in named]):
             if places and (place := self._nearest(places, near)) is not None:
                 return place
-        found = (self._target(".".join(parts), family, near) for family in ("python", "rust", "java", "go"))
-        return next((place for place in found if place is not None), None)
+        targets = [(".".join(parts), family) for family in ("python", "rust", "java", "go")]
+        if is_member := len(parts) > 1 and parts[-2][:1].isupper():  # which a class inherits
+            classes = [(whole, self.families[place[0]]) for whole, place in self.tails.get(parts[-2], ())]
+            targets += [(f"/{whole}.{parts[-1]}", family) for whole, family in classes[:2] if family]
+        found = (self._target(target, family, near) for target, family in targets)
+        place = next((place for place in found if place is not None), None)
+        return self._documented(parts[:-1], near) if place is None and is_member else place  # an attribute
+
+    def _module(self, place: Place) -> str:
+        return module_of(self.documents[place[0]].name)
 
     def _unique(self, name: str, family: str, near: str, *, is_member: bool) -> Place | None:
         """Find a method of an unknown object, or what a test is named after, if nothing else has that name."""
