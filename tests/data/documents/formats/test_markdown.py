@@ -93,6 +93,7 @@ def test_names_of_headings():
         ("[a]({% link _x/b.md %}) [c]({{ site.baseurl }}/d/) [e]({{ '/f' | relative_url }})",
          ["/_x/b.md", "/d/", "/f"]),
         ("[a]({{ site.baseurl }}{% post_url 2020-01-02-b %}#c)", ["/_posts/2020-01-02-b#c"]),
+        ('{{< card link="../b" title="A" >}}\n\n```{include} ../c.md\n```\n\n[[toc]] [[_TOC_]]', ["../b", "../c.md"]),
         ("[a][b]\n\n[b]: {% link c.md %}", ["/c.md"]),
         ("[a](b.md){:target='_blank'} [c](@site/d.md) [e](@/f.md)", ["b.md", "/d.md", "/f.md"]),
         ("{ref}`lab` {doc}`Text </d>` {py:class}`~pump.Motor`", ["lab", "/d", "pump.Motor"]),
@@ -141,6 +142,9 @@ def test_kinds_of_links():
         ("{{< tabs >}}\n{{% tab %}}\n\na {{ x }}\n\n{* ../y.py *}\n", ["a {{x}}"]),
         ("{{< code-toggle x=y >}}\na: b\n{{< /code-toggle >}}\n\n{% highlight x %}\n\na *b*", ["a: b", "a b"]),
         ("a\n{.cls}\n\n数据\n表 ^id\n\n<Listing caption=\"A `Box<T>`\">\n\nb", ["a", "数据表", "b"]),
+        ('A {{< tip text="Pod" term_id="pod" >}} is\n\n{% tab title="T" %}\n\n'
+         '{% code title="b" %}\n```\nc\n```\n{% endcode %}',
+         ["A Pod is", "T", "b", "c"]),
         ("a[^1]\n\n[^1]: b c", ["a", "b c"]),
         ("<div>\n<p>One <b>two</b>\nthree<p>four\n<table><tr><th>a</th><th>b</th></tr><tr><td>1</table>\n</div>\n\nx",
          ["One two three", "four", "a | b", "1", "x"]),

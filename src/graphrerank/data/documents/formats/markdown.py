@@ -326,6 +326,9 @@ class MarkdownReader:
             rows = ((number, row.strip()) for number, row in enumerate(body.split("\n"), line))
             for number, row in ((number, row) for number, row in rows if row and row[0] != ":" and "*" not in row):
                 self._link(row.rpartition("<")[2].rstrip("> "), number, DOCUMENT)
+        elif name in ("include", "literalinclude"):
+            self._link(title, line)
+            self._add(title, ())
         elif _PROSE_DIRECTIVES.fullmatch(name) and depth < _MAX_DEPTH:
             for each, start in ((title if name != "figure" else "", self._line), (body, line)):
                 self._walk(parser(self._is_mdx).parse(each, self._env), start, depth + 1)

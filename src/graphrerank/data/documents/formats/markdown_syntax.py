@@ -31,10 +31,12 @@ _DIALECTS = re.compile(
     r"|\{\{[<%]\s*(?:rel)?ref\s+(?:path\s*=\s*)?(?P<ref>\"[^\"\n]{0,500}\"|[^\s\"}]{1,500}+)[^}\n]{0,200}[%>]\}\}"
     r"|\{%-?\s*link\s+(?P<link>[^%\n]{1,500}?)\s*-?%\}|\{%-?\s*post_url\s+(?P<post>[^%\n]{1,500}?)\s*-?%\}"
     r"|\{\{\s*(?:[\"'](?P<url>[^\"'\n]{0,500})[\"']\s*\|\s*(?:relative|absolute)_url|site\.(?:base)?url)[^}\n]{0,100}\}\}"
-    r"|\{\{[<%][^}]{0,500}[%>]\}\}|\{%[^%\n]{0,500}%\}|\{[!*][^{}\n]{0,500}[!*]\}|\[\^[^\]\s]{1,50}\](?!\():?"
+    r"|(?P<tag>\{\{[<%][^}]{0,500}[%>]\}\}|\{%[^%\n]{0,500}%\})|\{[!*][^{}\n]{0,500}[!*]\}|\[\^[^\]\s]{1,50}\](?!\():?"
     r"|\{\{\s*(?P<variable>[\w.]{1,100})\s*\}\}"
     rf"|(?<=[\])`*_])(?P<attributes>{ATTRIBUTES})|(?:^|\n)(?P<line>{ATTRIBUTES})(?=\n|$)"
 )
+_TAG_TITLE = re.compile(r"\b(?:text|title|label|header|name|caption)\s*=\s*\"([^\"\[\]]{1,300})\"")
+_TAG_LINK = re.compile(r"\b(?:link|href)\s*=\s*\"([^\"<>\n]{1,500})\"")
 _ALERT = re.compile(r"\[![\w-]{1,50}\][+-]?[ \t]*([^\n]*)\n?")  # the first line of a note
 _SYNTAX = re.compile(r"[\\`*_~\[\]!<&\n{]")  # of a text that is not shown as it is written
 _BREAK = re.compile(r"\s")
@@ -69,6 +71,9 @@ def written_target(text: str) -> str:
 def _replacement(found: re.Match[str]) -> str:
     if found["code"]:
         return found["code"]
+    if found["tag"]:
+        title, link = _TAG_TITLE.search(found["tag"]), _TAG_LINK.search(found["tag"])
+        return f"[{title[1]}](<{link[1]}>)" if title and link else title[1] if title else ""
     if found["variable"]:
         return f"{{{{{found['variable']}}}}}"  # without blanks, with which it would end the target of a link
     if attributes := found["attributes"] or found["line"]:
@@ -104,7 +109,7 @@ def _wiki(state: StateInline, silent: bool) -> bool:
     found = _WIKI.match(state.src, state.pos + is_shown)
     if not found or normalizeReference(found[0][2:-2]) in state.env["references"]:
         return False
-    if not silent:
+    if not silent and found[1].strip("_").lower() != "toc":
         token = state.push("wiki", "", 0)
         token.content, token.info = found[1].strip(), (found[2] or found[1]).strip()
     state.pos = found.end()
@@ -188,6 +193,8 @@ def _colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 def _code_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """`{{< highlight >}}` and `{{< code-toggle >}}` of Hugo and `{% highlight %}` of Jekyll as fences."""
     found = _starts(state, start, "{") and _CODE_START.match(_line(state, start))
+    if found and start + 1 < end and _line(state, start + 1).startswith(("```", "~~~")):
+        return False
     if not found or silent:
         return bool(found)
     return _code_until(state, start, end, re.compile(rf".*\{{(?:%-?|\{{[<%])\s*(?:/|end){found[1]}\b.*"), "")
