@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from html import unescape
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -99,13 +98,13 @@ class _Meta:
 
     def __init__(self, page: Any) -> None:
         self._page = page
-        self.base = self._said("base[href]", "href")[:MAX_TARGET]
+        self.base = self._said("base[href]", "href")
         refresh = _REFRESH.match(self._said('meta[http-equiv="refresh" i]', "content"))
-        self.redirect = unescape(refresh[1])[:MAX_TARGET] if refresh else ""
+        self.redirect = refresh[1] if refresh else ""
 
     def _said(self, selector: str, attribute: str) -> str:
         element = self._page.css_first(selector)
-        return "" if element is None else element.attributes.get(attribute) or ""
+        return "" if element is None else (element.attributes.get(attribute) or "")[:MAX_TARGET]
 
     def title(self) -> str:
         """Return what the page says it is named, without the name of its site."""
@@ -114,14 +113,14 @@ class _Meta:
         for site in filter(None, sites):
             name = re.escape(site)
             title = re.sub(rf"(?:[{_DASHES}]{{1,9}}{name}$)|(?:^{name}[{_DASHES}]{{1,9}})", "", title)
-        return title if title[:10] != "<no title>" else ""  # of Sphinx
+        return title[:MAX_NAME] if title[:10] != "<no title>" else ""  # of Sphinx
 
     def aliases(self, name: str) -> tuple[str, ...]:
         """Return the path of the address that the page calls its own, if it ends as its file does."""
         path = urlsplit(_valid(self._said('link[rel="canonical"]', "href"))).path
         last, file = PurePosixPath(path).name, PurePosixPath(name)
         is_same = last and last in (file.name, file.stem, file.parent.name if file.stem == "index" else file.stem)
-        return (path,) if is_same and path.startswith("/") and len(path) <= MAX_TARGET else ()
+        return (path,) if is_same and path.startswith("/") else ()
 
 
 def _shown(element: Any) -> str:
