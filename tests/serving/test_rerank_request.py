@@ -220,6 +220,8 @@ def test_bad_items_are_read_and_named(client):
         (r"\ud83d\ud83d\ude00\ude00", 2),
         (r"\uDFFF\ud83dx\u00e9", 2),
         (r"\n\ude00\\", 1),
+        (r"\ud800\ud800\ud800", 3),
+        (r"\udfff\udfff\\\udfff", 3),
     ],
 )
 def test_halves_of_characters_against_pythons_parser(escape: str, count: int) -> None:

@@ -21,9 +21,10 @@ from graphrerank.serving.limits import Limits, Work
 SHOWN_FIELDS, SHOWN_CHARS = 5, 40  # of unknown fields and their names, in an error
 NEAR = 0.8  # share of characters, from which on a known field is suggested
 LONE_SURROGATE = re.compile(  # an escape of half a character, whose backslash is no escaped one
-    rb"(?<!\\)((?:\\\\)*)(?<!\\u[dD][89abAB][0-9a-fA-F]{2})"
-    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})|[c-fC-F][0-9a-fA-F]{2})"
+    rb"(?<!\\)((?:\\\\)*)\\u(?:[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u)[dD][c-fC-F][0-9a-fA-F]{2})"
 )
+MOST_HALVES = 10_000  # that are replaced, which takes time, in a body
 HALVES = "halves of characters, which are replaced"
 LARGE_BODY = 65_536  # bytes, from which on bodies are parsed in a thread, one after the other
 ERRORS = {
@@ -176,7 +177,7 @@ def parse(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any, Work,
 def _from_json(content: bytes) -> tuple[Any, int]:
     """Parse JSON, and replace escapes of halves of characters, where there are any, and count them."""
     for tries in range(2):
-        whole, count = (content, 0) if not tries else LONE_SURROGATE.subn(rb"\1\\ufffd", content)
+        whole, count = (content, 0) if not tries else LONE_SURROGATE.subn(rb"\1\\ufffd", content, MOST_HALVES)
         try:
             return from_json(whole), count
         except ValueError:
