@@ -78,6 +78,8 @@ class _Reader:
     def read(self) -> None:
         try:
             nodes = list(_outline(self.lines))
+        except UnreadableError:
+            raise
         except (ValueError, RecursionError, LookupError, AssertionError, TypeError, AttributeError) as error:
             raise UnreadableError(f"no outline of Org: {error}") from None
         for node, following in zip(nodes, [*nodes[1:], None], strict=True):

@@ -158,6 +158,9 @@ class _Machine(states.NestedStateMachine):
         """Make no state yet."""
         self.states = _States(self, state_classes)
 
+    def attach_observer(self, observer: Any) -> None:
+        """Observe no lines: nodes have theirs without it."""
+
     def run(self, input_lines: Any, input_offset: int, memo: Any, node: Any, match_titles: bool = True) -> Any:
         """Run within bounds."""
         memo.document.settings.nested -= 1

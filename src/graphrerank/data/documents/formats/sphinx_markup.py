@@ -276,6 +276,8 @@ def _role_node(name: str, escaped: str) -> Any:
             symbol = target.lstrip("~.").removesuffix("()").replace("::", ".")
             shown = symbol.split(".")[-1] if target[:1] == "~" else target.lstrip(".")
             return _reference(title or shown, SYMBOL, symbol)
+        case "doc" if ":" in target:  # of another project
+            return nodes.inline("", title or target)
         case "doc":
             return _reference(title or target.split("/")[-1], DOCUMENT, _SUFFIX.sub("", target))
         case "ref" | "numref" | "keyword" | "any":
