@@ -9,12 +9,16 @@ from graphrerank.data.drafted_questions import draft_questions, read_drafted
 from graphrerank.graphs import CorpusGraph
 
 COUNT = 200
+TEMPLATE_WORDS = {"why", "how", "do", "I", "use", "with", "does", "work", "and", "in"}
 
 
 @pytest.fixture
 def dataset(dataset: Dataset) -> Dataset:
     """The ring, with passages of more words, each with three that no other holds."""
-    texts = [f"heading{i} shared{i % 7} is about first{i} and the second{i} of shared{i % 5}" for i in range(60)]
+    texts = [
+        f"The alpha{i} gate is open because of the first{i} lever, and the second{i} wheel is near a bridge."
+        for i in range(60)
+    ]
     return dataclasses.replace(dataset, graph=dataset.graph.with_passages(texts=texts), known_fingerprint=None)
 
 
@@ -37,8 +41,8 @@ def test_a_question_is_words_of_its_relevant_passages_which_edges_join(dataset: 
     edges = {tuple(pair) for pair in dataset.graph.typed_edges()[0].tolist()}
     sizes = set()
     for text, nodes in drafted.values():
-        held = [set(dataset.graph.texts[node].split()) for node in nodes]
-        assert set(text.split()) <= set.union(*held)
+        held = [set(dataset.graph.texts[node].replace(",", "").split()) for node in nodes]
+        assert set(text.split()) <= set.union(*held) | TEMPLATE_WORDS
         assert all(any((node, other) in edges for other in nodes) for node in nodes if len(nodes) > 1)
         sizes.add(len(nodes))
     assert sizes == {1, 2, 3}
@@ -54,30 +58,18 @@ def test_a_question_is_words_of_its_relevant_passages_which_edges_join(dataset: 
 def test_most_questions_of_two_passages_need_both(dataset: Dataset) -> None:
     two = [(set(text.split()), nodes) for text, nodes in relevant(drafted_dataset(dataset)).values() if len(nodes) == 2]
     needed = [
-        all(words & {f"{name}{node}" for name in ("heading", "first", "second")} for node in nodes)
+        all(words & {f"{name}{node}" for name in ("alpha", "first", "second")} for node in nodes)
         for words, nodes in two
     ]
     assert sum(needed) > len(two) / 2
 
 
-def test_words_of_scripts_without_spaces_are_pairs_of_characters(dataset: Dataset) -> None:
+def test_questions_of_scripts_without_spaces_are_clauses(dataset: Dataset) -> None:
     texts = ["".join(chr(0x4E00 + 20 * i + k) for k in range(12)) + "。ABC" for i in range(60)]
     graph = dataset.graph.with_passages(texts=texts, language="characters")
     drafted = relevant(drafted_dataset(dataclasses.replace(dataset, graph=graph, known_fingerprint=None)))
-    words = {word for text, _ in drafted.values() for word in text.split()}
-    assert {len(word) for word in words} == {2}
-    assert all(any(word in text for text in texts) for word in words)
-
-
-def test_targets_of_markdown_links_are_in_no_question(dataset: Dataset) -> None:
-    texts = [
-        f"[label{i}](https://example.org/target{i}) and [more{i}](../folder{i}.md), [ion{i}](free{i})"
-        for i in range(60)
-    ]
-    graph = dataset.graph.with_passages(texts=texts)
-    drafted = relevant(drafted_dataset(dataclasses.replace(dataset, graph=graph, known_fingerprint=None)))
-    words = {word.rstrip("0123456789") for text, _ in drafted.values() for word in text.split()}
-    assert words == {"label", "more", "ion", "free"}
+    assert drafted
+    assert all(any(part in text for text in texts) for question, _ in drafted.values() for part in question.split())
 
 
 def test_other_splits_stay(dataset: Dataset) -> None:

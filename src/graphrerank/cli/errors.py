@@ -17,8 +17,17 @@ _formatted = warnings.formatwarning
 INTERRUPTED, TERMINATED = 130, 143  # exit statuses after Ctrl+C and SIGTERM, as shells give them
 
 
-def report_error(error: BaseException, *, full: bool = False) -> int:
-    """Print an error, and return the exit status: one message for a user's, else (or for ``full``) the traceback."""
+def report_error(error: BaseException, *, full: bool = False, signals: Sequence[int] = ()) -> int:
+    """Print an error, and return the exit status: one message for a user's, else (or for ``full``) the traceback.
+
+    An error that a signal caused is reported as by :func:`report_end`: a C extension that is interrupted while it is
+    imported raises ImportError.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__
+    if signals or cause is not None:
+        return report_end(signals)
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as `head` reads no further
     elif full or not is_users(error):

@@ -37,9 +37,9 @@ def run_hydra(name: str, arguments: Sequence[str], conf: Path, task: Callable[[D
         except KeyboardInterrupt:
             return report_end(signals)
         except _StoppedError as stopped:
-            return report_error(stopped.__cause__ or stopped, full=full)
+            return report_error(stopped.__cause__ or stopped, full=full, signals=signals)
         except Exception as error:
-            return report_error(error, full=full)
+            return report_error(error, full=full, signals=signals)
         finally:
             os.environ[FULL_ERROR] = str(int(full))
     return 0

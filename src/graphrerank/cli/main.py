@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) ->
         except KeyboardInterrupt:
             return report_end(signals)
         except Exception as error:
-            return report_error(error)
+            return report_error(error, signals=signals)
 
 
 def _run(name: str, arguments: list[str], conf: Path) -> int:

@@ -20,7 +20,7 @@ def lines(folder):
 
 
 def test_one_seed_drafts_one_file_and_few_passages_few_questions(folder):
-    assert draft_folder(folder, 5_000) == len(lines(folder)) == 10 * len(TEXTS)
+    assert len(TEXTS) < draft_folder(folder, 5_000) == len(lines(folder)) <= 10 * len(TEXTS)
     assert draft_folder(folder, 30) == len(lines(folder)) > 0
     first = lines(folder)
     draft_folder(folder, 30)
@@ -39,12 +39,14 @@ def test_what_the_model_gives_no_answer_to_is_left_out(folder, scripted_model):
         assert "nobody who misses one of them" in system
         return "none" if "Flour" in question else {"question": " Which  bird?"}
 
-    model = scripted_model(reply)
+    total, model = draft_folder(folder, 30), scripted_model(reply)
     count = draft_folder(folder, 30, model=model, drafted_by="m")
     assert count == len(lines(folder)) > 0
     asked = [question for _, question in model.asked]
     assert any(f"- {TEXTS['a']}\n\n- {TEXTS['b']}" in question for question in asked)
-    assert sum("Flour" in question for question in asked) == 3 * (30 - count)  # again where the answer has no question
+    assert sum("Flour" in question for question in asked) == 3 * (
+        total - count
+    )  # again where the answer has no question
     assert {(row["text"], row["drafted_by"]) for row in lines(folder)} == {("Which bird?", "m")}
     assert all("c" not in row["relevant"] for row in lines(folder))
     with pytest.raises(ValueError, match="the language model m gave no usable question"):
