@@ -167,14 +167,16 @@ def imports(folder: Path) -> Iterator[Found]:
         for node in ast.walk(tree):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
-                modules = [node.module or ""]
+                base = node.module or ""
+                modules = [f"{base}.{alias.name}".strip(".") for alias in node.names]
             if isinstance(node, ast.ImportFrom) and node.level:
                 package = name
                 for _ in range(node.level):
                     package = dirname(package)
                 tops = [package]
             for path in (module.replace(".", "/") for module in modules):
-                found = next((f for top in tops if (f := file(normpath(join(top, path))))), "")
+                paths = (path, dirname(path)) if isinstance(node, ast.ImportFrom) else (path,)
+                found = next((f for each in paths for top in tops if (f := file(normpath(join(top, each))))), "")
                 if found and found != name:
                     yield name, found, ""
 

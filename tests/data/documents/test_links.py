@@ -283,18 +283,6 @@ def test_labels_of_the_same_document_come_first() -> None:
     assert targets(documents, "b.rst", Link("same", kind=LABEL)) == ["b.rst:1"]
 
 
-def test_pages_of_antora_modules() -> None:
-    root = "docs/modules"
-    documents = [
-        page(f"{root}/ROOT/pages/a.adoc"),
-        page(f"{root}/api/pages/b.adoc"),
-        page(f"{root}/ROOT/pages/x/c.adoc"),
-    ]
-    own = f"{root}/ROOT/pages/x/c.adoc"
-    links = ("api:b.adoc", "2.0@manual:api:b.adoc#s", "a.adoc", "manual::a.adoc", "./c.adoc")
-    assert targets(documents, own, *map(Link, links)) == [f"{root}/api/pages/b.adoc:0", f"{root}/ROOT/pages/a.adoc:0"]
-
-
 def test_files_of_several_documents() -> None:
     documents = [
         page("m.epub#text/1.xhtml"),

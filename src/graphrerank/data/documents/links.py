@@ -236,7 +236,7 @@ class _Resolver:
             if (rest := self._on_site(address[2])) is None:
                 return _AWAY
             target = rest
-        elif _SCHEME.match(target) and not _is_antora(document.name, target):
+        elif _SCHEME.match(target):
             return _AWAY
         path, _, anchor = target.partition("#")
         path = unquote(path.partition("?")[0]).replace("\\", "/").strip()
@@ -335,7 +335,3 @@ def _slugs(name: str) -> list[str]:
 
 def _folded(name: str) -> str:
     return " ".join(name.casefold().split())
-
-
-def _is_antora(name: str, target: str) -> bool:
-    return name.endswith((".adoc", ".asciidoc")) and target.partition("#")[0].endswith((".adoc", ".asciidoc"))

@@ -98,8 +98,6 @@ class Pages:
 
     def _relative(self, file: str, path: str) -> Iterator[str]:
         folder, bare = dirname(file), _split(file)[0]
-        if "/pages/" in file and file.endswith(("adoc", "asciidoc")) and (module := _antora(file, path)):
-            yield module
         yield _joined(folder, path)
         if bare != file:
             yield _joined(bare, path)  # of the page's address, which ends with a slash
@@ -217,7 +215,7 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _last(path: str) -> str:
-    return re.split("[/:]", _split(path.rstrip("/"))[0])[-1].casefold()
+    return _split(path.rstrip("/"))[0].rpartition("/")[2].casefold()
 
 
 def _is_outside(path: str) -> bool:
@@ -264,17 +262,6 @@ def _look_up(known: dict[tuple[str, str], int], path: str, suffix: str) -> int |
 
 def _without_prefixes(bare: str) -> str:
     return _LANGUAGE.sub("", "/".join(_PREFIX.sub("", part) for part in bare.split("/")))
-
-
-def _antora(file: str, path: str) -> str:
-    """Return the path of `version@component:module:page`, or of a page that is relative to its module's pages."""
-    modules = file.partition("/pages/")[0]
-    *before, page = path.rpartition("@")[2].split(":")
-    module = before[-1] if before else ""
-    if path.startswith("."):
-        return ""
-    root = join(dirname(modules), module or "ROOT") if before else modules
-    return _joined(f"{root}/pages", page)
 
 
 def _plain(name: str) -> str:
