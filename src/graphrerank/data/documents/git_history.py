@@ -5,10 +5,11 @@ import os
 import re
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
@@ -142,12 +143,12 @@ def build_from_git(
 
 @dataclass(frozen=True)
 class _Change:
-    """A commit that asks a question, and the sections that it changed, as they were before it."""
+    """A commit that asks a question, and the passages that it changed, as they were before it."""
 
     commit: _Commit
     query_id: str
     question: str
-    sections: tuple[str, ...]  # ids of their first passages
+    passages: tuple[str, ...]  # ids
 
 
 def _changes(
@@ -178,8 +179,8 @@ def _changes(
                 left_out[f"changes more than {max_files} files"] += 1
             elif any(_names(commit.message, path) for path in files):
                 left_out["message names a file that it changes"] += 1
-            elif sections := _changed_sections(blobs, commit, files, max_words):
-                found.append(_Change(commit, query_id, question, sections))
+            elif passages := _changed_passages(blobs, commit, files, max_words):
+                found.append(_Change(commit, query_id, question, passages))
             else:
                 left_out["changes no function or section that was there"] += 1
     return found
@@ -213,35 +214,30 @@ def _names(message: str, path: str) -> bool:
     return any(re.search(rf"(?<![\w/-]){re.escape(name)}(?![\w/-])", text) for name in names)
 
 
-def _changed_sections(
+def _changed_passages(
     blobs: "_Blobs", commit: _Commit, files: Mapping[str, Sequence[tuple[int, int]]], max_words: int
 ) -> tuple[str, ...]:
-    """Return the sections that hold changed lines; an insertion between two sections changes neither."""
+    """Return the passages that hold changed lines; an insertion between two of them changes neither."""
     found: dict[str, None] = {}
     for path, hunks in files.items():
-        sections = blobs.sections(commit.parent, path, max_words)
-        for first, last in hunks:
-            for start, end, section in sections:
-                if start <= last and first <= end:
-                    found[section] = None
-    inner = {section.partition("#")[0] for section in found if "#" in section}
-    return tuple(section for section in found if section not in inner)  # not imports that follow from the change
+        for start, end, passage in blobs.passages(commit.parent, path, max_words):
+            if any(start <= last and first <= end for first, last in hunks):
+                found[passage] = None
+    inner = {passage.partition("#")[0] for passage in found if "#" in passage}
+    return tuple(passage for passage in found if passage not in inner)  # not imports that follow from the change
 
 
 def _write_questions(
     folder: Path, changes: Sequence[_Change], first: int, left_out: Counter[str], *, max_relevant: int
 ) -> dict[str, Any]:
     """Write queries and judgements of a folder with a corpus; return their counts."""
-    passages: defaultdict[str, list[str]] = defaultdict(list)
-    for _, row in read_jsonl(folder / CORPUS):
-        passages[_section_of(row["_id"])].append(row["_id"])
-    moved = _Moved(passages)
+    corpus = _Corpus({row["_id"] for _, row in read_jsonl(folder / CORPUS)})
     second = first + max(1, (len(changes) - first) // 3)
     relevant: dict[str, dict[str, dict[str, None]]] = {split: {} for split in SPLITS}
     texts: dict[str, str] = {}
     for place, change in enumerate(changes):
         split = SPLITS[(place >= first) + (place >= second)]
-        there = [node for section in change.sections for node in passages.get(moved.now(section), ())]
+        there = dict.fromkeys(node for passage in change.passages if (node := corpus.find(passage)))
         if not there:
             left_out["changes nothing that the corpus has"] += 1
         elif len(there) > max_relevant:
@@ -250,7 +246,7 @@ def _write_questions(
             left_out["issue of an earlier split"] += 1
         else:
             texts[change.query_id] = change.question
-            relevant[split].setdefault(change.query_id, {}).update(dict.fromkeys(there))
+            relevant[split].setdefault(change.query_id, {}).update(there)
     write_json_lines(folder / "queries.jsonl", ({"_id": key, "text": text} for key, text in texts.items()))
     counts: dict[str, Any] = {"queries": len(texts), "qrels": {}}
     for split, judged in relevant.items():
@@ -262,28 +258,23 @@ def _write_questions(
     return counts
 
 
-def _section_of(passage: str) -> str:
-    """Return the id of the first passage of a passage's section."""
-    return re.sub(r"~\d+$", "", passage)
+class _Corpus:
+    """The passages of the corpus, found by ids of other times."""
 
-
-class _Moved:
-    """Where sections are whose file is in another folder now: the one file of the same name and of a path alike."""
-
-    def __init__(self, sections: Collection[str]) -> None:
-        self._sections = sections
+    def __init__(self, ids: Set[str]) -> None:
+        self._ids = ids
         self._by_name: defaultdict[str, set[str]] = defaultdict(set)
-        for section in sections:
-            path = section.partition("#")[0]
+        for path in {passage.partition("#")[0] for passage in ids}:
             self._by_name[path.rpartition("/")[2]].add(path)
 
-    def now(self, section: str) -> str:
-        path, mark, anchor = section.partition("#")
-        if section in self._sections:
-            return section
-        found = self._by_name[path.rpartition("/")[2]]
-        alike = [other for other in found if f"/{other}".endswith(f"/{path}") or f"/{path}".endswith(f"/{other}")]
-        return f"{alike[0]}{mark}{anchor}" if len(alike) == 1 and path not in found else section
+    def find(self, passage: str) -> str | None:
+        """Return the passage, else the first of its section, else that of the file of the same name, if it is alone."""
+        path, mark, anchor = passage.partition("#")
+        files = self._by_name[path.rpartition("/")[2]]
+        alike = [other for other in files if f"/{other}".endswith(f"/{path}") or f"/{path}".endswith(f"/{other}")]
+        name = path if path in files else alike[0] if len(alike) == 1 else ""
+        ids = (f"{name}{mark}{anchor}", f"{name}{mark}{re.sub(r'~[0-9]+$', '', anchor)}")
+        return next((node for node in ids if node in self._ids), None)
 
 
 def _read_issues(path: Path) -> dict[str, str]:
@@ -393,7 +384,7 @@ class _Blobs:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
-        self._sections: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
+        self._passages: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
 
     def read(self, name: str) -> bytes | None:
         """Return the content of ``commit:path``; None if there is none or it is too large."""
@@ -411,19 +402,19 @@ class _Blobs:
         stdout.read(1)
         return content if len(content) <= MAX_BYTES and parts[1] == b"blob" else None
 
-    def sections(self, commit: str, path: str, max_words: int) -> list[tuple[int, int, str]]:
-        """Return the sections of a file at a commit: first and last line, and the id of the first passage."""
+    def passages(self, commit: str, path: str, max_words: int) -> list[tuple[int, int, str]]:
+        """Return the passages of a file at a commit: first and last line, and id."""
         content = self.read(f"{commit}:{path}")
         if content is None:
             return []
         key = (path, hashlib.sha256(content).hexdigest())
-        if key not in self._sections:
-            found = []
+        if key not in self._passages:
+            found: list[tuple[int, int, str]] = []
             for document in read_content(content, path).documents:
-                first = {
-                    passage.section: passage.id for passage in reversed([*passages_of(document, max_words=max_words)])
-                }
-                sections = ((document.sections[number], node) for number, node in first.items())
-                found += [(section.line, section.end, node) for section, node in sections]
-            self._sections[key] = found
-        return self._sections[key]
+                passages = list(passages_of(document, max_words=max_words))
+                for passage, after in zip_longest(passages, passages[1:]):
+                    is_cut = after is not None and after.section == passage.section
+                    last = after.line - 1 if is_cut else document.sections[passage.section].end
+                    found.append((passage.line, last, passage.id))
+            self._passages[key] = found
+        return self._passages[key]
