@@ -58,7 +58,7 @@ EXTRAS = {
     "spacy": Extra("entities of passages", ("spacy",)),
     "syntax": Extra("features of a query's syntax", ("spacy", "stanza")),
     "sql": Extra("schemas of databases other than SQLite", ("sqlalchemy",)),
-    "build": Extra("graphrerank build: spider, bird, beaver: tables of SQL queries", ("sqlglot",)),
+    "build": Extra("graphrerank build: spider, bird, beaver: tables of SQL queries; git", ("sqlglot", "pygit2")),
     "llm": Extra("a language model's endpoint", ("httpx", "yaml")),
     "constrained": Extra("answers=transformers in a form: constrained decoding", ("llguidance",)),
     "retag": Extra("communities of a ReTAG index", ("graspologic_native",)),

@@ -1,17 +1,13 @@
 """Judged questions from a git repository: commit messages ask, and what the commits changed is relevant."""
 
-import hashlib
-import os
 import re
-import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from graphrerank.checks import UserError, check_counts, check_positive_share
@@ -20,6 +16,7 @@ from graphrerank.data.documents.passages import passages_of
 from graphrerank.data.documents.readers import suffix_of
 from graphrerank.data.documents.reading import read_content
 from graphrerank.data.readers.records import read_jsonl
+from graphrerank.extras import optional
 from graphrerank.files import hash_files, hash_json, write_json, write_json_lines, write_text
 from graphrerank.progress import advance, progress_bar
 
@@ -27,40 +24,15 @@ MAX_BYTES = 2_000_000  # of a version of a file; larger ones are generated
 MIN_WORDS, MAX_QUESTION_WORDS = 3, 60
 CARD = "dataset.json"
 SPLITS = ("train", "val", "test")
-# nothing that a repository's own configuration names is run, and nothing is fetched
-_GIT = (
-    "git",
-    "--no-pager",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.quotePath=false",
-)
-_SETTINGS = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
 _REVERT = re.compile(r"^revert\b|^This reverts commit", re.IGNORECASE | re.MULTILINE)
 _KIND = re.compile(r"^(?:\w{2,12}(?:\([^()]*\))?!?:\s+|\[[^\[\]]{1,30}\]\s*)+")  # "fix(core): ", "[3.12] "
-_NUMBER = re.compile(
-    r"\s*\(?(?:(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|refs?|see|gh|pr)[\s:-]*)?#\d+\)?", re.IGNORECASE
-)
-_ISSUE = re.compile(r"#(\d+)|\bgh-(\d+)", re.IGNORECASE)
+_NUMBER = re.compile(r"\s*\(?(?:\b(?:fix\w*|close\w*|resolve\w*|refs?|see|gh|pr)[\s:-]*)?#\d+\)?", re.IGNORECASE)
+_ISSUE = re.compile(r"(?:#|\bgh-)(\d+)", re.IGNORECASE)
 _BOT = re.compile(r"\[bot\]|pre-commit|dependabot|renovate", re.IGNORECASE)
+_UPDATED = r"changelog|authors|version|dependenc(?:y|ies)|deps|requirements"
 _ROUTINE = re.compile(
-    r"^(?:bump|merge|release|prepare release|v?\d+\.\d+|(?:update|upgrade|pin)\b.*\b(?:changelog|authors|version|"
-    r"dependenc(?:y|ies)|deps|requirements))\b",
-    re.IGNORECASE,
+    rf"^(?:bump|merge|(?:prepare )?release|v?\d+\.\d+|(?:update|upgrade|pin)\b.*\b(?:{_UPDATED}))\b", re.IGNORECASE
 )
-_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-_SHA = re.compile(rb"([0-9a-f]{40,64})\n")
-
-
-@dataclass(frozen=True)
-class _Commit:
-    sha: str
-    parent: str
-    author: str
-    message: str
 
 
 def build_from_git(
@@ -103,19 +75,17 @@ def build_from_git(
     check_counts(max_files=max_files, max_relevant=max_relevant, max_words=max_words)
     check_positive_share(train_share=train_share)
     out = Path(out)
-    if len(locations) != 1 or not Path(locations[0]).is_dir():
+    if len(locations) != 1:
         raise UserError(f"`--from` must be the folder of one git repository, got {', '.join(locations)}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"`out` must be a new folder, got {out}, which exists; nothing is overwritten")
-    repository = _Repository(Path(locations[0]))
-    titles = {} if issues is None else _read_issues(Path(issues))
-    left_out: Counter[str] = Counter()
-    with repository.blobs() as blobs:
-        changes = _changes(repository, blobs, left_out, titles, max_files=max_files, max_words=max_words)
+    titles = {} if issues is None else {str(row["number"]): str(row["title"]) for _, row in read_jsonl(Path(issues))}
+    history = _History(locations[0], max_files=max_files, max_words=max_words)
+    changes, left_out = history.changes(titles), history.left_out
     if len(changes) < len(SPLITS):
+        reasons = ", ".join(f"{count:,} x {reason}" for reason, count in left_out.most_common())
         raise UserError(
-            f"`--from` must have a history of questions, got {len(changes)} in {repository.path}; left out: "
-            + (", ".join(f"{count:,} x {reason}" for reason, count in left_out.most_common()) or "nothing")
+            f"`--from` must have a history of questions, got {len(changes)} in {locations[0]}; left out: {reasons}"
         )
     first = min(max(1, round(train_share * len(changes))), len(changes) - 2)
     card: dict[str, Any] = {}
@@ -125,9 +95,9 @@ def build_from_git(
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         digests = {path.relative_to(folder).as_posix(): hash_files([path]) for path in files}
         card.update(
-            name=repository.path.resolve().name.removesuffix(".git"),
+            name=Path(locations[0]).resolve().name,
             built_by=f"graphrerank {version('graphrerank')} build git",
-            tree=changes[first].commit.parent,
+            tree=str(changes[first].parent.id),
             counts={"documents": made.passages, "edges": made.edges, **counts},
             dropped=dict(left_out.most_common()),
             sha256=digests,
@@ -136,7 +106,7 @@ def build_from_git(
         write_json(folder / CARD, card)
 
     with TemporaryDirectory() as tree:
-        repository.write_tree(changes[first].commit.parent, Path(tree))
+        _write_tree(changes[first].parent.tree, Path(tree))
         index_folder(tree, out, max_words=max_words, finish=judge)
     return card
 
@@ -145,64 +115,101 @@ def build_from_git(
 class _Change:
     """A commit that asks a question, and the passages that it changed, as they were before it."""
 
-    commit: _Commit
+    parent: Any  # commit of pygit2
     query_id: str
     question: str
     passages: tuple[str, ...]  # ids
 
 
-def _changes(
-    repository: "_Repository",
-    blobs: "_Blobs",
-    left_out: Counter[str],
-    titles: Mapping[str, str],
-    *,
-    max_files: int,
-    max_words: int,
-) -> list[_Change]:
-    """Return the commits that ask, the oldest first; count the others."""
-    if merges := repository.count_merges():
-        left_out["merge"] = merges
-    asking: dict[str, tuple[_Commit, str, str]] = {}
-    for commit in repository.commits():
-        question, query_id = _question(commit, titles)
-        if reason := _why_not(commit, question):
-            left_out[reason] += 1
-        else:
-            asking[commit.sha] = (commit, question, query_id)
-    found: list[_Change] = []
-    with progress_bar("commits", total=len(asking)):
-        for sha, files in repository.changed_lines(list(asking)):
-            advance(1)
-            commit, question, query_id = asking[sha]
-            if len(files) > max_files:
-                left_out[f"changes more than {max_files} files"] += 1
-            elif any(_names(commit.message, path) for path in files):
-                left_out["message names a file that it changes"] += 1
-            elif passages := _changed_passages(blobs, commit, files, max_words):
-                found.append(_Change(commit, query_id, question, passages))
-            else:
-                left_out["changes no function or section that was there"] += 1
-    return found
+class _History:
+    """The commits of a repository that ask, and a count of the others."""
+
+    def __init__(self, path: str, *, max_files: int, max_words: int) -> None:
+        self._git = optional("pygit2", "graphrerank build git")
+        try:
+            self._repository = self._git.Repository(path)
+            self._head = self._repository.head.target
+        except self._git.GitError as error:
+            raise UserError(
+                f"`--from` must be the folder of a git repository with commits, got {path}: {error}"
+            ) from error
+        self.left_out: Counter[str] = Counter()
+        self._max_files, self._max_words = max_files, max_words
+        self._passages: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
+
+    def changes(self, titles: Mapping[str, str]) -> list[_Change]:
+        """Return the commits that ask, the oldest first; ``titles`` are those of issues."""
+        order = self._git.enums.SortMode
+        commits = list(self._repository.walk(self._head, order.TOPOLOGICAL | order.TIME | order.REVERSE))
+        found: list[_Change] = []
+        with progress_bar("commits", total=len(commits)):
+            for commit in commits:
+                advance(1)
+                question, query_id = _question(commit, titles)
+                reason, passages = self._examine(commit, question)
+                if reason:
+                    self.left_out[reason] += 1
+                elif passages:
+                    found.append(_Change(commit.parents[0], query_id, question, passages))
+        return found
+
+    def _examine(self, commit: Any, question: str) -> tuple[str, tuple[str, ...]]:
+        """Return why a commit asks nothing, or the passages that it changed."""
+        if len(commit.parents) != 1:
+            return "merge" if commit.parents else "first commit", ()
+        if _REVERT.search(commit.message):
+            return "revert", ()
+        if _BOT.search(f"{commit.author.name} {commit.author.email}") or _ROUTINE.match(question):
+            return "bot, release or version", ()
+        if len(question.split()) < MIN_WORDS:
+            return f"message of fewer than {MIN_WORDS} words", ()
+        difference = self._repository.diff(commit.parents[0], commit, context_lines=0)
+        files = [delta.old_file.path for delta in difference.deltas if delta.status_char() == "M"]
+        if len(list(difference.deltas)) > self._max_files:
+            return f"changes more than {self._max_files} files", ()
+        if any(_names(commit.message, path) for path in files):
+            return "message names a file that it changes", ()
+        passages = self._changed(commit.parents[0].tree, difference)
+        return "" if passages else "changes no function or section that was there", passages
+
+    def _changed(self, tree: Any, difference: Any) -> tuple[str, ...]:
+        """Return the passages that hold changed lines; an insertion between two of them changes neither."""
+        found: dict[str, None] = {}
+        for patch in difference:
+            path = patch.delta.old_file.path
+            if patch.delta.status_char() != "M" or patch.delta.is_binary or not suffix_of(path):
+                continue
+            lines = [
+                (hunk.old_start + (not hunk.old_lines), hunk.old_start + max(hunk.old_lines - 1, 0))
+                for hunk in patch.hunks
+            ]
+            for start, end, passage in self._passages_of(tree[path], path):
+                if any(start <= last and first <= end for first, last in lines):
+                    found[passage] = None
+        inner = {passage.partition("#")[0] for passage in found if "#" in passage}
+        return tuple(passage for passage in found if passage not in inner)  # not imports that follow from the change
+
+    def _passages_of(self, blob: Any, path: str) -> list[tuple[int, int, str]]:
+        """Return the passages of a version of a file: first and last line, and id."""
+        key = (path, str(blob.id))
+        if key not in self._passages:
+            found = self._passages[key] = []
+            for document in read_content(blob.data, path).documents if blob.size <= MAX_BYTES else ():
+                passages = list(passages_of(document, max_words=self._max_words))
+                for passage, after in zip_longest(passages, passages[1:]):
+                    is_cut = after is not None and after.section == passage.section
+                    last = after.line - 1 if is_cut else document.sections[passage.section].end
+                    found.append((passage.line, last, passage.id))
+        return self._passages[key]
 
 
-def _question(commit: _Commit, titles: Mapping[str, str]) -> tuple[str, str]:
+def _question(commit: Any, titles: Mapping[str, str]) -> tuple[str, str]:
     """Return the question of a commit and its id: of the issue that it names, or of the commit."""
-    for number in (one or other for one, other in _ISSUE.findall(commit.message)):
+    for number in _ISSUE.findall(commit.message):
         if number in titles:
             return titles[number], f"issue-{number}"
-    subject = _NUMBER.sub("", _KIND.sub("", commit.message.partition("\n")[0])).strip(" .:-")
-    return " ".join(subject.split()[:MAX_QUESTION_WORDS]), commit.sha[:12]
-
-
-def _why_not(commit: _Commit, question: str) -> str:
-    if _REVERT.search(commit.message):
-        return "revert"
-    if _BOT.search(commit.author) or _ROUTINE.match(question) or _ROUTINE.match(commit.message):
-        return "bot, release or version"
-    if len(question.split()) < MIN_WORDS:
-        return f"message of fewer than {MIN_WORDS} words"
-    return ""
+    subject = _NUMBER.sub("", _KIND.sub("", commit.message.strip().partition("\n")[0])).strip(" .:-")
+    return " ".join(subject.split()[:MAX_QUESTION_WORDS]), str(commit.id)[:12]
 
 
 def _names(message: str, path: str) -> bool:
@@ -214,17 +221,14 @@ def _names(message: str, path: str) -> bool:
     return any(re.search(rf"(?<![\w/-]){re.escape(name)}(?![\w/-])", text) for name in names)
 
 
-def _changed_passages(
-    blobs: "_Blobs", commit: _Commit, files: Mapping[str, Sequence[tuple[int, int]]], max_words: int
-) -> tuple[str, ...]:
-    """Return the passages that hold changed lines; an insertion between two of them changes neither."""
-    found: dict[str, None] = {}
-    for path, hunks in files.items():
-        for start, end, passage in blobs.passages(commit.parent, path, max_words):
-            if any(start <= last and first <= end for first, last in hunks):
-                found[passage] = None
-    inner = {passage.partition("#")[0] for passage in found if "#" in passage}
-    return tuple(passage for passage in found if passage not in inner)  # not imports that follow from the change
+def _write_tree(tree: Any, folder: Path) -> None:
+    """Write the regular files of a tree that have a known format."""
+    for entry in tree:
+        if entry.type_str == "tree" and entry.name not in ("..", "."):
+            _write_tree(entry, folder / entry.name)
+        elif entry.type_str == "blob" and entry.filemode & 0o170000 == 0o100000 and suffix_of(entry.name):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / entry.name).write_bytes(entry.data)
 
 
 def _write_questions(
@@ -275,146 +279,3 @@ class _Corpus:
         name = path if path in files else alike[0] if len(alike) == 1 else ""
         ids = (f"{name}{mark}{anchor}", f"{name}{mark}{re.sub(r'~[0-9]+$', '', anchor)}")
         return next((node for node in ids if node in self._ids), None)
-
-
-def _read_issues(path: Path) -> dict[str, str]:
-    return {str(row["number"]): str(row["title"]) for _, row in read_jsonl(path) if row.keys() >= {"number", "title"}}
-
-
-def _parse_patches(lines: Iterable[bytes]) -> Iterator[tuple[str, dict[str, list[tuple[int, int]]]]]:
-    """Parse what ``git diff-tree --stdin -p -U0`` writes."""
-    sha, path, left = "", "", 0  # lines of a hunk that are left
-    files: dict[str, list[tuple[int, int]]] = {}
-    for line in lines:
-        if left and line[:1] in b"+-":
-            left -= 1
-        elif found := _SHA.match(line):
-            if sha:
-                yield sha, files
-            sha, files = found[1].decode(), {}
-        elif line.startswith(b"--- "):
-            name = line[4:].rstrip(b"\n").removesuffix(b"\t")
-            path = name[2:].decode(errors="replace") if name.startswith(b"a/") else ""  # none of a file that is added
-            if path and suffix_of(path):
-                files[path] = []
-        elif line.startswith(b"+++ /dev/null"):
-            files.pop(path, None)  # a file that goes, perhaps to another name
-        elif hunk := _HUNK.match(line):
-            start, removed, added = (int(size) if size else 1 for size in hunk.groups())
-            left = removed + added
-            if path in files:
-                files[path].append((start, start + removed - 1) if removed else (start + 1, start))
-    if sha:
-        yield sha, files
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | _SETTINGS
-
-
-class _Repository:
-    """A git repository that is read by git's own commands."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self.run("rev-parse", "--verify", "HEAD^{commit}")
-        except FileNotFoundError as error:
-            raise UserError("graphrerank build git needs git, which is not installed") from error
-
-    def command(self, *arguments: str) -> list[str]:
-        return [*_GIT, "-c", f"safe.directory={self.path.resolve()}", "-C", str(self.path), *arguments]
-
-    def run(self, *arguments: str) -> bytes:
-        done = subprocess.run(self.command(*arguments), capture_output=True, env=_environment(), check=False)
-        if done.returncode:
-            reason = done.stderr.decode(errors="replace").strip().partition("\n")[0]
-            raise UserError(f"{self.path}: git {arguments[0]} failed: {reason}")
-        return done.stdout
-
-    def commits(self) -> Iterator[_Commit]:
-        """Yield the commits with one parent, the oldest first."""
-        fields = "%H%x00%P%x00%an <%ae>%x00%B%x01"
-        log = self.run("log", "--no-show-signature", "--no-merges", "--reverse", "--date-order", f"--format={fields}")
-        for entry in log.decode(errors="replace").split("\x01"):
-            if len(parts := entry.strip("\n").split("\0")) == 4 and parts[1]:
-                yield _Commit(*parts)
-
-    def count_merges(self) -> int:
-        return int(self.run("rev-list", "--count", "--merges", "HEAD"))
-
-    def changed_lines(self, shas: Sequence[str]) -> Iterator[tuple[str, dict[str, list[tuple[int, int]]]]]:
-        """Yield commits with the changed lines, first and last, of each file that was there.
-
-        An insertion after line ``n`` is ``(n + 1, n)``.
-        """
-        options = ("--no-ext-diff", "--no-textconv", "--no-renames", "-U0", "--src-prefix=a/", "--dst-prefix=b/")
-        command = self.command("diff-tree", "--stdin", "-r", "-p", *options)
-        with TemporaryFile() as listed:
-            listed.write("".join(f"{sha}\n" for sha in shas).encode())
-            listed.seek(0)
-            with subprocess.Popen(command, stdin=listed, stdout=subprocess.PIPE, env=_environment()) as process:
-                assert process.stdout is not None
-                yield from _parse_patches(process.stdout)
-
-    def write_tree(self, commit: str, folder: Path) -> None:
-        """Write the regular files of a commit that have a known format."""
-        with self.blobs() as blobs:
-            for entry in self.run("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
-                kind, _, name = entry.partition(b"\t")
-                path = name.decode(errors="replace")
-                if kind.startswith((b"100644", b"100755")) and suffix_of(path) and ".." not in path.split("/"):
-                    content = blobs.read(f"{commit}:{path}")
-                    target = folder / path
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    target.write_bytes(content or b"")
-
-    @contextmanager
-    def blobs(self) -> Iterator["_Blobs"]:
-        command = self.command("cat-file", "--batch")
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=_environment()) as process:
-            yield _Blobs(process)
-            assert process.stdin is not None
-            process.stdin.close()
-
-
-class _Blobs:
-    """Versions of files, one after the other, by ``git cat-file --batch``."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self._passages: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
-
-    def read(self, name: str) -> bytes | None:
-        """Return the content of ``commit:path``; None if there is none or it is too large."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        if "\n" in name:
-            return None
-        stdin.write(name.encode() + b"\n")
-        stdin.flush()
-        parts = stdout.readline().split()
-        if len(parts) != 3 or not parts[2].isdigit():
-            return None
-        content = stdout.read(int(parts[2]))
-        stdout.read(1)
-        return content if len(content) <= MAX_BYTES and parts[1] == b"blob" else None
-
-    def passages(self, commit: str, path: str, max_words: int) -> list[tuple[int, int, str]]:
-        """Return the passages of a file at a commit: first and last line, and id."""
-        content = self.read(f"{commit}:{path}")
-        if content is None:
-            return []
-        key = (path, hashlib.sha256(content).hexdigest())
-        if key not in self._passages:
-            found: list[tuple[int, int, str]] = []
-            for document in read_content(content, path).documents:
-                passages = list(passages_of(document, max_words=max_words))
-                for passage, after in zip_longest(passages, passages[1:]):
-                    is_cut = after is not None and after.section == passage.section
-                    last = after.line - 1 if is_cut else document.sections[passage.section].end
-                    found.append((passage.line, last, passage.id))
-            self._passages[key] = found
-        return self._passages[key]
