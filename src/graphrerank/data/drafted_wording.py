@@ -108,6 +108,14 @@ _NO_HOW_WORDS = (
     "also only never always go look check rely learn consider choose let simply come"
 )
 _NO_HOW = frozenset(_NO_HOW_WORDS.split())
+_DOES_WORDS = (  # verbs that begin a function's description
+    "return get set check create build make find read write parse load save add remove delete update convert compute"
+    " format print render run start stop open close handle process register resolve validate yield iterate collect call"
+    " configure initialize apply compare merge split sort filter match log raise wrap send receive fetch copy move"
+    " ensure enable disable insert append extend generate determine extract decode encode look show display report"
+    " install normalize calculate count drop draw list join store search replace escape clear reset accept execute"
+)
+_DOES = frozenset(_third for word in _DOES_WORDS.split() for _third in (word, f"{word}s", f"{word}es"))
 _MINE = {"your": "my", "you": "I", "yours": "mine", "yourself": "myself", "our": "my", "we": "I", "their": "the"}
 _MEIN = {"ihr": "mein", "ihre": "meine", "ihren": "meinen", "ihrem": "meinem", "ihrer": "meiner", "ihres": "meines"}
 
@@ -398,9 +406,9 @@ class Writer:
         for found in _NAMED.finditer(text):
             kind = "class" if found[1] in ("class", "struct", "interface", "trait", "enum") else "function"
             name = " ".join(part.lower() for part in _PARTS.findall(found[2]))
-            if len(name.split()) > 1 and len(name.split()) <= 2 * MOST_WORDS:
+            is_test = name.startswith("test ")
+            if (4 if is_test else 2) <= len(name.split()) <= 2 * MOST_WORDS and not re.search(r"\d", name):
                 names.append(name)
-                is_test = name.startswith("test ")
                 questions += [f"test for {name[5:]}"] if is_test else [f"where is the {name} {kind} defined"]
             questions += self._described(kind, _description(text, found))
         if not questions:
@@ -421,7 +429,7 @@ class Writer:
         ):
             return
         verb, rest = words[0].lower(), " ".join(words[1:])
-        if kind == "function" and words[1] != "and" and verb.isalpha() and verb not in self.stop_words:
+        if kind == "function" and words[1] != "and" and verb in _DOES:
             yield f"which function {_third_person(verb)} {rest}"
         elif kind == "class" and verb in ("a", "an", "the"):
             yield f"class for {rest}"
