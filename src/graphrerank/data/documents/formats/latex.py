@@ -10,7 +10,7 @@ from graphrerank.data.documents.formats.spans import Span, sections_of
 from graphrerank.data.documents.formats.text import decode_text, without_blobs
 from graphrerank.extras import optional
 
-_MAX_ARGUMENT = 1000  # characters of an argument in braces
+_MAX_ARGUMENT, _MAX_UNBALANCED = 1000, 1000  # characters of an argument in braces; arguments that have no end
 _MAX_PARAGRAPH, _MAX_CONVERTED = (
     20_000,
     300_000,
@@ -67,7 +67,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = _without_comments(text)
         self.converter = optional("pylatexenc.latex2text", "a LaTeX file").LatexNodes2Text(math_mode="verbatim")
-        self.room = _MAX_CONVERTED
+        self.room, self.unbalanced = _MAX_CONVERTED, 0
         self.spans = [Span("", 1)]
         self.links: list[Link] = []  # of the heading
         self.at, self.number = 0, 1  # a place in the text, and its line
@@ -124,10 +124,13 @@ class _Reader:
     def argument(self, at: int) -> tuple[str, int]:
         """Return an argument in braces, and where it ends."""
         depth = 0
+        if self.unbalanced > _MAX_UNBALANCED:
+            return "", at
         for brace in re.finditer(r"\\.|[{}]", self.text[at : at + _MAX_ARGUMENT], re.DOTALL):
             depth += {"{": 1, "}": -1}.get(brace[0], 0)
             if not depth:
                 return self.text[at + 1 : at + brace.start()], at + brace.end()
+        self.unbalanced += 1
         return "", at
 
     def open(self, heading: str, line: int) -> None:
@@ -197,7 +200,7 @@ class _Reader:
 
     def plain(self, text: str) -> str:
         if re.search(r"\\[^%&_#$\\ ]|\{", text) and len(text) <= min(_MAX_PARAGRAPH, self.room):
-            self.room -= len(text)
+            self.room -= len(text) + 100  # a call takes time too
             try:
                 return str(self.converter.latex_to_text(text))
             except Exception:  # of many kinds, for what is no LaTeX
