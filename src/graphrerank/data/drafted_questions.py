@@ -25,6 +25,8 @@ SHARE_WITHOUT_SHARED = 0.6  # of those of two: no word that both hold, so that o
 SHARE_ASKED = 0.7  # of those of one passage, where it suggests a whole question: that one, else keywords
 SHARE_CLAUSE = 0.3  # of those of two: the first half is a whole question
 
+SHARE_TOPIC = 0.5  # of the even ones: the second half is the name of its passage
+
 MIN_WORDS = 2  # of a question; one with fewer is left out
 MAX_WORDS = 14
 FREQUENT = 0.02  # a question has a word that at most this share of the passages (or two) hold
@@ -136,6 +138,9 @@ class _Drafter:
         if not all(halves):
             return nodes, None
         rest = [half[0] for half in halves]
+        topic = others[0].name
+        if is_even and topic and rng.random() < SHARE_TOPIC and not without & set(topic.lower().split()):
+            rest[0] = topic
         if not is_even and first.name:
             return nodes, self._filled(self.templates.hinted, [first.name, *rest])
         asked = [

@@ -78,7 +78,10 @@ _WORD = re.compile(r"[^\W_]+(?:[-'\u2019._][^\W_]+)*")
 _CLAUSE = re.compile(rf"[{UNSPACED}A-Za-z0-9 ]+")
 
 _VERBS_WORDS = (
-    "use uses used using make makes made get gets got set sets add adds added adding allow allows allowed provide "
+    "itself exists refers due prior anticipate respective actual necessary additional ongoing dummy"
+    " relies focuses largest"
+    " particular whether innermost separable sensible entire designated descriptive special left-to-right"
+    " use uses used using make makes made get gets got set sets add adds added adding allow allows allowed provide "
     "provides provided contain contains call calls called calling return returns returned returning run runs "
     "running ran need needs needed want wants see sees seen take takes taken give gives given go goes come comes "
     "work works know known let lets find found keep keeps kept means mean become becomes include includes "
