@@ -60,12 +60,12 @@ def test_a_folder_and_its_card(tmp_path: Path) -> None:
     ("spoil", "message"),
     [
         (lambda writer: writer.document("d0", "", "y"), "d0 a second time"),
-        (lambda writer: writer.judge("dev", "q0", "d9"), "needed a corpus-id of the corpus, found 'd9'"),
+        (lambda writer: writer.judge("dev", "q0", "d9"), "needed a corpus-id of the corpus .*, found 'd9'"),
         (
             lambda writer: writer.document("d0", "", "half \ud800"),
             r"raw\.json: not in the format of Set: .* surrogates not allowed",
         ),
-        (lambda writer: writer.edge("d0", "d0", "link"), "not a self-loop"),
+        (lambda writer: writer.edge("d0", "d9", "link"), "needed ids of documents in the corpus"),
     ],
 )
 def test_a_folder_that_cannot_be_read_is_not_left(
@@ -94,7 +94,9 @@ def test_arguments_are_checked_before_files_are_read(tmp_path: Path) -> None:
         beaver(["x"], tmp_path / "out", downloads=tmp_path)
 
 
-@pytest.mark.parametrize("name", sorted(entry.name for entry in entry_points(group=BUILDERS)))
+@pytest.mark.parametrize(
+    "name", sorted(entry.name for entry in entry_points(group=BUILDERS) if "papers" in entry.value)
+)
 def test_every_builder_refuses_a_folder_of_other_files(tmp_path: Path, name: str) -> None:
     builder = find_builder(name)
     assert isinstance(builder, Builder)
