@@ -169,7 +169,10 @@ class _History:
             return f"changes more than {self._max_files} files", ()
         if any(_names(commit.message, path) for path in files):
             return "message names a file that it changes", ()
-        passages = self._changed(commit.parents[0].tree, difference)
+        try:
+            passages = self._changed(commit.parents[0].tree, difference)
+        except (self._git.GitError, KeyError):
+            return "versions that a partial clone lacks", ()
         return "" if passages else "changes no function or section that was there", passages
 
     def _changed(self, tree: Any, difference: Any) -> tuple[str, ...]:
