@@ -283,6 +283,12 @@ def test_labels_of_the_same_document_come_first() -> None:
     assert targets(documents, "b.rst", Link("same", kind=LABEL)) == ["b.rst:1"]
 
 
+def test_labels_of_the_same_format_come_before_those_of_another() -> None:
+    sections = (Section("Limits", anchors=("limits",), labels=("limits",)),)
+    documents = [Document("guide.adoc", "G", sections), Document("limits.rst", "L", sections), page("a.rst")]
+    assert targets(documents, "a.rst", Link("limits", 1, LABEL)) == ["limits.rst:0"]
+
+
 def test_files_of_several_documents() -> None:
     documents = [
         page("m.epub#text/1.xhtml"),

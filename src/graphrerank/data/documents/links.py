@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from graphrerank.data.documents.document import DOCUMENT, LABEL, PAGE, SYMBOL, Document, Link, Section
 from graphrerank.data.documents.pages import FILE, NOWHERE, OUTSIDE, PageNames, Pages
 from graphrerank.data.documents.passages import Passage
+from graphrerank.data.documents.readers import suffix_of
 from graphrerank.data.documents.site import Site
 from graphrerank.data.documents.symbols import SymbolIndex
 
@@ -148,15 +149,15 @@ class _Resolver:
         return PageNames(self._documents, self._pages)
 
     @cached_property
-    def _labels(self) -> dict[tuple[int, str], Place]:
-        """Labels by the number of their document, and of the whole folder by -1; as written and folded."""
-        labels: dict[tuple[int, str], Place] = {}
+    def _labels(self) -> dict[tuple[int | str, str], Place]:
+        """Labels by the number of their document, by its suffix and, by -1, of the folder; as written and folded."""
+        labels: dict[tuple[int | str, str], Place] = {}
         for change in (str, _folded):
             for number, document in enumerate(self._documents):
                 for section, names in enumerate(section.labels for section in document.sections):
                     for label in map(change, names):
-                        labels.setdefault((number, label), (number, section))
-                        labels.setdefault((-1, label), (number, section))
+                        for scope in (number, suffix_of(document.name), -1):
+                            labels.setdefault((scope, label), (number, section))
         return labels
 
     @cached_property
@@ -178,7 +179,8 @@ class _Resolver:
         return _Found((place,)) if place else _Found()
 
     def _named(self, own: int, label: str) -> Place | None:
-        keys = ((own, label), (-1, label), (own, _folded(label)), (-1, _folded(label)))
+        scopes = (own, suffix_of(self._documents[own].name), -1)
+        keys = ((scope, name) for name in (label, _folded(label)) for scope in scopes)
         return next((self._labels[key] for key in keys if key in self._labels), None)
 
     def _label(self, own: int, link: Link) -> _Found:
