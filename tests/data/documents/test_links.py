@@ -1,4 +1,3 @@
-import time
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -344,7 +343,7 @@ def test_the_order_of_files_changes_no_edge(order: list[int]) -> None:
     assert len(expected) == 6
 
 
-def test_time_is_linear_in_hostile_links() -> None:
+def test_hostile_links_lead_nowhere() -> None:
     documents = [page(f"{'d/' * 30}{i}.rst", *["a b"] * 20) for i in range(300)]
     links = [
         Link(f"{'../' * i}x{i}/{'y' * 100}#q{i}", kind=kind)
@@ -352,7 +351,5 @@ def test_time_is_linear_in_hostile_links() -> None:
         for kind in (PATH, PAGE, DOCUMENT, LABEL)
     ]
     links += [Link(f"/**{'a*' * 50}{i}", kind=DOCUMENT) for i in range(300)]
-    start = time.process_time()
     _, account = resolve_links(documents, passages_of(documents, {documents[0].name: links}))
     assert len(account.dead) == account.within
-    assert time.process_time() - start < 3

@@ -1,7 +1,6 @@
 """What documents of office programs and books show."""
 
 import random
-import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from io import BytesIO
@@ -208,8 +207,6 @@ def test_broken_files_are_unreadable(kind):
 
 @pytest.mark.parametrize("kind", READERS)
 def test_bombs_are_not_unpacked(kind):
-    start = time.process_time()
     for files in ({"word/document.xml": " " * 30_000_000}, {str(number): "" for number in range(10_001)}):
         with pytest.raises(UnreadableError, match=r"when unpacked|more than 10,000 files"):
             READERS[kind](zipped(files), f"a.{kind}")
-    assert time.process_time() - start < 5
