@@ -83,14 +83,18 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(documents, tmp_path, 
     os.mkfifo(documents / "pipe.txt")
     index_folder(documents / "api", documents / "made")
     (documents / "closed").mkdir()
-    listed = os.scandir
 
-    def scandir(path):
-        if str(path).endswith("closed"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return listed(path)
+    def refusing(inner):
+        def call(path, *given, **further):
+            if "closed" in str(path) and (inner is not status or not str(path).endswith("closed")):
+                raise PermissionError(13, "Permission denied", str(path))
+            return inner(path, *given, **further)
 
-    monkeypatch.setattr(os, "scandir", scandir)
+        return call
+
+    status = os.stat
+    monkeypatch.setattr(os, "scandir", refusing(os.scandir))
+    monkeypatch.setattr(os, "stat", refusing(os.stat))
     made = index_folder(documents, tmp_path / "out")
     assert made.unread["no text"] == ["only.md", "rows.json#2", "rows.json#3"]
     assert made.unread["a linked folder"] == ["elsewhere"]

@@ -214,8 +214,13 @@ def _why_not_within(folder: Path, out: Path) -> str:
         return "hidden"
     if folder.is_symlink():
         return "a linked folder"
-    is_data_set = folder.absolute() == out.absolute() or (folder / ACCOUNT).is_file()
-    is_data_set |= (folder / CORPUS).is_file() and any((folder / name).exists() for name in ("queries.jsonl", "qrels"))
+    try:
+        is_data_set = folder.absolute() == out.absolute() or (folder / ACCOUNT).is_file()
+        is_data_set |= (folder / CORPUS).is_file() and any(
+            (folder / name).exists() for name in ("queries.jsonl", "qrels")
+        )
+    except PermissionError:  # `os.walk` notes it
+        return ""
     return "a data set folder" if is_data_set else ""
 
 
