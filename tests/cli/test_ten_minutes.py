@@ -46,7 +46,7 @@ def test_the_page(tmp_path: Path) -> None:
             shown[line] = run(tmp_path, *arguments)
     assert served == 2
     indexed = next(output for line, output in shown.items() if " index " in line)
-    assert re.search(r"^4 documents, \d+ passages, \d+ links: my_data$", indexed, re.MULTILINE)
+    assert re.search(r"^4 documents, \d+ passages, \d+ edges: my_data$", indexed, re.MULTILINE)
     diagnosed = next(output for line, output in shown.items() if "doctor my_data" in line)
     assert "On drafted questions the graph changes" in diagnosed
     judged = next(output for line, output in shown.items() if "evaluate" in line)
