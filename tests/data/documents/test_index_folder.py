@@ -45,7 +45,7 @@ def test_passages_and_links(documents, tmp_path):
     assert made.unread == {
         ".png: no known format": ["picture.png"], "hidden": [".hidden.md"], "a link of the file system": ["linked.md"],
     }  # fmt: skip
-    assert "5 links within the folder: 4 resolved (1 to a section), 1 lead nowhere: api/use.md:7 -> no.md" in str(made)
+    assert "4 links within the folder: 3 resolved (1 to a section), 1 lead nowhere: api/use.md:7 -> no.md" in str(made)
     rows = rows_of(tmp_path / "out")
     assert [row["_id"] for row in rows] == ["index.md#home", "page.html", "api/use.md#use", "api/use.md#first-steps"]
     assert rows[3]["title"] == "Use > First steps"

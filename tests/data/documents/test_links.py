@@ -180,7 +180,7 @@ def test_sections_without_a_passage_and_links_to_themselves() -> None:
     ]
     edges, account = resolve_links(documents, passages)
     assert edges == [("a.md:0", "a.md:2", "link")]
-    assert (account.within, account.resolved, account.to_section) == (4, 4, 3)
+    assert (account.within, account.resolved, account.to_section) == (2, 2, 2)
     edges, _ = resolve_links(
         documents, [p for p in passages_of(documents, {"b.md": [Link("a.md#three")]}) if p.section != 2]
     )

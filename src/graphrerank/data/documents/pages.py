@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from posixpath import dirname, join, normpath
 from unicodedata import normalize
 
@@ -20,39 +21,69 @@ _FAMILIES = (
     "txt text",
     "html htm xhtml",
 )
-_FAMILY = {f".{suffix}": family.split() for family in _FAMILIES for suffix in family.split()}
-_PUBLISHED = ("html", "htm", "xhtml")
-_FIRST_PAGES = ("_index", "index", "readme")  # of a folder, in order of preference
-_DATED = re.compile(r"(\d{4})-(\d\d)-(\d\d)-(.+)")  # a post of Jekyll or Docusaurus
-_DATE = re.compile(r"(?:^|/)(\d{4}/\d\d/\d\d/[^/]+)$")  # its address
-_PREFIX = re.compile(r"^(?:\d{4}-\d\d-\d\d-|\d+\s*[-_.]+\s*(?=[^-_.\s\d])|_+)(?=.)")  # of names, not of addresses
-_LANGUAGE = re.compile(r"\.[a-z]{2}(?:-[A-Za-z]{2,4})?$")
-_TOPS = ("docs", "content", "source", "src", "src/pages", "pages", "static", "public")  # which an address leaves out
+_FAMILY = {f".{suffix}": [f".{each}" for each in family.split()] for family in _FAMILIES for suffix in family.split()}
+_FIRST_PAGES = {"_index": 1, "index": 2, "readme": 3}  # of a folder, in order of preference
+_DATE = re.compile(r"(?:^|.*/)(\d{4})([-/])(\d\d)\2(\d\d)\2([^/]+)")  # of a post of Jekyll, and in its address
+_DECORATION = re.compile(  # of the parts of a path, which an address leaves out: dates, numbers, languages
+    r"(?:^|(?<=/))(?:\d{4}-\d\d-\d\d-|\d+\s*[-_.]+\s*(?=[^-_.\s\d/])|_+)(?=[^/])|\.[a-z]{2}(?:-[A-Za-z]{2,4})?$"
+)
+_TOPS = ("", "docs", "content", "source", "src", "src/pages", "pages", "static", "public")  # so too folders
 _MAX_DEPTH = 12  # folders of a path, from the top, that may be the top of a site; names of a wiki's path
-_MAX_ROOTS = 8  # other folders of sites
+
+
+class _Paths(defaultdict[str, dict[str, int]]):
+    """The first documents of paths without suffix, by their suffixes."""
+
+    def look_up(self, suffix: str, path: str) -> int | None:
+        """Find a page by its path, of the suffix in it; or, without one and with that of a site, best of ``suffix``."""
+        bare, written = _split(path)
+        found = self.get(bare) or (self.get(dirname(bare)) if _rank(path) else None) or {}
+        wanted = _FAMILY[written] if written not in ("", *_FAMILY[".html"]) else (suffix, *found)
+        return next((found[each] for each in wanted if each in found), None)
 
 
 class Pages:
     """Finds documents and other files by their paths; a look-up takes constant time."""
 
     def __init__(self, documents: Sequence[Document], site: Site, files: Collection[str]) -> None:
-        self.files = {normalize("NFC", name) for name in files} | {file_of(document.name) for document in documents}
-        self.folders = {folder for name in self.files for folder in _ancestors(dirname(name))}
-        self.names: dict[str, int] = {}
         self._own = [normalize("NFC", document.name) for document in documents]
-        self._keys: dict[tuple[str, str], int] = {}  # paths without suffix, with the suffix and with ""
-        self._loose: dict[tuple[str, str], int] = {}  # without numbers, dates and languages
-        self._aliases: dict[tuple[str, str], int] = {}
-        self._folded: dict[tuple[str, str], int] = {}
-        self._last = {_last(name) for name in self.files | self.folders}  # parts of paths that something has
-        self._site = site
+        self.files = {normalize("NFC", name) for name in files} | {*map(file_of, self._own)}
+        folders = {folder for name in self.files for folder in _ancestors(dirname(name))}
+        self._folders = dict.fromkeys(folders, FILE)
+        self._keys, self._loose, self._aliases, self._folded = (_Paths(dict) for _ in range(4))
+        self._known = (self._keys, self._loose, self._aliases)
+        self._roots = site.roots
         paths = ((base.partition("//")[2] or base).partition("/")[2] for base in site.bases)
         self._prefixes = [f"{path.rstrip('/')}/" for path in dict.fromkeys(paths) if path]
         self._cache: dict[tuple[str, str], int] = {}
+        self.names: dict[str, int] = {}
         for number, name in enumerate(self._own):
             self.names.setdefault(name, number)
         for number in sorted(range(len(documents)), key=lambda number: _rank(self._own[number])):
             self._add(number, documents[number].aliases)
+        self._exact = dict.fromkeys(self.files, FILE) | self.names
+        self._last = {_last(path) for known in (self._exact, self._folders, *self._known) for path in known}
+
+    def _add(self, number: int, aliases: Collection[str]) -> None:
+        file = file_of(self._own[number])
+        self.names.setdefault(file, number)
+        bare, suffix = _split(file)
+        paths = [bare, dirname(bare)] if _rank(file) else [bare]
+        for path in paths:
+            loose = _DECORATION.sub("", path) if suffix else path
+            for known, key in (
+                (self._keys, path),
+                (self._loose, loose),
+                (self._folded, path.casefold()),
+                (self._folded, loose.casefold()),
+            ):
+                known[key].setdefault(suffix, number)
+        if date := _DATE.fullmatch(bare):
+            self._loose["/".join(date.group(1, 3, 4, 5))].setdefault(suffix, number)
+        for alias in aliases:
+            path = _split(normalize("NFC", re.split("[?#]", alias)[0]))[0]
+            for top in _ancestors(dirname(file)) if path.startswith("/") else [dirname(file)]:
+                self._aliases[_joined(top, path.strip("/"))].setdefault(suffix, number)
 
     def find(self, own: int, path: str) -> int:
         """Return the number of the document at a path as document ``own`` writes it, FILE, OUTSIDE or NOWHERE."""
@@ -60,102 +91,44 @@ class Pages:
         file, _, inner = name.partition("#") if name not in self.files else (name, "", "")
         if inner and (number := self.names.get(f"{file}#{_joined(dirname(inner), path)}")) is not None:
             return number  # of a book or another archive
-        place = dirname(file) + "/*" + suffix_of(file) if path.startswith("/") else file
-        if (found := self._cache.get((place, path))) is None:
-            found = self._cache[place, path] = self._search(file, path)
-        return found
+        if (file, path) not in self._cache:
+            self._cache[file, path] = self._search(file, normalize("NFC", path))
+        return self._cache[file, path]
 
     def _search(self, file: str, path: str) -> int:
-        path, suffix = normalize("NFC", path), _split(file)[1]
-        paths = list(self._absolute(file, path, ("",)) if path.startswith("/") else self._relative(file, path))
-        nowhere = OUTSIDE if _is_outside(paths[0]) else NOWHERE
+        paths = [*(self._absolute(file, path) if path.startswith("/") else self._relative(file, path))]
+        nowhere = OUTSIDE if f"{paths[0]}/".startswith("../") else NOWHERE
         if (last := _last(path)) not in self._last and last not in ("", ".", "..", *_FIRST_PAGES):
             return nowhere
-        paths = [each for each in paths if not _is_outside(each)]
-        levels = (self._exact, self._key, self._prefixed, self._alias, self._folder)
-        found = self._first(paths, suffix, levels)
-        if found is None and path.startswith("/"):
-            more = list(self._absolute(file, path, _TOPS))
-            paths += more
-            found = self._first(more, suffix, levels)
-        found = self._first(paths, suffix, (self._case,)) if found is None else found
-        return nowhere if found is None else found
+        if date := _DATE.fullmatch(_split(path)[0]):
+            paths.append("/".join(date.group(1, 3, 4, 5)))
+        suffix = _split(file)[1]
+        looks: list[Callable[[str], int | None]] = [
+            self._exact.get,
+            *(partial(known.look_up, suffix) for known in self._known),
+            self._folders.get,
+            lambda path: self._folded.look_up(suffix, path.casefold()),
+        ]
+        found = (look(path) for look in looks for path in paths)
+        return next((number for number in found if number is not None), nowhere)
 
-    @staticmethod
-    def _first(paths: Sequence[str], suffix: str, levels: Sequence[Callable[[str, str], int | None]]) -> int | None:
-        found = (level(path, suffix) for level in levels for path in paths)
-        return next((number for number in found if number is not None), None)
-
-    def _absolute(self, file: str, path: str, inner: Sequence[str]) -> Iterator[str]:
+    def _absolute(self, file: str, path: str) -> Iterator[str]:
         """Yield what a path of a site may be in the folder: from its configuration's folder on, or from any above."""
         above = _ancestors(dirname(file))
-        near = sorted((root for root in self._site.roots if root in above), key=len, reverse=True)
-        tops = dict.fromkeys((*near, *above, *self._site.roots[:_MAX_ROOTS]))
+        near = sorted((root for root in self._roots if root in above), key=len, reverse=True)
         path = _joined("", path)
         rests = [path, *(f"{path}/"[len(prefix) : -1] for prefix in self._prefixes if f"{path}/".startswith(prefix))]
-        for top in tops:
-            yield from ("/".join(filter(None, (top, folder, rest))) for rest in rests for folder in inner)
+        for folder in _TOPS:
+            for top in dict.fromkeys((*near, *above, *self._roots)):
+                yield from ("/".join(filter(None, (top, folder, rest))) for rest in rests)
 
     def _relative(self, file: str, path: str) -> Iterator[str]:
-        folder, bare = dirname(file), _split(file)[0]
-        yield _joined(folder, path)
-        if bare != file:
+        yield _joined(dirname(file), path)
+        bare, suffix = _split(file)
+        if suffix:
             yield _joined(bare, path)  # of the page's address, which ends with a slash
         if "/" in path.rstrip("/") and not path.startswith("."):
-            yield from (
-                _joined(root, path) for root in self._site.roots if not root or f"{file}/".startswith(f"{root}/")
-            )
-
-    def _exact(self, path: str, _: str) -> int | None:
-        return self.names.get(path, FILE if path in self.files else None)
-
-    def _key(self, path: str, suffix: str) -> int | None:
-        return _look_up(self._keys, path, suffix)
-
-    def _prefixed(self, path: str, suffix: str) -> int | None:
-        dated = _DATE.search(_split(path)[0])
-        found = _look_up(self._loose, path, suffix)
-        return found if found is not None or not dated else self._loose.get((f"//{dated[1]}", ""))
-
-    def _alias(self, path: str, _: str) -> int | None:
-        return next((self._aliases[key] for key in ((path, ""), (_split(path)[0], "")) if key in self._aliases), None)
-
-    def _folder(self, path: str, _: str) -> int | None:
-        return FILE if path in self.folders else None
-
-    def _case(self, path: str, suffix: str) -> int | None:
-        return self._folded.get((path.casefold(), "*"), _look_up(self._folded, path.casefold(), suffix))
-
-    def _add(self, number: int, aliases: Collection[str]) -> None:
-        name = self._own[number]
-        file = file_of(name)
-        self.names.setdefault(file, number)
-        self._folded.setdefault((file.casefold(), "*"), number)
-        bare, suffix = _split(file)
-        for alias in aliases:
-            self._add_alias(number, alias)
-        if bare == file:
-            return
-        folder, _, stem = bare.rpartition("/")
-        keys = [bare, folder] if stem.casefold() in _FIRST_PAGES else [bare]
-        loose = [key for key in map(_without_prefixes, keys) if key not in keys]
-        self._last.update(map(_last, loose))
-        for known, listed in ((self._keys, keys), (self._loose, loose)):
-            for key in listed:
-                known.setdefault((key, suffix), number)
-                known.setdefault((key, ""), number)
-                self._folded.setdefault((key.casefold(), suffix), number)
-                self._folded.setdefault((key.casefold(), ""), number)
-        if dated := _DATED.fullmatch(stem):
-            self._loose.setdefault(("//" + "/".join(dated.groups()), ""), number)
-            self._last.add(_last(dated[4]))
-
-    def _add_alias(self, number: int, alias: str) -> None:
-        folder = dirname(self._own[number])
-        path = _split(normalize("NFC", re.split("[?#]", alias)[0]))[0]
-        self._last.add(_last(path))
-        for top in _ancestors(folder) if path.startswith("/") else [folder]:
-            self._aliases.setdefault((_joined(top, path.strip("/")), ""), number)
+            yield from (_joined(root, path) for root in self._roots if not root or file.startswith(f"{root}/"))
 
 
 class PageNames:
@@ -163,37 +136,30 @@ class PageNames:
 
     def __init__(self, documents: Sequence[Document], pages: Pages) -> None:
         self._folders = [dirname(document.name) for document in documents]
-        self._files = pages.files
-        self._ways: tuple[dict[str, list[int]], ...] = tuple(defaultdict(list) for _ in range(3))  # name, title, folded
-        self._nearest: dict[tuple[int, str, str], int] = {}  # by the way, the folder and the name
-        self._is_file: set[str] = set()
-        ranked = sorted(range(len(documents)), key=lambda number: documents[number].name.count("/"))
-        for number in ranked:
-            bare, suffix = _split(documents[number].name)
-            for name in _tails(normalize("NFC", bare if suffix else documents[number].name)):
-                self._add(0, name, number)
-            for name in (documents[number].title, *documents[number].aliases):
-                self._add(1, " ".join(normalize("NFC", name).split()), number)
-        for name in pages.files - pages.names.keys():
-            self._is_file.update(_tails(name))
-
-    def _add(self, way: int, name: str, number: int) -> None:
-        for which, key in ((way, name), (2, _plain(name))):
-            self._ways[which][key].append(number)
-            self._nearest.setdefault((which, self._folders[number], key), number)
+        # by 0 and an end of a path, 1 and a title or alias, or 2 and any of these folded; in a folder or (None) in any
+        self._known: dict[tuple[int, str | None, str], int] = {}
+        for number in sorted(range(len(documents)), key=lambda number: documents[number].name.count("/")):
+            document = documents[number]
+            names = [(0, name) for name in _tails(normalize("NFC", _split(document.name)[0]))]
+            names += [(1, _spaced(name)) for name in (document.title, *document.aliases)]
+            for level, name in names + [(2, _plain(name)) for _, name in names]:
+                for folder in (self._folders[number], None):
+                    self._known.setdefault((level, folder, name), number)
+        for file in pages.files - pages.names.keys():
+            for name in _tails(file):
+                self._known.setdefault((0, None, name), FILE)
 
     def find(self, own: int, name: str) -> int:
         """Return the document of a name: in the same folder, else with the shortest path; FILE or NOWHERE."""
-        name = " ".join(normalize("NFC", name).split())
-        path = name.strip("/") if name.startswith("/") else normpath(name) if name.startswith(".") else name
-        path = _joined(self._folders[own], name) if name.startswith(".") else path
-        for which, key in ((0, path), (0, _split(path)[0]), (1, name), (2, _plain(path)), (2, _plain(_split(path)[0]))):
-            numbers = self._ways[which].get(key)
-            if numbers:
-                return self._nearest.get((which, self._folders[own], key), numbers[0])
-            if path in self._is_file:
-                return FILE
-        return NOWHERE
+        path = name = _spaced(name)
+        if name.startswith("."):
+            path = _joined(self._folders[own], name)
+        elif name.startswith("/"):
+            path = name.strip("/")
+        bare = _split(path)[0]
+        keys = ((0, path), (0, bare), (1, name), (2, _plain(path)), (2, _plain(bare)))
+        found = (self._known.get((level, folder, key)) for level, key in keys for folder in (self._folders[own], None))
+        return next((number for number in found if number is not None), NOWHERE)
 
 
 def file_of(name: str) -> str:
@@ -218,8 +184,8 @@ def _last(path: str) -> str:
     return _split(path.rstrip("/"))[0].rpartition("/")[2].casefold()
 
 
-def _is_outside(path: str) -> bool:
-    return path == ".." or path.startswith("../")
+def _rank(path: str) -> int:
+    return _FIRST_PAGES.get(_last(path), 0)
 
 
 def _joined(folder: str, path: str) -> str:
@@ -243,25 +209,8 @@ def _tails(path: str) -> list[str]:
     return ["/".join(parts[start:]) for start in range(len(parts))]
 
 
-def _rank(name: str) -> int:
-    stem = _split(name)[0].rpartition("/")[2].casefold()
-    return 1 + _FIRST_PAGES.index(stem) if stem in _FIRST_PAGES else 0
-
-
-def _look_up(known: dict[tuple[str, str], int], path: str, suffix: str) -> int | None:
-    """Find a page by its path: with its suffix, with that of a published page, without one, or as its folder."""
-    bare, written = _split(path)
-    keys = [bare] if written else [path]
-    folder, _, stem = bare.rpartition("/")
-    if stem.casefold() in _FIRST_PAGES:
-        keys.append(folder)
-    is_any = not written or written[1:] in _PUBLISHED
-    suffixes = (suffix, "") if is_any else [f".{each}" for each in _FAMILY[written]]
-    return next((known[key, each] for key in keys for each in suffixes if (key, each) in known), None)
-
-
-def _without_prefixes(bare: str) -> str:
-    return _LANGUAGE.sub("", "/".join(_PREFIX.sub("", part) for part in bare.split("/")))
+def _spaced(name: str) -> str:
+    return " ".join(normalize("NFC", name).split())
 
 
 def _plain(name: str) -> str:
