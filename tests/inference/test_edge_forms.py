@@ -70,7 +70,7 @@ def test_a_graphs_weights_and_types() -> None:
         ({"edges": [("a", "b"), ("a",)], "ids": IDS}, r"must each be \[i, j\], .* got another at place 1"),
         ({"edges": [(0, 1), (0, 4)]}, r"join passages 0 to 3, got \[0, 4\] at place 1"),
         ({"edges": [(0, 1), (-1, 2, 0.5)]}, r"join passages 0 to 3, got \[-1, 2\] at place 1"),
-        ({"edges": [(0, 10**30)]}, "join passages 0 to 3"),
+        ({"edges": [(0, 10**30)]}, "join passages by their numbers"),
         ({"edges": [(True, 2)]}, "need `ids`"),
         ({"edges": [(0, 1), (10, 20)], "ids": [10, 20, 30, 40]}, "of `ids`, got 0 at place 0"),  # numbers among ids
         ({"edges": [(0, 1, 0)]}, r"a weight in \[1e-09, 1e\+09\], got another at place 0"),

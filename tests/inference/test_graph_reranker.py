@@ -310,7 +310,7 @@ def test_bad_items_are_read_and_counted_in_one_warning() -> None:
         RerankInput("q", ["", "a"]),
     ]
     with warnings.catch_warnings(record=True) as silent:
-        expected, _ = reranker.rerank_batch(inputs, warns=False)
+        (expected,), _ = (reranker.rerank_batch(part, warns=False) for part in (inputs[:1], inputs))
     assert not silent
     assert in_order_given(ranking)[[0, 2]].tolist() == in_order_given(expected)[[0, 2]].tolist()
     with pytest.warns(UserWarning, match="^blank passages, which rank last: 1$"):

@@ -16,7 +16,7 @@ from graphrerank.checks import UserError
 from graphrerank.features.text_match import WORD_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_types
-from graphrerank.graphs.list_confidence import ListConfidence, adaptive_k
+from graphrerank.graphs.list_confidence import adaptive_k
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.inference.hub import locate_model, model_source, push_model
 from graphrerank.inference.inputs import KNOWN_FEATURES, input_edges, input_features, unit_vectors
@@ -127,7 +127,7 @@ class GraphReranker:
         """
         arguments: dict[str, Any] = {name: given for name, given in locals().items() if name != "self"}
         given = RerankInput(**arguments)
-        ranking = self.rerank_batch([given], warns=False)[0]
+        (ranking,) = self.rerank_batch([given], warns=False)
         _warn_of([given])
         return ranking
 
@@ -143,9 +143,7 @@ class GraphReranker:
         rows = self._scores(inputs, check)
         if warns:
             _warn_of(inputs)
-        lists = zip(inputs, rows, self._probabilities(inputs, rows, check), strict=True)
-        calibrated = self._calibration is not None
-        return [_reranked(given, row, probable, self._confidence, calibrated) for given, row, probable in lists]
+        return list(map(self._reranked, inputs, rows, self._probabilities(inputs, rows, check)))
 
     def _scores(self, inputs: Sequence[RerankInput], check: Check) -> list[Tensor]:
         """Score the candidates of each query, ``[n]``; blank ones below all others."""
@@ -165,17 +163,32 @@ class GraphReranker:
             return [None] * len(inputs)
         found: list[Tensor | None] = [self._calibration.probabilities(row) for row in rows]
         alike = [place for place, row in enumerate(rows) if len(row) and row.max() == row.min()]
-        compared = [given for place in alike if (given := _among_references(inputs[place])) is not None]
-        scored = iter(self._scores(compared, check))
-        for place in alike:
-            texts = inputs[place].passages
-            found[place] = None
-            if texts is not None:
-                found[place] = self._calibration.probabilities(next(scored)[:-2].mean().expand(len(texts)))
+        compared = {place: _among_references(inputs[place]) for place in alike if inputs[place].passages is not None}
+        found = [None if place in alike else row for place, row in enumerate(found)]
+        for place, scores in zip(compared, self._scores(list(compared.values()), check), strict=True):
+            found[place] = self._calibration.probabilities(scores[:-2].mean().expand(inputs[place].num_passages))
         for given, row in zip(inputs, found, strict=True):
             if row is not None and given.blank:
                 row[given.blank] = 0.0
         return found
+
+    def _reranked(self, given: RerankInput, scores: Tensor, probabilities: Tensor | None) -> RerankedList:
+        order = torch.argsort(scores, descending=True, stable=True)
+        candidates = None if probabilities is None else probabilities[order]
+        kept = None
+        if candidates is not None or self._calibration is None:  # else nothing tells where to end
+            ends = {"min_probability": given.min_probability, "min_perfect_recall": given.min_perfect_recall}
+            kept = adaptive_k(candidates, self._confidence, **ends)
+        chosen = order[: min(len(scores) if end is None else end for end in (given.top_n, kept))]
+        ids = range(len(scores)) if given.ids is None else list(given.ids)
+        return RerankedList(
+            tuple(ids[place] for place in chosen.tolist()),
+            chosen,
+            scores[chosen],
+            None if candidates is None else candidates[: len(chosen)],
+            candidates,
+            self._confidence,
+        )
 
     def _score(self, inputs: Sequence[RerankInput], check: Check) -> Tensor:
         """Score the candidates of all queries, ``[N]``."""
@@ -208,18 +221,18 @@ class GraphReranker:
                 if len(inputs) == 1:
                     raise
                 raise UserError(f"query {place}: {error}") from error
-        ptr = torch.tensor([0, *(len(x) for x, *_ in parts)]).cumsum(0)
-        pairs = torch.cat([pairs + start for (_, (pairs, *_), _), start in zip(parts, ptr.tolist()[:-1], strict=True)])
-        weight = torch.cat([weight for _, (_, weight, _), _ in parts])
-        edge_type = None
+        rows, edges_of, vectors_of = zip(*parts, strict=True)
+        ptr = torch.tensor([0, *map(len, rows)]).cumsum(0)
+        pairs = torch.cat([pairs + start for (pairs, *_), start in zip(edges_of, ptr[:-1], strict=True)])
+        weight, edge_type = torch.cat([weight for _, weight, _ in edges_of]), None
         if self.inputs.reads_edge_types:
-            edge_type = torch.cat([types for _, (*_, types), _ in parts])
-            pairs, weight, edge_type = merge_parallel_of_types(pairs, weight, edge_type, int(ptr[-1]))
+            types = torch.cat([types for *_, types in edges_of])
+            pairs, weight, edge_type = merge_parallel_of_types(pairs, weight, types, int(ptr[-1]))
         else:
             pairs, weight = merge_parallel(pairs, weight, int(ptr[-1]))
-        read = [vectors for *_, vectors in parts if vectors is not None and self.inputs.reads_vectors]
+        read = [vectors for vectors in vectors_of if vectors is not None and self.inputs.reads_vectors]
         return CandidateGraphs(
-            x=torch.cat([x for x, *_ in parts]),
+            x=torch.cat(rows),
             edge_index=pairs.flip(1).T.contiguous(),
             edge_attr=weight,
             ptr=ptr,
@@ -234,49 +247,19 @@ def _warn_of(inputs: Sequence[RerankInput]) -> None:
         warnings.warn("; ".join(f"{what}: {count}" for what, count in bad.items()), stacklevel=3)
 
 
-def _among_references(given: RerankInput) -> RerankInput | None:
+def _among_references(given: RerankInput) -> RerankInput:
     """Return candidates that all have one score, each text once, with the query and an empty text to compare with.
 
     A model sees differences within a list only, and there are none: its score is that of any such list, be the texts
-    right or wrong. A text that says what the query says is a match, and an empty one is none. None without texts.
+    right or wrong. A text that says what the query says is a match, and an empty one is none.
     """
-    if given.passages is None:
-        return None
-    place_of = {text: place for place, text in enumerate(given.passages)}
-    vectors = None
+    place_of = {text: place for place, text in enumerate(given.passages or ())}
+    vectors, query_vector = None, given.query_vector
     if given.vectors is not None:
-        kept, query = torch.as_tensor(given.vectors)[list(place_of.values())], torch.as_tensor(given.query_vector)
+        kept, query = torch.as_tensor(given.vectors)[list(place_of.values())], torch.as_tensor(query_vector)
         vectors = torch.cat([kept, torch.stack([query, torch.zeros_like(query)]).to(kept)])
-    texts, query_vector = [*place_of, given.query, ""], given.query_vector
-    return RerankInput(
-        given.query, texts, query_vector=query_vector, vectors=vectors, language=given.language_of_passages
-    )
-
-
-def _reranked(
-    given: RerankInput,
-    scores: Tensor,
-    probabilities: Tensor | None,
-    confidence: ListConfidence | None,
-    is_calibrated: bool,
-) -> RerankedList:
-    order = torch.argsort(scores, descending=True, stable=True)
-    candidates = None if probabilities is None else probabilities.index_select(0, order)
-    kept = None
-    if candidates is not None or not is_calibrated:  # else nothing tells where to end
-        ends = {"min_probability": given.min_probability, "min_perfect_recall": given.min_perfect_recall}
-        kept = adaptive_k(candidates, confidence, **ends)
-    count = min(len(scores) if end is None else end for end in (given.top_n, kept))
-    indices = order[:count]
-    ids = range(len(scores)) if given.ids is None else list(given.ids)
-    return RerankedList(
-        tuple(ids[place] for place in indices.tolist()),
-        indices,
-        scores.index_select(0, indices),
-        None if candidates is None else candidates[:count],
-        candidates,
-        confidence,
-    )
+    texts, language = [*place_of, given.query, ""], given.language_of_passages
+    return RerankInput(given.query, texts, query_vector=query_vector, vectors=vectors, language=language)
 
 
 def _hybrid_weights(manifest: RerankerManifest) -> dict[str, float]:

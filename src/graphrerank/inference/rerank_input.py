@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from operator import ne
 from typing import Any
 
 import numpy.typing as npt
@@ -106,10 +107,10 @@ class RerankInput:
         for place, passage in enumerate(() if self.passages is None else self.passages):
             if not isinstance(passage, str):
                 raise UserError(f"`passages` must hold texts, got {type(passage).__name__} at place {place}")
-        self._replace_halves()
         for place, names in enumerate(() if self.entities is None else self.entities):
             if isinstance(names, str) or not isinstance(names, Iterable):
                 raise UserError(f"`entities` must hold a list of names per passage, got {names!r} at place {place}")
+        self._replace_halves()
         for first, second in (("doc_ids", "chunk_ids"), ("query_vector", "vectors")):
             given = [name for name in (first, second) if getattr(self, name) is not None]
             if len(given) == 1:
@@ -119,12 +120,11 @@ class RerankInput:
                 raise UserError(f"`{name}` needs `edges`, got none")
         if self.edges is not None and self.edge_index is not None:
             raise UserError("`edges` and `edge_index` are two forms of the same, got both")
-        if self.ids is not None and not isinstance(self.ids, str):
-            try:
-                listed = self.ids.tolist() if hasattr(self.ids, "tolist") else self.ids
-                name, count = next(iter(Counter(listed).most_common(1)), ("", 1))
-            except TypeError as error:
-                raise UserError(f"`ids` must be texts, numbers or other hashable objects: {error}") from error
+        try:
+            counts = Counter(getattr(self.ids, "tolist", lambda: self.ids)())
+        except TypeError as error:
+            raise UserError(f"`ids` must be texts, numbers or other hashable objects: {error}") from error
+        for name, count in counts.most_common(1):
             if count > 1:
                 raise UserError(f"`ids` must each be there once, got {name!r} {count} times")
         check_counts(top_n=self.top_n)
@@ -135,36 +135,31 @@ class RerankInput:
     def _replace_halves(self) -> None:
         """Replace halves of characters in the texts, which no encoder reads, and count the texts."""
         texts = [self.query, *(() if self.passages is None else self.passages)]
-        whole = [whole_characters(text) for text in texts]
-        object.__setattr__(self, "num_halved", sum(a != b for a, b in zip(texts, whole, strict=True)))
-        if self.num_halved:
-            object.__setattr__(self, "query", whole[0])
-            object.__setattr__(self, "passages", None if self.passages is None else whole[1:])
+        query, *passages = whole = list(map(whole_characters, texts))
+        self.__dict__.update(query=query, num_halved=sum(map(ne, texts, whole)))  # frozen for others
+        if self.passages is not None:
+            self.__dict__["passages"] = passages
 
     @cached_property
     def blank(self) -> list[int]:
         """Places of passages without a text, which rank last."""
-        return [place for place, text in enumerate(() if self.passages is None else self.passages) if not text.strip()]
+        return [place for place, text in enumerate(self.passages or ()) if not text.strip()]
 
     @cached_property
     def edge_list(self) -> EdgeList:
         """The edges of ``edges`` or ``edge_index``; a ValueError names one that is none."""
+        given, count = () if self.edges is None else self.edges, self.num_passages
         weights, types = self.edge_weights, self.edge_types
         if self.edge_index is None:
-            given = () if self.edges is None else self.edges
-            return read_edges(given, self.num_passages, ids=self.ids, weights=weights, types=types)
-        return read_edge_index(self.edge_index, self.num_passages, weights=weights, types=types)
+            return read_edges(given, count, ids=self.ids, weights=weights, types=types)
+        return read_edge_index(self.edge_index, count, weights=weights, types=types)
 
     @property
     def bad_items(self) -> Counter[str]:
         """How many items were read otherwise than given, by what is done with them."""
-        counts = {
-            "blank passages, which rank last": len(self.blank),
-            "texts with half a character, which is replaced": self.num_halved,
-            SELF_LOOPS: self.edge_list.num_loops,
-            REPEATED_EDGES: self.edge_list.num_repeated,
-        }
-        return +Counter(counts)  # without zeros
+        edges, blank = self.edge_list, "blank passages, which rank last"
+        counts = {blank: len(self.blank), "texts with half a character, which is replaced": self.num_halved}
+        return +Counter({**counts, SELF_LOOPS: edges.num_loops, REPEATED_EDGES: edges.num_repeated})  # without zeros
 
     @property
     def language_of_passages(self) -> str:
