@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -404,6 +404,16 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return noted
 
 
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What holds the shards of each data set."""
+    noted: list[Any] = []
+    monkeypatch.setattr(
+        candidates, "lru_cache", lambda hold: lambda load: noted.append(of := lru_cache(hold)(load)) or of
+    )
+    return noted
+
+
 def epoch_of(data: CandidateDataModule, epoch: int) -> Any:
     loader = data.train_dataloader()
     loader.sampler.set_epoch(epoch)
@@ -440,16 +450,8 @@ def test_a_buffer_for_all_gives_the_batches_of_memory(
 
 @pytest.mark.parametrize("buffer", [1, 5, 11])
 def test_a_small_buffer_serves_each_query_once_and_holds_few_shards(
-    one: Sources, buffer: int, monkeypatch: pytest.MonkeyPatch, reads: list[Path]
+    one: Sources, buffer: int, reads: list[Path], held: list[Any]
 ) -> None:
-    held, load = [], CandidateShards._load
-
-    def noted(self: CandidateShards, number: int, hold: int) -> dict[str, torch.Tensor]:
-        found = load(self, number, hold)
-        held.append(len(self._held))
-        return found
-
-    monkeypatch.setattr(CandidateShards, "_load", noted)
     data = CandidateDataModule(**one, buffer=buffer, batch_size=4, seed=1)
     whole = list(CandidateDataModule(one["prepared"], batch_size=4, seed=1).train_dataloader())
     orders = []
@@ -460,12 +462,12 @@ def test_a_small_buffer_serves_each_query_once_and_holds_few_shards(
     expected = sorted(chain.from_iterable(batch.query_index.tolist() for batch in whole))
     assert sorted(orders[0]) == sorted(orders[1]) == expected
     assert orders[0] != orders[1]
-    assert max(held) == max(1, buffer // 5)
+    assert [load.cache_info().currsize for load in held] == [max(1, buffer // 5)]
     assert len(reads) <= 2 * 3 * len(one["shards"]["one"].paths)  # a batch between two buffers may read some again
 
 
 @pytest.mark.parametrize("buffer", [1, 20])
-def test_mixed_sets_share_a_small_buffer(mixed: Sources, buffer: int, reads: list[Path]) -> None:
+def test_mixed_sets_share_a_small_buffer(mixed: Sources, buffer: int, reads: list[Path], held: list[Any]) -> None:
     """Each data set's batches come in its own order, that of its shards; which set comes is drawn."""
     loader = epoch_of(CandidateDataModule(**mixed, buffer=buffer, batch_size=4, seed=1), 1)
     drawn = list(loader.sampler)
@@ -478,8 +480,9 @@ def test_mixed_sets_share_a_small_buffer(mixed: Sources, buffer: int, reads: lis
         assert len(set(items)) == len(items)
     reads.clear()
     assert [batch.num_graphs for batch in loader] == [4] * 12
-    for of, own in zip(mixed["shards"].values(), sizes, strict=True):
-        assert len(of._held) == ShardOrder(own, buffer=buffer * sum(own) // sum(map(sum, sizes))).shards_at_once
+    for load, own in zip(held, sizes, strict=True):
+        at_once = ShardOrder(own, buffer=buffer * sum(own) // sum(map(sum, sizes))).shards_at_once
+        assert load.cache_info().currsize == at_once
     assert len(reads) <= 3 * sum(map(len, sizes))
 
 
@@ -488,7 +491,7 @@ def test_shards_that_were_written_are_not_ranked_again(
 ) -> None:
     """After a stop: the first block is ranked for its features' names, and the one that is missing."""
     assert len(shards.paths) == 5
-    expected = shards.graphs(queries := torch.arange(3), inputs=SCORES, hold=1)
+    expected = shards.serve(inputs=SCORES, hold=1)(queries := torch.arange(3))
     shards.paths[3].unlink()
     ranked: list[list[str]] = []
     retrieve = BM25Retriever.retrieve
@@ -500,10 +503,10 @@ def test_shards_that_were_written_are_not_ranked_again(
     assert ranked == [[f"q{i}" for i in range(5)], [f"q{i}" for i in range(15, 20)]]
     flip_bit(again.paths[0])
     with pytest.raises(ValueError, match=rf"{again.paths[0].name}: damaged cache"):
-        again.graphs(torch.arange(3), inputs=SCORES, hold=1)
+        again.serve(inputs=SCORES, hold=1)(queries)
     with pytest.warns(UserWarning, match=rf"{again.paths[0].name}: damaged cache"):
         again = write(dataset, tmp_path)
-    assert_equal(again.graphs(queries, inputs=SCORES, hold=1), expected)
+    assert_equal(again.serve(inputs=SCORES, hold=1)(queries), expected)
 
 
 def test_processes_share_each_batch(one: Sources, monkeypatch: pytest.MonkeyPatch) -> None:

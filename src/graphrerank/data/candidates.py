@@ -3,10 +3,9 @@
 Candidates of training sets that do not fit into memory lie in shards on disk (:func:`write_shards`).
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import torch
@@ -83,31 +82,25 @@ class PreparedDataset:
         if ranking is None:
             ranking = self.ranking.select(queries)
             query_vectors = None if self.query_vectors is None else self.query_vectors[queries]
-        graph = self.dataset.graph
-        corpus = graph if edges else graph.without_edges()
-        edge_index, edge_weight, ptr, edge_type = candidate_edges(
-            corpus, ranking.nodes, keep_types=inputs.reads_edge_types
-        )
-        valid = ranking.nodes >= 0
-        nodes = ranking.nodes[valid]
+        graph, valid = self.dataset.graph, ranking.nodes >= 0
+        corpus, nodes = graph if edges else graph.without_edges(), ranking.nodes[valid]
+        edge_index, weight, ptr, types = candidate_edges(corpus, ranking.nodes, keep_types=inputs.reads_edge_types)
         assert ranking.features is not None
-        relevance = gains = None
-        if split is not None:
-            qrels = self.dataset.split(split)
-            relevance = qrels.relevance(queries, ranking.nodes, num_nodes=graph.num_nodes)[valid]
-            gains = qrels.gains(queries)
-        return CandidateGraphs(
+        graphs = CandidateGraphs(
             x=ranking.features[valid],
             edge_index=edge_index,
-            edge_attr=edge_weight,
+            edge_attr=weight,
             ptr=ptr,
             nodes=nodes,
             inputs=self._inputs(inputs, queries, nodes, query_vectors),
-            relevance=relevance,
-            gains=gains,
             query_index=queries,
-            edge_type=edge_type,
+            edge_type=types,
         )
+        if split is None:
+            return graphs
+        qrels = self.dataset.split(split)
+        relevance = qrels.relevance(queries, ranking.nodes, num_nodes=graph.num_nodes)[valid]
+        return replace(graphs, relevance=relevance, gains=qrels.gains(queries))
 
     def _inputs(
         self, inputs: ModelInputs, queries: Tensor, nodes: Tensor, query_vectors: Tensor | None
@@ -116,18 +109,16 @@ class PreparedDataset:
         graph, tensors = self.dataset.graph, dict[str, Tensor]()
         if inputs.reads_vectors:
             if query_vectors is None or graph.embedding is None:
-                raise UserError(
-                    f"`vectors` of data set {self.dataset.name!r} need an encoder (encoder=minilm), got none; only "
-                    "features=scores does without"
-                )
-            tensors |= {"query_vectors": query_vectors, "node_vectors": graph.embedding[nodes].float()}
+                needed = "an encoder (encoder=minilm), got none; only features=scores does without"
+                raise UserError(f"`vectors` of data set {self.dataset.name!r} need {needed}")
+            tensors |= {QUERY_VECTORS: query_vectors, "node_vectors": graph.embedding[nodes].float()}
         if inputs.reads_pairs:
             if self.pair_encoder is None:
                 raise UserError(f"data set {self.dataset.name!r} needs a `pair_encoder` for a model of pairs, got none")
             tensors["degree"], pairs = graph.count_neighbours(nodes), self.pairs(queries)
             if inputs.reads("token_states"):
                 states = self.pair_encoder.encode_states(*pairs, without_last=inputs.last_layers)
-                tensors["token_states"], tensors["token_ptr"] = states
+                tensors |= zip(("token_states", "token_ptr"), states, strict=True)
             else:
                 tensors["pair_vectors"] = self.pair_encoder.encode(*pairs)
         return tensors
@@ -162,10 +153,9 @@ class PreparedDataset:
 
     def answerable(self, split: str) -> Tensor:
         """List a split's queries with a relevant candidate, ``[Q']``."""
-        qrels = self.dataset.split(split)
-        nodes = self.ranking.nodes[qrels.queries]
-        relevant = qrels.relevance(qrels.queries, nodes, num_nodes=self.dataset.graph.num_nodes) > 0
-        return qrels.queries[relevant.any(1)]
+        qrels, num_nodes = self.dataset.split(split), self.dataset.graph.num_nodes
+        gains = qrels.relevance(qrels.queries, self.ranking.nodes[qrels.queries], num_nodes=num_nodes)
+        return qrels.queries[(gains > 0).any(1)]
 
     def ceiling(self, split: str) -> float:
         """Share of a split's queries with all relevant nodes among the candidates: the bound of any reranker."""
@@ -190,13 +180,11 @@ def prepare(
     """
     dataset = with_vectors(dataset, encoder, Path(cache))
     retriever, decisive = keyed_retriever(dataset, encoder, build_retriever)
-    parts = [str(FORMAT), *decisive]
-    path = Path(cache) / f"{dataset.name}-{short_hash(hash_texts(parts))}.safetensors"
-    if (tensors := read_cached(path, TENSORS)) is not None:
-        prepared = rank(dataset, encoder, retriever, Ranking(**tensors))
-    else:
+    path = Path(cache) / f"{dataset.name}-{short_hash(hash_texts([str(FORMAT), *decisive]))}.safetensors"
+    if (tensors := read_cached(path, TENSORS)) is None:
         check_writable(path.parent)
-        prepared = rank(dataset, encoder, retriever)
+    prepared = rank(dataset, encoder, retriever, None if tensors is None else Ranking(**tensors))
+    if tensors is None:
         save_tensors(path, {name: getattr(prepared.ranking, name).clone() for name in TENSORS})
     return replace(prepared, retriever=retriever if keep_retriever else None)
 
@@ -233,13 +221,13 @@ def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path, *, engi
         if dataset.needs_vectors:
             raise UserError(f"`knn` edges of data set {dataset.name!r} need an encoder (encoder=minilm), got none")
         return dataset.with_graph(replace(dataset.graph, vectors=None))
-    if dataset.encoded_by is not None:
-        if dataset.encoded_by != encoder.fingerprint:
-            raise UserError(
-                f"`encoder` must be the one that data set {dataset.name!r} was prepared with "
-                f"({dataset.encoded_by[:12]}), got {encoder.name} ({encoder.fingerprint[:12]})"
-            )
+    if dataset.encoded_by == encoder.fingerprint:
         return dataset
+    if dataset.encoded_by is not None:
+        raise UserError(
+            f"`encoder` must be the one that data set {dataset.name!r} was prepared with "
+            f"({dataset.encoded_by[:12]}), got {encoder.name} ({encoder.fingerprint[:12]})"
+        )
     graph = dataset.graph.with_embedding(encoder.encode(dataset.graph.texts))
     if not dataset.knn:
         return dataset.with_graph(graph)
@@ -260,16 +248,13 @@ def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path, *, engi
 def describe_retriever(build_retriever: RetrieverFactory) -> str:
     """Describe a factory and the factories among its arguments."""
     if not isinstance(build_retriever, partial) or build_retriever.args:
-        raise UserError(
-            f"`build_retriever` must be a functools.partial of a retriever class with keyword arguments, "
-            f"got {build_retriever!r}"
-        )
-    built = build_retriever.func
+        needed = "a functools.partial of a retriever class with keyword arguments"
+        raise UserError(f"`build_retriever` must be {needed}, got {build_retriever!r}")
     arguments = (
         f"{name}={describe_retriever(argument) if callable(argument) else repr(argument)}"
         for name, argument in sorted(build_retriever.keywords.items())
     )
-    return f"{built.__module__}.{built.__qualname__}({', '.join(arguments)})"
+    return f"{build_retriever.func.__module__}.{build_retriever.func.__qualname__}({', '.join(arguments)})"
 
 
 def with_cross_encoder(
@@ -301,37 +286,31 @@ class CandidateShards:
     sizes: tuple[int, ...]  # queries in each
     prepared: PreparedDataset  # the data set, whose queries the shards number; its own ranking holds none of them
     split: str  # whose judgements graphs have
-    _held: "OrderedDict[int, dict[str, Tensor]]" = field(default_factory=OrderedDict, init=False, repr=False)
 
-    def graphs(self, items: Tensor, *, inputs: ModelInputs, hold: int) -> CandidateGraphs:
-        """Build the candidate graphs of some queries, ``[B]`` int64, numbered through the shards.
+    def serve(self, *, inputs: ModelInputs, hold: int) -> Callable[[Tensor], CandidateGraphs]:
+        """Return what builds the candidate graphs of some queries, ``[B]`` int64, numbered through the shards.
 
         The ``hold`` shards used last stay in memory, one at least. A damaged shard is a ValueError that names it.
         """
+        return partial(self._graphs, inputs=inputs, load=lru_cache(hold)(self._load))
+
+    def _graphs(self, items: Tensor, inputs: ModelInputs, load: Callable[[int], dict[str, Tensor]]) -> CandidateGraphs:
         starts = torch.tensor([0, *self.sizes]).cumsum(0)
         shard = torch.searchsorted(starts, items, right=True) - 1
         rows: dict[str, Tensor] = {}
-        for number in torch.unique(shard).tolist():
+        for number in torch.unique(shard).tolist() or [0]:  # a process's share of a batch may be empty
             here = torch.nonzero(shard == number).flatten()
-            for name, tensor in self._load(number, hold).items():
-                taken = tensor[items[here] - starts[number]]
-                rows.setdefault(name, taken.new_empty(len(items), *taken.shape[1:]))[here] = taken
-        if not rows:  # a process's share of a batch may be empty
-            rows = {name: tensor[:0] for name, tensor in self._load(0, hold).items()}
-        ranking = Ranking(rows["nodes"], rows["scores"], rows["features"])
-        vectors = rows.get(QUERY_VECTORS)
+            for name, tensor in load(number).items():
+                rows.setdefault(name, tensor.new_empty(len(items), *tensor.shape[1:]))
+                rows[name][here] = tensor[items[here] - starts[number]]
+        ranking, vectors = Ranking(rows["nodes"], rows["scores"], rows["features"]), rows.get(QUERY_VECTORS)
         return self.prepared.graphs(
             rows["queries"], split=self.split, inputs=inputs, ranking=ranking, query_vectors=vectors
         )
 
-    def _load(self, number: int, hold: int) -> dict[str, Tensor]:
-        if number not in self._held:
-            while len(self._held) >= hold:
-                self._held.popitem(last=False)
-            names = SHARD_TENSORS if self.prepared.query_vectors is None else (*SHARD_TENSORS, QUERY_VECTORS)
-            self._held[number] = {name: t.clone() for name, t in load_tensors(self.paths[number], names).items()}
-        self._held.move_to_end(number)
-        return self._held[number]
+    def _load(self, number: int) -> dict[str, Tensor]:
+        names = SHARD_TENSORS if self.prepared.query_vectors is None else (*SHARD_TENSORS, QUERY_VECTORS)
+        return {name: tensor.clone() for name, tensor in load_tensors(self.paths[number], names).items()}
 
 
 def write_shards(
@@ -361,21 +340,15 @@ def write_shards(
         path = folder / f"{dataset.name}-{key}-{number:06d}.safetensors"
         rows = read_cached(path, names)
         if shell is None or rows is None:
-            part = dataset.with_queries(block)
-            ranked = with_features(rank(part, encoder, retriever))
+            ranked = with_features(rank(dataset.with_queries(block), encoder, retriever))
             shell = replace(ranked, dataset=dataset, ranking=ranked.ranking.select(torch.zeros(0, dtype=torch.int64)))
-            if rows is None:
-                rows = _rows(ranked, block, split)
-                save_tensors(path, rows)
-        sizes[path] = len(rows["queries"])
-    sizes = {path: size for path, size in sizes.items() if size}
+        if rows is None:
+            kept = ranked.answerable(split)
+            columns = {"queries": block, **vars(ranked.ranking), QUERY_VECTORS: ranked.query_vectors}
+            rows = {name: columns[name][kept] for name in names}
+            save_tensors(path, rows)
+        if len(rows["queries"]):
+            sizes[path] = len(rows["queries"])
     if shell is None or not sizes:
         raise UserError(f"split {split!r} of {dataset.name!r} must have a query with a relevant candidate, got none")
     return CandidateShards(tuple(sizes), tuple(sizes.values()), shell, split)
-
-
-def _rows(ranked: PreparedDataset, block: Tensor, split: str) -> dict[str, Tensor]:
-    """Return the candidates of the queries that have a relevant one; ``block`` are their numbers in the data set."""
-    kept = ranked.answerable(split)
-    rows = {"queries": block[kept], **{name: getattr(ranked.ranking, name)[kept] for name in SHARD_TENSORS[1:]}}
-    return rows if ranked.query_vectors is None else rows | {QUERY_VECTORS: ranked.query_vectors[kept]}

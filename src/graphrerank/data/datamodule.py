@@ -5,7 +5,6 @@ batch's queries, and an epoch has the same steps with the same queries on any nu
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import accumulate, islice
 from typing import NamedTuple
 
@@ -134,7 +133,7 @@ class CandidateDataModule(L.LightningDataModule):
         total = sum(sum(shards.sizes) for shards in self.shards.values())
         for shards in map(self.shards.__getitem__, self.parts):
             order = ShardOrder(shards.sizes, buffer=self.buffer * sum(shards.sizes) // total)
-            yield partial(shards.graphs, inputs=self.inputs, hold=order.shards_at_once), order
+            yield shards.serve(inputs=self.inputs, hold=order.shards_at_once), order
 
 
 class ShardOrder:

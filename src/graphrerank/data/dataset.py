@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,7 @@ from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.data.enrichment.neighbours import random_edges as draw_edges
 from graphrerank.data.readers.documents import Query, read_edges
 from graphrerank.data.readers.entities import ENTITIES
-from graphrerank.data.readers.folder import AUTO as ALL_EDGES
-from graphrerank.data.readers.folder import (
-    EDGES,
-    chunk_keys,
-    entities_of,
-    has_place,
-    read_corpus,
-    titles_are_names,
-)
+from graphrerank.data.readers.folder import EDGES, chunk_keys, entities_of, has_place, read_corpus, titles_are_names
 from graphrerank.data.readers.judgements import SHARES, TEST, TRAIN, VAL, Judgement, Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
@@ -54,12 +47,9 @@ class Qrels:
     @classmethod
     def of(cls, rows: Iterable[tuple[int, int, float]]) -> "Qrels":
         """Convert rows of query number, node number and gain."""
-        query, node, gain = zip(*rows, strict=True) if (rows := list(rows)) else ((), (), ())
-        return cls(
-            torch.tensor(query, dtype=torch.int64),
-            torch.tensor(node, dtype=torch.int64),
-            torch.tensor(gain, dtype=torch.float32),
-        )
+        columns = zip(*rows, strict=True) if (rows := list(rows)) else ((), (), ())
+        kinds = (torch.int64, torch.int64, torch.float32)
+        return cls(*(torch.tensor(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)))
 
     @property
     def queries(self) -> Tensor:
@@ -115,11 +105,10 @@ class Dataset:
 
     def __post_init__(self, known_fingerprint: str | None) -> None:
         check_name(name=self.name)
-        if len(self.query_ids) != len(self.query_texts) or len(set(self.query_ids)) != len(self.query_ids):
-            raise UserError(
-                f"`query_ids` must be unique and match `query_texts`, got {len(self.query_ids)} ids "
-                f"({len(set(self.query_ids))} different) and {len(self.query_texts)} texts"
-            )
+        num_ids, different, num_texts = len(self.query_ids), len(set(self.query_ids)), len(self.query_texts)
+        if not num_ids == different == num_texts:
+            found = f"{num_ids} ids ({different} different) and {num_texts} texts"
+            raise UserError(f"`query_ids` must be unique and match `query_texts`, got {found}")
         check_not_negative(knn=self.knn)
         owner = torch.full((len(self.query_ids),), -1)
         for index, (split, qrels) in enumerate(self.splits.items()):
@@ -167,11 +156,10 @@ class Dataset:
                 (:mod:`~graphrerank.data.readers.judgements`).
             edges: Names of edge files in the folder; ``edges.tsv``, if present, if None. Of several edges of one type
                 between two documents the largest weight is kept. ``auto`` finds edges in any texts: ``edges.tsv``, if
-                present; mentions, if titles are names (as of type ``entity`` if the file states references, which they
-                would water down: 61% of Spider's foreign keys join two relevant tables, 4% of the added mentions do);
-                adjacent chunks; shared entities (of ``entities``, else of ``entities.jsonl``, else by their spelling)
-                as edges of a bounded number; and, once there are vectors, the 10 nearest neighbours of every document,
-                or in a corpus of more than 131,072 documents of those with fewer than 3 neighbours. ``mentions``,
+                present; mentions, if titles are names (of type ``entity`` if the file states references); adjacent
+                chunks; shared entities (of ``entities``, else of ``entities.jsonl``, else by their spelling) as edges
+                of a bounded number; and, once there are vectors, the 10 nearest neighbours of every document, or in a
+                corpus of more than 131,072 documents of those with fewer than 3 neighbours. ``mentions``,
                 ``adjacency``, ``entities`` and ``knn`` that are given take precedence.
             edge_types: Types of edges to keep, as the files name them; None keeps all.
             edge_meanings: Meaning of the files' names of types, one of
@@ -184,8 +172,7 @@ class Dataset:
                 otherwise; a warning counts them.
             mentions: Join documents if the title of one occurs in the text of the other. None: as ``edges`` says; so
                 for the next two and ``knn``.
-            adjacency: Join adjacent chunks: documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in every
-                document's metadata.
+            adjacency: Join documents of one ``doc_id`` whose ``chunk_id`` differ by 1, both in everyone's metadata.
             entities: Source of entities; documents that share one are neighbours: ``spelling``, ``spacy``, ``file`` for
                 the folder's ``entities.jsonl``, or an extractor; None for none; ``auto`` as ``edges`` says. Unless
                 ``edges`` is ``auto``, their edges are computed per query.
@@ -193,20 +180,15 @@ class Dataset:
             knn: Edges to add from each document to its nearest neighbours, once there are vectors; 0 for none.
             random_edges: Noise: edges to draw for each document, of type ``other``, between two that no edge joins.
             drafted: Maximum number of drafted questions, which replace the splits ``train`` and ``val``: the first of
-                ``drafted.jsonl``, if present, else of
-                :func:`~graphrerank.data.drafted_questions.draft_questions`. 0 for none.
+                ``drafted.jsonl``, if present, else of :func:`~graphrerank.data.drafted_questions.draft_questions`.
             cache: Folder that keeps extracted entities, in its ``entities/``; None keeps nothing.
             engine: Extracts entities, searches for mentions and joins documents by shared entities, in blocks.
-            keep_derived: Whether to keep edges by origin (``derived``), from which a corpus folder derives those of
-                passages added later.
+            keep_derived: Whether to keep edges by origin (``derived``), for a corpus folder that will grow.
             language: Language in which words are matched, a name of :mod:`~graphrerank.text.languages`; ``auto``: that
                 of the documents, else English.
 
         Raises:
             ValueError: If a file is missing or malformed, naming file and line.
-
-        Example:
-            >>> data = Dataset.from_folder("my_data", edges="auto")  # doctest: +SKIP
         """
         if language != AUTO:
             language_of(language)  # refused before anything is read
@@ -215,9 +197,9 @@ class Dataset:
         folder = existing_folder(path, needed="corpus.jsonl, queries.jsonl and qrels/<split>.tsv")
         node_number, documents = read_corpus(folder, corpus_where, drop_empty=drop_empty)
         queries, judged = read_judged_queries(folder, splits, node_number, drop_unknown=drop_unknown)
-        automatic = edges == ALL_EDGES
+        automatic = edges == AUTO
         if isinstance(edges, str) and not automatic:
-            raise UserError(f"`edges` must be a list of files in {folder}, null, or {ALL_EDGES!r}, got {edges!r}")
+            raise UserError(f"`edges` must be a list of files in {folder}, null, or {AUTO!r}, got {edges!r}")
         if edges is None or automatic:
             edges = [EDGES] if (folder / EDGES).is_file() else []
         files = [folder / file for file in edges]
@@ -237,10 +219,7 @@ class Dataset:
             source = entities if isinstance(entities, str) else type(entities).__name__
             names = normalized_names(entities_of(folder, entities, node_number, documents, cache=cache, engine=engine))
         rule = EdgeRule(
-            mention_type=mention_type,
-            entity_source=source,
-            max_entity_share=max_entity_share,
-            makes_choices=automatic,
+            mention_type=mention_type, entity_source=source, max_entity_share=max_entity_share, makes_choices=automatic
         )
         derived = DerivedEdges(joined(stated.values()), rule, names)
         found, incidence = derived.search([d.title for d in documents], [d.text for d in documents], engine=engine)
@@ -254,31 +233,20 @@ class Dataset:
         language = detect_language(texts) if language == AUTO else language
         passages = Passages([document.doc_id for document in documents], texts, lengths, language)
         graph = graph_of(passages, found.values(), None if automatic else incidence)
-        # different pairs of documents of each source
-        counts = {
-            kind: len(torch.unique(found[kind][0].sort(dim=1).values, dim=0))
-            for kind in dict.fromkeys(["file", "mentions", *found])
-            if kind in found
-        }
-        knn_below = None
-        if automatic:
-            knn = AUTO_KNN if knn is None else knn
-            knn_below = len(documents) if len(documents) <= ALL_NEAREST else NEIGHBOURS
-        dataset = cls.from_queries(
-            name or folder.resolve().name,
-            graph,
-            queries,
-            judged,
-            knn=knn or 0,
-            knn_below=knn_below if knn else None,
-            edge_counts=counts,
-            derived=derived if keep_derived and (mention_type is not None or names is not None) else None,
-        )
+        sources = [source for source in dict.fromkeys(["file", "mentions", *found]) if source in found]
+        counts = {of: len(torch.unique(found[of][0].sort(dim=1).values, dim=0)) for of in sources}  # different pairs
+        knn = AUTO_KNN if automatic and knn is None else knn or 0
+        below = len(documents) if len(documents) <= ALL_NEAREST else NEIGHBOURS
+        further: dict[str, Any] = {"knn": knn, "knn_below": below if automatic and knn else None}
+        if keep_derived and (mention_type is not None or names is not None):
+            further["derived"] = derived
+        name = name or folder.resolve().name
+        dataset = cls.from_queries(name, graph, queries, judged, edge_counts=counts, **further)
         if not drafted:
             return dataset
-        if (folder / DRAFTED).is_file():
-            return dataset.with_drafts(read_drafted(folder / DRAFTED, node_number)[:drafted])
-        return dataset.with_drafts(draft_questions(dataset.graph, drafted))
+        kept = folder / DRAFTED
+        drafts = read_drafted(kept, node_number)[:drafted] if kept.is_file() else draft_questions(graph, drafted)
+        return dataset.with_drafts(drafts)
 
     @classmethod
     def from_queries(
@@ -301,7 +269,7 @@ class Dataset:
         )
 
     def split(self, name: str) -> Qrels:
-        """Return the judgements of a split; a ValueError if there is no such split."""
+        """Return the judgements of a split; a ValueError if there is no such split (:meth:`check_splits`)."""
         self.check_splits(name)
         return self.splits[name]
 
@@ -330,17 +298,13 @@ class Dataset:
         """Return the same corpus with some queries (``[Q']`` int64, ascending), renumbered, and their judgements."""
         number = torch.full((len(self.query_ids),), -1)
         number[queries] = torch.arange(len(queries))
-        splits = {}
-        for name, qrels in self.splits.items():
-            kept = number[qrels.query] >= 0
-            if kept.any():
-                splits[name] = Qrels(number[qrels.query[kept]], qrels.node[kept], qrels.gain[kept])
+        left = {name: qrels.of_queries(queries) for name, qrels in self.splits.items()}
         ids, texts = ([of[query] for query in queries.tolist()] for of in (self.query_ids, self.query_texts))
         return replace(
             self,
             query_ids=ids,
             query_texts=texts,
-            splits=splits,
+            splits={name: replace(of, query=number[of.query]) for name, of in left.items() if len(of.query)},
             answers={query: self.answers[query] for query in ids if query in self.answers},
             known_fingerprint=short_hash(hash_texts([self.fingerprint, *ids])),
         )
@@ -352,12 +316,9 @@ class Dataset:
         judged = [qrels.query for split, qrels in self.splits.items() if split not in (TRAIN, VAL)]
         others = self.with_queries(torch.unique(torch.cat([torch.zeros(0, dtype=torch.int64), *judged])))
         first, num_train = len(others.query_ids), len(drafts) - int(VALIDATION * len(drafts))
-        numbers = {TRAIN: range(num_train), VAL: range(num_train, len(drafts))}
-        splits = {
-            split: Qrels.of((first + number, node, 1.0) for number in chosen for node in drafts[number].nodes)
-            for split, chosen in numbers.items()
-            if chosen
-        }
+        rows = [[(first + number, node, 1.0) for node in draft.nodes] for number, draft in enumerate(drafts)]
+        parts = {TRAIN: rows[:num_train], VAL: rows[num_train:]}
+        splits = {split: Qrels.of(chain.from_iterable(part)) for split, part in parts.items() if part}
         return replace(
             others,
             query_ids=[*others.query_ids, *(f"drafted-{number}" for number in range(len(drafts)))],
@@ -376,9 +337,8 @@ class Dataset:
             edges += f", {self.graph.entities.num_entities:,} shared entities"
         if self.knn and NEAREST not in self.edge_counts:
             few = self.knn_below is not None and self.knn_below < self.graph.num_nodes
-            which = f"each with fewer than {self.knn_below} neighbours" if few else "each"
-            nearest = f"{self.knn} nearest of {which}"
-            edges += f", {nearest} to come" if encoded else f", not the {nearest}: no encoder"
+            which = f"{self.knn} nearest of each" + (f" with fewer than {self.knn_below} neighbours" if few else "")
+            edges += f", {which} to come" if encoded else f", not the {which}: no encoder"
         language = self.graph.passages.language
         words = "" if language == ENGLISH else f", words of {language}"
         return f"{self.name}: {self.graph.num_nodes:,} nodes, {edges}, queries: {queries}{words}"

@@ -71,15 +71,14 @@ def input_features(
         columns |= zip(CROSS_ENCODER_FEATURES, of_pairs.T, strict=True)
     columns |= text_features(given, read, edges)
     if vectors is not None:
-        query, nodes = vectors
-        columns[DENSE_SCORE] = nodes @ query[0]
+        columns[DENSE_SCORE] = vectors[1] @ vectors[0][0]
     if given.scores is not None:
         columns[BASE_SCORE] = to_floats("scores", given.scores, (count,))
-    else:
+    elif vectors is None:
         columns[BASE_SCORE] = columns[BM25_SCORE]
-        if vectors is not None:
-            bm25, dense = weights["bm25_weight"] * columns[BM25_SCORE], weights["dense_weight"] * columns[DENSE_SCORE]
-            columns[BASE_SCORE] = bm25 + dense
+    else:
+        bm25, dense = weights["bm25_weight"] * columns[BM25_SCORE], weights["dense_weight"] * columns[DENSE_SCORE]
+        columns[BASE_SCORE] = bm25 + dense
     columns |= {name: to_floats(f"features[{name!r}]", numbers, (count,)) for name, numbers in features.items()}
     return torch.stack([columns[name] for name in names], dim=1)
 
