@@ -161,10 +161,10 @@ def test_every_missing_truncated_or_foreign_file_is_refused_by_name(
     for name in json.loads(manifest)["columns"]:
         content = (columns / name).read_bytes()
         foreign = bytes(255 - byte for byte in content)
-        for changed, message in ((content[:-1], "must have"), (foreign, "is damaged or another corpus's")):
+        for changed in (content[:-1], foreign):
             (columns / name).write_bytes(changed)
             if content:  # else nothing was removed or added yet
-                with pytest.raises(ValueError, match=f"{name}: {message}"):
+                with pytest.raises(ValueError, match=f"{name}: is damaged, cut off or another corpus's"):
                     open_corpus(folder)
         (columns / name).unlink()
         with pytest.raises(ValueError, match=f"{name}: is missing"):

@@ -149,8 +149,8 @@ class _Growth:
         hashed = np.isin(self._old.array("node_ids.hashes", "<i8"), hash_strings(list(node_ids)))
         if passages.removed is not None:
             hashed &= ~passages.removed.numpy()
-        found = {passages.ids[number]: number for number in np.flatnonzero(hashed).tolist()}
-        self._numbers = {node_id: number for node_id, number in found.items() if node_id in node_ids}
+        candidates = ((passages.ids[number], number) for number in np.flatnonzero(hashed).tolist())
+        self._numbers = {node_id: number for node_id, number in candidates if node_id in node_ids}
 
     def take_removed(
         self, node_ids: Sequence[str], remove: Sequence[str], *, replaces: bool, ignore_absent: bool

@@ -16,15 +16,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 from torch import Tensor
 
 from graphrerank.checks import UserError
@@ -91,8 +83,7 @@ class ColumnWriter:
     def write(self, name: str, dtype: str, blocks: Iterable[Array], row_shape: tuple[int, ...] = ()) -> None:
         """Write the rows of an array block by block, atomically; blocks ``[n, *row_shape]`` are converted."""
         chunks = (np.ascontiguousarray(block, dtype=dtype).data.cast("B") for block in blocks if block.size)
-        sha256 = write_chunks(self.folder / name, chunks)
-        size = (self.folder / name).stat().st_size
+        sha256, size = write_chunks(self.folder / name, chunks), (self.folder / name).stat().st_size
         count = size // (np.dtype(dtype).itemsize * math.prod(row_shape))
         self._note(name, dtype, (count, *row_shape), [(size, sha256)])
 
@@ -116,12 +107,12 @@ class ColumnWriter:
         column, path = self.entries[name], self.folder / name
         content = np.ascontiguousarray(rows, dtype=column.dtype).data.cast("B")
         append_bytes(path, column.num_bytes, content)
-        pieces = [*column.pieces, (len(content), hashlib.sha256(content).hexdigest())]
+        *pieces, (length, sha256) = *column.pieces, (len(content), hashlib.sha256(content).hexdigest())
         size = column.num_bytes + len(content)
-        while len(pieces) > 2 and pieces[-2][0] <= pieces[-1][0]:
-            joined = pieces[-2][0] + pieces[-1][0]
-            pieces[-2:] = [(joined, _hash(path, (size - joined, size)))]
-        self._note(name, column.dtype, (column.shape[0] + len(rows), *column.shape[1:]), pieces)
+        while len(pieces) > 1 and pieces[-1][0] <= length:
+            length += pieces.pop()[0]
+            sha256 = _hash(path, (size - length, size))
+        self._note(name, column.dtype, (column.shape[0] + len(rows), *column.shape[1:]), [*pieces, (length, sha256)])
 
     def append_strings(self, name: str, added: Iterable[str]) -> None:
         """Append strings to the two columns of a list of them."""
@@ -169,20 +160,16 @@ class Columns:
 
 
 def _check_file(path: Path, column: Column, *, thorough: bool) -> None:
-    remedy = "prepare the corpus again"
     try:
-        with os.fdopen(open_plain(path), "rb") as file:
-            size = file.seek(0, os.SEEK_END)
+        is_same, start = _hash_ends(path, column.num_bytes) == column.ends, 0
+        for length, sha256 in column.pieces if thorough or column.num_bytes <= WHOLE_BYTES else ():
+            is_same = is_same and _hash(path, (start, start + length)) == sha256
+            start += length
     except FileNotFoundError:
-        raise UserError(f"{path}: is missing; {remedy}") from None
-    if size < column.num_bytes:
-        raise UserError(f"{path}: must have {column.num_bytes:,} bytes, has {size:,}; {remedy}")
-    is_same, start = _hash_ends(path, column.num_bytes) == column.ends, 0
-    for length, sha256 in column.pieces if thorough or column.num_bytes <= WHOLE_BYTES else ():
-        is_same = is_same and _hash(path, (start, start + length)) == sha256
-        start += length
+        raise UserError(f"{path}: is missing; prepare the corpus again") from None
     if not is_same:
-        raise UserError(f"{path}: is damaged or another corpus's (its hash is not the manifest's); {remedy}")
+        found = "damaged, cut off or another corpus's (its hash is not the manifest's)"
+        raise UserError(f"{path}: is {found}; prepare the corpus again")
 
 
 def _hash_ends(path: Path, size: int) -> str:
@@ -243,9 +230,9 @@ def is_corpus_folder(path: str | Path) -> bool:
 def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = False) -> Dataset:
     """Open a corpus folder.
 
-    Files of up to 4 MiB, and sizes and ends of larger ones, are compared with the manifest, with ``thorough`` all files
-    as a whole; a ValueError names the file that is missing, truncated, damaged, a symbolic link or another corpus's.
-    The short name is the one that it was prepared with when None.
+    Files of up to 4 MiB, and the ends of larger ones, are compared with the manifest, with ``thorough`` all files as a
+    whole; a ValueError names the file that is missing, truncated, damaged, a symbolic link or another corpus's. The
+    short name is the one that it was prepared with when None.
     """
     manifest, columns = read_columns(Path(path), thorough=thorough)
     try:
@@ -283,24 +270,22 @@ def read_manifest(folder: Path, *, to_change: bool = False) -> CorpusManifest:
     One that an older version wrote is refused if the folder has grown, or is ``to_change``.
     """
     path = folder / MANIFEST
+    again = f"prepare it again: graphrerank prepare {folder} data=... encoder=..."
     try:
         os.close(open_plain(path))
         content = read_json(path)
+        found = content.get("format") if isinstance(content, dict) else content
+        if found not in (FORMAT, OLD_FORMAT):
+            raise UserError(f"{path}: needed a corpus folder of format {FORMAT}, found {str(found)[:80]!r}; {again}")
+        manifest = CorpusManifest.model_validate(content)
+        if found == OLD_FORMAT and (manifest.has_grown() or to_change):
+            raise UserError(f"{path}: an older version wrote it, whose corpora open if they have not grown; {again}")
     except FileNotFoundError:
         needed = f"{MANIFEST}, which `graphrerank prepare DIR` writes last"
         raise UserError(f"{folder}: needed {needed}; found none") from None
-    again = f"prepare it again: graphrerank prepare {folder} data=... encoder=..."
-    found = content.get("format") if isinstance(content, dict) else content
-    if found not in (FORMAT, OLD_FORMAT):
-        raise UserError(f"{path}: needed a corpus folder of format {FORMAT}, found {str(found)[:80]!r}; {again}")
-    try:
-        manifest = CorpusManifest.model_validate(content)
-        has_grown = manifest.has_grown()
     except (ValidationError, KeyError) as error:
         reason = str(error).partition("\n  For further")[0].replace("\n", " ")
         raise UserError(f"{path}: is damaged ({reason}); {again}") from error
-    if found == OLD_FORMAT and (to_change or has_grown):
-        raise UserError(f"{path}: an older version wrote it, whose corpora open if they have not grown; {again}")
     return manifest
 
 
@@ -318,8 +303,7 @@ def map_graph(columns: Columns, manifest: CorpusManifest) -> CorpusGraph:
         words=WordIndex(_tokens(columns, manifest.num_tokens, removed), _stems(columns, manifest.num_stems, gone)),
         removed=removed,
     )
-    indptr, row_stop = _rows_of_edges(columns)
-    typed = "edges.weight_by_type"
+    (indptr, row_stop), typed = _rows_of_edges(columns), "edges.weight_by_type"
     return CorpusGraph(
         passages,
         indptr=indptr,
@@ -365,16 +349,15 @@ def _entities(columns: Columns, num_nodes: int, removed: Tensor | None) -> Entit
     if "entities.sizes" not in columns:
         return None
     names = ("indptr", "indices", "sizes", "holder_ptr", "holders")
-    indptr, indices, sizes, *holders = (columns.tensor(f"entities.{name}", "<i8") for name in names)
-    incidence = EntityIncidence(columns.strings("entities.names"), indptr, indices, sizes, (holders[0], holders[1]))
+    indptr, indices, sizes, start, holder = (columns.tensor(f"entities.{name}", "<i8") for name in names)
+    incidence = EntityIncidence(columns.strings("entities.names"), indptr, indices, sizes, (start, holder))
     return incidence if removed is None and num_nodes == len(sizes) else incidence.resized(num_nodes, removed)
 
 
 def _tokens(columns: Columns, num_tokens: int, removed: Tensor | None) -> Postings:
     postings = columns.array("token.postings", "<i4", (2,))
-    ptr, added = columns.array("token.ptr", "<i8"), columns.array("added.ptr", "<i8")
-    lengths = columns.array("token.lengths", "<i4")
-    held = (columns.array(name, "<i4") for name in ("added.tokens", "added.counts"))
+    ptr, added = (columns.array(name, "<i8") for name in ("token.ptr", "added.ptr"))
+    lengths, *held = (columns.array(name, "<i4") for name in ("token.lengths", "added.tokens", "added.counts"))
     return Postings(
         words=Vocabulary(columns.strings("token.words"), len(ptr) - 1),
         ptr=ptr,
