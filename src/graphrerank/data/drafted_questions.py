@@ -5,6 +5,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,16 +24,13 @@ SHARE_EVEN = 0.35  # of two joined passages, phrases of each; the others name on
 SHARE_THIRD = 0.15  # of those of two: a neighbour of the second one joins them
 SHARE_WITHOUT_SHARED = 0.6  # of those of two: no word that both hold, so that only the edge connects the halves
 SHARE_ASKED = 0.7  # of those of one passage, where it suggests a whole question: that one, else keywords
-SHARE_CLAUSE = 0.3  # of those of two: the first half is a whole question
-
 SHARE_TOPIC = 0.5  # of the even ones: the second half is the name of its passage
-
-MIN_WORDS = 2  # of a question; one with fewer is left out
-MAX_WORDS = 14
+MIN_WORDS, MAX_WORDS = 2, 14  # of a question, of each of its passages at most
 FREQUENT = 0.02  # a question has a word that at most this share of the passages (or two) hold
-LONG = 12  # letters
+LONG = 12  # letters of a word that says enough alone
 SAME_START = 6  # letters; a question has no two words that begin with the same
 TRIES = 8  # draws for each question
+DRAFTED = "drafted.jsonl"  # a separate file, so that nothing takes drafts for judged questions
 
 _NAMING = re.compile(r"[a-z\d][A-Z]|[A-Z]{2}|\w[._-]\w|\d")
 _WORD = re.compile(r"[^\W_]+")
@@ -73,12 +71,11 @@ class _Drafter:
         language = graph.passages.language
         self.word = _SHORT_WORD if language == CHARACTERS else _WORD
         self.writer = Writer(language, graph.texts, is_strict=is_strict)
-        self.templates = self.writer.templates
         self.words_of = [{word.lower() for word in self.word.findall(text)} for text in graph.texts]
         self.passages_with = Counter(word for words in self.words_of for word in words)
         pairs, _, types = graph.typed_edges()
         self.pairs_of_types = [pairs[types == number].tolist() for number in torch.unique(types).tolist()]
-        self.wordings: dict[int, Wording | None] = {}
+        self.wording = cache(self._wording)
 
     def questions(self, count: int) -> Iterator[Draft]:
         seen: set[str] = set()
@@ -96,32 +93,30 @@ class _Drafter:
                 yield Draft(text, nodes)
 
     def _is_question(self, text: str, nodes: Sequence[int]) -> bool:
-        words = self.word.findall(text)
+        words = self.word.findall(text.lower())
         limit = max(2, FREQUENT * self.graph.num_nodes)
-        held = [self.passages_with[word.lower()] for word in words if word.lower() not in self.writer.stop_words]
-        stems = Counter(word.lower()[:SAME_START] for word in words if word.lower() not in self.writer.stop_words)
-        if self.writer.is_strict and self.word is _WORD and max(stems.values(), default=0) > 1:
+        content = [word for word in words if word not in self.writer.stop_words]
+        if self.writer.is_strict and self.word is _WORD and len({word[:SAME_START] for word in content}) < len(content):
             return False
-        return MIN_WORDS <= len(words) <= MAX_WORDS * len(nodes) and any(0 < number <= limit for number in held)
+        is_rare = any(0 < self.passages_with[word] <= limit for word in content)
+        return is_rare and MIN_WORDS <= len(words) <= MAX_WORDS * len(nodes)
 
     def _wording(self, node: int) -> Wording | None:
-        if node not in self.wordings:
-            title, text = split_passage(self.graph.texts[node], len(self.graph.passages.title(node)))
-            self.wordings[node] = self.writer.wording(title, text, self.graph.node_ids[node])
-        return self.wordings[node]
+        title, text = split_passage(self.graph.texts[node], len(self.graph.passages.title(node)))
+        return self.writer.wording(title, text, self.graph.node_ids[node])
 
     def _single(self, node: int) -> str | None:
-        wording = self._wording(node)
+        wording = self.wording(node)
         if wording is None:
             return None
         if wording.questions and self.rng.random() < SHARE_ASKED:
             return self.rng.choice(wording.questions)
-        phrases = self._phrases(wording, 1 if wording.name else 2)
-        return _without_repeats([wording.name, *phrases] if wording.name else phrases)
+        phrases = [wording.name, *self._phrases(wording, 1)] if wording.name else self._phrases(wording, 2)
+        return " ".join(dict.fromkeys(word for phrase in phrases for word in phrase.split()))
 
     def _joined(self, *, is_even: bool) -> tuple[list[int], str | None]:
-        """Draw two or three passages that edges join, and phrases of each."""
-        rng = self.rng
+        """Draw two or three passages that edges join, and phrases of each, which fill a template."""
+        rng, templates = self.rng, self.writer.templates
         nodes = list(rng.choice(rng.choice(self.pairs_of_types)))
         rng.shuffle(nodes)
         without = set[str]()
@@ -130,66 +125,40 @@ class _Drafter:
         if rng.random() < SHARE_THIRD:
             further = [node for node in self.graph.neighbours(torch.tensor(nodes[1:]))[1].tolist() if node not in nodes]
             nodes += [rng.choice(further)] if further else []
-        wordings = [wording for node in nodes if (wording := self._wording(node)) is not None]
+        wordings = [wording for node in nodes if (wording := self.wording(node)) is not None]
         if len(wordings) < len(nodes):
             return nodes, None
         first, *others = wordings
         halves = [self._phrases(other, 1, without, common=not is_even) for other in others]
-        if not all(halves):
-            return nodes, None
-        rest = [half[0] for half in halves]
         topic = others[0].name
         if is_even and topic and rng.random() < SHARE_TOPIC and not without & set(topic.lower().split()):
-            rest[0] = topic
+            halves[0] = [topic]
         if not is_even and first.name:
-            return nodes, self._filled(self.templates.hinted, [first.name, *rest])
-        asked = [
-            question
-            for question in first.questions
-            if " I " in question
-            and len(question.split()) <= MAX_WORDS / 2
-            and not without & set(question.lower().split())
-        ]
-        if asked and rng.random() < SHARE_CLAUSE:
-            return nodes, self._filled(self.templates.joined[:2], [rng.choice(asked), *rest])
-        start = self._phrases(first, 1, without)
-        is_guide = any(" I " in question for wording in wordings for question in wording.questions)
-        templates = [template for template in self.templates.joined if is_guide or not template.startswith("how")]
-        return nodes, self._filled(templates, [*start, *rest]) if start else None
-
-    def _filled(self, templates: Sequence[str], phrases: Sequence[str]) -> str:
-        """Fill a template of two phrases; a third one follows."""
-        return " ".join([self.rng.choice(templates).format(*phrases[:2]), *phrases[2:]])
-
-    def _says_enough(self, phrase: str) -> bool:
-        """Return whether a phrase is of two words, or of one that is a name or a long word."""
-        return " " in phrase or len(phrase) >= LONG or self.word is _SHORT_WORD or _NAMING.search(phrase) is not None
+            start, forms = [first.name], templates.hinted
+        else:
+            is_guide = any(" I " in question for wording in wordings for question in wording.questions)
+            start = self._phrases(first, 1, without)
+            forms = [form for form in templates.joined if is_guide or not form.startswith("how")]
+        if not start or not all(halves):
+            return nodes, None
+        second, *third = (half[0] for half in halves)
+        return nodes, " ".join([rng.choice(forms).format(start[0], second), *third])
 
     def _phrases(
         self, wording: Wording, count: int, without: Set[str] = frozenset(), *, common: bool = False
     ) -> list[str]:
         """Draw phrases in the order of the text: with rare words rather than common ones, or the reverse."""
-        choice = [
-            phrase
-            for phrase in wording.phrases
-            if self._says_enough(phrase) and not without & set(self.word.findall(phrase.lower()))
-        ]
-        keys = []
-        for phrase in choice:
-            held = [self.passages_with[word] for word in self.word.findall(phrase.lower())]
-            rarity = max((math.log1p(self.graph.num_nodes / number) for number in held if number), default=1.0)
-            length = min(2, len(phrase.split()))
-            keys.append(self.rng.random() * (1 / rarity if common else rarity * length))
-        kept = sorted(range(len(choice)), key=keys.__getitem__, reverse=True)[:count]
-        return [choice[place] for place in sorted(kept)]
-
-
-def _without_repeats(phrases: Sequence[str]) -> str:
-    """Join phrases, each word once."""
-    return " ".join(dict.fromkeys(word for phrase in phrases for word in phrase.split()))
-
-
-DRAFTED = "drafted.jsonl"  # a separate file, so that nothing takes drafts for judged questions
+        drawn: list[tuple[float, int]] = []
+        for place, phrase in enumerate(wording.phrases):
+            words = self.word.findall(phrase.lower())
+            # two words, or one that is a name or a long word
+            is_enough = " " in phrase or len(phrase) >= LONG or self.word is _SHORT_WORD or _NAMING.search(phrase)
+            if is_enough and not without & set(words):
+                held = [number for word in words if (number := self.passages_with[word])]
+                rarity = math.log1p(self.graph.num_nodes / min(held)) if held else 1.0
+                weight = 1 / rarity if common else rarity * min(2, len(phrase.split()))
+                drawn.append((self.rng.random() * weight, place))
+        return [wording.phrases[place] for place in sorted(place for _, place in sorted(drawn)[-count:])]
 
 
 class _Question(BaseModel):
