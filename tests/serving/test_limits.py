@@ -35,7 +35,7 @@ def test_queries_that_are_blank_or_too_long(request_class, query, message):
 
 
 def test_a_limit_must_be_positive():
-    with pytest.raises(ValueError, match=r"`limits\.edges` must be positive, got 0"):
+    with pytest.raises(ValueError, match=r"`limits\.edges` must be a finite number above 0, got 0"):
         Limits(edges=0)
 
 

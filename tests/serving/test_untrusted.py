@@ -16,7 +16,7 @@ from graphrerank.models.checkpoint import load_checkpoint, save_weights
 from graphrerank.models.manifest import seal_manifest, write_manifest
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.export import export_artifact
-from graphrerank.serving.formats import load_onnx
+from graphrerank.serving.formats import FORMATS
 from graphrerank_papers.ea_graphrag.complexity_adapter import ComplexityAdapter
 from tests.support.manifests import make_manifest
 
@@ -118,7 +118,7 @@ def test_a_pickle_in_the_place_of_torchscript_is_refused_or_not_looked_at(export
         json.loads((folder / "manifest.json").read_text()), folder, ["model.pt", "model.safetensors"]
     )
     write_manifest(folder, sealed)
-    with pytest.raises(ValueError, match="not TorchScript"):
+    with pytest.raises(ValueError, match="cannot be loaded in the format torchscript"):
         load_artifact(folder)
     assert GraphReranker.from_pretrained(folder).name == "test-model"  # reads weights and manifest alone
     assert not marker.exists()
@@ -134,5 +134,5 @@ def test_onnx_that_refers_to_other_files_is_refused(tmp_path, monkeypatch):
     model = made.helper.make_model(made.helper.make_graph([node], "g", [], [output], [tensor]))
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="not a model that ONNX Runtime can load"):
-        load_onnx(tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match="cannot be loaded in the format onnx"):
+        FORMATS["onnx"].load(tmp_path / "model.onnx")

@@ -37,13 +37,12 @@ def load_artifact(folder: Path, format_name: str | None = None) -> Artifact:
     """
     manifest = read_artifact_manifest(folder)
     formats = artifact_formats(manifest)
-    if format_name is None and formats:
-        format_name = next(iter(formats))
-    if format_name not in formats:
+    chosen = formats.get(next(iter(formats), "") if format_name is None else format_name)
+    if chosen is None:
         raise UserError(f"{folder}: has the formats {list(formats)}, got `format` {format_name!r}; export it again")
-    for name in (formats[format_name].file, WEIGHTS):
+    for name in (chosen.file, WEIGHTS):
         check_file(folder, manifest, name)
-    return Artifact(formats[format_name].load(folder / formats[format_name].file), manifest, folder)
+    return Artifact(chosen.load(folder / chosen.file), manifest, folder)
 
 
 def read_artifact_manifest(folder: Path) -> Manifest:

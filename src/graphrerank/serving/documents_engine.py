@@ -85,8 +85,9 @@ class AddDocuments(EngineRequest):
                 raise UserError(f"document {place} must have a text")
             if len(document.passage) > limits.text_chars:
                 raise UserError(f"document {place} must have at most {limits.text_chars} characters")
-        if self._num_chars > limits.request_chars:
-            raise UserError(f"`documents` must have at most {limits.request_chars} characters, got {self._num_chars}")
+        num_chars = sum(len(document.title) + len(document.text) for document in self.documents)
+        if num_chars > limits.request_chars:
+            raise UserError(f"`documents` must have at most {limits.request_chars} characters, got {num_chars}")
         ids = Counter(document.id for document in self.documents)
         if max(ids.values()) > 1:
             raise UserError("`documents` must have different ids")
@@ -114,10 +115,6 @@ class AddDocuments(EngineRequest):
     @cached_property
     def _passages(self) -> list[str]:
         return [document.passage for document in self.documents]
-
-    @property
-    def _num_chars(self) -> int:
-        return sum(len(document.title) + len(document.text) for document in self.documents)
 
 
 class RemoveDocuments(EngineRequest):
@@ -187,13 +184,8 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
                 log("corpus takes no documents", level=logging.ERROR, error=error, id=uid)
                 return Refusal(409, f"the corpus takes no documents; see the logs for this id: {uid}")
             else:
-                return DocumentsResponse(
-                    id=uid,
-                    added=growth.num_added,
-                    removed=growth.num_removed,
-                    documents=growth.num_nodes,
-                    meta={"index": corpus_version(self._folder)},
-                )
+                counts = {"added": growth.num_added, "removed": growth.num_removed, "documents": growth.num_nodes}
+                return DocumentsResponse(id=uid, **counts, meta={"index": corpus_version(self._folder)})
 
     def _grow(self, job: AddDocuments | RemoveDocuments) -> Growth:
         folder = self._folder.resolve()

@@ -46,7 +46,7 @@ def export_artifact(
 
     Args:
         checkpoint: The model and its manifest.
-        folder: Folder of the artifact: new, empty, or an older artifact, which is replaced.
+        folder: New, empty, or an older artifact, which is replaced.
         formats: Some of :data:`~graphrerank.serving.formats.FORMATS`.
         num_batches: Number of batches to compare.
 
@@ -113,14 +113,10 @@ def _head_only(checkpoint: Checkpoint, model: GRankerLayers) -> Checkpoint:
 
 
 def _check_target(folder: Path) -> None:
-    if not folder.exists():
-        return
-    if not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: needed a folder for the artifact, found a file")
-    names = {file.name for file in folder.iterdir()}
-    if not names:
-        return
+    names = {file.name for file in folder.iterdir()} if folder.exists() else set()
     foreign = sorted(names - {WEIGHTS, MANIFEST, *(form.file for form in FORMATS.values())})
-    if foreign or MANIFEST not in names or read_manifest(folder).artifact is None:
+    if names and (foreign or MANIFEST not in names or read_manifest(folder).artifact is None):
         found = f"{foreign[0]!r}" if foreign else "no manifest of an artifact"
         raise UserError(f"{folder}: needed an empty folder or an artifact to replace, found {found}; choose another")

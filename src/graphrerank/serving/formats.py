@@ -63,7 +63,7 @@ class Exportable:
 
     @cached_property
     def program(self) -> ExportedProgram:
-        """The traced model, with dynamic sizes as in the schema; a ValueError if it cannot be traced."""
+        """The traced model, with dynamic sizes as in the schema."""
         dynamic = tuple(
             {axis: Dim.DYNAMIC for axis, size in enumerate(sizes(entry)) if isinstance(size, str)}
             for entry in self.inputs
@@ -73,8 +73,6 @@ class Exportable:
         try:
             with torch.no_grad(), all_sizes_alike():
                 program = torch.export.export(model, self.example, dynamic_shapes=dynamic, strict=False)
-        except Exception as error:  # torch.export raises almost anything
-            raise UserError(f"torch.export cannot trace this model: {error}") from error
         finally:
             if hook:
                 hook.remove()
@@ -146,9 +144,7 @@ def write_torchscript(exportable: Exportable, path: Path) -> None:
         model.add_module("calibration", exportable.calibration)
     with tempfile.TemporaryDirectory() as work:
         script = Path(work) / path.name
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
-            torch.jit.save(torch.jit.script(model), str(script))
+        torch.jit.save(torch.jit.script(model), str(script))
         with zipfile.ZipFile(script) as old, zipfile.ZipFile(path, "w") as new:  # stored, as torch's reader needs
             for record in old.infolist():
                 if not record.filename.endswith(".debug_pkl"):  # these name source files
@@ -156,30 +152,21 @@ def write_torchscript(exportable: Exportable, path: Path) -> None:
 
 
 def load_torchscript(path: Path) -> nn.Module:
-    """Load a scripted model; a ValueError if this torch cannot."""
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
-            module: nn.Module = torch.jit.load(str(path), "cpu")  # type: ignore[no-untyped-call]
-    except RuntimeError as error:
-        raise UserError(f"{path}: not TorchScript that this torch can load: {error}") from error
+    """Load a scripted model."""
+    module: nn.Module = torch.jit.load(str(path), "cpu")  # type: ignore[no-untyped-call]
     return module
 
 
 def write_aot(exportable: Exportable, path: Path) -> None:
-    """Compile the exported program; a ValueError without a C++ compiler, or if it cannot be traced or compiled."""
+    """Compile the exported program, by a C++ compiler."""
     if not any(map(shutil.which, COMPILERS)):
-        raise UserError(f"formats=[aot] needs a C++ compiler, one of {list(COMPILERS)}, found none")
+        raise UserError(f"needs a C++ compiler, one of {list(COMPILERS)}, found none")
     from torch._inductor.runtime.cache_dir_utils import cache_dir  # heavy: not for loading
 
     program = exportable.program
     program.example_inputs = exportable.example, {}
-    try:
-        with torch.no_grad(), all_sizes_alike(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # raised by torch about itself
-            torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=ONE_THREAD)
-    except Exception as error:  # including those of the C++ compiler
-        raise UserError(f"aot cannot compile this model: {error}") from error
+    with torch.no_grad(), all_sizes_alike():
+        torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=ONE_THREAD)
     with zipfile.ZipFile(path) as package:
         entries = [(entry, package.read(entry)) for entry in package.infolist()]
     with zipfile.ZipFile(path, "w") as package:
@@ -193,40 +180,27 @@ def write_aot(exportable: Exportable, path: Path) -> None:
 
 
 def load_aot(path: Path) -> nn.Module:
-    """Load machine code; a ValueError if it is not for this machine."""
-    try:
-        return Runner(torch._inductor.aoti_load_package(str(path), run_single_threaded=False), "aot")
-    except RuntimeError as error:
-        raise UserError(f"{path}: not machine code that this torch can load: {error}") from error
+    """Load machine code of this kind of processor."""
+    return Runner(torch._inductor.aoti_load_package(str(path), run_single_threaded=False), "aot")
 
 
 def write_onnx(exportable: Exportable, path: Path) -> None:
-    """Convert the exported program; a ValueError without the extra ``onnx``, or for an operator that ONNX lacks."""
-    try:
-        translations = _onnx_translations()
-    except ImportError as error:
-        raise UserError(f"formats=[onnx] needs `pip install graphrerank[onnx]`: {error}") from error
+    """Convert the exported program, by the extra ``onnx``."""
     for name in ("torch.onnx", "onnx_ir", "onnxscript"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    program = exportable.program
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # raised by torch about itself
-            exported = torch.onnx.export(
-                program,
-                (),
-                input_names=[entry["name"] for entry in exportable.inputs],
-                output_names=[entry["name"] for entry in exportable.outputs],
-                custom_translation_table=translations,
-                dynamo=True,
-                verbose=False,
-            )
-    except torch.onnx.OnnxExporterError as error:
-        raise UserError(f"onnx cannot express this model: {error}") from error
+    inputs, outputs = exportable.inputs, exportable.outputs
+    exported = torch.onnx.export(
+        exportable.program,
+        (),
+        input_names=[entry["name"] for entry in inputs],
+        output_names=[entry["name"] for entry in outputs],
+        custom_translation_table=_onnx_translations(),
+        dynamo=True,
+        verbose=False,
+    )
     assert exported is not None
     proto: Any = exported.model_proto
-    graph = proto.graph
-    entries = [*exportable.inputs, *exportable.outputs]
+    graph, entries = proto.graph, [*inputs, *outputs]
     for entry, tensor in zip(entries, [*graph.input, *graph.output], strict=True):
         for size, dim in zip(sizes(entry), tensor.type.tensor_type.shape.dim, strict=True):
             if isinstance(size, str):
@@ -265,17 +239,13 @@ def _onnx_translations() -> dict[Callable[..., Any], Callable[..., Any]]:
 
 
 def load_onnx(path: Path) -> nn.Module:
-    """Open a session of ONNX Runtime on the CPU, with as many threads as torch; a ValueError if it cannot be read."""
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise UserError(f"the format onnx needs `pip install graphrerank[onnx]`: {error}") from error
+    """Open a session of ONNX Runtime on the CPU, with as many threads as torch."""
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    try:  # from bytes: a file that refers to other files is refused
-        session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its errors share no class
-        raise UserError(f"{path}: not a model that ONNX Runtime can load: {error}") from error
+    # from bytes: a file that refers to other files is refused
+    session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
     names = [entry.name for entry in session.get_inputs()]
 
     def run(*inputs: Tensor) -> list[Tensor]:
@@ -287,15 +257,37 @@ def load_onnx(path: Path) -> nn.Module:
 
 @dataclass(frozen=True)
 class Format:
-    """The functions of a format."""
+    """A format: its file, and functions whose errors, of any class, become a ``UserError`` that names the format."""
 
+    name: str
     file: str  # name of its file in an artifact
-    write: Callable[[Exportable, Path], None]
-    load: Callable[[Path], nn.Module]  # a module that scores, on the CPU, in evaluation mode
+    writer: Callable[[Exportable, Path], None]
+    loader: Callable[[Path], nn.Module]  # a module that scores, on the CPU, in evaluation mode
+
+    def write(self, exportable: Exportable, path: Path) -> None:
+        """Write the file of a model."""
+        self._quietly(f"the format {self.name} cannot be written", self.writer, exportable, path)
+
+    def load(self, path: Path) -> nn.Module:
+        """Load the model of a file."""
+        return self._quietly(f"{path}: cannot be loaded in the format {self.name}", self.loader, path)
+
+    def _quietly(self, failure: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            with warnings.catch_warnings():  # raised by torch about itself
+                warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch")
+                warnings.simplefilter("ignore", FutureWarning)
+                return function(*arguments)
+        except Exception as error:  # exporters, compilers and runtimes share no class
+            extra = "; pip install graphrerank[onnx]" if isinstance(error, ImportError) else ""
+            raise UserError(f"{failure}: {error}{extra}") from error
 
 
 FORMATS = {
-    "torchscript": Format("model.pt", write_torchscript, load_torchscript),
-    "onnx": Format("model.onnx", write_onnx, load_onnx),
-    "aot": Format("model.aot.pt2", write_aot, load_aot),
+    form.name: form
+    for form in (
+        Format("torchscript", "model.pt", write_torchscript, load_torchscript),
+        Format("onnx", "model.onnx", write_onnx, load_onnx),
+        Format("aot", "model.aot.pt2", write_aot, load_aot),
+    )
 }

@@ -3,13 +3,13 @@
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sized
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Annotated, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
-from graphrerank.checks import UserError
+from graphrerank.checks import UserError, check_positive
 from graphrerank.graphs.entity_incidence import MIN_COMMON
 from graphrerank.graphs.list_confidence import CALIBRATE
 from graphrerank.inference.rerank_input import RerankInput
@@ -60,10 +60,7 @@ class Limits:
     held_bytes: int = 134_217_728  # of all bodies that are not answered yet
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            limit = getattr(self, field.name)
-            if not limit > 0:
-                raise UserError(f"`limits.{field.name}` must be positive, got {limit}")
+        check_positive(**{f"limits.{name}": limit for name, limit in asdict(self).items()})
 
     def most_explained_edges(self, num_documents: int) -> int:
         """Return how many edges a request may leave out once each: in ``work_seconds`` by :func:`explain_seconds`."""

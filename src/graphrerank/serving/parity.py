@@ -154,18 +154,14 @@ def _difference(batch: Batch, scores: Tensor, expected: Tensor, tolerance: float
         raise UserError(f"scores must have the shape {list(expected.shape)}, got {list(scores.shape)}")
     difference = (scores - expected).abs().max().item()
     if not difference <= tolerance:  # or NaN
-        raise UserError(
-            f"scores must agree with the eager model's within {tolerance}, got a difference of {difference}"
-        )
+        raise UserError(f"scores must be within {tolerance} of the eager model's, got a difference of {difference}")
     order = batch.order(scores)
     ordered = expected[order.clamp(min=0)].masked_fill(order < 0, -torch.inf)
     rise = (ordered - ordered.cummin(1).values).nan_to_num(nan=0.0)  # NaN in the padding
     rounding = ROUNDING * max(1.0, expected.abs().max().item())
     if rise.numel() and (late := rise.max().item()) > rounding:
-        raise UserError(
-            f"scores that differ by more than {rounding:.1e} must rank as the eager model's, "
-            f"got a candidate {late:.1e} too late"
-        )
+        needed = f"scores that differ by more than {rounding:.1e} must rank as the eager model's"
+        raise UserError(f"{needed}, got a candidate {late:.1e} too late")
     return difference
 
 
@@ -180,6 +176,4 @@ def _check_probabilities(
         return
     difference = (probabilities - calibration.probabilities(scores)).abs().max().item()
     if not difference <= tolerance:
-        raise UserError(
-            f"probabilities must be within {tolerance} of the calibration's, got a difference of {difference}"
-        )
+        raise UserError(f"probabilities must be within {tolerance} of the calibration's, got a gap of {difference}")

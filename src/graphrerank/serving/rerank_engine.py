@@ -148,12 +148,9 @@ class RerankEngine:
         with STAGE_SECONDS.labels("explain").time():
             most = self._limits.most_explained_edges(candidates.num_passages)
             explanations = self._explainer.explain(candidates, max_edges=most, check=check)
-        return [
-            explanation_of(
-                explanations[index], None if ranking.probabilities is None else float(ranking.probabilities[rank])
-            )
-            for rank, index in enumerate(ranking.indices.tolist())
-        ]
+        chances = [None] * len(ranking) if ranking.probabilities is None else ranking.probabilities.tolist()
+        indices = ranking.indices.tolist()
+        return [explanation_of(explanations[index], chance) for index, chance in zip(indices, chances, strict=False)]
 
     @cached_property
     def _explainer(self) -> Explainer:
@@ -163,9 +160,7 @@ class RerankEngine:
 def _perfect_recall(ranking: RerankedList) -> list[float] | None:
     if ranking.confidence is None:
         raise UserError(NO_CONFIDENCE)
-    if ranking.perfect_recall is None:
-        return None
-    return ranking.perfect_recall[: len(ranking)].tolist()
+    return None if ranking.perfect_recall is None else ranking.perfect_recall[: len(ranking)].tolist()
 
 
 def load_rerank_engine(

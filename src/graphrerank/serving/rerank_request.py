@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
+    PrivateAttr,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
@@ -55,11 +56,13 @@ def edge_schema(end: Mapping[str, Any]) -> WithJsonSchema:
 
 def listed_edges(given: Any, info: ValidationInfo) -> list[Any] | None:
     """Check that edges from JSON are a list within its limit."""
-    if given is not None and not isinstance(given, list | tuple):
+    if given is None:
+        return None
+    if not isinstance(given, list | tuple):
         raise UserError(f"`edges` must be a list of {FORMS}, got {type(given).__name__}")
-    if given is not None and len(given) > (most := limits_of(info).edges):
+    if len(given) > (most := limits_of(info).edges):
         raise UserError(f"`edges` must be at most {most}, got {len(given)}")
-    return None if given is None else list(given)
+    return list(given)
 
 
 class RerankRequest(EngineRequest):
@@ -92,12 +95,10 @@ class RerankRequest(EngineRequest):
         language: In which words are matched; None for the service's setting, by default that of the documents.
         explain: Whether results explain their scores.
         return_confidence: Whether the response has ``perfect_recall``; the artifact must have a ``list_confidence``.
-        model: Ignored: a service has one model.
-        max_chunks_per_doc: Ignored: a document is read as one.
-        priority: Ignored: requests wait in one queue.
-        truncation: Ignored: a text beyond the encoder's limit is truncated.
-        user: Ignored.
         stream: Ignored; true is refused.
+
+    Ignored, as a service has one model and one queue, a document is read as one, and a text beyond the encoder's limit
+    is truncated: ``model``, ``priority``, ``max_chunks_per_doc``, ``truncation``, ``user``.
     """
 
     query: Query
@@ -130,6 +131,7 @@ class RerankRequest(EngineRequest):
     truncation: bool | None = None
     user: str | None = None
     stream: Literal[False] | None = None
+    _passages: list[str] | None = PrivateAttr(None)  # the texts of the documents
 
     def work(self) -> Work:
         """Estimate the work to rank the documents; a ValueError if fields do not fit together."""
@@ -165,24 +167,12 @@ class RerankRequest(EngineRequest):
     @cached_property
     def _whole(self) -> RerankInput:
         """The request with whole documents."""
-        passages = (
-            None if self.documents is None else [_text(document, self.rank_fields) for document in self.documents]
-        )
         return RerankInput(
             self.query,
-            passages,
-            scores=self.scores,
+            self._passages,
             edges=read_edges(self.edges or (), len(self.documents or self.scores or ())),
-            entities=self.entities,
-            doc_ids=self.doc_ids,
-            chunk_ids=self.chunk_ids,
-            query_vector=self.query_vector,
-            vectors=self.vectors,
-            cross_encoder_scores=self.cross_encoder_scores,
-            top_n=self.top_n,
-            min_probability=self.min_probability,
-            min_perfect_recall=self.min_perfect_recall,
             language=self.language or AUTO,
+            **{name: getattr(self, name) for name in AS_GIVEN},
         )
 
     @field_validator("documents", "scores", "cross_encoder_scores", "rank_fields", "entities", mode="before")
@@ -212,13 +202,12 @@ class RerankRequest(EngineRequest):
         if self.max_tokens_per_doc is not None and self.max_doc_length is not None:
             raise UserError("`max_tokens_per_doc` and `max_doc_length` mean the same, got both")
         limits, num_chars = limits_of(info), len(self.query)
-        for index, document in enumerate(self.documents or ()):
-            text = _checked_text(document, self.rank_fields, index)
-            num_chars += len(text)
-            if len(text) > (most := limits.text_chars):
-                raise UserError(
-                    f"`documents` must each have at most {most} characters, got {len(text)} at index {index}"
-                )
+        if self.documents is not None:
+            self._passages = [_text(each, self.rank_fields, index) for index, each in enumerate(self.documents)]
+        for index, length in enumerate(len(text.strip()) for text in self._passages or ()):
+            num_chars += length
+            if length > (most := limits.text_chars):
+                raise UserError(f"`documents` must each have at most {most} characters, got {length} at index {index}")
         if num_chars > limits.request_chars:
             raise UserError(
                 f"`query` and `documents` must have at most {limits.request_chars} characters together, got {num_chars}"
@@ -226,22 +215,24 @@ class RerankRequest(EngineRequest):
         return self
 
 
-def _text(document: Document, rank_fields: list[str] | None) -> str:
-    return document if isinstance(document, str) else "\n".join(document[name] for name in rank_fields or ["text"])
-
-
-def _checked_text(document: Document, rank_fields: list[str] | None, index: int) -> str:
+def _text(document: Document, rank_fields: list[str] | None, index: int) -> str:
+    """Return what is ranked of a document, of which all must be fit to be sent back."""
+    names = rank_fields or ["text"]
     if isinstance(document, dict):
-        for field, name in enumerate(rank_fields or ["text"]):
+        for field, name in enumerate(names):
             if not isinstance(document.get(name), str):
                 named = "a text `text`" if rank_fields is None else f"a text for `rank_fields[{field}]`"
                 raise UserError(f"`documents` must each be a text or have {named}, got none at index {index}")
-    try:  # objects are returned as they are
+    try:
         whole = document if isinstance(document, str) else json.dumps(document, ensure_ascii=False, allow_nan=False)
         whole.encode()
     except ValueError as error:
         raise UserError(f"`documents` must hold valid Unicode and finite numbers, not so at index {index}") from error
-    return _text(document, rank_fields).strip()
+    return document if isinstance(document, str) else "\n".join(document[name] for name in names)
+
+
+# fields that the reranker takes as they are
+AS_GIVEN = RerankInput.__dataclass_fields__.keys() & RerankRequest.model_fields.keys() - {"query", "edges", "language"}
 
 
 class EdgeEffect(BaseModel):
@@ -304,10 +295,7 @@ class RankedDocuments:
 def explanation_of(explanation: DocumentExplanation, probability: float | None) -> Explanation:
     """Return an explanation as it is sent."""
     return Explanation(
-        base_rank=explanation.base_rank,
-        base_score=explanation.base_score,
-        gcs_part=explanation.gcs_part,
-        learned_part=explanation.learned_part,
+        **{name: getattr(explanation, name) for name in ("base_rank", "base_score", "gcs_part", "learned_part")},
         score=explanation.gcs_part + explanation.learned_part,
         edges=[EdgeEffect(edge=edge.pair, effect=edge.effect, type=edge.edge_type) for edge in explanation.edges],
         probability=probability,
@@ -342,7 +330,7 @@ class TeiRequest(BaseModel):
         texts: The documents.
         raw_scores: Whether to return the model's scores in place of probabilities.
         return_text: Whether results contain the texts.
-        truncate: Ignored: a text beyond the encoder's limit is truncated.
+        truncate: Ignored: long texts are always truncated.
         truncation_direction: Ignored but for its value: texts are truncated at their end.
     """
 
@@ -354,15 +342,17 @@ class TeiRequest(BaseModel):
     return_text: Flag = False
     truncate: bool | None = None
     truncation_direction: Literal["right", "Right"] = "right"
+    _job: RerankRequest = PrivateAttr()
 
     @model_validator(mode="after")
     def _follows_the_rules_of_documents(self, info: ValidationInfo) -> "TeiRequest":
-        RerankRequest.model_validate({"query": self.query, "documents": self.texts}, context=info.context)
+        given = {"query": self.query, "documents": self.texts}
+        self._job = RerankRequest.model_validate(given, context=info.context)
         return self
 
     def to_job(self) -> RerankRequest:
         """Return the request in Cohere's wire format."""
-        return RerankRequest.model_construct(query=self.query, documents=list(self.texts))
+        return self._job
 
 
 class TeiResult(BaseModel):

@@ -6,6 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,8 +88,8 @@ class Endpoints:
                 self._held_bytes -= len(body)
 
         endpoint.__name__ = route.kind
-        forms = [route.request, *([route.with_documents] if route.with_documents else [])]
-        schemas = [form.model_json_schema() for form in forms]
+        schemas = [form.model_json_schema() for form in (route.request, route.with_documents) if form]
+        content = {"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}}
         for path in route.paths:
             app.add_api_route(
                 path,
@@ -98,14 +99,7 @@ class Endpoints:
                 description=route.request.__doc__,
                 response_model=route.response,
                 responses={status: {"model": ErrorAnswer, "description": text} for status, text in ERRORS.items()},
-                openapi_extra={
-                    "requestBody": {
-                        "required": True,
-                        "content": {
-                            "application/json": {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
-                        },
-                    }
-                },
+                openapi_extra={"requestBody": {"required": True, "content": content}},
             )
 
     async def _read(self, request: Request, body: bytearray) -> None:
@@ -166,24 +160,21 @@ def parse(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any, Work,
         except ValueError as error:
             raise Refusal(422, str(error)) from None
         if work.seconds > limits.work_seconds:
-            raise Refusal(
-                422,
-                f"the request must be at most `limits.work_seconds` = {limits.work_seconds:g} seconds of work, got "
-                f"about {work.seconds:.1f}; give fewer documents, edges or words, or leave out `explain`",
-            )
+            message = f"the request must be at most `limits.work_seconds` = {limits.work_seconds:g} seconds of work"
+            hint = "give fewer documents, edges or words, or leave out `explain`"
+            raise Refusal(422, f"{message}, got about {work.seconds:.1f}; {hint}")
         return body, job, work, bad
 
 
 def _from_json(content: bytes) -> tuple[Any, int]:
     """Parse JSON, and replace escapes of halves of characters, where there are any, and count them."""
-    for tries in range(2):
-        whole, count = (content, 0) if not tries else LONE_SURROGATE.subn(rb"\1\\ufffd", content, MOST_HALVES)
-        try:
-            return from_json(whole), count
-        except ValueError:
-            if tries:
-                raise Refusal(400, "body: must be JSON in UTF-8, nested at most 200 times") from None
-    raise AssertionError
+    with suppress(ValueError):
+        return from_json(content), 0
+    whole, count = LONE_SURROGATE.subn(rb"\1\\ufffd", content, MOST_HALVES)
+    try:
+        return from_json(whole), count
+    except ValueError:
+        raise Refusal(400, "body: must be JSON in UTF-8, nested at most 200 times") from None
 
 
 def _unknown(names: set[Any], request: type[BaseModel]) -> Refusal:

@@ -193,9 +193,8 @@ def corpus_version(folder: Path) -> str:
 
 def scorer_of(step: Step) -> CheckpointScorer | None:
     """Return the trained model of a step that has one."""
-    if isinstance(step, GraphRerank) and isinstance(step.scorer, CheckpointScorer):
-        return step.scorer
-    return None
+    scorer = getattr(step, "scorer", None)
+    return scorer if isinstance(scorer, CheckpointScorer) else None
 
 
 def _response(
@@ -273,9 +272,8 @@ class InspectResponse(BaseModel):
     edges: list[tuple[int, int, float, str]]  # undirected, `[i, j, weight, type]` with `i` below `j`
     rankings: list[InspectedRanking]  # after each step, and by the pipelines to compare with
     milliseconds: dict[str, float]  # of each stage; not of comparisons
-    meta: dict[
-        str, Any
-    ]  # `index`, the version of the corpus; `language` of its words; `model`, the name of the reranker
+    # `index`, the version of the corpus; `language` of its words; `model`, the name of the reranker
+    meta: dict[str, Any]
 
 
 class InspectEngine(Engine[InspectRequest]):
@@ -312,12 +310,8 @@ class InspectEngine(Engine[InspectRequest]):
         return InspectResponse(
             id=uid,
             nodes=[
-                InspectedNode(
-                    doc_id=graph.node_ids[node],
-                    text=graph.texts[node][:SHOWN_CHARACTERS],
-                    explanation=explained.get(node),
-                )
-                for node in nodes
+                InspectedNode(doc_id=graph.node_ids[i], text=graph.texts[i][:SHOWN_CHARACTERS], explanation=found)
+                for i, found in zip(nodes, map(explained.get, nodes), strict=True)
             ],
             edges=_edges(graph, nodes),
             rankings=[_ranking(name, step, place_of) for name, step in shown],
@@ -340,11 +334,11 @@ class InspectEngine(Engine[InspectRequest]):
         graphs = step.step.candidate_graphs(step.before)
         assert graphs.nodes is not None
         most = self._limits.most_explained_edges(graphs.num_nodes)
-        explained, numbers = {}, graphs.nodes.tolist()
-        for node, row in zip(numbers, scorer.explain(queries, graphs, max_edges=most, check=check), strict=True):
-            explained[node] = explanation_of(row, None)
-            for edge in explained[node].edges:
-                edge.edge = (place_of[numbers[edge.edge[0]]], place_of[numbers[edge.edge[1]]])
+        numbers = graphs.nodes.tolist()
+        rows = scorer.explain(queries, graphs, max_edges=most, check=check)
+        explained = {node: explanation_of(row, None) for node, row in zip(numbers, rows, strict=True)}
+        for edge in chain.from_iterable(explanation.edges for explanation in explained.values()):
+            edge.edge = (place_of[numbers[edge.edge[0]]], place_of[numbers[edge.edge[1]]])
         return explained
 
 
@@ -371,6 +365,6 @@ def _edges(graph: CorpusGraph, numbers: Sequence[int]) -> list[tuple[int, int, f
     edge_index, weight, _, edge_type = candidate_edges(graph, nodes, keep_types=True)
     assert edge_type is not None
     is_first = edge_index[0] < edge_index[1]
-    ends, types = edge_index[:, is_first].T.tolist(), edge_type[is_first].tolist()
-    weights = weight[is_first].tolist()
-    return [(i, j, w, EDGE_TYPES[number]) for (i, j), w, number in zip(ends, weights, types, strict=True)]
+    columns = (*edge_index[:, is_first], weight[is_first], edge_type[is_first])
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [(i, j, w, EDGE_TYPES[number]) for i, j, w, number in rows]
