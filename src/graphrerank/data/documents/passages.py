@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from graphrerank.data.documents.document import MAX_NAME, Document, Link, Section
 from graphrerank.text.characters import whole_characters
@@ -11,12 +12,13 @@ from graphrerank.text.languages import ENGLISH, UNSPACED
 from graphrerank.text.sentences import split_sentences
 
 MAX_CHARS = 4000  # of a passage's text; only there a block is cut that should stay whole
-_WINDOW = 50_000  # characters of a text that are split into sentences or words at once
 _FEW = 4  # the last passage of a section is balanced if it has fewer than this part of `max_words`
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_PARAGRAPH, _LINE = re.compile(r"\n\s*\n"), re.compile(r"\n")
+_PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")
+_LINE, _CODE_LINE = re.compile(r"\S[^\n]*"), re.compile(r"[^\n]*\S")
 _WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
 _Span = tuple[int, int]
+_Split = Callable[[str], Iterable[_Span]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,14 @@ class _Piece:
     """A block, or a part of one that is too long."""
 
     text: str
-    words: int
     gap: str  # between it and the piece before
     line: int
     header: str = ""  # stands before it where the piece before has another
     links: list[Link] = field(default_factory=list)
+    words: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.words = _count(self.text)
 
 
 def passages_of(
@@ -69,7 +74,9 @@ def passages_of(
 class _Cutter:
     def __init__(self, max_words: int, max_chars: int, language: str) -> None:
         self._max_words, self._max_chars = max_words, max_chars
-        self._prose = (_paragraphs, _windows, lambda text: split_sentences(text, language), _lines)
+        sentences = partial(split_sentences, language=language)
+        self._prose: tuple[_Split, ...] = (partial(_parts, _PARAGRAPH), sentences, partial(_parts, _LINE))
+        self._code: tuple[_Split, ...] = (partial(_parts, _CODE_LINE),)
 
     def passages(self, section: Section) -> Iterator[list[_Piece]]:
         """Gather the pieces of a section up to the bounds; the last cut is moved where it leaves a few words."""
@@ -78,9 +85,10 @@ class _Cutter:
         words = chars = 0
         for piece in self._pieces(section):
             more_words, more_chars = _size(piece, current)
-            is_full = words + more_words > self._max_words
-            if piece.words > self._max_words and words * _FEW < self._max_words:
-                is_full = False  # it is too long even alone, and a few words introduce it
+            # a few words introduce what is too long even alone
+            is_full = words + more_words > self._max_words and not (
+                piece.words > self._max_words and words * _FEW < self._max_words
+            )
             if current and (is_full or chars + more_chars > self._max_chars):
                 if before:
                     yield before
@@ -94,71 +102,57 @@ class _Cutter:
 
     def _balanced(self, before: list[_Piece], last: list[_Piece]) -> tuple[list[_Piece], list[_Piece]]:
         """Move the cut between two passages back to where the second is about as long as the first."""
-        pieces, best = before + last, len(before)
-        sizes = [_size(piece, pieces[max(0, place - 1) : place]) for place, piece in enumerate(pieces)]
-        left = sum(words for words, _ in sizes[:best])
-        more_words, more_chars = map(sum, zip(*sizes[best + 1 :], (0, 0), strict=True))  # but for the first piece
-        for cut in range(best - 1, 0, -1):
-            left -= sizes[cut][0]
-            more_words, more_chars = more_words + sizes[cut + 1][0], more_chars + sizes[cut + 1][1]
-            words, chars = _size(pieces[cut], ())
-            if words + more_words > min(left, self._max_words) or chars + more_chars > self._max_chars:
+        while len(before) > 1:
+            first, second = before[:-1], [before[-1], *last]
+            words, chars = _total(second)
+            if words > min(_total(first)[0], self._max_words) or chars > self._max_chars:
                 break
-            best = cut
-        return pieces[:best], pieces[best:]
+            before, last = first, second
+        return before, last
 
     def _pieces(self, section: Section) -> Iterator[_Piece]:
         above = header = ""  # as the block before says it, and as it is shown
-        is_short = True
         for block in section.blocks:
             if not (text := _clean(block.text).rstrip().lstrip("\n")):
                 continue
-            gap = "\n" if block.is_tight or (header and block.header == above) else "\n\n"
+            gap = "\n" if block.is_tight or (above and block.header == above) else "\n\n"
             if block.header != above:
-                above, header = block.header, _clean(block.header).strip()
-                is_short = len(header) <= self._max_chars // 2 and _count(header) <= self._max_words // 2
-                if not is_short:  # too long to be repeated
-                    yield from self._cut(_Piece(header, _count(header), gap, block.line), is_whole=False)
-                    gap = "\n"
-            words = _count(text) if len(text) <= self._max_chars else 0
-            piece = _Piece(text, words, gap, block.line, header if is_short else "", list(block.links))
-            yield from self._cut(piece, is_whole=block.is_whole)
+                above = block.header
+                header = _clean(above).strip()
+                if len(header) > self._max_chars // 2 or _count(header) > self._max_words // 2:  # is not repeated
+                    yield from self._cut(_Piece(header, gap, block.line), is_whole=False)
+                    header, gap = "", "\n"
+            yield from self._cut(_Piece(text, gap, block.line, header, list(block.links)), is_whole=block.is_whole)
 
     def _cut(self, block: _Piece, *, is_whole: bool) -> Iterator[_Piece]:
-        room = self._max_words - _count(block.header), self._max_chars - len(block.header) - bool(block.header)
-        if len(block.text) <= room[1] and (is_whole or block.words <= room[0]):
-            yield block
-            return
+        """Split what is too long at the first of the places, the parts of it that are too long at the second, etc."""
+        max_words = self._max_words - _count(block.header)
+        max_chars = self._max_chars - len(block.header) - bool(block.header)
+
+        def spans(start: int, stop: int, splits: Sequence[_Split]) -> Iterator[_Span]:
+            part = block.text[start:stop]
+            if len(part) <= max_chars and (is_whole or _count(part) <= max_words):
+                yield start, stop
+            elif splits:
+                for first, last in splits[0](part):
+                    yield from spans(start + first, start + last, splits[1:])
+            else:
+                yield from ((start + first, start + last) for first, last in _word_spans(part, max_words, max_chars))
+
         last = block.line + block.text.count("\n")
         links = deque(sorted(block.links, key=lambda link: link.line if block.line <= link.line <= last else 0))
         end, line, gap = 0, block.line, block.gap
-        splits = (_windows, _code_lines) if is_whole else self._prose
-        for start, stop in self._spans(block.text, (0, len(block.text)), splits, room, is_whole=is_whole):
+        for start, stop in spans(0, len(block.text), self._code if is_whole else self._prose):
             if end:
                 breaks = block.text.count("\n", end, start)
                 gap = "\n" * min(breaks, 2) or " " * (start > end)
                 line += breaks
-            piece = _Piece(block.text[start:stop], 0, gap, line if block.line else 0, block.header)
-            piece.words = _count(piece.text)
+            piece = _Piece(block.text[start:stop], gap, line if block.line else 0, block.header)
             line += piece.text.count("\n")
             while links and (links[0].line <= line or not block.line <= links[0].line <= last):
                 piece.links.append(links.popleft())
             end = stop
             yield piece
-
-    def _spans(
-        self, text: str, span: _Span, splits: Sequence[Callable[[str], list[_Span]]], room: _Span, *, is_whole: bool
-    ) -> Iterator[_Span]:
-        """Split what is too long at the first of the places, the parts of it that are too long at the second, etc."""
-        start, stop = span
-        part = text[start:stop]
-        if len(part) <= room[1] and (is_whole or _count(part) <= room[0]):
-            yield span
-        elif splits:
-            for first, last in splits[0](part):
-                yield from self._spans(text, (start + first, start + last), splits[1:], room, is_whole=is_whole)
-        else:
-            yield from ((start + first, start + last) for first, last in _word_spans(part, *room))
 
 
 def _size(piece: _Piece, before: Sequence[_Piece]) -> _Span:
@@ -167,6 +161,11 @@ def _size(piece: _Piece, before: Sequence[_Piece]) -> _Span:
     if piece.header and not (before and before[-1].header == piece.header):
         words, chars = words + _count(piece.header), chars + len(piece.header) + 1
     return words, chars
+
+
+def _total(pieces: Sequence[_Piece]) -> _Span:
+    sizes = [_size(piece, pieces[max(0, place - 1) : place]) for place, piece in enumerate(pieces)]
+    return sum(words for words, _ in sizes), sum(chars for _, chars in sizes)
 
 
 def _joined(pieces: Sequence[_Piece]) -> str:
@@ -180,49 +179,18 @@ def _joined(pieces: Sequence[_Piece]) -> str:
     return "".join(parts)
 
 
-def _paragraphs(text: str) -> list[_Span]:
-    return list(_between(_PARAGRAPH, text))
-
-
-def _lines(text: str) -> list[_Span]:
-    return list(_between(_LINE, text))
-
-
-def _code_lines(text: str) -> list[_Span]:
-    """Split at lines, with their indentation."""
-    return [(text.rfind("\n", 0, start) + 1, stop) for start, stop in _between(_LINE, text)]
-
-
-def _between(separator: re.Pattern[str], text: str) -> Iterator[_Span]:
-    """Yield the parts between separators that are not empty, without white space at their ends."""
-    start = 0
-    for stop, following in [*(found.span() for found in separator.finditer(text)), (len(text), 0)]:
-        part = text[start:stop]
-        if part.strip():
-            yield start + len(part) - len(part.lstrip()), start + len(part.rstrip())
-        start = following
-
-
-def _windows(text: str) -> list[_Span]:
-    """Split a long text at a line, or else at a blank, before each so many characters."""
-    spans, start = [], 0
-    while start < len(text):
-        stop = start + _WINDOW
-        if stop < len(text):
-            breaks = (text.rfind(mark, start, stop) + 1 for mark in "\n ")
-            stop = next((place for place in breaks if place > start), stop)
-        part = text[start:stop]
-        if part.strip():
-            spans.append((start + len(part) - len(part.lstrip("\n")), start + len(part.rstrip())))
-        start += len(part)
-    return spans
+def _parts(pattern: re.Pattern[str], text: str) -> Iterator[_Span]:
+    """Yield where a pattern stands, without white space at the end."""
+    return ((found.start(), found.start() + len(found[0].rstrip())) for found in pattern.finditer(text))
 
 
 def _word_spans(text: str, max_words: int, max_chars: int) -> Iterator[_Span]:
     """Split a text at words into parts of about the same length, and words that are too long at characters."""
-    words = [part for word in _WORD.finditer(text) for part in _equal_parts(*word.span(), max_chars)]
-    most = -(-len(words) // -(-len(words) // max_words)) if words else 0
-    first = 0
+    words: list[_Span] = []
+    for start, stop in (word.span() for word in _WORD.finditer(text)):
+        size = _share(stop - start, max_chars)
+        words += [(place, min(stop, place + size)) for place in range(start, stop, size)]
+    most, first = _share(len(words), max_words), 0
     for place, (_, stop) in enumerate(words):
         if place - first == most or stop - words[first][0] > max_chars:
             yield words[first][0], words[place - 1][1]
@@ -231,9 +199,9 @@ def _word_spans(text: str, max_words: int, max_chars: int) -> Iterator[_Span]:
         yield words[first][0], words[-1][1]
 
 
-def _equal_parts(start: int, stop: int, most: int) -> list[_Span]:
-    size = -(-(stop - start) // -(-(stop - start) // most))
-    return [(place, min(stop, place + size)) for place in range(start, stop, size)]
+def _share(size: int, most: int) -> int:
+    """Return the size of the parts of a whole that is divided into as few equal ones as possible."""
+    return -(-size // max(1, -(-size // most)))
 
 
 def _section_ids(document: Document) -> list[str]:
