@@ -129,9 +129,12 @@ class _Cutter:
         max_words = self._max_words - _count(block.header)
         max_chars = self._max_chars - len(block.header) - bool(block.header)
 
+        def fits(text: str) -> bool:
+            return len(text) <= max_chars and (is_whole or _count(text) <= max_words)
+
         def spans(start: int, stop: int, splits: Sequence[_Split]) -> Iterator[_Span]:
             part = block.text[start:stop]
-            if len(part) <= max_chars and (is_whole or _count(part) <= max_words):
+            if fits(part):
                 yield start, stop
             elif splits:
                 for first, last in splits[0](part):
@@ -139,6 +142,9 @@ class _Cutter:
             else:
                 yield from ((start + first, start + last) for first, last in _word_spans(part, max_words, max_chars))
 
+        if fits(block.text):
+            yield block
+            return
         last = block.line + block.text.count("\n")
         links = deque(sorted(block.links, key=lambda link: link.line if block.line <= link.line <= last else 0))
         end, line, gap = 0, block.line, block.gap

@@ -5,7 +5,9 @@ Messages that follow each other soon are a section; a thread of Slack is another
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from html import unescape
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -14,11 +16,12 @@ from graphrerank.data.documents.document import LABEL, MAX_NAME, Block, Document
 _PAUSE = 30 * 60  # seconds without a message that end a section
 _MOST = 1000  # characters of a section, about a passage, as replies point at sections
 _MARKUP = re.compile(r"<(?:([@#!])([^<>|\s]*)|([a-z]+:[^<>|\s]*))(?:\|([^<>]*))?>")  # Slack's mentions and links
+_NAMES = ("user_profile.real_name", "user_profile.display_name", "username")  # of the author of a message of Slack
 
 
 class _Message(NamedTuple):
     id: str
-    seconds: float  # of its time
+    time: datetime | None  # in UTC
     author: str
     text: str
     thread: str  # of Slack, empty outside of threads
@@ -29,77 +32,63 @@ def read_chat(content: Any, name: str) -> list[Document] | None:
     """Return an export of a chat as a document, or None for other JSON."""
     channel = PurePosixPath(name).parent.name
     listed = content.get("messages") if isinstance(content, Mapping) else content
-    if isinstance(listed, list) and listed and all(map(_is_slack, listed[:20])):
-        own = [each for each in listed if _is_slack(each)]
-        names = {str(each.get("user")): name for each in own if (name := _slack_name(each))}
-        messages, prefix = [_slack(each, names) for each in own], f"slack:{channel}:"
-    elif isinstance(content, Mapping) and _is_discord(content):
-        channel = str(content["channel"].get("name") or "")
-        messages, prefix = [_discord(each) for each in content["messages"] if isinstance(each, Mapping)], "discord:"
+    if not isinstance(listed, list):
+        return None
+    if listed and all(isinstance(each, Mapping) and _at(each, "type") == "message" for each in listed[:20]):
+        names = {_at(each, "user"): name for each in listed if (name := _at(each, *_NAMES))}
+        messages, prefix = [_slack(each, names) for each in listed], f"slack:{channel}:"
+    elif isinstance(content, Mapping) and "channel" in content and all(_at(each, "author.name") for each in listed):
+        channel = _at(content, "channel.name")
+        messages, prefix = list(map(_discord, listed)), "discord:"
     else:
         return None
-    shown = [each for each in messages if each.text]
     title = f"#{channel}" if channel else PurePosixPath(name).stem
-    return [Document(name, title, tuple(_section(group, prefix) for group in _groups(shown)))]
+    groups = _groups([message for message in messages if message.text])
+    return [Document(name, title, tuple(_section(group, prefix) for group in groups))]
 
 
-def _is_slack(each: Any) -> bool:
-    return isinstance(each, Mapping) and each.get("type") == "message" and _number(each.get("ts")) > 0
+def _at(value: Any, *paths: str) -> str:
+    """Return what stands at the first of the paths, as a text; empty if nothing does."""
+    for path in paths:
+        found = value
+        for key in path.split("."):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if found:
+            return str(found)
+    return ""
 
 
-def _is_discord(content: Mapping[str, Any]) -> bool:
-    messages = content.get("messages")
-    is_export = isinstance(content.get("channel"), Mapping) and isinstance(messages, list)
-    return is_export and all(isinstance(each, Mapping) and "author" in each for each in messages or ())
-
-
-def _slack_name(each: Mapping[str, Any]) -> str:
-    profile = each.get("user_profile")
-    names = [profile.get(key) for key in ("real_name", "display_name")] if isinstance(profile, Mapping) else []
-    return next((str(found) for found in (*names, each.get("username")) if found), "")
-
-
-def _slack(each: Mapping[str, Any], names: Mapping[str, str]) -> _Message:
+def _slack(message: Any, names: Mapping[str, str]) -> _Message:
     """Read a message; ``names`` are those of the users that the file says."""
 
     def shown(found: re.Match[str]) -> str:
         return str(found[4] or found[3] or f"{found[1]}{names.get(found[2], found[2])}")
 
-    user = str(each.get("user") or "")
-    author = _slack_name(each) or names.get(user, user)
-    text = _MARKUP.sub(shown, str(each.get("text") or ""))
-    text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-    own, thread = str(each["ts"]), str(each.get("thread_ts") or "")
-    subject = "" if str(each.get("subtype", "")).endswith(("_join", "_leave")) else _with_files(text, each.get("files"))
-    return _Message(own, _number(own), author, subject, thread, thread if thread != own else "")
+    own, thread, user = _at(message, "ts"), _at(message, "thread_ts"), _at(message, "user")
+    text = _with_files(unescape(_MARKUP.sub(shown, _at(message, "text"))), message, "files")
+    if _at(message, "subtype").endswith(("_join", "_leave")):
+        text = ""
+    time = None
+    with suppress(ValueError, OverflowError, OSError):
+        time = datetime.fromtimestamp(float(own), UTC)
+    author = _at(message, *_NAMES) or names.get(user, user)
+    return _Message(own, time, author, text, thread, thread if thread != own else "")
 
 
-def _discord(each: Mapping[str, Any]) -> _Message:
-    author, reference = each.get("author"), each.get("reference")
-    names = [author.get(key) for key in ("nickname", "name")] if isinstance(author, Mapping) else []
-    replied = str(reference.get("messageId") or "") if isinstance(reference, Mapping) else ""
-    text = _with_files(str(each.get("content") or ""), each.get("attachments"))
-    try:
-        seconds = datetime.fromisoformat(str(each.get("timestamp"))).timestamp()
-    except (ValueError, OverflowError):
-        seconds = 0.0
-    return _Message(
-        str(each.get("id") or ""), seconds, next((str(found) for found in names if found), ""), text, "", replied
-    )
+def _discord(message: Any) -> _Message:
+    time = None
+    with suppress(ValueError, OverflowError):
+        time = datetime.fromisoformat(_at(message, "timestamp")).astimezone(UTC)
+    text = _with_files(_at(message, "content"), message, "attachments")
+    author = _at(message, "author.nickname", "author.name")
+    return _Message(_at(message, "id"), time, author, text, "", _at(message, "reference.messageId"))
 
 
-def _with_files(text: str, files: Any) -> str:
+def _with_files(text: str, message: Any, key: str) -> str:
     """Append the names of the files of a message."""
-    listed = [each for each in files if isinstance(each, Mapping)] if isinstance(files, list) else []
-    names = [str(each.get("name") or each.get("fileName") or "") for each in listed]
+    files = message.get(key) if isinstance(message, Mapping) else None
+    names = [_at(file, "name", "fileName") for file in files] if isinstance(files, list) else []
     return "\n".join(filter(None, (text.strip(), ", ".join(filter(None, names)))))
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value) if isinstance(value, str | float | int) else 0.0
-    except (ValueError, OverflowError):
-        return 0.0
 
 
 def _groups(messages: Sequence[_Message]) -> list[list[_Message]]:
@@ -109,7 +98,8 @@ def _groups(messages: Sequence[_Message]) -> list[list[_Message]]:
     sizes: dict[str, int] = {}
     for message in messages:
         own, size = message.thread, len(message.author) + len(message.text) + 3
-        is_late = own in latest and not own and message.seconds - latest[own][-1].seconds > _PAUSE
+        last = latest[own][-1].time if own in latest and not own else None
+        is_late = bool(last and message.time and (message.time - last).total_seconds() > _PAUSE)
         if own not in latest or is_late or sizes[own] + size > _MOST:
             latest[own], sizes[own] = [], 0
             groups.append(latest[own])
@@ -125,12 +115,5 @@ def _section(messages: Sequence[_Message], prefix: str) -> Section:
         author = " ".join(each.author.split())[:MAX_NAME]
         blocks.append(Block(f"{author}: {each.text}".removeprefix(": "), links=links, is_whole=True, is_tight=True))
     labels = tuple(f"{prefix}{each.id}"[:MAX_NAME] for each in messages if each.id)
-    return Section(_time(messages[0].seconds), tuple(blocks), anchors=(messages[0].id[:MAX_NAME],), labels=labels)
-
-
-def _time(seconds: float) -> str:
-    """Return the minute of a time, in UTC; empty without one."""
-    try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}" if seconds else ""
-    except (ValueError, OverflowError, OSError):
-        return ""
+    heading = f"{messages[0].time:%Y-%m-%d %H:%M}" if messages[0].time else ""
+    return Section(heading, tuple(blocks), anchors=(messages[0].id[:MAX_NAME],), labels=labels)
