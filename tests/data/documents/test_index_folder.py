@@ -76,7 +76,7 @@ def test_bad_arguments_leave_nothing(documents, tmp_path):
 def test_what_cannot_be_read_is_named_and_the_rest_is_read(documents, tmp_path, monkeypatch):
     (documents / "bytes.txt").write_bytes(b"\0\1\2\xff" * 9)
     (documents / "bad.json").write_text("{")
-    (documents / "rows.json").write_text('[{"text": "one"}, {"text": " "}, 3]')
+    (documents / "rows.json").write_text('[{"text": "one"}, {"text": " "}, null]')
     (documents / "only.md").write_text("# Heading\n")
     (documents / " blank.md").write_text("text")
     (documents / "elsewhere").symlink_to(tmp_path)
@@ -102,7 +102,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(documents, tmp_path, 
     assert made.unread["no regular file"] == ["pipe.txt"]
     assert made.unread["a folder that cannot be opened: Permission denied"] == ["closed"]
     assert made.unread["binary, not a text"] == ["bytes.txt"]
-    assert made.unread["not JSON"] == ["bad.json"]
+    assert made.unread["not JSON in line 1"] == ["bad.json"]
     assert sum("begins with a blank" in reason for reason in made.unread) == 1
     assert "not read: 3 x no text (only.md, rows.json#2, rows.json#3)" in str(made)
     assert "rows.json#1" in Dataset.from_folder(tmp_path / "out").graph.node_ids
