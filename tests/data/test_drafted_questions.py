@@ -58,6 +58,14 @@ def test_a_question_is_words_of_its_relevant_passages_which_edges_join(dataset: 
         drafted_dataset(empty).split("test")
 
 
+def test_tables_of_a_schema_are_asked_for_although_a_few_passages_read_as_prose(dataset: Dataset) -> None:
+    tables = [f"table orders{i} in database shop{i}: columns order id{i}, price{i}, customer{i}" for i in range(58)]
+    texts = [*dataset.graph.texts[:2], *tables]
+    schema = dataclasses.replace(dataset, graph=dataset.graph.with_passages(texts=texts), known_fingerprint=None)
+    asked = {node for _, nodes in relevant(drafted_dataset(schema)).values() for node in nodes}
+    assert len(asked & {*range(2, 60)}) > 50
+
+
 def test_questions_of_scripts_without_spaces_are_clauses(dataset: Dataset) -> None:
     texts = ["".join(chr(0x4E00 + 20 * i + k) for k in range(12)) + "。ABC" for i in range(60)]
     graph = dataset.graph.with_passages(texts=texts, language="characters")
