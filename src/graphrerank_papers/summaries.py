@@ -57,12 +57,7 @@ def pick_sentences(vectors: Tensor, num_tokens: Sequence[int], *, limit: int, ce
 
 
 def write_summaries(
-    model: ChatModel,
-    notes: Sequence[Sequence[str]],
-    tokenizer: Tokenizer,
-    *,
-    limit: int,
-    prompt: Prompt | None = None,
+    model: ChatModel, notes: Sequence[Sequence[str]], tokenizer: Tokenizer, *, limit: int, prompt: Prompt | None = None
 ) -> list[str | None]:
     """Let a model summarise each list of notes, none empty, in ``limit`` tokens; None without a usable answer.
 

@@ -7,14 +7,7 @@ import pytest
 
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import DataEntry
-from graphrerank_papers.benchmark import (
-    PUBLISHED,
-    Benchmark,
-    has_seen,
-    read_published,
-    settings_with,
-    training_sets,
-)
+from graphrerank_papers.benchmark import PUBLISHED, Benchmark, has_seen, read_published, settings_with, training_sets
 from tests.support.folders import write_dataset
 
 NAMES = ["river", "stone", "metal", "cloud", "forest", "engine", "violin", "planet"]

@@ -83,8 +83,7 @@ def play(*requests: tuple[str, Job], engines: dict[str, Recorder], hold: bool = 
 
 
 @pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [([1] * 6, [4, 2]), ([60, 30, 20, 1], [3, 1]), ([500, 1, 1], [1, 2]), ([1], [1])],
+    ("sizes", "expected"), [([1] * 6, [4, 2]), ([60, 30, 20, 1], [3, 1]), ([500, 1, 1], [1, 2]), ([1], [1])]
 )
 def test_a_batch_takes_what_waits_up_to_its_limits(sizes: list[int], expected: list[int]) -> None:
     engine = Recorder()

@@ -49,10 +49,7 @@ def files(folder: Path) -> dict[str, bytes]:
 )
 def test_exported_equals_eager(tmp_path, make_checkpoint, export, num_edge_types, features, message_passing):
     checkpoint = make_checkpoint(
-        features=features,
-        message_passing=message_passing,
-        edge_features=message_passing,
-        num_edge_types=num_edge_types,
+        features=features, message_passing=message_passing, edge_features=message_passing, num_edge_types=num_edge_types
     )
     folder = export(checkpoint, tmp_path / "runs" / "artifact")
     assert folder == tmp_path / "runs" / "artifact"

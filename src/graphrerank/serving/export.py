@@ -29,11 +29,7 @@ from graphrerank.serving.parity import (
 
 
 def export_artifact(
-    checkpoint: Checkpoint,
-    folder: Path,
-    formats: Sequence[str] = ("torchscript",),
-    *,
-    num_batches: int = NUM_BATCHES,
+    checkpoint: Checkpoint, folder: Path, formats: Sequence[str] = ("torchscript",), *, num_batches: int = NUM_BATCHES
 ) -> Path:
     """Write a checkpoint's model in some formats, and verify that the files score as the model does.
 

@@ -97,10 +97,7 @@ def process_app(service: Service, folder: Path, supervisor: int) -> FastAPI:
     """Create the application of one process, which builds its engines when it starts, and ends with its supervisor."""
     settings, engines = service.settings, dict[str, Engine[Any]]()
     batcher = Batcher(
-        engines,
-        settings.limits,
-        batch_requests=settings.batch_requests,
-        batch_candidates=settings.batch_candidates,
+        engines, settings.limits, batch_requests=settings.batch_requests, batch_candidates=settings.batch_candidates
     )
 
     @contextlib.asynccontextmanager

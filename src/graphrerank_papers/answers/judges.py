@@ -19,7 +19,7 @@ from graphrerank.language_models.answer_cache import ChatModel
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.reply import Reply, ReplyingModel
 from graphrerank.language_models.strict_answers import ask_strictly, read_object
-from graphrerank_papers.answers.writers import RecordedModel
+from graphrerank_papers.answers.writers import ask_prompt
 
 _DECISION = re.compile(r"decision\W*(yes|no)\b", re.IGNORECASE)
 OR = " or "  # between right answers that mean the same
@@ -65,18 +65,16 @@ class CorrectnessJudge:
             for row, (question, text, answers) in enumerate(zip(questions, said, right, strict=True))
             if answers and text and text.strip()
         }
-        model = RecordedModel(self.model, self.cache).in_form(self.prompt.form)
-        replies = model.all_replies(list(messages.values()), system=self.prompt.instructions())
-        verdicts: list[Reply | None] = [None] * len(questions)
-        for row, reply in zip(messages, replies, strict=True):
-            verdicts[row] = reply
-        scores = [
-            torch.nan if answers is None
-            else float(text is not None and not text.strip()) if not answers
-            else float(verdict is not None and parse_decision(verdict.text) is True)
-            for text, answers, verdict in zip(said, right, verdicts, strict=True)
-        ]  # fmt: skip
-        return torch.tensor(scores, dtype=torch.float64), verdicts
+        replies = ask_prompt(self.model, self.prompt, list(messages.values()), self.cache)
+        replied = dict(zip(messages, replies, strict=True))
+        verdicts = [replied.get(row) for row in range(len(questions))]
+        scores = torch.full((len(questions),), torch.nan, dtype=torch.float64)
+        for row, (text, answers, verdict) in enumerate(zip(said, right, verdicts, strict=True)):
+            if answers:
+                scores[row] = float(verdict is not None and parse_decision(verdict.text) is True)
+            elif answers is not None:
+                scores[row] = float(text is not None and not text.strip())
+        return scores, verdicts
 
 
 def parse_decision(text: str) -> bool | None:
@@ -180,7 +178,7 @@ def _known_score(first: str, second: str) -> float:
     first, second = first.strip(), second.strip()
     if bool(first) != bool(second):
         return 1.0 if first else -1.0
-    return 0.0 if first and first == second else float("nan")
+    return 0.0 if first and first == second else torch.nan
 
 
 @dataclass(frozen=True)

@@ -67,20 +67,18 @@ class TransformersLanguageModel:
     def ask(self, questions: Sequence[str], *, system: str | None, read: Callable[[str], Answer]) -> list[Answer]:
         """Ask each question in a separate conversation; see :meth:`LanguageModel.ask`."""
         answers: dict[int, Answer] = {}
-        problem = ""
+        pending, problem = list(range(len(questions))), ""
         for attempt in range(self.max_retries + 1):
-            pending = [index for index in range(len(questions)) if index not in answers]
             replies = self._generate([questions[index] for index in pending], system, attempt)
             for index, reply in zip(pending, replies, strict=True):
                 try:
                     answers[index] = read(reply.text)
                 except (ValueError, LookupError, TypeError) as error:
                     problem = repr(error)
-        if missing := [text for index, text in enumerate(questions) if index not in answers]:
-            raise UserError(
-                f"{self.model} gave no usable answer in {self.max_retries + 1} tries for the text "
-                f"{missing[0][:60]!r}; last: {problem}"
-            )
+            pending = [index for index in pending if index not in answers]
+        if pending:
+            tries, shown = self.max_retries + 1, f"the text {questions[pending[0]][:60]!r}"
+            raise UserError(f"{self.model} gave no usable answer in {tries} tries for {shown}; last: {problem}")
         return [answers[index] for index in range(len(questions))]
 
     def replies(self, questions: Sequence[str], *, system: str | None) -> Iterator[tuple[int, Reply]]:
@@ -94,12 +92,8 @@ class TransformersLanguageModel:
     def _generate_batch(self, questions: Sequence[str], system: str | None, attempt: int) -> Iterator[Reply]:
         tokenizer, model = self._loaded
         prefix = [] if system is None else [{"role": "system", "content": system}]
-        texts = [
-            tokenizer.apply_chat_template(
-                [*prefix, {"role": "user", "content": question}], tokenize=False, add_generation_prompt=True
-            )
-            for question in questions
-        ]
+        conversations = [[*prefix, {"role": "user", "content": question}] for question in questions]
+        texts = tokenizer.apply_chat_template(conversations, tokenize=False, add_generation_prompt=True)
         batch = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False).to(model.device)
         length = batch["input_ids"].shape[1]
         limit = getattr(model.config, "max_position_embeddings", None)
@@ -112,9 +106,8 @@ class TransformersLanguageModel:
             sampling["logits_processor"] = [FormMask(self._form_tokenizer, self.form, num_rows=len(texts))]
         with torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(self.seed + attempt)
-            output = model.generate(
-                **batch, **sampling, max_new_tokens=self.max_new_tokens, pad_token_id=tokenizer.pad_token_id
-            )
+            sampling |= {"max_new_tokens": self.max_new_tokens, "pad_token_id": tokenizer.pad_token_id}
+            output = model.generate(**batch, **sampling)
         written = output[:, length:]
         texts = tokenizer.batch_decode(written, skip_special_tokens=True)
         read = batch["attention_mask"].sum(1).tolist()
@@ -141,16 +134,13 @@ class TransformersLanguageModel:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         source: dict[str, Any] = {"revision": self.revision, "trust_remote_code": False}
-        if self.gguf_file:
-            source["gguf_file"] = self.gguf_file
+        source |= {"gguf_file": self.gguf_file} if self.gguf_file else {}
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.model, padding_side="left", **source)
             model = AutoModelForCausalLM.from_pretrained(self.model, dtype=getattr(torch, self.dtype), **source)
         except (OSError, ValueError, ImportError) as error:
-            raise UserError(
-                f"`model` must be a local folder or a reachable hub id of a causal language model, got "
-                f"{self.model!r}: {error}"
-            ) from error
+            needed = "a local folder or a reachable hub id of a causal language model"
+            raise UserError(f"`model` must be {needed}, got {self.model!r}: {error}") from error
         if tokenizer.chat_template is None:
             raise UserError(f"{self.model}: needs a model with a chat template, found none")
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
@@ -208,7 +198,6 @@ def form_tokenizer(tokenizer: Any, *, num_tokens: int, ends: Sequence[int]) -> A
             backend.decoder = decoders.Sequence([space, decoders.ByteFallback(), decoders.Fuse()])
         return build(backend.to_str(), n_vocab=num_tokens, eos_token=list(ends))
     except (AttributeError, ValueError) as error:
-        raise UserError(
-            f"constrained decoding needs a fast tokenizer of byte-level BPE or SentencePiece, got "
-            f"{type(tokenizer).__name__}; `constrained=false` lets the model write what it likes: {error}"
-        ) from error
+        needed = "constrained decoding needs a fast tokenizer of byte-level BPE or SentencePiece"
+        found = f"{type(tokenizer).__name__}; `constrained=false` lets the model write what it likes"
+        raise UserError(f"{needed}, got {found}: {error}") from error

@@ -29,8 +29,7 @@ class Packing:
     """Packs the best passages that fit into a budget of tokens.
 
     Passages are taken from the best down. The first one that does not fit ends it: of ``sentences``, its first ones
-    that fit are kept; of ``passages``, nothing of it is, except that a best passage longer than the whole budget is cut
-    to it, so that no context is empty for its length.
+    that fit are kept; of ``passages``, nothing, but for a best passage longer than the budget, which is cut to it.
 
     Source: EA-GraphRAG, Eq. 11, ``Pack(D(q))``: "with truncation to fit the model's input length budget".
     """

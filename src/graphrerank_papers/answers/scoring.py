@@ -68,10 +68,10 @@ def score_answers(
         if answers is None:
             continue
         for name, measure in OF_TEXTS.items():
-            if text is not None:
-                scores[name][row] = measure(text, answers) if answers else float(not normalize_answer(text))
-            else:
+            if text is None:
                 scores[name][row] = 0.0
+            else:
+                scores[name][row] = measure(text, answers) if answers else float(not normalize_answer(text))
         if answers:
             scores[CONTEXT_COVERAGE][row] = coverage(context, answers)
     return scores
@@ -84,9 +84,6 @@ def question_kinds(num_relevant: Sequence[int], scores: Mapping[str, Tensor]) ->
     """
     counts = torch.tensor(list(num_relevant))
     unanswerable = scores[CONTEXT_COVERAGE].isnan() & ~scores[EM].isnan()
-    groups = {
-        "multi-hop": (counts > 1) & ~unanswerable,
-        "single-hop": (counts <= 1) & ~unanswerable,
-        "unanswerable": unanswerable,
-    }
+    groups = {"multi-hop": (counts > 1) & ~unanswerable, "single-hop": (counts <= 1) & ~unanswerable}
+    groups["unanswerable"] = unanswerable
     return {name: inside for name, inside in groups.items() if bool(inside.any())}

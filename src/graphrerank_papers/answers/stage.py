@@ -25,7 +25,7 @@ from graphrerank_papers.answers.judges import (
 )
 from graphrerank_papers.answers.packing import Context, Packing, passages_of
 from graphrerank_papers.answers.scoring import EM, F1, JUDGED, SCORED, question_kinds, score_answers
-from graphrerank_papers.answers.writers import RecordedModel, Writer
+from graphrerank_papers.answers.writers import RecordedModel, Writer, total_tokens
 
 Right = Sequence[Sequence[str] | None]  # of each question, as in `score_answers`
 
@@ -50,12 +50,6 @@ class Price:
         if self.input is None or self.output is None or read is None or written is None:
             return None
         return (self.input * read + self.output * written) / 1e6
-
-
-def total_tokens(replies: Sequence[Reply], name: str) -> int | None:
-    """Add up ``input_tokens`` or ``output_tokens`` of the replies that came; None if there is none, or one lacks it."""
-    counts = [getattr(reply, name) for reply in replies if reply.has_come]
-    return None if not counts or None in counts else sum(counts)
 
 
 @dataclass
@@ -173,12 +167,10 @@ class AnswerStage:
             raise UserError(f"`answers` that are compared need two systems, got {ranked.systems[0].name!r} alone")
         if all(answers is None for answers in right) and self.comparison is None:
             raise UserError(
-                f"`answers` needs an `answer` in the metadata of queries, found none in data set {dataset.name!r}"
+                f"`answers` needs an `answer` in the metadata of queries, data set {dataset.name!r} has none"
             )
-        contexts = {
-            system.name: self.packing.pack(passages_of(dataset.graph.texts, system.ranking.nodes.tolist()))
-            for system in ranked.systems
-        }
+        nodes = {system.name: system.ranking.nodes.tolist() for system in ranked.systems}
+        contexts = {name: self.packing.pack(passages_of(dataset.graph.texts, rows)) for name, rows in nodes.items()}
         answers = self.answer(questions, contexts, right)
         *others, primary = answers
         verdicts: dict[str, Verdicts] = {}
@@ -235,20 +227,11 @@ def answers_table(counts: Mapping[str, AnswerCounts]) -> Table:
     is_judged = any(row.verdicts for row in counts.values())
     rows = []
     for system, row in counts.items():
-        cells = {
-            "system": Cell(row_name(system)),
-            "written by": Cell(row.writer),
-            "model": Cell(", ".join(f"{name} ({n})" for name, n in row.models.items()) or "-"),
-        }
-        numbers = {
-            "tokens of a context": row.context_tokens,
-            "tokens read": row.input_tokens,
-            "tokens written": row.output_tokens,
-            "USD": row.usd,
-            **row.outcomes,
-            "abstained": row.abstained,
-            "repeated": row.repeated,
-        }
+        models = ", ".join(f"{name} ({n})" for name, n in row.models.items())
+        cells = {"system": Cell(row_name(system)), "written by": Cell(row.writer), "model": Cell(models or "-")}
+        numbers = {"tokens of a context": row.context_tokens, "tokens read": row.input_tokens}
+        numbers |= {"tokens written": row.output_tokens, "USD": row.usd, **row.outcomes}
+        numbers |= {"abstained": row.abstained, "repeated": row.repeated}
         if is_judged:
             numbers |= {"verdicts": row.verdicts, "unusable verdicts": row.verdicts_unusable}
             numbers |= {"USD of verdicts": row.judge_usd}
@@ -274,9 +257,9 @@ def _comparison_notes(replies: Sequence[Reply], price: Price | None) -> list[str
         return []
     failed = sum(not reply.has_come for reply in replies)
     read, written = (total_tokens(replies, name) for name in ("input_tokens", "output_tokens"))
-    tokens = "tokens not counted" if read is None or written is None else f"{read:,} tokens read, {written:,} written"
-    usd = None if price is None else price.of(replies)
-    cost = tokens if usd is None else f"{tokens}, {usd:.4f} USD"
+    cost = "tokens not counted" if read is None or written is None else f"{read:,} tokens read, {written:,} written"
+    if price is not None and (usd := price.of(replies)) is not None:
+        cost += f", {usd:.4f} USD"
     return [f"comparison of answers: {len(replies):,} requests, {failed:,} of them failed or rejected; {cost}"]
 
 

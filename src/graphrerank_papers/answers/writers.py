@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
+from typing import Annotated, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -35,8 +35,7 @@ class RecordedModel:
     """A :class:`ReplyingModel` and :class:`ChatModel` over a replying one, which caches and remembers its replies.
 
     The cache is ``<folder>/<hash of the model's fingerprint>.sqlite``, by system message and question. Each reply is
-    written before the next one is awaited: an interrupted run loses only the replies under way. Failed and rejected
-    requests are not kept.
+    written before the next one is awaited. Failed and rejected requests are not kept.
 
     In :meth:`ask`, a failed, rejected or refused request is an empty text: :func:`ask_strictly` counts it as unusable,
     repeats the request, and goes on without it.
@@ -87,7 +86,7 @@ class RecordedModel:
     def all_replies(self, questions: Sequence[str], *, system: str | None) -> list[Reply]:
         """Ask all questions, record their replies, and return them in order."""
         replies = dict(self.replies(questions, system=system))
-        for question, row in {question: row for row, question in enumerate(questions)}.items():
+        for row, question in {question: (row, question) for row, question in enumerate(questions)}.values():
             known = self._replies[first_message(question)]
             if not any(message == question and earlier.outcome in KEPT for message, earlier in known):
                 known.append((question, replies[row]))  # otherwise it was read from the cache
@@ -101,6 +100,11 @@ class RecordedModel:
     def replies_to(self, messages: Iterable[str]) -> list[Reply]:
         """List the recorded replies to some messages, with those to repeated requests."""
         return [reply for message in messages for _, reply in self._replies[message]]
+
+
+def ask_prompt(model: ReplyingModel, prompt: Prompt, messages: Sequence[str], cache: str | Path | None) -> list[Reply]:
+    """Ask the filled messages of a prompt, in its form; ``cache`` as of :class:`RecordedModel`."""
+    return RecordedModel(model, cache).in_form(prompt.form).all_replies(messages, system=prompt.instructions())
 
 
 class Writer(Protocol):
@@ -140,9 +144,7 @@ class PromptedWriter:
         """Answer ``Q`` questions; an empty context is sent too, as the model may abstain."""
         pairs = zip(questions, contexts, strict=True)
         messages = [self.prompt.fill(context=context.text, question=question) for question, context in pairs]
-        model = RecordedModel(self.model, self.cache).in_form(self.prompt.form)
-        replies = model.all_replies(messages, system=self.prompt.instructions())
-        return [self._answer(reply) for reply in replies]
+        return [self._answer(reply) for reply in ask_prompt(self.model, self.prompt, messages, self.cache)]
 
     def _answer(self, reply: Reply) -> Reply:
         """Extract the answer from the model's text."""
@@ -168,11 +170,10 @@ def answer_in_form(text: str, form: str) -> str:
     if is_schema(form):
         content = json.loads(text)
         answer = content.get("answer") if isinstance(content, dict) else None
-        needed = 'be {"answer": "..."}'
     else:
-        answer, needed = text if re.fullmatch(form, text.strip()) else None, f"match {form!r}"
+        answer = text if re.fullmatch(form, text.strip()) else None
     if not isinstance(answer, str):
-        raise UserError(f"the answer must {needed}, got {text[:80]!r}")
+        raise UserError(f"the answer must be of the form {form[:200]!r}, got {text[:80]!r}")
     return answer
 
 
@@ -332,10 +333,8 @@ def _reply(
     if merged is None and (any(usable) or (parts and not usable)):
         outcomes = {reply.outcome for reply in replies}
         outcome = outcomes.pop() if len(outcomes) == 1 and outcomes <= LOST else UNUSABLE
-    counts: dict[str, Any] = {}
-    for name in ("input_tokens", "output_tokens"):
-        counted = [getattr(reply, name) for reply in replies if reply.has_come]
-        counts[name] = None if None in counted else sum(counted)
+    come = any(reply.has_come for reply in replies)
+    counts = {name: total_tokens(replies, name) if come else 0 for name in ("input_tokens", "output_tokens")}
     return CitedReply(
         "" if merged is None else merged.text,
         outcome,
@@ -346,6 +345,12 @@ def _reply(
         helpfulness=tuple(None if part is None else part.helpfulness for part in parts),
         **counts,
     )
+
+
+def total_tokens(replies: Sequence[Reply], name: str) -> int | None:
+    """Add up ``input_tokens`` or ``output_tokens`` of the replies that came; None if there is none, or one lacks it."""
+    counts = [getattr(reply, name) for reply in replies if reply.has_come]
+    return None if not counts or None in counts else sum(counts)
 
 
 def _listed(numbers: Sequence[int]) -> str:

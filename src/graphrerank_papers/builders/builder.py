@@ -4,7 +4,7 @@ import inspect
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -36,19 +36,20 @@ class DatasetWriter:
         self._judgements: dict[str, list[tuple[str, str, int]]] = {}
         self._edges: list[tuple[str, ...]] = []
         self._edge_columns: tuple[str, ...] = ()
-        self._stack = ExitStack()
         self._files: dict[str, IO[bytes]] = {}
 
     def document(self, doc_id: str, title: str, text: str, /, **metadata: Any) -> None:
         """Write a line of the corpus; metadata that is None is left out."""
-        self.record("document", {"_id": doc_id, "title": title, "text": text} | _metadata(metadata))
+        self.record("document", {"_id": doc_id, "title": title, "text": text}, **metadata)
 
     def query(self, query_id: str, text: str, /, **metadata: Any) -> None:
         """Write a line of the queries; metadata that is None is left out."""
-        self.record("query", {"_id": query_id, "text": text} | _metadata(metadata))
+        self.record("query", {"_id": query_id, "text": text}, **metadata)
 
-    def record(self, kind: str, record: Record) -> None:
-        """Write a ``document`` or a ``query`` as it is."""
+    def record(self, kind: str, record: Record, **metadata: Any) -> None:
+        """Write a ``document`` or a ``query``, with further metadata."""
+        if given := {key: entry for key, entry in metadata.items() if entry is not None}:
+            record = record | {"metadata": given}
         if not record["text"].strip() and not record.get("title", "").strip():
             self._empty[kind].add(record["_id"])
             self.drop(kind, record["_id"], "no text")
@@ -89,13 +90,14 @@ class DatasetWriter:
 
     def close(self) -> None:
         """Close all files."""
-        self._stack.close()
+        for file in self._files.values():
+            file.close()
 
     def _write(self, name: str, line: str) -> None:
         if name not in self._files:
             path = self.folder / name
             path.parent.mkdir(exist_ok=True)
-            self._files[name] = self._stack.enter_context(path.open("wb"))
+            self._files[name] = path.open("wb")
         self._files[name].write(f"{line}\n".encode())
 
 
@@ -128,8 +130,7 @@ class Builder:
         out = Path(out)
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise UserError(f"`out` must be a new folder, got {out}, which exists; nothing is overwritten")
-        parameters = inspect.signature(self.read).parameters.values()
-        known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+        known = inspect.getfullargspec(self.read).kwonlyargs
         if unknown := sorted(set(options) - set(known)):
             raise UserError(f"`options` of {self.name} must be of {known}, got {unknown[0]!r}")
         files = RawFiles(locations, downloads=downloads, downloader=downloader)
@@ -164,11 +165,6 @@ class Builder:
 def builder(name: str, *, title: str, license: str, page: str) -> Callable[[Callable[..., None]], Builder]:
     """Decorate a reader of files: it becomes the :class:`Builder` of that name."""
     return lambda read: Builder(name, title, license, page, read)
-
-
-def _metadata(metadata: dict[str, Any]) -> Record:
-    given = {key: entry for key, entry in metadata.items() if entry is not None}
-    return {"metadata": given} if given else {}
 
 
 def _page(card: dict[str, Any]) -> str:

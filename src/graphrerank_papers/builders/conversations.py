@@ -78,15 +78,9 @@ def longmemeval(files: RawFiles, writer: DatasetWriter) -> None:
                 name = f"{plain_name}~{number}"
             sessions.append(name)
             relevant += [f"{name}:{i}" for i, turn in enumerate(turns) if turn.get("has_answer")]
-        writer.query(
-            query_id,
-            record["question"],
-            answer=record.get("answer"),
-            type=record.get("question_type"),
-            date=record.get("question_date"),
-            sessions=sessions,
-            session_dates=record.get("haystack_dates"),
-        )
+        answer, kind, date = (record.get(key) for key in ("answer", "question_type", "question_date"))
+        when = {"date": date, "sessions": sessions, "session_dates": record.get("haystack_dates")}
+        writer.query(query_id, record["question"], answer=answer, type=kind, **when)
         is_absent = query_id.endswith("_abs")
         if not relevant:
             reason = "the question has no answer in its history" if is_absent else "no turn is marked as the answer's"
@@ -96,9 +90,7 @@ def longmemeval(files: RawFiles, writer: DatasetWriter) -> None:
     for name, texts in known.items():
         turns = [Turn(f"{name}:{i}", role, text) for i, (role, text) in enumerate(texts)]
         write_conversation(writer, [(name, "", turns)])
-    writer.notes.append(
-        "A question is about the sessions that its metadata names; the corpus holds those of all questions."
-    )
+    writer.notes.append("A question is about the sessions that its metadata names; the corpus holds all of them.")
 
 
 def write_conversation(

@@ -16,8 +16,10 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NoReturn
 
@@ -36,16 +38,15 @@ _DAMAGED = (EOFError, RuntimeError, gzip.BadGzipFile, zlib.error, zipfile.BadZip
 _OF_ANOTHER_FORM = (AttributeError, LookupError, TypeError, ValueError, csv.Error, pickle.PickleError)
 
 
+@dataclass(frozen=True)
 class RawFile:
-    """One file: ``name`` is its path within the given location, ``label`` names it in messages.
+    """One file; the generators set :attr:`RawFiles.place`, for messages."""
 
-    The generators also set :attr:`RawFiles.place`, for messages.
-    """
-
-    def __init__(self, files: "RawFiles", name: str, label: str, path: Path, opener: Callable[[], Any]) -> None:
-        self.name, self.label = name, label
-        self._files, self._opener = files, opener
-        self._size = path.stat().st_size  # of the file or archive on disk
+    files: "RawFiles" = field(repr=False)
+    name: str  # its path within the given location
+    label: str  # its name in messages
+    path: Path  # of the file or archive on disk
+    opener: Callable[[], Any]
 
     @property
     def stem(self) -> str:
@@ -55,27 +56,26 @@ class RawFile:
     @contextmanager
     def open(self) -> Iterator[Any]:
         """Open the content, decompressed if its name ends with ``.gz``."""
-        self._files.place = self.label
-        with self._opener() as raw:
-            if self.name.endswith(".gz"):
-                with gzip.open(raw) as stream:
-                    yield stream
-            else:
-                yield raw
+        self.files.place = self.label
+        if self.path.name not in self.files.used:
+            self.files.used[self.path.name] = (self.path.stat().st_size, hash_files([self.path]))
+        with self.opener() as raw, gzip.open(raw) if self.name.endswith(".gz") else nullcontext(raw) as stream:
+            yield stream
 
     def read(self) -> bytes:
         """Read all bytes: at most 256 MiB, or 32 times what lies on the disk."""
-        most = max(MAX_EXPANDED, EXPANSION * self._size)
+        size = self.path.stat().st_size
+        most = max(MAX_EXPANDED, EXPANSION * size)
         with self.open() as stream:
             content: bytes = stream.read(most + 1)
         if len(content) > most:
-            raise ValueError(f"needed at most {most:,} bytes in {self._size:,} compressed ones, found more")
+            raise ValueError(f"needed at most {most:,} bytes in {size:,} compressed ones, found more")
         return content
 
     def json(self) -> Any:
         """Read one JSON value, of at most 4,194,304 values, or one for 8 bytes on the disk."""
         content = self.read()
-        check_values(content, max(MAX_VALUES, self._size // 8), self.label)
+        check_values(content, max(MAX_VALUES, self.path.stat().st_size // 8), self.label)
         return json.loads(content.decode("utf-8-sig"))
 
     def records(self) -> Iterator[Record]:
@@ -84,24 +84,24 @@ class RawFile:
             first = next((byte for byte in iter(partial(stream.read, 1), b"") if not byte.isspace()), b"")
         if first != b"[":
             for line in self.lines():
-                check_values(line.encode(), MAX_VALUES, self._files.place)
+                check_values(line.encode(), MAX_VALUES, self.files.place)
                 yield json.loads(line)
             return
         for number, record in enumerate(self.json()):
-            self._files.place = f"{self.label}, entry {number}"
+            self.files.place = f"{self.label}, entry {number}"
             yield record
 
     def entries(self) -> Iterator[tuple[str, Record]]:
         """Read the entries of a JSON object."""
         for key, record in self.json().items():
-            self._files.place = f"{self.label}, entry {key!r}"
+            self.files.place = f"{self.label}, entry {key!r}"
             yield key, record
 
     def lines(self) -> Iterator[str]:
         """Read lines of UTF-8; blank ones are left out."""
         with self.open() as stream:
             for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), 1):
-                self._files.place = f"{self.label}, line {number}"
+                self.files.place = f"{self.label}, line {number}"
                 if len(raw) > MAX_LINE_BYTES:
                     raise ValueError(f"needed at most {MAX_LINE_BYTES:,} bytes")
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
@@ -112,7 +112,7 @@ class RawFile:
         """Read a table with a header."""
         reader = csv.DictReader(io.StringIO(self.read().decode("utf-8-sig"), newline=""), delimiter=delimiter)
         for row in reader:
-            self._files.place = f"{self.label}, line {reader.line_num}"
+            self.files.place = f"{self.label}, line {reader.line_num}"
             yield row
 
 
@@ -128,7 +128,7 @@ class RawFiles:
 
     def __init__(self, locations: Sequence[str], *, downloads: Path, downloader: Downloader = download) -> None:
         self.place = ""  # file, and line or entry, that was read last
-        self._used: dict[str, tuple[int, str]] = {}
+        self.used: dict[str, tuple[int, str]] = {}  # size and SHA-256 of what was read, by name
         self._files: list[RawFile] = []
         for location in locations:
             self._files += self._open_location(location, downloads, downloader)
@@ -148,11 +148,8 @@ class RawFiles:
 
     def matching(self, *patterns: str, required: bool = False) -> list[RawFile]:
         """List the files whose path ends as one of the patterns (``*`` matches anything but a slash), in order."""
-        found = [
-            file
-            for file in self._files
-            if any(PurePosixPath(file.name.removesuffix(".gz")).match(pattern) for pattern in patterns)
-        ]
+        names = [(PurePosixPath(file.name.removesuffix(".gz")), file) for file in self._files]
+        found = [file for name, file in names if any(map(name.match, patterns))]
         if required and not found:
             self._refuse(patterns, found)
         return found
@@ -166,7 +163,7 @@ class RawFiles:
 
     def sources(self) -> list[dict[str, Any]]:
         """List name, size in bytes and SHA-256 of the files and archives that were read."""
-        return [{"name": name, "bytes": size, "sha256": sha} for name, (size, sha) in sorted(self._used.items())]
+        return [{"name": name, "bytes": size, "sha256": sha} for name, (size, sha) in sorted(self.used.items())]
 
     def _refuse(self, patterns: Sequence[str], found: Sequence[RawFile]) -> NoReturn:
         there = [file.label for file in found or self._files]
@@ -181,9 +178,8 @@ class RawFiles:
         path = _downloaded(plain, shown, downloads, downloader, checksum) if is_url else Path(plain)
         if path.is_dir() and checksum is None:
             paths = sorted(file for file in path.rglob("*") if file.is_file())
-            return [
-                raw for file in paths for raw in self._open_file(file, file.relative_to(path).as_posix(), str(file))
-            ]
+            opened = (self._open_file(file, file.relative_to(path).as_posix(), str(file)) for file in paths)
+            return [*chain.from_iterable(opened)]
         if not path.is_file():
             raise UserError(f"{shown}: no such file or folder")
         if checksum is not None and not is_url:
@@ -192,19 +188,14 @@ class RawFiles:
 
     def _open_file(self, path: Path, name: str, shown: str) -> list[RawFile]:
         if not path.name.lower().endswith(ARCHIVES):
-            return [RawFile(self, name, shown, path, partial(self._opened, path, partial(path.open, "rb")))]
+            return [RawFile(self, name, shown, path, partial(path.open, "rb"))]
         self.place = shown
         with self.parsing("an archive"), _archive(path) as (members, _):
             names = {member.removeprefix("./"): member for member in members if _is_content(member, shown)}
         return [
-            RawFile(self, plain, f"{shown}: {plain}", path, partial(self._opened, path, partial(_member, path, member)))
+            RawFile(self, plain, f"{shown}: {plain}", path, partial(_member, path, member))
             for plain, member in sorted(names.items(), key=lambda entry: entry[1])
         ]
-
-    def _opened(self, path: Path, opener: Callable[[], Any]) -> Any:
-        if path.name not in self._used:
-            self._used[path.name] = (path.stat().st_size, hash_files([path]))
-        return opener()
 
 
 def split_checksum(location: str) -> tuple[str, str | None]:

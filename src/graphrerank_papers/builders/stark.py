@@ -7,6 +7,7 @@ pickle that names another is refused.
 import io
 import math
 import pickle
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -38,12 +39,8 @@ def stark(files: RawFiles, writer: DatasetWriter, *, keep_types: list[str] | Non
     pairs, types = _tensor(files.one("edge_index.pt")), _tensor(files.one("edge_types.pt"))
     if not isinstance(entities, dict) or pairs.dim() != 2 or pairs.shape != (2, len(types)):
         raise ValueError(f"needed entities and two ends of each edge, got edges of shape {list(pairs.shape)}")
-    split_of = {
-        line.strip(): split
-        for split in SPLITS
-        for file in files.matching(f"split/{split}.index")
-        for line in file.lines()
-    }
+    given = [(split, file) for split in SPLITS for file in files.matching(f"split/{split}.index")]
+    split_of = {line.strip(): split for split, file in given for line in file.lines()}
     judgements: dict[str, list[tuple[str, str]]] = {split: [] for split in SPLITS}
     for row in files.one("stark_qa.csv").rows():
         if row["id"] in split_of:
@@ -113,13 +110,9 @@ def _tensor(file: RawFile) -> Tensor:
 def _shown(entry: Any, *, limit: int | None = MAX_FIELD_CHARS) -> str:
     """Describe a field; empty if it is missing, as None or as pandas' NaN."""
     if isinstance(entry, Mapping):
-        parts = ((str(key), part) for key, part in entry.items() if not _is_id(str(key)))
+        parts = ((str(key), part) for key, part in entry.items() if not re.search("^id$|^_|_id", str(key)))
         entry = "; ".join(f"{key}: {shown}" for key, part in parts if (shown := _shown(part)))
     elif isinstance(entry, list | tuple | set):
         entry = ", ".join(filter(None, map(_shown, entry)))
     is_missing = entry is None or (isinstance(entry, float) and math.isnan(entry))
     return "" if is_missing else " ".join(str(entry).split())[:limit]
-
-
-def _is_id(key: str) -> bool:
-    return key == "id" or key.startswith("_") or "_id" in key

@@ -70,7 +70,7 @@ def spider(files: RawFiles, writer: DatasetWriter, *, only_asked: bool = False) 
     schemas = files.matching("tables.json", "test_tables.json", required=True)
     schemas.sort(key=lambda file: file.name.endswith("test_tables.json"))
     databases: dict[str, Database] = {}
-    for base in (base for file in schemas for base in map(_database, file.records())):
+    for base in (_database(record) for file in schemas for record in file.records()):
         if databases.setdefault(base.name, base) != base:
             raise ValueError(f"needed one schema of each database, found two different ones of {base.name!r}")
     questions = [
@@ -180,8 +180,7 @@ def find_table(name: str, tables: Collection[str]) -> str | None:
     if name in tables:
         return name
     parts = name.casefold().split(".")
-    for start in range(len(parts)):
-        ending = parts[start:]
+    for ending in (parts[start:] for start in range(len(parts))):
         found = sorted(table for table in tables if table.casefold().split(".")[-len(ending) :] == ending)
         if len(found) > 1:
             raise UnreadableSqlError("names a table that may be one of several", f"{name} of {found}")
@@ -262,18 +261,15 @@ def _database(record: Record, split: str | None = None) -> Database:
     base = Database(record["db_id"], split=split)
     for number, (name, title) in enumerate(zip(originals, record["table_names"], strict=True)):
         own = [(i, column, words, kind) for i, ((t, column), (_, words), kind) in enumerate(columns) if t == number]
-        base.tables[name] = (
-            title,
-            {
-                "columns": [column for _, column, _, _ in own],
-                "column_names": [words for _, _, words, _ in own],
-                "types": [kind for _, _, _, kind in own],
-                "primary_key": [column for i, column, _, _ in own if i in keys],
-            },
-        )
+        lists = zip(*(entry[1:] for entry in own), strict=True) if own else ([], [], [])
+        base.tables[name] = title, _lists(*map(list, lists), [column for i, column, *_ in own if i in keys])
     ends = [(columns[start][0], columns[stop][0]) for start, stop in record["foreign_keys"]]
     base.references += [(originals[t], column, originals[u], other) for (t, column), (u, other) in ends]
     return base
+
+
+def _lists(*lists: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    return dict(zip(("columns", "column_names", "types", "primary_key"), lists, strict=True))
 
 
 def _beaver_databases(file: RawFile) -> dict[str, Database]:
@@ -285,15 +281,8 @@ def _beaver_databases(file: RawFile) -> dict[str, Database]:
         primary = record.get("primary_key") or []
         title, *words = (text.replace("_", " ").lower() for text in (table, *columns))
         base = databases.setdefault(name, Database(name))
-        base.tables[table] = (
-            title,
-            {
-                "columns": columns,
-                "column_names": words,
-                "types": record["column_types"],
-                "primary_key": primary if isinstance(primary, list) else [primary],
-            },
-        )
+        primary = primary if isinstance(primary, list) else [primary]
+        base.tables[table] = title, _lists(columns, words, record["column_types"], primary)
         for entry in record.get("foreign_key") or []:
             target = entry["referenced_table_name"].rsplit(_SEPARATOR, 1)[-1]
             base.references.append((table, entry["column_name"], target, entry["referenced_column_name"]))

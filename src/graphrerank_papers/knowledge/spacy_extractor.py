@@ -50,13 +50,7 @@ class SpacyKnowledgeExtractor:
             title; 0 without ``titles``.
     """
 
-    def __init__(
-        self,
-        model: str = ENGLISH,
-        *,
-        titles: bool = True,
-        pronoun_sentences: int = 0,
-    ) -> None:
+    def __init__(self, model: str = ENGLISH, *, titles: bool = True, pronoun_sentences: int = 0) -> None:
         if pronoun_sentences < 0 or (pronoun_sentences and not titles):
             raise UserError(
                 f"`pronoun_sentences` must be 0 or, with `titles`, positive, got {pronoun_sentences} and {titles}"

@@ -108,7 +108,7 @@ def test_the_last_systems_answers_are_compared_and_what_it_costs(tmp_path: Path)
     assert result.tables[1].title == "win rates"
     with pytest.raises(ValueError, match="`answers` that are compared need two systems, got 'one' alone"):
         compared(one_system())
-    with pytest.raises(ValueError, match="found none in data set 'toy'"):
+    with pytest.raises(ValueError, match="data set 'toy' has none"):
         plain_stage()(ranked({}))
     lines = read_lines(tmp_path / "answers" / "toy_comparisons.jsonl")
     assert [(line["query_id"], line["score"], line["shown_first"], line["shown_second"]) for line in lines] == [

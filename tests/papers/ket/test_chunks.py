@@ -12,13 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from graphrerank.text import TransformersTokenizer, WordTokenizer
-from graphrerank_papers.ket.chunks import (
-    Chunks,
-    TokenStream,
-    build_chunk_graph,
-    core_chunks,
-    page_rank,
-)
+from graphrerank_papers.ket.chunks import Chunks, TokenStream, build_chunk_graph, core_chunks, page_rank
 
 
 def documents_of(chunks: Chunks) -> list[list[int]]:

@@ -56,10 +56,7 @@ def test_entities_and_their_descriptions(extractor: SpacyKnowledgeExtractor) -> 
     assert knowledge.entities == (
         Entity("Frank Borzage", "PERSON", met), Entity("Ann Lee", "PERSON", met), Entity("actresses", "", praised),
     )  # fmt: skip
-    assert triples(knowledge) == {
-        ("Frank Borzage", "met", "Ann Lee"),
-        ("Frank Borzage", "praised", "actresses"),
-    }
+    assert triples(knowledge) == {("Frank Borzage", "met", "Ann Lee"), ("Frank Borzage", "praised", "actresses")}
     nothing = "In this study, we found that she had several of these in 68.4% of the cases, an important result of it."
     assert extractor.extract([nothing]) == [Knowledge()]
 
