@@ -76,7 +76,7 @@ def test_bad_arguments_leave_nothing(documents, tmp_path):
 def test_what_cannot_be_read_is_named_and_the_rest_is_read(documents, tmp_path, monkeypatch):
     (documents / "bytes.txt").write_bytes(b"\0\1\2\xff" * 9)
     (documents / "bad.json").write_text("{")
-    (documents / "rows.json").write_text('[{"text": "one"}, {"text": " "}, null]')
+    (documents / "rows.json").write_text('[{"text": "one"}, {"text": " "}, 3]')
     (documents / "only.md").write_text("# Heading\n")
     (documents / " blank.md").write_text("text")
     (documents / "elsewhere").symlink_to(tmp_path)

@@ -6,7 +6,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
@@ -73,16 +73,7 @@ def read_content(content: bytes, path: str) -> ReadFile:
         return ReadFile(path, sha256, reason=str(error))
     except MemoryError:
         return ReadFile(path, sha256, reason=f"needs more than {MEMORY // 1_000_000:,} MB of memory")
-    except (
-        RecursionError,
-        ArithmeticError,
-        LookupError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        AssertionError,
-    ) as error:
-        # a library that stumbles over a damaged file
+    except Exception as error:  # libraries that stumble over a damaged file have many ways
         return ReadFile(path, sha256, reason=f"cannot be parsed ({type(error).__name__})")
     return ReadFile(path, sha256, documents)
 
@@ -114,9 +105,9 @@ def read_files(source: Path, paths: Iterable[str], *, workers: int) -> Iterator[
                 processes.append(_Process(source, files))
             if not processes:
                 return
-            for process in _ready(processes):
-                place, file = process.take()
-                done[place] = file
+            ready = wait([process.pipe for process in processes], min(map(_Process.seconds_left, processes)))
+            for process in [each for each in processes if each.pipe in ready or not each.seconds_left()]:
+                place, done[place] = process.take()
                 if not process.files and (files := list(islice(waiting, FILES))):
                     process.give(files)
                 if not process.is_alive or not process.files:
@@ -131,21 +122,11 @@ def read_files(source: Path, paths: Iterable[str], *, workers: int) -> Iterator[
             process.end()
 
 
-def _ready(processes: Sequence["_Process"]) -> list["_Process"]:
-    """Wait for results; return the processes that have one, or that have ended or taken too long."""
-    by_pipe = {process.pipe: process for process in processes}
-    first = min(process.deadline for process in processes)
-    found = wait(list(by_pipe), timeout=max(0.0, first - monotonic()))
-    return [by_pipe[pipe] for pipe in found if isinstance(pipe, Connection)] or [
-        process for process in processes if process.deadline <= monotonic()
-    ]
-
-
 class _Process:
     """A process that reads files one after the other."""
 
     def __init__(self, source: Path, files: list[tuple[int, str]]) -> None:
-        self.source, self.files, self.deadline = source, list[tuple[int, str]](), 0.0
+        self._source, self.files, self._deadline = source, list[tuple[int, str]](), 0.0
         self.pipe, child = Pipe()
         paths = os.pathsep.join(filter(None, sys.path))
         environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -159,17 +140,20 @@ class _Process:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
+    def seconds_left(self) -> float:
+        return max(0.0, self._deadline - monotonic())
+
     def give(self, files: list[tuple[int, str]]) -> None:
         """Send files to read."""
         self.files = files
         with suppress(OSError):  # it has ended: the next result says so
-            self.pipe.send((str(self.source), [path for _, path in files]))
+            self.pipe.send((str(self._source), [path for _, path in files]))
         self._start_clock()
 
     def take(self) -> tuple[int, ReadFile]:
         """Return the number and the result of the file that was read, or could not be."""
         number, path = self.files.pop(0)
-        if self.deadline <= monotonic() and not self.pipe.poll():
+        if not self.pipe.poll():
             self.end()
             return number, ReadFile(path, "", reason="takes too long to read")
         try:
@@ -184,8 +168,8 @@ class _Process:
         size = 0
         if self.files:
             with suppress(OSError):
-                size = (self.source / self.files[0][1]).stat().st_size
-        self.deadline = monotonic() + SECONDS + SECONDS_PER_MB * size / 1e6
+                size = (self._source / self.files[0][1]).stat().st_size
+        self._deadline = monotonic() + SECONDS + SECONDS_PER_MB * size / 1e6
 
     def end(self) -> None:
         self._process.kill()

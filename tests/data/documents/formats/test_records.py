@@ -37,7 +37,7 @@ def test_json_and_json_lines():
         read_jsonl(b'{"text": "a"}\n{', "b.jsonl")
     (document,) = read_jsonl('{"text": "a\u2028b"}\n'.encode(), "c.jsonl")  # U+2028 ends no line of JSONL
     assert document.sections[0].blocks[0].text == "a\u2028b"
-    assert _json([{"id": 1, "text": "a"}, {"id": 1, "text": "b"}, "c", None]) == [
+    assert _json([{"id": 1, "text": "a"}, {"id": 1, "text": "b"}, "c", 4]) == [
         ("a.json#1", "", "a"), ("a.json#1:2", "", "b"), ("a.json#3", "", "c"), ("a.json#4", "", ""),
     ]  # fmt: skip
 
