@@ -45,6 +45,7 @@ READ, ACCOUNT = "documents.jsonl.gz", "index.json"  # what was read of each file
 FORMAT = "graphrerank documents 1"  # raise it when readers give other documents of the same files
 CORPUS, EDGES = "corpus.jsonl", "edges.tsv"
 _WRITTEN = (CORPUS, EDGES, READ, ACCOUNT)
+_HIDDEN = "hidden"
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,7 @@ def index_folder(
     for file in read:
         if file.reason or not file.documents:
             unread[file.reason or "no text"].append(file.path)
-    documents = [document for file in read for document in file.documents]
-    documents, passages, dropped = _divide(documents, max_words, unread)
+    documents, passages, dropped = _divide([each for file in read for each in file.documents], max_words, unread)
     if not passages:
         found = "".join(f"; {row}" for row in _unread_rows(unread))
         formats = ", ".join(sorted(READERS))
@@ -184,50 +184,42 @@ def _files(source: Path, out: Path, unread: defaultdict[str, list[str]]) -> tupl
     names: list[str] = []
     others: list[str] = []
 
-    def note(error: OSError) -> None:
-        unread[f"a folder that cannot be opened: {error.strerror}"].append(_shown(Path(error.filename), source))
+    def note(reason: str, path: Path) -> None:
+        unread[reason].append(path.relative_to(source).as_posix().encode("utf-8", "replace").decode())
 
-    for root, folders, files in os.walk(source, onerror=note):
+    def note_folder(error: OSError) -> None:
+        note(f"a folder that cannot be opened: {error.strerror}", Path(error.filename))
+
+    for root, folders, files in os.walk(source, onerror=note_folder):
         for path in sorted(Path(root) / name for name in folders):
             if reason := _why_not_within(path, out):
                 folders.remove(path.name)
-                if reason != "hidden":
-                    unread[reason].append(_shown(path, source))
+                if reason != _HIDDEN:
+                    note(reason, path)
         folders.sort()
         for path in sorted(Path(root) / name for name in files):
             own = path.relative_to(source).as_posix()
             if reason := _why_not(path, own):
-                unread[reason].append(_shown(path, source))
-                others.append(own)
-            else:
-                names.append(own)
+                note(reason, path)
+            (others if reason else names).append(own)
     return names, others
-
-
-def _shown(path: Path, source: Path) -> str:
-    return path.relative_to(source).as_posix().encode("utf-8", "replace").decode()
 
 
 def _why_not_within(folder: Path, out: Path) -> str:
     """Return why the files of a folder are not read; empty if they are."""
-    if folder.name.startswith("."):
-        return "hidden"
-    if folder.is_symlink():
-        return "a linked folder"
-    try:
-        is_data_set = folder.absolute() == out.absolute() or (folder / ACCOUNT).is_file()
-        is_data_set |= (folder / CORPUS).is_file() and any(
-            (folder / name).exists() for name in ("queries.jsonl", "qrels")
-        )
-    except PermissionError:  # `os.walk` notes it
-        return ""
-    return "a data set folder" if is_data_set else ""
+    if folder.name.startswith(".") or folder.is_symlink():
+        return _HIDDEN if folder.name.startswith(".") else "a linked folder"
+    with suppress(PermissionError):  # `os.walk` notes it
+        is_corpus = (folder / CORPUS).is_file() and any((folder / name).exists() for name in ("queries.jsonl", "qrels"))
+        if is_corpus or folder.absolute() == out.absolute() or (folder / ACCOUNT).is_file():
+            return "a data set folder"
+    return ""
 
 
 def _why_not(path: Path, own: str) -> str:
     """Return why a file, with its path within the folder, is not read; empty if it is."""
     if path.name.startswith("."):
-        return "hidden"
+        return _HIDDEN
     if path.is_symlink():
         return "a link of the file system"
     if not path.is_file():
@@ -245,7 +237,15 @@ def _read(
 ) -> tuple[list[ReadFile], Update | None]:
     """Read the files whose content is not that of an earlier run; return all in order, and what has changed."""
     known = {} if before is None else before.files
-    same = {name for name in names if name in known and _is_same(source / name, known[name])}
+
+    def is_same(name: str) -> bool:
+        if name not in known or known[name].reason:
+            return False
+        with suppress(OSError):
+            return hashlib.sha256((source / name).read_bytes()).hexdigest() == known[name].sha256
+        return False
+
+    same = set(filter(is_same, names))
     fresh: dict[str, ReadFile] = {}
     with progress_bar("files", total=len(names)):
         advance(len(same))
@@ -258,13 +258,6 @@ def _read(
     added = len(fresh.keys() - known.keys())
     changed = sum(name in known and known[name].sha256 != file.sha256 for name, file in fresh.items())
     return read, Update(added, changed, len(known.keys() - set(names)), 0)
-
-
-def _is_same(path: Path, known: ReadFile) -> bool:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() == known.sha256 and not known.reason
-    except OSError:
-        return False
 
 
 def _read_all(source: Path, names: Sequence[str], engine: Engine | None, workers: int) -> Iterator[ReadFile]:
@@ -333,22 +326,13 @@ def _write(
             write_text(temporary / EDGES, "".join(lines))
         records = b"\n".join([FORMAT.encode(), *(file.record for file in read), b""])
         write_bytes(temporary / READ, gzip.compress(records, 1, mtime=0))
-        write_json(temporary / ACCOUNT, _account(made))
-        if (drafted := temporary / DRAFTED).is_file():
-            _keep_drafts(drafted, {str(row["_id"]) for row in rows})
+        account = {"account": str(made), "links": asdict(made.links), "unread": made.unread, "dropped": made.dropped}
+        write_json(temporary / ACCOUNT, account)
+        if (drafted := temporary / DRAFTED).is_file():  # those of an earlier run whose passages are still there
+            ids = {row["_id"] for row in rows}
+            drafts = [draft for _, draft in read_jsonl(drafted) if ids.issuperset(draft["relevant"])]
+            drafted.unlink()
+            if drafts:
+                write_json_lines(drafted, drafts)
         if finish is not None:
             finish(temporary, made)
-
-
-def _keep_drafts(path: Path, ids: set[str]) -> None:
-    """Keep the drafted questions of an earlier run whose passages are still there."""
-    drafts = [row for _, row in read_jsonl(path)]
-    if kept := [row for row in drafts if ids.issuperset(row["relevant"])]:
-        write_json_lines(path, kept)
-    else:
-        path.unlink()
-
-
-def _account(made: IndexedFolder) -> dict[str, object]:
-    """Return what became of the files and links, which ``graphrerank doctor`` repeats."""
-    return {"account": str(made), "links": asdict(made.links), "unread": made.unread, "dropped": made.dropped}
