@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from graphrerank.data.documents.document import Document, UnreadableError
+from graphrerank.data.documents.document import Document
 from graphrerank.data.documents.formats.notebook import read_notebook
+from graphrerank.data.documents.reading import read_content
 
 CELLS = [
     {"cell_type": "raw", "source": "---\ntitle: Pressure\n---"},
@@ -52,12 +53,10 @@ def test_version_3():
      b'{"a":' * 50_000, b'{"nbformat": 3, "worksheets": 4}'],
 )  # fmt: skip
 def test_what_is_no_notebook(content):
-    with pytest.raises(UnreadableError, match="not a notebook"):
-        read_notebook(content, "a.ipynb")
+    assert read_content(content, "a.ipynb").reason.startswith("cannot be parsed")
 
 
 def test_truncated_files():
     content = json.dumps({"cells": CELLS, "nbformat": 4}).encode()
     for cut in range(len(content) - 1):
-        with pytest.raises(UnreadableError):
-            read_notebook(content[:cut], "a.ipynb")
+        assert read_content(content[:cut], "a.ipynb").reason

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from graphrerank.data.documents.document import Document, UnreadableError
+from graphrerank.data.documents.document import Document
 from graphrerank.data.documents.formats.front_matter import file_title, front_matter
 from graphrerank.data.documents.formats.markdown import MarkdownReader
 from graphrerank.data.documents.formats.text import decode_text, without_blobs
-from graphrerank.extras import MissingExtraError, optional
+from graphrerank.extras import optional
 
 _MAX_OUTPUT = 500  # characters of an output; longer ones are data
 _COLOURS = re.compile(r"\x1b\[[\d;]{0,20}m")
@@ -22,21 +22,17 @@ def read_notebook(content: bytes, name: str) -> list[Document]:
 
     It has no lines, as those of its file are lines of JSON.
     """
-    text = decode_text(content)
     reader, dropped, said = MarkdownReader(is_mdx=False), Counter[str](), front_matter("", name)
-    try:
-        for number, (kind, source) in enumerate(_cells(text)):
-            source, counts = without_blobs(source)
-            dropped.update(counts)
-            if not number and kind != "code":
-                said = front_matter(source, name)
-                source = source[said.length :]
-            if kind == "markdown":
-                reader.read(source)
-            elif kind == "code":
-                reader.add_code(source)
-    except Exception as error:  # of JSON of another shape, or of nbformat
-        raise error if isinstance(error, MissingExtraError) else UnreadableError("not a notebook") from error
+    for number, (kind, source) in enumerate(_cells(decode_text(content))):
+        source, counts = without_blobs(source)
+        dropped.update(counts)
+        if not number and kind != "code":
+            said = front_matter(source, name)
+            source = source[said.length :]
+        if kind == "markdown":
+            reader.read(source)
+        elif kind == "code":
+            reader.add_code(source)
     sections = []
     for section in reader.sections(1):
         blocks = (replace(b, line=0, links=tuple(replace(link, line=0) for link in b.links)) for b in section.blocks)
