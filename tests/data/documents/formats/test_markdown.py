@@ -199,8 +199,8 @@ def test_pages_with_front_matter_alone():
 
 
 def test_titles():
-    texts = ("## B\na\n# A\n", "a\n## B\n", "## B\na", "[//]: # (title: The page)\n\na\n\n## B")
-    assert [read(text).title for text in texts] == ["A", "page", "B", "The page"]
+    texts = ("## B\na\n# A\n", "a\n## B\n", "## B\na")
+    assert [read(text).title for text in texts] == ["A", "page", "B"]
 
 
 def test_blobs():

@@ -14,7 +14,6 @@ from graphrerank.extras import optional
 _YAML = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$", re.MULTILINE | re.DOTALL)
 _TOML = re.compile(r"\+\+\+[ \t]*\n(.*?)^\+\+\+[ \t]*$", re.MULTILINE | re.DOTALL)
 _KEY = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)$", re.MULTILINE)
-_COMMENT = re.compile(r"^\[//\]: # \(title: ([^\n]{1,500})\)[ \t]*$", re.MULTILINE)  # of Writerside
 _MAX_CHARS = 20_000  # of front matter; a longer one is text
 _ALIASES = ("aliases", "alias", "redirect_from", "permalink", "url")
 
@@ -31,15 +30,12 @@ class FrontMatter:
 
 def front_matter(text: str, name: str) -> FrontMatter:
     """Return what the page of a path says before its text, empty if there is nothing."""
-    said, length = _said(text)
-    if not length and (comment := _COMMENT.search(text, 0, _MAX_CHARS)):
-        said = {"title": (comment[1],)}
+    said, length = _said(text[:_MAX_CHARS])
+    folder, slug = dirname(name), said.get("slug", ("",))[0]
     pages = [page for key in _ALIASES for page in said.get(key, ())]
-    slug = said.get("slug", ("",))[0]
-    if slug:
-        pages.append(slug if slug.startswith("/") else f"/{join(dirname(name), slug)}")
+    pages += [f"/{join(folder, slug)}" if slug[0] != "/" else slug] if slug else []
     near = [page for page in pages if "/" in page and page[0] != "/"]  # relative to the page, and no name of a wiki
-    pages += [f"/{normpath(join(dirname(name), page))}" for page in near]
+    pages += [f"/{normpath(join(folder, page))}" for page in near]
     aliases = tuple(dict.fromkeys(page for page in pages if 0 < len(page) <= MAX_TARGET))
     title, description = (" ".join(said.get(key, ("",))[0].split()) for key in ("title", "description"))
     return FrontMatter(title[:MAX_NAME], description, aliases, length)
@@ -51,37 +47,33 @@ def file_title(name: str) -> str:
     return path.parent.name if path.stem.lower() in ("index", "_index", "readme") and path.parent.name else path.stem
 
 
-def _said(text: str) -> tuple[Mapping[str, tuple[str, ...]], int]:
+def _said(head: str) -> tuple[Mapping[str, tuple[str, ...]], int]:
     """Return the texts that front matter has by key, and its length."""
-    head = text[:_MAX_CHARS]
-    if found := _YAML.match(head):
-        return ({}, 0) if (said := _yaml(found[1])) is None else (said, found.end())
+    values: object = {}
+    length = 0
     try:
-        if found := _TOML.match(head):
-            return _texts(tomllib.loads(found[1])), found.end()
-        if head.startswith("{"):
-            value, end = json.JSONDecoder().raw_decode(head)
-            return _texts(value), end
+        if found := _YAML.match(head):
+            values, length = _yaml(found[1]), found.end()
+        elif found := _TOML.match(head):
+            values, length = tomllib.loads(found[1]), found.end()
+        elif head.startswith("{"):
+            values, length = json.JSONDecoder().raw_decode(head)
     except (ValueError, RecursionError):
         pass
-    return {}, 0
+    if not isinstance(values, dict):
+        return {}, 0
+    listed = ((str(key).lower(), value if isinstance(value, list) else [value]) for key, value in values.items())
+    return {key: texts for key, value in listed if (texts := tuple(e for e in value if isinstance(e, str)))}, length
 
 
-def _yaml(text: str) -> Mapping[str, tuple[str, ...]] | None:
-    """Read the texts of a mapping, None if it is none; from its nodes, as its objects may be of any size."""
+def _yaml(text: str) -> object:
+    """Read the texts of a mapping from its nodes, as its objects may be of any size; None if it is none."""
     yaml = optional("yaml", "front matter")
     try:
         node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, ValueError, RecursionError):
-        return {key.lower(): (value.strip("\"' \t"),) for key, value in _KEY.findall(text)} or None
+        return {key: value.strip("\"' \t") for key, value in _KEY.findall(text)} or None
     if not isinstance(node, yaml.MappingNode):
         return None if node else {}
     items = ((key.value, value.value) for key, value in node.value if isinstance(key, yaml.ScalarNode))
-    return _texts({key: [getattr(e, "value", e) for e in v] if isinstance(v, list) else v for key, v in items})
-
-
-def _texts(values: object) -> Mapping[str, tuple[str, ...]]:
-    if not isinstance(values, dict):
-        return {}
-    listed = ((str(key).lower(), value if isinstance(value, list) else [value]) for key, value in values.items())
-    return {key: texts for key, value in listed if (texts := tuple(e for e in value if isinstance(e, str)))}
+    return {key: [getattr(e, "value", e) for e in v] if isinstance(v, list) else v for key, v in items}

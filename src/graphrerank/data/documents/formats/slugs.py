@@ -3,10 +3,9 @@
 import re
 from unicodedata import category, normalize
 
-_NO_WORD = re.compile(r"[^\w\- ]")
+_KEPT = ("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "Pc")  # categories of the characters of words
 _NO_TOC = re.compile(r"[^\w\s-]")
 _TOC_SPACES = re.compile(r"[-\s]+")
-_SIGNS = re.compile(r"[\s~`!@#$%^&*()\-_+=\[\]{}|\\;:\"'“”‘’<>,.?/]+")  # noqa: RUF001
 
 
 class Slugs:
@@ -15,23 +14,18 @@ class Slugs:
     Example:
         >>> slugs = Slugs()
         >>> slugs.of("C++ & Go"), slugs.of("C++ & Go")
-        (['c--go', 'c-go'], ['c--go-1', 'c-go_1', 'c-go-1'])
+        (['c--go', 'c-go'], ['c--go-1', 'c-go_1'])
     """
 
     def __init__(self) -> None:
         self._github: dict[str, int] = {}  # the names that are made -> the number of the last one that repeats it
         self._toc: dict[str, int] = {}
-        self._vitepress: dict[str, int] = {}
 
     def of(self, heading: str) -> list[str]:
-        """Return GitHub's name for the next heading, then those of Python-Markdown and VitePress where they differ."""
-        toc = _TOC_SPACES.sub("-", _NO_TOC.sub("", _ascii(heading)).strip().lower())
-        sign = _SIGNS.sub("-", _without_marks(heading)).strip("-").lower()
-        made = (
-            self._unique(github_slug(heading), "-", self._github),
-            self._unique(toc, "_", self._toc),
-            self._unique(re.sub(r"^(?=\d)", "_", sign), "-", self._vitepress),
-        )
+        """Return GitHub's name for the next heading, then that of Python-Markdown where it differs."""
+        ascii_only = normalize("NFKD", heading).encode("ascii", "ignore").decode()
+        toc = _TOC_SPACES.sub("-", _NO_TOC.sub("", ascii_only).strip().lower())
+        made = self._unique(github_slug(heading), "-", self._github), self._unique(toc, "_", self._toc)
         return list(dict.fromkeys(filter(None, made)))
 
     @staticmethod
@@ -52,17 +46,5 @@ def github_slug(heading: str) -> str:
         >>> github_slug("What's new in 2.0?")
         'whats-new-in-20'
     """
-    kept = _NO_WORD.sub("", heading) if heading.isascii() else "".join(filter(_is_kept, heading))
+    kept = "".join(each for each in heading if each in "- " or category(each) in _KEPT)
     return kept.lower().replace(" ", "-")
-
-
-def _is_kept(character: str) -> bool:
-    return character in "- " or category(character)[0] in "LM" or category(character) in ("Nd", "Nl", "Pc")
-
-
-def _ascii(text: str) -> str:
-    return text if text.isascii() else normalize("NFKD", text).encode("ascii", "ignore").decode()
-
-
-def _without_marks(text: str) -> str:
-    return text if text.isascii() else "".join(c for c in normalize("NFKD", text) if not "\u0300" <= c <= "\u036f")
