@@ -3,12 +3,11 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphrerank.checks import UserError, check_counts, check_positive_share
 from graphrerank.data.documents.index_folder import CORPUS, MAX_WORDS, IndexedFolder, index_folder
@@ -88,7 +87,7 @@ def build_from_git(
             f"`--from` must have a history of questions, got {len(changes)} in {locations[0]}; left out: {reasons}"
         )
     first = min(max(1, round(train_share * len(changes))), len(changes) - 2)
-    card: dict[str, Any] = {}
+    tree, card = changes[first].parent, dict[str, Any]()
 
     def judge(folder: Path, made: IndexedFolder) -> None:
         counts = _write_questions(folder, changes, first, left_out, max_relevant=max_relevant)
@@ -97,7 +96,7 @@ def build_from_git(
         card.update(
             name=Path(locations[0]).resolve().name,
             built_by=f"graphrerank {version('graphrerank')} build git",
-            tree=str(changes[first].parent.id),
+            tree=str(tree.id),
             counts={"documents": made.passages, "edges": made.edges, **counts},
             dropped=dict(left_out.most_common()),
             sha256=digests,
@@ -105,14 +104,13 @@ def build_from_git(
         )
         write_json(folder / CARD, card)
 
-    with TemporaryDirectory() as tree:
-        _write_tree(changes[first].parent.tree, Path(tree))
-        index_folder(tree, out, max_words=max_words, finish=judge)
+    with TemporaryDirectory() as source:
+        _write_tree(tree.tree, Path(source))
+        index_folder(source, out, max_words=max_words, finish=judge)
     return card
 
 
-@dataclass(frozen=True)
-class _Change:
+class _Change(NamedTuple):
     """A commit that asks a question, and the passages that it changed, as they were before it."""
 
     parent: Any  # commit of pygit2
@@ -146,28 +144,23 @@ class _History:
             for commit in commits:
                 advance(1)
                 question, query_id = _question(commit, titles)
-                reason, passages = self._examine(commit, question)
+                passages: tuple[str, ...] = ()
+                reason = _asks_nothing(commit, question)
+                if not reason:
+                    reason, passages = self._examine(commit)
                 if reason:
                     self.left_out[reason] += 1
-                elif passages:
+                else:
                     found.append(_Change(commit.parents[0], query_id, question, passages))
         return found
 
-    def _examine(self, commit: Any, question: str) -> tuple[str, tuple[str, ...]]:
-        """Return why a commit asks nothing, or the passages that it changed."""
-        if len(commit.parents) != 1:
-            return "merge" if commit.parents else "first commit", ()
-        if _REVERT.search(commit.message):
-            return "revert", ()
-        if _BOT.search(f"{commit.author.name} {commit.author.email}") or _ROUTINE.match(question):
-            return "bot, release or version", ()
-        if len(question.split()) < MIN_WORDS:
-            return f"message of fewer than {MIN_WORDS} words", ()
+    def _examine(self, commit: Any) -> tuple[str, tuple[str, ...]]:
+        """Return why what a commit changed cannot be asked for, else the passages."""
         difference = self._repository.diff(commit.parents[0], commit, context_lines=0)
-        files = [delta.old_file.path for delta in difference.deltas if delta.status_char() == "M"]
-        if len(list(difference.deltas)) > self._max_files:
+        deltas = list(difference.deltas)
+        if len(deltas) > self._max_files:
             return f"changes more than {self._max_files} files", ()
-        if any(_names(commit.message, path) for path in files):
+        if any(_names(commit.message, delta.old_file.path) for delta in deltas if delta.status_char() == "M"):
             return "message names a file that it changes", ()
         try:
             passages = self._changed(commit.parents[0].tree, difference)
@@ -206,6 +199,17 @@ class _History:
         return self._passages[key]
 
 
+def _asks_nothing(commit: Any, question: str) -> str:
+    """Return why a commit's message is no question; empty if it is one."""
+    if len(commit.parents) != 1:
+        return "merge" if commit.parents else "first commit"
+    if _REVERT.search(commit.message):
+        return "revert"
+    if _BOT.search(f"{commit.author.name} {commit.author.email}") or _ROUTINE.match(question):
+        return "bot, release or version"
+    return f"message of fewer than {MIN_WORDS} words" if len(question.split()) < MIN_WORDS else ""
+
+
 def _question(commit: Any, titles: Mapping[str, str]) -> tuple[str, str]:
     """Return the question of a commit and its id: of the issue that it names, or of the commit."""
     for number in _ISSUE.findall(commit.message):
@@ -217,11 +221,10 @@ def _question(commit: Any, titles: Mapping[str, str]) -> tuple[str, str]:
 
 def _names(message: str, path: str) -> bool:
     """Return whether a message names a file: its path, its name, or its module with a point or an underscore."""
-    file, text = PurePosixPath(path), message.lower()
-    dotted = file.with_suffix("").as_posix().replace("/", ".").lower()
-    names = [file.name.lower(), *([dotted] if "." in dotted else [])]
-    names += [file.stem.lower()] if "_" in file.stem.strip("_") else []
-    return any(re.search(rf"(?<![\w/-]){re.escape(name)}(?![\w/-])", text) for name in names)
+    file = PurePosixPath(path.lower())
+    dotted = ".".join(file.with_suffix("").parts)
+    names = [file.name, *[dotted] * ("." in dotted), *[file.stem] * ("_" in file.stem.strip("_"))]
+    return re.search(rf"(?<![\w/-])(?:{'|'.join(map(re.escape, names))})(?![\w/-])", message.lower()) is not None
 
 
 def _write_tree(tree: Any, folder: Path) -> None:
@@ -238,18 +241,21 @@ def _write_questions(
     folder: Path, changes: Sequence[_Change], first: int, left_out: Counter[str], *, max_relevant: int
 ) -> dict[str, Any]:
     """Write queries and judgements of a folder with a corpus; return their counts."""
-    corpus = _Corpus({row["_id"] for _, row in read_jsonl(folder / CORPUS)})
+    ids = {row["_id"] for _, row in read_jsonl(folder / CORPUS)}
+    by_name: defaultdict[str, set[str]] = defaultdict(set)
+    for path in {passage.partition("#")[0] for passage in ids}:
+        by_name[path.rpartition("/")[2]].add(path)
     second = first + max(1, (len(changes) - first) // 3)
+    splits = ["train"] * first + ["val"] * (second - first) + ["test"] * (len(changes) - second)
     relevant: dict[str, dict[str, dict[str, None]]] = {split: {} for split in SPLITS}
     texts: dict[str, str] = {}
-    for place, change in enumerate(changes):
-        split = SPLITS[(place >= first) + (place >= second)]
-        there = dict.fromkeys(node for passage in change.passages if (node := corpus.find(passage)))
+    for split, change in zip(splits, changes, strict=True):
+        there = dict.fromkeys(node for passage in change.passages if (node := _in_corpus(passage, ids, by_name)))
         if not there:
             left_out["changes nothing that the corpus has"] += 1
         elif len(there) > max_relevant:
             left_out[f"changes more than {max_relevant} passages"] += 1
-        elif any(change.query_id in relevant[other] for other in SPLITS if other != split):
+        elif change.query_id in texts and change.query_id not in relevant[split]:
             left_out["issue of an earlier split"] += 1
         else:
             texts[change.query_id] = change.question
@@ -257,28 +263,17 @@ def _write_questions(
     write_json_lines(folder / "queries.jsonl", ({"_id": key, "text": text} for key, text in texts.items()))
     counts: dict[str, Any] = {"queries": len(texts), "qrels": {}}
     for split, judged in relevant.items():
-        rows = [(query, node) for query, nodes in judged.items() for node in nodes]
-        if rows:
-            lines = ["query-id\tcorpus-id\tscore\n", *(f"{query}\t{node}\t1\n" for query, node in rows)]
-            write_text(folder / "qrels" / f"{split}.tsv", "".join(lines))
+        if rows := [f"{query}\t{node}\t1\n" for query, nodes in judged.items() for node in nodes]:
+            write_text(folder / "qrels" / f"{split}.tsv", "".join(["query-id\tcorpus-id\tscore\n", *rows]))
             counts["qrels"][split] = {"queries": len(judged), "rows": len(rows)}
     return counts
 
 
-class _Corpus:
-    """The passages of the corpus, found by ids of other times."""
-
-    def __init__(self, ids: Set[str]) -> None:
-        self._ids = ids
-        self._by_name: defaultdict[str, set[str]] = defaultdict(set)
-        for path in {passage.partition("#")[0] for passage in ids}:
-            self._by_name[path.rpartition("/")[2]].add(path)
-
-    def find(self, passage: str) -> str | None:
-        """Return the passage, else the first of its section, else that of the file of the same name, if it is alone."""
-        path, mark, anchor = passage.partition("#")
-        files = self._by_name[path.rpartition("/")[2]]
-        alike = [other for other in files if f"/{other}".endswith(f"/{path}") or f"/{path}".endswith(f"/{other}")]
-        name = path if path in files else alike[0] if len(alike) == 1 else ""
-        ids = (f"{name}{mark}{anchor}", f"{name}{mark}{re.sub(r'~[0-9]+$', '', anchor)}")
-        return next((node for node in ids if node in self._ids), None)
+def _in_corpus(passage: str, ids: Set[str], by_name: Mapping[str, Set[str]]) -> str | None:
+    """Return the passage, else the first of its section, else that of the file of the same name, if it is alone."""
+    path, mark, anchor = passage.partition("#")
+    files = by_name.get(path.rpartition("/")[2], set())
+    alike = [other for other in files if f"/{other}".endswith(f"/{path}") or f"/{path}".endswith(f"/{other}")]
+    name = path if path in files else alike[0] if len(alike) == 1 else ""
+    candidates = (f"{name}{mark}{anchor}", f"{name}{mark}{re.sub(r'~[0-9]+$', '', anchor)}")
+    return next((node for node in candidates if node in ids), None)
