@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, groupby
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -30,10 +30,7 @@ _TEST_FILE = re.compile(
 _TEST_NAME = re.compile(r"^(?:test_|[Tt]est(?=[A-Z]))(?=\w)|(?<=\w)Tests?$")
 _NO_NAME = re.compile(r"^(?:module\.)?exports\.|\bprototype\.|<.*>|[\"'\s]", re.DOTALL)
 _TEST_MACRO = re.compile(r"TEST\w*\s*\(\s*(\w+),\s*(\w+)")
-_IMPORTS = (
-    *("import_statement", "import_from_statement", "import_spec", "import_declaration", "use_declaration"),
-    "preproc_include",
-)
+_STATEMENT = re.compile(r"(\s*)(?![)\]}{]|#e|(?:else|elif|except|finally|catch)\b)\S")  # a line that may start one
 
 
 def read_code(content: bytes, name: str) -> list[Document]:
@@ -50,7 +47,13 @@ def read_code(content: bytes, name: str) -> list[Document]:
     text, dropped = without_blobs(text)
     language = language_of(name, text)
     tree = _parse(text, language)
-    return [_unparsed(text, name, dropped) if tree is None else _File(text, name, dropped, language, tree).document()]
+    if tree is not None:
+        return [_File(text, name, dropped, language, tree).document()]
+    lines = text.split("\n")
+    blocks = tuple(_blocks(lines, 0, len(lines)))
+    return [
+        Document(name, _title(name, text), (Section("", blocks, 1, len(lines)),) if blocks else (), dropped=dropped)
+    ]
 
 
 def _parse(text: str, language: Language) -> Any:
@@ -88,20 +91,22 @@ def _title(name: str, text: str) -> str:
     return name
 
 
-def _unparsed(text: str, name: str, dropped: dict[str, int]) -> Document:
-    lines = text.split("\n")
-    blocks = [block for i in range(0, len(lines), MAX_BLOCK_LINES) if (block := _block(lines, i, i + MAX_BLOCK_LINES))]
-    sections = (Section("", tuple(blocks), 1, len(lines)),) if blocks else ()
-    return Document(name, _title(name, text), sections, dropped=dropped)
-
-
-def _block(lines: list[str], start: int, end: int) -> Block | None:
-    """Return the rows from ``start`` to before ``end`` as a block; None without a word."""
-    end = min(end, len(lines))
-    while start < end and not lines[start].strip():
-        start += 1
-    text = "\n".join(lines[start:end]).rstrip()
-    return Block(text, start + 1, is_whole=True, is_tight=True) if re.search(r"\w", text) else None
+def _blocks(lines: list[str], top: int, bottom: int) -> Iterator[Block]:
+    """Divide the rows from ``top`` to before ``bottom`` where lines are indented least; none is without a word."""
+    while top < bottom:
+        chars, end = 0, top
+        while end < min(bottom, top + MAX_BLOCK_LINES) and chars <= MAX_BLOCK_CHARS:
+            chars += len(lines[end]) + 1
+            end += 1
+        if end < bottom or (chars > MAX_BLOCK_CHARS and end - top > 1):
+            starts = {row: _STATEMENT.match(lines[row]) for row in range(top + max((end - top) // 3, 1), end)}
+            depths = {row: len(found[1].expandtabs()) for row, found in starts.items() if found is not None}
+            end = min(depths, key=lambda row: (depths[row], -row), default=max(end - 1, top + 1))
+        first = next((row for row in range(top, end) if lines[row].strip()), top)
+        text = "\n".join(lines[first:end]).rstrip()
+        if re.search(r"\w", text):
+            yield Block(text, first + 1, is_whole=True, is_tight=True)
+        top = end
 
 
 @dataclass(slots=True)
@@ -110,7 +115,6 @@ class _Part:
 
     name: str  # qualified
     scope: str  # the name of what its names are searched in first
-    node: Any
     first: int  # row, with comments and decorators
     body: int  # row after the signature and docstring
     space: str  # the module within the file
@@ -129,7 +133,7 @@ class _File:
         self.is_test = _TEST_FILE.search(name) is not None
         cursor = optional("tree_sitter", "code").QueryCursor(self.language.query)
         cursor.set_max_start_depth(_MAX_DEPTH)
-        self.parts = [_Part("", "", tree.root_node, 0, 0, "")]
+        self.parts = [_Part("", "", 0, 0, "")]
         self.owner = [0] * (len(self.lines) + 1)  # the number of each row's part
         self.scope = [""] * (len(self.lines) + 1)  # the module within the file, of each row
         self.lead: set[int] = set()  # rows of comments and decorators
@@ -137,7 +141,6 @@ class _File:
         self.imports: dict[str, str] = {}
         self.numbers: dict[str, int] = {}  # of parts, by name
         self.constants: set[str] = set()
-        self.starts: dict[int, dict[int, int]] = {}  # of a part, the rows where nodes start
         self.wholes: dict[str, dict[str, None]] = {}  # of `*` and `Class.*`: modules and bases that names may come from
         self.types: dict[tuple[str, str], str] = {}  # of a part's or class's name and a variable or field
         self.found: defaultdict[str, list[dict[str, list[Any]]]] = defaultdict(list)  # matches by what they capture
@@ -149,8 +152,9 @@ class _File:
                 self.lead.update(range(node.start_point[0], node.end_point[0] + (node.end_point[1] > 0)))
         self._define()
         self.names = {re.split(r"\W", symbol)[0] for part in self.parts for symbol in part.symbols}
-        for node in sorted(self._nodes("import"), key=lambda node: bool(node.type != "mod_item")):  # before their uses
-            self._import(node)
+        for key in ("load", "import"):  # `mod`, then its uses
+            for node in self._nodes(key):
+                self._import(node, is_shown=key == "load")
         self._note()
         self._link()
 
@@ -213,7 +217,7 @@ class _File:
             own = self._text(captures["self"][0]) if "self" in captures else ""
             self.parts.append(
                 _Part(
-                    *(name, scope, node, first, self._body(node, end), self.scope[first], own),
+                    *(name, scope, first, self._body(node, end), self.scope[first], own),
                     is_function=kind == "function",
                     symbols=[name],
                 )
@@ -262,16 +266,11 @@ class _File:
                 elif kind:
                     self.types.setdefault((part.scope, name), kind)
 
-    def _import(self, node: Any) -> None:
-        row, end = node.start_point[0], node.end_point[0] + 1
+    def _import(self, node: Any, *, is_shown: bool) -> None:
+        row = node.start_point[0]
         text = self.source[node.start_byte : min(node.end_byte, node.start_byte + 20_000)].decode(errors="ignore")
-        if node.type == "call_expression":  # `const x = require("./y").z`: with what stands around it
-            start = max(node.start_byte - 300, 0)
-            before = self.source[start : node.start_byte].decode(errors="ignore")
-            text = before + self.source[node.start_byte : node.end_byte + 50].decode(errors="ignore")
-            text = text[max(before.rfind(";"), before.rfind(")"), -1) + 1 :]
-        if node.type in _IMPORTS:
-            self.imported.update(range(row, end))
+        if not is_shown:
+            self.imported.update(range(row, node.end_point[0] + 1))
         for local, target, is_link in self.language.imports(text, self.name, self._space(self.scope[row])):
             root = target.partition(".")[0]
             if self.language.separator == "::" and root in self.imports:
@@ -388,56 +387,18 @@ class _File:
 
     def _blocks(self, number: int, rows: list[int]) -> list[Block]:
         part = self.parts[number]
-        runs: list[tuple[int, int]] = []  # first rows and those after the last
-        for row in (row for row in rows if number or row not in self.imported):
-            if runs and runs[-1][1] == row and row != part.body:
-                runs[-1] = (runs[-1][0], row + 1)
-            else:
-                runs.append((row, row + 1))
-        pieces = [piece for run in runs for piece in self._pieces(number, *run)]
-        blocks = [block for piece in pieces if (block := _block(self.lines, *piece)) is not None]
-        if not blocks and not number and (text := self._outline(rows)):
-            blocks = [Block(text, rows[0] + 1 if rows else 1, is_whole=True)]
+        kept = [row for row in rows if number or row not in self.imported]
+        runs = groupby(enumerate(kept), lambda each: (each[1] - each[0], each[1] >= part.body))
+        ends = [(run[0][1], run[-1][1] + 1) for run in (list(run) for _, run in runs)]
+        blocks = [block for first, end in ends for block in _blocks(self.lines, first, end)]
+        if not blocks and not number:  # of a file that has nothing but definitions and imports
+            names = (
+                ", ".join(part.name for part in self.parts[1:]) or "\n".join(self.lines[row] for row in rows).strip()
+            )
+            text = names[:MAX_OUTLINE].rstrip()
+            blocks = [Block(text, rows[0] + 1 if rows else 1, is_whole=True)] if text else []
         links: list[list[Link]] = [[] for _ in blocks]
         starts = [block.line for block in blocks]
         for link in part.links.values() if blocks else ():
             links[max(bisect_right(starts, link.line) - 1, 0)].append(link)
         return [replace(block, links=tuple(own)) for block, own in zip(blocks, links, strict=True)]
-
-    def _outline(self, rows: list[int]) -> str:
-        """Return what a file holds that has nothing but definitions and imports."""
-        names = ", ".join(part.name for part in self.parts[1:])
-        return (names or "\n".join(self.lines[row] for row in rows).strip())[:MAX_OUTLINE].rstrip()
-
-    def _pieces(self, number: int, top: int, bottom: int) -> Iterator[tuple[int, int]]:
-        """Cut rows where statements start, those of the outermost block first."""
-        depths: dict[int, int] | None = None
-        while True:
-            chars, end = 0, top
-            while end < min(bottom, top + MAX_BLOCK_LINES) and chars <= MAX_BLOCK_CHARS:
-                chars += len(self.lines[end]) + 1
-                end += 1
-            if end == bottom and (chars <= MAX_BLOCK_CHARS or end - top == 1):
-                yield top, bottom
-                return
-            depths = self._statements(number) if depths is None else depths
-            cuts = [row for row in range(top + max((end - top) // 3, 1), end) if row in depths]
-            cut = min(cuts, key=lambda row: (depths[row], -row), default=max(end - 1, top + 1))
-            yield top, cut
-            top = cut
-
-    def _statements(self, number: int) -> dict[int, int]:
-        """Return the rows of a part where a node starts, with its depth."""
-        if number in self.starts:
-            return self.starts[number]
-        depths = self.starts[number] = {}
-        nodes = [(self.parts[number].node, 0)]
-        while nodes:
-            node, depth = nodes.pop()
-            for child in node.named_children:
-                row, column = child.start_point
-                if self.owner[row] == number and not self.lines[row][:column].strip():
-                    depths[row] = min(depth, depths.get(row, depth))
-                if child.end_point[0] > row and (self.owner[row] == number or not number):
-                    nodes.append((child, depth + 1))
-        return depths

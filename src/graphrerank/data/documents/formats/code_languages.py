@@ -10,8 +10,9 @@ from typing import Any
 from graphrerank.extras import optional
 
 # Captures: `function`, `class` and `scope` (a name without a section) with `name` and perhaps the `owner` of a method
-# and `self`, as it calls its object; `call` (of `object`), `base`, `import`; `var` or `field` with its `type` (or what
-# `made` it); `constant` of the module, `declared` function; `lead`, which belongs to the definition below it; `skip`.
+# and `self`, as it calls its object; `call` (of `object`), `base`, `import` and, where it is shown as well, `load`;
+# `var` or `field` with its `type` (or what `made` it); `constant` of the module, `declared` function; `lead`, which
+# belongs to the definition below it; `skip`, which is not shown.
 _PYTHON = """
 (function_definition name: (_) @name) @function
 (class_definition name: (_) @name) @class
@@ -56,11 +57,12 @@ _JAVASCRIPT = """
 (new_expression constructor: [(identifier) (member_expression)] @call)
 (jsx_opening_element name: [(identifier) (member_expression)] @call)
 (jsx_self_closing_element name: [(identifier) (member_expression)] @call)
-[(import_statement) (export_statement)] @import
-(call_expression function: [(identifier) (import)] @_load arguments: (arguments . (string)) (#any-of? @_load "require"
-  "import")) @import
-(assignment_expression left: (member_expression) @_exports right: (identifier)
-  (#eq? @_exports "module.exports")) @import
+(import_statement) @import
+(export_statement) @load
+(call_expression function: [(identifier) (import)] @_load arguments: (arguments . (string))
+  (#any-of? @_load "require" "import")) @load
+((variable_declarator) @load (#match? @load "^[^=]*= *(await )?(require|import)[(]"))
+((assignment_expression) @load (#match? @load "^(module[.])?exports[.A-Za-z0-9_$]* *= *([A-Za-z0-9_$]+$|require[(])"))
 (program (lexical_declaration (variable_declarator name: (identifier) @constant)))
 (program (variable_declaration (variable_declarator name: (identifier) @constant)))
 (program (export_statement (lexical_declaration (variable_declarator name: (identifier) @constant))))
@@ -141,7 +143,8 @@ _RUST = """
 (call_expression function: [(identifier) (scoped_identifier) (field_expression) (generic_function)] @call)
 (struct_expression name: [(type_identifier) (scoped_type_identifier)] @call)
 (macro_invocation macro: [(identifier) (scoped_identifier)] @call)
-[(use_declaration) (mod_item !body)] @import
+(use_declaration) @import
+(mod_item !body) @load
 (source_file [(const_item name: (_) @constant) (static_item name: (_) @constant) (type_item name: (_) @constant)])
 (parameter pattern: (identifier) @var type: (_) @type)
 (field_declaration name: (_) @field type: (_) @type)
