@@ -86,11 +86,11 @@ def test_links_have_kinds_and_lines() -> None:
     assert [(link.kind, link.target, link.line) for link in _links(_read(PAGE))] == [
         ("path", "install.adoc#first", 6),
         ("path", "#limits", 6),
-        ("path", "#_next_steps", 6),
+        ("path", "#Next Steps", 6),
         ("path", "a/b.pdf", 6),
         ("path", "https://example.org/x", 7),
         ("path", "other.adoc#x", 7),
-        ("label", "elsewhere", 7),
+        ("path", "#elsewhere", 7),
         ("path", "#limits", 20),
         ("path", "part.adoc", 31),
         ("path", "b.adoc", 38),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from graphrerank.data.documents.document import Document, Link, UnreadableError
 from graphrerank.data.documents.formats.restructured_text import read_rst
+from graphrerank.data.documents.reading import read_content
 
 
 def _read(text: str) -> Document:
@@ -130,16 +131,13 @@ def test_other_users_of_docutils_keep_their_directives() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("".join(" " * i + "- a\n\n" for i in range(500)), "nested too deeply"),
-        ("a " * 30_000, "a line of more than 50,000"),
-        ("a\n\n" * 40_000, "more than 60,000 lines"),
-        ("= " * 2000 + "\n" + "a " * 2000, "a table of more than 100 columns"),
-        ("   a\n" * 30_000, "a block of more than 20,000 lines"),
+        ("".join(" " * i + "- a\n\n" for i in range(500)), "RecursionError"),
+        ("a " * 30_000, "more than 50,000 characters in a line"),
+        ("a\n\n" * 1_100_000, "3,000,000 in all"),
     ],
 )
 def test_bombs_are_unreadable(text: str, reason: str) -> None:
-    with pytest.raises(UnreadableError, match=reason):
-        _read(text)
+    assert reason in read_content(text.encode(), "bomb.rst").reason
 
 
 @pytest.mark.parametrize("mark", [":ref:`a ", "`a <", "*a **b `` | ", ".. |a| replace:: |a| |a|\n\n|a| "])

@@ -2,29 +2,26 @@
 
 import posixpath
 import re
-from pathlib import PurePosixPath
-from typing import Any
 
-from graphrerank.data.documents.document import LABEL, MAX_NAME, MAX_TARGET, PATH, Block, Document, Link
-from graphrerank.data.documents.formats.spans import Span, sections_of
-from graphrerank.data.documents.formats.text import decode_text, without_blobs
+from graphrerank.data.documents.document import Document, Link
+from graphrerank.data.documents.formats.lined_reader import LineReader, replaced
 
-_MAX_MARKED = 20_000  # characters of a paragraph whose marks are read
 _MAX_ATTRIBUTE = 1000  # characters of an attribute that is put in
 _HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*?)(?:[ \t]+\1)?$")
 _RULE = re.compile(r"(?:={2,}|-{2,}|~{2,}|\^{2,}|\+{2,})$")
-_ATTRIBUTE = re.compile(r":(!?)([\w-]+)(!?):(?:[ \t]+(.*))?$")
+_ATTRIBUTE = re.compile(r":!?([\w-]+)!?:(?:[ \t]+(.*))?$")
 _ANCHOR = re.compile(r"\[\[([^\[\],]{1,200})(?:,[^\[\]]{0,500})?\]\]")
 _STYLE = re.compile(r"\[(?!\[)(.{0,1000})\]$")
 _ID = re.compile(r"#([\w:.-]+)|\bid=\"?([\w:.-]+)")
 _FENCE = re.compile(r"(-{4,}|\.{4,}|`{3,}|/{4,}|\+{4,})")  # of lines that are kept as they are, or left out
-_OPEN = re.compile(r"(--|={4,}|\*{4,}|_{4,}|<<<|'''+|\+)$")  # of lines that are read
-_TABLE = re.compile(r"[|,:!]={3,}$")
+_OPEN = re.compile(r"(?:(?:--|={4,}|\*{4,}|_{4,}|<<<|'''+|\+)$|(?:ifn?def|ifeval|endif)::)")  # lines that show nothing
+_TABLE = re.compile(r"[|!]={3,}$")
 _MACRO = re.compile(r"(\w+)::([^\s\[]{0,2000})\[(.*)\]$")
 _ITEM = re.compile(r"\s*(\*{1,5}|-|\.{1,5}|\d{1,9}\.|<[.\d]+>)[ \t]+(?=\S)")
-_TERM = re.compile(r"\s*(\S.{0,500}?)(?::{2,4}|;;)(?:[ \t]+(.*))?$")
+_TERM = re.compile(r"(\S.{0,500}?)(?::{2,4}|;;)(?:[ \t]+(.*))?$")
 _CELL = re.compile(r"(?<!\\)(?:(?:^|(?<=\s))[\d.+*]*[<^>.]*[aehlmsdv]?)?\|")
-_COLUMNS = re.compile(r"cols=\"?([^\"\]]*)")
+_COLUMNS, _COLUMN = re.compile(r"cols=(?:\"([^\"]*)\"|([^\",]*))"), re.compile(r"(\d{1,3})\*[^,;]*|[^,;]+")
+_AUTHOR = re.compile(r"[\w .-]+<\S+@\S+>$|v?\d[\w.]*, ")  # or the revision, below the title
 _REFERENCE = re.compile(r"\{([\w-]{1,100})\}")
 _INLINE = re.compile(
     r"\\(?:<<[^<>]{0,500}>>|\w+:[^\s\[]{0,500}\[)"  # escaped
@@ -35,271 +32,198 @@ _INLINE = re.compile(
     r"|(?P<url>\bhttps?://[^\s\[\]<>\"]{1,2000})(?:\[(?P<named>[^\[\]]{0,500})\])?"
     r"|\[\[(?P<anchor>[\w:.-]{1,200})(?:,[^\[\]]{0,500})?\]\]"
 )
-_MARKED = re.compile(r"[\\`+<\[:*_#{]")
-_ANTORA = re.compile(
-    r"(?:(?:[\w.-]+@)?(?:([\w.-]*):)?([\w.-]*):)?(?:(\w+)\$)?([^:$]*)"
-)  # component, module, family, page
-_MODULES = re.compile(r"(.*/|)modules/([^/]+)/")
 _MARKS = re.compile(
     r"(?<![\w*_`#])(?:\[[^\[\]]{0,80}\])?([*_`#]{1,2})(?=\S)((?:[^\n*_`#]|(?<=\w)[_*](?=\w)){1,300})(?<=\S)\1(?!\w)"
 )
+# component, module, family and page
+_ANTORA = re.compile(r"(?:(?:[\w.-]+@)?(?:([\w.-]*):)?([\w.-]*):)?(?:(\w+)\$)?([^:$]*)")
+_MODULES = re.compile(r"(.*/|)modules/([^/]+)/")
 
 
 def read_asciidoc(content: bytes, name: str) -> list[Document]:
     """Read a file of AsciiDoc; nothing that it includes is opened."""
-    text, dropped = without_blobs(decode_text(content))
-    reader = _Reader(text.split("\n"), name)
-    reader.read()
-    sections = sections_of(reader.spans, max(text.rstrip().count("\n") + 1, 1))
-    title = next((section.heading for section in sections if section.heading), "") or PurePosixPath(name).stem
-    return [Document(name, title, sections, dropped=dropped)]
+    return _AsciiDoc(content, name).read()
 
 
-class _Reader:
-    def __init__(self, lines: list[str], name: str) -> None:
-        self.lines, self.at, self.name = lines, 0, name
-        self.spans = [Span("", 1)]
-        self.room = sum(map(len, lines)) + _MAX_ATTRIBUTE  # characters that attributes may add
-        self.links: tuple[Link, ...] = ()  # of the heading
+class _AsciiDoc(LineReader):
+    def __init__(self, content: bytes, name: str) -> None:
+        super().__init__(content, name)
+        self.room = len(self.text) + _MAX_ATTRIBUTE  # characters that attributes may add
         self.attributes: dict[str, str] = {}
         self.anchors: list[str] = []  # of what follows
         self.style = ""
-        self.held: list[tuple[str, int]] = []  # lines of the paragraph, with their numbers
-        self.mark, self.is_tight, self.was_item = "", False, False
         self.ids: dict[str, int] = {}
 
-    def read(self) -> None:
-        while self.at < len(self.lines):
-            line, self.at = self.lines[self.at].rstrip(), self.at + 1
-            self.line(line)
-        self.flush()
-        known = {anchor for span in self.spans for anchor in span.anchors}
-        for span in self.spans:
-            span.blocks = [_pointed(block, known) for block in span.blocks]
-
     def line(self, line: str) -> None:
-        number = self.at
-        if not line.strip():
-            self.flush()
-            self.was_item = False
-        elif self.is_title(line):
-            (heading, above), self.held = self.held[0], []
-            self.heading(heading, above)
+        """Read a line, and perhaps what follows."""
+        above = self.held[0] if len(self.held) == 1 and not self.mark else ""
+        if above and _RULE.match(line) and abs(len(above) - len(line)) <= 1:
+            self.held = []
+            self.heading(above, self.at - 1)
         elif fence := _FENCE.match(line):
-            self.fence(fence[1] if fence[1][0] == "`" else line, number)
+            self.flush()
+            end, start = fence[1] if line[0] == "`" else line, self.at + 1
+            lines = self.take(end.__eq__)
+            self.at += 1
+            self.whole(lines if line[0] not in "/+" else (), start)
         elif line.startswith("//"):
             return
+        elif _OPEN.match(line):
+            self.flush()
         elif _TABLE.match(line):
             self.flush()
-            self.table(line)
-        elif _OPEN.match(line) or line.startswith(("ifdef::", "ifndef::", "ifeval::", "endif::")):
-            self.flush()
-        elif not self.held and self.sets(line):
-            return
-        elif (found := _HEADING.match(line)) and not self.held:
-            self.heading(found[2], number)
+            self.rows(line)
         elif macro := _MACRO.match(line):
             self.flush()
-            self.macro(macro[1], macro[2], macro[3], number)
+            self.macro(macro[1], self.substituted(macro[2]), macro[3])
         elif item := _ITEM.match(line):
+            self.item(item[1].strip("<>."), line[item.end() :])
+        elif (term := _TERM.match(line)) and "::" in f"{line} ":
             self.flush()
-            digits = item[1].strip("<>.")
-            self.mark = f"{digits}. " if digits.isdigit() else "- "
-            self.is_tight, self.was_item = self.was_item, True
-            self.held.append((line[item.end() :], number))
-        elif (term := _TERM.match(line)) and not line.startswith(" ") and "::" in line + " ":
-            self.flush()
-            self.held.append((term[1], number))
-            self.held += [(term[2], number)] if term[2] else []
-        else:
-            self.held.append((line, number))
-
-    def is_title(self, line: str) -> bool:
-        above = self.held[0][0] if len(self.held) == 1 and not self.mark else ""
-        return bool(above and _RULE.match(line) and abs(len(above) - len(line)) <= 1)
+            self.hold(term[1])
+            self.held += [term[2]] if term[2] else []
+        elif self.held or not self.sets(line):
+            self.hold(line)
 
     def sets(self, line: str) -> bool:
-        """Read a line that says something about what follows."""
-        if found := _ATTRIBUTE.match(line):
-            value = found[4] or ""
+        """Return whether a line is a heading, or says something about what follows; read it if so."""
+        if found := _HEADING.match(line):
+            self.heading(found[2], self.at)
+        elif found := _ATTRIBUTE.match(line):
+            value = found[2] or ""
             while value.endswith("\\") and self.at < len(self.lines):
-                value = f"{value[:-1][:_MAX_ATTRIBUTE]}{self.lines[self.at].strip()}"
+                value = value[:-1][:_MAX_ATTRIBUTE] + self.lines[self.at].strip()
                 self.at += 1
-            if found[1] or found[3]:
-                self.attributes.pop(found[2], None)
-            else:
-                self.attributes[found[2]] = self.substituted(value)[:_MAX_ATTRIBUTE]
+            self.attributes[found[1]] = self.substituted(value)[:_MAX_ATTRIBUTE]
         elif found := _ANCHOR.fullmatch(line):
             self.anchors.append(found[1])
         elif found := _STYLE.match(line):
             self.style = found[1]
             self.anchors += [first or second for first, second in _ID.findall(found[1].split('"')[0])]
         elif re.match(r"\.[^\s.]", line):
+            self.point()
             self.add(line[1:], self.at)
         else:
             return False
         return True
 
-    def heading(self, heading: str, number: int) -> None:
-        found = _ANCHOR.match(heading) or _ANCHOR.search(heading)
-        own = [*self.anchors, *([found[1]] if found else [])]
-        text, links = self.inline(_ANCHOR.sub("", heading).strip(), number)
-        self.spans.append(Span(text[:MAX_NAME], number, anchors=[*own, *self.auto(text)], labels=own))
-        self.anchors, self.style = [], ""
-        if len(self.spans) == 2:  # the author and the revision below the title of the document
-            while self.at < len(self.lines) and re.match(r"[\w .-]+<\S+@\S+>$|v?\d[\w.]*, ", self.lines[self.at]):
-                self.at += 1
-        self.links = links
-
-    def auto(self, heading: str) -> list[str]:
-        """Return the anchors that Asciidoctor and Antora make of a heading."""
+    def heading(self, heading: str, line: int) -> None:
+        """Open a section."""
+        found = _ANCHOR.search(heading)
+        text, links = self.inline(_ANCHOR.sub("", heading).strip(), line)
+        self.anchors += [found[1]] if found else []
+        self.open(text, line, links)
+        self.point()
         prefix, mark = self.attributes.get("idprefix", "_"), self.attributes.get("idseparator", "_")[:1]
-        made = []
-        for before, between in dict.fromkeys([(prefix, mark), ("", "-")]):
-            name = re.sub(r"[^\w .-]", "", heading.lower())
-            name = before + (re.sub(r"[ .-]+", between, name).strip(between) if between else name.replace(" ", ""))
+        for before, between in dict.fromkeys([(prefix, mark), ("", "-")]):  # as Asciidoctor and Antora make them
+            name = before + re.sub(r"[ .-]+", between, re.sub(r"[^\w .-]", "", text.lower())).strip(between or None)
             count = self.ids[name] = self.ids.get(name, 0) + 1
-            made.append(name if count == 1 else f"{name}{between}{count}")
-        return made
+            self.spans[-1].anchors.append(name if count == 1 else f"{name}{between}{count}")
+        if len(self.spans) == 2:
+            self.take(lambda line: not _AUTHOR.match(line))
+
+    def point(self) -> None:
+        """Let the anchors before a block point at its section."""
+        self.spans[-1].anchors += self.anchors
+        self.spans[-1].labels += self.anchors
+        self.anchors, self.style = [], ""
 
     def flush(self) -> None:
-        """End the paragraph."""
+        """End the paragraph; an indented one is kept as it is."""
+        if self.held and not self.mark and all(line[:1] in " \t" for line in self.held):
+            held, self.held = self.held, []
+            self.whole(held, self.start)
         if self.held:
-            text, (_, number) = "\n".join(line.strip() for line, _ in self.held), self.held[0]
-            if not self.mark and all(line[:1] in " \t" for line, _ in self.held):
-                self.add("\n".join(line for line, _ in self.held).rstrip(), number, is_whole=True)
-            else:
-                shown, links = self.inline(text, number)
-                is_tight = self.is_tight and bool(self.mark)
-                self.add(self.mark + " ".join(shown.split()), number, links, is_tight=is_tight)
-        self.held, self.mark, self.style = [], "", ""
+            super().flush()
+            self.point()
 
-    def add(self, text: str, line: int, links: tuple[Link, ...] = (), **options: Any) -> None:
-        span = self.spans[-1]
-        span.anchors += self.anchors
-        span.labels += self.anchors
-        self.anchors = []
-        if text.strip():
-            span.blocks.append(Block(text, line, (*self.links, *links), **options))
-            self.links = ()
-
-    def fence(self, mark: str, number: int) -> None:
-        """Read the lines up to a fence as they are."""
-        self.flush()
-        end = self.at
-        while end < len(self.lines) and self.lines[end].rstrip() != mark:
-            end += 1
-        text = "\n".join(self.lines[self.at : end]).strip("\n").rstrip()
-        self.at = end + 1
-        if mark[0] not in "/+":
-            self.add(text, number + 1, is_whole=True)
-
-    def macro(self, name: str, target: str, text: str, number: int) -> None:
-        target = self.substituted(target)
-        if name == "include" and target:
-            self.add(target, number, _links((_of_antora(target, self.name, ""), PATH, number)))
+    def macro(self, name: str, target: str, text: str) -> None:
+        """Read a macro that is a block."""
+        self.point()
+        if name == "include":
+            self.add(target, self.at, [Link(_of_antora(target, self.name, ""), self.at)])
         elif name in ("image", "video", "audio"):
-            shown = re.match(r"\"?([^\",=]*)(?:[\",]|$)", text)
-            self.add(shown[1].strip() if shown else "", number)
+            self.add(_plain(text).split(",")[0], self.at)
 
-    def table(self, mark: str) -> None:
+    def rows(self, mark: str) -> None:
         """Read the rows of a table."""
-        columns, style = _COLUMNS.search(self.style), self.style
-        width = sum(int(part[1] or 1) for part in re.finditer(r"(?:(\d{1,3})\*)?[^,;]+", columns[1])) if columns else 0
-        cells: list[tuple[str, int]] = []
-        has_header = "header" in style.split("cols")[0] + style.split("cols")[-1]
-        first = 0
-        while self.at < len(self.lines) and (line := self.lines[self.at].rstrip()) != mark:
-            self.at += 1
-            parts = [line] if mark[0] in ",:" else _CELL.split(line)
-            if mark[0] in ",:":
-                cells += [(part, self.at) for part in line.split(mark[0])] if line else []
-            elif len(parts) == 1 or parts[0].strip():
-                cells[-1:] = [(f"{cells[-1][0]}\n{parts[0]}", cells[-1][1])] if cells else []
-            cells += [(part, self.at) for part in parts[1:]]
-            if cells and not first:
-                first = len(cells)
-                following = self.lines[self.at] if self.at < len(self.lines) else mark
-                has_header |= not following.strip() and bool(line)
+        style, start = self.style, self.at + 1
+        self.point()
+        lines = [*self.take(mark.__eq__), mark]
         self.at += 1
-        self.rows(cells, width or first or 1, has_header)
-
-    def rows(self, cells: list[tuple[str, int]], width: int, has_header: bool) -> None:
-        header = ""
-        for i in range(0, len(cells), width):
-            shown = [self.inline(" ".join(text.split()), number) for text, number in cells[i : i + width]]
-            text = " | ".join(part.strip() for part, _ in shown).strip(" |")
-            if not i and has_header and len(cells) > width:
-                header = text
-                continue
-            links = tuple(link for _, found in shown for link in found)
-            self.add(text, cells[i][1], links, is_whole=True, is_tight=i > width * bool(header), header=header)
-        self.style = ""
+        cells: list[tuple[list[str], int]] = []  # parts and line
+        first = is_alone = 0  # cells of the first line, and whether an empty one follows
+        for i, line in enumerate(lines[:-1]):
+            rest, *parts = _CELL.split(line.rstrip())
+            for before, _ in cells[-1:]:
+                before.append(rest)
+            cells += [([part], start + i) for part in parts]
+            first, is_alone = (first, is_alone) if first else (len(cells), not lines[i + 1].strip())
+        columns = _COLUMNS.search(style)
+        width = sum(int(count or 1) for count in _COLUMN.findall(columns[1] or columns[2])) if columns else first
+        rows = []
+        for i in range(0, len(cells), width or 1):
+            shown = [self.inline(" ".join(" ".join(parts).split()), line) for parts, line in cells[i : i + width]]
+            text = " | ".join(text.strip() for text, _ in shown).strip(" |")
+            rows.append((text, cells[i][1], [link for _, links in shown for link in links]))
+        self.table(rows, "header" in _COLUMNS.sub("", style) or (is_alone and first >= width))
 
     def substituted(self, text: str) -> str:
         """Put in the attributes that the file sets, as many as make its text twice as long."""
-        return _REFERENCE.sub(self.value, text) if "{" in text else text
 
-    def value(self, found: re.Match[str]) -> str:
-        value = self.attributes.get(found[1], found[0])
-        self.room -= len(value)
-        return value if self.room > 0 else found[0]
+        def value(found: re.Match[str]) -> str:
+            value = self.attributes.get(found[1], found[0])
+            self.room -= len(value)
+            return value if self.room > 0 else found[0]
 
-    def inline(self, text: str, number: int) -> tuple[str, tuple[Link, ...]]:
-        """Return the text without its marks, and its links."""
-        if len(text) > _MAX_MARKED or not _MARKED.search(text):
-            return text, ()
-        found: list[tuple[str, str, int]] = []
-        at, line, parts = 0, number, []
-        text = self.substituted(text)
-        for match in _INLINE.finditer(text):
-            line += text.count("\n", at, match.start())
-            parts += [text[at : match.start()], self.shown(match, line, found)]
-            at = match.end()
-        shown = "".join([*parts, text[at:]])
-        for _ in range(2):
-            shown = _MARKS.sub(r"\2", shown)
-        return shown, _links(*found)
+        return _REFERENCE.sub(value, text)
 
-    def shown(self, match: re.Match[str], line: int, found: list[tuple[str, str, int]]) -> str:
+    def inline(self, text: str, line: int) -> tuple[str, list[Link]]:
+        """Return a text without its marks, and its links."""
+        shown, links = replaced(_INLINE, self.shown, self.substituted(text), line)
+        return _MARKS.sub(r"\2", _MARKS.sub(r"\2", shown)), links
+
+    def shown(self, found: re.Match[str], line: int, links: list[Link]) -> str:
         """Return the text of a mark, its link noted."""
-        if match["anchor"]:
-            self.anchors.append(match["anchor"])
-            return ""
-        if match["id"] or match["macro"] == "xref":
-            target = (match["id"] or match["target"]).strip()
-            found.append((*_target(target, self.name), line))
-            return _plain(match["shown"] or match["text"] or "") or target.strip("#")
-        if match["url"]:
-            url = match["url"] if match["named"] is not None else match["url"].rstrip(".,;:!?)'*_`")
-            found.append((url, PATH, line))
-            return (_plain(match["named"] or "") or url) + match["url"][len(url) :]
-        if match["macro"] == "link":
-            found.append((match["target"].replace("++", ""), PATH, line))
-        if match["macro"] == "menu":
-            return " > ".join([match["target"], *match["text"].split(" > ")])
-        if match["macro"] in ("icon", "anchor"):
-            return ""
-        if match["macro"] == "image":
-            return match["text"].split(",")[0].strip('"')
-        if match["macro"] == "footnote":
-            return f" ({match['text']})"
-        return _plain(match["text"]) or match["target"] if match["macro"] else match[0].strip("\\`+")
+        text, target = _plain(found["shown"] or found["text"] or found["named"] or ""), found["target"]
+        if found["id"] or found["macro"] == "xref":
+            target = (found["id"] or target).strip()
+            links.append(Link(self.address(target), line))
+            return text or target.strip("#")
+        if url := found["url"]:
+            url = url if found["named"] is not None else url.rstrip(".,;:!?)'*_`")
+            links.append(Link(url, line))
+            return (text or url) + found["url"][len(url) :]
+        if found["anchor"]:
+            self.anchors.append(found["anchor"])
+        match found["macro"]:
+            case None:
+                return "" if found["anchor"] else found[0].strip("\\`+")
+            case "link":
+                links.append(Link(target.replace("++", ""), line))
+            case "menu":
+                return " > ".join([target, *found["text"].split(" > ")])
+            case "icon" | "anchor":
+                return ""
+            case "image":
+                return text.split(",")[0]
+            case "footnote":
+                return f" ({found['text']})"
+        return text or target
+
+    def address(self, target: str) -> str:
+        """Return where a cross reference points: at a path, or at an anchor of this document or another."""
+        path, mark, anchor = target.partition("#")
+        if not path or not (mark or re.search(r"\.(adoc|asciidoc|asc|html)$", path)):
+            return f"#{anchor or path}"
+        path = _of_antora(path if re.search(r"\.\w+$", path) else f"{path}.adoc", self.name, "pages")
+        return f"{path}#{anchor}" if anchor and path else path
 
 
 def _plain(text: str) -> str:
     """Return the text of a link without its attributes."""
-    text = re.sub(r",\s*\w+=.*$|\^$", "", text.strip(), flags=re.DOTALL)
+    text = re.sub(r"(?:^|,)\s*[\w-]+=.*$|\^$", "", text.strip(), flags=re.DOTALL)
     return " ".join(text.replace("\\]", "]").strip('"').split())
-
-
-def _target(target: str, name: str) -> tuple[str, str]:
-    """Return where a cross reference points: at a path, or at an anchor of this document or another."""
-    path, mark, anchor = target.partition("#")
-    if not path or not (mark or re.search(r"\.(adoc|asciidoc|asc|html)$", path)):
-        return f"#{anchor or path}", LABEL
-    path = _of_antora(path if re.search(r"\.\w+$", path) else f"{path}.adoc", name, "pages")
-    return f"{path}#{anchor}" if anchor and path else path, PATH
 
 
 def _of_antora(path: str, name: str, family: str) -> str:
@@ -307,28 +231,6 @@ def _of_antora(path: str, name: str, family: str) -> str:
     found, modules = _ANTORA.fullmatch(path), _MODULES.match(name)
     if not found or not modules or path.startswith((".", "/")) or (family != "pages" and "$" not in path):
         return path
-    if found[1] is not None:
-        return ""
-    folder = f"{modules[1]}modules/{found[2] or modules[2]}/{f'{found[3]}s' if found[3] else family}"
-    return posixpath.relpath(f"{folder}/{found[4]}", posixpath.dirname(name) or ".")
-
-
-def _links(*found: tuple[str, str, int]) -> tuple[Link, ...]:
-    return tuple(Link(target, line, kind) for target, kind, line in found if target and len(target) <= MAX_TARGET)
-
-
-def _pointed(block: Block, known: set[str]) -> Block:
-    """Let the references to an anchor point within the document if it is there, else at a label of another."""
-    if not any(link.kind == LABEL for link in block.links):
-        return block
-    links = []
-    for link in block.links:
-        name = link.target.lstrip("#")
-        natural = "_" + re.sub(r"[ .-]+", "_", re.sub(r"[^\w .-]", "", name.lower())).strip("_")
-        if link.kind != LABEL:
-            links.append(link)
-        elif name in known or natural in known:
-            links.append(Link(f"#{name if name in known else natural}", link.line))
-        else:
-            links.append(Link(name, link.line, LABEL))
-    return Block(block.text, block.line, tuple(links), block.is_whole, block.is_tight, block.header)
+    component, module, kind, page = found.groups()
+    folder = f"{modules[1]}modules/{module or modules[2]}/{f'{kind}s' if kind else family}"
+    return "" if component is not None else posixpath.relpath(f"{folder}/{page}", posixpath.dirname(name) or ".")

@@ -89,7 +89,10 @@ class _Markup(Directive):
             self.state.document.note_explicit_target(found[0])
         if caption := self.options.get("caption"):
             found.append(self.paragraph(*self.state.inline_text(caption, self.lineno)[0]))
-        return [*found, *self.nodes()]
+        found += self.nodes()
+        for node in found:
+            node.line = node.line or self.lineno
+        return found
 
     def nodes(self) -> list[Any]:
         return []
