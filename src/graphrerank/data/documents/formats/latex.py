@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from graphrerank.data.documents.document import LABEL, Document, Link
-from graphrerank.data.documents.formats.lined_reader import LinedReader, replaced
+from graphrerank.data.documents.formats.lined_reader import LinedReader, Row, replaced
 from graphrerank.extras import optional
 
 _MAX_CONVERTED = 20_000  # characters of a paragraph that pylatexenc reads
@@ -114,7 +114,7 @@ class _LaTeX(LinedReader):
 
     def rows(self, text: str, start: int) -> None:
         """Read the rows of a table, the first as its header if a line follows it."""
-        rows, has_header = [], False
+        rows, has_header = list[Row](), False
         for row in text.split("\\\\"):
             line = self.line_of(start + len(row) - len(row.lstrip()))
             start += len(row) + 2

@@ -3,7 +3,7 @@
 import re
 
 from graphrerank.data.documents.document import LABEL, MAX_NAME, PAGE, PATH, Document, Link, UnreadableError
-from graphrerank.data.documents.formats.lined_reader import LineReader, replaced
+from graphrerank.data.documents.formats.lined_reader import LineReader, Row, replaced
 from graphrerank.data.documents.formats.slugs import Slugs, github_slug
 from graphrerank.extras import optional
 
@@ -97,7 +97,7 @@ class _Org(LineReader):
 
     def rows(self, lines: list[str], start: int) -> None:
         """Read the rows of a table; those before its first rule are the header."""
-        rows, headers = [], 0
+        rows, headers = list[Row](), 0
         for number, line in enumerate(lines, start):
             if line.startswith("|-"):
                 headers = headers or len(rows)
