@@ -127,10 +127,11 @@ class Benchmark:
         dataset, known = prepared.dataset, self.sets[key]
         settings = parts.settings("pipeline", row.pipeline)
         holders = list(settings_with(settings, "checkpoint"))
-        if row.checkpoint is not None and not holders:
-            raise UserError("`job.rows` must give a checkpoint to a pipeline that reranks with one, such as grapher")
-        for holder in holders if row.checkpoint is not None else ():
-            holder["checkpoint"] = row.checkpoint
+        if row.checkpoint is not None:
+            if not holders:
+                raise UserError("`job.rows` must give a checkpoint to a pipeline that reranks with one, as grapher")
+            for holder in holders:
+                holder["checkpoint"] = row.checkpoint
         loaded = load_primary(str(holders[0]["checkpoint"])) if holders else None
         decisive = [
             [str(settings), row.retriever, list(self.measures), self.split, self.num_queries],
@@ -172,11 +173,9 @@ def training_sets(manifest: RerankerManifest) -> list[str]:
     An entry of ``mix`` that names no data set is called by its key, as in ``conf``.
     """
     named = []
-    for entry in manifest.trained_on.values():
-        given = entry.arguments
-        data = str(given["data"])
-        by_path = data in ("None", "folder", "corpus_folder")
-        named.append(PurePath(str(given.get("path") or given.get("name")) if by_path else data).name)
+    for given in (entry.arguments for entry in manifest.trained_on.values()):
+        by_path = str(given["data"]) in ("None", "folder", "corpus_folder")
+        named.append(PurePath(str((given.get("path") or given.get("name")) if by_path else given["data"])).name)
     return list(dict.fromkeys(named))
 
 

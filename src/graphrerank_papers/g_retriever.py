@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from graphrerank.checks import UserError, check_not_negative, check_positive
+from graphrerank.extras import optional
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 
@@ -34,11 +35,7 @@ class SteinerTree:
         graph = resources.graph
         if graph.entities is not None:
             raise UserError("`graph` must list its edges for a Steiner tree, got edges of shared entities")
-        try:
-            from pcst_fast import pcst_fast
-        except ImportError as error:
-            raise UserError("a Steiner tree needs the package `pcst_fast`: pip install graphrerank[pcst]") from error
-        self._solve = pcst_fast
+        self._solve = optional("pcst_fast", "a Steiner tree").pcst_fast
         self._resources, self._embedding = resources, graph.encoded
         graph = graph.with_rows_in_order()
         source = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree.cpu())
@@ -69,8 +66,6 @@ class SteinerTree:
         vertices, _ = self._solve(self._edges, prizes, self._costs, -1, 1, "gw", 0)  # no root, one tree
         nodes = torch.unique(torch.from_numpy(vertices.astype(np.int64)))
         if len(nodes) < len(vertices):
-            raise UserError(
-                "`pcst_fast` returned a node several times, as pcst-fast 1.0 does under numpy 2: pip uninstall "
-                "pcst-fast, then pip install pcst-fast2"
-            )
+            remedy = "pip uninstall pcst-fast, then pip install pcst-fast2"
+            raise UserError(f"`pcst_fast` returned a node several times, as 1.0 does under numpy 2: {remedy}")
         return nodes

@@ -87,9 +87,8 @@ def load_record(stem: Path, kind: type[RecordT]) -> RecordT:
         content = read_checked_json(file)
         record: RecordT = _join(kind, content["record"], "record", load_tensors(tensors, tuple(content["tensors"])))
     except (OSError, LookupError, TypeError, UserError) as error:
-        raise UserError(
-            f"{file}: missing or damaged index ({error!r}); delete {tensors.name} and build again"
-        ) from error
+        message = f"{file}: missing or damaged index ({error!r}); delete {tensors.name} and build again"
+        raise UserError(message) from error
     return record
 
 

@@ -44,9 +44,8 @@ class TokenStream:
         spans = tokenizer.spans(texts)
         self._starts = [begin + start for begin, tokens in zip(begins, spans, strict=False) for start, _ in tokens]
         self._bounds = list(accumulate(map(len, spans), initial=0))  # of documents, in tokens
-        self._document = torch.repeat_interleave(
-            torch.arange(len(texts)), torch.tensor([len(tokens) for tokens in spans], dtype=torch.int64)
-        )
+        lengths = torch.tensor([len(tokens) for tokens in spans], dtype=torch.int64)
+        self._document = torch.repeat_interleave(torch.arange(len(texts)), lengths)
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -59,20 +58,14 @@ class TokenStream:
         may span documents; if not, every document begins a new one.
         """
         regions = [(0, len(self))] if join else list(pairwise(self._bounds))
-        spans = [
-            (start, min(start + chunk_tokens, stop))
-            for begin, stop in regions
-            for start in range(begin, stop, chunk_tokens)
-        ]
+        starts = [(start, stop) for begin, stop in regions for start in range(begin, stop, chunk_tokens)]
+        spans = [(start, min(start + chunk_tokens, stop)) for start, stop in starts]
         # A character of several tokens goes to one side of a cut, which may leave the other without text.
         ranges = [(*span, chunk) for chunk, span in enumerate(span for span in spans if self._text_between(*span))]
         for _ in range(num_splits):
-            ranges = [
-                half
-                for start, stop, chunk in ranges
-                for half in ((start, (start + stop + 1) // 2, chunk), ((start + stop + 1) // 2, stop, chunk))
-                if half[0] < half[1]
-            ]
+            middles = [((start + stop + 1) // 2, start, stop, chunk) for start, stop, chunk in ranges]
+            halves = [half for m, start, stop, chunk in middles for half in ((start, m, chunk), (m, stop, chunk))]
+            ranges = [(start, stop, chunk) for start, stop, chunk in halves if start < stop]
         ranges = [(start, stop, chunk) for start, stop, chunk in ranges if self._text_between(start, stop)]
         documents = [torch.unique_consecutive(self._document[start:stop]) for start, stop, _ in ranges]
         return Chunks(

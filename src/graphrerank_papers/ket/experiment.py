@@ -137,21 +137,15 @@ class KETSolutions:
         index = self._index(solution, settings)
         seconds, retrieval = time.perf_counter() - begin, self._retrieval(index, solution, settings)
         sizes, sent = index.sizes, model_tokens(index)
-        judged = judge_contexts(
-            lambda queries: retrieval(queries.encoded), self._queries, self._right, answers=self.answers
-        )
-        return {
-            "solution": solution,
-            **settings,
-            "num_splits": index.settings.num_splits,
-            **judged,
-            "chunks": sizes["sub-chunks"],
-            **{name: sizes[name] for name in ("entities", "relations", "keywords")},
-            "encoder_tokens": sent.encoder,
-            "model_tokens": sent.model_input + sent.model_output,
-            "USD of index": sent.dollars,
-            "index_seconds": seconds,
-        }
+
+        def retrieve(queries: Queries) -> Contexts:
+            return retrieval(queries.encoded)
+
+        judged = judge_contexts(retrieve, self._queries, self._right, answers=self.answers)
+        row = {"solution": solution, **settings, "num_splits": index.settings.num_splits, **judged}
+        row |= {"chunks": sizes["sub-chunks"], **{name: sizes[name] for name in ("entities", "relations", "keywords")}}
+        row |= {"encoder_tokens": sent.encoder, "model_tokens": sent.model_input + sent.model_output}
+        return row | {"USD of index": sent.dollars, "index_seconds": seconds}
 
     def _reranked(self, settings: Rerankers) -> Iterator[Row]:
         """Judge contexts of fewer tokens: retrieved so, and of the whole context's chunks in a reranker's order."""
@@ -281,26 +275,13 @@ def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker, queries: Quer
 
     inputs, rows = [], [[node for node in row if node >= 0] for row in ranking.nodes.tolist()]
     for text, vector, row in zip(queries.texts, queries.encoded, rows, strict=True):
-        position = {node: index for index, node in enumerate(row)}
         origin, others = graph.neighbours(torch.tensor(row, dtype=torch.int64), SIMILARITY)
-        pairs = zip(origin.tolist(), others.tolist(), strict=True)
-        edges = [(i, position[other]) for i, other in pairs if row[i] < other and other in position]
-        inputs.append(
-            RerankInput(
-                text,
-                [graph.texts[node] for node in row],
-                edges=edges,
-                edge_types=[similar] * len(edges),
-                entities=[held(node) for node in row],
-                query_vector=vector,
-                vectors=graph.embedding[row],
-            )
-        )
-    ranked = [
-        dict(zip((row[i] for i in reranked.ids), reranked.scores.tolist(), strict=True))
-        for row, reranked in zip(rows, reranker.rerank_batch(inputs), strict=True)
-    ]
-    return padded_ranking(ranked).to(ranking.nodes.device)
+        pairs, inside = zip(origin.tolist(), others.tolist(), strict=True), set(row)
+        edges = [(row[i], other) for i, other in pairs if row[i] < other and other in inside]
+        given: dict[str, Any] = {"edges": edges, "edge_types": [similar] * len(edges), "entities": [*map(held, row)]}
+        given |= {"query_vector": vector, "vectors": graph.embedding[row], "ids": row}
+        inputs.append(RerankInput(text, [graph.texts[node] for node in row], **given))
+    return padded_ranking([dict(each) for each in reranker.rerank_batch(inputs)]).to(ranking.nodes.device)
 
 
 def by_granker(

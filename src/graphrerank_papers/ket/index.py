@@ -3,8 +3,9 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -133,8 +134,7 @@ class KETIndexBuilder:
     """Builds an index stage by stage, reading finished stages from the folder.
 
     Source: KET-RAG, Algorithm 3. An interrupted build resumes and writes the same files (:class:`Stages`). Indexes that
-    differ in some settings share the stages that do not depend on them. Indexes without a skeleton need no
-    ``extractor``.
+    differ in some settings share the stages that do not depend on them. Without a skeleton there is no ``extractor``.
     """
 
     folder: str | Path
@@ -153,8 +153,13 @@ class KETIndexBuilder:
             raise UserError(f"`extractor` must be given for `core_share` {settings.core_share}, got none")
         corpus, stream = hash_texts(documents).hex(), cache(lambda: TokenStream(documents, self.tokenizer))
         chunk_key, chunks = self._cut(corpus, stream, settings, num_splits=0)
-        make_graph = partial(nearest_chunks, chunks, settings.num_neighbours)
-        graph = self._stages.get(self._stages.key("graph", chunk_key, settings.num_neighbours), ChunkGraph, make_graph)
+
+        def join() -> ChunkGraph:
+            language = detect_language(chunks.texts)
+            keywords = [find_keywords(text, language) for text in chunks.texts]
+            return build_chunk_graph(keywords, chunks.vectors, num_neighbours=settings.num_neighbours)
+
+        graph = self._stages.get(self._stages.key("graph", chunk_key, settings.num_neighbours), ChunkGraph, join)
         sub_key, sub_chunks, num_encoded = chunk_key, chunks, int(chunks.num_tokens.sum())
         if settings.num_splits:
             sub_key, sub_chunks = self._cut(corpus, stream, settings, num_splits=settings.num_splits)
@@ -186,14 +191,14 @@ class KETIndexBuilder:
         self, extractor: KnowledgeExtractor, keys: str, chunks: Chunks, core: Tensor, sub_chunks: Chunks, limit: int
     ) -> tuple[Skeleton, Tokens]:
         """Return the skeleton, and the tokens that its models read and wrote."""
-        prompts = prompts_of(extractor)
+        inner = extractor.extractor if isinstance(extractor, KnowledgeCache) else extractor
+        prompts = tuple(getattr(inner, "prompts", ()))  # sent to a language model with each text
 
         def make() -> tuple[Skeleton, Tokens]:
             core_texts = [chunks.texts[chunk] for chunk in core.tolist()]
             extracted = extractor.extract(core_texts)
-            knowledge = merge_knowledge(
-                extracted, passages=core.tolist(), tokenizer=self.tokenizer, description_tokens=limit
-            )
+            texts: dict[str, Any] = {"tokenizer": self.tokenizer, "description_tokens": limit}
+            knowledge = merge_knowledge(extracted, passages=core.tolist(), **texts)
             entity_tokens, vectors = self._lengths(knowledge.entity_texts), self._encode(knowledge.entity_texts)
             answers = [" ".join(vars(x).values()) for each in extracted for x in (*each.entities, *each.relations)]
             prompt_tokens = sum(count_tokens(self.tokenizer, prompts))
@@ -232,19 +237,6 @@ class KETIndexBuilder:
         return vectors[torch.tensor([index[text] for text in texts], dtype=torch.int64)]
 
 
-def nearest_chunks(chunks: Chunks, num_neighbours: int) -> ChunkGraph:
-    """Join each chunk with its nearest neighbours, by its keywords in the corpus's language and by its vector."""
-    language = detect_language(chunks.texts)
-    keywords = [find_keywords(text, language) for text in chunks.texts]
-    return build_chunk_graph(keywords, chunks.vectors, num_neighbours=num_neighbours)
-
-
-def prompts_of(extractor: KnowledgeExtractor) -> tuple[str, ...]:
-    """Return the prompts that an extractor sends to a language model with each text."""
-    inner = extractor.extractor if isinstance(extractor, KnowledgeCache) else extractor
-    return tuple(getattr(inner, "prompts", ()))
-
-
 def rewire(knowledge: CorpusKnowledge, sub_chunks: Chunks) -> CorpusKnowledge:
     """Link entities and relations to sub-chunks instead of the chunks that these were cut from.
 
@@ -273,15 +265,10 @@ def rewire(knowledge: CorpusKnowledge, sub_chunks: Chunks) -> CorpusKnowledge:
 
 def keyword_sentences(texts: Sequence[str]) -> tuple[list[str], list[int], list[list[str]]]:
     """Split texts into sentences with a keyword; return them, and the text index and the keywords of each."""
-    sentences, text_indices, keywords = [], [], []
     language = detect_language(texts)
-    for text_index, text in enumerate(texts):
-        for start, stop in split_sentences(text, language):
-            if sentence_keywords := find_keywords(text[start:stop], language):
-                sentences.append(text[start:stop])
-                text_indices.append(text_index)
-                keywords.append(sentence_keywords)
-    return sentences, text_indices, keywords
+    found = ((i, text[slice(*span)]) for i, text in enumerate(texts) for span in split_sentences(text, language))
+    rows = [(sentence, i, words) for i, sentence in found if (words := find_keywords(sentence, language))]
+    return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
 
 def build_keyword_graph(

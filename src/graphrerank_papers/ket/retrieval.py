@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import accumulate, takewhile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -134,10 +135,8 @@ class KETRetrieval:
         if skeleton is not None:
             knowledge = skeleton.knowledge
             self._texts |= {"entities": knowledge.entity_texts, "relations": knowledge.relation_texts}
-            self._lengths |= {
-                "entities": skeleton.entity_tokens.tolist(),
-                "relations": skeleton.relation_tokens.tolist(),
-            }
+            self._lengths["entities"] = skeleton.entity_tokens.tolist()
+            self._lengths["relations"] = skeleton.relation_tokens.tolist()
             self._entity_vectors = skeleton.entity_vectors.to(device)
             ends = [(entity, relation) for relation, pair in enumerate(knowledge.ends.tolist()) for entity in pair]
             self._relations_of = grouped(ends, len(knowledge.names))
@@ -179,7 +178,7 @@ class KETRetrieval:
 
     def _graph(self, query: Tensor, seeds: Sequence[int], limit: int) -> dict[str, list[int]]:
         """Select entities, relations and chunks for a query, given its nearest entities."""
-        entities = self._first(seeds, "entities", limit // 2)
+        entities = first_that_fit(seeds, self._lengths["entities"], limit // 2)
         num_ends, seed_rank = Counter[int](), dict[int, int]()
         for rank, entity in enumerate(entities):
             for relation in self._relations_of[entity]:
@@ -187,12 +186,16 @@ class KETRetrieval:
                 seed_rank.setdefault(relation, rank)
         ranked = sorted(num_ends, key=lambda relation: (-num_ends[relation], seed_rank[relation], relation))
         used = sum(self._lengths["entities"][entity] for entity in entities)
-        relations = self._first(ranked, "relations", limit // 2 - used)
+        relations = first_that_fit(ranked, self._lengths["relations"], limit // 2 - used)
         held = Counter(chunk for entity in entities for chunk in self._chunks_of_entity[entity])
         held.update(chunk for relation in relations for chunk in self._chunks_of_relation[relation])
         cosine = self._cosines(query, held)
         ranked = sorted(held, key=lambda chunk: (-held[chunk], -cosine[chunk], chunk))
-        return {"entities": entities, "relations": relations, "graph": self._first(ranked, "graph", limit // 2)}
+        return {
+            "entities": entities,
+            "relations": relations,
+            "graph": first_that_fit(ranked, self._lengths["graph"], limit // 2),
+        }
 
     def _by_keywords(self, queries: Tensor, limit: int) -> list[list[int]]:
         """Select the chunks of the keywords nearest to ``B`` queries, ``[B, d]`` unit vectors."""
@@ -208,15 +211,13 @@ class KETRetrieval:
         for query, chunks in zip(queries, candidates, strict=True):
             cosine = self._cosines(query, chunks)
             ranked = sorted(chunks, key=lambda chunk: (-cosine[chunk], chunk))
-            selected.append(self._first(ranked, "keyword", limit))
+            selected.append(first_that_fit(ranked, self._lengths["keyword"], limit))
         return selected
 
     def _chunks_of(self, keyword_rows: Iterable[int], num_tokens: int) -> set[int]:
         """Return the chunks of keywords, of the first ones whose chunks have ``num_tokens`` together."""
-        chunks, size = set[int](), 0
-        for row in keyword_rows:
-            if size >= num_tokens:
-                break
+        chunks, size, rows = set[int](), 0, iter(keyword_rows)
+        while size < num_tokens and (row := next(rows, None)) is not None:
             new = set(self._chunks_of_keyword[row]) - chunks
             size += sum(self._lengths["keyword"][chunk] for chunk in new)
             chunks |= new
@@ -233,11 +234,8 @@ class KETRetrieval:
             for seed in seeds:
                 around = sorted(self._neighbours[seed], key=lambda chunk: (-cosine[chunk], chunk))
                 ranked |= dict.fromkeys([seed, *around])
-            selected.append(self._first(ranked, kind, limit))
+            selected.append(first_that_fit(ranked, self._lengths[kind], limit))
         return selected
-
-    def _first(self, indices: Iterable[int], kind: str, limit: int) -> list[int]:
-        return first_that_fit(indices, self._lengths[kind], limit)
 
     def _cosines(self, query: Tensor, chunks: Iterable[int]) -> dict[int, float]:
         """Return dot products pair by pair: unlike a matrix product, equal vectors give equal scores in any batch."""
@@ -251,8 +249,8 @@ class KETSearch:
     """Retrieve the documents whose chunks KET-RAG, or one of its baselines, puts into a context.
 
     Documents are ranked by the best cosine of their chunks with the query; :class:`KETRetrieval`, which has the same
-    settings, returns whole contexts. The constructor builds the index, or reads it from its folder, and prints its
-    size. The ``solution`` fixes some settings of the ``index``; without a knowledge graph it needs no ``extractor``.
+    settings, returns whole contexts. The constructor builds or reads the index, and prints its size. The ``solution``
+    fixes some settings of the ``index``; without a knowledge graph it needs no ``extractor``.
     """
 
     resources: Resources
@@ -272,14 +270,9 @@ class KETSearch:
         built = builder.build(graph.all_texts, find_solution(self.solution).settings(self.index))
         sizes = ", ".join(f"{count:,} {name}" for name, count in built.sizes.items())
         print(f"KET-RAG's index: {sizes}; tokens read and written by models for ${built.sent.dollars:.4f}", flush=True)
-        self.retrieval = KETRetrieval(
-            built,
-            solution=self.solution,
-            context_tokens=self.context_tokens,
-            graph_share=self.graph_share,
-            num_seeds=self.num_seeds,
-            device=graph.device,
-        )
+        names = ("solution", "context_tokens", "graph_share", "num_seeds")
+        settings: dict[str, Any] = {name: getattr(self, name) for name in names}
+        self.retrieval = KETRetrieval(built, **settings, device=graph.device)
         chunks = built.sub_chunks
         self._indptr, self._documents = chunks.indptr.to(graph.device), chunks.documents.to(graph.device)
 
@@ -297,7 +290,7 @@ def first_that_fit(indices: Iterable[int], lengths: Sequence[int], limit: int) -
     """Return the first texts whose lengths together are at most ``limit``."""
     indices = list(indices)
     totals = accumulate(lengths[index] for index in indices)
-    return [index for index, _ in zip(indices, takewhile(lambda total: total <= limit, totals), strict=False)]
+    return indices[: sum(1 for _ in takewhile(limit.__ge__, totals))]
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -57,8 +57,7 @@ def merge_knowledge(
     ``description_tokens``; the first is truncated to that length.
 
     Source: "EA-GraphRAG", 2026, section 3.1, whose pairs are counted as HippoRAG 2 weighs its relation edges; KET-RAG,
-    Algorithm 1. *Where we differ:* KET-RAG does not say how descriptions are merged; GraphRAG, on which it builds,
-    summarises them by a language model.
+    Algorithm 1. *Where we differ:* GraphRAG, on which KET-RAG builds, summarises descriptions by a language model.
 
     Example:
         >>> from graphrerank.knowledge.passage_knowledge import Entity, Relation
@@ -92,8 +91,7 @@ def merge_knowledge(
                 merged.descriptions[relation.description.strip()] = None
                 merged.passages.add(passage)
                 statements[min(index[head], index[tail]), max(index[head], index[tail])] += 1
-    related = sorted(statements)
-    all_entities, all_relations = list(entities.values()), list(relations.values())
+    related, all_entities, all_relations = sorted(statements), list(entities.values()), list(relations.values())
     return CorpusKnowledge(
         names=list(entities),
         spellings=[entity.parts[0] for entity in all_entities],
@@ -184,11 +182,9 @@ def build_knowledge_graph(
         return merge_knowledge(knowledge, tokenizer=WordTokenizer(), description_tokens=description_tokens)
 
     merged = stages.get(key, CorpusKnowledge, merge)
-    print(
-        f"knowledge graph: {len(merged.names):,} entities in {len(merged.entity_links):,} passages, "
-        f"{len(merged.facts):,} relations in {len(merged.relation_links):,} passages",
-        flush=True,
-    )
+    entities = f"{len(merged.names):,} entities in {len(merged.entity_links):,} passages"
+    relations = f"{len(merged.facts):,} relations in {len(merged.relation_links):,} passages"
+    print(f"knowledge graph: {entities}, {relations}", flush=True)
     entity_vectors = stages.encode(encoder, merged.entity_texts)
     return KnowledgeGraph(merged, entity_vectors, stages.encode(encoder, merged.relation_texts))
 

@@ -1,6 +1,7 @@
 """Keywords of a text: its words without stop words."""
 
 import re
+from itertools import filterfalse
 
 from graphrerank.text.languages import CHARACTERS, ENGLISH, language_of
 
@@ -41,10 +42,10 @@ def find_keywords(text: str, language: str = ENGLISH) -> list[str]:
     if language != ENGLISH:
         known = language_of(language)
         runs = [run for run in _WORD.findall(text.casefold()) if len(run) > 1 or not run.isascii()]
-        found = (
-            known.all_terms(runs) if language == CHARACTERS else [run for run in runs if run not in known.stop_words]
+        is_cut = language == CHARACTERS
+        return list(
+            dict.fromkeys(known.all_terms(runs) if is_cut else filterfalse(known.stop_words.__contains__, runs))
         )
-        return list(dict.fromkeys(found))
     keywords: dict[str, None] = {}
     for word in _WORD.findall(text.casefold().replace("’", "'")):  # noqa: RUF001
         stem = _POSSESSIVE.sub("", word)

@@ -85,9 +85,8 @@ class LanguageModelKnowledgeExtractor:
         return [_join(entities or [], relations or []) for entities, relations in zip(named, told, strict=True)]
 
     def _ask(self, prompt: Prompt, questions: Sequence[str], parse: Callable[[str], Answer]) -> list[Answer | None]:
-        return ask_strictly(
-            self.model, questions, system=prompt.instructions(), parse=parse, tries=self.tries, form=prompt.form
-        )
+        settings: dict[str, Any] = {"system": prompt.instructions(), "tries": self.tries, "form": prompt.form}
+        return ask_strictly(self.model, questions, parse=parse, **settings)
 
 
 class LanguageModelEntityExtractor:

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 NAMES = ("DATE", "EVENT", "FAC", "GPE", "LANGUAGE", "LAW", "LOC", "NORP", "ORG", "PERSON", "PRODUCT", "WORK_OF_ART")
 MAX_WORDS = 8  # longer phrases are more often parser errors than names
@@ -33,13 +33,10 @@ def _words(listed: str) -> frozenset[str]:
 
 
 # English words that name nothing, or nothing by themselves
-ANAPHORIC = _words(  # before a noun that was named before, or is not named
-    """
-    any each every her his its my no our such that their these this those what which whose your
-    """
-)
-WEAK = _words(  # adjectives and adverbs that say nothing specific about the next word
-    """
+# before a noun that was named before, or is not named
+ANAPHORIC = _words("any each every her his its my no our such that their these this those what which whose your")
+# adjectives and adverbs that say nothing specific about the next word
+WEAK = _words("""
     additional available best better certain clear common consistent corresponding current different distinct due
     entire existing few final first following further general given good great greater high higher important
     increased independent individual initial interesting key known large larger last late later latter least less
@@ -48,10 +45,9 @@ WEAK = _words(  # adjectives and adverbs that say nothing specific about the nex
     recently related relative relevant remaining respective same second several significant significantly similar
     similarly single small so-called special specific strong subsequent such sufficient third total typical unique
     unknown useful usual various very whole wide widely
-    """
-)
-VAGUE = _words(  # generic nouns that remain so after adjectives: "an important role"
-    """
+""")
+# generic nouns that remain so after adjectives: "an important role"
+VAGUE = _words("""
     ability advance advantage aim amount analysis approach aspect assessment assumption attempt attention basis
     change characteristic circumstance comparison conclusion consequence contribution criterion data datum
     decrease detail difference difficulty direction discussion effect estimate evidence example experience
@@ -63,10 +59,9 @@ VAGUE = _words(  # generic nouns that remain so after adjectives: "an important 
     requirement resource respect result review role scope sense series set shape side significance similarity
     situation size step strategy study subset success suggestion sum summary support task technique tendency
     thing time type understanding use utility value variation variety view way
-    """
-)
-GENERIC = (VAGUE - {"assumption"}) | _words(  # nouns that name nothing by themselves
-    """
+""")
+# nouns that name nothing by themselves
+GENERIC = (VAGUE - {"assumption"}) | _words("""
     absence access account act action activity addition age answer application area argument article author
     average band base baseline beginning behavior behaviour benefit body book brother capability capacity case
     category cause cell challenge chance character child choice city class club combination component concept
@@ -89,25 +84,21 @@ GENERIC = (VAGUE - {"assumption"}) | _words(  # nouns that name nothing by thems
     system target team technology term test theme theory therapy thought title today tool top topic total town
     treatment trend trial turn unit user variable variant version vitro vivo week widow wife woman word work
     world year
-    """
-)
-MONTHS = _words(  # months and days of the week
-    """
+""")
+# months and days of the week
+MONTHS = _words("""
     january february march april may june july august september october november december monday tuesday wednesday
     thursday friday saturday sunday
-    """
-)
-HEADINGS = _words(  # of structured abstracts, which run into the next sentence
-    """
+""")
+# of structured abstracts, which run into the next sentence
+HEADINGS = _words("""
     AIM AIMS BACKGROUND CONCLUSION CONCLUSIONS CONTEXT DESIGN DISCUSSION FINDINGS INTERPRETATION INTRODUCTION
     MATERIALS MEASUREMENTS METHODS OBJECTIVE OBJECTIVES PARTICIPANTS PATIENTS PURPOSE RATIONALE RESULTS SETTING
     SIGNIFICANCE SUMMARY
-    """
-)
+""")
 
 
-@dataclass(frozen=True)
-class Mention:
+class Mention(NamedTuple):
     """A phrase that a text mentions."""
 
     name: str  # in one line
@@ -125,8 +116,8 @@ def find_mentions(document: Any, *, title: str = "") -> dict[int, Mention]:
       "Metz's country" mention "Metz".
     - Leading determiners, numbers and words like "several" are dropped; a date must have a year.
 
-    The ``title`` is a mention wherever the text contains it, with or without
-    the brackets at its end. Returns mentions by the index of their head token, ascending.
+    The ``title`` is a mention wherever the text contains it, with or without the brackets at its end. Returns mentions
+    by the index of their head token, ascending.
     """
     mentions: dict[int, Mention] = {}
     entity_of = {token.i: entity for entity in document.ents for token in entity}
@@ -268,8 +259,7 @@ def _join(document: Any, token: Any, mentions: dict[int, Mention]) -> None:
 Statement = tuple[int | None, str, int, int]
 
 
-@dataclass(frozen=True)
-class _End:
+class _End(NamedTuple):
     """One end of a statement; ``words`` precede it, as "king" precedes "Metz"."""
 
     token: int | None
@@ -291,8 +281,7 @@ def find_statements(document: Any, mentions: Mapping[int, Mention], *, pronoun_s
             yield from reader.noun(token)
 
 
-@dataclass(frozen=True)
-class _Reader:
+class _Reader(NamedTuple):
     mentions: Mapping[int, Mention]
     pronouns_until: int
 
@@ -331,8 +320,7 @@ class _Reader:
 
     def _subjects(self, verb: Any, depth: int) -> Iterator[_End]:
         """Find the subjects of a verb, its own or those that it shares with the verb or noun that it depends on."""
-        subjects = [child for child in verb.children if child.dep_ in (*_SUBJECTS, "csubj", "csubjpass", "expl")]
-        if subjects:
+        if subjects := [c for c in verb.children if c.dep_ in (*_SUBJECTS, "csubj", "csubjpass", "expl")]:
             for subject in subjects:
                 if subject.dep_ in _SUBJECTS:
                     yield from self._subject(verb, subject)
@@ -348,8 +336,7 @@ class _Reader:
 
     def _subject(self, verb: Any, subject: Any) -> Iterator[_End]:
         if subject.tag_ in _RELATIVE:
-            noun = next((token for token in (verb, *verb.ancestors) if token.dep_ == "relcl"), None)
-            if noun is not None:
+            for noun in islice((token for token in (verb, *verb.ancestors) if token.dep_ == "relcl"), 1):
                 yield from self._ends(noun.head, MAX_PASSED, conjuncts=False)
         elif subject.lower_ in _PERSONAL:
             if subject.i < self.pronouns_until:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +29,7 @@ _OPEN_BRACKET = re.compile(r"(?<=\w)\(\s+")  # "Lambert( died after 938)"
 _SPLIT_HYPHEN = re.compile(r"(?<=\w)- (?!and\b|or\b|to\b)(?=[a-z])")  # "half- brother"
 
 
+@dataclass(eq=False)
 class SpacyKnowledgeExtractor:
     """Extracts the entities of English passages, and the statements about them.
 
@@ -42,22 +44,18 @@ class SpacyKnowledgeExtractor:
 
     Source: ours; the kinds of phrases are those of "EA-GraphRAG", 2026, section 3.4.2 (noun phrases, entities, and the
     triples of open information extraction).
-
-    Args:
-        model: Import name of an installed pipeline with a parser, or its folder.
-        titles: Whether texts open with their titles.
-        pronoun_sentences: Number of leading sentences in which the subjects "he", "she", "it" and "they" stand for the
-            title; 0 without ``titles``.
     """
 
-    def __init__(self, model: str = ENGLISH, *, titles: bool = True, pronoun_sentences: int = 0) -> None:
-        if pronoun_sentences < 0 or (pronoun_sentences and not titles):
-            raise UserError(
-                f"`pronoun_sentences` must be 0 or, with `titles`, positive, got {pronoun_sentences} and {titles}"
-            )
-        self.model = model
-        self.titles = titles
-        self.pronoun_sentences = pronoun_sentences
+    model: str = ENGLISH  # import name of an installed pipeline with a parser, or its folder
+    _: KW_ONLY
+    titles: bool = True  # whether texts open with their titles
+    # number of leading sentences in which the subjects "he", "she", "it" and "they" stand for the title
+    pronoun_sentences: int = 0
+
+    def __post_init__(self) -> None:
+        if self.pronoun_sentences < 0 or (self.pronoun_sentences and not self.titles):
+            needed, got = "0 or, with `titles`, positive", f"{self.pronoun_sentences} and {self.titles}"
+            raise UserError(f"`pronoun_sentences` must be {needed}, got {got}")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -97,8 +95,7 @@ def _knowledge(title: str, document: Any, mentions: dict[int, Mention], statemen
         names[normalize_entity(title)] = title
         for shorter in (BRACKETED_END.sub("", title), title.partition(",")[0]):
             names.setdefault(normalize_entity(shorter), title)
-        opening = _opening_name(title, document, mentions)
-        if opening is not None:
+        if (opening := _opening_name(title, document, mentions)) is not None:
             names.setdefault(normalize_entity(opening.name), title)
         types[title] = ""
         descriptions[title] = sentences[0] if sentences else ""
@@ -124,11 +121,8 @@ def _knowledge(title: str, document: Any, mentions: dict[int, Mention], statemen
 def split_title(text: str) -> tuple[str, str]:
     """Split a text into its title, which may be empty, and the rest."""
     stripped = text.strip()
-    spans = split_sentences(stripped)
-    end = spans[0][1] if spans else 0
-    line = stripped.find("\n")
-    if 0 <= line < end:
-        end = line
+    spans, line = split_sentences(stripped), stripped.partition("\n")[0]
+    end = min(len(line), spans[0][1]) if spans else 0
     title, body = stripped[:end].rstrip(" ."), stripped[end:].lstrip()
     words = title.split()
     if not (body and 0 < len(words) <= MAX_TITLE_WORDS and normalize_entity(title)):

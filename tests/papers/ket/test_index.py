@@ -13,7 +13,7 @@ from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
 from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.text import WordTokenizer, count_tokens
 from graphrerank_papers.ket.chunks import Chunks
-from graphrerank_papers.ket.index import KETIndexBuilder, KETSettings, Tokens, prompts_of, rewire
+from graphrerank_papers.ket.index import KETIndexBuilder, KETSettings, Tokens, rewire
 from graphrerank_papers.ket.retrieval import KETRetrieval
 from graphrerank_papers.knowledge.corpus_knowledge import merge_knowledge
 from graphrerank_papers.knowledge.language_model import LanguageModelKnowledgeExtractor
@@ -104,9 +104,12 @@ def test_a_corpus_that_grows_is_a_first_build(
     assert all(files[name] == data for name, data in content(tmp_path / "at_once").items())
 
 
-def test_sizes_and_what_was_sent(builder: KETIndexBuilder, hash_encoder: Any, name_extractor: Any) -> None:
+def test_sizes_and_what_was_sent(
+    tmp_path: Path, builder: KETIndexBuilder, hash_encoder: Any, name_extractor: Any
+) -> None:
     texts = [f"Metz{i} saw Nancy{i} and Trier{i} there beside river{i}." for i in range(10)]  # 8 tokens, each different
     name_extractor.prompts = ("List the entities of this text.", "List the relations.")
+    builder.extractor = KnowledgeCache(name_extractor, tmp_path / "knowledge")
     index = builder.build(texts, KETSettings(chunk_tokens=8, num_splits=1, core_share=0.5))
     sent, words = index.sent, WordTokenizer()
     sizes = {"documents": 10, "tokens": 80, "chunks": 10, "core chunks": 5, "sub-chunks": 20, "entities": 15}
@@ -120,13 +123,12 @@ def test_sizes_and_what_was_sent(builder: KETIndexBuilder, hash_encoder: Any, na
     assert sent.model_output == sum(count_tokens(words, written))
 
 
-def test_prompts_of_a_language_model(tmp_path: Path, name_extractor: Any, scripted_model: Any) -> None:
+def test_prompts_of_a_language_model(scripted_model: Any) -> None:
     model, triples = scripted_model(lambda system, question: {}), shipped_prompt("ea_graphrag_triples")
     asking = LanguageModelKnowledgeExtractor(model, prompt=Prompt("p", "{text}", system="List them."))
-    assert prompts_of(asking) == prompts_of(KnowledgeCache(asking, tmp_path)) == ("List them.",)
+    assert asking.prompts == ("List them.",)
     twice = LanguageModelKnowledgeExtractor(model, prompt=Prompt("e", "Names: {text}"), relations=triples)
-    assert prompts_of(twice) == ("Names:", triples.wording)
-    assert prompts_of(name_extractor) == prompts_of(KnowledgeCache(name_extractor, tmp_path)) == ()
+    assert twice.prompts == ("Names:", triples.wording)
 
 
 def test_without_a_language_model_nothing_is_asked(
