@@ -62,25 +62,31 @@ class LinedReader:
             self.add(text, line, links, is_whole=True, header=header if len(rows) > headers else "")
 
     def documents(self) -> list[Document]:
-        """Return the document; empty sections without a heading are left out.
-
-        What points at a beginning without text points at the first heading.
-        """
-        kept = [span for span in self.spans if span.blocks or (span.heading and not span.goes_on)]
-        for first in self.spans[:1] if kept and kept[0] is not self.spans[0] else ():
-            kept[0].anchors += first.anchors
-            kept[0].labels += first.labels
-            kept[0].symbols += first.symbols
-        ends = [max(span.line, following.line - 1) for span, following in pairwise(kept)]
-        sections = tuple(
-            Section(
-                *(span.heading, tuple(span.blocks), span.line, end),
-                *map(_names, (span.anchors, span.labels, span.symbols)),
-            )
-            for span, end in zip(kept, [*ends, max(self.text.rstrip().count("\n") + 1, 1)], strict=False)
-        )
-        title = self.title or next((span.heading for span in kept if span.heading), "") or PurePosixPath(self.name).stem
+        """Return the document, titled by its first heading if it has no title."""
+        sections = sections_of(self.spans, max(self.text.rstrip().count("\n") + 1, 1))
+        title = self.title or next((section.heading for section in sections if section.heading), "")
+        title = title or PurePosixPath(self.name).stem
         return [Document(self.name, title[:MAX_NAME], sections, dropped=self.dropped)]
+
+
+def sections_of(spans: Sequence[Span], last_line: int = 0) -> tuple[Section, ...]:
+    """Return the sections that were read; empty ones without a heading are left out.
+
+    What points at a beginning without text points at the first heading.
+    """
+    kept = [span for span in spans if span.blocks or (span.heading and not span.goes_on)]
+    for first in spans[:1] if kept and kept[0] is not spans[0] else ():
+        kept[0].anchors += first.anchors
+        kept[0].labels += first.labels
+        kept[0].symbols += first.symbols
+    ends = [max(span.line, following.line - 1) for span, following in pairwise(kept)]
+    return tuple(
+        Section(
+            *(span.heading, tuple(span.blocks), span.line, end),
+            *map(_names, (span.anchors, span.labels, span.symbols)),
+        )
+        for span, end in zip(kept, [*ends, last_line], strict=False)
+    )
 
 
 def _names(names: list[str]) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ def read_xml(content: bytes, name: str) -> list[Document]:
     try:
         root = etree.fromstring(content, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise UnreadableError(f"not XML: {str(error)[:200]}") from error
+        raise UnreadableError("not XML") from error
     local = _local(root)
     if local == "html":
         return read_html(content, name)
@@ -43,7 +43,8 @@ def read_xml(content: bytes, name: str) -> list[Document]:
     is_data = not any(_local(element) in _PROSE for element in root.iter())
     out = _XMLWalk(is_data=is_data).walk(etree.iterwalk(root, events=("start", "end")))
     title = out.titled or PurePosixPath(name).stem
-    return [Document(name, title, out.end())]
+    sections = (replace(section, labels=section.anchors) for section in out.end())  # that any document may name
+    return [Document(name, title, tuple(sections))]
 
 
 def _local(element: Any) -> str:
@@ -55,7 +56,7 @@ class _XMLWalk:
     """Collects the sections of a text of XML."""
 
     def __init__(self, *, is_data: bool) -> None:
-        self._out = Sections(is_labelled=True)
+        self._out = Sections()
         self._is_data = is_data
         self._parts: list[str] = []
         self._ids: list[str] = []
