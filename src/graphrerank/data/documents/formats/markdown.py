@@ -1,8 +1,8 @@
 """Markdown and MDX."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from html import unescape
 from unicodedata import east_asian_width
 
@@ -21,17 +21,14 @@ from graphrerank.data.documents.document import (
     Document,
     Link,
     Section,
-    UnreadableError,
 )
 from graphrerank.data.documents.formats.front_matter import file_title, front_matter
 from graphrerank.data.documents.formats.markdown_syntax import ATTRIBUTES, parser, written_target
 from graphrerank.data.documents.formats.slugs import Slugs
+from graphrerank.data.documents.formats.spans import Span, sections_of
 from graphrerank.data.documents.formats.text import code_block, decode_text, without_blobs
 
-_CHUNK = 50_000  # characters of a file that are parsed at once, if it has headings there
-_MAX_SECTIONS = 200_000  # of a file
 _MAX_DEPTH = 5  # of directives in one another
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _FENCED = (
     r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?:.*?^[ \t]*(?P=fence)[`~]*[ \t]*$|.*)"
     r"|(?P<span>`{1,2})[^`\n]{1,300}(?P=span)"
@@ -104,10 +101,8 @@ def markdown_document(text: str, name: str) -> Document:
     sections = reader.sections(text.rstrip().count("\n") + 1)
     if not any(section.blocks for section in sections) and said.description:
         block = Block(said.description, 1)
-        sections = [Section("", (block,), 1, max(1, text.count("\n", 0, said.length))), *sections]
-    return Document(
-        name, said.title or reader.title or file_title(name), tuple(sections), said.aliases, dropped=dropped
-    )
+        sections = (Section("", (block,), 1, max(1, text.count("\n", 0, said.length))), *sections)
+    return Document(name, said.title or reader.title or file_title(name), sections, said.aliases, dropped=dropped)
 
 
 def _without_code(found: re.Match[str]) -> str:
@@ -121,45 +116,14 @@ def _ids(attributes: str) -> list[str]:
     return [marked or named for marked, named in _ID.findall(attributes)]
 
 
-def _chunks(text: str) -> Iterator[tuple[int, str]]:
-    """Divide a long text at headings or else empty lines, as tokens take memory; yield the line before each part."""
-    if len(text) <= 2 * _CHUNK:
-        yield 0, text
-        return
-    lines = text.split("\n")
-    start = size = 0
-    fence = ""
-    for number, line in enumerate(lines):
-        is_break = not fence and (line.startswith("#") or (size > 2 * _CHUNK and not line.strip()))
-        if size > _CHUNK and (is_break or size > 4 * _CHUNK):
-            yield start, "\n".join(lines[start:number])
-            start, size, fence = number, 0, ""
-        size += len(line) + 1
-        if found := _FENCE.match(line):
-            fence = found[1] if not fence else "" if found[1].startswith(fence) else fence
-    yield start, "\n".join(lines[start:])
-
-
-@dataclass
-class _Part:
-    """A section that is being read."""
-
-    heading: str = ""
-    line: int = 1
-    blocks: list[Block] = field(default_factory=list)
-    anchors: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-
-
 class MarkdownReader:
     """Sections of Markdown, of one text or several."""
 
     def __init__(self, *, is_mdx: bool) -> None:
         self._is_mdx = is_mdx
-        self._parts = [_Part()]
+        self._parts = [Span("", 1)]
         self._slugs = Slugs()
-        self._references: dict[str, object] = {}
-        self._env: dict[str, object] = {"references": self._references}
+        self._env: dict[str, dict[str, object]] = {"references": {}}
         self._links: list[Link] = []  # of the next block
         self._ids: list[str] = []  # of HTML since the last block, of the next heading if it follows
         self._labels: list[str] = []
@@ -170,55 +134,46 @@ class MarkdownReader:
     def define(self, text: str) -> None:
         """Take the targets that a text names outside of code, wherever they stand, as Python-Markdown does."""
         for found in _DEFINITION.finditer(_CODE.sub("", text)) if "]:" in text else ():
-            self._references.setdefault(normalizeReference(found[1]), {"title": "", "href": found[2], "map": [0, 0]})
+            target = {"title": "", "href": found[2], "map": [0, 0]}
+            self._env["references"].setdefault(normalizeReference(found[1]), target)
 
-    def read(self, text: str) -> None:
-        """Append a text."""
-        for line, chunk in _chunks(text):
-            self._walk(parser(self._is_mdx).parse(chunk, self._env), line + 1, 0)
-            self._env.pop("duplicate_refs", None)  # of definitions, which are taken before
+    def read(self, text: str, line: int = 1, depth: int = 0) -> None:
+        """Append a text that begins in a line of the file, perhaps within directives."""
+        self._walk(parser(self._is_mdx).parse(text, self._env), line, depth)
 
-    def add_code(self, text: str) -> None:
+    def add_code(self, text: str, line: int = 1) -> None:
         """Append code to the section that is being read."""
-        for block in code_block(text, 1):
+        for block in code_block(text, line):
+            self._line = block.line
             self._add(block.text, (), whole=True)
 
-    def sections(self, end: int) -> list[Section]:
+    def sections(self, end: int) -> tuple[Section, ...]:
         """Return what was read of a file of so many lines."""
+        self._mark()
         self._flush()
-        parts = self._parts if self._parts[0].blocks or self._parts[0].anchors else self._parts[1:]
-        ends = [*(part.line - 1 for part in parts[1:]), end]
-        return [
-            Section(p.heading, tuple(p.blocks), p.line, max(p.line, last), tuple(p.anchors), tuple(p.labels))
-            for p, last in zip(parts, ends, strict=False)
-        ]
+        return sections_of(self._parts, end)
 
     def _flush(self) -> None:
-        """Give links and names that no block follows to the section that ends."""
+        """Give links that no block follows to the section that ends."""
         part = self._parts[-1]
-        self._mark(part)
         if self._links and (part.blocks or part.heading):
             last = part.blocks.pop() if part.blocks else Block(part.heading, part.line)
             part.blocks.append(replace(last, links=(*last.links, *self._links)))
             self._links = []
 
-    def _mark(self, part: _Part) -> None:
-        part.anchors += [name for name in (*self._ids, *self._labels) if name not in part.anchors]
+    def _mark(self) -> None:
+        part = self._parts[-1]
+        part.anchors += (*self._ids, *self._labels)
         part.labels += self._labels
         self._ids, self._labels = [], []
 
     def _open(self, heading: str, tag: str, line: int, ids: Sequence[str], links: Sequence[Link]) -> None:
-        held, self._ids, labels, self._labels = self._ids, [], self._labels, []
         self._flush()
-        if len(self._parts) > _MAX_SECTIONS:
-            raise UnreadableError(f"more than {_MAX_SECTIONS:,} headings")
         heading = " ".join(heading.split())[:MAX_NAME]
         if (tag == "h1" and not self._has_title) or not any(part.blocks or part.heading for part in self._parts[:2]):
             self.title, self._has_title = heading, tag == "h1"
-        part = _Part(heading, line, anchors=list(dict.fromkeys((*ids, *self._slugs.of(heading)))))
-        self._parts.append(part)
-        self._ids, self._labels = held, labels
-        self._mark(part)
+        self._parts.append(Span(heading, line, anchors=[*ids, *self._slugs.of(heading)]))
+        self._mark()
         self._links += links
 
     def _add(
@@ -227,9 +182,8 @@ class MarkdownReader:
         self._links += links
         if not text:
             return
-        part = self._parts[-1]
-        self._mark(part)
-        part.blocks.append(Block(text, self._line, tuple(self._links), whole, tight, head))
+        self._mark()
+        self._parts[-1].blocks.append(Block(text, self._line, tuple(self._links), whole, tight, head))
         self._links = []
 
     def _walk(self, tokens: list[Token], first: int, depth: int) -> None:
@@ -331,13 +285,11 @@ class MarkdownReader:
             self._add(title, ())
         elif _PROSE_DIRECTIVES.fullmatch(name) and depth < _MAX_DEPTH:
             for each, start in ((title if name != "figure" else "", self._line), (body, line)):
-                self._walk(parser(self._is_mdx).parse(each, self._env), start, depth + 1)
+                self.read(each, start, depth + 1)
         else:
             for symbol in _AUTOMATIC.findall(body) if name == "eval-rst" else ():
                 self._link(symbol, line, SYMBOL)
-            for block in code_block(body, line):
-                self._line = block.line
-                self._add(block.text, (), whole=True)
+            self.add_code(body, line)
 
     def _inline(self, token: Token, *, is_heading: bool = False) -> tuple[str, list[Link]]:
         """Return what a reader sees of a text, and its links."""
@@ -413,17 +365,15 @@ class MarkdownReader:
         content = written_target(content) if "{" in content else content
         if (self._is_mdx or _HAS_MARKDOWN.search(content)) and depth < _MAX_DEPTH:
             text = _TAG.sub(lambda tag: self._tag(tag, first), content)
-            self._walk(parser(self._is_mdx).parse(text, self._env), first, depth + 1)
+            self.read(text, first, depth + 1)
         elif content.startswith("<pre"):
-            for block in code_block(unescape(_TAG.sub("", content)), first):
-                self._add(block.text, (), whole=True)
+            self.add_code(unescape(_TAG.sub("", content)), first)
         else:
             self._html(content, first)
 
     def _html(self, content: str, line: int) -> None:
         """Read HTML by its blocks."""
-        held: list[str] = []
-        place = 0
+        held, place = list[str](), 0
         for tag in _TAG.finditer(f"{content}<p>"):
             held.append(content[place : tag.start()])
             line += content.count("\n", place, tag.end())
@@ -433,11 +383,9 @@ class MarkdownReader:
                 text = " ".join(unescape("".join(held)).split()).strip("| ")
                 held = []
                 if is_heading and tag[1] and text:
-                    ids, self._ids = self._ids, []
-                    links, self._links = self._links, []
+                    ids, links, self._ids, self._links = self._ids, self._links, [], []
                     self._open(text, name, self._line, ids, links)
                 else:
                     self._add(text, ())
                 self._line = line
-            shown = self._tag(tag, line)
-            held.append(shown)
+            held.append(self._tag(tag, line))

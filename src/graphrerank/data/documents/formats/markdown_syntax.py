@@ -7,19 +7,13 @@ from markdown_it import MarkdownIt
 from markdown_it.common.utils import normalizeReference
 from markdown_it.ruler import RuleOptionsType
 from markdown_it.rules_block import StateBlock
-from markdown_it.rules_block import table as table_rule
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from mdit_py_plugins.deflist import deflist_plugin
 
-from graphrerank.data.documents.document import UnreadableError
-
 _MAX_INLINE = 5000  # characters that are read as one text; where brackets open without end the time is quadratic
-_MAX_OPEN = 200  # brackets of a paragraph that open and do not close; one with more is read as plain text
-_MAX_PARAGRAPH = 200_000  # characters; a longer one is plain text too
 _MAX_NESTING = 60
-_MAX_TOKENS = 100_000  # beyond the characters of a file: tables of many columns and rows without cells
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)(?= *\S)[\w \t+-]*(?:\"(?P<title>[^\"]*)\")?[ \t]*")
 _COLONS = re.compile(r"(?P<fence>:{3,})[ \t]*(?:\{(?P<attrs>[^{}]*)\}|(?P<kind>[\w.-]+))?[ \t]*(?P<title>.*)")
 _CODE_START = re.compile(r"\{(?:%-?|\{[<%])\s*([\w-]{0,50}(?:code|highlight)[\w-]{0,50}).*[^/][%>]\}")
@@ -53,7 +47,6 @@ def parser(is_mdx: bool) -> MarkdownIt:
     md.validateLink = lambda url: True  # type: ignore[method-assign]
     md.normalizeLink = lambda url: url  # type: ignore[method-assign]  # as it is written
     starts: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
-    md.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
     md.block.ruler.before("fence", "indented", _indented, starts)
     md.block.ruler.before("fence", "colons", _colons, starts)
     md.block.ruler.before("fence", "code_tags", _code_tags, starts)
@@ -92,7 +85,7 @@ def _inline(state: StateCore) -> None:
         if found := _ALERT.match(text):
             text = f"{found[1]}  \n" * bool(found[1]) + text[found.end() :]
         token.children = []
-        if not _SYNTAX.search(text) or len(text) > _MAX_PARAGRAPH or text.count("[") - text.count("]") > _MAX_OPEN:
+        if not _SYNTAX.search(text):
             token.children.append(Token("text", "", 0, content=text))
             continue
         start = 0
@@ -146,12 +139,6 @@ def _push_title(state: StateBlock, line: int, title: str) -> None:
         state.push("paragraph_close", "p", -1)
 
 
-def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    if len(state.tokens) > _MAX_TOKENS + 3 * len(state.src):
-        raise UnreadableError("tables of far more cells than characters")
-    return table_rule(state, start, end, silent)
-
-
 def _indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """`!!! note "Title"`, `??? note` and `=== "Tab"` of MkDocs, which hold the indented lines that follow."""
     found = _starts(state, start, "!?=") and _INDENTED.fullmatch(_line(state, start))
@@ -202,12 +189,10 @@ def _code_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _code_until(state: StateBlock, start: int, end: int, last: re.Pattern[str], info: str) -> bool:
     """Push a fence that ends with the next line of a pattern, if there is one."""
-    unclosed: set[str] = state.env.setdefault("unclosed", set())  # not searched again, which takes quadratic time
-    after = start + 1 if last.pattern not in unclosed else end
+    after = start + 1
     while after < end and not last.fullmatch(_line(state, after)):
         after += 1
     if after >= end:
-        unclosed.add(last.pattern)
         return False
     token = state.push("fence", "code", 0)
     token.info, token.map = info, [start, after + 1]
