@@ -20,13 +20,12 @@ from graphrerank.data.documents.document import (
     Block,
     Document,
     Link,
-    Section,
 )
-from graphrerank.data.documents.formats.front_matter import file_title, front_matter
+from graphrerank.data.documents.formats.front_matter import FrontMatter, file_title, front_matter
+from graphrerank.data.documents.formats.lined_reader import LinedReader, Row
 from graphrerank.data.documents.formats.markdown_syntax import ATTRIBUTES, parser, written_target
 from graphrerank.data.documents.formats.slugs import Slugs
-from graphrerank.data.documents.formats.spans import Span, sections_of
-from graphrerank.data.documents.formats.text import code_block, decode_text, without_blobs
+from graphrerank.data.documents.formats.text import code_block
 
 _MAX_DEPTH = 5  # of directives in one another
 _FENCED = (
@@ -84,25 +83,14 @@ _LABEL_ROLES, _CODE_ROLES = (
 
 def read_markdown(content: bytes, name: str) -> list[Document]:
     """Read a page, a section for each heading."""
-    return [markdown_document(decode_text(content), name)]
-
-
-def markdown_document(text: str, name: str) -> Document:
-    """Read the text of a page, whose lines end as on Unix."""
-    text, dropped = without_blobs(text)
-    said = front_matter(text, name)
-    text = "\n" * text.count("\n", 0, said.length) + text[said.length :]
-    is_mdx = name.lower().endswith(".mdx")
-    text = (_MDX if is_mdx else _IMPORT).sub(_without_code, text)
+    reader = MarkdownReader(content, name)
+    said = front_matter(reader.text, name)
+    text = "\n" * reader.text.count("\n", 0, said.length) + reader.text[said.length :]
+    text = (_MDX if reader.is_mdx else _IMPORT).sub(_without_code, text)
     text = _COMPUTED.sub(lambda found: found[1] + written_target(found[2]), text)
-    reader = MarkdownReader(is_mdx=is_mdx)
     reader.define(text)
     reader.read(text)
-    sections = reader.sections(text.rstrip().count("\n") + 1)
-    if not any(section.blocks for section in sections) and said.description:
-        block = Block(said.description, 1)
-        sections = (Section("", (block,), 1, max(1, text.count("\n", 0, said.length))), *sections)
-    return Document(name, said.title or reader.title or file_title(name), sections, said.aliases, dropped=dropped)
+    return [reader.document(said)]
 
 
 def _without_code(found: re.Match[str]) -> str:
@@ -116,19 +104,17 @@ def _ids(attributes: str) -> list[str]:
     return [marked or named for marked, named in _ID.findall(attributes)]
 
 
-class MarkdownReader:
+class MarkdownReader(LinedReader):
     """Sections of Markdown, of one text or several."""
 
-    def __init__(self, *, is_mdx: bool) -> None:
-        self._is_mdx = is_mdx
-        self._parts = [Span("", 1)]
+    def __init__(self, content: bytes, name: str) -> None:
+        super().__init__(content, name)
+        self.is_mdx = name.lower().endswith(".mdx")
         self._slugs = Slugs()
         self._env: dict[str, dict[str, object]] = {"references": {}}
-        self._links: list[Link] = []  # of the next block
         self._ids: list[str] = []  # of HTML since the last block, of the next heading if it follows
         self._labels: list[str] = []
-        self.title = ""  # the first heading of the first level, or a heading before all text
-        self._has_title = False  # of the first level
+        self._has_title = False  # of the first level, else `title` is of a heading before all text
         self._line = 1  # of the token that is being read
 
     def define(self, text: str) -> None:
@@ -139,52 +125,52 @@ class MarkdownReader:
 
     def read(self, text: str, line: int = 1, depth: int = 0) -> None:
         """Append a text that begins in a line of the file, perhaps within directives."""
-        self._walk(parser(self._is_mdx).parse(text, self._env), line, depth)
+        self._walk(parser(self.is_mdx).parse(text, self._env), line, depth)
 
     def add_code(self, text: str, line: int = 1) -> None:
         """Append code to the section that is being read."""
         for block in code_block(text, line):
-            self._line = block.line
-            self._add(block.text, (), whole=True)
+            self.add(block.text, block.line, is_whole=True)
 
-    def sections(self, end: int) -> tuple[Section, ...]:
-        """Return what was read of a file of so many lines."""
+    def document(self, said: FrontMatter) -> Document:
+        """Return what was read; a page without a text has its description."""
         self._mark()
         self._flush()
-        return sections_of(self._parts, end)
+        if said.description and not any(span.blocks for span in self.spans):
+            self.spans[0].blocks.append(Block(said.description, 1))
+        self.title = said.title or self.title or file_title(self.name)
+        return replace(self.documents()[0], aliases=said.aliases)
 
     def _flush(self) -> None:
         """Give links that no block follows to the section that ends."""
-        part = self._parts[-1]
-        if self._links and (part.blocks or part.heading):
-            last = part.blocks.pop() if part.blocks else Block(part.heading, part.line)
-            part.blocks.append(replace(last, links=(*last.links, *self._links)))
-            self._links = []
+        span = self.spans[-1]
+        if self.links and (span.blocks or span.heading):
+            last = span.blocks.pop() if span.blocks else Block(span.heading, span.line)
+            span.blocks.append(replace(last, links=(*last.links, *self.links)))
+            self.links = []
 
     def _mark(self) -> None:
-        part = self._parts[-1]
-        part.anchors += (*self._ids, *self._labels)
-        part.labels += self._labels
+        self.spans[-1].anchors += (*self._ids, *self._labels)
+        self.spans[-1].labels += self._labels
         self._ids, self._labels = [], []
 
     def _open(self, heading: str, tag: str, line: int, ids: Sequence[str], links: Sequence[Link]) -> None:
         self._flush()
-        heading = " ".join(heading.split())[:MAX_NAME]
-        if (tag == "h1" and not self._has_title) or not any(part.blocks or part.heading for part in self._parts[:2]):
+        is_first = not any(span.blocks or span.heading for span in self.spans[:2])
+        heading = self.open(heading, line, links).heading
+        if is_first or (tag == "h1" and not self._has_title):
             self.title, self._has_title = heading, tag == "h1"
-        self._parts.append(Span(heading, line, anchors=[*ids, *self._slugs.of(heading)]))
+        self.spans[-1].anchors += (*ids, *self._slugs.of(heading))
         self._mark()
-        self._links += links
 
-    def _add(
-        self, text: str, links: Sequence[Link], *, whole: bool = False, tight: bool = False, head: str = ""
+    def add(
+        self, text: str, line: int, links: Sequence[Link] = (), *, is_whole: bool = False, header: str = ""
     ) -> None:
-        self._links += links
-        if not text:
-            return
-        self._mark()
-        self._parts[-1].blocks.append(Block(text, self._line, tuple(self._links), whole, tight, head))
-        self._links = []
+        """Add a block with what waits for it; links without a text wait for the next one."""
+        self.links += links
+        if text:
+            self._mark()
+            super().add(text, line, is_whole=is_whole, header=header)
 
     def _walk(self, tokens: list[Token], first: int, depth: int) -> None:
         """Read tokens, whose first line is a line of the file; directives hold others."""
@@ -203,7 +189,7 @@ class MarkdownReader:
                 mark = marks[-1] if marks else ""
                 text = self._paragraph(token, mark, is_tight and (tokens[place - 1].hidden or not mark))
                 if text and tokens[place - 1].type == "dt_open":  # Hugo names terms as headings
-                    self._parts[-1].anchors += self._slugs.of(text)[:1]
+                    self.spans[-1].anchors += self._slugs.of(text)[:1]
                 marks[-1:] = [""] if marks else []
                 is_tight = False
             elif kind in ("list_item_open", "dd_open"):
@@ -212,7 +198,10 @@ class MarkdownReader:
             elif kind in ("list_item_close", "dd_close"):
                 marks.pop()
             elif kind == "table_open":
-                place = self._table(tokens, place, first)
+                start = place
+                while tokens[place].type != "table_close":
+                    place += 1
+                self._table(tokens[start:place], first)
             elif kind in ("fence", "code_block"):
                 self._code(token, depth)
             elif kind == "html_block":
@@ -225,14 +214,14 @@ class MarkdownReader:
         text, links = self._inline(token, is_heading=True)
         if level:  # in a list, a quotation or a container
             self._ids += [*ids, *self._slugs.of(text)]
-            self._add(text, links)
+            self.add(text, line, links)
         else:
             self._open(text, tag, line, ids, links)
 
     def _paragraph(self, token: Token, mark: str, is_tight: bool) -> str:
-        raw, part = token.content, self._parts[-1]
-        if raw.startswith("{") and not part.blocks and _HEADING_ATTRIBUTES.fullmatch(raw):
-            part.anchors[:0] = _ids(raw)
+        raw, line, span = token.content, self._line, self.spans[-1]
+        if raw.startswith("{") and not span.blocks and _HEADING_ATTRIBUTES.fullmatch(raw):
+            span.anchors[:0] = _ids(raw)
             return ""
         text, links = self._inline(token)
         if raw.startswith("(") and (label := _LABEL.match(raw)):
@@ -241,33 +230,25 @@ class MarkdownReader:
         if "^" in raw and (block := _BLOCK_ID.search(text)):
             self._ids.append(f"^{block[1]}")
             text = text[: block.start()].rstrip()
-        self._add(f"{mark}{text}" if text else "", links, tight=is_tight)
+        self.is_tight = is_tight
+        self.add(mark + text if text else "", line, links)
         return text
 
-    def _table(self, tokens: Sequence[Token], place: int, first: int) -> int:
-        """Read a table's rows; return the place of its end."""
-        header, row, links, number = "", list[str](), list[Link](), 0
-        while tokens[place].type != "table_close":
-            token = tokens[place]
+    def _table(self, tokens: Sequence[Token], first: int) -> None:
+        """Read a table's rows; links of the header are the first row's."""
+        rows = list[Row]()
+        for token in tokens:
             if token.type == "tr_open":
-                row, links = [], []
+                cells, links = list[str](), list[Link]()
                 self._line = first + token.map[0] if token.map else self._line
             elif token.type == "inline":
                 text, found = self._inline(token)
-                row.append(" ".join(text.split()))
+                cells.append(" ".join(text.split()))
                 links += found
             elif token.type == "tr_close":
-                text = " | ".join(row).strip(" |")
-                if number:
-                    self._add(text, links, whole=True, tight=number > 1, head=header)
-                else:
-                    header = text
-                    self._links += links
-                number += 1
-            place += 1
-        if number == 1:
-            self._add(header, [], whole=True)
-        return place
+                rows.append((" | ".join(cells).strip(" |"), self._line, links))
+        self.links += rows[0][2] if len(rows) > 1 else ()
+        self.table(rows, 1)
 
     def _code(self, token: Token, depth: int) -> None:
         line = self._line + (token.type == "fence")
@@ -282,7 +263,7 @@ class MarkdownReader:
                 self._link(row.rpartition("<")[2].rstrip("> "), number, DOCUMENT)
         elif name in ("include", "literalinclude"):
             self._link(title, line)
-            self._add(title, ())
+            self.add(title, self._line)
         elif _PROSE_DIRECTIVES.fullmatch(name) and depth < _MAX_DEPTH:
             for each, start in ((title if name != "figure" else "", self._line), (body, line)):
                 self.read(each, start, depth + 1)
@@ -294,7 +275,7 @@ class MarkdownReader:
     def _inline(self, token: Token, *, is_heading: bool = False) -> tuple[str, list[Link]]:
         """Return what a reader sees of a text, and its links."""
         parts, images = list[str](), list[str]()  # those of a heading are badges, but for one of images alone
-        before, self._links = self._links, []
+        before, self.links = self.links, []
         line, in_link = self._line, False
         for child in token.children or ():
             kind, content = child.type, child.content
@@ -323,14 +304,14 @@ class MarkdownReader:
                     self._link(content.rstrip("\\"), line, PAGE)
             elif kind == "role":
                 parts.append(self._role(child.info, content, line))
-        links, self._links = self._links, before
+        links, self.links = self.links, before
         text = "".join(parts).strip() or " ".join(images)
         return (_HEADING_ATTRIBUTES.sub("", text).rstrip() if is_heading else text), links
 
     def _link(self, target: str, line: int, kind: str = PATH) -> None:
         target = _SITE.sub("", target.strip())
         if 0 < len(target) <= MAX_TARGET and not target.startswith(_NO_LINKS) and "{{" not in target:
-            self._links.append(Link(target, line, kind))
+            self.links.append(Link(target, line, kind))
 
     def _role(self, role: str, content: str, line: int) -> str:
         """Note the link of a role of MyST and return its text."""
@@ -363,7 +344,7 @@ class MarkdownReader:
     def _html_block(self, content: str, depth: int) -> None:
         first, content = self._line, _HIDDEN.sub(lambda found: "\n" * found[0].count("\n"), content)
         content = written_target(content) if "{" in content else content
-        if (self._is_mdx or _HAS_MARKDOWN.search(content)) and depth < _MAX_DEPTH:
+        if (self.is_mdx or _HAS_MARKDOWN.search(content)) and depth < _MAX_DEPTH:
             text = _TAG.sub(lambda tag: self._tag(tag, first), content)
             self.read(text, first, depth + 1)
         elif content.startswith("<pre"):
@@ -383,9 +364,9 @@ class MarkdownReader:
                 text = " ".join(unescape("".join(held)).split()).strip("| ")
                 held = []
                 if is_heading and tag[1] and text:
-                    ids, links, self._ids, self._links = self._ids, self._links, [], []
+                    ids, links, self._ids, self.links = self._ids, self.links, [], []
                     self._open(text, name, self._line, ids, links)
                 else:
-                    self._add(text, ())
+                    self.add(text, self._line)
                 self._line = line
             held.append(self._tag(tag, line))

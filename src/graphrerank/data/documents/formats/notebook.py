@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from graphrerank.data.documents.document import Document
-from graphrerank.data.documents.formats.front_matter import file_title, front_matter
+from graphrerank.data.documents.formats.front_matter import front_matter
 from graphrerank.data.documents.formats.markdown import MarkdownReader
 from graphrerank.data.documents.formats.text import decode_text, without_blobs
 from graphrerank.extras import optional
@@ -22,7 +22,7 @@ def read_notebook(content: bytes, name: str) -> list[Document]:
 
     It has no lines, as those of its file are lines of JSON.
     """
-    reader, dropped, said = MarkdownReader(is_mdx=False), Counter[str](), front_matter("", name)
+    reader, dropped, said = MarkdownReader(b"", name), Counter[str](), front_matter("", name)
     for number, (kind, source) in enumerate(_cells(decode_text(content))):
         source, counts = without_blobs(source)
         dropped.update(counts)
@@ -33,12 +33,12 @@ def read_notebook(content: bytes, name: str) -> list[Document]:
             reader.read(source)
         elif kind == "code":
             reader.add_code(source)
+    document = reader.document(said)
     sections = []
-    for section in reader.sections(1):
+    for section in document.sections:
         blocks = (replace(b, line=0, links=tuple(replace(link, line=0) for link in b.links)) for b in section.blocks)
         sections.append(replace(section, line=0, end=0, blocks=tuple(blocks)))
-    title = said.title or reader.title or file_title(name)
-    return [Document(name, title, tuple(sections), said.aliases, dropped=dict(dropped))]
+    return [replace(document, sections=tuple(sections), dropped=dict(dropped))]
 
 
 def _cells(text: str) -> Iterator[tuple[str, str]]:
