@@ -17,7 +17,7 @@ from graphrerank.language_models.prompt import shipped_prompt
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.answers.judges import parse_decision, parse_winner
 from graphrerank_papers.answers.local import FormMask, form_tokenizer
-from graphrerank_papers.answers.writers import answer_in_form, parse_final_answer, parse_partial_answer
+from graphrerank_papers.answers.writers import answer_in_form, parse_partial_answer
 from graphrerank_papers.grapher.reference_network import read_numbers
 from graphrerank_papers.hipporag import read_selection
 from graphrerank_papers.knowledge.language_model import parse_entities, parse_knowledge, parse_names, parse_relations
@@ -51,7 +51,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "retag_keywords": parse_keywords,
     "retag_map": parse_partial_answer,
     "retag_merged_topics": partial(parse_topics, limit=20),
-    "retag_reduce": parse_final_answer,
+    "retag_reduce": partial(parse_partial_answer, is_final=True),
     "retag_relevance": partial(parse_relevant, num_topics=999),
     "retag_topics": partial(parse_topics, limit=20),
     "summary": partial(parse_summary, tokenizer=WordTokenizer(), limit=5000),

@@ -7,18 +7,20 @@ import os
 import signal
 import statistics
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 from graphrerank.data.vector_cache import MemoryVectorCache
+from graphrerank.graphs.queries import query_encoder
 from graphrerank.serving import metrics
-from graphrerank.serving.encoding import EncodingEngine, EncodingJob
-from graphrerank.serving.engine import Engine, Refusal, answer_all, too_late
+from graphrerank.serving.engine import Check, Engine, Refusal, answer_all, too_late
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import READ_CHARS, Limits, Work, encoding_seconds
+from graphrerank.serving.limits import READ_CHARS, Limits, Work, encoding_seconds, num_encoded_chars
 
 GRACE_SECONDS = 2.0  # after the last deadline of its batch, the process ends, and uvicorn starts another
 BATCH_SECONDS = 0.5  # of estimated work, at which a batch is full
@@ -26,6 +28,56 @@ ENCODING_SECONDS = 0.4  # likewise, of texts to encode, and of a piece of a long
 NUM_RATIOS = 15  # batches, whose median speed is that of a lane, so that a wrong estimate changes it little
 WRITING = "documents"  # the engine that changes the corpus runs in a separate thread, so that searches do not wait
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+@dataclass(eq=False)
+class EncodingJob:
+    """The texts of a request that are to be encoded, in pieces; the encoder keeps the vectors for the engine."""
+
+    encoder: MemoryVectorCache
+    request: Any
+    seconds_left: float  # estimated
+    seconds: float = 0.0  # of the last piece
+
+    @cached_property
+    def left(self) -> list[tuple[MemoryVectorCache, str]]:
+        """The texts, with their encoders, the longest first."""
+        queries, passages = self.request.texts_to_encode()
+        encoders = ((query_encoder(self.encoder), queries), (self.encoder, passages))
+        left = [(encoder, text) for encoder, texts in encoders for text in encoder.missing(texts)]
+        return sorted(left, key=lambda entry: len(entry[1]), reverse=True)
+
+    def next_piece(self, seconds: float) -> list[tuple[MemoryVectorCache, str]]:
+        """Take texts of similar lengths, with their encoders, of about this estimated time."""
+        piece, self.seconds = [], 0.0
+        while self.left and self.seconds < seconds:
+            piece.append(self.left.pop())
+            self.seconds += encoding_seconds(1, num_encoded_chars([piece[-1][1]]))
+        self.seconds_left = encoding_seconds(len(self.left), num_encoded_chars(text for _, text in self.left))
+        return piece
+
+
+class EncodingEngine(Engine[EncodingJob]):
+    """Encodes the next piece of each request of a batch, ``piece_seconds`` of estimated time."""
+
+    def __init__(self, piece_seconds: float) -> None:
+        self._piece_seconds = piece_seconds
+
+    def answer(self, jobs: Mapping[str, EncodingJob], check: Check = lambda: None) -> dict[str, EncodingJob]:
+        """Return the jobs."""
+        texts: defaultdict[MemoryVectorCache, list[str]] = defaultdict(list)
+        for job in jobs.values():
+            for encoder, text in job.next_piece(self._piece_seconds):
+                texts[encoder].append(text)
+        for encoder, pieces in texts.items():
+            # a batch is padded to its longest text: texts of one have at most twice the length of each other
+            for _, batch in groupby(sorted(pieces, key=len), key=lambda text: len(text).bit_length()):
+                with metrics.STAGE_SECONDS.labels("encode").time():
+                    try:
+                        encoder.encode(list(batch))
+                    except ValueError as error:
+                        raise RuntimeError(str(error)) from error  # not the request's fault
+        return dict(jobs)
 
 
 @dataclass(eq=False)
@@ -63,12 +115,6 @@ class _Lane:
     def forget(self, uid: str) -> None:
         """Forget a request."""
         self.work -= self.unanswered.pop(uid)
-
-    def measure(self, seconds: float) -> None:
-        """Learn from the time of a batch."""
-        if estimated := sum(waiting.seconds for waiting in self.running):
-            self.ratios.append(seconds / estimated)
-            self.slowness = statistics.median(self.ratios)
 
 
 class Batcher:
@@ -162,7 +208,7 @@ class Batcher:
         lane.count(uid, work.seconds)
         self._encoding.count(uid, seconds_to_encode)
         answered = asyncio.ensure_future(answer())
-        events = [answered] if receive is None else [answered, asyncio.ensure_future(_left(receive))]
+        events = [answered] if receive is None else [answered, asyncio.ensure_future(_disconnected(receive))]
         try:
             await asyncio.wait(events, timeout=max(0.0, deadline - now), return_when=asyncio.FIRST_COMPLETED)
             if answered.done():
@@ -196,16 +242,14 @@ class Batcher:
     def _finish(self, lane: _Lane, overrun: asyncio.TimerHandle, seconds: float, results: Mapping[str, Any]) -> None:
         """Deliver a batch's results, learn its speed, and start the next."""
         overrun.cancel()
-        lane.measure(seconds)
+        if estimated := sum(waiting.seconds for waiting in lane.running):
+            lane.ratios.append(seconds / estimated)
+            lane.slowness = statistics.median(lane.ratios)
         metrics.SLOWNESS.set(self.slowness)
         for waiting in lane.running:
-            result = results.get(waiting.uid) or too_late()
-            if waiting.result.done():
-                continue
-            if isinstance(result, Refusal):
-                waiting.result.set_exception(result)
-            else:
-                waiting.result.set_result(result)
+            result, future = results.get(waiting.uid) or too_late(), waiting.result
+            if not future.done():
+                (future.set_exception if isinstance(result, Refusal) else future.set_result)(result)
         lane.running = []
         asyncio.get_running_loop().call_soon(self._start, lane)  # when the next pieces of these requests wait, too
 
@@ -251,8 +295,7 @@ class Batcher:
         return time.monotonic() - now, results
 
 
-async def _left(receive: Receive) -> None:
-    """Return when the client is gone."""
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

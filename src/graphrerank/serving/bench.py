@@ -60,7 +60,6 @@ def bench_table(times: Sequence[Mapping[str, Any]]) -> str:
 
 @torch.inference_mode()
 def _rounds(models: Mapping[str, Callable[..., Tensor]], batch: Batch, rounds: int) -> dict[str, list[float]]:
-    """Time each model, alternately; return seconds by name."""
     seconds: dict[str, list[float]] = {name: [] for name in models}
     for _ in range(WARM_UP + rounds):
         for name, model in models.items():

@@ -36,9 +36,9 @@ class Refusal(HTTPException):
     @classmethod
     def of(cls, error: ValidationError) -> "Refusal":
         """Name the invalid fields without their contents."""
-        found = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_DETAILS]
         errors: list[dict[str, Any]] = [
-            {"loc": e["loc"], "msg": e["msg"].removeprefix("Value error, "), "type": e["type"]} for e in found
+            {"loc": e["loc"], "msg": e["msg"].removeprefix("Value error, "), "type": e["type"]}
+            for e in error.errors(include_url=False, include_context=False, include_input=False)[:MAX_DETAILS]
         ]
         lines = [": ".join(filter(None, (".".join(map(str, entry["loc"])), entry["msg"]))) for entry in errors]
         return cls(422, "; ".join(lines), errors)

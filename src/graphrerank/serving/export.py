@@ -70,17 +70,10 @@ def export_artifact(
         others["the model rebuilt from its weights"] = load_checkpoint(new).model
         batches = parity_batches(manifest, num_batches)
         differences = parity_differences(eager, others, batches, calibration=calibration)
-        entry = {
-            "inputs": exportable.inputs,
-            "outputs": exportable.outputs,
-            "parity": {
-                "batches": num_batches,
-                "tolerance": TOLERANCE,
-                "rounding": ROUNDING,
-                "max_difference": dict(zip([*chosen, "safetensors"], differences.values(), strict=True)),
-            },
-            "versions": library_versions(),
-        }
+        largest = dict(zip([*chosen, "safetensors"], differences.values(), strict=True))
+        parity = {"batches": num_batches, "tolerance": TOLERANCE, "rounding": ROUNDING, "max_difference": largest}
+        entry = {"inputs": exportable.inputs, "outputs": exportable.outputs, "parity": parity}
+        entry["versions"] = library_versions()
         names = [WEIGHTS, *(form.file for form in chosen.values())]
         write_manifest(new, seal_manifest({**manifest.content, "artifact": entry}, new, names))
     return folder

@@ -64,10 +64,8 @@ class Exportable:
     @cached_property
     def program(self) -> ExportedProgram:
         """The traced model, with dynamic sizes as in the schema."""
-        dynamic = tuple(
-            {axis: Dim.DYNAMIC for axis, size in enumerate(sizes(entry)) if isinstance(size, str)}
-            for entry in self.inputs
-        )
+        named = [[axis for axis, size in enumerate(sizes(entry)) if isinstance(size, str)] for entry in self.inputs]
+        dynamic = tuple(dict.fromkeys(axes, Dim.DYNAMIC) for axes in named)
         model, calibration = self.model, self.calibration
         hook = calibration and model.register_forward_hook(lambda module, inputs, scores: (scores, calibration(scores)))
         try:
@@ -95,11 +93,9 @@ def sizes(entry: Mapping[str, str]) -> list[str | int]:
 
 def input_names(manifest: Manifest) -> dict[str, Sequence[str]]:
     """Return the meaning of the columns of ``base_features`` and of the numbers of ``edge_type``, if read."""
-    names: dict[str, Sequence[str]] = {}
+    names: dict[str, Sequence[str]] = {"edge_type": EDGE_TYPES} if manifest.inputs.reads_edge_types else {}
     if isinstance(manifest, RerankerManifest) and manifest.inputs.reads("base_features"):
         names["base_features"] = manifest.retriever.feature_names
-    if manifest.inputs.reads_edge_types:
-        names["edge_type"] = EDGE_TYPES
     return names
 
 

@@ -43,15 +43,9 @@ def edge_schema(end: Mapping[str, Any]) -> WithJsonSchema:
     """Return the JSON schema of a list of edges between ends of a schema."""
     weight = {"type": ["number", "null"], "minimum": SMALLEST_WEIGHT, "maximum": LARGEST_WEIGHT}
     name = {"type": ["string", "null"], "examples": list(EDGE_TYPES)}
-    items = [
-        end,
-        end,
-        {"anyOf": [weight, name, {"type": "object", "properties": {"weight": weight, "type": name}}]},
-        name,
-    ]
-    return WithJsonSchema(
-        {"type": "array", "items": {"type": "array", "prefixItems": items, "minItems": 2, "maxItems": 4}}
-    )
+    third = {"anyOf": [weight, name, {"type": "object", "properties": {"weight": weight, "type": name}}]}
+    edge = {"type": "array", "prefixItems": [end, end, third, name], "minItems": 2, "maxItems": 4}
+    return WithJsonSchema({"type": "array", "items": edge})
 
 
 def listed_edges(given: Any, info: ValidationInfo) -> list[Any] | None:
@@ -149,11 +143,8 @@ class RerankRequest(EngineRequest):
         if most is None or passages is None:
             return self._whole
         spans = WordTokenizer().spans(passages)
-        cut = [
-            text[: words[most - 1][1]] if len(words) > most else text
-            for text, words in zip(passages, spans, strict=True)
-        ]
-        return replace(self._whole, passages=cut)
+        stops = [words[most - 1][1] if len(words) > most else None for words in spans]
+        return replace(self._whole, passages=[text[:stop] for text, stop in zip(passages, stops, strict=True)])
 
     @property
     def _num_words(self) -> int | None:
@@ -208,10 +199,8 @@ class RerankRequest(EngineRequest):
             num_chars += length
             if length > (most := limits.text_chars):
                 raise UserError(f"`documents` must each have at most {most} characters, got {length} at index {index}")
-        if num_chars > limits.request_chars:
-            raise UserError(
-                f"`query` and `documents` must have at most {limits.request_chars} characters together, got {num_chars}"
-            )
+        if num_chars > (most := limits.request_chars):
+            raise UserError(f"`query` and `documents` must have at most {most} characters together, got {num_chars}")
         return self
 
 

@@ -194,7 +194,6 @@ async def _end_with(supervisor: int) -> None:
 
 
 def _listening(settings: ServiceSettings) -> socket.socket:
-    """Listen at the service's port."""
     is_v6 = ":" in settings.host
     family = socket.AF_INET6 if is_v6 else socket.AF_INET
     try:

@@ -42,13 +42,11 @@ class ServiceSettings:
         check_choice(HOSTS, host=self.host)
         if not 0 <= self.port <= LARGEST_PORT:
             raise UserError(f"`port` must be 0 to {LARGEST_PORT}, got {self.port}")
-        counts = ("workers", "batch_requests", "batch_candidates", "num_threads")
-        check_counts(**{name: getattr(self, name) for name in counts})
+        check_counts(workers=self.workers, num_threads=self.num_threads)
+        check_counts(batch_requests=self.batch_requests, batch_candidates=self.batch_candidates)
         if not (self.is_local or self.api_key or self.allow_no_key):
-            raise UserError(
-                f"`api_key` must be set (GRAPHRERANK_API_KEY) where host={self.host} is reached from other machines, "
-                "got none; behind a proxy that requires a key: allow_no_key=true"
-            )
+            needed = f"set (GRAPHRERANK_API_KEY) where host={self.host} is reached from other machines"
+            raise UserError(f"`api_key` must be {needed}, got none; behind a proxy with a key: allow_no_key=true")
 
     @property
     def is_local(self) -> bool:

@@ -26,13 +26,8 @@ YEAR = re.compile(r"\b(1\d{3}|20\d{2})\b")
 _ASKED = re.compile(r"\b(who|whom|whose|when|where|which|what|how many|how|why)\b")
 _YES_NO = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will)\b", re.IGNORECASE)
 _NAME = re.compile(r"\b[A-ZÀ-Þ]\w+")
-_CUES = frozenset(
-    {"first", "earlier", "earliest", "older", "oldest", "before", "younger", "youngest", "later", "last", "latest"}
-    | {"more", "recently", "newer", "longer"}
-)
-_TURNS = frozenset(
-    ("born", "died", "die", "director", "released", "came", "established", "founded", "lived", "performer", "composer")
-)
+_CUES = "first earlier earliest older oldest before younger youngest later last latest more recently newer longer"
+_TURNS = "born died die director released came established founded lived performer composer"
 TITLE_CHARS = 100  # a longer first sentence is no title
 NEAR_TITLE = 4  # shortest title, in characters, that is looked for in other texts
 _MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
@@ -133,8 +128,8 @@ class Question:
         names = frozenset(stem for name in _NAME.findall(text[1:]) for stem in words(name))
         self.relations = tuple(dict.fromkeys(stem for stem in words(text) if stem not in names))
         lower = self.lower.replace(",", " ").replace("?", " ").split()
-        self.cues = sorted(_CUES.intersection(lower)) or ["none"]
-        self.turn = "+".join(sorted(_TURNS.intersection(lower)))
+        self.cues = sorted({*_CUES.split()} & {*lower}) or ["none"]
+        self.turn = "+".join(sorted({*_TURNS.split()} & {*lower}))
 
 
 class Passage:
@@ -159,13 +154,10 @@ class Passage:
 def read_passages(question: Question, texts: Sequence[str]) -> list[Passage]:
     """Split passages, and find those that the question names and those that these name."""
     passages = [Passage(rank, text) for rank, text in enumerate(texts)]
+    asked = [passage for passage in passages if passage.is_named_in(question.plain)]
+    from_asked = " ".join(passage.plain for passage in asked)
     for passage in passages:
-        if passage.is_named_in(question.plain):
-            passage.role = "asked"
-    from_asked = " ".join(passage.plain for passage in passages if passage.role == "asked")
-    for passage in passages:
-        if passage.role == "other" and passage.is_named_in(from_asked):
-            passage.role = "linked"
+        passage.role = "asked" if passage in asked else "linked" if passage.is_named_in(from_asked) else "other"
     return passages
 
 

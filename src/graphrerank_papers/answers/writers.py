@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -147,7 +147,6 @@ class PromptedWriter:
         return [self._answer(reply) for reply in ask_prompt(self.model, self.prompt, messages, self.cache)]
 
     def _answer(self, reply: Reply) -> Reply:
-        """Extract the answer from the model's text."""
         text = reply.text
         if text and self.prompt.form is not None:
             try:
@@ -294,34 +293,19 @@ class MapReduceWriter:
             if unknown := sorted(set(answer.numbers) - shown):
                 raise UserError(f"`summaries` must name some of {_listed(sorted(shown))}, got {unknown[0]}")
 
-        return ask_strictly(
-            model,
-            [message for _, message, _ in requests],
-            system=prompt.instructions(),
-            parse=parse_partial_answer if prompt is self.map_prompt else parse_final_answer,
-            check=check,
-            tries=self.tries,
-            form=prompt.form,
-        )
+        parse = partial(parse_partial_answer, is_final=prompt is self.reduce_prompt)
+        settings: dict[str, Any] = {"system": prompt.instructions(), "form": prompt.form, "tries": self.tries}
+        return ask_strictly(model, [message for _, message, _ in requests], parse=parse, check=check, **settings)
 
 
-def parse_partial_answer(content: str) -> PartialAnswer:
-    """Parse the answer to a part, strictly; one that claims to help needs a text and a cited passage."""
-    helpfulness = Annotated[int, Field(ge=0, le=MOST_HELPFUL)]
-    found = read_object(content, answer=str, helpfulness=helpfulness, summaries=list[int])
-    return _cited(found.answer, found.helpfulness, found.summaries)
-
-
-def parse_final_answer(content: str) -> PartialAnswer:
-    """Parse the merged answer, strictly; it needs a text and a cited passage."""
-    found = read_object(content, answer=str, summaries=list[int])
-    return _cited(found.answer, MOST_HELPFUL, found.summaries)
-
-
-def _cited(text: str, helpfulness: int, numbers: list[int]) -> PartialAnswer:
-    if helpfulness and not (text and numbers):
+def parse_partial_answer(content: str, *, is_final: bool = False) -> PartialAnswer:
+    """Parse the answer to a part, or the merged one, strictly; one that helps needs a text and a cited passage."""
+    more = {} if is_final else {"helpfulness": Annotated[int, Field(ge=0, le=MOST_HELPFUL)]}
+    found = read_object(content, answer=str, **more, summaries=list[int])
+    helpfulness = getattr(found, "helpfulness", MOST_HELPFUL)
+    if helpfulness and not (found.answer and found.summaries):
         raise UserError("an answer that helps must have a text and name the summaries that it rests on")
-    return PartialAnswer(text, helpfulness, tuple(sorted(set(numbers))))
+    return PartialAnswer(found.answer, helpfulness, tuple(sorted(set(found.summaries))))
 
 
 def _reply(

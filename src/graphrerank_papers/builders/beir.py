@@ -72,7 +72,6 @@ def nq(files: RawFiles, writer: DatasetWriter, *, all_pages: bool = False) -> No
 
 
 def _records(file: RawFile) -> Iterator[Record]:
-    """Read lines of a corpus or of queries."""
     for record in file.records():
         kept = {key: record[key] for key in ("_id", "title", "text") if key != "title" or record.get(key) is not None}
         if not all(isinstance(text, str) for text in kept.values()):

@@ -58,7 +58,6 @@ def _supporting(question: Record) -> list[tuple[str, str]]:
 
 
 def _answers(question: Record) -> Mapping[str, Any]:
-    """Read the answers, under the names that the five sets give them."""
     key = next((name for name in ("answer", "reference", "gold_ans") if name in question), "obj")
     aliases = list(question.get("answer_aliases", []))
     for further in ("possible_answers", "o_aliases"):

@@ -91,7 +91,6 @@ class _NumberFormat:
 
 
 def _number(number_format: _NumberFormat, raw: bytes) -> Any:
-    """Return one of numpy's numbers as Python's."""
     (number,) = np.frombuffer(raw, number_format.format).tolist()
     return number
 
