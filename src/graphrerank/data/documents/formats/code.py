@@ -150,6 +150,8 @@ class _File:
         for node in self._nodes("lead"):
             if not self.lines[node.start_point[0]].encode()[: node.start_point[1]].strip():
                 self.lead.update(range(node.start_point[0], node.end_point[0] + (node.end_point[1] > 0)))
+        for node in self._nodes("skip"):
+            self.imported.update(range(node.start_point[0], node.end_point[0] + 1))
         self._define()
         self.names = {re.split(r"\W", symbol)[0] for part in self.parts for symbol in part.symbols}
         for key in ("load", "import"):  # `mod`, then its uses
@@ -158,35 +160,34 @@ class _File:
         self._note()
         self._link()
 
-    def _nodes(self, name: str) -> Iterator[Any]:
-        return (node for captures in self.found[name] for node in captures[name])
+    def _nodes(self, *names: str) -> Iterator[Any]:
+        return (node for name in names for captures in self.found[name] for node in captures[name])
+
+    def _part(self, node: Any) -> _Part:
+        """Return the part of the row where a node starts."""
+        return self.parts[self.owner[node.start_point[0]]]
 
     def _define(self) -> None:
-        found = [
-            (node.start_byte, -node.end_byte, kind, node, captures)
-            for kind in ("function", "class", "scope")
-            for captures in self.found[kind]
-            for node in captures[kind]
-        ]
+        found = [(captures[kind][0], kind, captures) for kind in ("function", "class", "scope")
+                 for captures in self.found[kind]]  # fmt: skip
         stack: list[tuple[int, str, str, int]] = []  # ends, kinds, names and numbers of what is around
         last = -1
-        for start, end, kind, node, captures in sorted(found, key=lambda each: each[:2]):
-            while stack and stack[-1][0] <= start:
+        for node, kind, captures in sorted(found, key=lambda each: (each[0].start_byte, -each[0].end_byte)):
+            while stack and stack[-1][0] <= node.start_byte:
                 stack.pop()
-            around = stack[-1] if stack else (0, "", "", 0)
-            if around[1] == "function" or len(stack) > _MAX_NESTED or (start == last and kind != "scope"):
+            _, outer, around, number = stack[-1] if stack else (0, "", "", 0)
+            if outer == "function" or len(stack) > _MAX_NESTED or (node.start_byte == last and kind != "scope"):
                 continue
-            last = start
-            name = self._name(captures, around[2])
-            if kind == "class" and name == f"{around[2]}{self.language.separator}{around[2]}":
+            last = node.start_byte
+            name = self._name(captures, around)
+            if kind == "class" and name == f"{around}{self.language.separator}{around}":
                 continue  # typedef struct X {} X
-            number = around[3]
             if kind == "scope":
                 rows = slice(node.start_point[0], node.end_point[0] + 1)
                 self.scope[rows] = [name] * len(self.scope[rows])
             else:
-                number = self._part(name, kind, node, captures, around[3])
-            stack.append((-end, kind, name, number))
+                number = self._give_rows(name, kind, node, captures, number)
+            stack.append((node.end_byte, kind, name, number))
 
     def _name(self, captures: dict[str, list[Any]], around: str) -> str:
         names = [self._text(node) for kind in ("owner", "name") for node in captures.get(kind, ())[:1]] or ["default"]
@@ -199,72 +200,56 @@ class _File:
         """Return the text of a node, of a long one its end."""
         return self.source[max(node.start_byte, node.end_byte - 300) : node.end_byte].decode(errors="ignore")
 
-    def _part(self, name: str, kind: str, node: Any, captures: dict[str, list[Any]], number: int) -> int:
+    def _give_rows(self, name: str, kind: str, node: Any, captures: dict[str, list[Any]], number: int) -> int:
         """Give rows to a function or class; return the number of their part."""
         first, end = node.start_point[0], node.end_point[0] + 1
         while first and first - 1 in self.lead and self.owner[first - 1] == number:
             first -= 1
-        known = self.numbers.get(name)
-        is_inline = self.owner[first] != number or (number and first <= self.parts[number].first)
-        if is_inline:
+        if self.owner[first] != number or (number and first <= self.parts[number].first):  # in a line of another
             self.parts[self.owner[first]].symbols.append(name)
             return self.owner[first]
+        known = self.numbers.get(name)
         if known is not None and (kind == "class" or known == len(self.parts) - 1):
             number = known  # another part of a class, or an overload
         else:
-            number = len(self.parts)
+            number = self.numbers[name] = len(self.parts)
             scope = name if kind == "class" else name.rpartition(self.language.separator)[0]
             own = self._text(captures["self"][0]) if "self" in captures else ""
-            self.parts.append(
-                _Part(
-                    *(name, scope, first, self._body(node, end), self.scope[first], own),
-                    is_function=kind == "function",
-                    symbols=[name],
-                )
-            )
-            self.numbers[name] = number
+            places = first, self._body(node, end), self.scope[first]
+            self.parts.append(_Part(name, scope, *places, own, is_function=kind == "function", symbols=[name]))
         self.owner[first:end] = [number] * (end - first)
         return number
 
     def _body(self, node: Any, end: int) -> int:
         """Return the row after the signature and, in Python, the docstring."""
-        body = node
-        for _ in range(3):
-            inner = next((body.child_by_field_name(name) for name in ("body", "value", "right")
-                          if body.child_by_field_name(name) is not None), None)  # fmt: skip
-            if inner is None or body.type == "block":
-                break
+        body, fields = node, ("body", "value", "right")
+        while body.type != "block" and (inner := next(filter(None, map(body.child_by_field_name, fields)), None)):
             body = inner
         if body is node:
             return end
         row: int = body.start_point[0]
         if body.type != "block" or self.source[body.start_byte : body.start_byte + 1] == b"{":
             return min(row + 1, end)
-        statement = body.named_children[0] if body.named_child_count else body
+        statement = next(iter(body.named_children), body)
         is_docstring = statement.type in ("expression_statement", "string") and self._text(statement)[-1:] in ("'", '"')
         return statement.end_point[0] + 1 if is_docstring else max(row, node.start_point[0] + 1)
 
     def _note(self) -> None:
         """Keep the names of constants, and the types of variables and fields."""
-        for node in self._nodes("skip"):
-            self.imported.update(range(node.start_point[0], node.end_point[0] + 1))
-        for name, node in ((self._text(node), node) for key in ("constant", "declared") for node in self._nodes(key)):
-            if name not in self.names and name not in self.imports:
+        for node in self._nodes("constant", "declared"):
+            if (name := self._text(node)) not in self.names and name not in self.imports:
                 self.constants.add(name)
-                self.parts[self.owner[node.start_point[0]]].symbols.append(name)
+                self._part(node).symbols.append(name)
         for captures in self.found["var"] + self.found["field"]:
             kind = self._text(captures["type"][0]) if "type" in captures else ""
             kind = kind if "made" not in captures or re.search(r"(?:^|\.)[A-Z]\w*$", kind) else ""
             for node in captures.get("var") or captures["field"]:
-                part, name = self.parts[self.owner[node.start_point[0]]], self._text(node)
+                part, name = self._part(node), self._text(node)
                 own, _, member = name.partition(".")
-                if member:
-                    if own in self.language.own and kind:
-                        self.types.setdefault((part.scope, member), kind)
-                elif part.is_function and "var" in captures:
+                if part.is_function and "var" in captures and not member:
                     self.types[part.name, name] = self.types.get((part.name, name)) or kind
-                elif kind:
-                    self.types.setdefault((part.scope, name), kind)
+                elif kind and (not member or own in self.language.own):
+                    self.types.setdefault((part.scope, member or name), kind)
 
     def _import(self, node: Any, *, is_shown: bool) -> None:
         row = node.start_point[0]
@@ -280,7 +265,7 @@ class _File:
             elif local and local != "_":
                 self.imports.setdefault(local, target)
             if is_link:
-                self._add(self.owner[row], target, row, "import")
+                self._add(self._part(node), target, row, "import")
 
     def _space(self, scope: str) -> str:
         """Return the module of a scope of the file."""
@@ -288,19 +273,15 @@ class _File:
 
     def _link(self) -> None:
         for node in self._nodes("base"):
-            row = node.start_point[0]
-            part = self.parts[self.owner[row]]
+            part = self._part(node)
             if (target := self._target(self._text(node), part)) and not target.startswith("."):
-                self._add(self.owner[row], target, row, "inherits")
+                self._add(part, target, node.start_point[0], "inherits")
                 self.wholes.setdefault(f"{part.name}.*", {})[target] = None
         for captures in self.found["call"]:
-            text = self._text(captures["call"][0])
-            if "object" in captures:
-                text = f"{self._text(captures['object'][0])}.{text}"
-            row = captures["call"][0].start_point[0]
-            part = self.parts[self.owner[row]]
+            node = captures["call"][0]
+            text, part = ".".join(map(self._text, [*captures.get("object", ()), node])), self._part(node)
             if target := self._target(text, part):
-                self._add(self.owner[row], target, row, self._edge(text, part))
+                self._add(part, target, node.start_point[0], self._edge(text, part))
 
     def _edge(self, text: str, part: _Part) -> str:
         """Return "tests" for what a test uses of other files or, in Rust, of the module around it."""
@@ -312,9 +293,9 @@ class _File:
         is_here = root in self.names or root in self.constants or root in self.language.own
         return "tests" if self.is_test and not is_here else "call"
 
-    def _add(self, number: int, target: str, row: int, edge: str) -> None:
+    def _add(self, part: _Part, target: str, row: int, edge: str) -> None:
         if len(target) <= MAX_TARGET:
-            self.parts[number].links.setdefault((target, edge), Link(target, row + 1, SYMBOL, edge))
+            part.links.setdefault((target, edge), Link(target, row + 1, SYMBOL, edge))
 
     def _target(self, text: str, part: _Part) -> str:
         """Return the target of a name as it is written in a part; empty where it cannot be known."""
@@ -369,33 +350,29 @@ class _File:
             rows[number].append(row)
         counts: dict[str, int] = {}
         sections: list[Section] = []
-        for number, (part, own) in enumerate(zip(self.parts, rows, strict=True)):
+        for part, own in zip(self.parts, rows, strict=True):
             same = counts[part.name] = counts.get(part.name, -1) + 1
-            anchor = f"{part.name}-{same}" if same else part.name
+            anchor = (f"{part.name}-{same}" if same else part.name)[:MAX_NAME]
             name = re.split(r"\W", part.name)[-1]
             if self.is_test and (tested := _TEST_NAME.sub("", name)) != name:
-                self._add(number, f"..{tested}", part.first, "tests")
-            blocks = self._blocks(number, own)
+                self._add(part, f"..{tested}", part.first, "tests")
             first = own[0] if own else part.first
             end = next((i for i, row in enumerate(own, first) if row != i), own[-1] + 1 if own else first + 1)
-            anchors = (anchor[:MAX_NAME],) if part.name else ()
+            places = tuple(self._blocks(part, own)), first + 1, end
             sections.append(
-                Section(part.name[:MAX_NAME], tuple(blocks), first + 1, end, anchors, symbols=tuple(part.symbols))
+                Section(part.name[:MAX_NAME], *places, (anchor,) if part.name else (), symbols=tuple(part.symbols))
             )
         imports = self.imports | {name: " ".join(targets) for name, targets in self.wholes.items()}
         return Document(self.name, _title(self.name, self.text), tuple(sections), imports=imports, dropped=self.dropped)
 
-    def _blocks(self, number: int, rows: list[int]) -> list[Block]:
-        part = self.parts[number]
-        kept = [row for row in rows if number or row not in self.imported]
+    def _blocks(self, part: _Part, rows: list[int]) -> list[Block]:
+        kept = [row for row in rows if part.name or row not in self.imported]
         runs = groupby(enumerate(kept), lambda each: (each[1] - each[0], each[1] >= part.body))
         ends = [(run[0][1], run[-1][1] + 1) for run in (list(run) for _, run in runs)]
         blocks = [block for first, end in ends for block in _blocks(self.lines, first, end)]
-        if not blocks and not number:  # of a file that has nothing but definitions and imports
-            names = (
-                ", ".join(part.name for part in self.parts[1:]) or "\n".join(self.lines[row] for row in rows).strip()
-            )
-            text = names[:MAX_OUTLINE].rstrip()
+        if not blocks and not part.name:  # of a file that has nothing but definitions and imports
+            names = ", ".join(part.name for part in self.parts[1:])
+            text = (names or "\n".join(self.lines[row] for row in rows).strip())[:MAX_OUTLINE].rstrip()
             blocks = [Block(text, rows[0] + 1 if rows else 1, is_whole=True)] if text else []
         links: list[list[Link]] = [[] for _ in blocks]
         starts = [block.line for block in blocks]
