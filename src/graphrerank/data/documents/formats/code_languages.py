@@ -47,7 +47,6 @@ _JAVASCRIPT = """
 (export_statement "default" value: (class)) @class
 (method_definition name: (_) @name) @function
 (variable_declarator name: (identifier) @name value: [(arrow_function) (function_expression)]) @function
-(variable_declarator name: (identifier) @name value: (class)) @class
 (variable_declarator name: (identifier) @name value: (object)) @scope
 (assignment_expression left: (member_expression) @name right: [(arrow_function) (function_expression)]) @function
 (assignment_expression left: (member_expression) @name right: (class)) @class
@@ -55,8 +54,6 @@ _JAVASCRIPT = """
 [(comment) (decorator)] @lead
 (call_expression function: [(identifier) (member_expression)] @call)
 (new_expression constructor: [(identifier) (member_expression)] @call)
-(jsx_opening_element name: [(identifier) (member_expression)] @call)
-(jsx_self_closing_element name: [(identifier) (member_expression)] @call)
 (import_statement) @import
 (export_statement) @load
 (call_expression function: [(identifier) (import)] @_load arguments: (arguments . (string))
@@ -71,7 +68,12 @@ _JAVASCRIPT = """
 (assignment_expression left: (member_expression object: (this)) @var right: (new_expression constructor: (identifier)
   @type))
 """
+_JSX = """
+(jsx_opening_element name: [(identifier) (member_expression)] @call)
+(jsx_self_closing_element name: [(identifier) (member_expression)] @call)
+"""
 _JAVASCRIPT_ONLY = """
+(variable_declarator name: (identifier) @name value: (class)) @class
 (class_heritage [(identifier) (member_expression)] @base)
 (formal_parameters (identifier) @var)
 (field_definition property: (_) @name value: [(arrow_function) (function_expression)]) @function
@@ -214,26 +216,22 @@ def language_of(name: str, text: str) -> Language:
 
 @cache
 def _language(suffix: str) -> Language:
+    script, typed = {"imports": _javascript_imports}, _JAVASCRIPT + _TYPESCRIPT
     make: dict[str, tuple[str, str, str, dict[str, Any]]] = {
-        "py pyi": ("python", "language", _PYTHON, {"imports": _python_imports, "own": ("self", "cls")}),
-        "js jsx mjs cjs": ("javascript", "language", _JAVASCRIPT + _JAVASCRIPT_ONLY, {"imports": _javascript_imports}),
-        "ts mts cts": ("typescript", "language_typescript", _TYPESCRIPT, {"imports": _javascript_imports}),
-        "tsx": ("typescript", "language_tsx", _TYPESCRIPT, {"imports": _javascript_imports}),
-        "go": ("go", "language", _GO, {"imports": _go_imports, "own": (), "is_package": True}),
-        "java": ("java", "language", _JAVA, {"imports": _java_imports, "is_package": True}),
-        "rs": ("rust", "language", _RUST, {"imports": _rust_imports, "separator": "::", "own": ("self", "Self")}),
-        "c": ("c", "language", _C, {"imports": _c_imports, "is_package": True}),
-        "h": ("c", "language", _C, {"imports": _c_imports, "is_package": True}),
+        "py pyi": ("python", "", _PYTHON, {"imports": _python_imports, "own": ("self", "cls")}),
+        "js jsx mjs cjs": ("javascript", "", _JAVASCRIPT + _JSX + _JAVASCRIPT_ONLY, script),
+        "ts mts cts": ("typescript", "_typescript", typed, script),
+        "tsx": ("typescript", "_tsx", typed + _JSX, script),
+        "go": ("go", "", _GO, {"imports": _go_imports, "own": (), "is_package": True}),
+        "java": ("java", "", _JAVA, {"imports": _java_imports, "is_package": True}),
+        "rs": ("rust", "", _RUST, {"imports": _rust_imports, "separator": "::", "own": ("self", "Self")}),
+        "c h": ("c", "", _C, {"imports": _c_imports, "is_package": True}),
     }
-    cpp = ("cpp", "language", _C + _CPP, {"imports": _c_imports, "separator": "::", "is_package": True})
-    grammar, entry, query, options = next((made for names, made in make.items() if suffix in names.split()), cpp)
-    if grammar == "typescript":
-        query = _JAVASCRIPT.replace("(variable_declarator name: (identifier) @name value: (class)) @class", "") + query
-        if entry == "language_typescript":
-            query = "\n".join(line for line in query.splitlines() if not line.startswith("(jsx_"))
-    module, what = optional(f"tree_sitter_{grammar}", "code"), optional("tree_sitter", "code")
-    language = what.Language(getattr(module, entry)())
-    return Language(what.Parser(language), what.Query(language, query), **options)
+    cpp = ("cpp", "", _C + _CPP, {"imports": _c_imports, "separator": "::", "is_package": True})
+    grammar, dialect, query, options = next((made for names, made in make.items() if suffix in names.split()), cpp)
+    module, tree_sitter = optional(f"tree_sitter_{grammar}", "code"), optional("tree_sitter", "code")
+    language = tree_sitter.Language(getattr(module, f"language{dialect}")())
+    return Language(tree_sitter.Parser(language), tree_sitter.Query(language, query), **options)
 
 
 def _python_imports(text: str, name: str, module: str) -> Iterator[Imported]:
@@ -259,50 +257,46 @@ def _python_imports(text: str, name: str, module: str) -> Iterator[Imported]:
 
 
 _SCRIPT_SUFFIX = re.compile(r"\.(?:d\.)?[mc]?[jt]sx?$")
-_BINDING = re.compile(r"(module\.exports|[\w$]+|\{[^{}]*\})\s*=\s*(?:await\s+)?$")
+_LOADED = re.compile(
+    r"(?:(module\.exports|[\w$]+|\{[^{}]*\})\s*=\s*(?:await\s+)?)?"
+    r"\b(?:require|import)\s*\(\s*['\"]([^'\"\n]+)['\"]\s*\)(?:\.([\w$]+))?"
+)
+_FROM = re.compile(r"(?:import|export)\b(?:\s+type\b(?!\s*from))?(.*?)\bfrom\s*['\"]([^'\"\n]+)", re.DOTALL)
+_DEFAULT = re.compile(
+    r"(?:export\s+default\s+(?:abstract\s+)?(?:async\s+)?(?:class\b|function\b\s*\*?)?|module\.exports\s*=)\s*"
+    r"(?!(?:extends|class|function|async|abstract)\b)([\w$]+)"
+)
 
 
 def _javascript_imports(text: str, name: str, module: str) -> Iterator[Imported]:
     text = re.sub(r"/\*.*?\*/|//[^\n'\"]*$", " ", text, flags=re.DOTALL | re.MULTILINE)
-    if (found := re.search(r"\b(?:require|import)\s*\(\s*['\"]([^'\"\n]+)['\"]\s*\)(?:\.([\w$]+))?", text)) is not None:
-        target = _script(found[1], name)
-        binding = _BINDING.search(text[: found.start()])
-        yield from _bound(binding[1] if binding else "", target, found[2] or "")
-    elif (
-        found := re.match(r"(import|export)\b(?:\s+type\b(?!\s*from))?(.*?)\bfrom\s*['\"]([^'\"\n]+)", text, re.DOTALL)
-    ) is not None:
-        target, clause = _script(found[3], name), found[2]
+    if (found := _LOADED.search(text)) is not None:
+        binding, target, member = found[1] or "", _script(found[2], name), found[3] or "default"
         yield "", target, True
-        for local, alias in re.findall(r"(?<![\w$])([\w$]+)(?:\s+as\s+([\w$]+))?\s*(?=[,}])", clause.partition("{")[2]):
+        if binding == "module.exports":
+            yield "*", target, False
+            yield "default", f"{target}.default", False
+        elif binding.startswith("{"):
+            for local, alias in re.findall(r"([\w$]+)(?:\s*:\s*([\w$]+))?", binding):
+                yield alias or local, f"{target}.{local}", True
+        elif binding:
+            yield binding, f"{target}.{member}", True
+    elif (found := _FROM.match(text)) is not None:
+        target, (outside, _, inside) = _script(found[2], name), found[1].partition("{")
+        yield "", target, True
+        for local, alias in re.findall(r"(?<![\w$])([\w$]+)(?:\s+as\s+([\w$]+))?\s*(?=[,}])", inside):
             yield alias or local, f"{target}.{local}", True
-        outside = clause.partition("{")[0]
         if (star := re.search(r"\*(?:\s*as\s+([\w$]+))?", outside)) is not None:
             yield star[1] or "*", target, False
         if (default := re.match(r"\s*([\w$]+)", outside)) is not None:
             yield default[1], f"{target}.default", True
     elif (found := re.match(r"import\s*['\"]([^'\"\n]+)", text)) is not None:
         yield "", _script(found[1], name), True
-    elif found := re.match(
-        r"(?:export\s+default\s+(?:abstract\s+)?(?:async\s+)?(?:class\b|function\b\s*\*?)?|module\.exports\s*=)\s*([\w$]+)",
-        text,
-    ):
-        if found[1] != "extends":
-            yield "default", f"/{module}.{found[1]}", False
+    elif (found := _DEFAULT.match(text)) is not None:
+        yield "default", f"/{module}.{found[1]}", False
     elif (found := re.match(r"export\s*\{([^}]*)\}", text)) is not None:
         for local, alias in re.findall(r"([\w$]+)\s+as\s+([\w$]+)", found[1]):
             yield alias, f"/{module}.{local}", False
-
-
-def _bound(binding: str, target: str, member: str) -> Iterator[Imported]:
-    yield "", target, True
-    if binding == "module.exports":
-        yield "*", target, False
-        yield "default", f"{target}.default", False
-    elif binding.startswith("{"):
-        for local, alias in re.findall(r"([\w$]+)(?:\s*:\s*([\w$]+))?", binding):
-            yield alias or local, f"{target}.{local}", True
-    elif binding:
-        yield binding, f"{target}.{member or 'default'}", True
 
 
 def _script(path: str, name: str) -> str:
@@ -356,27 +350,21 @@ def rust_target(path: list[str], module: str) -> str:
 def _uses(text: str) -> Iterator[tuple[list[str], str]]:
     """Yield the paths of a `use` with their aliases, the braces expanded."""
     prefix: list[str] = []
-    stack: list[int] = []
-    alias, length = "", 0  # length: of the prefix at the current brace
-    is_alias = False
-    for word in re.findall(r"\w+|\*|[{},;]", text.partition("use")[2]):
+    starts, alias = [0], ""  # of the braces around, in the prefix
+    for word in re.findall(r"\bas\s+\w+|\w+|\*|[{},;]", text.partition("use")[2]):
         if word == "{":
             if len(prefix) > 50:
                 return
-            stack.append(length)
-            length = len(prefix)
+            starts.append(len(prefix))
         elif word in ",};":
-            if len(prefix) > length:
+            if len(prefix) > starts[-1]:
                 yield list(prefix), alias
-            del prefix[length:]
-            alias, is_alias = "", False
-            if word == "}" and stack:
-                length = stack.pop()
-                del prefix[length:]
-        elif word == "as":
-            is_alias = True
-        elif is_alias:
-            alias = word
+            if word == "}" and len(starts) > 1:
+                starts.pop()
+            alias = ""
+            del prefix[starts[-1] :]
+        elif len(words := word.split()) > 1:
+            alias = words[1]
         else:
             prefix.append(word)
 
