@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from time import monotonic
@@ -24,7 +23,6 @@ from graphrerank.extras import MissingExtraError
 
 SECONDS, SECONDS_PER_MB = 30.0, 3.0  # that a file may take
 MEMORY = 900_000_000  # bytes of a process that reads
-FILES = 16  # given to a process at once
 _CHILD = "from graphrerank.data.documents.reading import serve; serve()"
 
 
@@ -95,25 +93,25 @@ def read_files(source: Path, paths: Iterable[str], *, workers: int) -> Iterator[
     A file that takes more than 30 seconds and 3 for each MB, or more memory than a process may have, or that ends its
     process, is not read; a new process reads the others.
     """
-    waiting: Iterator[tuple[int, str]] = enumerate(paths)
+    waiting = enumerate(paths)
     done: dict[int, ReadFile] = {}
     processes: list[_Process] = []
     number = 0
     try:
         while True:
-            while len(processes) < workers and (files := list(islice(waiting, FILES))):
-                processes.append(_Process(source, files))
+            while len(processes) < workers and (file := next(waiting, None)):
+                processes.append(_Process(source))
+                processes[-1].give(*file)
             if not processes:
                 return
             ready = wait([process.pipe for process in processes], min(map(_Process.seconds_left, processes)))
             for process in [each for each in processes if each.pipe in ready or not each.seconds_left()]:
-                place, done[place] = process.take()
-                if not process.files and (files := list(islice(waiting, FILES))):
-                    process.give(files)
-                if not process.is_alive or not process.files:
+                done[process.number] = process.take()
+                if process.is_alive and (file := next(waiting, None)):
+                    process.give(*file)
+                else:
                     process.end()
                     processes.remove(process)
-                    waiting = chain(process.files, waiting)
             while number in done:
                 yield done.pop(number)
                 number += 1
@@ -125,16 +123,15 @@ def read_files(source: Path, paths: Iterable[str], *, workers: int) -> Iterator[
 class _Process:
     """A process that reads files one after the other."""
 
-    def __init__(self, source: Path, files: list[tuple[int, str]]) -> None:
-        self._source, self.files, self._deadline = source, list[tuple[int, str]](), 0.0
+    def __init__(self, source: Path) -> None:
+        self._source, self.number, self._path, self._deadline = source, 0, "", 0.0
         self.pipe, child = Pipe()
         paths = os.pathsep.join(filter(None, sys.path))
         environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, str(child.fileno())], pass_fds=[child.fileno()], env=environment
+            [sys.executable, "-c", _CHILD, str(child.fileno()), str(source)], pass_fds=[child.fileno()], env=environment
         )
         child.close()
-        self.give(files)
 
     @property
     def is_alive(self) -> bool:
@@ -143,33 +140,24 @@ class _Process:
     def seconds_left(self) -> float:
         return max(0.0, self._deadline - monotonic())
 
-    def give(self, files: list[tuple[int, str]]) -> None:
-        """Send files to read."""
-        self.files = files
-        with suppress(OSError):  # it has ended: the next result says so
-            self.pipe.send((str(self._source), [path for _, path in files]))
-        self._start_clock()
+    def give(self, number: int, path: str) -> None:
+        """Send the path of a file to read."""
+        self.number, self._path, size = number, path, 0
+        with suppress(OSError):  # there is no file, or the process has ended: the result says so
+            self.pipe.send(path)
+            size = (self._source / path).stat().st_size
+        self._deadline = monotonic() + SECONDS + SECONDS_PER_MB * size / 1e6
 
-    def take(self) -> tuple[int, ReadFile]:
-        """Return the number and the result of the file that was read, or could not be."""
-        number, path = self.files.pop(0)
+    def take(self) -> ReadFile:
+        """Return the file that was read, or could not be."""
         if not self.pipe.poll():
             self.end()
-            return number, ReadFile(path, "", reason="takes too long to read")
+            return ReadFile(self._path, "", reason="takes too long to read")
         try:
-            file = ReadFile.from_record(self.pipe.recv_bytes())
+            return ReadFile.from_record(self.pipe.recv_bytes())
         except (EOFError, OSError):
             self.end()
-            return number, ReadFile(path, "", reason="ended the process that read it")
-        self._start_clock()
-        return number, file
-
-    def _start_clock(self) -> None:
-        size = 0
-        if self.files:
-            with suppress(OSError):
-                size = (self._source / self.files[0][1]).stat().st_size
-        self._deadline = monotonic() + SECONDS + SECONDS_PER_MB * size / 1e6
+            return ReadFile(self._path, "", reason="ended the process that read it")
 
     def end(self) -> None:
         self._process.kill()
@@ -180,9 +168,7 @@ class _Process:
 def serve() -> None:
     """Read the files that the parent process names, until it ends this process."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    pipe = Connection(int(sys.argv[1]))
+    pipe, source = Connection(int(sys.argv[1])), Path(sys.argv[2])
     with suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
-            source, paths = pipe.recv()
-            for path in paths:
-                pipe.send_bytes(read_file(Path(source), path).record)
+            pipe.send_bytes(read_file(source, pipe.recv()).record)
