@@ -12,7 +12,6 @@ from markdown_it.token import Token
 from graphrerank.data.documents.document import (
     DOCUMENT,
     LABEL,
-    MAX_NAME,
     MAX_TARGET,
     PAGE,
     PATH,
@@ -53,11 +52,8 @@ _TAG = re.compile(
     r"<(/?)([A-Za-z][\w:.-]*)((?:[^<>\"']++|\"[^\"]{0,1000}\"|'[^']{0,1000}'){0,40}+|[^<>]*+)>",
 )
 _ATTRIBUTE = re.compile(r"(?<![\w-])(href|to|id|name|alt|title|label)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'<>]+))")
-_BREAKS = frozenset(
-    (
-        *("p", "div", "li", "tr", "dt", "dd", "table", "ul", "ol", "br", "summary", "details", "section", "article"),
-        *("pre", "blockquote", "hr", "figure", "figcaption", "nav"),
-    )
+_BREAKS = re.compile(
+    "p|div|li|tr|dt|dd|table|ul|ol|br|summary|details|section|article|pre|blockquote|hr|figure|figcaption|nav|h[1-6]"
 )
 _SITE = re.compile(r"^(?:@site|@|project:|pathname://)(?=[/#])")  # of Docusaurus, Zola and MyST
 _PROSE_DIRECTIVES = re.compile(
@@ -71,14 +67,13 @@ _OPTIONS = re.compile(r"---\n.{0,2000}?^---\n|(?:[ \t]*:[\w-]{1,50}:[^\n]*(?:\n|
 _TITLED = re.compile(r"([^<]{1,1000}?)\s*<([^<>]+)>")  # of a role
 _IMAGE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|bmp|avif|mp[34]|webm)\b", re.IGNORECASE)
 _HAS_MARKDOWN = re.compile(r"^\s*<\w[^<>]*\smarkdown\b", re.MULTILINE)
-_HEADING_TAG = re.compile(r"h[1-6]")
-_NAMED = ("a", "h1", "h2", "h3", "h4", "h5", "h6")
 _NO_LINKS = ("data:", "javascript:")
-_MAX_TAG = 3000  # characters of a tag in which its attributes are searched
-_LABEL_ROLES, _CODE_ROLES = (
-    ("ref", "numref", "any", "std:ref"),
-    ("class", "func", "meth", "mod", "attr", "exc", "obj", "data"),
-)
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_ROLES = {
+    "doc": DOCUMENT,
+    **dict.fromkeys(("ref", "numref", "any"), LABEL),
+    **dict.fromkeys(("class", "func", "meth", "mod", "attr", "exc", "obj", "data"), SYMBOL),
+}
 
 
 def read_markdown(content: bytes, name: str) -> list[Document]:
@@ -253,14 +248,14 @@ class MarkdownReader(LinedReader):
     def _code(self, token: Token, depth: int) -> None:
         line = self._line + (token.type == "fence")
         directive = _DIRECTIVE.match(token.info.strip()) if token.type == "fence" else None
-        name, title = (directive[1], directive[2]) if directive else ("", "")
+        name, title = directive.groups() if directive else ("", "")
         options = _OPTIONS.match(token.content) if directive else None
-        body = token.content[options.end() :] if options else token.content
-        line += token.content.count("\n", 0, options.end()) if options else 0
+        start = options.end() if options else 0
+        body, line = token.content[start:], line + token.content.count("\n", 0, start)
         if name == "toctree":
-            rows = ((number, row.strip()) for number, row in enumerate(body.split("\n"), line))
-            for number, row in ((number, row) for number, row in rows if row and row[0] != ":" and "*" not in row):
-                self._link(row.rpartition("<")[2].rstrip("> "), number, DOCUMENT)
+            for number, row in enumerate(body.split("\n"), line):
+                if not row.strip().startswith(":") and "*" not in row:
+                    self._link(row.rpartition("<")[2].rstrip("> "), number, DOCUMENT)
         elif name in ("include", "literalinclude"):
             self._link(title, line)
             self.add(title, self._line)
@@ -279,13 +274,10 @@ class MarkdownReader(LinedReader):
         line, in_link = self._line, False
         for child in token.children or ():
             kind, content = child.type, child.content
-            if kind in ("text", "text_special"):
+            if kind in ("text", "text_special", "code_inline"):
                 parts.append(content)
-                if "://" in content and not in_link:
-                    for url in _URL.findall(content):
-                        self._link(url.rstrip(".,;:!?*_"), line)
-            elif kind == "code_inline":
-                parts.append(content)
+                for url in _URL.findall(content) if kind != "code_inline" and not in_link else ():
+                    self._link(url.rstrip(".,;:!?*_"), line)
             elif kind in ("softbreak", "hardbreak"):
                 is_spaced = not parts or east_asian_width(parts[-1][-1:] or " ") not in "WF"
                 parts.append("\n" if kind == "hardbreak" else " " if is_spaced else "")
@@ -317,8 +309,7 @@ class MarkdownReader(LinedReader):
         """Note the link of a role of MyST and return its text."""
         found = _TITLED.fullmatch(content)
         shown, target = (found[1], found[2]) if found else (content, content)
-        role = role.rpartition(":")[2]
-        kind = DOCUMENT if role == "doc" else LABEL if role in _LABEL_ROLES else SYMBOL if role in _CODE_ROLES else ""
+        kind = _ROLES.get(role.rpartition(":")[2])
         if kind and not target.startswith("!"):
             self._link(target.lstrip("~"), line, kind)
         return shown.rpartition(".")[2] if shown.startswith("~") else shown.lstrip("!")
@@ -328,18 +319,18 @@ class MarkdownReader(LinedReader):
         name = tag[2].lower()
         if tag[1]:
             return " | " if name in ("td", "th") else ""
-        found = _ATTRIBUTE.findall(tag[3][:_MAX_TAG])
+        found = _ATTRIBUTE.findall(tag[3])
         values = {key.lower(): unescape(double or single or bare) for key, double, single, bare in found}
         is_component = tag[2][0].isupper() or name == "tab"
-        self._ids += [
-            values[key][:MAX_NAME] for key in ("id", "name") if values.get(key) and (key == "id" or name in _NAMED)
-        ]
+        names = ("id", "name") if name in ("a", *_HEADINGS) else ("id",)
+        self._ids += filter(None, map(values.get, names))
         if is_component or name in ("a", "area"):
             self._link(values.get("href") or values.get("to", ""), line)
         if name == "br":
             return "\n"
-        shown = ("title", "label") if is_component else ("alt",)
-        return "".join(f"{values[key]}\n" if is_component else values[key] for key in shown if values.get(key))
+        if is_component:
+            return "".join(f"{values[key]}\n" for key in ("title", "label") if values.get(key))
+        return values.get("alt", "")
 
     def _html_block(self, content: str, depth: int) -> None:
         first, content = self._line, _HIDDEN.sub(lambda found: "\n" * found[0].count("\n"), content)
@@ -359,11 +350,10 @@ class MarkdownReader(LinedReader):
             held.append(content[place : tag.start()])
             line += content.count("\n", place, tag.end())
             place, name = tag.end(), tag[2].lower()
-            is_heading = bool(_HEADING_TAG.fullmatch(name))
-            if name in _BREAKS or is_heading:
+            if _BREAKS.fullmatch(name):
                 text = " ".join(unescape("".join(held)).split()).strip("| ")
                 held = []
-                if is_heading and tag[1] and text:
+                if name in _HEADINGS and tag[1] and text:
                     ids, links, self._ids, self.links = self._ids, self.links, [], []
                     self._open(text, name, self._line, ids, links)
                 else:

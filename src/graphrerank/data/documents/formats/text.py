@@ -15,11 +15,9 @@ _MARKS = (  # of UTF-32 before UTF-16, of which one begins the other
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_WIDE: dict[tuple[bool, ...], str] = {  # whether most of the bytes at each place of four are zero
-    (False, True, False, True): "utf-16-le",
-    (True, False, True, False): "utf-16-be",
-    (False, True, True, True): "utf-32-le",
-    (True, True, True, False): "utf-32-be",
+_WIDE = {
+    (False, True): "utf-16-le",
+    (True, False): "utf-16-be",
 }
 _REFUSED = ("idna", "punycode", "undefined", "utf-7", "unicode_escape", "raw_unicode_escape")  # no encodings of files
 _GUESSES = [  # of charset-normalizer, which knows more, but takes short texts for EBCDIC
@@ -55,7 +53,7 @@ def decode_text(content: bytes, said: str = "") -> str:
 def _encoding(content: bytes, said: str) -> str:
     sample = content[:_SAMPLE]
     if b"\0" in sample:
-        places = tuple(sample[place::4].count(0) * 8 > len(sample) for place in range(4))
+        places = tuple(sample[place::2].count(0) * 4 > len(sample) for place in range(2))
         return _WIDE.get(places, "utf-8")
     try:
         said = codecs.lookup(said).name
