@@ -12,7 +12,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from mdit_py_plugins.deflist import deflist_plugin
 
-_MAX_INLINE = 5000  # characters that are read as one text; where brackets open without end the time is quadratic
+_PIECE = re.compile(r".{1,5000}(?:(?<=\s)|\Z)|.{5000}", re.DOTALL)  # of a text: with open brackets time is quadratic
 _MAX_NESTING = 60
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)(?= *\S)[\w \t+-]*(?:\"(?P<title>[^\"]*)\")?[ \t]*")
 _COLONS = re.compile(r"(?P<fence>:{3,})[ \t]*(?:\{(?P<attrs>[^{}]*)\}|(?P<kind>[\w.-]+))?[ \t]*(?P<title>.*)")
@@ -77,23 +77,16 @@ def _replacement(found: re.Match[str]) -> str:
 
 
 def _inline(state: StateCore) -> None:
-    """Parse the texts of paragraphs, headings and cells, long ones in pieces; the longest stay as they are written."""
+    """Parse the texts of paragraphs, headings and cells, long ones in pieces."""
     for token in (token for token in state.tokens if token.type == "inline"):
         text = token.content
         if "{" in text or "[^" in text:
             text = written_target(text)
         if found := _ALERT.match(text):
             text = f"{found[1]}  \n" * bool(found[1]) + text[found.end() :]
-        token.children = []
-        if not _SYNTAX.search(text):
-            token.children.append(Token("text", "", 0, content=text))
-            continue
-        start = 0
-        while start < len(text):
-            end = start + _MAX_INLINE
-            end = end if end >= len(text) else max(text.rfind(" ", start, end), text.rfind("\n", start, end)) + 1 or end
-            state.md.inline.parse(text[start:end], state.md, state.env, token.children)
-            start = end
+        token.children = [] if _SYNTAX.search(text) else [Token("text", "", 0, content=text)]
+        for piece in _PIECE.findall(text) if not token.children else ():
+            state.md.inline.parse(piece, state.md, state.env, token.children)
 
 
 def _wiki(state: StateInline, silent: bool) -> bool:

@@ -15,10 +15,6 @@ _MARKS = (  # of UTF-32 before UTF-16, of which one begins the other
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_WIDE = {
-    (False, True): "utf-16-le",
-    (True, False): "utf-16-be",
-}
 _REFUSED = ("idna", "punycode", "undefined", "utf-7", "unicode_escape", "raw_unicode_escape")  # no encodings of files
 _GUESSES = [  # of charset-normalizer, which knows more, but takes short texts for EBCDIC
     *("cp1252", "gb18030", "cp932", "euc_jp", "cp949", "big5"),
@@ -53,8 +49,8 @@ def decode_text(content: bytes, said: str = "") -> str:
 def _encoding(content: bytes, said: str) -> str:
     sample = content[:_SAMPLE]
     if b"\0" in sample:
-        places = tuple(sample[place::2].count(0) * 4 > len(sample) for place in range(2))
-        return _WIDE.get(places, "utf-8")
+        even, odd = (sample[place::2].count(0) * 4 > len(sample) for place in range(2))
+        return "utf-8" if even == odd else "utf-16-be" if even else "utf-16-le"
     try:
         said = codecs.lookup(said).name
         said = said if said not in _REFUSED and b"a".decode(said, "replace") else ""  # an error for "hex" and its like
