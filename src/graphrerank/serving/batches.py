@@ -18,7 +18,7 @@ from typing import Any
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.serving import metrics
-from graphrerank.serving.engine import Check, Engine, Refusal, answer_all, too_late
+from graphrerank.serving.engine import Check, Engine, Refusal, answer_all, encode, too_late
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import READ_CHARS, Limits, Work, encoding_seconds, num_encoded_chars
 
@@ -73,10 +73,7 @@ class EncodingEngine(Engine[EncodingJob]):
             # a batch is padded to its longest text: texts of one have at most twice the length of each other
             for _, batch in groupby(sorted(pieces, key=len), key=lambda text: len(text).bit_length()):
                 with metrics.STAGE_SECONDS.labels("encode").time():
-                    try:
-                        encoder.encode(list(batch))
-                    except ValueError as error:
-                        raise RuntimeError(str(error)) from error  # not the request's fault
+                    encode(encoder, list(batch))
         return dict(jobs)
 
 

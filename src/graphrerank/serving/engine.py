@@ -7,7 +7,9 @@ from typing import Any, Protocol, TypeVar
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from torch import Tensor
 
+from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.serving.json_log import log
 
 JobT = TypeVar("JobT")
@@ -54,6 +56,14 @@ def error_response(error: HTTPException, uid: str) -> Response:
 def too_late() -> Refusal:
     """Return the error of a request whose deadline has passed."""
     return Refusal(504, "no answer in time")
+
+
+def encode(encoder: MemoryVectorCache, texts: list[str]) -> Tensor:
+    """Encode texts of requests; an error is not the requests' fault."""
+    try:
+        return encoder.encode(texts)
+    except ValueError as error:
+        raise RuntimeError(str(error)) from error
 
 
 class Engine(Protocol[JobT_contra]):

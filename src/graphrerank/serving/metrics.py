@@ -17,19 +17,13 @@ REQUESTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 _REGISTRY = CollectorRegistry()
 _SHARED: dict[str, Any] = {"namespace": "graphrerank", "registry": _REGISTRY}
-STAGE_SECONDS = Histogram(
-    "stage_seconds",
-    "Seconds by stage: of a request in total or in the queue, of a batch in an engine.",
-    ["stage"],
-    buckets=SECONDS,
-    **_SHARED,
-)
+_STAGES = "Seconds by stage: of a request in total or in the queue, of a batch in an engine."
+STAGE_SECONDS = Histogram("stage_seconds", _STAGES, ["stage"], buckets=SECONDS, **_SHARED)
 BATCH_REQUESTS = Histogram("batch_requests", "Requests per batch.", buckets=REQUESTS, **_SHARED)
 ERRORS = Counter("errors", "Error responses.", ["route", "status"], **_SHARED)
 WORKER_STARTS = Counter("worker_starts", "Starts of processes.", **_SHARED)
-SLOWNESS = Gauge(
-    "slowness", "Seconds of an engine per estimated second of work.", multiprocess_mode="livemax", **_SHARED
-)
+_SLOWNESS = "Seconds of an engine per estimated second of work."
+SLOWNESS = Gauge("slowness", _SLOWNESS, multiprocess_mode="livemax", **_SHARED)
 QUEUE_LENGTH = Gauge("queue_length", "Requests waiting for an engine.", multiprocess_mode="livesum", **_SHARED)
 
 

@@ -19,16 +19,10 @@ TOLERANCE = 1e-5  # maximum absolute difference of a score or a probability
 ROUNDING = 2e-6  # relative to the largest score, or to 1: closer scores may swap ranks
 NUM_BATCHES = 500
 REPEATED = 8  # batches that are scored twice: TorchScript profiles a graph's first call and optimises it at the second
-HARD_CASES = {  # sizes of the graphs, number of edges: no edge, one node, self-loops and parallel edges, large graphs
-    "nodes=1, edges=0": ([1], 0),
-    "nodes=1, edges=1": ([1], 1),
-    "nodes=1, edges=2000": ([1], 2000),
-    "nodes=200, edges=0": ([200], 0),
-    "nodes=200, edges=1": ([200], 1),
-    "nodes=200, edges=2000": ([200], 2000),
-    "nodes=1000, edges=2000": ([1000], 2000),
-    "packed batch": ([1, 7, 200, 0, 3], 2000),
-}
+# sizes of the graphs, number of edges: no edge, one node, self-loops and parallel edges, large graphs
+_ALONE = ((1, 0), (1, 1), (1, 2000), (200, 0), (200, 1), (200, 2000), (1000, 2000))
+HARD_CASES = {f"nodes={nodes}, edges={edges}": ([nodes], edges) for nodes, edges in _ALONE}
+HARD_CASES["packed batch"] = ([1, 7, 200, 0, 3], 2000)
 MAX_GRAPHS = 4  # of a random batch
 MAX_NODES = 40  # of its graphs
 MAX_EDGES = 3  # per node
@@ -107,10 +101,8 @@ def random_graphs(
     if dim := manifest.embedding_dim:
         for name, rows in (("query_vectors", len(sizes)), ("node_vectors", num_nodes)):
             inputs[name] = nn.functional.normalize(torch.randn(rows, dim, generator=generator), dim=1)
-    edge_type = None
-    if manifest.inputs.reads_edge_types:
-        edge_type = torch.randint(len(EDGE_TYPES), (num_edges,), generator=generator)
-    edge_index = torch.stack([source, target])
+    typed, edge_index = manifest.inputs.reads_edge_types, torch.stack([source, target])
+    edge_type = torch.randint(len(EDGE_TYPES), (num_edges,), generator=generator) if typed else None
     return CandidateGraphs(x, edge_index, edge_weight, ptr, inputs=inputs, edge_type=edge_type)
 
 

@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from graphrerank.checks import UserError
 from graphrerank.data.encoder import Encoder
@@ -23,7 +22,7 @@ from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.reranked_list import RerankedList
 from graphrerank.models.checkpoint import Checkpoint, load_checkpoint
 from graphrerank.serving.artifact import Artifact, load_artifact
-from graphrerank.serving.engine import Check
+from graphrerank.serving.engine import Check, encode
 from graphrerank.serving.limits import NO_CONFIDENCE, Limits
 from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.rerank_request import (
@@ -131,18 +130,12 @@ class RerankEngine:
         if self.encoder is None:
             return encoded
         missing = [i for i, given in enumerate(candidates) if given.vectors is None and given.passages is not None]
-        queries = self._encode([candidates[i].query for i in missing], query_encoder(self.encoder))
+        queries = encode(query_encoder(self.encoder), [candidates[i].query for i in missing])
         texts = [text for i in missing for text in candidates[i].passages or ()]
-        blocks = torch.split(self._encode(texts, self.encoder), [candidates[i].num_passages for i in missing])
+        blocks = torch.split(encode(self.encoder, texts), [candidates[i].num_passages for i in missing])
         for i, query, vectors in zip(missing, queries, blocks, strict=True):
             encoded[i] = replace(candidates[i], query_vector=query, vectors=vectors)
         return encoded
-
-    def _encode(self, texts: list[str], encoder: MemoryVectorCache) -> Tensor:
-        try:
-            return encoder.encode(texts)
-        except ValueError as error:
-            raise RuntimeError(str(error)) from error  # not the request's fault
 
     def _explain(self, candidates: RerankInput, ranking: RerankedList, check: Check) -> list[Explanation]:
         with STAGE_SECONDS.labels("explain").time():

@@ -1,7 +1,6 @@
 """Search of an indexed corpus by a pipeline, with replacement of the corpus without interruption.
 
-An inspection is a search of one query with every step of it, which the service's page shows: the candidates, the edges
-among them, and the ranking after each step.
+An inspection is a search of one query with every step of it, which the service's page shows.
 """
 
 import hashlib

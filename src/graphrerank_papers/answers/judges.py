@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import torch
@@ -23,14 +23,12 @@ from graphrerank_papers.answers.writers import ask_prompt
 
 _DECISION = re.compile(r"decision\W*(yes|no)\b", re.IGNORECASE)
 OR = " or "  # between right answers that mean the same
-CRITERIA: Mapping[str, str] = MappingProxyType(
-    {
-        "comprehensiveness": "How much detail does the answer give to cover all aspects of the question?",
-        "diversity": "How varied and rich are the perspectives and insights that the answer gives?",
-        "empowerment": "How well does the answer help the reader to understand the matter and judge it for themselves?",
-        "directness": "How specifically and clearly does the answer address the question?",
-    }
-)
+CRITERIA: Mapping[str, str] = {
+    "comprehensiveness": "How much detail does the answer give to cover all aspects of the question?",
+    "diversity": "How varied and rich are the perspectives and insights that the answer gives?",
+    "empowerment": "How well does the answer help the reader to understand the matter and judge it for themselves?",
+    "directness": "How specifically and clearly does the answer address the question?",
+}
 FOR_FIRST = {1: 1.0, 0: 0.0, 2: -1.0}  # winner -> score of the answer shown first
 
 
@@ -143,10 +141,8 @@ class PairwiseJudge:
 
     def compare(self, questions: Sequence[str], first: Sequence[str | None], second: Sequence[str | None]) -> Verdicts:
         """Compare the answers of two systems to ``Q`` questions; None where there is none, as of a failed request."""
-        pairs = [
-            ("", "") if one is None or other is None else (one, other)
-            for _, one, other in zip(questions, first, second, strict=True)
-        ]
+        given = zip(questions, first, second, strict=True)
+        pairs = [("", "") if one is None or other is None else (one, other) for _, one, other in given]
         known = torch.tensor([_known_score(*pair) for pair in pairs], dtype=torch.float64)
         rows = [row for row in known.isnan().nonzero().flatten().tolist() if pairs[row][0].strip()]
         settings: dict[str, Any] = {"system": self.prompt.instructions(), "form": self.prompt.form, "tries": self.tries}
@@ -154,8 +150,7 @@ class PairwiseJudge:
         for shown in (pairs, [(other, one) for one, other in pairs]):
             messages = [
                 self.prompt.fill(criterion=text, question=questions[row], first=shown[row][0], second=shown[row][1])
-                for text in self._criteria.values()
-                for row in rows
+                for text, row in product(self._criteria.values(), rows)
             ]
             winners = ask_strictly(self.model, messages, parse=parse_winner, **settings)
             scores = known.repeat(len(self._criteria), 1)

@@ -28,8 +28,7 @@ class Context:
 class Packing:
     """Packs the best passages that fit into a budget of tokens.
 
-    Passages are taken from the best down. The first one that does not fit ends it: of ``sentences``, its first ones
-    that fit are kept; of ``passages``, nothing, but for a best passage longer than the budget, which is cut to it.
+    The first passage that does not fit ends it; a best passage longer than the budget is cut to it.
 
     Source: EA-GraphRAG, Eq. 11, ``Pack(D(q))``: "with truncation to fit the model's input length budget".
     """
@@ -51,8 +50,7 @@ class Packing:
         (separator,) = count_tokens(self.tokenizer, [SEPARATOR])
         contexts = []
         for texts in ranked:
-            kept: list[str] = []
-            used = 0
+            kept, used = list[str](), 0
             for text in list(texts)[: self.top_k]:
                 room = self.token_budget - used - (separator if kept else 0)
                 if part := self._fitting(text, room, is_first=not kept):
@@ -66,10 +64,10 @@ class Packing:
     def _fitting(self, text: str, room: int, *, is_first: bool) -> str:
         """Return the part of a passage that is kept."""
         (tokens,) = self.tokenizer.spans([text])
-        if tokens and len(tokens) <= room:
-            return text
         if not tokens or room < 1:
             return ""
+        if len(tokens) <= room:
+            return text
         if self.unit == "sentences":
             stops = [stop for _, stop in split_sentences(text)]
             lengths = count_tokens(self.tokenizer, [text[:stop] for stop in stops])

@@ -19,6 +19,7 @@ from graphrerank_papers.answers.judges import (
     CorrectnessJudge,
     PairwiseJudge,
     Verdicts,
+    WinRate,
     parse_decision,
     win_rates,
     wins_table,
@@ -173,9 +174,7 @@ class AnswerStage:
         contexts = {name: self.packing.pack(passages_of(dataset.graph.texts, rows)) for name, rows in nodes.items()}
         answers = self.answer(questions, contexts, right)
         *others, primary = answers
-        verdicts: dict[str, Verdicts] = {}
-        notes: list[str] = []
-        rates = []
+        verdicts, notes, rates = dict[str, Verdicts](), list[str](), list[WinRate]()
         if self.comparison is not None:
             recorded = self.comparison.model.recorded if isinstance(self.comparison.model, RecordedModel) else []
             before = len(recorded)
@@ -184,11 +183,11 @@ class AnswerStage:
                 rates += win_rates(verdicts[other], system=primary, baseline=other, seed=seed)
             notes += _comparison_notes(recorded[before:], self.comparison_price)
         if run_dir is not None:
-            path = run_dir / "answers" / f"{dataset.name}.jsonl"
-            write_json_lines(path, _answer_lines(ids, right, answers))
+            folder = run_dir / "answers"
+            write_json_lines(folder / f"{dataset.name}.jsonl", _answer_lines(ids, right, answers))
             if verdicts:
                 lines = _verdict_lines(ids, primary, verdicts)
-                write_json_lines(path.with_name(f"{path.stem}_comparisons.jsonl"), lines)
+                write_json_lines(folder / f"{dataset.name}_comparisons.jsonl", lines)
         counts = {name: part.counts for name, part in answers.items()}
         num_relevant = (dataset.split(ranked.split).gains(ranked.queries) > 0).sum(1).tolist()
         return StageResult(
@@ -264,19 +263,14 @@ def _comparison_notes(replies: Sequence[Reply], price: Price | None) -> list[str
 
 
 def _answer_lines(ids: Sequence[str], right: Right, answers: Mapping[str, SystemAnswers]) -> Iterator[dict[str, Any]]:
+    line: dict[str, Any]
     for name, part in answers.items():
         for row, (query_id, reply) in enumerate(zip(ids, part.replies, strict=True)):
             verdict = part.verdicts[row] if part.verdicts else None
-            yield {
-                "system": name,
-                "query_id": query_id,
-                "answer": reply.text,
-                "outcome": reply.outcome,
-                **({"problem": reply.problem} if reply.problem else {}),
-                "right": right[row],
-                **{measure: float(scores[row]) for measure, scores in part.values.items()},
-                **({} if verdict is None else {"verdict": verdict.text}),
-            }
+            line = {"system": name, "query_id": query_id, "answer": reply.text, "outcome": reply.outcome}
+            line |= ({"problem": reply.problem} if reply.problem else {}) | {"right": right[row]}
+            line |= {measure: float(scores[row]) for measure, scores in part.values.items()}
+            yield line | ({} if verdict is None else {"verdict": verdict.text})
 
 
 def _verdict_lines(ids: Sequence[str], primary: str, verdicts: Mapping[str, Verdicts]) -> Iterator[dict[str, Any]]:

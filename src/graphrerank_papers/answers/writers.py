@@ -204,9 +204,9 @@ class MapReduceWriter:
     3.1.6: partial answers have a helpfulness from 0 to 100; those of 0 are dropped, and the rest fill one context, most
     helpful first, up to the first that does not fit. The prompts ask for citations. One partial answer is always kept.
 
-    Tokens and requests of a question are those of all its parts. It is ``unusable`` if no part has a usable answer, or
-    the merged answer is unusable; ``failed``, ``rejected`` or ``refused`` if all its requests were. It abstains if no
-    part helps, for a blank question, and for an empty context. Equal questions with equal contexts are sent once.
+    Tokens and requests of a question are those of all its parts. It is ``unusable`` if no part or not the merged answer
+    is usable; ``failed``, ``rejected`` or ``refused`` if all its requests were. It abstains if no part helps, for a
+    blank question, and for an empty context.
     """
 
     model: ReplyingModel

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Literal
 
-from graphrerank.checks import UserError
+from graphrerank.checks import UserError, check_counts
 from graphrerank.text import split_sentences
 from graphrerank.text.languages import detect_language
 from graphrerank.text.sentences import Span
@@ -27,10 +27,9 @@ def split_chunks(text: str, *, max_size: int = 200, overlap: int = 40, unit: Uni
         >>> [text[start:stop] for start, stop in split_chunks(text, max_size=5, overlap=2)]
         ['Dr. No ran. He hid.', 'He hid. He slept.']
     """
-    if max_size < 1 or not 0 <= overlap <= max_size // 2:
-        raise UserError(
-            f"`max_size` must be a positive integer and `overlap` lie between 0 and its half, got {max_size}, {overlap}"
-        )
+    check_counts(max_size=max_size)
+    if not 0 <= overlap <= max_size // 2:
+        raise UserError(f"`overlap` must lie between 0 and the half of `max_size`, got {overlap} of {max_size}")
     sentences = split_sentences(text, detect_language([text]))
     pieces = [piece for sentence in sentences for piece in _cut(text, sentence, max_size, unit)]
     words = list(accumulate((len(_WORD.findall(text, *piece)) for piece in pieces), initial=0))

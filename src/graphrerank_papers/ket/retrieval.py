@@ -95,8 +95,8 @@ class KETRetrieval:
       seeds first; chunks by the number of these entities and relations that they contain. Source: Algorithm 2 with the
       sub-chunks of section 5.1. The paper does not say how ties are broken: we order relations by their nearest seed,
       chunks by their cosine with the query, and both then by index.
-    - ``keyword``: keywords are taken by their cosine with the query until the chunks that contain one of them have
-      twice the requested tokens; of these chunks the first ones by cosine that fit are kept. Source: Algorithm 4.
+    - ``keyword``: keywords are taken by their cosine until the chunks that contain one of them have twice the requested
+      tokens; of these chunks the first ones by cosine that fit are kept. Source: Algorithm 4.
     - ``text`` and ``neighbours``, Text-RAG and KNNG-RAG: the chunks nearest to the query, each followed by its
       neighbours in KNNG-RAG. Source: section 6.1, which does not give the order of neighbours; ours is by their cosine.
 

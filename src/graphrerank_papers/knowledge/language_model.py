@@ -68,21 +68,18 @@ class LanguageModelKnowledgeExtractor:
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Extract the knowledge of each text; empty for a skipped one."""
         cut = [text[: self.max_characters] for text in texts]
-        questions = [self.prompt.fill(text=text) for text in cut]
-        if self.relations is None:
-            answers = self._ask(self.prompt, questions, parse_knowledge)
-            self.skipped += [text for text, knowledge in zip(texts, answers, strict=True) if knowledge is None]
-            return [knowledge or Knowledge() for knowledge in answers]
-        named = self._ask(self.prompt, questions, parse_names)
-        rows = [row for row, entities in enumerate(named) if entities]
-        listed = ["; ".join(entity.name for entity in entities) for entities in named if entities]
-        questions = [
-            self.relations.fill(text=cut[row], entities=names) for row, names in zip(rows, listed, strict=True)
-        ]
-        related = dict(zip(rows, self._ask(self.relations, questions, parse_relations), strict=True))
-        told = [related.get(row, []) if entities is not None else None for row, entities in enumerate(named)]
-        self.skipped += [text for text, relations in zip(texts, told, strict=True) if relations is None]
-        return [_join(entities or [], relations or []) for entities, relations in zip(named, told, strict=True)]
+        parse = parse_knowledge if self.relations is None else parse_names
+        found = self._ask(self.prompt, [self.prompt.fill(text=text) for text in cut], parse)
+        unusable = {row for row, knowledge in enumerate(found) if knowledge is None}
+        if self.relations is not None:
+            named = {row: knowledge for row, knowledge in enumerate(found) if knowledge and knowledge.names}
+            listed = {row: "; ".join(knowledge.names) for row, knowledge in named.items()}
+            questions = [self.relations.fill(text=cut[row], entities=names) for row, names in listed.items()]
+            for row, related in zip(named, self._ask(self.relations, questions, parse_relations), strict=True):
+                found[row] = _join(named[row].entities, related or ())
+                unusable |= {row} if related is None else set()
+        self.skipped += [text for row, text in enumerate(texts) if row in unusable]
+        return [knowledge or Knowledge() for knowledge in found]
 
     def _ask(self, prompt: Prompt, questions: Sequence[str], parse: Callable[[str], Answer]) -> list[Answer | None]:
         settings: dict[str, Any] = {"system": prompt.instructions(), "tries": self.tries, "form": prompt.form}
@@ -132,10 +129,10 @@ def parse_knowledge(content: str) -> Knowledge:
     return _join(answer.entities, answer.relations)
 
 
-def parse_names(content: str) -> list[Entity]:
+def parse_names(content: str) -> Knowledge:
     """Parse the first answer, strictly: an object with ``entities``, names or described ones; one per entity."""
     rows = read_object(content, entities=list[_Name | _Entity]).entities
-    return list(_join([Entity(row, "", "") if isinstance(row, str) else row for row in rows], []).entities)
+    return _join([Entity(row, "", "") if isinstance(row, str) else row for row in rows], ())
 
 
 def parse_relations(content: str) -> list[Relation]:
