@@ -84,7 +84,7 @@ def test_limits() -> None:
         ({"documents": ["a", "12345678"]}, "at most 7 characters, got 8 at index 1"),
         ({"documents": ["1234567"] * 3}, "`query` and `documents` must have at most 17 characters together, got 22"),
         ({"rank_fields": ["a"] * 3}, "`rank_fields` must be at most 2, got 3"),
-        ({"entities": [["a"] * 2] * 3}, "`entities` must have at most 3 names, got 6"),
+        ({"entities": [["a"] * 2] * 3}, "`names of entities` must be at most 3, got 6"),
     ):
         with pytest.raises(ValidationError, match=message):
             read(few, **change)

@@ -21,7 +21,7 @@ from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.inference.edge_forms import edge_rows, type_numbers, weights_of
 from graphrerank.serving.engine import Check, Engine, Refusal, too_late
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import EngineRequest, Work, growth_work, limits_of
+from graphrerank.serving.limits import EngineRequest, Work, check_most, growth_work, limits_of
 from graphrerank.serving.rerank_request import edge_schema, listed_edges
 from graphrerank.serving.search_engine import corpus_version
 
@@ -78,8 +78,7 @@ class AddDocuments(EngineRequest):
     @model_validator(mode="after")
     def _within_limits(self, info: ValidationInfo) -> Self:
         limits = limits_of(info)
-        if len(self.documents) > limits.documents:
-            raise UserError(f"`documents` must be at most {limits.documents}, got {len(self.documents)}")
+        check_most(limits.documents, len(self.documents), "documents")
         for place, document in enumerate(self.documents):
             if not document.passage:
                 raise UserError(f"document {place} must have a text")
@@ -88,8 +87,8 @@ class AddDocuments(EngineRequest):
         num_chars = sum(len(document.title) + len(document.text) for document in self.documents)
         if num_chars > limits.request_chars:
             raise UserError(f"`documents` must have at most {limits.request_chars} characters, got {num_chars}")
-        ids = Counter(document.id for document in self.documents)
-        if max(ids.values()) > 1:
+        ids = {document.id for document in self.documents}
+        if len(ids) < len(self.documents):
             raise UserError("`documents` must have different ids")
         for place, edge in enumerate(self.edges):
             if edge.source not in ids and edge.target not in ids:
@@ -128,8 +127,7 @@ class RemoveDocuments(EngineRequest):
 
     @model_validator(mode="after")
     def _within_limits(self, info: ValidationInfo) -> Self:
-        if len(self.ids) > (most := limits_of(info).documents):
-            raise UserError(f"`ids` must be at most {most}, got {len(self.ids)}")
+        check_most(limits_of(info).documents, len(self.ids), "ids")
         return self
 
     def work(self) -> Work:

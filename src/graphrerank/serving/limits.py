@@ -33,9 +33,7 @@ READ_CHARS = 2000  # of a text, of which encoders read a few hundred tokens
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
 Positive = Annotated[int, Field(ge=1, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
-NO_CONFIDENCE = (
-    f"`return_confidence` needs an artifact of a checkpoint with `list_confidence`, this one has none; {CALIBRATE}"
-)
+NO_CONFIDENCE = f"`return_confidence` needs an artifact with a `list_confidence`, this one has none; {CALIBRATE}"
 
 
 @dataclass(frozen=True)
@@ -72,6 +70,12 @@ class Limits:
 def limits_of(info: ValidationInfo) -> Limits:
     """Return the limits of a request's validation; the defaults if it has none."""
     return info.context if isinstance(info.context, Limits) else Limits()
+
+
+def check_most(most: int, count: int, name: str) -> None:
+    """Require at most a number of something; ``name`` is that of its field."""
+    if count > most:
+        raise UserError(f"`{name}` must be at most {most}, got {count}")
 
 
 class Work(NamedTuple):

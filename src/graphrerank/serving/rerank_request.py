@@ -29,13 +29,24 @@ from graphrerank.inference.arrays import LARGEST
 from graphrerank.inference.edge_forms import FORMS, LARGEST_WEIGHT, SMALLEST_WEIGHT, read_edges
 from graphrerank.inference.explanation import DocumentExplanation
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.serving.limits import EngineRequest, Flag, Positive, Probability, Query, Work, limits_of, rerank_work
+from graphrerank.serving.limits import (
+    EngineRequest,
+    Flag,
+    Positive,
+    Probability,
+    Query,
+    Work,
+    check_most,
+    limits_of,
+    rerank_work,
+)
 from graphrerank.text.languages import AUTO, LANGUAGES
 from graphrerank.text.tokenizer import WordTokenizer
 
 Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False, strict=True)]
 Vector = Annotated[list[Score], Field(min_length=1, fail_fast=True)]
 Names = Annotated[list[str], Field(fail_fast=True)]
+ChunkNumber = Annotated[int, Field(ge=-(2**53), le=2**53, strict=True)]
 Document = str | dict[str, Any]
 
 
@@ -48,14 +59,16 @@ def edge_schema(end: Mapping[str, Any]) -> WithJsonSchema:
     return WithJsonSchema({"type": "array", "items": edge})
 
 
+NUMBERED_EDGES = edge_schema({"type": "integer", "minimum": 0})
+
+
 def listed_edges(given: Any, info: ValidationInfo) -> list[Any] | None:
     """Check that edges from JSON are a list within its limit."""
     if given is None:
         return None
     if not isinstance(given, list | tuple):
         raise UserError(f"`edges` must be a list of {FORMS}, got {type(given).__name__}")
-    if len(given) > (most := limits_of(info).edges):
-        raise UserError(f"`edges` must be at most {most}, got {len(given)}")
+    check_most(limits_of(info).edges, len(given), "edges")
     return list(given)
 
 
@@ -98,14 +111,10 @@ class RerankRequest(EngineRequest):
     query: Query
     documents: Annotated[list[Document], Field(min_length=1, fail_fast=True)] | None = None
     scores: Annotated[list[Score], Field(min_length=1, fail_fast=True)] | None = None
-    edges: Annotated[list[Any] | None, PlainValidator(listed_edges), edge_schema({"type": "integer", "minimum": 0})] = (
-        None
-    )
+    edges: Annotated[list[Any] | None, PlainValidator(listed_edges), NUMBERED_EDGES] = None
     entities: Annotated[list[Names], Field(fail_fast=True)] | None = None
     doc_ids: Annotated[list[str | None], Field(fail_fast=True)] | None = None
-    chunk_ids: (
-        Annotated[list[Annotated[int, Field(ge=-(2**53), le=2**53, strict=True)] | None], Field(fail_fast=True)] | None
-    ) = None
+    chunk_ids: Annotated[list[ChunkNumber | None], Field(fail_fast=True)] | None = None
     query_vector: Vector | None = None
     vectors: Annotated[list[Vector], Field(fail_fast=True)] | None = None
     cross_encoder_scores: Annotated[list[Score | None], Field(fail_fast=True)] | None = None
@@ -169,14 +178,11 @@ class RerankRequest(EngineRequest):
     @field_validator("documents", "scores", "cross_encoder_scores", "rank_fields", "entities", mode="before")
     @classmethod
     def _not_too_many(cls, given: Any, info: ValidationInfo) -> Any:
-        limits = limits_of(info)
-        most = limits.fields if info.field_name == "rank_fields" else limits.documents
-        if isinstance(given, list) and len(given) > most:
-            raise UserError(f"`{info.field_name}` must be at most {most}, got {len(given)}")
-        if info.field_name == "entities" and isinstance(given, list):
-            count = sum(len(names) for names in given if isinstance(names, list))
-            if count > limits.entities:
-                raise UserError(f"`entities` must have at most {limits.entities} names, got {count}")
+        limits, name = limits_of(info), str(info.field_name)
+        if isinstance(given, list):
+            check_most(limits.fields if name == "rank_fields" else limits.documents, len(given), name)
+            count = sum(len(names) for names in given if isinstance(names, list)) if name == "entities" else 0
+            check_most(limits.entities, count, "names of entities")
         return given
 
     @field_validator("language")

@@ -167,9 +167,7 @@ class AnswerStage:
         if self.comparison is not None and len(ranked.systems) < 2:
             raise UserError(f"`answers` that are compared need two systems, got {ranked.systems[0].name!r} alone")
         if all(answers is None for answers in right) and self.comparison is None:
-            raise UserError(
-                f"`answers` needs an `answer` in the metadata of queries, data set {dataset.name!r} has none"
-            )
+            raise UserError(f"`answers` needs an `answer` in queries' metadata, data set {dataset.name!r} has none")
         nodes = {system.name: system.ranking.nodes.tolist() for system in ranked.systems}
         contexts = {name: self.packing.pack(passages_of(dataset.graph.texts, rows)) for name, rows in nodes.items()}
         answers = self.answer(questions, contexts, right)

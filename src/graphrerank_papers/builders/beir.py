@@ -56,10 +56,8 @@ def nq(files: RawFiles, writer: DatasetWriter, *, all_pages: bool = False) -> No
         if record["_id"] in relevant:
             kept.add(record["metadata"]["doc_id"])
         titles[record.get("title", "")] += record["metadata"]["chunk_id"] == 0
-    repeated = sum(count > 1 for count in titles.values())
-    writer.notes.append(
-        f"{titles.total():,} pages of {num_chunks:,} chunks in the archive; {repeated:,} titles begin several pages."
-    )
+    repeated = f"{sum(count > 1 for count in titles.values()):,} titles begin several pages"
+    writer.notes.append(f"{titles.total():,} pages of {num_chunks:,} chunks in the archive; {repeated}.")
     if not all_pages:
         writer.notes.append(f"Only the {len(kept):,} pages with a relevant chunk are kept (GraphER).")
     for record in _chunks(corpus):

@@ -166,11 +166,9 @@ class RawFiles:
         return [{"name": name, "bytes": size, "sha256": sha} for name, (size, sha) in sorted(self.used.items())]
 
     def _refuse(self, patterns: Sequence[str], found: Sequence[RawFile]) -> NoReturn:
-        there = [file.label for file in found or self._files]
-        raise UserError(
-            f"`from` must hold exactly one file {' or '.join(patterns)}, found {len(found)} "
-            f"{'of them' if found else 'among'} {there[:10]}"
-        )
+        there = [file.label for file in found or self._files][:10]
+        counted = f"{len(found)} {'of them' if found else 'among'} {there}"
+        raise UserError(f"`from` must hold exactly one file {' or '.join(patterns)}, found {counted}")
 
     def _open_location(self, location: str, downloads: Path, downloader: Downloader) -> list[RawFile]:
         plain, checksum = split_checksum(location)

@@ -170,10 +170,8 @@ def _join(entities: Iterable[Entity], relations: Iterable[Relation]) -> Knowledg
         known.setdefault(normalize_entity(entity.name), entity)
     joined: dict[tuple[str, str, str], Relation] = {}
     for row in relations:
-        head, tail = (
-            known.setdefault(normalize_entity(name), Entity(name, "", row.description)).name
-            for name in (row.head, row.tail)
-        )
+        ends = (Entity(name, "", row.description) for name in (row.head, row.tail))
+        head, tail = (known.setdefault(normalize_entity(end.name), end).name for end in ends)
         if head != tail:
             joined.setdefault((head, row.relation, tail), replace(row, head=head, tail=tail))
     return Knowledge(tuple(known.values()), tuple(joined.values()))
