@@ -42,9 +42,8 @@ def test_data_say_the_names_of_their_elements():
     content = b"<all><id>x</id><part><name>foo</name><size>2</size></part><user id='4' name='Bob'/></all>"
     (document,) = read_xml(b"<!-- c -->" + content, "pom.xml")
     assert [block.text for block in document.sections[0].blocks] == [
-        "id: x",
+        "id: x\nuser: id=4, name=Bob",
         "name: foo\nsize: 2",
-        "user: id=4, name=Bob",
     ]
     (document,) = read_xml(f"<all>{'<name>x</name>' * 99}</all>".encode(), "a.xml")
     assert [block.text for block in document.sections[0].blocks] == ["name: x"] * 99

@@ -1,27 +1,40 @@
 """Texts, data and feeds in XML."""
 
-from collections.abc import Iterable
 from dataclasses import replace
-from html import unescape
+from html import escape
 from pathlib import PurePosixPath
 from typing import Any
 
-from graphrerank.data.documents.document import MAX_NAME, MAX_TARGET, Block, Document, Link, Section, UnreadableError
+from graphrerank.data.documents.document import (
+    LABEL,
+    MAX_NAME,
+    MAX_TARGET,
+    Block,
+    Document,
+    Link,
+    Section,
+    UnreadableError,
+)
 from graphrerank.data.documents.formats.html import read_html
 from graphrerank.data.documents.formats.sections import Sections
 from graphrerank.extras import optional
 
 _PROSE = frozenset(("p", "para", "simpara", "ab", "l", "sp", "li"))  # names of elements of a text, not of data
-_TITLES = frozenset(("title", "head", "bridgehead"))
-_PART_NAMES = """programlisting screen literallayout codeblock msgblock itemizedlist orderedlist variablelist listitem
-varlistentry ul ol li dl dlentry table row entry note tip warning caution important figure example blockquote formalpara
-list item lg l"""
-_PARTS = frozenset(_PART_NAMES.split())  # that end a paragraph in which they stand
-_ROWS = frozenset(("row", "tr"))
-_CODE = frozenset(("programlisting", "screen", "literallayout", "codeblock", "msgblock", "pre"))
-_LABELS, _PATHS = ("linkend",), ("href", "url", "target", "conref")  # attributes of links
+_SHOWN_AS = {  # elements of HTML: those of DocBook, DITA, TEI and Writerside that are shown so; others are inline
+    "p": "p para simpara formalpara ab l lg sp",
+    "div": "note tip warning caution important figure example blockquote dlentry varlistentry table procedure topic "
+    "chapter section article book",
+    "h2": "title head bridgehead",
+    "pre": "programlisting screen literallayout codeblock msgblock pre",
+    "ul": "itemizedlist orderedlist variablelist ul ol dl list",
+    "li": "listitem li item",
+    "table": "row tr",
+    "td": "entry td th",
+}
+_HTML = {name: shown for shown, names in _SHOWN_AS.items() for name in names.split()}
+_TARGETS = ("linkend", "href", "url", "target", "conref")  # attributes of links; the first names an id of any document
+_LABEL = "label:"  # before them in the page
 _MAX_ATTRIBUTES = 1000  # of an element, which take quadratic time
-_PARTS_WITH_TITLES = ("topic", "chapter", "section", "procedure")  # as attributes
 _MAX_PARTS = 30  # of a record that is a block
 _ITEMS = ("item", "entry")
 _FEEDS = ("rss", "feed", "RDF")
@@ -40,11 +53,11 @@ def read_xml(content: bytes, name: str) -> list[Document]:
         return read_html(content, name)
     if local in _FEEDS:
         return _read_feed(root, name)
-    is_data = not any(_local(element) in _PROSE for element in root.iter())
-    out = _XMLWalk(is_data=is_data).walk(etree.iterwalk(root, events=("start", "end")))
-    title = out.titled or PurePosixPath(name).stem
-    sections = (replace(section, labels=section.anchors) for section in out.end())  # that any document may name
-    return [Document(name, title, tuple(sections))]
+    if any(_local(element) in _PROSE for element in root.iter()):
+        return _read_text(root, name)
+    out = Sections()
+    _read_data(root, out)
+    return [Document(name, PurePosixPath(name).stem, out.end())]
 
 
 def _local(element: Any) -> str:
@@ -52,109 +65,61 @@ def _local(element: Any) -> str:
     return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
-class _XMLWalk:
-    """Collects the sections of a text of XML."""
+def _attributes(element: Any) -> dict[str, str]:
+    """Return the attributes of an element by their names without namespaces."""
+    held = element.attrib.items() if len(element.attrib) <= _MAX_ATTRIBUTES else ()
+    return {key.rpartition("}")[2]: value for key, value in held}
 
-    def __init__(self, *, is_data: bool) -> None:
-        self._out = Sections()
-        self._is_data = is_data
-        self._parts: list[str] = []
-        self._ids: list[str] = []
-        self._mixed: list[bool] = []  # of the elements that are open, whether texts stand between their parts
-        self._record: list[str] = []  # what the parts of an element of data say
-        self._whole: Any = None  # the title or row that is open
-        self._is_first = True  # whether no title has come
 
-    def walk(self, events: Iterable[tuple[str, Any]]) -> Sections:
-        """Go through the starts and ends of elements."""
-        for event, element in events:
-            local = _local(element)
-            is_inline = not local or (bool(self._mixed) and self._mixed[-1] and local not in _PARTS)
-            if event == "start":
-                self._start(element, local, is_inline=is_inline or self._whole is not None)
-            else:
-                self._mixed.pop()
-                is_inline = not local or (bool(self._mixed) and self._mixed[-1] and local not in _PARTS)
-                self._end(element, local, is_inline=is_inline or self._whole is not None)
-        self._flush()
-        self._end_record()
-        self._out.point(self._ids)
-        return self._out
+def _read_text(root: Any, name: str) -> list[Document]:
+    """Read a text as the page of HTML that shows it; ids are labels, which any document may name."""
+    shown = ["<body><main>"]
+    for event, element in optional("lxml.etree", "an XML file").iterwalk(root, events=("start", "end")):
+        attributes, local = _attributes(element), _local(element)
+        target = next((key for key in _TARGETS if " " not in attributes.get(key, " ")), "")
+        tag = "a" if target else _HTML.get(local, "span")
+        if event == "end":
+            shown += [f"</{tag}>" if local else "", escape(element.tail or "")]
+            continue
+        if not local:  # an entity
+            shown.append(element.text or "")
+            continue
+        said = {"id": attributes.get("id", "")}
+        if target:
+            said["href"] = f"{_LABEL if target == _TARGETS[0] else ''}{attributes[target]}"
+        shown += [f"<{tag}", *(f' {key}="{escape(value)}"' for key, value in said.items()), ">"]
+        shown += ["<tr>" if tag == "table" else "", escape(element.text or "")]
+        if (title := attributes.get("title")) and tag == "div":  # of Writerside
+            shown.append(f"<h2>{escape(title)}</h2>")
+    (page,) = read_html("".join(shown).encode(), name)
+    sections = tuple(
+        replace(section, labels=section.anchors, blocks=tuple(map(_with_labels, section.blocks)))
+        for section in page.sections
+    )
+    title = next((section.heading for section in sections if section.heading), PurePosixPath(name).stem)
+    return [Document(name, title, sections)]
 
-    def _start(self, element: Any, local: str, *, is_inline: bool) -> None:
-        if not is_inline:
-            self._flush()
-        elif self._whole is not None and _local(self._whole) in _ROWS:
-            self._parts.append(" | " if element.getparent() is self._whole else " ")
-        text = element.text or ""
-        self._mixed.append(is_inline or bool(text.strip()) or any((part.tail or "").strip() for part in element))
-        if not local:
-            self._parts.append(unescape(text))
-            return
-        if len(element):
-            self._end_record()
-        self._read_attributes(element, local)
-        if (title := element.get("title")) and local in _PARTS_WITH_TITLES:  # of Writerside
-            self._start_section(title)
-        if not is_inline and (local in _TITLES or local in _ROWS):
-            self._whole = element
-        self._parts.append(text)
 
-    def _read_attributes(self, element: Any, local: str) -> None:
-        said = []
-        for key, value in element.attrib.items() if len(element.attrib) <= _MAX_ATTRIBUTES else ():
-            key = key.rpartition("}")[2]
-            if key.lower() == "id":
-                self._ids.append(value)
-            elif key in _LABELS:
-                self._out.link(value, "label")
-            elif key in _PATHS and " " not in value:
-                self._out.link(value)
-            said.append(f"{key}={value}")
-        if self._is_data and said:
-            self._record.append(f"{local}: {', '.join(said)}")
+def _with_labels(block: Block) -> Block:
+    links = (
+        replace(link, target=label, kind=LABEL) if (label := link.target.removeprefix(_LABEL)) != link.target else link
+        for link in block.links
+    )
+    return replace(block, links=tuple(links))
 
-    def _end(self, element: Any, local: str, *, is_inline: bool) -> None:
-        if element is self._whole:
-            heading, self._whole = " ".join("".join(self._parts).split()).strip(" |"), None
-            self._parts = []
-            if heading and local in _ROWS:
-                self._out.add(heading, "row", is_whole=True)
-            elif heading:
-                self._start_section(heading)
-        elif not is_inline:
-            self._flush(local, is_leaf=len(element) == 0)
-            if len(element):
-                self._end_record()
-        self._parts.append(element.tail or "")
 
-    def _start_section(self, heading: str) -> None:
-        self._end_record()
-        self._out.start(heading, self._ids[::-1], level=1 if self._is_first else 2)
-        self._ids, self._is_first = [], False
-
-    def _end_record(self) -> None:
-        """Add a record as a block, or its parts if they are many."""
-        if len(self._record) <= _MAX_PARTS:
-            self._out.add("\n".join(self._record), is_whole=True)
-        else:
-            for part in self._record:
-                self._out.add(part, "item")
-        self._record = []
-
-    def _flush(self, local: str = "", *, is_leaf: bool = False) -> None:
-        is_code = local in _CODE
-        text = "".join(self._parts)
-        text = text.strip("\n").rstrip() if is_code else " ".join(text.split())
-        self._parts = []
-        if text:
-            self._out.point(self._ids)
-            self._ids = []
-            if self._is_data and is_leaf:
-                self._record.append(f"{local}: {text}")
-            else:
-                self._end_record()
-                self._out.add(text, is_whole=is_code)
+def _read_data(element: Any, out: Sections) -> None:
+    """Add the records of data, an element with its parts that have none, as blocks: lines of names and values."""
+    records: dict[Any, list[str]] = {}
+    for part in element.iter():
+        if local := _local(part):
+            attributes = ", ".join(f"{key}={value}" for key, value in _attributes(part).items())
+            value = " ".join(" ".join([part.text or "", *(inner.tail or "" for inner in part)]).split())
+            record = records.setdefault(part if len(part) else part.getparent(), [])
+            record += [f"{local}: {said}" for said in (attributes, value) if said]
+    for record in records.values():
+        for text in ["\n".join(record)] if len(record) <= _MAX_PARTS else record:
+            out.add(text, "item" if len(record) > _MAX_PARTS else "", is_whole=len(record) <= _MAX_PARTS)
 
 
 def _read_feed(root: Any, name: str) -> list[Document]:
