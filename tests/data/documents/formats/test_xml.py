@@ -28,7 +28,7 @@ def test_titles_are_headings_and_ids_are_labels():
     first, code, *others = document.sections[1].blocks
     assert (first.text, code.text, code.is_whole) == ("Text emphasis &f;, see and z.", "a\n  b", True)
     assert [(link.target, link.kind) for link in first.links] == [("c2", LABEL), ("http://x.y/z", PATH)]
-    assert [block.text for block in others] == ["after", "i1", "i2"]
+    assert [block.text for block in others] == ["after", "- i1", "- i2"]
     assert [block.text for block in document.sections[2].blocks] == ["a b | c"]
 
 
