@@ -3,8 +3,9 @@
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import PurePosixPath
 from posixpath import dirname, splitext
 
@@ -22,24 +23,21 @@ _FAMILIES = {
     }.items()
     for suffix in suffixes.split()
 }
-_COMMON = {  # names of methods of the languages' types, which an object of an unknown type may have
-    name
-    for names in (
-        "add_argument addAll addEventListener and_then appendChild as_bytes as_mut as_path as_posix as_ref as_slice",
-        "as_str c_str charAt charCodeAt charValue computeIfAbsent containsKey containsValue createElement",
-        "emplace_back ends_with endsWith entrySet fetch_all findIndex findLast flatMap forEach fromEntries",
-        "getAttribute getBytes getClass getElementById getKey getMessage getName getOrDefault getValue hashCode",
-        "hasNext hasOwnProperty indexOf into_iter intValue is_dir is_empty is_err is_file is_none is_ok is_some",
-        "is_symlink isArray isEmpty isFinite isInteger isNaN iter_mut keySet lastIndexOf map_err nextInt or_else",
-        "padEnd padStart parse_args pop_back preventDefault printStackTrace push_back push_front push_str putAll",
-        "putIfAbsent querySelector read_text reduceRight removeEventListener replaceAll setAttribute setValue",
-        "starts_with startsWith to_owned to_path_buf to_string to_vec toArray toFixed toISOString toJSON",
-        "toLowerCase toString toUpperCase trimEnd trimStart unwrap_or unwrap_or_else valueOf with_capacity",
-        "write_text",
-        *(" ".join(dir(kind)) for kind in (str, bytes, list, dict, set, int, float, BaseException)),
-    )
-    for name in names.split()
-}
+_COMMON_WORDS = (  # names of methods of the languages' types, which an object of an unknown type may have
+    "add_argument add_note addAll addEventListener and_then appendChild as_bytes as_integer_ratio as_mut as_path"
+    " as_posix as_ref as_slice as_str bit_count bit_length c_str charAt charCodeAt charValue computeIfAbsent"
+    " containsKey containsValue createElement difference_update emplace_back ends_with endsWith entrySet fetch_all"
+    " findIndex findLast flatMap forEach format_map from_bytes fromEntries getAttribute getBytes getClass"
+    " getElementById getKey getMessage getName getOrDefault getValue hashCode hasNext hasOwnProperty indexOf into_iter"
+    " intValue intersection_update is_dir is_empty is_err is_file is_integer is_none is_ok is_some is_symlink isArray"
+    " isEmpty isFinite isInteger isNaN iter_mut keySet lastIndexOf map_err nextInt or_else padEnd padStart parse_args"
+    " pop_back preventDefault printStackTrace push_back push_front push_str putAll putIfAbsent querySelector read_text"
+    " reduceRight removeEventListener replaceAll setAttribute setValue starts_with startsWith"
+    " symmetric_difference symmetric_difference_update to_bytes to_owned to_path_buf to_string to_vec toArray toFixed"
+    " toISOString toJSON toLowerCase toString toUpperCase trimEnd trimStart unwrap_or unwrap_or_else valueOf"
+    " with_capacity with_traceback write_text"
+)
+_COMMON = frozenset(_COMMON_WORDS.split())
 _SEPARATORS = re.compile(r"::|[./#\\]")
 _JAVA_SOURCES = re.compile(r"^(?:.*/)?src/\w+/java/|^(?:.*?/)?(?:src|java)/")
 _STANDARD = sys.stdlib_module_names | {"std", "core", "alloc", "crate"}
@@ -104,8 +102,8 @@ class SymbolIndex:
         self.steps = 0  # that are left to the search
         for number, document in enumerate(documents):
             self._add(number, document)
-        for number, document in enumerate(documents):
-            self._add_root(self.families[number], document.name)
+        for family, document in zip(self.families, documents, strict=True):
+            self._add_root(family, document.name)
         self._name_whole()
 
     def find(self, document: Document, link: Link) -> Place | None:
@@ -127,7 +125,7 @@ class SymbolIndex:
             return self._unique(target.strip("."), family, near, is_member=target[1:2] != ".")
         if family == "c" and is_import:
             numbers = self.modules.get(("include", ".".join(_parts(target))), [])
-            return self._nearest([(number, 0) for number in numbers], near)
+            return self._nearest(((number, 0) for number in numbers), near)
         return self._target(target, family, near, is_import=is_import)
 
     def _add(self, number: int, document: Document) -> None:
@@ -140,14 +138,12 @@ class SymbolIndex:
         prefix = _parts(module) if family else []
         for section, names in enumerate(section.symbols for section in document.sections):
             for parts in ([*prefix, *_parts(name)] for name in names):
-                whole = ".".join(parts)
-                if len(self.definitions[whole]) < _MAX_LISTED:
-                    self.definitions[whole].append((number, section))
-                else:
-                    self.definitions[f"{whole}@{number}"].append((number, section))
+                whole, place = ".".join(parts), (number, section)
+                if len(self.definitions[whole]) <= _MAX_LISTED:
+                    self.definitions[whole].append(place)
                 for tail in {".".join(parts[-1:]), ".".join(parts[-2:])}:
                     if len(self.tails[tail]) <= _MAX_LISTED:
-                        self.tails[tail].append((whole, (number, section)))
+                        self.tails[tail].append((whole, place))
         for name, target in document.imports.items():
             if name.endswith(".*"):
                 self.bases[family, ".".join([*prefix, *_parts(name[:-2])])] = (number, target.split())
@@ -198,7 +194,9 @@ class SymbolIndex:
         tail = self.tails.get(".".join(parts[-2:]), ())
         named = [(whole, place) for whole, place in tail if f".{whole}".endswith("." + ".".join(parts))]
         described = [place for _, place in named if not self.families[place[0]]]
-        outer = [pair for pair in named if pair[0] == ".".join([*_parts(self._module(pair[1])), parts[-1]])]
+        modules = [module_of(self.documents[number].name) for _, (number, _) in named]
+        names = [f"{module}.{parts[-1]}".lstrip(".") for module in modules]
+        outer = [pair for pair, name in zip(named, names, strict=True) if pair[0] == name]
         public = [place for whole, place in outer if "._" not in f".{whole}"]
         for places in (described, public, [place for _, place in outer], [place for _, place in named]):
             if places and (place := self._nearest(places, near)) is not None:
@@ -208,11 +206,8 @@ class SymbolIndex:
             classes = [(whole, self.families[place[0]]) for whole, place in self.tails.get(parts[-2], ())]
             targets += [(f"/{whole}.{parts[-1]}", family) for whole, family in classes[:2] if family]
         found = (self._target(target, family, near) for target, family in targets)
-        place = next((place for place in found if place is not None), None)
+        place = next(filter(None, found), None)
         return self._documented(parts[:-1], near) if place is None and is_member else place  # an attribute
-
-    def _module(self, place: Place) -> str:
-        return module_of(self.documents[place[0]].name)
 
     def _unique(self, name: str, family: str, near: str, *, is_member: bool) -> Place | None:
         """Find a method of an unknown object, or what a test is named after, if nothing else has that name."""
@@ -248,7 +243,7 @@ class SymbolIndex:
                 return place
         stars = self.documents[self.numbers[near]].imports.get("*", "").split()
         found = (self._target(".".join((star, *name)), family, near, hops=hops + 1) for star in stars)
-        return next((place for place in found if place is not None), None)
+        return next(filter(None, found), None)
 
     def _rooted(self, parts: list[str], family: str, near: str) -> Iterator[list[str]]:
         """Yield what an absolute name may be from the folder on."""
@@ -285,16 +280,14 @@ class SymbolIndex:
             return None
         name = ".".join(parts)
         places = [place for place in self.definitions.get(name, ()) if self.families[place[0]] == family]
-        if len(places) == _MAX_LISTED:
-            places = self.definitions.get(f"{name}@{self.numbers[near]}", places)
         if places:
-            return self._nearest(places, near)
+            return self._nearest(places, near) if len(places) <= _MAX_LISTED else None
         for cut in range(len(parts) - 1, 0, -1):
             number, bases = self.bases.get((family, ".".join(parts[:cut])), (0, []))
-            for base in bases:
-                target = ".".join([base, *parts[cut:]])
-                if (place := self._target(target, family, self.documents[number].name, hops=hops + 1)) is not None:
-                    return place
+            found = (self._target(".".join([base, *parts[cut:]]), family, self.documents[number].name, hops=hops + 1)
+                     for base in bases)  # fmt: skip
+            if (place := next(filter(None, found), None)) is not None:
+                return place
         for cut in range(len(parts), -1, -1):
             if numbers := self.modules.get((family, ".".join(parts[:cut]))):
                 return self._member(numbers, parts[:cut], parts[cut:], near, is_import=is_import, hops=hops)
@@ -308,10 +301,9 @@ class SymbolIndex:
             key = (numbers[0], ".".join(names))
             if key not in self.handed_on:
                 self.handed_on[key] = None  # of a circle of imports
-                found = (
-                    self._target(target, family, name, hops=hops + 1) for target, name in self._sources(numbers, names)
-                )
-                self.handed_on[key] = next((place for place in found if place is not None), None)
+                sources = self._sources(numbers, names)
+                found = (self._target(target, family, name, hops=hops + 1) for target, name in sources)
+                self.handed_on[key] = next(filter(None, found), None)
                 if self.steps < 0:
                     del self.handed_on[key]  # the search was not ended
                     return None
@@ -334,19 +326,12 @@ class SymbolIndex:
             for star in document.imports.get("*", "").split():
                 yield ".".join([star, *names]), document.name
 
-    def _nearest(self, places: list[Place], near: str) -> Place | None:
+    def _nearest(self, places: Iterable[Place], near: str) -> Place | None:
         """Choose the definition in the same file or folder, before declarations; None where two are as near."""
-        if len(places) == 1:
-            return places[0]
-        best: list[Place] = []
-        rank: tuple[bool, bool, int] | None = None
-        for place in dict.fromkeys(places[:_MAX_LISTED]):
-            name = self.documents[place[0]].name
-            this = (place[1] > 0, not name.endswith(".pyi"), _common(name, near))
-            if rank is None or this > rank:
-                best, rank = [place], this
-            elif this == rank:
-                best.append(place)
+        names = {place: self.documents[place[0]].name for place in islice(dict.fromkeys(places), _MAX_LISTED)}
+        ranks = {place: (place[1] > 0, not name.endswith(".pyi"), _common(name, near)) for place, name in names.items()}
+        top = max(ranks.values(), default=None)
+        best = [place for place, rank in ranks.items() if rank == top]
         return best[0] if len({number for number, _ in best}) == 1 else None
 
 

@@ -258,7 +258,7 @@ class _File:
             self.imported.update(range(row, node.end_point[0] + 1))
         for local, target, is_link in self.language.imports(text, self.name, self._space(self.scope[row])):
             root = target.partition(".")[0]
-            if self.language.separator == "::" and root in self.imports:
+            if self.language.separator == "::" and root in self.imports:  # of `mod`
                 target = self.imports[root] + target.removeprefix(root)
             if local == "*":
                 self.wholes.setdefault("*", {})[target] = None
@@ -326,8 +326,6 @@ class _File:
         kind = re.sub(r"^(?:\w+\.)?Optional\[(.*)\]$|\|None$|\|null$|\|undefined$|<.*>$|\[[^\]]*\]$", r"\1", kind)
         if not names or re.fullmatch(r"[\w$]+(?:(?:::|\.)[\w$]+)*", kind) is None:
             return ""
-        if kind in self.language.own:
-            return f"/{'.'.join([self.module, part.scope, *names])}"
         target = self._named(_SPLIT.split(kind), part, is_path=True)
         return f"{target}.{'.'.join(names)}" if target and not target.startswith(".") else ""
 
