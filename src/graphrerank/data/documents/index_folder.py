@@ -6,9 +6,9 @@ import json
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from glob import escape
 from itertools import islice
 from pathlib import Path
@@ -127,10 +127,10 @@ def index_folder(
     source, out = Path(source), Path(out)
     if not source.is_dir():
         raise UserError(f"`source` must be a folder of documents, got {source}")
-    before = _read_before(out)
+    known, held = _read_before(out)
     unread: defaultdict[str, list[str]] = defaultdict(list)
     names, others = _files(source, out, unread)
-    read, update = _read(source, names, before, engine, workers or os.cpu_count() or 1)
+    read = _read(source, names, known, engine, workers or os.cpu_count() or 1)
     for file in read:
         if file.reason or not file.documents:
             unread[file.reason or "no text"].append(file.path)
@@ -143,25 +143,21 @@ def index_folder(
         documents, passages, find_site(source), files={*names, *others}, symbols=SymbolIndex(documents)
     )
     rows = [_row(passage) for passage in passages]
-    if update is not None and before is not None:
-        update = replace(update, kept_passages=len(before.passages & {*map(_hash, rows)}))
+    update = None
+    if held is not None:
+        hashes = {file.path: file.sha256 for file in read}
+        changed = sum(path in known and known[path].sha256 != sha256 for path, sha256 in hashes.items())
+        added, removed = hashes.keys() - known.keys(), known.keys() - hashes.keys()
+        update = Update(len(added), changed, len(removed), len(held & {*map(_hash, rows)}))
     made = IndexedFolder(out, len(documents), len(passages), len(edges), links, dict(unread), dropped, update)
     _write(out, made, rows, edges, read, finish)
     return made
 
 
-@dataclass(frozen=True)
-class _Before:
-    """A folder of an earlier run: the files that were read, and hashes of the passages."""
-
-    files: Mapping[str, ReadFile]
-    passages: Set[str]
-
-
-def _read_before(out: Path) -> _Before | None:
-    """Read the folder that an earlier run wrote; None if there is none, a ValueError if it is something else."""
+def _read_before(out: Path) -> tuple[dict[str, ReadFile], set[str] | None]:
+    """Return the files that an earlier run read and hashes of its passages, None without one."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return None
+        return {}, None
     if not (out / ACCOUNT).is_file():
         raise UserError(f"`out` must be new or a folder that `graphrerank index` wrote, got {out}; name another folder")
     files = {}
@@ -171,8 +167,7 @@ def _read_before(out: Path) -> _Before | None:
                 file = ReadFile.from_record(line)
                 files[file.path] = file
     with (out / CORPUS).open(encoding="utf-8") as lines:
-        passages = {_hash(row) for row in map(json.loads, lines)}
-    return _Before(files, passages)
+        return files, {*map(_hash, map(json.loads, lines))}
 
 
 def _hash(row: Mapping[str, object]) -> str:
@@ -233,10 +228,9 @@ def _why_not(path: Path, own: str) -> str:
 
 
 def _read(
-    source: Path, names: Sequence[str], before: _Before | None, engine: Engine | None, workers: int
-) -> tuple[list[ReadFile], Update | None]:
-    """Read the files whose content is not that of an earlier run; return all in order, and what has changed."""
-    known = {} if before is None else before.files
+    source: Path, names: Sequence[str], known: Mapping[str, ReadFile], engine: Engine | None, workers: int
+) -> list[ReadFile]:
+    """Read the files whose content is not that of an earlier run; return all in order."""
 
     def is_same(name: str) -> bool:
         if name not in known or known[name].reason:
@@ -252,12 +246,7 @@ def _read(
         for file in _read_all(source.absolute(), [name for name in names if name not in same], engine, workers):
             fresh[file.path] = file
             advance(1)
-    read = [known[name] if name in same else fresh[name] for name in names]
-    if before is None:
-        return read, None
-    added = len(fresh.keys() - known.keys())
-    changed = sum(name in known and known[name].sha256 != file.sha256 for name, file in fresh.items())
-    return read, Update(added, changed, len(known.keys() - set(names)), 0)
+    return [known[name] if name in same else fresh[name] for name in names]
 
 
 def _read_all(source: Path, names: Sequence[str], engine: Engine | None, workers: int) -> Iterator[ReadFile]:
