@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -134,8 +133,8 @@ def test_what_is_not_read(name, content, message):
     assert message in read_content(content, name).reason
 
 
-@pytest.mark.parametrize("read", [read_json, read_jsonl, read_table])
-def test_damaged_files_are_read_or_refused(read: Callable[[bytes, str], list[Document]]):
+@pytest.mark.parametrize("kind", ["json", "jsonl", "csv"])
+def test_damaged_files_are_read_or_refused(kind):
     rng = random.Random(7)
     whole = json.dumps({"data": {"rows": [ROW, {"n": [1, [2, "x"]], "t\ud800": {"text": [None]}}] * 3}}).encode()
     table = 'id;name,"text"\n1;"a\n""b",c;\t|\nsep=;\n'.encode("utf-16")
@@ -143,16 +142,11 @@ def test_damaged_files_are_read_or_refused(read: Callable[[bytes, str], list[Doc
         content = bytearray(rng.choice([whole, table, rng.randbytes(60)]))
         for _ in range(rng.randrange(4)):
             content[rng.randrange(len(content))] = rng.choice(b'{}[]",:;\n\0\xff\t' + rng.randbytes(1))
-        try:
-            documents = read(bytes(content[: rng.randrange(len(content) + 1)]), "a.x")
-        except UnreadableError:
-            continue
-        assert len({document.name for document in documents}) == len(documents)
+        file = read_content(bytes(content[: rng.randrange(len(content) + 1)]), f"a.{kind}")
+        assert "cannot be parsed" not in file.reason
+        assert len({document.name for document in file.documents}) == len(file.documents)
 
 
-def test_a_long_line_are_read_to_the_end():
-    for content in (b'"' * 1_000_000, b'a"' * 500_000, b'"\n' * 300_000, b";" * 1_000_000, b" " * 1_000_000):
-        try:
-            read_table(content, "a.csv")
-        except UnreadableError:
-            continue
+@pytest.mark.parametrize("content", [b'"' * 1_000_000, b'a"' * 500_000, b'"\n' * 300_000, b";" * 1_000_000])
+def test_a_long_line_is_read_to_the_end(content):
+    assert not read_content(content, "a.csv").reason
