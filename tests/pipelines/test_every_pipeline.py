@@ -97,7 +97,6 @@ def build(
         "retag": [  # no spaCy, likewise
             "shared.extractor.extractor._target_=tests.support.extractors.StatementExtractor",
             "~shared.extractor.extractor.titles",
-            "~shared.extractor.extractor.pronoun_sentences",
         ],
         "late_interaction": [f"pipeline.steps.0.retriever.model={tiny_encoder}", "device=cpu"],
         "splade": [f"pipeline.steps.0.retriever.model={sparse_encoder}", "device=cpu"],

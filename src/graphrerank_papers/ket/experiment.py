@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from graphrerank.checks import UserError, check_counts
 from graphrerank.data.encoder import Encoder
@@ -36,11 +35,8 @@ from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval, KETSearch, 
 
 RETRIEVED = ("context_tokens", "graph_share", "num_seeds")  # settings of the step that retrieve
 INDEXED = ("chunk_tokens", "num_neighbours", "core_share", "seed", "num_splits", "description_tokens")  # of its index
-GRAPH_ALONE = "knng_rag"  # whose index is the graph of nearest chunks and no more
 SOLUTION = "ket_p"  # behind which rerankers are put
 BATCH = 16  # questions retrieved at once
-
-CENTRAL = 0.01  # share of the chunks whose share of the ends of edges is reported
 
 Row = dict[str, Any]  # of a table: settings and measures by name
 Order = Callable[[Queries, Ranking], Ranking]
@@ -68,7 +64,6 @@ class KETSolutions:
     sweeps: Mapping[str, Mapping[str, Any]] | None = None
     rerank: Rerankers | None = None
     answers: AnswerStage | None = None
-    degrees: bool = False
     search: "partial[KETSearch]"
     encoder: Encoder
     pair_encoder: PairEncoder | None = None
@@ -109,10 +104,6 @@ class KETSolutions:
 
     def _rows(self) -> Iterator[tuple[str, Row]]:
         """Yield the rows, each with the name of its table."""
-        for version in self.versions if self.degrees else ():
-            index = self._index(GRAPH_ALONE, {**version, "num_splits": 0})
-            counted = count_degrees(index.chunk_graph.edges, len(index.chunks))
-            yield "degrees", {"chunk_tokens": index.settings.chunk_tokens, **counted}
         for version in self.versions:
             for solution in self.solutions:
                 splits = version["num_splits"] if find_solution(solution).splits_chunks else 0
@@ -295,21 +286,3 @@ def by_granker(
 
 def _search_nothing(*args: Any, **kwargs: Any) -> Any:
     raise AssertionError("chunks are ranked, not searched")
-
-
-def count_degrees(edges: Tensor, num_chunks: int) -> dict[str, Any]:
-    """Describe the degrees of chunks over undirected ``edges``, ``[E, 2]``.
-
-    ``central_share`` is the share of the ends of edges at the 1% of the chunks with most, ``counts`` the chunks by
-    degree.
-    """
-    degree = torch.bincount(edges.flatten(), minlength=num_chunks)
-    values, numbers = torch.unique(degree, return_counts=True)
-    most = degree.sort(descending=True).values[: max(1, round(CENTRAL * num_chunks))]
-    return {
-        "chunks": num_chunks,
-        "mean": float(degree.double().mean()),
-        "greatest": int(degree.max()) if num_chunks else 0,
-        "central_share": float(most.sum() / degree.sum()) if len(edges) else 0.0,
-        "counts": dict(zip(values.tolist(), numbers.tolist(), strict=True)),
-    }

@@ -255,25 +255,22 @@ def _join(document: Any, token: Any, mentions: dict[int, Mention]) -> None:
             return
 
 
-# token of the subject (None for a pronoun that refers to the title), relation, token of the object, one of its sentence
-Statement = tuple[int | None, str, int, int]
+Statement = tuple[int, str, int, int]  # token of the subject, relation, token of the object, one of its sentence
 
 
 class _End(NamedTuple):
     """One end of a statement; ``words`` precede it, as "king" precedes "Metz"."""
 
-    token: int | None
+    token: int
     words: str = ""
 
 
-def find_statements(document: Any, mentions: Mapping[int, Mention], *, pronoun_sentences: int) -> Iterator[Statement]:
+def find_statements(document: Any, mentions: Mapping[int, Mention]) -> Iterator[Statement]:
     """Yield the statements between two mentions of a parsed text, in its order: (subject, relation, object, token).
 
-    ``mentions`` are by the index of their head token. In the first ``pronoun_sentences`` a personal pronoun as a
-    subject refers to the title. A relation is the words between the two, in lower case.
+    ``mentions`` are by the index of their head token. A relation is the words between the two, in lower case.
     """
-    starts = [sentence.start for sentence in document.sents]
-    reader = _Reader(mentions, starts[pronoun_sentences] if pronoun_sentences < len(starts) else len(document))
+    reader = _Reader(mentions)
     for token in document:
         if token.pos_ in ("VERB", "AUX"):
             yield from reader.verb(token)
@@ -283,7 +280,6 @@ def find_statements(document: Any, mentions: Mapping[int, Mention], *, pronoun_s
 
 class _Reader(NamedTuple):
     mentions: Mapping[int, Mention]
-    pronouns_until: int
 
     def verb(self, verb: Any) -> Iterator[Statement]:
         """Join the subjects of a verb with its objects, direct and prepositional."""
@@ -316,7 +312,7 @@ class _Reader(NamedTuple):
         return child.i in self.mentions and self.mentions[child.i].name in self.mentions[noun.i].name
 
     def _labels(self, *ends: _End) -> set[str]:
-        return {self.mentions[end.token].label for end in ends if end.token is not None}
+        return {self.mentions[end.token].label for end in ends}
 
     def _subjects(self, verb: Any, depth: int) -> Iterator[_End]:
         """Find the subjects of a verb, its own or those that it shares with the verb or noun that it depends on."""
@@ -338,10 +334,7 @@ class _Reader(NamedTuple):
         if subject.tag_ in _RELATIVE:
             for noun in islice((token for token in (verb, *verb.ancestors) if token.dep_ == "relcl"), 1):
                 yield from self._ends(noun.head, MAX_PASSED, conjuncts=False)
-        elif subject.lower_ in _PERSONAL:
-            if subject.i < self.pronouns_until:
-                yield _End(None)
-        else:
+        elif subject.lower_ not in _PERSONAL:
             yield from self._ends(subject, MAX_PASSED)
 
     def _objects(self, verb: Any) -> Iterator[tuple[Any, str]]:
@@ -393,7 +386,6 @@ def verb_words(verb: Any) -> str:
 
 
 def _statement(subject: _End, relation: str, end: _End, token: Any) -> Statement:
-    assert end.token is not None
     return subject.token, _joined(subject.words, relation, f"{end.words} of" if end.words else ""), end.token, token.i
 
 

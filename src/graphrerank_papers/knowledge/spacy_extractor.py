@@ -49,19 +49,11 @@ class SpacyKnowledgeExtractor:
     model: str = ENGLISH  # import name of an installed pipeline with a parser, or its folder
     _: KW_ONLY
     titles: bool = True  # whether texts open with their titles
-    # number of leading sentences in which the subjects "he", "she", "it" and "they" stand for the title
-    pronoun_sentences: int = 0
-
-    def __post_init__(self) -> None:
-        if self.pronoun_sentences < 0 or (self.pronoun_sentences and not self.titles):
-            needed, got = "0 or, with `titles`, positive", f"{self.pronoun_sentences} and {self.titles}"
-            raise UserError(f"`pronoun_sentences` must be {needed}, got {got}")
 
     @cached_property
     def fingerprint(self) -> str:
-        """The versions of spaCy, of the pipeline and of the rules, and the settings."""
-        settings = (VERSION, NAMES, self.titles, self.pronoun_sentences)
-        return repr(("spacy knowledge", *spacy_versions(self.model), *settings))
+        """The versions of spaCy, of the pipeline and of the rules, and the settings; 0 is that of an earlier one."""
+        return repr(("spacy knowledge", *spacy_versions(self.model), VERSION, NAMES, self.titles, 0))
 
     def extract(self, texts: Sequence[str]) -> list[Knowledge]:
         """Extract the knowledge of each text; a ValueError if the pipeline is not installed or has no parser."""
@@ -79,8 +71,7 @@ class SpacyKnowledgeExtractor:
 
     def _read(self, title: str, document: Any) -> Knowledge:
         mentions = find_mentions(document, title=title)
-        pronouns = self.pronoun_sentences if title else 0
-        return _knowledge(title, document, mentions, find_statements(document, mentions, pronoun_sentences=pronouns))
+        return _knowledge(title, document, mentions, find_statements(document, mentions))
 
 
 def _knowledge(title: str, document: Any, mentions: dict[int, Mention], statements: Iterable[Statement]) -> Knowledge:
@@ -108,8 +99,7 @@ def _knowledge(title: str, document: Any, mentions: dict[int, Mention], statemen
         types[name] = types.get(name) or mention.label
         descriptions.setdefault(name, sentences[sentence_of[token]])
     for subject, relation, target, token in statements:
-        head = title if subject is None else names[normalize_entity(mentions[subject].name)]
-        tail = names[normalize_entity(mentions[target].name)]
+        head, tail = (names[normalize_entity(mentions[end].name)] for end in (subject, target))
         if head != tail:
             relations.setdefault((head, relation, tail), sentences[sentence_of[token]])
     return Knowledge(
