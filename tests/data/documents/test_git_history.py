@@ -136,16 +136,12 @@ def test_questions_find_what_their_commits_changed(repository, tmp_path):
     assert set(Dataset.from_folder(tmp_path / "data").splits) == {"train", "val", "test"}
 
 
-def test_titles_of_issues_ask_in_place_of_messages(repository, tmp_path):
-    issues = tmp_path / "issues.jsonl"
+def test_titles_of_issues_ask_in_place_of_messages(repository, tmp_path, capsys):
+    issues, out = tmp_path / "issues.jsonl", tmp_path / "data"
     issues.write_text('{"number": 12, "title": "Pressing the button twice makes noise"}\n')
-    build_from_git([str(repository.folder)], tmp_path / "data", issues=str(issues))
-    assert ("Pressing the button twice makes noise", "pump.py#start") in judged(tmp_path / "data", "train")
-
-
-def test_the_command_prints_counts(repository, tmp_path, capsys):
-    out = tmp_path / "data"
-    assert main(["build", "git", "--from", str(repository.folder), "--out", str(out)]) == 0
+    options = ["--from", str(repository.folder), "--out", str(out), "--option", f"issues={issues}"]
+    assert main(["build", "git", *options]) == 0
+    assert ("Pressing the button twice makes noise", "pump.py#start") in judged(out, "train")
     printed = capsys.readouterr().out
     assert "train: 4 judged queries, 4 judgements" in printed
     assert "dropped 1 x revert" in printed

@@ -50,10 +50,8 @@ def build_from_git(
     A question is the subject of a commit's message, or the title of the issue that it names. Relevant are the passages
     of the functions and sections that the commit changed, as they were before it, where the corpus has them. Splits
     follow each other in time: the corpus is the tree before the first commit of ``val``, so that nothing in it was
-    written for a question of ``val`` or ``test``; what questions of ``train`` asked for is in it.
-
-    Merges, reverts, commits of bots, releases, mass edits and messages that name a file that the commit changed are
-    left out, and counted with all others that are.
+    written for a question of ``val`` or ``test``; what questions of ``train`` asked for is in it. Left out and counted
+    are merges, reverts, commits of bots, releases, mass edits and messages that name a file that the commit changed.
 
     Args:
         locations: The folder of the repository, with or without a work tree; one.
@@ -83,9 +81,8 @@ def build_from_git(
     changes, left_out = history.changes(titles), history.left_out
     if len(changes) < len(SPLITS):
         reasons = ", ".join(f"{count:,} x {reason}" for reason, count in left_out.most_common())
-        raise UserError(
-            f"`--from` must have a history of questions, got {len(changes)} in {locations[0]}; left out: {reasons}"
-        )
+        needed = "`--from` must have a history of questions"
+        raise UserError(f"{needed}, got {len(changes)} in {locations[0]}; left out: {reasons}")
     first = min(max(1, round(train_share * len(changes))), len(changes) - 2)
     tree, card = changes[first].parent, dict[str, Any]()
 
@@ -128,9 +125,8 @@ class _History:
             self._repository = self._git.Repository(path)
             self._head = self._repository.head.target
         except self._git.GitError as error:
-            raise UserError(
-                f"`--from` must be the folder of a git repository with commits, got {path}: {error}"
-            ) from error
+            needed = "`--from` must be the folder of a git repository with commits"
+            raise UserError(f"{needed}, got {path}: {error}") from error
         self.left_out: Counter[str] = Counter()
         self._max_files, self._max_words = max_files, max_words
         self._passages: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
@@ -143,30 +139,37 @@ class _History:
         with progress_bar("commits", total=len(commits)):
             for commit in commits:
                 advance(1)
-                question, query_id = _question(commit, titles)
-                passages: tuple[str, ...] = ()
-                reason = _asks_nothing(commit, question)
-                if not reason:
-                    reason, passages = self._examine(commit)
-                if reason:
-                    self.left_out[reason] += 1
+                if isinstance(change := self._change(commit, titles), str):
+                    self.left_out[change] += 1
                 else:
-                    found.append(_Change(commit.parents[0], query_id, question, passages))
+                    found.append(change)
         return found
 
-    def _examine(self, commit: Any) -> tuple[str, tuple[str, ...]]:
-        """Return why what a commit changed cannot be asked for, else the passages."""
-        difference = self._repository.diff(commit.parents[0], commit, context_lines=0)
+    def _change(self, commit: Any, titles: Mapping[str, str]) -> _Change | str:
+        """Return what a commit asks, or why it asks nothing."""
+        question, query_id = _question(commit, titles)
+        reasons = {
+            "first commit": not commit.parents,
+            "merge": len(commit.parents) > 1,
+            "revert": _REVERT.search(commit.message),
+            "bot, release or version": _BOT.search(f"{commit.author.name} {commit.author.email}")
+            or _ROUTINE.match(question),
+            f"message of fewer than {MIN_WORDS} words": len(question.split()) < MIN_WORDS,
+        }
+        if reason := next((reason for reason, holds in reasons.items() if holds), None):
+            return reason
+        difference = self._repository.diff(parent := commit.parents[0], commit, context_lines=0)
         deltas = list(difference.deltas)
         if len(deltas) > self._max_files:
-            return f"changes more than {self._max_files} files", ()
+            return f"changes more than {self._max_files} files"
         if any(_names(commit.message, delta.old_file.path) for delta in deltas if delta.status_char() == "M"):
-            return "message names a file that it changes", ()
+            return "message names a file that it changes"
         try:
-            passages = self._changed(commit.parents[0].tree, difference)
+            passages = self._changed(parent.tree, difference)
         except (self._git.GitError, KeyError):
-            return "versions that a partial clone lacks", ()
-        return "" if passages else "changes no function or section that was there", passages
+            return "versions that a partial clone lacks"
+        changed = _Change(parent, query_id, question, passages)
+        return changed if passages else "changes no function or section that was there"
 
     def _changed(self, tree: Any, difference: Any) -> tuple[str, ...]:
         """Return the passages that hold changed lines; an insertion between two of them changes neither."""
@@ -197,17 +200,6 @@ class _History:
                     last = after.line - 1 if is_cut else document.sections[passage.section].end
                     found.append((passage.line, last, passage.id))
         return self._passages[key]
-
-
-def _asks_nothing(commit: Any, question: str) -> str:
-    """Return why a commit's message is no question; empty if it is one."""
-    if len(commit.parents) != 1:
-        return "merge" if commit.parents else "first commit"
-    if _REVERT.search(commit.message):
-        return "revert"
-    if _BOT.search(f"{commit.author.name} {commit.author.email}") or _ROUTINE.match(question):
-        return "bot, release or version"
-    return f"message of fewer than {MIN_WORDS} words" if len(question.split()) < MIN_WORDS else ""
 
 
 def _question(commit: Any, titles: Mapping[str, str]) -> tuple[str, str]:
