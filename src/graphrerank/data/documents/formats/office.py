@@ -17,16 +17,13 @@ from graphrerank.data.documents.formats.sections import Sections
 from graphrerank.extras import optional
 
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
-_TWICE = ("{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback", f"{_WORD}moveFrom")
-_HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
-_TITLE_STYLE = re.compile(r"((chapter|document|book|report) ?)?title")
-_CODE_STYLE = re.compile(r"^(source )?code\b|preformatted|verbatim")
+_STYLES = "word/styles.xml"
+_HEADING = re.compile(r"heading ([1-6])$")
+_FIRST_ROW = re.compile(
+    r"<table><tr>(?:(?!<td></td>|</?tr>|<table).)*</tr>(?=<tr>)", re.DOTALL
+)  # without an empty cell
+_CODE_STYLE = re.compile(r"^(source )?code\b|preformatted|verbatim|^macro")
 _CODE_FONT = re.compile(r"courier|consolas|menlo|monaco|.*\bmono", re.IGNORECASE)
-_NO_CODE_STYLE = re.compile(r"label|caption|title|heading|char$")
-_MAX_HEADING = 200  # characters of a line that may be a heading
-_FIELD = re.compile(r"\s*HYPERLINK\s+(\\l\s+)?\"([^\"]+)\"")
-_SPACES = {f"{_WORD}tab": "\t", f"{_WORD}br": "\n", f"{_WORD}cr": "\n", f"{_WORD}noBreakHyphen": "-", f"{_WORD}p": " "}
 _MAX_BASES = 20  # styles in a chain
 _DECORATION = (13, 14, 15, 16)  # placeholders of slides: number, header, footer, date
 _MAX_CELLS, _MAX_COLUMNS = 500_000, 500  # of a workbook; of a sheet
@@ -35,159 +32,41 @@ _HEADER_ROWS = 20  # rows of a sheet in which the names of its columns are searc
 
 
 def read_docx(content: bytes, name: str) -> list[Document]:
-    """Read a document of Word: headings, paragraphs, lists, tables and footnotes in their order."""
-    docx = optional("docx", "a DOCX file")
-    with unpacking(content, "DOCX"):
-        document = docx.Document(BytesIO(content))
-        words = _Words(document)
-        words.read(document.element.body)
-        words.end_code()
-        title = words.title or document.core_properties.title or words.out.titled or PurePosixPath(name).stem
-        return [Document(name, " ".join(title.split())[:MAX_NAME], words.out.end())]
+    """Read a document of Word as the page of HTML that mammoth makes of it."""
+    mammoth = optional("mammoth", "a DOCX file")
+    with unpacking(content, "DOCX") as archive:
+        styles = _styles(archive.read(_STYLES)) if _STYLES in archive.namelist() else []
+        without_pictures = mammoth.images.img_element(lambda _: {})
+        shown = mammoth.convert_to_html(BytesIO(content), style_map="\n".join(styles), convert_image=without_pictures)
+        page_of = _FIRST_ROW.sub(lambda row: row[0].replace("td>", "th>"), shown.value)
+        (page,) = read_html(f"<body><main>{page_of}".encode(), name)
+    return [replace(page, is_page=False)]
 
 
-class _Words:
-    """Collects the sections of a document of Word."""
-
-    def __init__(self, document: Any) -> None:
-        self.out, self.title = Sections(), ""
-        self._links = {key: part.target_ref for key, part in document.part.rels.items() if part.is_external}
-        self._styles = {style.get(f"{_WORD}styleId"): style for style in document.styles.element.iter(f"{_WORD}style")}
-        self._code: list[str] = []  # lines that are open
-        self._looks: dict[str, tuple[str, bool]] = {}
-        self._notes = self._footnotes(document)
-
-    def read(self, body: Any) -> None:
-        """Read what is in a body or a part of it."""
-        for extra in [*body.iter(*_TWICE)]:
-            extra.getparent().remove(extra)
-        pending = [iter(body)]
-        while pending:
-            element = next(pending[-1], None)
-            if element is None:
-                pending.pop()
-            elif element.tag == f"{_WORD}p":
-                self._paragraph(element)
-            elif element.tag == f"{_WORD}tbl":
-                self._table(element)
-            else:
-                pending.append(iter(element))
-
-    def _paragraph(self, paragraph: Any) -> None:
-        look, is_item = self._look(paragraph)
-        if look.startswith("toc "):
-            return
-        text, anchors, notes = self._text(paragraph)
-        if look == "code":
-            self._code.append(text.rstrip())
-            self.out.point(anchors)
-            return
-        self.end_code()
-        text, level = text.strip(), _HEADING.match(look)
-        is_listed = len(text) <= _MAX_HEADING and any(name.startswith("_Toc") for name in anchors)  # in the contents
-        if text and (level or look == "title" or (is_listed and not is_item)):
-            text = " ".join(text.split())
-            self.out.start(text, anchors, level=int(level[1]) if level else 1 if look == "title" else 2)
-            self.title = self.title or (text if look == "title" else "")
-        else:
-            self.out.add(f"- {text}" if text and is_item else text, "item" if is_item else "")
-            self.out.point(anchors)
-        for note in notes:
-            self.out.add(note)
-
-    def end_code(self) -> None:
-        """Add the lines of code before as a block."""
-        self.out.add("\n".join(self._code).strip("\n"), is_whole=True)
-        self._code = []
-
-    def _look(self, paragraph: Any) -> tuple[str, bool]:
-        """Return the name of a paragraph's style, as "heading 1" where it has a level, and whether it is of a list."""
-        properties = paragraph.find(f"{_WORD}pPr")
-        if properties is None:
-            return "", False
-        style = _value(properties, "pStyle")
-        if style not in self._looks:
-            self._looks[style] = self._style(style)
-        look, is_item = self._looks[style]
-        level = _value(properties, "outlineLvl")
-        if level.isdecimal() and int(level) < 9:
-            look = f"heading {int(level) + 1}"
-        return look, is_item or properties.find(f"{_WORD}numPr") is not None
-
-    def _style(self, name: str) -> tuple[str, bool]:
-        """Return what a style or the first that it is based on looks like, as :meth:`_look` does."""
-        is_item = False
+def _styles(content: bytes) -> Iterator[str]:
+    """Yield what mammoth shows paragraphs as, by the names of their styles or of what these are based on."""
+    etree = optional("lxml.etree", "a DOCX file")
+    parser = etree.XMLParser(resolve_entities=False, no_network=True)
+    styles = etree.fromstring(content, parser).findall(f"{_WORD}style")
+    by_id = {style.get(f"{_WORD}styleId"): style for style in styles}
+    for base in styles:
+        quoted = re.sub(r"[\\']", r"\\\g<0>", _value(base, "name"))
+        style = f"p[style-name='{quoted}'] => "
         for _ in range(_MAX_BASES):
-            if (style := self._styles.get(name)) is None:
-                break
-            said, font = _value(style, "name").lower(), style.find(f"{_WORD}rPr/{_WORD}rFonts")
-            level = style.find(f"{_WORD}pPr/{_WORD}outlineLvl")
-            is_item |= said.startswith("list ") or style.find(f"{_WORD}pPr/{_WORD}numPr") is not None
-            if _HEADING.match(said) or said.startswith("toc "):
-                return said, is_item
-            if _TITLE_STYLE.fullmatch(said):
-                return "title", is_item
-            if level is not None and level.get(f"{_WORD}val", "9") < "9":
-                return f"heading {int(level.get(f'{_WORD}val')) + 1}", is_item
-            if _CODE_STYLE.search(said) or (font is not None and _CODE_FONT.match(font.get(f"{_WORD}ascii", ""))):
-                return ("" if _NO_CODE_STYLE.search(said) else "code"), is_item
-            name = _value(style, "basedOn")
-        return "", is_item
-
-    def _text(self, paragraph: Any) -> tuple[str, list[str], list[str]]:
-        """Return the text of a paragraph or cell, its bookmarks and its footnotes; its links are added."""
-        parts: list[str] = []
-        anchors, notes = [], []
-        for part in paragraph.iter(f"{_WORD}*"):
-            tag = part.tag.removeprefix(_WORD)
-            if tag == "t":
-                parts.append(part.text or "")
-            elif part.tag in _SPACES and part is not paragraph and part.get(f"{_WORD}val") is None:  # no stop of tabs
-                parts.append(_SPACES[part.tag])
-            elif tag == "hyperlink":
-                anchor = part.get(f"{_WORD}anchor")
-                target = self._links.get(part.get(_RELATION), "")
-                self.out.link(f"{target}#{anchor}" if anchor else target)
-            elif tag in ("instrText", "fldSimple"):
-                field = _FIELD.match((part.text if tag == "instrText" else part.get(f"{_WORD}instr")) or "")
-                self.out.link(f"#{field[2]}" if field and field[1] else field[2] if field else "")
-            elif tag == "bookmarkStart" and part.get(f"{_WORD}name") != "_GoBack":
-                anchors.append(part.get(f"{_WORD}name") or "")
-            elif tag == "footnoteReference" and (note := self._notes.get(part.get(f"{_WORD}id"))):
-                notes.append(note)
-        return "".join(parts), anchors, notes
-
-    def _table(self, table: Any) -> None:
-        self.end_code()
-        rows = []
-        for row in table.iterchildren(f"{_WORD}tr"):
-            cells = [*row.iterchildren(f"{_WORD}tc"), *row.iterfind(f"{_WORD}sdt/{_WORD}sdtContent/{_WORD}tc")]
-            if len(cells) == 1 and len(table.findall(f"{_WORD}tr")) == 1:  # a box
-                self.read(cells[0])
-                return
-            texts = []
-            for cell in cells:
-                text, anchors, notes = self._text(cell)
-                self.out.point(anchors)
-                texts.append(" ".join([*text.split(), *notes]))
-            rows.append(texts)
-        add_rows(self.out, rows)
-
-    def _footnotes(self, document: Any) -> dict[str, str]:
-        for part in document.part.rels.values():
-            if not part.is_external and part.reltype.endswith("/footnotes"):
-                notes = optional("docx.oxml", "a DOCX file").parse_xml(part.target_part.blob)
-                return {
-                    note.get(f"{_WORD}id"): " ".join(
-                        "".join(text.text or "" for text in note.iter(f"{_WORD}t")).split()
-                    )
-                    for note in notes.iter(f"{_WORD}footnote")
-                }
-        return {}
+            name, font = _value(base, "name").lower(), base.find(f"{_WORD}rPr/{_WORD}rFonts")
+            if name.startswith("toc "):
+                yield f"{style}!"
+            elif name == "title" or (heading := _HEADING.match(name)):
+                yield f"{style}h{1 if name == 'title' else heading[1]}:fresh"
+            elif _CODE_STYLE.search(name) or (font is not None and _CODE_FONT.match(font.get(f"{_WORD}ascii", ""))):
+                yield f"{style}pre:separator('\\n')"
+            elif (base := by_id.get(_value(base, "basedOn"))) is not None:
+                continue
+            break
 
 
 def _value(element: Any, name: str) -> str:
-    """Return what a property of a paragraph or style is."""
+    """Return what a property of a style is."""
     found = element.find(f"{_WORD}{name}")
     return "" if found is None else found.get(f"{_WORD}val") or ""
 
