@@ -56,8 +56,8 @@ def _styles(content: bytes) -> Iterator[str]:
             name, font = _value(base, "name").lower(), base.find(f"{_WORD}rPr/{_WORD}rFonts")
             if name.startswith("toc "):
                 yield f"{style}!"
-            elif name == "title" or (heading := _HEADING.match(name)):
-                yield f"{style}h{1 if name == 'title' else heading[1]}:fresh"
+            elif heading := _HEADING.match("heading 1" if name == "title" else name):
+                yield f"{style}h{heading[1]}:fresh"
             elif _CODE_STYLE.search(name) or (font is not None and _CODE_FONT.match(font.get(f"{_WORD}ascii", ""))):
                 yield f"{style}pre:separator('\\n')"
             elif (base := by_id.get(_value(base, "basedOn"))) is not None:
