@@ -64,8 +64,8 @@ MUTATIONS = (
     Mutation(
         "graphrerank_papers/ket/chunks.py",
         "the second half is the longer one",
-        "((start + stop + 1) // 2, stop, chunk)",
-        "((start + stop) // 2, stop, chunk)",
+        "((start + stop + 1) // 2, start, stop, chunk)",
+        "((start + stop) // 2, start, stop, chunk)",
     ),
     Mutation(
         "graphrerank_papers/ket/index.py",
@@ -190,14 +190,14 @@ MUTATIONS = (
     Mutation(
         "serving/rerank_request.py",
         "boundary of the length",
-        "len(text) > (most := limits.text_chars):",
-        "len(text) > 1 + (most := limits.text_chars):",
+        "length > (most := limits.text_chars):",
+        "length > 1 + (most := limits.text_chars):",
     ),
     Mutation(
         "serving/rerank_request.py",
         "a limit on edges is ignored",
-        "len(given) > (most := limits_of(info).edges):",
-        "len(given) > 10 * (most := limits_of(info).edges):",
+        "check_most(limits_of(info).edges, len(given)",
+        "check_most(10 * limits_of(info).edges, len(given)",
     ),
     Mutation(
         "graphrerank_papers/answers/judges.py",
