@@ -115,7 +115,7 @@ def judgements(query: list[int], node: list[int], gain: list[float] | None = Non
         ),
         ({"query_texts": ["?"]}, "`query_ids` must be unique and match `query_texts`, got 40 ids .* and 1 texts"),
         ({"splits": {"train": judgements([], [])}}, "must each hold a judgement, got none in 'train' of data set 'rin"),
-        ({"splits": {"a": judgements([1], [2]), "b": judgements([1], [3])}}, "not share queries, got a query of 'b'"),
+        ({"splits": {"a": judgements([1], [2]), "b": judgements([1], [3])}}, "not share queries, got 'q1' of 'b'"),
         ({"splits": {"a": judgements([1, 40], [2, 2])}}, "must each judge queries 0 to 39, got query 40, node 2, gain"),
         ({"splits": {"a": judgements([-1], [2])}}, "must each judge queries 0 to 39, got query -1"),
         ({"splits": {"a": judgements([1], [60])}}, "must each judge nodes 0 to 59, got query 1, node 60, .* in 'a'"),

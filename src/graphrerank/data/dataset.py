@@ -113,8 +113,9 @@ class Dataset:
         owner = torch.full((len(self.query_ids),), -1)
         for index, (split, qrels) in enumerate(self.splits.items()):
             self._check_judgements(split, qrels)
-            if ((owner[qrels.query] >= 0) & (owner[qrels.query] != index)).any():
-                raise UserError(f"`splits` must not share queries, got a query of {split!r} in another split as well")
+            if len(shared := qrels.query[(owner[qrels.query] >= 0) & (owner[qrels.query] != index)]):
+                found = f"{self.query_ids[int(shared[0])]!r} of {split!r} in another split as well"
+                raise UserError(f"`splits` must not share queries, got {found}")
             owner[qrels.query] = index
         object.__setattr__(self, "fingerprint", known_fingerprint or self._digest())
 

@@ -259,16 +259,16 @@ ANT = '{"_id": "a", "text": "A"}\n'
         ("corpus", ANT + '{"_id": "b", "text": \n', r"corpus\.jsonl, line 2: needed JSON \(.*\), found"),
         ("corpus", ANT + "[1]\n", r"corpus\.jsonl, line 2: needed a JSON object, found \[1\]"),
         ("corpus", "[" * 100_000 + "\n", r"corpus\.jsonl, line 1: needed JSON"),
-        ("corpus", '{"_id": 0.5, "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: a string or .* found 0\.5"),
+        ("corpus", '{"_id": 0.5, "text": "A"}\n', r"corpus\.jsonl, line 1: needed `_id`: a string or .* found 0\.5"),
         ("corpus", '{"id": "a", "docno": "b", "text": "A"}\n', r"line 1: needed `_id`, or one of its synonyms, found"),
-        ("corpus", '{"_id": " a", "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: .* found ' a'"),
-        ("corpus", '{"_id": "a\\tb", "text": "A"}\n', r"corpus\.jsonl, line 1: needed an `_id`: "),
+        ("corpus", '{"_id": " a", "text": "A"}\n', r"corpus\.jsonl, line 1: needed `_id`: .* found ' a'"),
+        ("corpus", '{"_id": "a\\tb", "text": "A"}\n', r"corpus\.jsonl, line 1: needed `_id`: "),
         ("corpus", ANT + "\n" + ANT, r"corpus\.jsonl, line 3: needed each `_id` once, found 'a a second time'"),
-        ("corpus", '{"_id": "a", "title": "A"}\n', r"corpus\.jsonl, line 1: needed a string as `text`, found None"),
-        ("corpus", '{"_id": "a", "title": [], "text": "A"}\n', r"line 1: needed a string as `title`, found \[\]"),
+        ("corpus", '{"_id": "a", "title": "A"}\n', r"corpus\.jsonl, line 1: needed `text`: Field required, found"),
+        ("corpus", '{"_id": "a", "title": [], "text": "A"}\n', r"line 1: needed `title`: .*string, found \[\]"),
         ("corpus", '{"_id": "a", "title": "", "text": " \\n"}\n', r"line 1: needed a `title` or a `text`"),
         ("corpus", json.dumps({"_id": "a", "text": ["x" * 10_000]}) + "\n", r"needed .{,300}$"),
-        ("corpus", '{"_id": "a", "text": "A", "metadata": []}\n', r"line 1: needed an object as `metadata`"),
+        ("corpus", '{"_id": "a", "text": "A", "metadata": []}\n', r"line 1: needed `metadata`: .*dictionary"),
         ("corpus", '{"_id": "a", "text": "A\\ud800"}\n', r"corpus\.jsonl, line 1: needed whole characters"),
         (
             "corpus",
@@ -281,28 +281,16 @@ ANT = '{"_id": "a", "text": "A"}\n'
         ("queries", None, r"needed queries\.jsonl"),
         ("queries", '{"_id": "q1", "text": " "}\n', r"queries\.jsonl, line 1: needed a `text`"),
         ("train", HEADER + "q1\ta\t0\n", r"train\.tsv: needed a score above 0 in at least one row, found none"),
-        ("train", "q1\ta\tone\n", r"train\.tsv, line 1: needed the header 'query-id corpus-id score'"),
+        ("train", "q1\ta\tone\n", r"train\.tsv, line 1: needed a number as score \(columns query-id .* found 'one'"),
         ("train", HEADER + "q1 a 1\n", r"train\.tsv, line 2: needed 3 tab-separated columns"),
-        (
-            "train",
-            HEADER + "q9\ta\t1\n",
-            r"train\.tsv, line 2: needed a query-id of the queries \(or `drop_unknown`\), found 'q9'",
-        ),
-        (
-            "train",
-            HEADER + "q1\tz\t1\n",
-            r"train\.tsv, line 2: needed a corpus-id of the corpus \(or `drop_unknown`\), found 'z'",
-        ),
-        ("train", HEADER + "q1\ta\tnan\n", r"train\.tsv, line 2: needed a number as score, found 'nan'"),
+        ("train", HEADER + "q9\ta\t1\n", r"line 2: needed an id of the queries \(or `drop_unknown`\), found 'q9'"),
+        ("train", HEADER + "q1\tz\t1\n", r"line 2: needed an id of the corpus \(or `drop_unknown`\), found 'z'"),
+        ("train", HEADER + "q1\ta\tnan\n", r"train\.tsv, line 2: needed a number as score .* found 'nan'"),
         ("train", HEADER + "q1\ta\t1\nq1\ta\t0\n", r"line 3: needed one score .* 'q1 a with 1 in line 2 and 0'"),
-        ("train", HEADER + "q1\ta\t1\nq2\ta\t1\n", r"line 3: needed a query of no other split, .* test\.tsv .*line 2"),
+        ("train", HEADER + "q1\ta\t1\nq2\ta\t1\n", r"`splits` must not share queries, got 'q2' of 'train'"),
         ("edges", "a\n", r"edges\.tsv, line 1: needed columns source, target, type"),
         ("edges", "source\ttarget\ttype\na\tb\n", r"edges\.tsv, line 2: needed 3 tab-separated columns"),
-        (
-            "edges",
-            "a\tb\tx\na\tz\tx\n",
-            r"edges\.tsv, line 2: needed ids of documents in the corpus \(or `drop_unknown`\), found 'z'",
-        ),
+        ("edges", "a\tb\tx\na\tz\tx\n", r"line 2: needed an id of the corpus \(or `drop_unknown`\), found 'z'"),
         *(
             ("edges", f"a\tb\tx\t{bad}\n", rf"edges\.tsv, line 1: needed a weight above 0, found '{bad}'")
             for bad in ("x", "nan", "-inf", "1,5", "0x1", "1e39", "-1e-50")
@@ -357,15 +345,15 @@ def test_bad_items_are_left_out_and_counted(write_folder) -> None:
         train=HEADER + "q1\t1\t1\nq1\t1\t1\nq1\tz\t1\nq9\t1\t1\nq1\t2\t1\n",
         test=None,
     )
-    with pytest.raises(ValueError, match=r"needed a corpus-id of the corpus \(or `drop_unknown`\), found 'z'"):
+    with pytest.raises(ValueError, match=r"needed an id of the corpus \(or `drop_unknown`\), found 'z'"):
         Dataset.from_folder(folder)
     with pytest.warns(UserWarning, match="left out") as warned:
         dataset = Dataset.from_folder(folder, drop_unknown=True)
     assert [str(warning.message).rpartition("/")[2] for warning in warned] == [
         "corpus.jsonl: left out 1 x a document without title and text (line 2)",
-        "train.tsv: left out 1 x a row that came before (line 3), 1 x an id that the corpus lacks (line 4), "
-        "1 x an id that the queries lack (line 5), 1 x a document without title and text (line 6)",
-        "edges.tsv: left out 1 x an id that the corpus lacks (line 3)",
+        "train.tsv: left out 1 x a row that came before (line 3), 1 x an id that is not in the corpus (line 4), "
+        "1 x an id that is not in the queries (line 5), 1 x a document without title and text (line 6)",
+        "edges.tsv: left out 1 x an id that is not in the corpus (line 3)",
     ]
     assert list(dataset.graph.node_ids) == ["1", "3"]
     assert judged(dataset, "train") == {("q1", "1"): 1}

@@ -63,12 +63,9 @@ def test_a_judged_pool(folder: Path, text: str) -> None:
 def test_a_pool_with_errors_names_the_line(folder: Path) -> None:
     path = folder / "qrels" / "pool.csv"
     for text, message in (
-        (
-            CSV.replace("p3", "none"),
-            r"pool\.csv, line 6: needed a corpus-id of the corpus \(or `drop_unknown`\), found 'none'",
-        ),
-        (CSV.replace("p3,2", "p3,yes"), r"pool\.csv, line 6: needed a number as score, found 'yes'"),
-        (CSV.replace("query-id", "number"), r"pool\.csv, line 1: needed the header 'query-id corpus-id score'"),
+        (CSV.replace("p3", "none"), r"pool\.csv, line 6: needed an id of the corpus .*, found 'none'"),
+        (CSV.replace("p3,2", "p3,yes"), r"pool\.csv, line 6: needed a number as score .*found 'yes'"),
+        (CSV.replace("query-id", "number"), r"pool\.csv, line 1: needed a number as score .*found 'score'"),
         (CSV.splitlines()[0], r"pool\.csv: needed a score above 0 in at least one row"),
     ):
         path.write_text(text, encoding="utf-8")

@@ -77,7 +77,7 @@ def test_errors(database: Path, questions: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"gone\.db: no such file"):
         load_sql_dataset("sqlite:///gone.db", path=questions)
     (questions / "qrels" / "train.tsv").write_text(f"{HEADER}q2\tlines\t1\n")
-    with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed a corpus-id of the corpus .*, found 'lines'"):
+    with pytest.raises(ValueError, match=r"train\.tsv, line 2: needed an id of the corpus .*, found 'lines'"):
         load_sql_dataset(str(database), path=questions)
 
 

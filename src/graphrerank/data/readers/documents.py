@@ -3,20 +3,22 @@
 import math
 import warnings
 from array import array
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field, PlainValidator
 from torch import Tensor
 
 from graphrerank.checks import UserError
 from graphrerank.data.readers.records import (
-    Record,
     as_id,
     bad_line,
     check_columns,
+    checked,
     find_record_files,
     parse_number,
     read_jsonl,
@@ -89,29 +91,26 @@ def read_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[
 
 def read_all_documents(folder: str | Path, *, drop_empty: bool = False) -> Iterator[Document]:
     """Read the corpus as :func:`read_documents`, with those documents that it leaves out."""
-    empty: dict[Path, list[int]] = {}
-    count, first = 0, None
-    for file, line, record, doc_id in _identified(Path(folder), "corpus"):
-        title, text = _text(file, line, record, "title", optional=True), _text(file, line, record, "text")
-        if not (title or text):
-            empty.setdefault(file, []).append(line)
-            first = first or bad_line(file, line, needed="a `title` or a `text` in some document", found=record)
-        count += 1
-        yield Document(doc_id, title, text, _metadata(file, line, record))
-    if first is not None and count == sum(map(len, empty.values())):
-        raise first
+    empty: defaultdict[Path, list[int]] = defaultdict(list)
+    num_kept = 0
+    for file, line, record in _identified(Path(folder), "corpus"):
+        if record.title or record.text:
+            num_kept += 1
+        else:
+            empty[file].append(line)
+        yield Document(record.key, record.title, record.text, record.metadata)
+    if empty and not num_kept:
+        raise bad_line(file, line, needed="a `title` or a `text` in some document", found=record.key)
     for file, lines in empty.items() if not drop_empty else ():
         warn_left_out(file, {"a document without title and text": lines})
 
 
 def read_queries(folder: str | Path) -> Iterator[Query]:
     """Read the queries of a data set folder, one at a time; errors name file and line."""
-    for file, line, record, query_id in _identified(Path(folder), "queries"):
-        text = _text(file, line, record, "text")
-        if not text:
-            raise bad_line(file, line, needed="a `text`", found=record)
-        metadata = _metadata(file, line, record)
-        yield Query(query_id, text, metadata, _right_answers(file, line, metadata))
+    for file, line, record in _identified(Path(folder), "queries"):
+        if not record.text:
+            raise bad_line(file, line, needed="a `text`", found=record.key)
+        yield Query(record.key, record.text, record.metadata, _right_answers(file, line, record.metadata))
 
 
 def _right_answers(file: Path, line: int, metadata: Mapping[str, Any]) -> list[str] | None:
@@ -132,47 +131,44 @@ def _right_answers(file: Path, line: int, metadata: Mapping[str, Any]) -> list[s
     return [] if answerable is False else list(texts) or None
 
 
-def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, Record, str]]:
+def _key(given: Any) -> str:
+    key = as_id(given)
+    if not isinstance(key, str) or not key or key != key.strip() or _BREAKS & set(key):
+        raise ValueError("a string or an integer, not empty, without tabs, line breaks or blanks at its ends")
+    return key
+
+
+def _named(key: str) -> Any:
+    return Field(validation_alias=AliasChoices(key, *SYNONYMS[key]))
+
+
+def _or(empty: Any) -> BeforeValidator:
+    return BeforeValidator(lambda given: empty if given is None else given)
+
+
+_Text = Annotated[str, Field(strict=True), AfterValidator(str.strip), _or("")]
+
+
+class _Record(BaseModel):
+    key: Annotated[str, PlainValidator(_key)] = _named("_id")
+    title: _Text = ""
+    text: _Text = _named("text")
+    metadata: Annotated[dict[str, Any], _or({})] = {}
+
+
+def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, _Record]]:
     """Read a table's records with their unique ids."""
     seen: set[str] = set()
     for file in find_record_files(folder, table):
-        for line, record in (read_parquet if file.suffix == ".parquet" else read_jsonl)(file):
-            key = as_id(_value(file, line, record, "_id"))
-            if not isinstance(key, str) or not key or key != key.strip() or _BREAKS & set(key):
-                needed = "an `_id`: a string or an integer, not empty, without tabs, line breaks or blanks at its ends"
-                raise bad_line(file, line, needed=needed, found=key)
-            if key in seen:
-                raise bad_line(file, line, needed="each `_id` once", found=f"{key} a second time")
-            seen.add(key)
-            yield file, line, record, key
-
-
-def _text(file: Path, line: int, record: Record, key: str, *, optional: bool = False) -> str:
-    text = _value(file, line, record, key)
-    if text is None and (optional or key in record):
-        return ""
-    if not isinstance(text, str):
-        raise bad_line(file, line, needed=f"a string as `{key}`", found=text)
-    return text.strip()
-
-
-def _value(file: Path, line: int, record: Record, key: str) -> Any:
-    """Return the value of a key, or of its one synonym that the record has."""
-    if key in record:
-        return record[key]
-    found = [name for name in SYNONYMS.get(key, ()) if name in record]
-    if len(found) > 1:
-        raise bad_line(file, line, needed=f"`{key}`, or one of its synonyms", found=found)
-    return record[found[0]] if found else None
-
-
-def _metadata(file: Path, line: int, record: Record) -> Mapping[str, Any]:
-    metadata = record.get("metadata")
-    if metadata is None:
-        return {}
-    if not isinstance(metadata, dict):
-        raise bad_line(file, line, needed="an object as `metadata`", found=metadata)
-    return metadata
+        for line, given in (read_parquet if file.suffix == ".parquet" else read_jsonl)(file):
+            for key, names in SYNONYMS.items():
+                if key not in given and len(found := [name for name in names if name in given]) > 1:
+                    raise bad_line(file, line, needed=f"`{key}`, or one of its synonyms", found=found)
+            record = checked(file, line, given, _Record)
+            if record.key in seen:
+                raise bad_line(file, line, needed="each `_id` once", found=f"{record.key} a second time")
+            seen.add(record.key)
+            yield file, line, record
 
 
 def read_edges(
@@ -194,31 +190,28 @@ def read_edges(
     Self-loops are left out, and lines that repeat an edge are one edge with the largest weight; a warning counts both.
     """
     pairs, weights, kinds = array("q"), array("f"), array("q")
-    number_of: dict[str, int] = {}
     place_of: dict[str, int] = {}
     num_loops = 0
     for path in files:
         unknown_ids: list[int] = []
         for line, source, target, kind, written_weight in _rows(path):
-            if kind not in number_of:
-                number_of[kind], place_of[kind] = edge_type_of(kind, edge_meanings), len(place_of)
+            place = place_of.setdefault(kind, len(place_of))
             start, end, weight = node_number.get(source), node_number.get(target), parse_number(written_weight)
+            if (start is None or end is None) and not drop_unknown:
+                absent = source if start is None else target
+                raise bad_line(path, line, needed="an id of the corpus (or `drop_unknown`)", found=absent)
             if start is None or end is None:
-                if not drop_unknown:
-                    absent = source if start is None else target
-                    needed = "ids of documents in the corpus (or `drop_unknown`)"
-                    raise bad_line(path, line, needed=needed, found=absent)
                 unknown_ids.append(line)
-                continue
-            if not weight > 0:
+            elif not weight > 0:
                 raise bad_line(path, line, needed="a weight above 0", found=written_weight)
-            num_loops += source == target
-            if (edge_types is None or kind in edge_types) and min(start, end) >= 0 and source != target:
+            elif source == target:
+                num_loops += 1
+            elif (edge_types is None or kind in edge_types) and min(start, end) >= 0:
                 pairs.extend((start, end))
                 weights.append(weight)
-                kinds.append(place_of[kind])
-        if unknown_ids:
-            warn_left_out(path, {"an id that the corpus lacks": unknown_ids})
+                kinds.append(place)
+        warn_left_out(path, {"an id that is not in the corpus": unknown_ids})
+    number_of = {kind: edge_type_of(kind, edge_meanings) for kind in place_of}
     meant = set(edge_meanings or ()) - {EDGE_TYPES[OTHER]} if files else ()
     for argument, names in (("edge_types", edge_types), ("edge_meanings", meant)):
         if extra := sorted(set(names or ()) - set(number_of)):

@@ -24,6 +24,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,86 +67,69 @@ class Judgement(NamedTuple):
 
 def qrels_files(folder: Path) -> dict[str, Path]:
     """Find the judgements of a data set by split: ``qrels/*.tsv`` and ``*.csv``, or TSV files next to the corpus."""
-    if not (folder / "qrels").is_dir():
-        flat = [path for path in sorted(folder.glob("*.tsv")) if next(read_tsv(path), (0, []))[1] == HEADER]
-        return {path.stem: path for path in flat}
+    if (folder / "qrels").is_dir():
+        files = sorted(path for path in (folder / "qrels").iterdir() if path.suffix in SUFFIXES)
+        files = [path for path in files if path.stem.lower() != "readme"]
+    else:
+        files = [path for path in sorted(folder.glob("*.tsv")) if next(read_tsv(path), (0, []))[1] == HEADER]
     found: dict[str, Path] = {}
-    for path in sorted(
-        path for path in (folder / "qrels").iterdir() if path.suffix in SUFFIXES and path.stem.lower() != "readme"
-    ):
-        if path.stem in found:
+    for path in files:
+        if found.setdefault(path.stem, path) != path:
             raise UserError(f"{path}: needed one file of a split, found {found[path.stem].name} too")
-        found[path.stem] = path
     return found
 
 
 def read_qrels(
     path: Path, query_number: Mapping[str, int], node_number: Mapping[str, int], *, drop_unknown: bool = False
-) -> tuple[list[Judgement], dict[int, int]]:
-    """Read a file of judgements: those with a positive score, and for each judged query the first line that judges it.
+) -> list[Judgement]:
+    """Read a file of judgements: those with a positive score.
 
     A node number of -1 marks a document that is left out, one of -2 a document without text, whose judgements are left
     out. So are those of unknown ids if ``drop_unknown``; a warning counts them.
     """
     rows: list[Judgement] = []
-    first_line: dict[int, int] = {}
     seen: dict[tuple[str, str], tuple[int, float]] = {}
     left_out: defaultdict[str, list[int]] = defaultdict(list)
     for line, query_id, doc_id, score in _qrels_rows(path):
-        query, node, gain = query_number.get(query_id), node_number.get(doc_id), parse_number(score)
+        query, node, gain = query_number.get(query_id), node_number.get(doc_id), max(parse_number(score), 0.0)
         if math.isnan(gain):
-            raise bad_line(path, line, needed="a number as score", found=score)
-        gain = max(gain, 0.0)
+            needed = f"a number as score (columns {' '.join(HEADER)}, or TREC's query-id 0 corpus-id score)"
+            raise bad_line(path, line, needed=needed, found=score)
         if query is None or node is None:
             table, key = ("queries", query_id) if query is None else ("corpus", doc_id)
             if not drop_unknown:
-                kind = "query-id of the queries" if query is None else "corpus-id of the corpus"
-                raise bad_line(path, line, needed=f"a {kind} (or `drop_unknown`)", found=key)
-            left_out[f"an id that the {table} lack{'s' * (table == 'corpus')}"].append(line)
+                raise bad_line(path, line, needed=f"an id of the {table} (or `drop_unknown`)", found=key)
+            left_out[f"an id that is not in the {table}"].append(line)
             continue
         before, score_before = seen.setdefault((query_id, doc_id), (line, gain))
-        if before != line and gain != score_before:
+        if gain != score_before:
             found = f"{query_id} {doc_id} with {score_before:g} in line {before} and {gain:g}"
             raise bad_line(path, line, needed="one score of each query and document", found=found)
         if before != line:
             left_out["a row that came before"].append(line)
-            continue
-        first_line.setdefault(query, line)
-        if gain > 0 and node == FILTERED:
+        elif gain > 0 and node == FILTERED:
             needed = "a document that `corpus_where` keeps (or name other `splits`)"
             raise bad_line(path, line, needed=needed, found=doc_id)
-        if gain > 0 and node == EMPTY:
+        elif gain > 0 and node == EMPTY:
             left_out["a document without title and text"].append(line)
         elif gain > 0:
             rows.append(Judgement(query, node, gain))
     warn_left_out(path, left_out)
     if not rows:
         raise UserError(f"{path}: needed a score above 0 in at least one row, found none")
-    return rows, first_line
+    return rows
 
 
 def _qrels_rows(path: Path) -> Iterator[tuple[int, str, str, str]]:
     """Read line, query, document and score as written, without the header; a blank score of CSV was not judged."""
     is_csv, width = path.suffix == ".csv", 0
     for line, columns in read_table(path):
-        if not width:
-            is_trec = len(columns) == 4 and columns[1].strip().lower() in ITERATIONS
-            width = 4 if is_trec else len(HEADER)
-            if not (is_csv and width == 3) and len(columns) != width:
-                raise _no_header(path, line, columns)
-            if columns[0].strip().lower().replace("_", "-") in QUERY_NAMES:
-                continue
-            if math.isnan(parse_number(columns[width - 1])):
-                raise _no_header(path, line, columns)
-        columns = columns[: len(HEADER)] if is_csv and width == 3 else columns
+        is_first, width = not width, width or (4 if [*columns, ""][1].strip().lower() in ITERATIONS else len(HEADER))
+        columns = columns[:width] if is_csv else columns
         check_columns(path, line, columns, count=width, names=", ".join(HEADER))
-        if not (is_csv and not columns[-1]):
+        is_header = is_first and columns[0].strip().lower().replace("_", "-") in QUERY_NAMES
+        if not is_header and not (is_csv and not columns[-1]):
             yield line, columns[0], columns[-2], columns[-1]
-
-
-def _no_header(path: Path, line: int, columns: Sequence[str]) -> UserError:
-    needed = f"the header {' '.join(HEADER)!r}, or such columns, or those of TREC (query-id 0 corpus-id score)"
-    return bad_line(path, line, needed=needed, found="\t".join(columns))
 
 
 def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, int, int]]:
@@ -157,14 +141,12 @@ def plan_splits(splits: Splits, files: Collection[str]) -> dict[str, tuple[str, 
     plan = {}
     for name, source in source_of.items():
         parts = _SLICE.fullmatch(source)
-        file = parts[1] if parts else source
-        if file not in files:
+        if parts is None or parts[1] not in files:
             raise UserError(f"`splits` must be of {sorted(files)} (files of qrels), got {source!r} for {name!r}")
-        assert parts is not None
         start, stop = int(parts[2] or 0), int(parts[3] or 100)
         if not 0 <= start < stop <= 100:
             raise UserError(f"`splits` must take a share between 0% and 100%, got {source!r} for {name!r}")
-        plan[name] = (file, start, stop)
+        plan[name] = (parts[1], start, stop)
     return plan
 
 
@@ -184,17 +166,12 @@ def read_judged_queries(
     query_number = {query.query_id: i for i, query in enumerate(queries)}
     divided = isinstance(splits, str) and splits in (AUTO, AUTO_DOCUMENTS)
     plan = plan_splits(None if divided else splits, files)
-    rows_of: dict[str, list[Judgement]] = {}
-    owner: dict[int, tuple[str, int]] = {}
-    for file in dict.fromkeys(file for file, _, _ in plan.values()):
-        rows_of[file], first_line = read_qrels(files[file], query_number, node_number, drop_unknown=drop_unknown)
-        for query, line in first_line.items():
-            if query in owner:
-                other = f"{queries[query].query_id}, which {owner[query][0]} judges too (line {owner[query][1]})"
-                raise bad_line(files[file], line, needed="a query of no other split", found=other)
-            owner[query] = (files[file].name, line)
+    rows_of = {
+        file: read_qrels(files[file], query_number, node_number, drop_unknown=drop_unknown)
+        for file in dict.fromkeys(file for file, _, _ in plan.values())
+    }
     if divided:
-        judged = _divided(rows_of.values(), queries, by_documents=splits == AUTO_DOCUMENTS)
+        judged = _divided(list(chain(*rows_of.values())), queries, by_documents=splits == AUTO_DOCUMENTS)
     else:
         judged = {split: _share(rows_of[file], start, stop) for split, (file, start, stop) in plan.items()}
     for split, part in judged.items():
@@ -215,14 +192,11 @@ def _share(rows: Sequence[Judgement], start: int, stop: int) -> list[Judgement]:
     return [row for row in rows if row.query in kept]
 
 
-def _divided(
-    parts: Iterable[Sequence[Judgement]], queries: Sequence[Query], *, by_documents: bool
-) -> dict[str, list[Judgement]]:
+def _divided(rows: Sequence[Judgement], queries: Sequence[Query], *, by_documents: bool) -> dict[str, list[Judgement]]:
     """Divide all judgements by :func:`divide_queries`."""
-    rows = [row for part in parts for row in part]
-    relevant: dict[int, list[int]] = {}
+    relevant: defaultdict[int, list[int]] = defaultdict(list)
     for row in rows:
-        relevant.setdefault(row.query, []).append(row.node)
+        relevant[row.query].append(row.node)
     judged = sorted(relevant)
     documents = [relevant[query] for query in judged] if by_documents else None
     split_of = dict(zip(judged, divide_queries([queries[query].text for query in judged], documents), strict=True))

@@ -45,6 +45,7 @@ def warn_left_out(path: Path, left_out: Mapping[str, Sequence[int]]) -> None:
     parts = [
         f"{len(lines):,} x {reason} ({unit} {lines[0]}{', ...' if len(lines) > 1 else ''})"
         for reason, lines in left_out.items()
+        if lines
     ]
     if parts:
         warnings.warn(f"{path}: left out {', '.join(parts)}", stacklevel=3)
@@ -104,8 +105,8 @@ def checked(path: Path, line: int, record: Record, model: type[Model]) -> Model:
         return model.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise bad_line(path, line, needed=f"`{place}`: {first['msg']}", found=first["input"]) from None
+        needed = f"`{'.'.join(map(str, first['loc']))}`: {first['msg'].removeprefix('Value error, ')}"
+        raise bad_line(path, line, needed=needed, found=first["input"]) from None
 
 
 def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -115,28 +116,21 @@ def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def read_table(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Read columns separated by tabs, blanks, commas or semicolons, whichever the first line has first of these."""
+    """Read columns separated by tabs, blanks, or as spreadsheets do by commas or semicolons, as the first line is."""
     first = next((line for _, line in read_lines(path)), "")
-    signs = max(first.count(","), first.count(";"))
-    if path.suffix == ".csv" or ("\t" not in first and (signs > 1 or (signs == 1 and " " not in first))):
-        for line_number, row in read_csv(path):
-            yield line_number, [cell.strip() for cell in row]
+    signs = max(map(first.count, ",;"))
+    if not (path.suffix == ".csv" or ("\t" not in first and (signs > 1 or (signs == 1 and " " not in first)))):
+        yield from read_tsv(path) if "\t" in first else ((line, text.split()) for line, text in read_lines(path))
         return
-    for line_number, line in read_lines(path):
-        yield line_number, line.split("\t") if "\t" in first else line.split()
-
-
-def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Read the rows of a CSV file as spreadsheets write it, separated as its header is: by `,`, `;` or tabs."""
-    header = next((line for _, line in list(read_lines(path))), "")  # all lines, which must be UTF-8
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.reader(stream, delimiter=max(",;\t", key=header.count), strict=True)
-        try:
-            for row in reader:
-                if any(cell.strip() for cell in row):
-                    yield reader.line_num, row
-        except csv.Error as error:
-            raise bad_line(path, reader.line_num, needed=f"CSV ({error})", found="another form") from error
+    lines = list(read_lines(path))
+    reader = csv.reader((f"{line}\n" for _, line in lines), delimiter=max(",;\t", key=first.count), strict=True)
+    try:
+        for row in reader:
+            if any(cells := [cell.strip() for cell in row]):
+                yield lines[reader.line_num - 1][0], cells
+    except csv.Error as error:
+        line_number, line = lines[reader.line_num - 1]
+        raise bad_line(path, line_number, needed=f"CSV ({error})", found=line) from error
 
 
 def read_parquet(path: Path) -> Iterator[tuple[int, Record]]:
