@@ -23,8 +23,9 @@ ATT&CK is (c) The MITRE Corporation, used under https://attack.mitre.org/resourc
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ MIN_QUERY_CHARACTERS = 31  # "over 30"
 SPLIT_SHARES = {"train": 0.65, "val": 0.10, "test": 0.25}
 
 _LOOKUP_FILES = ("attack-patterns", "software", "groups-campaigns", "mitigations", "relationships")  # of the package
+_OLD = ("revoked", "deprecated", "x_mitre_deprecated")  # keys of objects that are not active
 MAX_DESCRIPTION = 10_000  # characters that are read of a description: the expressions take quadratic time
 _CITATION = re.compile(r"\(Citation:[^)]*\)")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -108,12 +110,11 @@ def read_attack(path: str | Path | None = None) -> tuple[list[dict[str, Any]], l
     ``target`` and ``text``.
     """
     folder = _package_folder() if path is None else Path(path)
-    objects = _read_lookup(folder) if folder.is_dir() else _read_bundle(folder)
-    active = [o for o in objects if not o.get("revoked") and not o.get("deprecated")]
-    nodes = sorted((o for o in active if o["type"] in NODE_TYPES), key=lambda o: o["id"])
+    found = _lookup_objects(folder) if folder.is_dir() else _bundle_objects(folder)
+    active = sorted((_object(file, o) for file, o in found if not any(map(o.get, _OLD))), key=itemgetter("id"))
+    nodes = [o for o in active if o["type"] in NODE_TYPES]
     known = {o["id"] for o in nodes}
-    relations = [o for o in active if o["type"] == "relationship" and {o["source"], o["target"]} <= known]
-    return nodes, sorted(relations, key=lambda o: o["id"])
+    return nodes, [o for o in active if o["type"] == "relationship" and {o["source"], o["target"]} <= known]
 
 
 def attack_graph(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> CorpusGraph:
@@ -128,12 +129,9 @@ def attack_graph(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> C
 
 def split_objects(objects: list[str], rng: np.random.Generator) -> dict[str, str]:
     """Draw the split of each object, in the shares ``SPLIT_SHARES``."""
-    shuffled = [objects[i] for i in rng.permutation(len(objects))]
-    bounds = np.cumsum([0.0, *SPLIT_SHARES.values()]) * len(objects)
-    split_of = {}
-    for split, start, stop in zip(SPLIT_SHARES, bounds[:-1].round(), bounds[1:].round(), strict=True):
-        split_of.update(dict.fromkeys(shuffled[int(start) : int(stop)], split))
-    return split_of
+    bounds = (np.cumsum(list(SPLIT_SHARES.values()))[:-1] * len(objects)).round().astype(int)
+    parts = np.split(rng.permutation(len(objects)), bounds)
+    return {objects[i]: split for split, part in zip(SPLIT_SHARES, parts, strict=True) for i in part}
 
 
 MITIGATIONS = "Which mitigations prevent this?"
@@ -244,30 +242,22 @@ def _package_folder() -> Path:
     return Path(spec.origin).parent / "data"
 
 
-def _read_bundle(path: Path) -> list[dict[str, Any]]:
+def _bundle_objects(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     bundle = read_json(path, max_bytes=MAX_LARGE_BYTES)
     if not isinstance(bundle, dict) or bundle.get("type") != "bundle":
         raise UserError(f"{path}: needed a STIX 2.1 bundle (an object of type 'bundle' with 'objects')")
-    objects = []
-    for o in _objects(path, bundle, "objects"):
-        if o.get("type") in NODE_TYPES | {"relationship"}:
-            named = (r for r in o.get("external_references", ()) if r.get("source_name") == "mitre-attack")
-            number = next((r["external_id"] for r in named if "external_id" in r), None)
-            objects.append(_object(path, o, "id", "x_mitre_deprecated", number))
-    return objects
+    return ((path, o) for o in _objects(path, bundle, "objects") if o.get("type") in NODE_TYPES | {"relationship"})
 
 
-def _read_lookup(folder: Path) -> list[dict[str, Any]]:
-    objects: list[dict[str, Any]] = []
+def _lookup_objects(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     for stem in _LOOKUP_FILES:
         files = sorted(folder.glob(f"{stem}-lookup-v*.json"))
         if len(files) != 1:
             raise UserError(f"{folder}: needed one file {stem}-lookup-v*.json, found {len(files)}")
-        for o in _objects(files[0], read_json(files[0], max_bytes=MAX_LARGE_BYTES), stem.replace("-", "_")):
-            objects.append(_object(files[0], o, "stix_id", "deprecated", o.get("external_id") or None))
-    return objects
+        content = read_json(files[0], max_bytes=MAX_LARGE_BYTES)
+        yield from ((files[0], o) for o in _objects(files[0], content, stem.replace("-", "_")))
 
 
 def _objects(path: Path, content: Any, key: str) -> list[dict[str, Any]]:
@@ -277,17 +267,20 @@ def _objects(path: Path, content: Any, key: str) -> list[dict[str, Any]]:
     return objects
 
 
-def _object(path: Path, o: Mapping[str, Any], id_key: str, old_key: str, number: str | None) -> dict[str, Any]:
-    """Return an object as :func:`read_attack`; its id and whether it is deprecated stand under the two keys."""
+def _object(path: Path, o: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object of either source as :func:`read_attack`."""
+    key = o.get("stix_id") or o.get("id")
     try:
-        kind = o[id_key].split("--")[0]
-        shared = {"id": o[id_key], "type": kind, "text": o.get("description") or ""}
-        shared |= {"revoked": o.get("revoked"), "deprecated": o.get(old_key)}
-        if kind == "relationship":
+        if key is None:
+            raise KeyError("id")
+        shared = {"id": key, "type": key.split("--")[0], "text": o.get("description") or ""}
+        if shared["type"] == "relationship":
             ends = {"source": o["source_ref"], "target": o["target_ref"]}
             return shared | {"relation": o["relationship_type"]} | ends
+        named = [r for r in o.get("external_references", ()) if r.get("source_name") == "mitre-attack"]
+        number = o.get("external_id") or next((r["external_id"] for r in named if "external_id" in r), None)
         if number is None:
             raise KeyError("external_id")
         return shared | {"name": o["name"], "external_id": number}
     except KeyError as error:
-        raise UserError(f"{path}: object {o.get(id_key)!r} has no {error}") from error
+        raise UserError(f"{path}: object {key!r} has no {error}") from error
