@@ -309,7 +309,8 @@ def test_no_bytes_are_an_error(suffix):
             changed[choose.randrange(len(changed))] = choose.choice(b"(){}[]<>\"'`:;,\n\xff")
         texts.append(bytes(changed))
     deep = 5000
-    texts += [part * deep for part in (b"(", b"f(", b"a<\n", b"{\n")] + [b"a" + b".b()" * deep, b"x" * 10**6]
+    texts += [b"(" * deep, b"f(" * deep + b")" * deep, b"a" + b".b()" * deep, b"a<\n" * deep, b"{\n" * deep]
+    texts.append(b"x" * 10**6)
     for text in (*texts, b"", b"\n", b"\0" * 100, choose.randbytes(1000)):
         try:
             documents = read_code(text, f"a/b{suffix}")

@@ -81,13 +81,14 @@ def _parse(text: str, language: Language) -> Any:
 
 def _title(name: str, text: str) -> str:
     """Return what the users of a module call it."""
-    family, path = family_of(name), PurePosixPath(name)
-    if family == "python":
-        return re.sub(r"^(?:src|lib)\.(?=.)", "", module_of(name)) or path.stem
-    if family == "rust":
-        return module_of(name).replace(".", "::") or path.stem
-    if family == "java" and (package := re.search(r"^\s*package\s+([\w.]+)\s*;", text, re.MULTILINE)):
-        return f"{package[1]}.{path.stem}"[:MAX_NAME]
+    path = PurePosixPath(name)
+    match family_of(name):
+        case "python":
+            return re.sub(r"^(?:src|lib)\.(?=.)", "", module_of(name)) or path.stem
+        case "rust":
+            return module_of(name).replace(".", "::") or path.stem
+        case "java" if package := re.search(r"^\s*package\s+([\w.]+)\s*;", text, re.MULTILINE):
+            return f"{package[1]}.{path.stem}"[:MAX_NAME]
     return name
 
 
@@ -285,13 +286,11 @@ class _File:
 
     def _edge(self, text: str, part: _Part) -> str:
         """Return "tests" for what a test uses of other files or, in Rust, of the module around it."""
-        if not self.is_test and not part.space:
-            return "call"
-        root = re.split(r"\W", text)[0]
-        if tests := re.search(r"(?:^|::)(tests?)(?:::|$)", part.space):
-            return "call" if f"{tests[1]}::{root}" in self.numbers else "tests"
+        root, tests = re.split(r"\W", text)[0], re.search(r"(?:^|::)(tests?)(?:::|$)", part.space)
         is_here = root in self.names or root in self.constants or root in self.language.own
-        return "tests" if self.is_test and not is_here else "call"
+        if tests is not None:
+            is_here = f"{tests[1]}::{root}" in self.numbers
+        return "tests" if (tests is not None or self.is_test) and not is_here else "call"
 
     def _add(self, part: _Part, target: str, row: int, edge: str) -> None:
         if len(target) <= MAX_TARGET:
