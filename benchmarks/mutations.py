@@ -251,8 +251,8 @@ MUTATIONS = (
     Mutation(
         "serving/http_guard.py",
         "the beginning of the key is enough",
-        'hmac.compare_digest(key.encode("latin-1"), self._settings.api_key.encode())',
-        "len(key) > 0 and self._settings.api_key.startswith(key)",
+        'hmac.compare_digest(key.encode("latin-1"), self.settings.api_key.encode())',
+        "len(key) > 0 and self.settings.api_key.startswith(key)",
     ),
     Mutation("serving/routes.py", "held bytes are not given back", "self._held_bytes -= len(body)\n", "pass\n"),
     Mutation("serving/limits.py", "edges that are explained cost nothing", "if explain:", "if False:"),

@@ -46,16 +46,10 @@ def bench_artifact(
     return times
 
 
-def bench_table(times: Sequence[Mapping[str, Any]]) -> str:
+def bench_table(times: Sequence[dict[str, Any]]) -> str:
     """Return times as a Markdown table."""
     header = ["format", "ms/query alone", "queries/s", "x eager", "ms/query batched", "queries/s", "x eager"]
-    rows = []
-    for entry in times:
-        row = [entry["name"]]
-        for kind in ("alone", "batched"):
-            row += [f"{entry[f'ms_{kind}']:.3f}", f"{entry[f'qps_{kind}']:.0f}", f"{entry[f'speedup_{kind}']:.2f}"]
-        rows.append(row)
-    return markdown_table(header, rows)
+    return markdown_table(header, [[name, *(f"{x:,.4g}" for x in found)] for name, *found in map(dict.values, times)])
 
 
 @torch.inference_mode()

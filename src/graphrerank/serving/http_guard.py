@@ -8,6 +8,7 @@ import ipaddress
 import re
 import time
 from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -68,6 +69,7 @@ def _is_whole_request(data: bytes) -> bool:
     return length is not None and len(data) == end + 4 + int(length[1])
 
 
+@dataclass(eq=False)
 class HttpGuard:
     """Middleware that checks and logs requests.
 
@@ -76,18 +78,16 @@ class HttpGuard:
     Requests send the key as ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``, but for ``open_paths``.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, settings: ServiceSettings, open_paths: Sequence[str], check_wait: Callable[[], None]
-    ) -> None:
-        self._app = app
-        self._settings = settings
-        self._open_paths = frozenset(open_paths)
-        self._check_wait = check_wait
+    app: ASGIApp
+    _: KW_ONLY
+    settings: ServiceSettings
+    open_paths: Sequence[str]
+    check_wait: Callable[[], None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward or refuse a request; log and count it when it is answered."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         started, status = time.perf_counter(), 500
         state: MutableMapping[str, Any] = scope.setdefault("state", {})
@@ -106,7 +106,7 @@ class HttpGuard:
             except Refusal as refusal:  # the server discards the body
                 await error_response(refusal, state["uid"])(scope, receive, answer)
             else:
-                await self._app(scope, receive, answer)
+                await self.app(scope, receive, answer)
         finally:
             self._record(scope, status, time.perf_counter() - started)
 
@@ -126,28 +126,28 @@ class HttpGuard:
     def _check(self, scope: Scope, headers: Headers) -> None:
         """Check everything that is known before the body; the wait first, as under overload most requests end there."""
         if scope["method"] in ("POST", "DELETE"):
-            self._check_wait()
+            self.check_wait()
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
             raise Refusal(431, f"headers: must have at most {HEADER_BYTES} bytes")
         if not self._is_authorized(scope["path"], headers):
             raise Refusal(401, "the key is missing or wrong: Authorization: Bearer KEY")
-        if self._settings.is_local and not _is_local_name(f"//{headers.get('host', '')}"):
+        if self.settings.is_local and not _is_local_name(f"//{headers.get('host', '')}"):
             raise Refusal(403, "the request is for another host; this service is for this machine alone")
         if not self._may_call(headers):
             raise Refusal(403, "this web page may not call; `cors_origins` names those that may")
-        if int(headers.get("content-length", "0")) > (most := self._settings.limits.body_bytes):
+        if int(headers.get("content-length", "0")) > (most := self.settings.limits.body_bytes):
             raise Refusal(413, f"body: must have at most {most} bytes")
 
     def _is_authorized(self, path: str, headers: Headers) -> bool:
-        if not self._settings.api_key or path in self._open_paths:
+        if not self.settings.api_key or path in self.open_paths:
             return True
         scheme, _, token = headers.get("authorization", "").partition(" ")
         key = headers.get("x-api-key") or (token if scheme.lower() == "bearer" else "")
-        return hmac.compare_digest(key.encode("latin-1"), self._settings.api_key.encode())
+        return hmac.compare_digest(key.encode("latin-1"), self.settings.api_key.encode())
 
     def _may_call(self, headers: Headers) -> bool:
         """Return False for a request of a foreign web page, which a browser sends without a preflight request."""
-        origin, known = headers.get("origin"), self._settings.cors_origins
+        origin, known = headers.get("origin"), self.settings.cors_origins
         if origin is None or origin in known or "*" in known:
             return True
         return origin.partition("//")[2] == headers.get("host") and _is_local_name(origin)

@@ -6,6 +6,7 @@ The union of the questions' passages is the corpus, and their supporting passage
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from graphrerank.checks import check_counts
@@ -28,11 +29,15 @@ class HopQuestion:
     problem: str  # why it cannot be judged; empty if it can
 
 
+Parse = Callable[[Record], HopQuestion]
+Sample = tuple[int | None, int]  # questions of each split, None for all, and the seed of the draw
+
+
 @builder("hotpotqa", title="HotpotQA with distractors", license="CC BY-SA 4.0", page="https://hotpotqa.github.io")
 def hotpotqa(files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0) -> None:
     """Read questions over two Wikipedia passages, each among eight others (Yang et al. 2018)."""
     patterns = {"train": "hotpot_train*.json", "dev": "hotpot_dev*.json"}
-    _write_questions(files, writer, "hotpot", hotpot_question, patterns, sample, seed)
+    _write_questions(files, writer, "hotpot", hotpot_question, patterns, (sample, seed))
 
 
 @builder(
@@ -47,7 +52,7 @@ def two_wiki(files: RawFiles, writer: DatasetWriter, *, sample: int | None = Non
     ``test.json`` has no labels and is not read.
     """
     patterns = {"train": "train.json", "dev": "dev.json"}
-    _write_questions(files, writer, "2wiki", hotpot_question, patterns, sample, seed)
+    _write_questions(files, writer, "2wiki", hotpot_question, patterns, (sample, seed))
 
 
 @builder("musique", title="MuSiQue", license="CC BY 4.0", page="https://github.com/stonybrooknlp/musique")
@@ -59,7 +64,7 @@ def musique(
     ``variant`` is ``ans``, or ``full``, whose unanswerable questions are dropped; the authors' archive holds both.
     """
     patterns = {split: f"musique_{variant}_*{split}.jsonl" for split in ("train", "dev")}
-    _write_questions(files, writer, "musique", musique_question, patterns, sample, seed)
+    _write_questions(files, writer, "musique", musique_question, patterns, (sample, seed))
 
 
 @builder(
@@ -103,30 +108,21 @@ def ketrag(files: RawFiles, writer: DatasetWriter) -> None:
 
 
 def _write_questions(
-    files: RawFiles,
-    writer: DatasetWriter,
-    prefix: str,
-    parse: Callable[[Record], HopQuestion],
-    patterns: Mapping[str, str],
-    sample: int | None,
-    seed: int,
+    files: RawFiles, writer: DatasetWriter, prefix: str, parse: Parse, patterns: Mapping[str, str], sample: Sample
 ) -> None:
-    """Write the questions of the splits that are given, and their passages.
-
-    Equal passages are one document, in the order of first occurrence, with an id that begins with ``prefix``.
-    ``sample`` questions are drawn from each split, as GraphER draws 2,000, or all are kept when None; the draw depends
-    on ``seed`` and the questions' ids alone.
-    """
-    check_counts(sample=sample)
+    """Write the questions of the splits that are given, and their passages, equal ones once, by first occurrence."""
+    count, seed = sample  # of each split, as GraphER draws 2,000; the draw depends on the seed and the ids alone
+    check_counts(sample=count)
     files.matching(*patterns.values(), required=True)
-    if sample is not None:
-        writer.notes.append(f"{sample} questions of each split, drawn with seed {seed}.")
+    if count is not None:
+        writer.notes.append(f"{count} questions of each split, drawn with seed {seed}.")
     doc_ids: dict[Passage, str] = {}
     for split, pattern in patterns.items():
         questions = [parse(record) for record in files.one(pattern).records()] if files.matching(pattern) else []
-        drawn = _sampled(questions, sample, seed)
+        ids = sorted((question.query_id for question in questions if not question.problem), key=partial(_drawn, seed))
+        drawn = set(ids[:count])
         for question in questions:
-            if question.problem and sample is None:
+            if question.problem and count is None:
                 writer.drop("query", question.query_id, question.problem)
             elif question.query_id in drawn:
                 context = [doc_ids.setdefault(passage, f"{prefix}:{len(doc_ids)}") for passage in question.passages]
@@ -137,10 +133,8 @@ def _write_questions(
         writer.document(doc_id, *passage)
 
 
-def _sampled(questions: Sequence[HopQuestion], sample: int | None, seed: int) -> set[str]:
-    """Draw the ids of ``sample`` questions that can be judged, or of all of them."""
-    ids = (question.query_id for question in questions if not question.problem)
-    return set(sorted(ids, key=lambda query_id: hashlib.sha256(f"{seed}:{query_id}".encode()).digest())[:sample])
+def _drawn(seed: int, query_id: str) -> bytes:
+    return hashlib.sha256(f"{seed}:{query_id}".encode()).digest()
 
 
 def hotpot_question(record: Record) -> HopQuestion:

@@ -68,12 +68,10 @@ class TokenStream:
             ranges = [(start, stop, chunk) for start, stop, chunk in halves if start < stop]
         ranges = [(start, stop, chunk) for start, stop, chunk in ranges if self._text_between(start, stop)]
         documents = [torch.unique_consecutive(self._document[start:stop]) for start, stop, _ in ranges]
-        return Chunks(
-            [self._text_between(start, stop) for start, stop, _ in ranges],
-            torch.tensor(list(accumulate(map(len, documents), initial=0))),
-            torch.cat([*documents, self._document[:0]]),
-            torch.tensor([chunk for _, _, chunk in ranges], dtype=torch.int64),
-        )
+        texts = [self._text_between(start, stop) for start, stop, _ in ranges]
+        indptr = torch.tensor(list(accumulate(map(len, documents), initial=0)))
+        parent = torch.tensor([chunk for _, _, chunk in ranges], dtype=torch.int64)
+        return Chunks(texts, indptr, torch.cat([*documents, self._document[:0]]), parent)
 
     def _text_between(self, start: int, stop: int) -> str:
         end = self._starts[stop] if stop < len(self) else len(self._text)
@@ -156,8 +154,8 @@ def core_chunks(graph: ChunkGraph, *, share: float, selection: str = "pagerank",
     num_chunks = len(graph.lexical)
     count = math.ceil(round(share * num_chunks, 9))  # 0.1 * 30 is slightly above 3 in floating point
     if selection == "random":
-        chosen = torch.randperm(num_chunks, generator=torch.Generator().manual_seed(seed))[:count]
+        order = torch.randperm(num_chunks, generator=torch.Generator().manual_seed(seed))
     else:
         scores = torch.round(page_rank(graph.edges, num_chunks), decimals=DECIMALS)
-        chosen = torch.argsort(scores, descending=True, stable=True)[:count]
-    return chosen.sort().values
+        order = torch.argsort(scores, descending=True, stable=True)
+    return order[:count].sort().values

@@ -65,11 +65,6 @@ class KeywordGraph:
     indptr: Tensor  # `[G + 1]` int64; keywords of row `i` occur in the sub-chunks `indices[indptr[i]:indptr[i + 1]]`
     indices: Tensor  # `[M]` int64 sub-chunk indices, ascending within a row
 
-    @property
-    def num_edges(self) -> int:
-        """Number of edges between keywords and sub-chunks."""
-        return int(self.indptr.diff()[self.row].sum())
-
 
 @dataclass(frozen=True)
 class Tokens:
@@ -125,7 +120,7 @@ class KETIndex:
             "relations": 0 if knowledge is None else len(knowledge.facts),
             "keywords": 0 if keywords is None else len(keywords.keywords),
             "edges of chunks": len(self.chunk_graph.edges),
-            "edges of keywords": 0 if keywords is None else keywords.num_edges,
+            "edges of keywords": 0 if keywords is None else int(keywords.indptr.diff()[keywords.row].sum()),
         }
 
 
