@@ -128,16 +128,17 @@ TEMPLATES = {
         {"your": "my", "you": "I", "yours": "mine", "yourself": "myself", "our": "my", "we": "I", "their": "the"},
         _set("the a an its your our my their his her each this these those any no every some another of"),
         STOP_WORDS.union(STOPWORDS_EN_PLUS) | _set(
-            "used using got ran running made taken given found kept known shown written said seen tries applies applied"
-            " relies specifies specified due particular whether entire special like likely even still already however"
-            " therefore thus instead rather quite really simply usually often always never sometimes currently later"
-            " first second last next previous another many much several one two three new different able possible"
-            " available may might must could would cannot can't etc e.g i.e eg ie example within without via per upon"
-            " though although either neither none something anything everything nothing someone based depending think"
-            " please sure well good better best let's it's that's there's i'm we're you're they're since",
-            "use add allow provide contain call return need want work require support include create define look help"
-            " consider follow pass change happen seem start end apply implement exist refer rely focus keep mean show"
-            " read write run get set see take give go come let find make put say try know become specify",
+            "used using got ran running made taken given found kept known shown written said seen tries applies"
+            " applied relies specifies specified due particular whether entire special like even still already"
+            " however thus therefore instead rather quite often always never sometimes later first second last next"
+            " previous another many much several one two three new different able possible available may might must"
+            " could would cannot can't etc e.g i.e eg ie example within without via per upon though although either"
+            " neither none something anything everything nothing someone based depending please sure well good better"
+            " best let's that's there's i'm we're they're since",
+            "use add allow provide contain call return need want work require support include create define look"
+            " help consider follow pass change happen seem think start end apply implement exist refer rely focus"
+            " keep mean show read write run get set see take give go come let find make put say try know become"
+            " specify",
         ),
     ),
     "german": _Templates(
@@ -166,8 +167,7 @@ TEMPLATES = {
     ),
     "spanish": _Templates(
         (
-            (rf"\b(?:[Pp]uedes?|[Pp]ueden|[Pp]odemos|[Dd]ebes?) {_REST}", "cómo {}|cómo puedo {}"),
-            (rf"^Para {_REST}", "cómo {}"),
+            (rf"(?:\b(?:[Pp]uedes?|[Pp]ueden|[Pp]odemos|[Dd]ebes?)|^Para) {_REST}", "cómo {}|cómo puedo {}"),
             (rf"^(?:Una? |El |La )?{_NAME} es (?:una?|el|la)\b", "qué es {}"),
         ),
         ("{} y {}", "{} con {}", "{} {}", "cómo usar {} con {}"),

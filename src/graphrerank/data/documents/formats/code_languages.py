@@ -29,13 +29,11 @@ _PYTHON = """
 (typed_default_parameter name: (identifier) @var type: (_) @type)
 (parameters [(identifier) @var (default_parameter name: (identifier) @var)])
 (lambda_parameters (identifier) @var)
-(assignment left: (identifier) @var !right type: (_) @type)
-(assignment left: [(identifier) @var (attribute) @var] type: (_) @type right: (_))
+(assignment left: [(identifier) (attribute)] @var type: (_) @type)
 (assignment left: [(identifier) @var (attribute) @var] !type
   right: (call function: [(identifier) (attribute)] @type) @made)
 (assignment left: (identifier) @var !type)
-(for_statement left: (identifier) @var)
-(for_in_clause left: (identifier) @var)
+[(for_statement left: (identifier) @var) (for_in_clause left: (identifier) @var)]
 (as_pattern (call function: [(identifier) (attribute)] @type) @made
   alias: (as_pattern_target (identifier) @var))
 (as_pattern alias: (as_pattern_target (identifier) @var))
@@ -60,8 +58,7 @@ _JAVASCRIPT = """
   (#any-of? @_load "require" "import")) @load
 ((variable_declarator) @load (#match? @load "^[^=]*= *(await )?(require|import)[(]"))
 ((assignment_expression) @load (#match? @load "^(module[.])?exports[.A-Za-z0-9_$]* *= *([A-Za-z0-9_$]+$|require[(])"))
-(program (lexical_declaration (variable_declarator name: (identifier) @constant)))
-(program (variable_declaration (variable_declarator name: (identifier) @constant)))
+(program (_ (variable_declarator name: (identifier) @constant)))
 (program (export_statement (lexical_declaration (variable_declarator name: (identifier) @constant))))
 (variable_declarator name: (identifier) @var value: (new_expression constructor: (identifier) @type))
 (variable_declarator name: (identifier) @var)
@@ -79,10 +76,8 @@ _JAVASCRIPT_ONLY = """
 (field_definition property: (_) @name value: [(arrow_function) (function_expression)]) @function
 """
 _TYPESCRIPT = """
-(abstract_class_declaration name: (_) @name) @class
-(interface_declaration name: (_) @name) @class
-(enum_declaration name: (_) @name) @class
-(type_alias_declaration name: (_) @name) @class
+[(abstract_class_declaration name: (_) @name) (interface_declaration name: (_) @name)
+ (enum_declaration name: (_) @name) (type_alias_declaration name: (_) @name)] @class
 (internal_module name: (_) @name) @scope
 (function_signature name: (_) @name) @function
 (public_field_definition name: (_) @name value: [(arrow_function) (function_expression)]) @function
@@ -132,9 +127,7 @@ _JAVA = """
 (enhanced_for_statement type: (_) @type name: (_) @var)
 """
 _RUST = """
-(function_item name: (_) @name) @function
-(function_signature_item name: (_) @name) @function
-(macro_definition name: (_) @name) @function
+[(function_item name: (_) @name) (function_signature_item name: (_) @name) (macro_definition name: (_) @name)] @function
 [(struct_item name: (_) @name) (enum_item name: (_) @name) (trait_item name: (_) @name) (union_item name: (_) @name)]
   @class
 (impl_item type: [(type_identifier) @name (generic_type type: (type_identifier) @name)]) @class
