@@ -1,8 +1,7 @@
 """Artifacts: folders of an exported model that can be served.
 
-An artifact is a checkpoint folder (``manifest.json``, ``model.safetensors``) with a file for each format and an
-``artifact`` entry in the manifest: input and output schema, parity measured at export, and the SHA-256 of all files and
-of the manifest.
+An artifact is a checkpoint folder (``manifest.json``, ``model.safetensors``) with a file for each format. The entry
+``artifact`` of the manifest has the schema of inputs and outputs, the parity, and the SHA-256 of all files.
 """
 
 from dataclasses import dataclass
@@ -26,14 +25,10 @@ class Artifact:
 
 
 def load_artifact(folder: Path, format_name: str | None = None) -> Artifact:
-    """Load an artifact and check its files against the manifest.
+    """Load an artifact; a ValueError if it lacks the format, was changed, or cannot be loaded here.
 
     Its file may be a program, as TorchScript is: load artifacts only from a folder that the operator named. Without
     ``format_name`` the first format is loaded, TorchScript if present.
-
-    Raises:
-        ValueError: If the folder is no artifact or lacks that format, a file or the manifest was changed, or the file
-            cannot be loaded here.
     """
     manifest = read_artifact_manifest(folder)
     formats = artifact_formats(manifest)

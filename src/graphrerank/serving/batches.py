@@ -117,15 +117,12 @@ class _Lane:
 class Batcher:
     """Lets engines answer requests in batches.
 
-    - A thread takes the waiting requests, up to a batch, as soon as it is free: a single request never waits for
-      others, and under load batches fill up.
+    - A thread takes the waiting requests as soon as it is free, at most ``batch_requests`` and up to
+      ``batch_candidates`` documents: a single request never waits for others, and under load batches fill up.
     - Texts that an engine needs as vectors are encoded before, by another thread. Long requests are encoded in
-      pieces and wait for their turn after each, so that short requests wait for one piece of each. Requests without
-      texts to encode do not wait for this thread.
+      pieces and wait for their turn after each, so that short requests wait for one piece of each.
     - Each request has a deadline. Expired ones are not computed; long work is checked between its steps.
     - The wait of a further request is estimated from the work that is waiting and the measured speed.
-
-    A batch has at most ``batch_requests`` and is full at ``batch_candidates`` documents.
     """
 
     def __init__(
@@ -167,11 +164,8 @@ class Batcher:
     ) -> Any:
         """Let an engine do a job, and return its result.
 
-        ``arrival`` is of the monotonic clock, None for now; ``receive`` gets ASGI's messages of the client.
-
-        Raises:
-            Refusal: The engine's; 422 if there is too much to encode, 429 if the wait is too long, 504 at the deadline,
-                499 if the client is gone.
+        ``arrival`` is of the monotonic clock, None for now; ``receive`` gets ASGI's messages of the client. Raises the
+        engine's refusals; 422 for too much to encode, 429 for a long wait, 504 at the deadline, 499 without the client.
         """
         now = time.monotonic()
         arrival = now if arrival is None else arrival

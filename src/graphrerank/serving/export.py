@@ -33,22 +33,13 @@ def export_artifact(
 ) -> Path:
     """Write a checkpoint's model in some formats, and verify that the files score as the model does.
 
-    Everything is written under a temporary name, read back, compared with the eager model
-    (:func:`~graphrerank.serving.parity.parity_differences`), and only then renamed. A failed export leaves nothing
-    behind and an older artifact unchanged.
+    All is written under a temporary name, read back, and compared with the eager model on ``num_batches``
+    (:func:`~graphrerank.serving.parity.parity_differences`). A failed export leaves nothing behind, an older artifact
+    unchanged, and is a ValueError. ``folder`` is new, empty, or an older artifact, which is replaced; ``formats`` are
+    some of :data:`~graphrerank.serving.formats.FORMATS`.
 
     Of a model with a cross-encoder's layers the head is exported; ``pair_encoder`` of the manifest names the folder of
     the trained cross-encoder, which computes the vectors.
-
-    Args:
-        checkpoint: The model and its manifest.
-        folder: New, empty, or an older artifact, which is replaced.
-        formats: Some of :data:`~graphrerank.serving.formats.FORMATS`.
-        num_batches: Number of batches to compare.
-
-    Raises:
-        ValueError: If ``folder`` contains anything but an artifact, a format cannot express the model, or a file or the
-            model rebuilt from manifest and weights does not score as the eager model does.
     """
     if not formats or not set(formats) <= FORMATS.keys():
         raise UserError(f"`formats` must be one or more of {list(FORMATS)}, got {list(formats)}")

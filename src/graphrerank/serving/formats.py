@@ -1,11 +1,8 @@
 """The formats of an exported model, each a file that one function writes and another reads.
 
-- ``torchscript``, the contracted format: it scripts Python's branches, so it runs the eager kernels.
-- ``onnx``, for ONNX Runtime and other readers, and ``aot``, machine code of AOTInductor for this kind of processor, are
-  derived from one exported program.
-
-``torchscript`` and ``aot`` contain programs: they are loaded only from a folder that the operator named. No file names
-a folder of the exporting machine.
+``torchscript`` scripts Python's branches, so it runs the eager kernels; ``onnx``, and ``aot``, machine code for this
+kind of processor, are derived from one exported program. ``torchscript`` and ``aot`` contain programs: they are loaded
+only from a folder that the operator named. No file names a folder of the exporting machine.
 """
 
 import copy

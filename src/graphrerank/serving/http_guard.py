@@ -1,7 +1,4 @@
-"""Middleware before the routes: key, host, origin, admission, and the log.
-
-It is plain ASGI. Slow clients, connections and TLS are a proxy's (docs/serving.md).
-"""
+"""Middleware before the routes, in plain ASGI: key, host, origin, admission, and the log."""
 
 import hmac
 import ipaddress

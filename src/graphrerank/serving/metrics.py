@@ -1,8 +1,4 @@
-"""Metrics of a service for Prometheus.
-
-If the environment names a folder (``FOLDER``) before a process imports this module, its metrics are files in it, and
-``render`` aggregates those of all processes.
-"""
+"""Metrics for Prometheus; of several processes, if the environment names a ``FOLDER`` before they import this."""
 
 import os
 from pathlib import Path

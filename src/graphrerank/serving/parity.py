@@ -118,11 +118,8 @@ def parity_differences(
 
     A ranking is the same if every candidate precedes those whose eager scores are lower by more than rounding. Of
     ``others``, functions by their names in errors, one with ``outputs`` also returns probabilities if there is a
-    calibration; one with ``calibration`` maps scores to them.
-
-    Raises:
-        ValueError: If a score is not finite, scores or probabilities differ by more than ``tolerance`` or in shape or
-            rank, or a model fails; names model and batch.
+    calibration; one with ``calibration`` maps scores to them. A ValueError, which names model and batch, if a score is
+    not finite, scores or probabilities differ by more than ``tolerance`` or in shape or rank, or a model fails.
     """
     named, largest = list(batches), dict.fromkeys(others, 0.0)
     with torch.inference_mode():

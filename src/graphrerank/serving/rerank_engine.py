@@ -1,7 +1,4 @@
-"""Reranking of batches of requests by an artifact, with the encoder of its training.
-
-A request is its own corpus: BM25, with its term weights, cosine and edges are computed among its documents.
-"""
+"""Reranking of batches of requests by an artifact; each is its own corpus, for BM25, cosine and edges."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -41,13 +38,9 @@ WORD_COLUMNS = {BM25_SCORE, *TEXT_MATCH_FEATURES}
 class RerankEngine:
     """Ranks the documents of many requests in one forward pass.
 
-    Args:
-        encoder: Encoder of query and documents, whose vectors are kept in memory, not a ``VectorCache``, which would
-            write every request to disk. None for models that read no vectors: the cosine is then 0 for all documents.
-        language: In which words are matched, of requests that name none; ``auto``: that of their documents.
-
-    Raises:
-        ValueError: If the model reads vectors and the encoder is not that of the manifest, or it needs other scores.
+    The vectors of the ``encoder`` are kept in memory; without one, for models that read no vectors, the cosine is 0. A
+    ValueError if the model reads vectors of another one. Words are matched in the ``language`` of requests that name
+    none; ``auto``: that of their documents.
     """
 
     def __init__(

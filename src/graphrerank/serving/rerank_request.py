@@ -1,8 +1,4 @@
-"""Requests to rank documents and their responses: Cohere's wire format, with further inputs of a graph reranker.
-
-- One pydantic model contains the rules of each field; ``RerankInput`` those between fields.
-- Limits are passed as validation context (``Limits``), and are checked before the entries.
-"""
+"""Requests to rank documents, with limits as validation context, and their responses: Cohere's format, and TEI's."""
 
 import json
 from collections import Counter

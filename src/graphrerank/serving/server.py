@@ -58,12 +58,9 @@ class Service:
 
 
 def run(service: Service) -> None:
-    """Serve until SIGTERM or Ctrl+C, then finish the current requests.
+    """Serve until SIGTERM or Ctrl+C, then finish the current requests; a ValueError if it cannot start.
 
     uvicorn starts ``workers`` processes, replaces one that dies or does not answer, and ends all of them.
-
-    Raises:
-        ValueError: If the port is taken, or an engine cannot be built.
     """
     settings = service.settings
     parent = MEMORY_FOLDER if os.access(MEMORY_FOLDER, os.W_OK) else None

@@ -61,10 +61,8 @@ class ExtractiveReader:
 
     Each span has named features: its form, its position, the words around it and those of the question. A name is
     hashed to one of ``NUM_WEIGHTS`` weights. A span's probability is the softmax of its features' sum over all spans of
-    a context; those of one text add up, and the likeliest text is the answer. It knows a question's last step alone and
-    abstains only if a context has no span: a floor and a smoke test; docs/papers/answers.md has its measures.
-
-    The file ``weights`` holds ``weights``, ``[NUM_WEIGHTS]``; None for the one that ships.
+    a context; those of one text add up, and the likeliest text is the answer. It abstains only if a context has no
+    span: a floor and a smoke test. The file ``weights`` holds ``weights``, ``[NUM_WEIGHTS]``; None for what ships.
     """
 
     name = NAME

@@ -121,8 +121,7 @@ class PairwiseJudge:
     Source: Edge et al., *From Local to Global: A GraphRAG Approach to Query-Focused Summarization*, 2024, section 4.1.1
     (head-to-head comparison and its criteria), adopted by ReTAG; the criteria's wording is ours.
     *Where we differ:* each order is sent once, instead of one order five times, as a model may prefer a position.
-    Equal answers are a tie and a blank answer loses to any other, without a request; two blank ones are not compared,
-    nor are pairs with a missing answer.
+    Equal answers are a tie and a blank one loses, without a request; two blank or missing ones are not compared.
     """
 
     model: ChatModel  # best wrapped in an `AnswerCache`

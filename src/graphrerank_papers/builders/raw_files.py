@@ -1,7 +1,6 @@
-"""Files of a data set as its authors publish them: plain, gzipped, or in archives, which are never unpacked.
+"""Files of a data set as its authors publish them: plain, gzipped, or in archives.
 
-Names inside an archive are untrusted: no path is made from them, and an archive with a name that leads outside is
-refused.
+Archives are never unpacked. No path is made from a name inside, and one with a name that leads outside is refused.
 """
 
 import csv
@@ -121,9 +120,8 @@ class RawFiles:
 
     Locations are files, folders and archives (``.zip``, ``.tar``, ``.tar.gz``), as paths or as URLs (``https://``, or
     ``hf://datasets/<owner>/<name>@<revision>/<file>``), each perhaps with its checksum behind:
-    ``https://host/spider.zip#sha256=...``. The folder ``downloads`` keeps downloaded files. A location that does not
-    exist, cannot be downloaded or has another checksum is a ``UserError``, and so is a damaged archive, or one with a
-    name that leads outside.
+    ``https://host/spider.zip#sha256=...``. The folder ``downloads`` keeps downloaded files. A location that cannot be
+    read, or has another checksum, is a ``UserError``.
     """
 
     def __init__(self, locations: Sequence[str], *, downloads: Path, downloader: Downloader = download) -> None:

@@ -1,7 +1,6 @@
 """STaRK: questions over a knowledge base whose entities have texts; the entities that answer are relevant.
 
-The authors' tables are pickles. They are read without any class but numpy's numbers, which pandas leaves in them: a
-pickle that names another is refused.
+The authors' tables are pickles, which are read without any class but numpy's numbers, which pandas leaves in them.
 """
 
 import io

@@ -151,11 +151,8 @@ def gold_tables(sql: str, tables: Collection[str], *, dialect: str = "sqlite") -
     A name that a ``WITH`` clause defines is no table where the clause holds: in the query behind it and in the later
     ones of the clause, in its own query only if it is recursive. Aliases and functions that return rows are none.
 
-    ``tables`` are those of the database, perhaps with their schema; ``dialect`` is one of sqlglot's (``sqlite``,
-    ``mysql``, ``postgres``, ``oracle``, ``tsql``, ...).
-
-    Raises:
-        UnreadableSqlError: If it cannot be parsed, is no single query, reads no table, or names one that is not there.
+    ``tables`` are those of the database, perhaps with their schema; ``dialect`` is one of sqlglot's. An
+    :class:`UnreadableSqlError` if it cannot be parsed, is no single query, reads no table, or names one that is absent.
 
     Example:
         >>> sql = "WITH s AS (SELECT id FROM singer) SELECT * FROM s JOIN [song] AS t ON s.id = t.id"

@@ -100,9 +100,8 @@ class KETRetrieval:
     - ``text`` and ``neighbours``, Text-RAG and KNNG-RAG: the chunks nearest to the query, each followed by its
       neighbours in KNNG-RAG. Source: section 6.1, which does not give the order of neighbours; ours is by their cosine.
 
-    Source: KET-RAG, Algorithms 2 and 4, and section 6.1 for the other solutions. *Where we differ:* the paper takes
-    texts until a number of tokens is reached, we take whole texts as long as they fit. A chunk found by two channels
-    occurs twice in the context, as in Algorithm 4, line 5.
+    *Where we differ:* the paper takes texts until a number of tokens is reached, we take whole texts as long as they
+    fit. A chunk found by two channels occurs twice in the context, as in Algorithm 4, line 5.
 
     ``index`` is built with the settings of ``solution``, of ``SOLUTIONS``. ``context_tokens`` is :math:`\lambda`,
     ``graph_share`` :math:`\theta`, the first channel's share where there are two; None for the solution's.

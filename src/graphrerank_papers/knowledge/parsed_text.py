@@ -108,12 +108,10 @@ class Mention(NamedTuple):
 def find_mentions(document: Any, *, title: str = "") -> dict[int, Mention]:
     """Find names and noun phrases.
 
-    - A phrase whose head lies in a named entity is that entity, and a person's description stands for the person: "film
-      director Frank Borzage" is "Frank Borzage".
-    - A name within a longer phrase counts too, except nationalities and years: both of "Batman films".
-    - Names joined by "of" are one mention: "Adalbert II of Tuscany", and so is "Tuscany".
-    - A bare common noun before "of" is none, nor is a generic one after its possessor's name: "king of Metz" and
-      "Metz's country" mention "Metz".
+    - A phrase whose head lies in a named entity is that entity, and a person's description the person ("film director
+      Frank Borzage"). A name within a longer phrase counts too, except nationalities and years: both of "Batman films".
+    - Names joined by "of" are one mention: "Adalbert II of Tuscany", and so is "Tuscany". A bare common noun before
+      "of" is none, nor a generic one after its possessor: "king of Metz" and "Metz's country" mention "Metz".
     - Leading determiners, numbers and words like "several" are dropped; a date must have a year.
 
     The ``title`` is a mention wherever the text contains it, with or without the brackets at its end. Returns mentions

@@ -35,15 +35,14 @@ class SpacyKnowledgeExtractor:
 
     - Entities are named entities and noun phrases, without pronouns, numbers and words that name nothing by
       themselves ("the study"); each is described by the first sentence that holds it.
-    - Relations are statements between two of them: subject, verb and object; subject, verb, preposition and its
-      object; the agent of a passive; "X is Y"; appositions; possessors; nouns joined by a preposition. Members of an
-      enumeration count one by one. A relation is described by its sentence.
+    - Relations are statements between two of them: subject, verb and object, of a preposition too; the agent of a
+      passive; "X is Y"; appositions; possessors; nouns joined by a preposition. Members of an enumeration count one by
+      one. A relation is described by its sentence.
     - The title is the text's first line, or its first sentence if it has one line, where that is short and written
       like a name, or recurs in the text. It is an entity; so is the subject of the first sentence ("Harnam Singh
       Rawail was ..." of the passage "H. S. Rawail") if it shares a word with it.
 
-    Source: ours; the kinds of phrases are those of "EA-GraphRAG", 2026, section 3.4.2 (noun phrases, entities, and the
-    triples of open information extraction).
+    Source: ours; the kinds of phrases are those of "EA-GraphRAG", 2026, section 3.4.2.
     """
 
     model: str = ENGLISH  # import name of an installed pipeline with a parser, or its folder
