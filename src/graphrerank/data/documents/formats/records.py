@@ -8,10 +8,10 @@ import csv
 import io
 import json
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -78,31 +78,30 @@ def read_table(content: bytes, name: str) -> list[Document]:
     text = decode_text(content)
     said = _SEPARATOR.match(text)
     mark = said[1] if said else _separator(text, "\t,;|" if name.lower().endswith(".tsv") else ",;\t|")
+    quoting = csv.QUOTE_MINIMAL
     try:
-        rows = _parsed(text, mark, csv.QUOTE_MINIMAL, strict=True)
+        deque(_parsed(text, mark, quoting, strict=True), maxlen=0)
     except csv.Error as error:  # where a quote is open or, between tabs, wrong, none is one
-        is_open = mark == "\t" or "unexpected end" in str(error)
-        rows = _parsed(text, mark, csv.QUOTE_NONE if is_open else csv.QUOTE_MINIMAL)
-    return _documents(name, _named(rows[1:] if said else rows), len(text))
+        quoting = csv.QUOTE_NONE if mark == "\t" or "unexpected end" in str(error) else quoting
+    return _documents(name, _named(islice(_parsed(text, mark, quoting), said is not None, None)), len(text))
 
 
-def _parsed(text: str, mark: str, quoting: int = csv.QUOTE_MINIMAL, *, strict: bool = False) -> list[_Row]:
-    """Return the rows that are not empty, with their lines."""
+def _parsed(text: str, mark: str, quoting: int = csv.QUOTE_MINIMAL, *, strict: bool = False) -> Iterator[_Row]:
+    """Yield the rows that are not empty, with their lines."""
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=quoting, strict=strict)  # type: ignore[arg-type]
-    rows, line = list[_Row](), 1
+    line = 1
     for cells in reader:
         if any(stripped := [cell.strip() for cell in cells]):
-            rows.append(_Row(line, stripped, line, reader.line_num))
+            yield _Row(line, stripped, line, reader.line_num)
         line = reader.line_num + 1
-    return rows
 
 
 def _separator(text: str, marks: str) -> str:
     """Return the mark by which most of the first rows have as many cells as each other, or one that is not there."""
     best, most = "\x1f", 0.0
     for mark in marks:
-        widths = [len(row.content) for row in _parsed(text[:_SAMPLE], mark)[:_SAMPLED_ROWS]]
+        widths = [len(row.content) for row in islice(_parsed(text[:_SAMPLE], mark), _SAMPLED_ROWS)]
         widths = widths[:-1] if len(text) > _SAMPLE and 1 < len(widths) < _SAMPLED_ROWS else widths
         width, count = Counter(widths).most_common(1)[0] if widths else (1, 0)
         if width > 1 and widths[0] > 1 and count / len(widths) > most:
@@ -110,9 +109,10 @@ def _separator(text: str, marks: str) -> str:
     return best
 
 
-def _named(rows: Sequence[_Row]) -> Iterator[_Row]:
+def _named(rows: Iterator[_Row]) -> Iterator[_Row]:
     """Yield the rows of a table as objects; cells beyond the names of columns belong to the text."""
-    first: Sequence[str] = rows[0].content if rows else ()
+    sample = list(islice(rows, _SAMPLED_ROWS))
+    first: Sequence[str] = sample[0].content if sample else ()
     are_names = any(cell.lower() in (*_TEXTS, *_TITLES, *_IDS) for cell in first) or not any(
         _NUMBER.fullmatch(cell) or len(cell.split()) > _LONG_WORDS or "\n" in cell for cell in first
     )
@@ -122,9 +122,9 @@ def _named(rows: Sequence[_Row]) -> Iterator[_Row]:
         while name in unique:
             name = f"{name} {place}"
         unique[name] = None
-    names = list(unique) or _guessed_names(rows[:_SAMPLED_ROWS])
+    names = list(unique) or _guessed_names(sample)
     known = len(names)
-    for row in rows[are_names:]:
+    for row in islice(chain(sample, rows), are_names, None):
         names += [f"column {place}" for place in range(len(names) + 1, len(row.content) + 1)]
         cells = {name: cell for name, cell in zip(names, row.content, strict=False) if cell or name.lower() in _TEXTS}
         if len(row.content) > known and (key := _key(cells, _TEXTS)) is not None:
