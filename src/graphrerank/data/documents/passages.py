@@ -4,7 +4,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 from graphrerank.data.documents.document import MAX_NAME, Document, Link, Section
 from graphrerank.text.characters import whole_characters
@@ -14,7 +14,8 @@ from graphrerank.text.sentences import split_sentences
 MAX_CHARS = 4000  # of a passage's text; only there a block is cut that should stay whole
 _FEW = 4  # the last passage of a section is balanced if it has fewer than this part of `max_words`
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")
+_PARAGRAPH = re.compile(r"\S[^\n]*+(?:\n[^\S\n]*+\S[^\n]*+)*+")
+_WINDOW = re.compile(r"\S(?:.{0,50000}(?=\s|\Z)|.{0,50000})", re.DOTALL)  # whose sentences are found at once
 _LINE, _CODE_LINE = re.compile(r"\S[^\n]*"), re.compile(r"[^\n]*\S")
 _WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]+")
 _Span = tuple[int, int]
@@ -36,7 +37,7 @@ class Passage:
     links: tuple[Link, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass
 class _Piece:
     """A block, or a part of one that is too long."""
 
@@ -45,10 +46,10 @@ class _Piece:
     line: int
     header: str = ""  # stands before it where the piece before has another
     links: list[Link] = field(default_factory=list)
-    words: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.words = _count(self.text)
+    @cached_property
+    def words(self) -> int:
+        return _count(self.text)
 
 
 def passages_of(
@@ -74,9 +75,9 @@ def passages_of(
 class _Cutter:
     def __init__(self, max_words: int, max_chars: int, language: str) -> None:
         self._max_words, self._max_chars = max_words, max_chars
-        sentences = partial(split_sentences, language=language)
-        self._prose: tuple[_Split, ...] = (partial(_parts, _PARAGRAPH), sentences, partial(_parts, _LINE))
-        self._code: tuple[_Split, ...] = (partial(_parts, _CODE_LINE),)
+        paragraphs, windows, lines, code = (partial(_parts, each) for each in (_PARAGRAPH, _WINDOW, _LINE, _CODE_LINE))
+        self._prose: tuple[_Split, ...] = (paragraphs, windows, partial(split_sentences, language=language), lines)
+        self._code: tuple[_Split, ...] = (code,)
 
     def passages(self, section: Section) -> Iterator[list[_Piece]]:
         """Gather the pieces of a section up to the bounds; the last cut is moved where it leaves a few words."""
@@ -192,17 +193,21 @@ def _parts(pattern: re.Pattern[str], text: str) -> Iterator[_Span]:
 
 def _word_spans(text: str, max_words: int, max_chars: int) -> Iterator[_Span]:
     """Split a text at words into parts of about the same length, and words that are too long at characters."""
-    words: list[_Span] = []
-    for start, stop in (word.span() for word in _WORD.finditer(text)):
-        size = _share(stop - start, max_chars)
-        words += [(place, min(stop, place + size)) for place in range(start, stop, size)]
-    most, first = _share(len(words), max_words), 0
-    for place, (_, stop) in enumerate(words):
-        if place - first == most or stop - words[first][0] > max_chars:
-            yield words[first][0], words[place - 1][1]
-            first = place
-    if words:
-        yield words[first][0], words[-1][1]
+
+    def words() -> Iterator[_Span]:
+        for start, stop in (word.span() for word in _WORD.finditer(text)):
+            size = _share(stop - start, max_chars)
+            yield from ((place, min(stop, place + size)) for place in range(start, stop, size))
+
+    most = _share(sum(1 for _ in words()), max_words)
+    first = last = count = 0
+    for start, stop in words():
+        if count and (count == most or stop - first > max_chars):
+            yield first, last
+            count = 0
+        first, last, count = first if count else start, stop, count + 1
+    if count:
+        yield first, last
 
 
 def _share(size: int, most: int) -> int:
