@@ -112,8 +112,7 @@ class SymbolIndex:
         is_local = "~" in target or not family_of(document.name)
         key = (document.name if is_local else dirname(document.name), target, is_import)
         if key not in self.found:
-            self.steps = _MAX_STEPS
-            is_short = len(_parts(target)) <= _MAX_PARTS
+            self.steps, is_short = _MAX_STEPS, len(_parts(target)) <= _MAX_PARTS
             self.found[key] = self._find(document.name, target, is_import=is_import) if is_short else None
         return self.found[key]
 

@@ -40,20 +40,18 @@ def read_code(content: bytes, name: str) -> list[Document]:
     methods.
     """
     text = decode_text(content)
-    reason = "minified files" if len(text) > _MAX_MEAN_LINE * (text.count("\n") + 1) and len(text) > 2000 else ""
-    reason = reason or ("generated files" if _GENERATED.search(text[:2000]) else "")
+    title, reason = _title(name, text), "generated files" if _GENERATED.search(text[:2000]) else ""
+    if len(text) > max(2000, _MAX_MEAN_LINE * (text.count("\n") + 1)):
+        reason = "minified files"
     if reason:
-        return [Document(name, _title(name, text), (), dropped={reason: 1})]
+        return [Document(name, title, (), dropped={reason: 1})]
     text, dropped = without_blobs(text)
     language = language_of(name, text)
-    tree = _parse(text, language)
-    if tree is not None:
-        return [_File(text, name, dropped, language, tree).document()]
+    if (tree := _parse(text, language)) is not None:
+        return [_File(text, name, dropped, language, tree).document(title)]
     lines = text.split("\n")
     blocks = tuple(_blocks(lines, 0, len(lines)))
-    return [
-        Document(name, _title(name, text), (Section("", blocks, 1, len(lines)),) if blocks else (), dropped=dropped)
-    ]
+    return [Document(name, title, (Section("", blocks, 1, len(lines)),) if blocks else (), dropped=dropped)]
 
 
 def _parse(text: str, language: Language) -> Any:
@@ -127,7 +125,7 @@ class _Part:
 
 class _File:
     def __init__(self, text: str, name: str, dropped: dict[str, int], language: Language, tree: Any) -> None:
-        self.name, self.dropped, self.text = name, dropped, text
+        self.name, self.dropped = name, dropped
         self.source, self.lines = text.encode(), text.split("\n")
         self.language = language
         self.module = module_of(name)
@@ -341,7 +339,7 @@ class _File:
             return f"/{self.module}.{dotted}"
         return ""
 
-    def document(self) -> Document:
+    def document(self, title: str) -> Document:
         rows: list[list[int]] = [[] for _ in self.parts]
         for row, number in enumerate(self.owner[: len(self.lines)]):
             rows[number].append(row)
@@ -360,7 +358,7 @@ class _File:
                 Section(part.name[:MAX_NAME], *places, (anchor,) if part.name else (), symbols=tuple(part.symbols))
             )
         imports = self.imports | {name: " ".join(targets) for name, targets in self.wholes.items()}
-        return Document(self.name, _title(self.name, self.text), tuple(sections), imports=imports, dropped=self.dropped)
+        return Document(self.name, title, tuple(sections), imports=imports, dropped=self.dropped)
 
     def _blocks(self, part: _Part, rows: list[int]) -> list[Block]:
         kept = [row for row in rows if part.name or row not in self.imported]

@@ -229,24 +229,19 @@ def _language(suffix: str) -> Language:
 
 def _python_imports(text: str, name: str, module: str) -> Iterator[Imported]:
     text = re.sub(r"#[^\n]*|[\\()\n]", " ", text)
-    if (found := re.match(r"from\s+([.\s]*)([\w.]*)\s+import\s+(.*)", text)) is None:
-        for path, _, alias in (each.partition(" as ") for each in text.removeprefix("import").split(",")):
-            path = path.strip()
-            yield (alias.strip(), path, True) if alias else (path.partition(".")[0], path.partition(".")[0], False)
-            if not alias:
-                yield "", path, True
+    if (found := re.match(r"(?:from\s+([.\s]*)([\w.]*)\s+)?import\s+(.*)", text)) is None:
         return
-    dots, base, names = found[1].count("."), found[2], found[3]
-    folders = name.split("/")[:-1]
-    if dots > len(folders) + 1:
+    names = [tuple(part.strip() for part in each.partition(" as ")) for each in found[3].split(",") if each.strip()]
+    if found[1] is None:
+        for path, _, alias in names:
+            root = path.partition(".")[0]
+            yield from [(alias, path, True)] if alias else [(root, root, False), ("", path, True)]
         return
+    dots, base, folders = found[1].count("."), found[2], name.split("/")[:-1]
     if dots:
         base = "/" + ".".join([*folders[: len(folders) + 1 - dots], base])
-    for each, _, alias in (each.strip().partition(" as ") for each in names.split(",")):
-        if each == "*":
-            yield "*", base, True
-        elif each:
-            yield (alias or each).strip(), f"{base}.{each.strip()}", True
+    for each, _, alias in names if dots <= len(folders) + 1 else ():
+        yield ("*", base, True) if each == "*" else (alias or each, f"{base}.{each}", True)
 
 
 _SCRIPT_SUFFIX = re.compile(r"\.(?:d\.)?[mc]?[jt]sx?$")
