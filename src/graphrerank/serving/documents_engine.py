@@ -148,8 +148,8 @@ class DocumentsResponse(BaseModel):
 class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
     """Changes a corpus folder, one request after the other; of several workers one writes, the others wait.
 
-    Where many passages have come or gone, another process compacts the folder; meanwhile requests wait. The folder may
-    be a link; ``make_encoder`` returns the encoder of a corpus with vectors.
+    Where many passages have come or gone, another process compacts the folder, which may be a link; meanwhile requests
+    wait. ``make_encoder`` returns the encoder of a corpus with vectors.
     """
 
     def __init__(self, folder: Path, make_encoder: Callable[[], Encoder] | None) -> None:

@@ -107,9 +107,8 @@ class SearchEngine:
     """Searches for the queries of many requests at once.
 
     A thread polls the folder, or the target of a link, every ``look_seconds``. When it has changed and then stayed
-    unchanged from one poll to the next, the new corpus is loaded and replaces the old one; a batch is answered from one
-    of them. If a corpus cannot be loaded, the error is logged and the old one stays. Of a corpus folder, which changes
-    with its manifest and opens at once, each batch sees the newest state.
+    unchanged from one poll to the next, the new corpus is loaded and replaces the old one, which stays if it cannot be.
+    Of a corpus folder, which changes with its manifest and opens at once, each batch sees the newest state.
     """
 
     def __init__(self, load: Callable[[Path], SearchableCorpus], folder: Path, *, look_seconds: float = 2.0) -> None:
@@ -177,10 +176,7 @@ class SearchEngine:
 
 
 def corpus_version(folder: Path) -> str:
-    """Return a hash of the paths, sizes and times of a corpus's files; empty if there are none.
-
-    Of a corpus folder the manifest is enough, as every change writes it.
-    """
+    """Hash paths, sizes and times of a corpus's files, or of a corpus folder's manifest; empty if there are none."""
     root = folder.resolve()
     try:
         files = [root / MANIFEST] if is_corpus_folder(root) else root.rglob("*")

@@ -157,9 +157,8 @@ class AnswerStage:
     def __call__(self, ranked: RankedDataset, *, run_dir: Path | None = None, seed: int = 0) -> StageResult:
         """Answer the queries of a data set from each system's ranking.
 
-        Writes ``run_dir/answers/<dataset>.jsonl`` with a line for each system and query, and if answers are compared,
-        ``<dataset>_comparisons.jsonl`` with one for each other system, criterion and query. A ValueError if the data
-        set has no right answers and answers are not compared, or if one system is compared.
+        Writes ``run_dir/answers/<dataset>.jsonl`` and, if answers are compared, ``<dataset>_comparisons.jsonl``. A
+        ValueError if the data set has no right answers and answers are not compared, or if one system is compared.
         """
         dataset, rows = ranked.dataset, ranked.queries.tolist()
         ids, questions = [dataset.query_ids[row] for row in rows], [dataset.query_texts[row] for row in rows]
@@ -261,13 +260,12 @@ def _comparison_notes(replies: Sequence[Reply], price: Price | None) -> list[str
 
 
 def _answer_lines(ids: Sequence[str], right: Right, answers: Mapping[str, SystemAnswers]) -> Iterator[dict[str, Any]]:
-    line: dict[str, Any]
     for name, part in answers.items():
         for row, (query_id, reply) in enumerate(zip(ids, part.replies, strict=True)):
             verdict = part.verdicts[row] if part.verdicts else None
-            line = {"system": name, "query_id": query_id, "answer": reply.text, "outcome": reply.outcome}
-            line |= ({"problem": reply.problem} if reply.problem else {}) | {"right": right[row]}
-            line |= {measure: float(scores[row]) for measure, scores in part.values.items()}
+            line: dict[str, Any] = {"system": name, "query_id": query_id, "answer": reply.text}
+            line |= {"outcome": reply.outcome} | ({"problem": reply.problem} if reply.problem else {})
+            line |= {"right": right[row]} | {measure: float(scores[row]) for measure, scores in part.values.items()}
             yield line | ({} if verdict is None else {"verdict": verdict.text})
 
 

@@ -24,6 +24,7 @@ from graphrerank.metrics.coverage import normalize_answer
 from graphrerank.text import Tokenizer, WordTokenizer
 from graphrerank.text.tokenizer import count_tokens
 from graphrerank_papers.answers.packing import Context
+from graphrerank_papers.knowledge.corpus_knowledge import grouped
 
 Answer = TypeVar("Answer")
 
@@ -38,9 +39,7 @@ class RecordedModel:
     written before the next one is awaited. Failed and rejected requests are not kept.
 
     In :meth:`ask`, a failed, rejected or refused request is an empty text: :func:`ask_strictly` counts it as unusable,
-    repeats the request, and goes on without it.
-
-    ``cache`` is a folder of replies, which later runs read; None for no cache.
+    repeats the request, and goes on without it. ``cache`` is a folder; None for no cache.
     """
 
     def __init__(self, model: ReplyingModel, cache: str | Path | None = None) -> None:
@@ -242,19 +241,18 @@ class MapReduceWriter:
             for part in self._parts(question, passages):
                 summaries = "\n\n".join(f"[{number}] {passages[number - 1]}" for number in part)
                 requests.append((row, self.map_prompt.fill(question=question, summaries=summaries), set(part)))
-        parts: list[list[PartialAnswer | None]] = [[] for _ in asked]
-        for (row, *_), answer in zip(requests, self._ask(model, requests, self.map_prompt), strict=True):
-            parts[row].append(answer)
+        answers = self._ask(model, requests, self.map_prompt)
+        parts = grouped(zip((row for row, *_ in requests), answers, strict=True), len(asked))
         final: list[Request] = []
         for row, (question, _) in enumerate(asked):
             if fitting := self._fitting(parts[row]):
-                shown = [f"(helpfulness {p.helpfulness}; summaries {_listed(p.numbers)}) {p.text}" for p in fitting]
+                shown = [
+                    f"(helpfulness {p.helpfulness}; summaries {str([*p.numbers])[1:-1]}) {p.text}" for p in fitting
+                ]
                 message = self.reduce_prompt.fill(question=question, answers="\n\n".join(shown))
                 final.append((row, message, {number for part in fitting for number in part.numbers}))
         merged = dict(zip((row for row, *_ in final), self._ask(model, final, self.reduce_prompt), strict=True))
-        messages: list[list[str]] = [[] for _ in asked]
-        for row, message, _ in (*requests, *final):
-            messages[row].append(message)
+        messages = grouped((request[:2] for request in (*requests, *final)), len(asked))
         replies = {
             key: _reply(merged.get(row), parts[row], model.replies_to(messages[row]), len(messages[row]))
             for row, key in enumerate(asked)
@@ -269,8 +267,7 @@ class MapReduceWriter:
         digest = hashlib.sha256(f"{self.seed} {question}".encode("utf-8", "surrogatepass")).digest()
         order = list(range(len(tokens)))
         random.Random(digest).shuffle(order)
-        parts: list[list[int]] = []
-        remaining = 0
+        parts, remaining = list[list[int]](), 0
         for index in order:
             if not parts or tokens[index] > remaining:
                 parts.append([])
@@ -291,7 +288,7 @@ class MapReduceWriter:
         def check(index: int, answer: PartialAnswer) -> None:
             *_, shown = requests[index]
             if unknown := sorted(set(answer.numbers) - shown):
-                raise UserError(f"`summaries` must name some of {_listed(sorted(shown))}, got {unknown[0]}")
+                raise UserError(f"`summaries` must name some of {sorted(shown)}, got {unknown[0]}")
 
         parse = partial(parse_partial_answer, is_final=prompt is self.reduce_prompt)
         settings: dict[str, Any] = {"system": prompt.instructions(), "form": prompt.form, "tries": self.tries}
@@ -335,7 +332,3 @@ def total_tokens(replies: Sequence[Reply], name: str) -> int | None:
     """Add up ``input_tokens`` or ``output_tokens`` of the replies that came; None if there is none, or one lacks it."""
     counts = [getattr(reply, name) for reply in replies if reply.has_come]
     return None if not counts or None in counts else sum(counts)
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))

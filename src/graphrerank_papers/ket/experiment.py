@@ -32,6 +32,7 @@ from graphrerank_papers.experiments import write_tables
 from graphrerank_papers.indexing import padded_ranking
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings, Tokens
 from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval, KETSearch, find_solution, first_that_fit
+from graphrerank_papers.knowledge.corpus_knowledge import grouped
 
 RETRIEVED = ("context_tokens", "graph_share", "num_seeds")  # settings of the step that retrieve
 INDEXED = ("chunk_tokens", "num_neighbours", "core_share", "seed", "num_splits", "description_tokens")  # of its index
@@ -119,11 +120,7 @@ class KETSolutions:
             yield from (("rerankers", row) for row in self._reranked(self.rerank))
 
     def _judge(self, solution: str, settings: Mapping[str, Any]) -> Row:
-        """Judge a solution; ``settings`` are those of index and retrieval that are not the step's.
-
-        ``USD of index`` is of the tokens sent at the prices of the paper's models. Where no language model extracts, it
-        counts ``model_tokens``, what one would read: each core chunk twice, without prompts (KET-RAG, section 5.3).
-        """
+        """Judge a solution; ``settings`` are those of index and retrieval that are not the step's."""
         begin = time.perf_counter()
         index = self._index(solution, settings)
         seconds, retrieval = time.perf_counter() - begin, self._retrieval(index, solution, settings)
@@ -183,7 +180,10 @@ class KETSolutions:
 
 
 def model_tokens(index: KETIndex) -> Tokens:
-    """Return the tokens sent to models; without a language model, those that one would read at extraction."""
+    """Return the tokens sent to models; without a language model, those that one would read, without prompts.
+
+    Source: KET-RAG, section 5.3: each core chunk is read twice.
+    """
     if index.sent.model_input:
         return index.sent
     return replace(index.sent, model_input=2 * int(index.chunks.num_tokens[index.core].sum()))
@@ -202,9 +202,7 @@ def judge_contexts(
     ``F1``; ``ms``, the median per question, retrieved in batches of 16, without encoding it; and ``context_tokens``.
     """
     retrieve(queries.block(0, BATCH))  # warm
-    texts: list[str] = []
-    packed: list[Context] = []
-    milliseconds: list[float] = []
+    texts, packed, milliseconds = list[str](), list[Context](), list[float]()
     for block in queries.blocks(BATCH):
         begin = time.perf_counter()
         contexts = retrieve(block)
@@ -234,10 +232,9 @@ def chunk_corpus(index: KETIndex) -> CorpusGraph:
     graph = graph.with_embedding(index.sub_chunks.vectors)
     if index.skeleton is None:
         return graph
-    names: list[list[str]] = [[] for _ in ids]
-    for entity, chunk in index.skeleton.knowledge.entity_links.tolist():
-        names[chunk].append(index.skeleton.knowledge.names[entity])
-    return replace(graph, entities=EntityIncidence.from_names(names))
+    knowledge = index.skeleton.knowledge
+    links = ((chunk, knowledge.names[entity]) for entity, chunk in knowledge.entity_links.tolist())
+    return replace(graph, entities=EntityIncidence.from_names(grouped(links, len(ids))))
 
 
 def pack_chunks(index: KETIndex, ranking: Ranking, context_tokens: int) -> Contexts:
@@ -248,11 +245,9 @@ def pack_chunks(index: KETIndex, ranking: Ranking, context_tokens: int) -> Conte
     for nodes, scores in zip(ranking.nodes.tolist(), ranking.scores.tolist(), strict=True):
         scored = {node: score for node, score in zip(nodes, scores, strict=True) if node >= 0}
         rows.append({node: scored[node] for node in first_that_fit(scored, lengths, context_tokens)})
-    return Contexts(
-        padded_ranking(rows).to(ranking.nodes.device),
-        [tuple(texts[node] for node in row) for row in rows],
-        [sum(lengths[node] for node in row) for row in rows],
-    )
+    packed = [tuple(texts[node] for node in row) for row in rows]
+    num_tokens = [sum(lengths[node] for node in row) for row in rows]
+    return Contexts(padded_ranking(rows).to(ranking.nodes.device), packed, num_tokens)
 
 
 def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker, queries: Queries, ranking: Ranking) -> Ranking:

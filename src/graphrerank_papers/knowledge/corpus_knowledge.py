@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -189,9 +190,9 @@ def build_knowledge_graph(
     return KnowledgeGraph(merged, entity_vectors, stages.encode(encoder, merged.relation_texts))
 
 
-def grouped(links: Iterable[Sequence[int]], num_rows: int) -> list[list[int]]:
+def grouped(links: Iterable[Sequence[Any]], num_rows: int) -> list[list[Any]]:
     """List the second entries of pairs by their first one, ``num_rows`` lists."""
-    groups: list[list[int]] = [[] for _ in range(num_rows)]
+    groups: list[list[Any]] = [[] for _ in range(num_rows)]
     for row, entry in links:
         groups[row].append(entry)
     return groups
