@@ -5,7 +5,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import PurePosixPath
 from posixpath import dirname, splitext
 
@@ -197,15 +197,13 @@ class SymbolIndex:
         names = [f"{module}.{parts[-1]}".lstrip(".") for module in modules]
         outer = [pair for pair, name in zip(named, names, strict=True) if pair[0] == name]
         public = [place for whole, place in outer if "._" not in f".{whole}"]
-        for places in (described, public, [place for _, place in outer], [place for _, place in named]):
-            if places and (place := self._nearest(places, near)) is not None:
-                return place
+        groups = (described, public, [place for _, place in outer], [place for _, place in named])
         targets = [(".".join(parts), family) for family in ("python", "rust", "java", "go")]
         if is_member := len(parts) > 1 and parts[-2][:1].isupper():  # which a class inherits
             classes = [(whole, self.families[place[0]]) for whole, place in self.tails.get(parts[-2], ())]
             targets += [(f"/{whole}.{parts[-1]}", family) for whole, family in classes[:2] if family]
         found = (self._target(target, family, near) for target, family in targets)
-        place = next(filter(None, found), None)
+        place = next(filter(None, chain((self._nearest(places, near) for places in groups), found)), None)
         return self._documented(parts[:-1], near) if place is None and is_member else place  # an attribute
 
     def _unique(self, name: str, family: str, near: str, *, is_member: bool) -> Place | None:
@@ -227,22 +225,18 @@ class SymbolIndex:
         if target.startswith("/"):
             return self._resolve(_parts(target), family, near, is_import=is_import, hops=hops)
         is_import = is_import and (family != "rust" or target.startswith("crate."))
-        for parts in self._rooted(_parts(target), family, near):
-            if (place := self._resolve(parts, family, near, is_import=is_import, hops=hops)) is not None:
-                return place
-        return None
+        rooted = self._rooted(_parts(target), family, near)
+        found = (self._resolve(parts, family, near, is_import=is_import, hops=hops) for parts in rooted)
+        return next(filter(None, found), None)
 
     def _scoped(self, target: str, family: str, near: str, hops: int) -> Place | None:
         """Find a name in a scope, those around it, its module, and what the file imports as a whole."""
         module, scope, name = (_parts(part) for part in [*target.split("~"), "", ""][:3])
-        for end in range(len(scope), -1, -1):
-            if name == scope[end - 1 : end]:
-                continue  # a constructor
-            if (place := self._resolve([*module, *scope[:end], *name], family, near, hops=hops)) is not None:
-                return place
+        ends = (end for end in range(len(scope), -1, -1) if name != scope[end - 1 : end])  # no constructor
+        around = (self._resolve([*module, *scope[:end], *name], family, near, hops=hops) for end in ends)
         stars = self.documents[self.numbers[near]].imports.get("*", "").split()
         found = (self._target(".".join((star, *name)), family, near, hops=hops + 1) for star in stars)
-        return next(filter(None, found), None)
+        return next(filter(None, chain(around, found)), None)
 
     def _rooted(self, parts: list[str], family: str, near: str) -> Iterator[list[str]]:
         """Yield what an absolute name may be from the folder on."""
@@ -254,15 +248,16 @@ class SymbolIndex:
                 for name, _ in self.tails.get(".".join(parts[end - 2 : end]), ()):
                     if f".{name}".endswith("." + ".".join(parts[:end])):
                         yield [*name.split("."), *parts[end:]]
-        own = _parts(module_of(near)) if family == "rust" else []
-        if family == "rust" and parts[:1] == ["crate"]:
-            crates = (own[:end] for end in range(len(own), -1, -1) if self._is_file(family, own[:end], ("lib", "main")))
-            yield [*next(crates, own[:-1]), *parts[1:]]
-        elif family == "rust" and ".".join([*own, *parts[:1]]) in self.definitions:
-            yield [*own, *parts]
+        if family == "rust":
+            own = _parts(module_of(near))
+            if parts[:1] == ["crate"]:
+                ends = (end for end in range(len(own), -1, -1) if self._is_file(family, own[:end], ("lib", "main")))
+                yield [*own[: next(ends, -1)], *parts[1:]]
+            elif ".".join([*own, *parts[:1]]) in self.definitions:
+                yield [*own, *parts]
+            if parts and (family, parts[0]) not in self.roots:
+                parts = [parts[0].partition("_")[2], *parts[1:]]  # a crate `plant_pump` in the folder `pump`
         folder = ".".join(_parts(dirname(near))) + "."
-        if family == "rust" and parts and (family, parts[0]) not in self.roots:
-            parts = [parts[0].partition("_")[2], *parts[1:]]  # a crate `plant_pump` in the folder `pump`
         roots = self.roots.get((family, parts[0] if parts else ""), ())
         for prefix in sorted(roots, key=lambda each: -_common(each, folder)):
             is_around = not prefix or family == "rust" or folder.startswith(f"{prefix}.")
