@@ -14,7 +14,7 @@ SPLITS = ("train", "dev", "test")
 Judgement = tuple[str, str, str, int]  # split, query, document, score
 
 
-@builder("beir", title="A data set of BEIR", license="that of the data set", page="https://github.com/beir-cellar/beir")
+@builder("beir", "A data set of BEIR", "that of the data set", "https://github.com/beir-cellar/beir")
 def beir(files: RawFiles, writer: DatasetWriter) -> None:
     """Read corpus, queries and the splits that are given; judgements of missing documents or queries are dropped."""
     known: dict[str, set[str]] = {}
@@ -25,18 +25,13 @@ def beir(files: RawFiles, writer: DatasetWriter) -> None:
             writer.record(kind, record)
     for split, query_id, doc_id, score in _judgements(files):
         if query_id in known["query"] and doc_id in known["document"]:
-            writer.judge(split, query_id, doc_id, score)
+            writer.judge(split, query_id, doc_id, score=score)
         else:
             missing = "document" if query_id in known["query"] else "query"
             writer.drop("judgement", f"{query_id} {doc_id}", f"of a {missing} that is not there")
 
 
-@builder(
-    "nq",
-    title="Natural Questions as chunks of pages",
-    license="CC BY-SA 3.0",
-    page="https://github.com/beir-cellar/beir",
-)
+@builder("nq", "Natural Questions as chunks of pages", "CC BY-SA 3.0", "https://github.com/beir-cellar/beir")
 def nq(files: RawFiles, writer: DatasetWriter, *, all_pages: bool = False) -> None:
     """Read Natural Questions with the order of their chunks: GraphER's contextual proximity.
 
@@ -65,8 +60,8 @@ def nq(files: RawFiles, writer: DatasetWriter, *, all_pages: bool = False) -> No
             writer.record("document", record)
     for record in _records(files.one("queries.jsonl")):
         writer.record("query", record)
-    for judgement in judgements:
-        writer.judge(*judgement)
+    for split, query_id, doc_id, score in judgements:
+        writer.judge(split, query_id, doc_id, score=score)
 
 
 def _records(file: RawFile) -> Iterator[Record]:

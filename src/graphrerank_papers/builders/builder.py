@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class DatasetWriter:
         self.reasons: Counter[str] = Counter()
         self.notes: list[str] = []  # for the card
         self._empty: dict[str, set[str]] = {"document": set(), "query": set()}
-        self._judgements: dict[str, list[tuple[str, str, int]]] = {}
+        self._judgements = defaultdict[str, list[tuple[str, str, int]]](list)
         self._edges: list[tuple[str, ...]] = []
         self._edge_columns: tuple[str, ...] = ()
         self._files: dict[str, IO[bytes]] = {}
@@ -58,9 +58,9 @@ class DatasetWriter:
         self.counts[count] += 1
         self._write(name, json.dumps(record, ensure_ascii=False))
 
-    def judge(self, split: str, query_id: str, doc_id: str, score: int = 1) -> None:
-        """Add a judgement."""
-        self._judgements.setdefault(split, []).append((query_id, doc_id, score))
+    def judge(self, split: str, query_id: str, *doc_ids: str, score: int = 1) -> None:
+        """Add a judgement of each document, once."""
+        self._judgements[split] += [(query_id, doc_id, score) for doc_id in dict.fromkeys(doc_ids)]
 
     def edge(self, source: str, target: str, kind: str, **columns: str) -> None:
         """Add an edge; all edges of a data set have the same further columns."""
@@ -162,7 +162,7 @@ class Builder:
         }
 
 
-def builder(name: str, *, title: str, license: str, page: str) -> Callable[[Callable[..., None]], Builder]:
+def builder(name: str, title: str, license: str, page: str) -> Callable[[Callable[..., None]], Builder]:
     """Decorate a reader of files: it becomes the :class:`Builder` of that name."""
     return lambda read: Builder(name, title, license, page, read)
 

@@ -23,7 +23,7 @@ class Turn(NamedTuple):
     text: str
 
 
-@builder("locomo", title="LoCoMo", license="CC BY-NC 4.0", page="https://github.com/snap-research/locomo")
+@builder("locomo", "LoCoMo", "CC BY-NC 4.0", "https://github.com/snap-research/locomo")
 def locomo(files: RawFiles, writer: DatasetWriter) -> None:
     """Read questions about very long conversations of two people, with the turns that the authors name as evidence.
 
@@ -44,20 +44,19 @@ def locomo(files: RawFiles, writer: DatasetWriter) -> None:
             evidence = question.get("evidence") or []
             if not evidence:
                 writer.drop("judgement", query_id, "the question has no evidence")
-            relevant: dict[str, None] = {}
+            relevant: list[str] = []
             for text in evidence:  # it may name several turns, or one with a leading 0
                 named = [f"{name}:D{int(session)}:{int(turn)}" for session, turn in _TURN.findall(text)]
                 if not named or not known.issuperset(named):
                     writer.drop("judgement", query_id, "evidence that names no turn", text)
-                relevant |= dict.fromkeys(turn for turn in named if turn in known)
-            for turn in relevant:
-                writer.judge("adversarial" if category == ADVERSARIAL else "test", query_id, turn)
+                relevant += [turn for turn in named if turn in known]
+            writer.judge("adversarial" if category == ADVERSARIAL else "test", query_id, *relevant)
     for name, sessions in conversations:
         write_conversation(writer, sessions, conversation=name)
     writer.notes.append("A question is about its own conversation; the corpus holds all of them.")
 
 
-@builder("longmemeval", title="LongMemEval", license="MIT", page="https://github.com/xiaowu0162/LongMemEval")
+@builder("longmemeval", "LongMemEval", "MIT", "https://github.com/xiaowu0162/LongMemEval")
 def longmemeval(files: RawFiles, writer: DatasetWriter) -> None:
     """Read questions about a user's past chats with an assistant, with the turns that hold the answer.
 
@@ -85,8 +84,7 @@ def longmemeval(files: RawFiles, writer: DatasetWriter) -> None:
         if not relevant:
             reason = "the question has no answer in its history" if is_absent else "no turn is marked as the answer's"
             writer.drop("judgement", query_id, reason)
-        for doc_id in dict.fromkeys(relevant):
-            writer.judge("abstention" if is_absent else "test", query_id, doc_id)
+        writer.judge("abstention" if is_absent else "test", query_id, *relevant)
     for name, texts in known.items():
         turns = [Turn(f"{name}:{i}", role, text) for i, (role, text) in enumerate(texts)]
         write_conversation(writer, [(name, "", turns)])

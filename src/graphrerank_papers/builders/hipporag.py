@@ -11,9 +11,9 @@ from graphrerank_papers.builders.raw_files import RawFiles
 
 @builder(
     "hipporag",
-    title="HippoRAG's 1,000 questions",
-    license="that of the data set",
-    page="https://huggingface.co/datasets/osunlp/HippoRAG_2",
+    "HippoRAG's 1,000 questions",
+    "that of the data set",
+    "https://huggingface.co/datasets/osunlp/HippoRAG_2",
 )
 def hipporag(files: RawFiles, writer: DatasetWriter) -> None:
     """Read the questions and the corpus, for the split ``test``.
@@ -39,8 +39,7 @@ def hipporag(files: RawFiles, writer: DatasetWriter) -> None:
             if exact is None and len(same_title) != 1:
                 raise ValueError(f"needed supporting passages of the corpus, found {title!r}")
             judged.append(exact or same_title[0])
-        for doc_id in dict.fromkeys(judged):
-            writer.judge("test", query_id, doc_id)
+        writer.judge("test", query_id, *judged)
 
 
 def _supporting(question: Record) -> list[tuple[str, str]]:

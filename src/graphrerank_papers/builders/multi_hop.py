@@ -33,7 +33,7 @@ Parse = Callable[[Record], HopQuestion]
 Sample = tuple[int | None, int]  # questions of each split, None for all, and the seed of the draw
 
 
-@builder("hotpotqa", title="HotpotQA with distractors", license="CC BY-SA 4.0", page="https://hotpotqa.github.io")
+@builder("hotpotqa", "HotpotQA with distractors", "CC BY-SA 4.0", "https://hotpotqa.github.io")
 def hotpotqa(files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0) -> None:
     """Read questions over two Wikipedia passages, each among eight others (Yang et al. 2018)."""
     patterns = {"train": "hotpot_train*.json", "dev": "hotpot_dev*.json"}
@@ -42,9 +42,9 @@ def hotpotqa(files: RawFiles, writer: DatasetWriter, *, sample: int | None = Non
 
 @builder(
     "2wikimultihopqa",
-    title="2WikiMultihopQA",
-    license="Apache-2.0 (text: Wikipedia, CC BY-SA)",
-    page="https://github.com/Alab-NII/2wikimultihop",
+    "2WikiMultihopQA",
+    "Apache-2.0 (text: Wikipedia, CC BY-SA)",
+    "https://github.com/Alab-NII/2wikimultihop",
 )
 def two_wiki(files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0) -> None:
     """Read questions over two to four Wikipedia passages among ten (Ho et al. 2020).
@@ -55,7 +55,7 @@ def two_wiki(files: RawFiles, writer: DatasetWriter, *, sample: int | None = Non
     _write_questions(files, writer, "2wiki", hotpot_question, patterns, (sample, seed))
 
 
-@builder("musique", title="MuSiQue", license="CC BY 4.0", page="https://github.com/stonybrooknlp/musique")
+@builder("musique", "MuSiQue", "CC BY 4.0", "https://github.com/stonybrooknlp/musique")
 def musique(
     files: RawFiles, writer: DatasetWriter, *, sample: int | None = None, seed: int = 0, variant: str = "ans"
 ) -> None:
@@ -69,9 +69,9 @@ def musique(
 
 @builder(
     "ketrag",
-    title="KET-RAG's benchmark",
-    license="Apache-2.0 (texts: those of MuSiQue, CC BY 4.0, and HotpotQA, CC BY-SA 4.0)",
-    page="https://github.com/waetr/KET-RAG",
+    "KET-RAG's benchmark",
+    "Apache-2.0 (texts: those of MuSiQue, CC BY 4.0, and HotpotQA, CC BY-SA 4.0)",
+    "https://github.com/waetr/KET-RAG",
 )
 def ketrag(files: RawFiles, writer: DatasetWriter) -> None:
     """Read KET-RAG's benchmark: a text of one paragraph a line without titles, and 500 questions with answers.
@@ -98,13 +98,13 @@ def ketrag(files: RawFiles, writer: DatasetWriter) -> None:
     for record in files.one("qa-pairs.json").records():
         writer.query(record["id"], record["question"], answer=record["answer"])
         question = origin.get(record["id"])
-        gold = [doc_ids.get(_letters(question.passages[i][1])) for i in question.supporting] if question else []
+        texts = [_letters(question.passages[i][1]) for i in question.supporting] if question else []
         if question is None and origin:
             writer.drop("judgement", record["id"], "the question is not in the files of its data set")
-        elif question is not None and (None in gold or not gold):
+        elif question is not None and not (texts and doc_ids.keys() >= {*texts}):
             writer.drop("judgement", record["id"], "a supporting paragraph is not in the text")
-        for doc_id in dict.fromkeys(gold) if None not in gold else ():
-            writer.judge("test_silver", record["id"], str(doc_id))
+        else:
+            writer.judge("test_silver", record["id"], *(doc_ids[text] for text in texts))
 
 
 def _write_questions(
@@ -127,8 +127,7 @@ def _write_questions(
             elif question.query_id in drawn:
                 context = [doc_ids.setdefault(passage, f"{prefix}:{len(doc_ids)}") for passage in question.passages]
                 writer.query(question.query_id, question.text, **question.metadata, context=context)
-                for doc_id in dict.fromkeys(context[i] for i in question.supporting):
-                    writer.judge(split, question.query_id, doc_id)
+                writer.judge(split, question.query_id, *(context[i] for i in question.supporting))
     for passage, doc_id in doc_ids.items():
         writer.document(doc_id, *passage)
 

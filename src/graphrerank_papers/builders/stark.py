@@ -24,7 +24,7 @@ MAX_FIELD_CHARS = 4096
 _IDS = TypeAdapter(list[int])
 
 
-@builder("stark", title="STaRK", license="CC BY 4.0", page="https://huggingface.co/datasets/snap-stanford/stark")
+@builder("stark", "STaRK", "CC BY 4.0", "https://huggingface.co/datasets/snap-stanford/stark")
 def stark(files: RawFiles, writer: DatasetWriter, *, keep_types: list[str] | None = None) -> None:
     """Read one knowledge base (``amazon``, ``mag`` or ``prime``) with its questions.
 
@@ -40,15 +40,15 @@ def stark(files: RawFiles, writer: DatasetWriter, *, keep_types: list[str] | Non
         raise ValueError(f"needed entities and two ends of each edge, got edges of shape {list(pairs.shape)}")
     given = [(split, file) for split in SPLITS for file in files.matching(f"split/{split}.index")]
     split_of = {line.strip(): split for split, file in given for line in file.lines()}
-    judgements: dict[str, list[tuple[str, str]]] = {split: [] for split in SPLITS}
+    judgements: dict[str, list[tuple[str, ...]]] = {split: [] for split in SPLITS}
     for row in files.one("stark_qa.csv").rows():
         if row["id"] in split_of:
             writer.query(row["id"], row["query"])
-            answers = dict.fromkeys(_IDS.validate_json(row["answer_ids"], strict=True))
-            judgements[split_of[row["id"]]] += [(row["id"], str(answer)) for answer in answers]
+            answers = map(str, _IDS.validate_json(row["answer_ids"], strict=True))
+            judgements[split_of[row["id"]]].append((row["id"], *answers))
     for split in SPLITS:
-        for judgement in judgements[split]:
-            writer.judge(split, *judgement)
+        for query_id, *doc_ids in judgements[split]:
+            writer.judge(split, query_id, *doc_ids)
     if missing := [split for split in SPLITS if not judgements[split]]:
         writer.notes.append(f"Splits whose files were not given: {', '.join(missing)}.")
     for number, fields in entities.items():

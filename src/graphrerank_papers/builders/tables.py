@@ -56,9 +56,7 @@ class SqlQuestion:
     stated: Sequence[str] | None = None  # relevant tables according to the authors; None if they list none
 
 
-@builder(
-    "spider", title="Spider 1.0 table retrieval", license="CC BY-SA 4.0", page="https://yale-lily.github.io/spider"
-)
+@builder("spider", "Spider 1.0 table retrieval", "CC BY-SA 4.0", "https://yale-lily.github.io/spider")
 def spider(files: RawFiles, writer: DatasetWriter, *, only_asked: bool = False) -> None:
     """Read Spider's schemas and the questions of the splits that are given.
 
@@ -85,7 +83,7 @@ def spider(files: RawFiles, writer: DatasetWriter, *, only_asked: bool = False) 
     _write_tables(writer, [base for base in databases.values() if base.name in asked or not only_asked], questions)
 
 
-@builder("bird", title="BIRD table retrieval", license="CC BY-SA 4.0", page="https://bird-bench.github.io")
+@builder("bird", "BIRD table retrieval", "CC BY-SA 4.0", "https://bird-bench.github.io")
 def bird(files: RawFiles, writer: DatasetWriter) -> None:
     """Read BIRD's schemas and questions; ``metadata.split`` of a table is the split of its database.
 
@@ -107,12 +105,7 @@ def bird(files: RawFiles, writer: DatasetWriter) -> None:
     _write_tables(writer, databases, questions)
 
 
-@builder(
-    "beaver",
-    title="BEAVER table retrieval",
-    license="as its gated page says",
-    page="https://peterbaile.github.io/beaver",
-)
+@builder("beaver", "BEAVER table retrieval", "as its gated page says", "https://peterbaile.github.io/beaver")
 def beaver(files: RawFiles, writer: DatasetWriter, *, dialect: str = "mysql", join_keys: bool = False) -> None:
     """Read BEAVER's enterprise warehouses, from its repository or from its script ``data/download_hf.py``.
 
@@ -238,8 +231,7 @@ def _write_tables(
             writer.drop("judgement", question.query_id, "the authors list other tables than its SQL", detail)
         metadata = {"db_id": question.database, "sql": question.sql, **question.metadata}
         writer.record("query", {"_id": question.query_id, "text": question.text, "metadata": metadata})
-        for table in gold:
-            writer.judge(question.split, question.query_id, f"{question.database}.{table}")
+        writer.judge(question.split, question.query_id, *(f"{question.database}.{table}" for table in gold))
     for base in databases:
         for table, (title, lists) in base.tables.items():
             listed = ", ".join(words.replace("_", " ").strip() for words in lists["column_names"])

@@ -7,12 +7,7 @@ from graphrerank_papers.builders.chunker import split_chunks
 from graphrerank_papers.builders.raw_files import RawFiles
 
 
-@builder(
-    "ultradomain",
-    title="UltraDomain",
-    license="Apache-2.0",
-    page="https://huggingface.co/datasets/TommyChien/UltraDomain",
-)
+@builder("ultradomain", "UltraDomain", "Apache-2.0", "https://huggingface.co/datasets/TommyChien/UltraDomain")
 def ultradomain(files: RawFiles, writer: DatasetWriter, *, chunk_words: int = 300, overlap_words: int = 30) -> None:
     """Read domains: ``agriculture.jsonl``, ``cs.jsonl``, ``legal.jsonl``, ``mix.jsonl``, ...
 
