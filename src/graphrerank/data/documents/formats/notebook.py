@@ -3,9 +3,8 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from graphrerank.data.documents.document import Document
 from graphrerank.data.documents.formats.front_matter import front_matter
@@ -50,13 +49,9 @@ def _cells(text: str) -> Iterator[tuple[str, str]]:
     for cell in notebook["cells"]:
         yield str(cell["cell_type"]), _joined(cell["source"])
         for output in cell.get("outputs", ()):
-            shown = _COLOURS.sub("", _output(output)).strip()
+            shown = _COLOURS.sub("", _joined(output.get("text", output.get("data", {}).get("text/plain", "")))).strip()
             if shown and len(shown) <= _MAX_OUTPUT and not shown.startswith("<"):
                 yield "code", shown
-
-
-def _output(output: Mapping[str, Any]) -> str:
-    return _joined(output.get("text", output.get("data", {}).get("text/plain", "")))
 
 
 def _joined(text: object) -> str:

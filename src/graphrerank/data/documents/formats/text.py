@@ -2,7 +2,9 @@
 
 import codecs
 import re
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import groupby
 from pathlib import PurePosixPath
 
 from graphrerank.data.documents.document import Block, Document, Section, UnreadableError
@@ -102,30 +104,23 @@ def read_text(content: bytes, name: str) -> list[Document]:
     path = PurePosixPath(name)
     text, dropped = without_blobs(decode_text(content))
     end = text.rstrip().count("\n") + 1
-    blocks = tuple(paragraphs(text)) if path.suffix.lower() in _PROSE else code_block(text, 1)
+    blocks = tuple(_paragraphs(text)) if path.suffix.lower() in _PROSE else code_block(text, 1)
     title = path.name
     if len(blocks) > 1 and "\n" not in (first := blocks[0].text) and len(first) <= _MAX_TITLE and first[-1] != ".":
         title = first
     return [Document(name, title, (Section("", blocks, 1, end),) if blocks else (), dropped=dropped)]
 
 
-def paragraphs(text: str, line: int = 1) -> list[Block]:
-    """Split a text that begins in a line of its file at its empty lines."""
-    blocks: list[Block] = []
-    held: list[str] = []
-    for number, row in enumerate((*text.split("\n"), ""), line):
-        if row.strip():
-            held.append(row.rstrip())
-        elif held:
-            blocks.append(Block("\n".join(held).strip(), number - len(held)))
-            held = []
-    return blocks
+def _paragraphs(text: str) -> Iterator[Block]:
+    for has_text, rows in groupby(enumerate(text.split("\n"), 1), lambda row: bool(row[1].strip())):
+        if has_text:
+            numbers, held = zip(*rows, strict=True)
+            yield Block("\n".join(map(str.rstrip, held)).strip(), numbers[0])
 
 
 def code_block(text: str, line: int) -> tuple[Block, ...]:
     """Return a text that begins in a line of its file as a whole block, or nothing if it is empty."""
-    shown = text.lstrip("\n ").rstrip() and text.strip("\n").rstrip()
-    if not shown:
+    if not text.strip():
         return ()
     lead = len(text) - len(text.lstrip("\n"))
-    return (Block(shown, line + lead, is_whole=True),)
+    return (Block(text.strip("\n").rstrip(), line + lead, is_whole=True),)
