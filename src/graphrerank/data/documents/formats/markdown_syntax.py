@@ -16,7 +16,7 @@ _PIECE = re.compile(r".{1,5000}(?:(?<=\s)|\Z)|.{5000}", re.DOTALL)  # of a text:
 _MAX_NESTING = 60
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)(?= *\S)[\w \t+-]*(?:\"(?P<title>[^\"]*)\")?[ \t]*")
 _COLONS = re.compile(r"(?P<fence>:{3,})[ \t]*(?:\{(?P<attrs>[^{}]*)\}|(?P<kind>[\w.-]+))?[ \t]*(?P<title>.*)")
-_CODE_START = re.compile(r"\{(?:%-?|\{[<%])\s*([\w-]{0,50}(?:code|highlight)[\w-]{0,50}).*[^/][%>]\}")
+_CODE_START = re.compile(r"\{(?:%-?|\{[<%])\s*([\w-]{0,50}(?:code|highlight)[\w-]{0,50}).*[^/][%>]\}.*")
 _WIKI = re.compile(r"\[\[([^\[\]|\n]{1,500})(?:\|([^\[\]\n]{0,500}))?\]\](?![(\[])")
 _ROLE = re.compile(r"\{([a-z][\w:.+-]{0,50})\}(`+)([^`]{1,1000})\2(?!`)")
 ATTRIBUTES = r"\{:?[ \t]*(?:[#.][^{}\n]{0,300}|[\w-]{1,50}=[^{}\n]{0,300})\}"
@@ -114,14 +114,12 @@ def _role(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _starts(state: StateBlock, line: int, first: str) -> bool:
-    """Return whether a line is no code and begins with a character."""
-    place = state.bMarks[line] + state.tShift[line]
-    return place < state.eMarks[line] and state.src[place] in first and not state.is_code_block(line)
-
-
 def _line(state: StateBlock, line: int) -> str:
     return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]]
+
+
+def _matched(state: StateBlock, line: int, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    return None if state.is_code_block(line) else pattern.fullmatch(_line(state, line))
 
 
 def _push_title(state: StateBlock, line: int, title: str) -> None:
@@ -134,7 +132,7 @@ def _push_title(state: StateBlock, line: int, title: str) -> None:
 
 def _indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """`!!! note "Title"`, `??? note` and `=== "Tab"` of MkDocs, which hold the indented lines that follow."""
-    found = _starts(state, start, "!?=") and _INDENTED.fullmatch(_line(state, start))
+    found = _matched(state, start, _INDENTED)
     if not found or silent:
         return bool(found)
     after = start + 1
@@ -155,7 +153,7 @@ def _indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """`:::note Title` of Docusaurus and VuePress, whose text follows as usual, and directives of MyST as fences."""
-    found = _starts(state, start, ":") and _COLONS.fullmatch(_line(state, start))
+    found = _matched(state, start, _COLONS)
     if not found or silent:
         return bool(found)
     if found["attrs"] and found["attrs"][0].isalpha():
@@ -172,7 +170,7 @@ def _colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _code_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """`{{< highlight >}}` and `{{< code-toggle >}}` of Hugo and `{% highlight %}` of Jekyll as fences."""
-    found = _starts(state, start, "{") and _CODE_START.match(_line(state, start))
+    found = _matched(state, start, _CODE_START)
     if found and start + 1 < end and _line(state, start + 1).startswith(("```", "~~~")):
         return False
     if not found or silent:
