@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +64,14 @@ class FastInsightCurves:
         build = parts.pipeline_factory(prepared, retriever=self.retriever, encoder=self.encoder)
         largest = max(self.budgets)
         pipelines: dict[tuple[str, float], Pipeline] = {(SEARCH, START): build(SEARCH, budget=START)}
-        pipelines |= {(name, size): build(name, budget=size) for name in self.pipelines for size in self.budgets}
-        for name, numbers in self.settings.items():
-            for number in numbers:
-                varied = parts.settings("pipeline", VARIED, budget=largest)
-                for step in _steps_with(varied, name):
-                    step[name] = float(number)
-                pipelines[name, number] = build(varied)
+        by_budget = list(product(self.pipelines, self.budgets))
+        varied = [(name, number) for name, numbers in self.settings.items() for number in numbers]
+        pipelines |= {(name, size): build(name, budget=size) for name, size in by_budget}
+        for name, number in varied:
+            settings = parts.settings("pipeline", VARIED, budget=largest)
+            for step in _steps_with(settings, name):
+                step[name] = float(number)
+            pipelines[name, number] = build(settings)
         dataset, queries = prepared.dataset, judged_queries(prepared.dataset, self.split, self.num_queries)
         named = {f"{kind} {number:g}": pipeline for (kind, number), pipeline in pipelines.items()}
         ranked = run_pipelines(prepared, queries, named)
@@ -81,7 +83,7 @@ class FastInsightCurves:
         }
         costs = {key: system.cost for key, system in zip(pipelines, ranked, strict=True)}
         start = values[SEARCH, START]
-        for name, size in ((name, size) for name in self.pipelines for size in self.budgets):
+        for name, size in by_budget:
             found, cost = values[name, size], costs[name, size]
             assert cost is not None
             row = {
@@ -93,7 +95,7 @@ class FastInsightCurves:
                 "ms per query": sum(cost.batch_ms.values()),
             }
             yield f"{dataset.name}: budget", row
-        for name, number in ((name, number) for name, numbers in self.settings.items() for number in numbers):
+        for name, number in varied:
             quality = float(values[name, number][QUALITY].nanmean())
             yield f"{dataset.name}: {name}", {name: float(number), QUALITY: quality}
         for name in self.pipelines:

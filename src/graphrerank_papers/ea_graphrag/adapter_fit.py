@@ -91,9 +91,8 @@ def fit_adapter(
     """Choose features and z-scores on the training rows, and train until the validation loss stops falling.
 
     Source: EA-GraphRAG, section 3.3: binary cross-entropy with label smoothing, AdamW, a cosine. *Our choices:* early
-    stopping, and all numbers. The same rows and settings give the same weights; torch's global generator is left alone.
-    Returns the model in evaluation mode with the weights of the best epoch, not calibrated; and ``train/loss``,
-    ``val/loss`` and ``val/auc`` of each epoch.
+    stopping, and all numbers. Torch's global generator is left alone. Returns the model in evaluation mode with the
+    weights of the best epoch, not calibrated; and ``train/loss``, ``val/loss`` and ``val/auc`` of each epoch.
     """
     features, labels = train
     selected = top_features(train, settings.num_selected, settings.seed)
@@ -157,8 +156,7 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 def calibrate(model: Any, validation: Rows) -> dict[str, float]:
     """Fit the temperature of an adapter on rows that its weights were not trained on, and set it in the model.
 
-    Returns the ``temperature``, and before and after it the mean negative log-likelihood ``nll`` in nats and the
-    expected calibration error ``ece`` of ten bins.
+    Returns the ``temperature``, and before and after it the mean ``nll`` in nats and the ``ece`` of ten bins.
     """
     logits, labels = model.logits(validation[0]).double(), validation[1].double()
     temperature = fit_temperature(logits, labels)
@@ -200,7 +198,7 @@ def choose_thresholds(
     :data:`ROUTES` was, in [0, 1], and its time. ``price`` :math:`\lambda` is accuracy per second, not negative. Without
     ``fuse``, ``low`` and ``high`` lie between the same two scores.
     """
-    if not 0 <= price < float("inf"):
+    if not 0 <= price < math.inf:
         raise UserError(f"`price` must be finite and not negative, got {price}")
     correct, seconds = correct.double(), seconds.double()
     order = scores.double().argsort(stable=True)

@@ -150,14 +150,10 @@ class AdapterTraining:
         state = {f"{MODULE_PREFIX}{name}": tensor for name, tensor in model.state_dict().items()}
         with atomic_path(best) as temporary:
             torch.save({"state_dict": state}, temporary)
-        arguments = self.model.keywords | {
-            "num_features": len(FEATURES),
-            "num_selected": len(model.selected),
-            "dropout": self.settings.dropout,
-        }
+        numbers = {"num_features": len(FEATURES), "num_selected": len(model.selected), "dropout": self.settings.dropout}
         return {
             "name": self.name,
-            "model": {"name": model_name(type(model)), "arguments": arguments},
+            "model": {"name": model_name(type(model)), "arguments": self.model.keywords | numbers},
             "features": [FEATURES[column] for column in model.selected.tolist()],
             "right": self.right,
             "best_epoch": 1 + losses.index(min(losses)),
@@ -188,8 +184,8 @@ class AdapterTraining:
 def _disagreements(sets: Sequence[Judged], held: bool | None) -> Rows:
     """Join disagreements: those for training, for validation, or all; labelled 1 where the graph is right."""
     kept = [judged.disagree if held is None else judged.disagree & (judged.held == held) for judged in sets]
-    features = torch.cat([judged.features[rows] for judged, rows in zip(sets, kept, strict=True)])
-    labels = torch.cat([judged.right[rows, 1] for judged, rows in zip(sets, kept, strict=True)]).long()
+    parts = ((judged.features[rows], judged.right[rows, 1].long()) for judged, rows in zip(sets, kept, strict=True))
+    features, labels = map(torch.cat, zip(*parts, strict=True))
     if (classes := set(labels.tolist())) != {0, 1}:
         raise UserError(
             f"`labels` must hold both classes, 0 and 1, got {sorted(classes)} in {len(labels)} rows; where one path is "
@@ -234,8 +230,8 @@ def adapter_text(manifest: Mapping[str, Any], num_train: int, num_held: int) -> 
         "calibration error": f"{calibration['ece_before']:.3f} and {calibration['ece_after']:.3f}",
     }
     rows |= {f"threshold `{name}`": f"{choice[name]:.3f}" for name in ("low", "high")}
-    routed = [choice["accuracy"], choice["seconds"], choice["objective"]]
-    rows[f"routed: right, seconds, right - {choice['price']:g} x seconds"] = ", ".join(f"{n:.3f}" for n in routed)
+    routed = (f"{choice[name]:.3f}" for name in ("accuracy", "seconds", "objective"))
+    rows[f"routed: right, seconds, right - {choice['price']:g} x seconds"] = ", ".join(routed)
     for route in ROUTES:
         objective, share = choice["alone"][route], choice["shares"][route]
         rows[f"{route}: share of the questions; objective if all take it"] = f"{100 * share:.0f}%; {objective:.3f}"

@@ -26,7 +26,7 @@ from graphrerank_papers.experiments import hashed_order
 JUDGED = "PR@5"  # what the oracle chooses by, and the tests compare
 FULL = "full"
 WAYS = (*ROUTES, "random", "no fusion", FULL, "oracle")
-
+PAID = ("fusion", "no fusion", FULL)  # need the adapter's scores
 
 # the outcome of each of `ROUTES` on each of `n` questions, float64: `[n, 3]` of each of `ROUTED_MEASURES`, NaN where it
 # does not count, and of `seconds`; `[n]` of `scores`, s(q), and of `route_seconds`, to score the question
@@ -65,9 +65,12 @@ class RoutingBenchmark:
         rows = _halved(sets, new, [list(self.single_hop), list(self.multi_hop)], seed=self.seed)
         kept = {name: {key: column[rows[name]] for key, column in choices[name].items()} for name in sets if rows[name]}
         without_fusion = (manifest.without_fusion.low, manifest.without_fusion.high)
-        thresholds = (scorer.low, scorer.high)
         compare = partial(
-            compare_routing, thresholds=thresholds, without_fusion=without_fusion, draws=self.draws, seed=self.seed
+            compare_routing,
+            thresholds=(scorer.low, scorer.high),
+            without_fusion=without_fusion,
+            draws=self.draws,
+            seed=self.seed,
         )
         mix = {key: torch.cat([part[key] for part in kept.values()]) for key in next(iter(choices.values()))}
         content = {
@@ -173,11 +176,10 @@ def compare_routing(
         way: {key: torch.where(shares[way] > 0, choices[key] * shares[way], 0).sum(1) for key in ROUTED_MEASURES}
         for way in WAYS
     }
-    paid = {"fusion", "no fusion", FULL}  # that need the adapter's scores
     rows = {
         way: {
             **{key: float(of.nanmean()) for key, of in values[way].items() if not bool(of.isnan().all())},
-            "ms": 1000 * float(((seconds * shares[way]).sum(1) + (way in paid) * choices["route_seconds"]).mean()),
+            "ms": 1000 * float(((seconds * shares[way]).sum(1) + (way in PAID) * choices["route_seconds"]).mean()),
             "routes": dict(zip(ROUTES, shares[way].mean(0).tolist(), strict=True)),
         }
         for way in WAYS

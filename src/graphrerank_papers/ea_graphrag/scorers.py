@@ -6,6 +6,7 @@ question that exactly one path answers, with its ``text``, the path that is ``ri
 given, its ``part`` (``training`` or ``validation``).
 """
 
+import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -207,8 +208,7 @@ class TextClassifierScorer:
                 schedule.step()
             validation_loss = self._validation_loss(classifier.eval())
             if not self._validation[0] or validation_loss < best_loss:
-                best = {name: entry.detach().clone() for name, entry in classifier.state_dict().items()}
-                best_loss = validation_loss
+                best, best_loss = copy.deepcopy(classifier.state_dict()), validation_loss
         return best
 
     @torch.no_grad()

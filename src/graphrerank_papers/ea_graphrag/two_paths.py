@@ -45,8 +45,7 @@ class TwoPaths:
     qrels: Qrels  # judgements that hold these questions
     dense: Ranking  # `[Q, K]`, ranking of the dense path
     graph: Ranking  # `[Q, K]`, ranking of the graph path
-    # seconds per question on the dense and on the graph path, many at once, without encoding the question
-    seconds: tuple[float, float]
+    seconds: tuple[float, float]  # per question on both paths, many at once, without encoding the question
 
     def __len__(self) -> int:
         """Return the number of questions."""

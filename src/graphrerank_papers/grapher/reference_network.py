@@ -202,8 +202,7 @@ def load_reference_network(
         nodes_of.append(range(len(rows), len(rows) + len(pieces)))
         for chunk, (text, before) in enumerate(pieces):
             rows.append((f"{paper.doc_id}#{chunk}", paper._replace(text=text).passage, before, number))
-    ids, texts = [row[0] for row in rows], [row[1] for row in rows]
-    searched, paper_of = [row[2] for row in rows], [row[3] for row in rows]
+    ids, texts, searched, paper_of = map(list, zip(*rows, strict=True))
     references = [_references(folder, paper, index_of) for paper in papers]
     cited = (citations or CitationPatterns()).detect(searched, [references[paper] for paper in paper_of])
     pairs = {
@@ -214,14 +213,11 @@ def load_reference_network(
     }
     edges = torch.tensor(sorted(pairs), dtype=torch.int64).reshape(-1, 2)
     graph = CorpusGraph.from_edges(ids, texts, edges, edge_type=REFERENCE)
-    if gold == "chunk":
-        queries, judged = read_judged_queries(folder, splits, {node_id: i for i, node_id in enumerate(ids)})
-    else:
-        queries, of_papers = read_judged_queries(folder, splits, index_of)
-        judged = {
-            split: [row._replace(node=node) for row in rows for node in nodes_of[row.node]]
-            for split, rows in of_papers.items()
-        }
+    nodes_by_id = dict(zip(ids, range(len(ids)), strict=True)) if gold == "chunk" else index_of
+    queries, judged = read_judged_queries(folder, splits, nodes_by_id)
+    if gold == "paper":
+        for split, listed in judged.items():
+            judged[split] = [row._replace(node=node) for row in listed for node in nodes_of[row.node]]
     counts = {"citations": graph.num_edges // 2}
     return Dataset.from_queries(name or folder.resolve().name, graph, queries, judged, knn=knn, edge_counts=counts)
 

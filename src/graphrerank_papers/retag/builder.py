@@ -128,9 +128,7 @@ class ReTAGIndexBuilder:
         _, corpus = self._corpus(ids, passages, settings, steps)
         names, known = corpus.graph.names, list(index.entities)
         if list(names[: len(known)]) != known:
-            raise UserError(
-                f"`passages` must begin with those of the index, got others: its {len(known)} entities differ"
-            )
+            raise UserError(f"`passages` must begin with those of the index, got others: {len(known)} entities differ")
         entities = steps.relevant_entities(corpus, index.topics)
         for topic, subgraph in enumerate(index.graphs[1:]):
             entities[subgraph.nodes, topic] = True
@@ -149,10 +147,8 @@ class ReTAGIndexBuilder:
     def _steps(self, settings: ReTAGSettings) -> Steps:
         if self.model is None:
             return ExtractiveSteps(self.tokenizer, settings)
-        stages, encoder = self._stages, self.encoder
-        return GenerativeSteps(
-            self.model, self.prompts, self.tokenizer, lambda texts: stages.encode(encoder, texts), settings
-        )
+        encode = partial(self._stages.encode, self.encoder)
+        return GenerativeSteps(self.model, self.prompts, self.tokenizer, encode, settings)
 
     def _corpus(
         self, ids: Sequence[str], passages: Sequence[str], settings: ReTAGSettings, steps: Steps

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphrerank.checks import UserError
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.text import normalize_entity, split_sentences
-from graphrerank_papers.knowledge.corpus_knowledge import merge_knowledge
+from graphrerank_papers.knowledge.corpus_knowledge import grouped, merge_knowledge
 from graphrerank_papers.retag.index import ReTAGSettings, Rows
 
 MAX_NAME_WORDS = 8  # of names searched for in a summary
@@ -41,11 +41,8 @@ class EntityGraph:
     @property
     def naming(self) -> list[list[int]]:
         """The sentences that name each entity, ascending."""
-        rows: list[list[int]] = [[] for _ in self.names]
-        for sentence, entities in enumerate(self.named.tolist()):
-            for entity in entities:
-                rows[entity].append(sentence)
-        return rows
+        pairs = ((entity, sentence) for sentence, named in enumerate(self.named.tolist()) for entity in named)
+        return grouped(pairs, len(self.names))
 
     def entity_vectors(self, sentence_vectors: Tensor) -> Tensor:
         """Average the vectors ``[S, d]`` of the sentences that name each entity: ``[E, d]`` unit vectors, or zeros."""
@@ -80,9 +77,7 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
     the sentences that share the most words with it, if any.
     """
     facts = merge_knowledge(knowledge, passages=range(len(passages)))
-    passage_entities: list[list[int]] = [[] for _ in passages]
-    for entity, index in facts.entity_links.tolist():
-        passage_entities[index].append(entity)
+    passage_entities = grouped(facts.entity_links.flip(1).tolist(), len(passages))
     sentences, passage, named = [], [], []
     for index, text in enumerate(passages):
         split = [text[start:stop] for start, stop in split_sentences(text)]

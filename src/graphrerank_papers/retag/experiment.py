@@ -115,8 +115,7 @@ class _Bench:
         else:
             self.index = ReTAGIndex.load(job.index)
         if list(self.index.passage_ids) != chunk_ids:
-            needed = f"of the {len(chunk_ids)} chunks of {job.data}"
-            raise UserError(f"`job.index` must be {needed}, {job.index} is of others")
+            raise UserError(f"`job.index` must be of {job.data}'s {len(chunk_ids)} chunks, {job.index} is of others")
         if not len(self.index.communities):
             report, least = self.index.report, self.index.settings.min_component
             raise UserError(
@@ -124,7 +123,7 @@ class _Bench:
                 f"{report.entities} entities and {report.relations} relations and so no community to sum up"
             )
         self._sentences = SummarySentences(self.index, self._encoder)
-        ids, texts = [question.query_id for question in questions], [question.text for question in questions]
+        ids, texts = ([getattr(question, key) for question in questions] for key in ("query_id", "text"))
         self._queries = Queries(ids, texts, query_encoder(self._encoder).encode(texts))
         self._levels: dict[int, LevelSummaries] = {}
 
@@ -164,10 +163,11 @@ class _Bench:
 
         for name, (base, settings) in self._job.grid().items():
             choices = [{**best[base], **each} for each in settings]
-            tried = [0.0]
-            if len(choices) > 1:
-                tried = [float(recall(self._chosen(each, level, scope), first).nanmean()) for each in choices]
-            best[name] = choices[tried.index(max(tried))]
+            best[name] = choices[0]
+            if len(choices) > 1:  # the first of equals
+                best[name] = max(
+                    choices, key=lambda one: float(recall(self._chosen(one, level, scope), first).nanmean())
+                )
             retrieval = self._chosen(best[name], level, scope)
             recalls[name] = recall(retrieval, second)
             row = {

@@ -34,9 +34,8 @@ class ReTAGSettings:
     seed: int = 0  # seed of clustering and communities
 
     def __post_init__(self) -> None:
-        counts = ("num_terms", "max_community", "min_component")
-        limits = ("context_tokens", "summary_tokens", "description_tokens")
-        check_counts(**{name: getattr(self, name) for name in (*counts, *limits)})
+        counts = "num_terms max_community min_component context_tokens summary_tokens description_tokens"
+        check_counts(**{name: getattr(self, name) for name in counts.split()})
         check_not_negative(num_topics=self.num_topics)
         check_positive_share(coverage=self.coverage)
         check_share(centrality=self.centrality)
@@ -86,8 +85,6 @@ class Rows:
         return len(self.indptr) - 1
 
     def __getitem__(self, row: int) -> Tensor:
-        if not 0 <= row < len(self):
-            raise IndexError(row)
         return self.indices[self.indptr[row] : self.indptr[row + 1]]
 
     def tolist(self) -> list[list[int]]:

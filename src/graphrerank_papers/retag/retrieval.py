@@ -32,9 +32,6 @@ from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings, Topics
 from graphrerank_papers.retag.steps import ReTAGPrompts, ask_all, classify_questions, parse_keywords
 
 FEATURES = (BASE_SCORE, *TEXT_FEATURES)
-NO_TOPIC = "the whole collection"
-LANGUAGES = ("extractive", "llm")
-ROUTINGS = ("similarity", "language_model")
 
 TopicClassifier = Callable[[Sequence[str]], Sequence[int | None]]  # the topic of each question, or None
 
@@ -155,13 +152,10 @@ class GeneratedKeywords:
         """Return the keywords of ``B`` queries; none for a blank one, or without a usable answer."""
         topics = zip(self.topics.names, self.topics.terms, strict=True)
         described = [f"{topic} ({', '.join(terms)})" for topic, terms in topics]
-        scopes = ["; ".join(compress(described, inside)) or NO_TOPIC for inside in graphs[:, 1:].tolist()]
-        filled = [
-            self.prompt.fill(collection=f"{self.description} Searched in: {scope}", question=text)
-            if text.strip()
-            else None
-            for text, scope in zip(queries.texts, scopes, strict=True)
-        ]
+        scopes = ["; ".join(compress(described, inside)) or "the whole collection" for inside in graphs[:, 1:].tolist()]
+        collections = [f"{self.description} Searched in: {scope}" for scope in scopes]
+        pairs = zip(queries.texts, collections, strict=True)
+        filled = [self.prompt.fill(collection=of, question=text) if text.strip() else None for text, of in pairs]
         answers = ask_all(self.model, self.prompt, filled, parse_keywords, limit=self.num_keywords)
         return [(answer or [])[: self.num_keywords] for answer in answers]
 
@@ -222,10 +216,10 @@ class LevelSummaries:
         in_graph = torch.zeros(len(rows), len(self.communities), dtype=torch.bool)
         for number, row in enumerate(rows):
             in_graph[number, node_of[row]] = True
-        has_text = torch.tensor([bool(text) for text in self.graph.texts], dtype=torch.bool)
-        self.in_graph = (in_graph & has_text).to(device)
-        text_index = {text: index for index, text in enumerate(dict.fromkeys(self.graph.texts))}
-        self._text = torch.tensor([text_index[text] for text in self.graph.texts], dtype=torch.int64, device=device)
+        texts = self.graph.all_texts
+        self.in_graph = (in_graph & torch.tensor([bool(text) for text in texts], dtype=torch.bool)).to(device)
+        text_index = {text: index for index, text in enumerate(dict.fromkeys(texts))}
+        self._text = torch.tensor([text_index[text] for text in texts], dtype=torch.int64, device=device)
 
     def __len__(self) -> int:
         return len(self.communities)
@@ -354,8 +348,8 @@ class ReTAGSetup:
     description: str = "A collection of documents."  # of the corpus, for the language model's keywords
 
     def __post_init__(self) -> None:
-        check_choice(LANGUAGES, language=self.language)
-        check_choice(ROUTINGS, routing=self.routing)
+        check_choice(("extractive", "llm"), language=self.language)
+        check_choice(("similarity", "language_model"), routing=self.routing)
         if self.language_model is None and (self.language == "llm" or self.routing == "language_model"):
             raise UserError("`language_model` must be given for language=llm and for routing=language_model, got none")
 
@@ -381,16 +375,17 @@ class ReTAGSetup:
 
     def topic_classifier(self, index: ReTAGIndex) -> TopicClassifier | None:
         """Return what chooses the topic of questions; None for similarity."""
-        if self.routing == "similarity" or self.language_model is None:
+        if self.routing == "similarity" or (model := self._remembered) is None:
             return None
-        model = remembering(self.language_model, self.cache)
         return partial(classify_questions, model, self.prompts.classification, list(index.topics.names))
 
     @property
     def _model(self) -> ChatModel | None:
-        if self.language_model is None or self.language == "extractive":
-            return None
-        return remembering(self.language_model, self.cache)
+        return None if self.language == "extractive" else self._remembered
+
+    @property
+    def _remembered(self) -> ChatModel | None:
+        return None if self.language_model is None else remembering(self.language_model, self.cache)
 
 
 class ReTAGSearch:

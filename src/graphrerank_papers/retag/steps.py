@@ -19,7 +19,7 @@ from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.text import Tokenizer, count_tokens
 from graphrerank.text.languages import detect_language
-from graphrerank_papers.knowledge.corpus_knowledge import merge_knowledge
+from graphrerank_papers.knowledge.corpus_knowledge import grouped, merge_knowledge
 from graphrerank_papers.knowledge.keywords import find_keywords
 from graphrerank_papers.retag.entity_graph import EntityGraph
 from graphrerank_papers.retag.index import ReTAGSettings, Topics
@@ -44,16 +44,15 @@ class ReTAGPrompts:
     """The prompts of a language model that builds and searches a ReTAG index."""
 
     _: KW_ONLY
-    # with `{notes}`, and `{limit}` in the system message
-    topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_topics"))
-    # with `{topics}`, and `{limit}` in the system message
-    merged_topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_merged_topics"))
+    # placeholders; the system messages of `topics`, `merged_topics` and `keywords` have `{limit}`
+    topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_topics"))  # `{notes}`
+    merged_topics: Prompt = field(default_factory=partial(shipped_prompt, "retag_merged_topics"))  # `{topics}`
     relevance: Prompt = field(default_factory=partial(shipped_prompt, "retag_relevance"))  # `{topics}`, `{notes}`
     summary: Prompt = field(default_factory=partial(shipped_prompt, "summary"))  # see `write_summaries`
-    # with `{topics}` and `{question}`
-    classification: Prompt = field(default_factory=partial(shipped_prompt, "retag_classification"))
-    # with `{collection}` and `{question}`, and `{limit}` in the system message
-    keywords: Prompt = field(default_factory=partial(shipped_prompt, "retag_keywords"))
+    classification: Prompt = field(
+        default_factory=partial(shipped_prompt, "retag_classification")
+    )  # `{topics}`, `{question}`
+    keywords: Prompt = field(default_factory=partial(shipped_prompt, "retag_keywords"))  # `{collection}`, `{question}`
 
     @property
     def of_index(self) -> str:
@@ -150,11 +149,11 @@ class ExtractiveSteps:
         settings, graph = self.settings, corpus.graph
         entity_vectors = centred(corpus.entity_vectors, corpus.centre)
         vectors, label = cluster_entities(entity_vectors, num_topics=settings.num_topics, seed=settings.seed)
-        groups: list[list[str]] = [[] for _ in vectors]
-        for entity in graph.named.indices.tolist():
-            if label[entity] >= 0:
-                groups[int(label[entity])].append(graph.names[entity])
-        terms = distinctive_words(groups, num_words=settings.num_terms)
+        mentions = graph.named.indices
+        mentions = mentions[label[mentions] >= 0]
+        groups = grouped(torch.stack([label[mentions], mentions], dim=1).tolist(), len(vectors))
+        named = [[graph.names[entity] for entity in group] for group in groups]
+        terms = distinctive_words(named, num_words=settings.num_terms)
         return Topics([", ".join(words[:NAME_WORDS]) for words in terms], terms, vectors, corpus.centre)
 
     def relevant_entities(self, corpus: Corpus, topics: Topics) -> Tensor:
@@ -214,18 +213,12 @@ class GenerativeSteps:
         """Collect the extractor's descriptions of entities and relations."""
         limit = self.settings.description_tokens
         merged = merge_knowledge(knowledge(), tokenizer=self.tokenizer, description_tokens=limit)
-        num_entities = len(graph.names)
-        edges: list[list[int]] = [[] for _ in graph.edges]
+        num_entities, texts = len(graph.names), [*merged.entity_texts, *merged.relation_texts]
         of_relation = graph.positions(merged.ends.sort(dim=1).values).tolist()
-        for relation, edge in enumerate(of_relation):
-            edges[edge].append(num_entities + relation)
-        texts = [*merged.entity_texts, *merged.relation_texts]
-        sources: list[list[int]] = [[] for _ in texts]
-        for entity, passage in merged.entity_links.tolist():
-            sources[entity].append(passage)
-        for relation, passage in merged.relation_links.tolist():
-            sources[num_entities + relation].append(passage)
+        edges = grouped(zip(of_relation, range(num_entities, len(texts)), strict=True), len(graph.edges))
+        links = torch.cat([merged.entity_links, merged.relation_links + torch.tensor([num_entities, 0])])
         nodes = [[entity] for entity in range(num_entities)]
+        sources = grouped(links.tolist(), len(texts))
         return Material(texts, count_tokens(self.tokenizer, texts), sources, nodes, edges)
 
     def find_topics(self, corpus: Corpus) -> Topics:
@@ -240,9 +233,9 @@ class GenerativeSteps:
             remaining = [entity for entity in remaining if entity not in used]
         names, num_skipped = mine_topics(self.model, self.prompts, batches, num_topics=settings.num_topics)
         self.num_skipped += num_skipped
-        vectors = corpus.centre.new_zeros(0, len(corpus.centre))
-        if names:
-            vectors = centred(self.encode(names), corpus.centre)
+        vectors = (
+            centred(self.encode(names), corpus.centre) if names else corpus.centre.new_zeros(0, len(corpus.centre))
+        )
         terms = distinctive_words([[name] for name in names], num_words=settings.num_terms)
         return Topics(names, terms, vectors, corpus.centre)
 

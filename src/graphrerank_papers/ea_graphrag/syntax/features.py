@@ -77,6 +77,8 @@ KINDS = {  # number of named entities of OntoNotes' types
 ADJUNCT = frozenset({"pobj", "npadvmod", "nummod", "advmod"})  # dependency labels of times and places
 CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM"})
 PROPOSITIONAL = frozenset({"VERB", "ADJ", "ADV", "ADP", "CCONJ", "SCONJ"})
+SHARED = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "PRON")  # kinds of words, and the names of their shares
+SHARES = ("share_nouns", "share_proper_nouns", "share_verbs", "share_adjectives", "share_adverbs", "share_pronouns")
 _CONNECTIVES = """
 after also although as because before besides but consequently finally furthermore hence however if instead meanwhile
 moreover nevertheless otherwise since so still then therefore though thus unless until when whereas whether while yet
@@ -117,9 +119,9 @@ class ParsedText:
     def __len__(self) -> int:
         return len(self.words)
 
-    def count(self, *relations: str) -> float:
+    def count(self, *relations: str) -> int:
         """Return how many tokens have one of these dependency labels."""
-        return float(sum(self.counts[relation] for relation in relations))
+        return sum(self.counts[relation] for relation in relations)
 
 
 def _features(text: ParsedText, units: Units) -> dict[str, float]:
@@ -135,7 +137,7 @@ def _dependency(text: ParsedText) -> dict[str, float]:
     steps = [token - head for token, head in enumerate(text.heads) if head != token and text.is_word[token]]
     distances = [abs(step) for step in steps]
     mean = _mean(distances)
-    imbalances = [_imbalance(text, token) for token, children in enumerate(text.num_children) if children]
+    imbalance = [abs(left - right) / max(1, left + right) for left, right in zip(text.left, text.right, strict=True)]
     root = next((token for token, head in enumerate(text.heads) if token == head), 0)
     num_long = sum(distance > LONG for distance in distances)
     return {
@@ -149,8 +151,8 @@ def _dependency(text: ParsedText) -> dict[str, float]:
         "root_position": root / max(1, len(text) - 1),  # of the first root among the tokens, from 0 to 1
         "num_relation_types": len(text.counts),  # different dependency labels
         **{name: text.count(*labels) for name, labels in RELATIONS.items()},
-        "mean_imbalance": _mean(imbalances),
-        "root_imbalance": _imbalance(text, root) if len(text) else 0.0,
+        "mean_imbalance": _mean([imbalance[token] for token, children in enumerate(text.num_children) if children]),
+        "root_imbalance": imbalance[root] if imbalance else 0.0,
     }
 
 
@@ -169,11 +171,6 @@ def _tree(text: ParsedText) -> dict[str, float]:
         "max_branching": max(inner, default=0),
         "depth_width_ratio": max_depth / max(1, max_width),
     }
-
-
-def _imbalance(text: ParsedText, token: int) -> float:
-    below = text.left[token] + text.right[token]
-    return abs(text.left[token] - text.right[token]) / max(1, below)
 
 
 def _mean(numbers: list[int] | list[float]) -> float:
@@ -195,19 +192,16 @@ def _entities(text: ParsedText) -> dict[str, float]:
 
 def _roles(text: ParsedText) -> dict[str, float]:
     """Semantic roles, as far as dependency labels determine them."""
+    adjuncts = Counter(label for label, _, root in text.entities if text.relations[root] in ADJUNCT)
     roles = {
         "num_agents": text.count("nsubj", "agent"),
         "num_patients": text.count("dobj", "nsubjpass"),  # who or what is acted on
         "num_recipients": text.count("dative", "iobj"),
         "num_attributes": text.count("attr", "acomp", "oprd"),  # predicate nouns and adjectives
-        "num_temporal": _adjuncts(text, KINDS["num_dates"]),
-        "num_locative": _adjuncts(text, KINDS["num_locations"]),
+        "num_temporal": sum(adjuncts[kind] for kind in KINDS["num_dates"]),
+        "num_locative": sum(adjuncts[kind] for kind in KINDS["num_locations"]),
     }
     return {**roles, "num_role_types": sum(count > 0 for count in roles.values())}
-
-
-def _adjuncts(text: ParsedText, kinds: tuple[str, ...]) -> float:
-    return float(sum(label in kinds and text.relations[root] in ADJUNCT for label, _, root in text.entities))
 
 
 def _lexical(text: ParsedText) -> dict[str, float]:
@@ -229,12 +223,7 @@ def _lexical(text: ParsedText) -> dict[str, float]:
         "content_function_ratio": content / max(1, function),
         "information_density": content / max(1, len(text)),  # per token, punctuation included
         "propositional_density": sum(kinds[kind] for kind in PROPOSITIONAL) / total,
-        "share_nouns": kinds["NOUN"] / total,
-        "share_proper_nouns": kinds["PROPN"] / total,
-        "share_verbs": kinds["VERB"] / total,
-        "share_adjectives": kinds["ADJ"] / total,
-        "share_adverbs": kinds["ADV"] / total,
-        "share_pronouns": kinds["PRON"] / total,
+        **{name: kinds[kind] / total for name, kind in zip(SHARES, SHARED, strict=True)},
         "num_numbers": kinds["NUM"],
         "num_capitalized": sum(shape[:1].isupper() for shape in text.shapes[1:]),  # after the first token
     }
@@ -242,11 +231,10 @@ def _lexical(text: ParsedText) -> dict[str, float]:
 
 def _question(text: ParsedText) -> dict[str, float]:
     """Whether the text asks, by a question mark or a question's word order, and its first question word."""
-    question_words = [i for i, tag in enumerate(text.tags) if tag[:1] == "W" and text.words[i] in _ASKED_BY]
-    opens = len(text) > 1 and (0 in question_words or _inverted(text))
-    is_question = "?" in text.words or opens
-    word = _ASKED_BY[text.words[question_words[0]]] if question_words and is_question else ""
-    after = text.tags[question_words[0] + 1] if question_words and question_words[0] + 1 < len(text) else ""
+    first = next((i for i, tag in enumerate(text.tags) if tag[:1] == "W" and text.words[i] in _ASKED_BY), len(text))
+    is_question = "?" in text.words or (len(text) > 1 and (first == 0 or _inverted(text)))
+    word = _ASKED_BY.get(text.words[first], "") if is_question and first < len(text) else ""
+    after = "".join(text.tags[first + 1 : first + 2])
     return {
         "is_question": is_question,
         **{f"asks_{name}": word == name for name in QUESTION_WORDS},
