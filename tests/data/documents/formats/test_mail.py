@@ -81,10 +81,6 @@ def test_a_message():
     part = b"--b\n\nOne.\n-- \nAnn\n--b\nContent-Type: message/rfc822\n\nFrom: c\n\nTwo.\n--b--"
     (document,) = read_eml(b"From: a\nContent-Type: multipart/mixed; boundary=b\n\n" + part, "d.eml")
     assert document.sections[0].blocks[1].text == "One.\n\nTwo."
-
-
-def test_a_message_that_is_a_page():
-    pytest.importorskip("graphrerank.data.documents.formats.html")
     (document,) = read_eml(b"From: a\nContent-Type: text/html; charset=latin-1\n\n<p>Gr\xf6\xdfe <b>x</b></p>", "a.eml")
     assert document.sections[0].blocks[1].text == "Größe x"
 

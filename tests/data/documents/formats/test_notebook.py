@@ -54,9 +54,3 @@ def test_version_3():
 )  # fmt: skip
 def test_what_is_no_notebook(content):
     assert read_content(content, "a.ipynb").reason.startswith("cannot be parsed")
-
-
-def test_truncated_files():
-    content = json.dumps({"cells": CELLS, "nbformat": 4}).encode()
-    for cut in range(len(content) - 1):
-        assert read_content(content[:cut], "a.ipynb").reason
