@@ -78,3 +78,8 @@ def test_a_long_thread_is_several_sections():
 )  # fmt: skip
 def test_other_types_end_nothing(content):
     read_json(json.dumps(content).encode(), "general/day.json")
+
+
+def test_messages_without_a_time_are_records():
+    (first, _) = read_json(json.dumps([{"type": "message", "id": n, "text": "Hello"} for n in "ab"]).encode(), "a.json")
+    assert first.name == "a.json#a"

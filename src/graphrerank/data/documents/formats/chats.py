@@ -34,7 +34,7 @@ def read_chat(content: Any, name: str) -> list[Document] | None:
     listed = content.get("messages") if isinstance(content, Mapping) else content
     if not isinstance(listed, list):
         return None
-    if listed and all(isinstance(each, Mapping) and _at(each, "type") == "message" for each in listed[:20]):
+    if listed and all(_at(each, "type") == "message" and _at(each, "ts") for each in listed[:20]):
         names = {_at(each, "user"): name for each in listed if (name := _at(each, *_NAMES))}
         messages, prefix = [_slack(each, names) for each in listed], f"slack:{channel}:"
     elif isinstance(content, Mapping) and "channel" in content and all(_at(each, "author.name") for each in listed):
