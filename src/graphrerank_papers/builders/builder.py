@@ -77,14 +77,11 @@ class DatasetWriter:
         """Write judgements and edges, and close all files."""
         documents, queries = self._empty["document"], self._empty["query"]
         for split, rows in self._judgements.items():
-            kept = [row for row in rows if row[0] not in queries and row[1] not in documents]
-            for row in [("query-id", "corpus-id", "score"), *kept] if kept else []:
-                self._write(f"qrels/{split}.tsv", "\t".join(map(str, row)))
-            if kept:
+            if kept := [row for row in rows if row[0] not in queries and row[1] not in documents]:
+                self._write_table(f"qrels/{split}.tsv", [("query-id", "corpus-id", "score"), *kept])
                 self.counts["qrels"][split] = {"queries": len({row[0] for row in kept}), "rows": len(kept)}
-        edges = [edge for edge in self._edges if edge[0] not in documents and edge[1] not in documents]
-        for edge in [("source", "target", "type", *self._edge_columns), *edges] if edges else []:
-            self._write("edges.tsv", "\t".join(edge))
+        if edges := [edge for edge in self._edges if documents.isdisjoint(edge[:2])]:
+            self._write_table("edges.tsv", [("source", "target", "type", *self._edge_columns), *edges])
         self.counts["edges"] = len(edges)
         self.close()
 
@@ -92,6 +89,10 @@ class DatasetWriter:
         """Close all files."""
         for file in self._files.values():
             file.close()
+
+    def _write_table(self, name: str, rows: Sequence[Sequence[Any]]) -> None:
+        for row in rows:
+            self._write(name, "\t".join(map(str, row)))
 
     def _write(self, name: str, line: str) -> None:
         if name not in self._files:

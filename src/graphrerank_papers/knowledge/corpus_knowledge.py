@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +117,9 @@ def _texts(merged: Sequence[_Merged], tokenizer: Tokenizer, limit: int) -> list[
     texts = []
     for entry in merged:
         title = " | ".join(entry.parts) + (f" ({entry.kind})" if entry.kind else "")
-        selected: list[str] = []
-        remaining = limit
-        for text in filter(None, entry.descriptions):
-            if selected and length[text] > remaining:
-                break
-            selected.append(truncated.get(text, text))
-            remaining -= length[text]
+        told = [text for text in entry.descriptions if text]
+        fitting = sum(total <= limit for total in accumulate(length[text] for text in told))
+        selected = [truncated.get(text, text) for text in told[: max(1, fitting)]]
         texts.append(f"{title}: {' '.join(selected)}" if selected else title)
     return texts
 
