@@ -203,7 +203,8 @@ def _documents(name: str, rows: Iterable[_Row], most: int, *, is_alone: bool = F
     found: dict[str, Document] = {}
     size = 0
     for row in rows:
-        said = {"text": row.content} if isinstance(row.content, str | list) else {}
+        is_said, key = isinstance(row.content, str | list), "text" if isinstance(row.content, str) else ""
+        said = {key: row.content} if is_said else {}
         entries = _unwrapped(row.content) if isinstance(row.content, dict) else said
         own = _id(entries) or str(row.number)
         while own in found:  # an id that came before
