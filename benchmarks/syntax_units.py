@@ -73,7 +73,7 @@ def main() -> None:
     documents = parse(sentences)
     counted = {"dependency": list(map(approximate_units, documents))}
     if arguments.stanza is not None:
-        counted["stanza"] = StanzaParser(arguments.stanza).count(documents)
+        counted["stanza"] = list(map(count_units, StanzaParser(arguments.stanza).parse(documents)))
     print(f"{len(right)} sentences of {arguments.split}, {FREE}\n")
     print("| unit | gold mean | median alone |" + "".join(f" {name} | exact |" for name in counted))
     print("| --- | --- | --- |" + " --- | --- |" * len(counted))

@@ -42,7 +42,6 @@ class FactGraph:
     num_passages: int  # `P`
     facts: CorpusKnowledge  # entities and facts; entity `e` is node `P + e`
     fact_vectors: Tensor  # `[F, d]` float32
-    num_synonyms: int  # number of synonymy edges, each pair counted once
 
     @cached_property
     def num_holders(self) -> Tensor:
@@ -108,7 +107,7 @@ def build_fact_graph(
         f"{len(pairs):,} synonymy",
         flush=True,
     )
-    return FactGraph(graph, num_passages, facts, stages.encode(encoder, facts.facts), len(pairs))
+    return FactGraph(graph, num_passages, facts, stages.encode(encoder, facts.facts))
 
 
 def synonym_edges(vectors: Tensor, *, threshold: float = 0.8, max_synonyms: int = 100) -> tuple[Tensor, Tensor]:

@@ -44,13 +44,6 @@ def fact_graph(tmp_path: Path, statement_extractor: StatementExtractor, hash_enc
     return make
 
 
-def same(one: FactGraph, two: FactGraph) -> None:
-    for name in ("indptr", "indices", "weight"):
-        assert torch.equal(getattr(one.graph, name), getattr(two.graph, name))
-    assert one.facts.facts == two.facts.facts
-    assert torch.equal(one.fact_vectors, two.fact_vectors)
-
-
 def test_the_graph_by_hand(
     fact_graph: Index, fact_passages: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,7 +78,11 @@ def test_only_what_changes_is_done_again(
     extracted, encoded = statement_extractor.asked, hash_encoder.asked
     for asked in (extracted, encoded):
         asked.clear()
-    same(fact_graph(passages), first)
+    again = fact_graph(passages)
+    for name in ("indptr", "indices", "weight"):
+        assert torch.equal(getattr(again.graph, name), getattr(first.graph, name))
+    assert again.facts.facts == first.facts.facts
+    assert torch.equal(again.fact_vectors, first.fact_vectors)
     fact_graph(passages, synonymy_threshold=0.5)  # other synonyms of the same entities
     assert extracted == encoded == []
     fact_graph([*passages[:-1], "Name 1|sees|Name 2"])
@@ -239,7 +236,7 @@ def test_against_the_algorithm_query_by_query(
 ) -> None:
     passages = make_fact_passages(num_names=60)
     built = fact_graph(passages, synonymy_threshold=0.7)
-    assert built.num_synonyms > 10
+    assert (built.graph.weight % 1 > 0).sum() > 20  # synonyms, in both directions
     system = pipeline(passages, synonymy_threshold=0.7, **settings)
     found = system.retrieve(queries).ranking
     dense = Pipeline(system._resources.graph, steps=[VectorSearch], budget=10).retrieve(queries).ranking
@@ -390,7 +387,7 @@ def test_entities_against_the_description_query_by_query(
 ) -> None:  # fmt: skip
     passages = make_fact_passages(num_names=60)
     index = fact_graph(passages, synonymy_threshold=0.7)
-    assert index.num_synonyms > 10
+    assert (index.graph.weight % 1 > 0).sum() > 20
     names = hash_encoder.encode(index.facts.spellings)
     graph = networkx.Graph()
     graph.add_nodes_from(range(len(names)))

@@ -114,13 +114,13 @@ def test_a_language_models_keywords_are_searched(
     assert torch.equal(high, pipeline(passages, mode="global", **settings).retrieve(queries).ranking.nodes)
 
 
-@pytest.mark.parametrize(("search", "settings"), [(LightRAGSearch, {}), (PathRAGSearch, {})])
+@pytest.mark.parametrize("search", [LightRAGSearch, PathRAGSearch])
 def test_a_query_without_a_vector_keeps_its_ranking(
-    search: Any, settings: dict[str, Any], pipeline: Build, passages: list[str], queries: Queries
+    search: Any, pipeline: Build, passages: list[str], queries: Queries
 ) -> None:
     vectors = queries.encoded.clone()
     vectors[1] = 0
-    system = pipeline(passages, search, budget=10, num_entities=3, **settings)
+    system = pipeline(passages, search, budget=10, num_entities=3)
     asked = Queries(queries.ids, queries.texts, vectors)
     assert keeps_vector_search(system, asked, [1])
     assert not keeps_vector_search(system, asked, [0])

@@ -106,7 +106,11 @@ class LanguageModelCitations:
 
         questions = [self.prompt.fill(references=_numbered(references[row]), text=texts[row]) for row in rows]
         system, form = self.prompt.instructions(), self.prompt.form
-        answers = ask_strictly(self.model, questions, system=system, parse=read_numbers, check=check, form=form)
+
+        def parse(content: str) -> list[int]:
+            return list(read_object(content, cited=list[int]).cited)
+
+        answers = ask_strictly(self.model, questions, system=system, parse=parse, check=check, form=form)
         cited: list[list[int]] = [[] for _ in texts]
         for row, numbers in zip(rows, answers, strict=True):
             cited[row] = sorted({number - 1 for number in numbers or ()})
@@ -151,11 +155,6 @@ def _numbered(references: Sequence[Reference]) -> str:
         known = filter(None, (key, ", ".join(entry.authors), entry.title, entry.year))
         lines.append(f"{number}. {'; '.join(known)}")
     return "\n".join(lines)
-
-
-def read_numbers(content: str) -> list[int]:
-    """Parse an answer, strictly: ``{"cited": [numbers]}``."""
-    return list(read_object(content, cited=list[int]).cited)
 
 
 def load_reference_network(

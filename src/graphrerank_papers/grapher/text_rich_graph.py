@@ -13,6 +13,7 @@ from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, KnowledgeExtractor
 from graphrerank.text import normalize_entity
+from graphrerank_papers.knowledge.corpus_knowledge import grouped
 
 PASSAGE = "passage:"  # opens the id of a node that is a whole passage
 
@@ -69,10 +70,8 @@ def load_text_rich_graph(
     weights = torch.tensor([weight[pair] for pair in pairs], dtype=torch.float32)
     texts = [_text(of_node, max_characters) for of_node in mentions.values()]
     graph = CorpusGraph.from_edges(list(mentions), texts, edges, weights, edge_type=REFERENCE)
-    nodes_of: list[list[int]] = [[] for _ in knowledge]
-    for node, of_node in enumerate(mentions.values()):
-        for passage in {passage for *_, passage in of_node}:
-            nodes_of[passage].append(node)
+    pairs_of = ((mention[2], node) for node, of_node in enumerate(mentions.values()) for mention in of_node)
+    nodes_of = grouped(dict.fromkeys(pairs_of), len(knowledge))
     return Dataset(
         name or f"{source.name}-G",
         graph,

@@ -388,6 +388,7 @@ class ReTAGSetup:
         return None if self.language_model is None else remembering(self.language_model, self.cache)
 
 
+@dataclass(eq=False, repr=False)
 class ReTAGSearch:
     """Retrieve the documents that the retrieved summaries were made from, ranked by their cosine with the query.
 
@@ -398,38 +399,37 @@ class ReTAGSearch:
     ``scorer`` builds a trained graph reranker of the summaries, as ``CheckpointScorer``.
     """
 
-    def __init__(
-        self,
-        resources: Resources,
-        *,
-        setup: ReTAGSetup,
-        search: ReTAGSearchSettings,
-        level: int = 1,
-        num_keywords: int = 10,
-        num_sentences: int = 20,
-        num_terms: int = 2,
-        scorer: GraphScorerFactory | None = None,
-    ) -> None:
-        encoder, graph = resources.index_encoder, resources.graph
-        self._embedding = graph.encoded
-        index = setup.build_index(encoder, graph.node_ids, graph.all_texts)
-        summaries = LevelSummaries(index, level, device=graph.device)
-        numbers = {"num_keywords": num_keywords, "num_sentences": num_sentences, "num_terms": num_terms}
-        finder = setup.keyword_finder(index, SummarySentences(index, encoder), **numbers)
-        graph_scorer = None if scorer is None else scorer(summaries.graph, text_encoder=encoder)
+    resources: Resources
+    _: KW_ONLY
+    setup: ReTAGSetup
+    search: ReTAGSearchSettings
+    level: int = 1
+    num_keywords: int = 10
+    num_sentences: int = 20
+    num_terms: int = 2
+    scorer: GraphScorerFactory | None = None
+
+    def __post_init__(self) -> None:
+        encoder, graph = self.resources.index_encoder, self.resources.graph
+        index = self.setup.build_index(encoder, graph.node_ids, graph.all_texts)
+        summaries = LevelSummaries(index, self.level, device=graph.device)
+        numbers = {name: getattr(self, name) for name in ("num_keywords", "num_sentences", "num_terms")}
         self.retrieval = ReTAGRetrieval(
-            summaries, search, keywords=finder, scorer=graph_scorer, classifier=setup.topic_classifier(index)
+            summaries,
+            self.search,
+            keywords=self.setup.keyword_finder(index, SummarySentences(index, encoder), **numbers),
+            scorer=None if self.scorer is None else self.scorer(summaries.graph, text_encoder=encoder),
+            classifier=self.setup.topic_classifier(index),
         )
         self._indptr = index.communities.sources.indptr.to(graph.device)
         self._documents = index.communities.sources.indices.to(graph.device)
-        self._resources = resources
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Replace the retrieved nodes by the documents of the retrieved summaries."""
-        with self._resources.clock("retrieve"):
+        with self.resources.clock("retrieve"):
             nodes, queries = self.retrieval.retrieve(state.queries).ranking.nodes, state.queries.encoded
             row, column = torch.nonzero(nodes >= 0, as_tuple=True)
             communities = self.retrieval.summaries.communities.to(nodes.device)[nodes[row, column]]
             origin, document = row_entries(self._indptr, self._documents, communities)
-            cosines = (self._embedding[document] * queries.to(nodes.device)[row[origin]]).sum(1)
-            return with_documents(state, row[origin], document, cosines, budget=self._resources.budget)
+            cosines = (self.resources.graph.encoded[document] * queries.to(nodes.device)[row[origin]]).sum(1)
+            return with_documents(state, row[origin], document, cosines, budget=self.resources.budget)

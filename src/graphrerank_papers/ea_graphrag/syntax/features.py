@@ -361,7 +361,8 @@ class SyntaxFeatures:
     def _rows(self, texts: Sequence[str]) -> list[bytes]:
         cleaned = [" ".join(text.encode("utf-8", "replace").decode().split()) for text in texts]
         documents = list(load_spacy(ENGLISH, components=COMPONENTS).pipe(cleaned, batch_size=BATCH_TEXTS))
-        units = map(approximate_units, documents) if self._stanza is None else self._stanza.count(documents)
+        stanza = self._stanza
+        units = map(approximate_units, documents) if stanza is None else map(count_units, stanza.parse(documents))
         parsed = (ParsedText(document, document.ents) for document in documents)
         features = (_features(*pair).values() for pair in zip(parsed, units, strict=True))
         return [np.array([*row], dtype=ROW).tobytes() for row in features]
@@ -421,10 +422,6 @@ class StanzaParser:
             for (index, _), sentence in zip(sentences, parsed.sentences, strict=True):
                 trees[index].append(read_tree(str(sentence.constituency)))
         return trees
-
-    def count(self, documents: Sequence[Any]) -> list[Units]:
-        """Count the units in the trees of each text."""
-        return [count_units(trees) for trees in self.parse(documents)]
 
     @cached_property
     def _pipeline(self) -> Any:
