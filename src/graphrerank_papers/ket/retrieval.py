@@ -168,22 +168,15 @@ class KETRetrieval:
         for query, part in zip(unit, parts, strict=True):
             cosine = self._cosines(query, (chunk for kind in self.limits for chunk in part[kind]))
             rankings.append(dict(sorted(cosine.items(), key=lambda entry: (-entry[1], entry[0]))))
-        return Contexts(
-            padded_ranking(rankings).to(queries.device),
-            [tuple(self._texts[kind][index] for kind, index in content) for content in contents],
-            [sum(self._lengths[kind][index] for kind, index in content) for content in contents],
-            parts,
-        )
+        passages = [tuple(self._texts[kind][index] for kind, index in content) for content in contents]
+        num_tokens = [sum(self._lengths[kind][index] for kind, index in content) for content in contents]
+        return Contexts(padded_ranking(rankings).to(queries.device), passages, num_tokens, parts)
 
     def _graph(self, query: Tensor, seeds: Sequence[int], limit: int) -> dict[str, list[int]]:
         """Select entities, relations and chunks for a query, given its nearest entities."""
         entities = first_that_fit(seeds, self._lengths["entities"], limit // 2)
-        num_ends, seed_rank = Counter[int](), dict[int, int]()
-        for rank, entity in enumerate(entities):
-            for relation in self._relations_of[entity]:
-                num_ends[relation] += 1
-                seed_rank.setdefault(relation, rank)
-        ranked = sorted(num_ends, key=lambda relation: (-num_ends[relation], seed_rank[relation], relation))
+        num_ends = Counter(relation for entity in entities for relation in self._relations_of[entity])
+        ranked = [relation for relation, _ in num_ends.most_common()]  # equal ones by their nearest seed, then by index
         used = sum(self._lengths["entities"][entity] for entity in entities)
         relations = first_that_fit(ranked, self._lengths["relations"], limit // 2 - used)
         held = Counter(chunk for entity in entities for chunk in self._chunks_of_entity[entity])
