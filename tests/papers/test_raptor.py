@@ -10,13 +10,7 @@ import torch
 from graphrerank.graphs import Queries
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank_papers import raptor
-from graphrerank_papers.raptor import (
-    RAPTORSearch,
-    SummaryTree,
-    build_summary_tree,
-    cluster_nodes,
-    quote,
-)
+from graphrerank_papers.raptor import RAPTORSearch, SummaryTree, build_summary_tree, cluster_nodes, quote
 from tests.support.encoders import HashEncoder
 from tests.support.graphs import after_vector_search, keeps_vector_search
 

@@ -195,16 +195,13 @@ class PathRunner:
 
 
 def _pick_queries(dataset: Dataset, qrels: Qrels, entry: Entry, *, seed: int) -> Tensor:
-    """Choose the questions of an entry (:meth:`PathRunner.read`): ``[Q]`` int64, ascending.
-
-    A share is the first in the order of a hash of seed and id, so that a larger share contains a smaller one.
-    """
+    """Choose the questions of an entry (:meth:`PathRunner.read`): ``[Q]`` int64, ascending."""
     share, most = float(entry.get("share", 1.0)), entry.get("max_relevant")
     check_positive_share(share=share)
     queries = qrels.queries
     if most is not None:
         queries = queries[(qrels.gains(queries) > 0).sum(1) <= int(most)]
-    order = hashed_order([dataset.query_ids[query] for query in queries.tolist()], seed)
+    order = hashed_order([dataset.query_ids[query] for query in queries.tolist()], seed)  # so that shares are nested
     chosen = queries[torch.tensor(order[: round(share * len(order))], dtype=torch.int64)].sort().values
     if not len(chosen):
         raise UserError(f"data set {dataset.name!r} must have questions for {dict(entry)}, found none")

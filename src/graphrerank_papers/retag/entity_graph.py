@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.extras import optional
 from graphrerank.knowledge.passage_knowledge import Knowledge
 from graphrerank.text import normalize_entity, split_sentences
 from graphrerank_papers.knowledge.corpus_knowledge import grouped, merge_knowledge
@@ -152,10 +152,7 @@ def hierarchical_leiden(edges: Tensor, weight: Tensor, settings: ReTAGSettings) 
     implementation of Microsoft's ``graspologic-native``. ``edges`` are ``[m, 2]`` int64, undirected, unique pairs, with
     a positive ``weight`` ``[m]``.
     """
-    try:
-        import graspologic_native
-    except ImportError as error:
-        raise UserError("communities need the package `graspologic-native`: pip install graphrerank[retag]") from error
+    native = optional("graspologic_native", "the search for communities")
     nodes, ends = torch.unique(edges, return_inverse=True)
     head, tail = ends.reshape(-1, 2).T.numpy()
     adjacency = sparse.coo_matrix((np.ones(len(head)), (head, tail)), shape=(len(nodes), len(nodes)))
@@ -167,7 +164,7 @@ def hierarchical_leiden(edges: Tensor, weight: Tensor, settings: ReTAGSettings) 
     pairs = [(str(a), str(b), w) for (a, b), w in zip(edges.tolist(), weight.double().tolist(), strict=True)]
     members: dict[tuple[int, int], list[int]] = defaultdict(list)  # by level and cluster
     parent: dict[tuple[int, int], tuple[int, int]] = {}
-    for entry in graspologic_native.hierarchical_leiden(
+    for entry in native.hierarchical_leiden(
         pairs, resolution=settings.resolution, max_cluster_size=settings.max_community, seed=settings.seed
     ):
         members[entry.level, entry.cluster].append(int(entry.node))

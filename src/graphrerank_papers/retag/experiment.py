@@ -146,11 +146,7 @@ class _Bench:
             yield from self._answers(job.answers)
 
     def _recall(self, scope: str, level: int) -> Iterator[tuple[str, Row]]:
-        """Choose the settings of each retrieval on one part of the questions, and evaluate it on the other.
-
-        ``recall`` is the share, among the first ``top_p`` summaries, of the ``top_p`` that the cross-encoder ranks
-        first of all candidates. Comparisons have the p-value of the paired randomisation test after Holm's correction.
-        """
+        """Choose the settings of each retrieval on one part of the questions, and evaluate it on the other."""
         first, second = self._split_questions()
         relevant, num_candidates = self._relevant(scope, level)
         best: dict[str | None, Choice] = {None: {}}
@@ -203,10 +199,7 @@ class _Bench:
         return first, second
 
     def _relevant(self, scope: str, level: int) -> tuple[Tensor, float]:
-        """Let the cross-encoder read all candidates: the first ``top_p``, ``[Q, P]`` or narrower, padded with -1.
-
-        Also returns the mean number of candidates.
-        """
+        """Return the first ``top_p`` of all candidates by the cross-encoder, ``[Q, P]``, and their mean number."""
         retrieval = self._retrieval(level, top_p=None, use_topics=scope == TOPICS)
         candidates = retrieval.retrieve(self._queries).candidates.cpu()
         encoder = PairCache(self._job.pair_encoder, self._parts.cache / "pairs")

@@ -246,7 +246,8 @@ class ReTAGRetrieval:
     Source: ReTAG, sections 3.2.2 and 3.3. Scores are BM25 of question and keywords. *Where we differ:* the cosine of
     question and summary may be added, and a trained graph reranker (``scorer``) may rank the first summaries again.
     With ``top_p=None`` and ``use_topics=False`` this is GraphRAG, which reads all summaries of a level. A blank
-    question retrieves nothing. Without a ``classifier``, similarity chooses the topics of a question.
+    question retrieves nothing. Without a ``classifier``, a question goes to every topic that is near enough, as the
+    paper suggests under limitations.
     """
 
     summaries: LevelSummaries
@@ -281,11 +282,7 @@ class ReTAGRetrieval:
         return RetrievedSummaries(ranking, graphs, candidates, keywords)
 
     def _route(self, queries: Queries) -> Tensor:
-        """Choose graphs, ``[B, 1 + T]`` bool: the general one or some topics with a summary; none for a blank question.
-
-        Source: ReTAG, section 3.2.2. *Where we differ:* without a ``classifier`` a question goes to every topic that is
-        near enough, as the paper suggests under limitations.
-        """
+        """Choose graphs, ``[B, 1 + T]`` bool: the general one or some topics with a summary; none if blank."""
         topics, vectors = self.summaries.topics, queries.encoded.to(self.summaries.graph.device)
         if self.classifier is not None and self.settings.use_topics:
             numbers = [-1 if topic is None else topic for topic in self.classifier(queries.texts)]

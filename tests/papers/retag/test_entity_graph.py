@@ -5,13 +5,7 @@ import pytest
 import torch
 
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
-from graphrerank_papers.retag.entity_graph import (
-    Hierarchy,
-    build_entity_graph,
-    graft,
-    hierarchical_leiden,
-    names_in,
-)
+from graphrerank_papers.retag.entity_graph import Hierarchy, build_entity_graph, graft, hierarchical_leiden, names_in
 from graphrerank_papers.retag.index import ReTAGSettings
 
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
@@ -116,7 +110,7 @@ def test_weights_count_and_small_components_are_left_out() -> None:
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "graspologic_native", None)
-    with pytest.raises(ValueError, match=r"pip install graphrerank\[retag\]"):
+    with pytest.raises(ValueError, match=r"pip install 'graphrerank\[retag\]'"):
         leiden(torch.tensor([[0, 1]]), torch.ones(1))
 
 

@@ -5,7 +5,6 @@ Dong et al., Use Graph When It Needs (EA-GraphRAG), section 3.2, which names the
 """
 
 import importlib.metadata
-import importlib.util
 import math
 import pickle
 from collections import Counter
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from graphrerank.caching import BlobStore, fill, hash_text, short_hash
 from graphrerank.checks import UserError, check_choice
+from graphrerank.extras import require_extra
 from graphrerank.files import hash_files
 from graphrerank.text.spacy_pipeline import ENGLISH, load_spacy, spacy_versions
 from graphrerank_papers.ea_graphrag.syntax.units import (
@@ -391,11 +391,7 @@ class StanzaParser:
                     f"{sorted(path.name for path in self.folder.glob('*'))[:9]}"
                 )
             self._files = {"constituency_model_path": str(models[0]), "constituency_pretrain_path": str(vectors[0])}
-        if importlib.util.find_spec("stanza") is None:
-            raise UserError(
-                "`syntax=stanza` needs the package stanza: pip install 'graphrerank[syntax]', or choose "
-                "syntax=dependency"
-            )
+        require_extra("syntax", "`syntax=stanza`, unlike syntax=dependency,")
 
     @cached_property
     def fingerprint(self) -> str:
