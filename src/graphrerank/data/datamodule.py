@@ -100,9 +100,8 @@ class CandidateDataModule(L.LightningDataModule):
         if len(self.parts) > 1 or self.augmentation is not None:
             sizes = dict(zip(self.parts, (order.num_items for order in orders), strict=True))
             shares = [float((self.shares or sizes)[name]) for name in self.parts]
-        sampler = EpochBatches(
-            orders, batch_size=self.batch_size, seed=self.seed, shares=shares, progress=self._progress
-        )
+        settings = {"batch_size": self.batch_size, "seed": self.seed}
+        sampler = EpochBatches(orders, shares=shares, progress=self._progress, **settings)
         if self.trainer is not None:  # on a resume Lightning draws the first batch before it sets the epoch
             sampler.set_epoch(self.trainer.current_epoch)
         return DataLoader(_Served(graphs, self.augmentation), batch_size=None, sampler=sampler)

@@ -82,16 +82,13 @@ def read_run(
             found = [name for name in numbers if name != BASE_SCORE]
             raise bad_line(path, line, needed=f"the features {names[1:]} of every candidate", found=found)
         query, node = query_number.get(query_id), node_number.get(doc_id)
-        if drop_unknown and (query is None or node is None):
-            left_out[f"a {'query of no data set' if query is None else 'document of no corpus'}"].append(line)
+        if query is None or node is None:
+            what, unknown = ("query of the data set", query_id) if query is None else ("document of the corpus", doc_id)
+            if not (drop_unknown or (query is None and ignore_unknown_queries)):
+                raise bad_line(path, line, needed=f"a {what} (or `drop_unknown`)", found=unknown)
+            if drop_unknown:
+                left_out[f"a {what.split()[0]} that is not in the data set"].append(line)
             continue
-        if query is None:
-            if ignore_unknown_queries:
-                continue
-            needed = "a query of the data set (or `drop_unknown`)"
-            raise bad_line(path, line, needed=needed, found=query_id)
-        if node is None:
-            raise bad_line(path, line, needed="a document of the corpus (or `drop_unknown`)", found=doc_id)
         key = query * len(node_ids) + node
         row = [numbers[name] for name in names]
         if rows.setdefault(key, row) != row:
