@@ -61,12 +61,7 @@ class Explainer:
 
     @torch.inference_mode()
     def explain(
-        self,
-        given: RerankInput,
-        *,
-        num_edges: int = 5,
-        max_edges: int = 1000,
-        check: Callable[[], None] = lambda: None,
+        self, given: RerankInput, *, num_edges: int = 5, max_edges: int = 1000, check: Callable[[], None] = lambda: None
     ) -> list[DocumentExplanation]:
         """Explain the score of each passage, in their order, naming ``num_edges`` edges each.
 

@@ -153,12 +153,11 @@ class _Chosen:
         origin, partner, entity = self.incidence.shared(nodes)
         key, inverse = torch.unique(nodes[origin] * num_nodes + partner, return_inverse=True)
         total = torch.zeros(len(key), dtype=torch.float64).index_add_(0, inverse, specificity[entity])
+        row = torch.div(key, num_nodes, rounding_mode="floor")
         order = torch.argsort(total, descending=True, stable=True)
-        order = order[torch.argsort(torch.div(key[order], num_nodes, rounding_mode="floor"), stable=True)]
-        row = torch.div(key[order], num_nodes, rounding_mode="floor")
-        kept = order[positions_in_rows(row) < MAX_NEIGHBOURS]
-        row = torch.div(key[kept], num_nodes, rounding_mode="floor")
-        return {"row": row.numpy(), "partner": (key[kept] % num_nodes).numpy(), "sum": total[kept].numpy()}
+        order = order[torch.argsort(row[order], stable=True)]
+        kept = order[positions_in_rows(row[order]) < MAX_NEIGHBOURS]
+        return {"row": row[kept].numpy(), "partner": (key[kept] % num_nodes).numpy(), "sum": total[kept].numpy()}
 
 
 def random_edges(joined: Tensor, count: int, *, num_nodes: int, seed: int = 0) -> Tensor:

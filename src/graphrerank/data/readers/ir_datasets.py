@@ -13,11 +13,7 @@ from graphrerank.graphs import CorpusGraph
 
 
 def load_ir_dataset(
-    id: str,
-    *,
-    splits: Mapping[str, str] | None = None,
-    name: str | None = None,
-    drop_empty: bool = True,
+    id: str, *, splits: Mapping[str, str] | None = None, name: str | None = None, drop_empty: bool = True
 ) -> Dataset:
     """Read a data set of ``ir_datasets``, which downloads missing ones; it has no edges.
 
