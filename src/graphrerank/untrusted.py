@@ -115,14 +115,9 @@ def check_depth(content: object, source: str) -> None:
     for _ in range(MAX_DEPTH + 2):  # below the deepest list are plain values, and nothing below those
         if not level:
             return
-        level = [part for entry in level for part in _parts(entry)]
+        level = [list(entry.values()) if isinstance(entry, Mapping) else entry for entry in level]
+        level = [part for entry in level if isinstance(entry, list | tuple) for part in entry]
     raise UserError(f"{source}: needed JSON at most {MAX_DEPTH} levels deep, found more")
-
-
-def _parts(entry: object) -> list[Any]:
-    if isinstance(entry, Mapping):
-        return list(entry.values())
-    return list(entry) if isinstance(entry, list | tuple) else []
 
 
 def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
