@@ -28,8 +28,8 @@ def test_against_github(heading, slug):
 def test_repeated_headings():
     slugs = Slugs()
     assert [slugs.of(heading)[0] for heading in ("a", "a", "a-1", "a")] == ["a", "a-1", "a-1-1", "a-2"]
-    assert slugs.of("a") == ["a-3", "a_3"]
+    assert slugs.of("a") == ["a-3", "a_3", "a-3"][:2]
 
 
 def test_other_tools():
-    assert Slugs().of("1. Größe & Maß") == ["1-größe--maß", "1-groe-ma"]
+    assert Slugs().of("1. Größe & Maß") == ["1-größe--maß", "1-groe-ma", "_1-große-maß"]

@@ -20,7 +20,7 @@ _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _STYLES = "word/styles.xml"
 _HEADING = re.compile(r"heading ([1-6])$")
 _FIRST_ROW = re.compile(
-    r"<table><tr>(?:(?!<td></td>|</?tr>|<table).)*</tr>(?=<tr>)", re.DOTALL
+    r"<table><tr>(?:(?!<td>(?:<p></p>)?</td>|</?tr>|<table).)*</tr>(?=<tr>)", re.DOTALL
 )  # without an empty cell
 _CODE_STYLE = re.compile(r"^(source )?code\b|preformatted|verbatim|^macro")
 _CODE_FONT = re.compile(r"courier|consolas|menlo|monaco|.*\bmono", re.IGNORECASE)
@@ -37,7 +37,8 @@ def read_docx(content: bytes, name: str) -> list[Document]:
     with unpacking(content, "DOCX") as archive:
         styles = _styles(archive.read(_STYLES)) if _STYLES in archive.namelist() else []
         without_pictures = mammoth.images.img_element(lambda _: {})
-        shown = mammoth.convert_to_html(BytesIO(content), style_map="\n".join(styles), convert_image=without_pictures)
+        settings = {"convert_image": without_pictures, "ignore_empty_paragraphs": False}  # which are lines of code, too
+        shown = mammoth.convert_to_html(BytesIO(content), style_map="\n".join(styles), **settings)
         page_of = _FIRST_ROW.sub(lambda row: row[0].replace("td>", "th>"), shown.value)
         (page,) = read_html(f"<body><main>{page_of}".encode(), name)
     return [replace(page, is_page=False)]

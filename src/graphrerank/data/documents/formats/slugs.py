@@ -6,6 +6,7 @@ from unicodedata import category, normalize
 _KEPT = ("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "Pc")  # categories of the characters of words
 _NO_TOC = re.compile(r"[^\w\s-]")
 _TOC_SPACES = re.compile(r"[-\s]+")
+_SIGNS = re.compile(r"[\s~`!@#$%^&*()\-_+=\[\]{}|\\;:\"'“”‘’<>,.?/]+")  # noqa: RUF001
 
 
 class Slugs:
@@ -14,18 +15,24 @@ class Slugs:
     Example:
         >>> slugs = Slugs()
         >>> slugs.of("C++ & Go"), slugs.of("C++ & Go")
-        (['c--go', 'c-go'], ['c--go-1', 'c-go_1'])
+        (['c--go', 'c-go'], ['c--go-1', 'c-go_1', 'c-go-1'])
     """
 
     def __init__(self) -> None:
         self._github: dict[str, int] = {}  # the names that are made -> the number of the last one that repeats it
         self._toc: dict[str, int] = {}
+        self._vitepress: dict[str, int] = {}
 
     def of(self, heading: str) -> list[str]:
-        """Return GitHub's name for the next heading, then that of Python-Markdown where it differs."""
-        ascii_only = normalize("NFKD", heading).encode("ascii", "ignore").decode()
-        toc = _TOC_SPACES.sub("-", _NO_TOC.sub("", ascii_only).strip().lower())
-        made = self._unique(github_slug(heading), "-", self._github), self._unique(toc, "_", self._toc)
+        """Return GitHub's name for the next heading, then those of Python-Markdown and VitePress where they differ."""
+        decomposed = normalize("NFKD", heading)
+        toc = _NO_TOC.sub("", decomposed.encode("ascii", "ignore").decode()).strip().lower()
+        signs = _SIGNS.sub("-", re.sub("[\u0300-\u036f]", "", decomposed)).strip("-").lower()
+        made = (
+            self._unique(github_slug(heading), "-", self._github),
+            self._unique(_TOC_SPACES.sub("-", toc), "_", self._toc),
+            self._unique(re.sub(r"^(?=\d)", "_", signs), "-", self._vitepress),
+        )
         return list(dict.fromkeys(filter(None, made)))
 
     @staticmethod
