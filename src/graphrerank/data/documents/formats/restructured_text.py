@@ -80,7 +80,6 @@ class _RST(LinedReader):
         if max(map(len, self.text.split("\n"))) > _MAX_LINE or len(self.text) > MAX_CHARS:
             raise UnreadableError(f"more than {_MAX_LINE:,} characters in a line, or {MAX_CHARS:,} in all")
         self.tree = utils.new_document(name, _SETTINGS.copy())
-        self.tree.note_source = lambda *_: None  # nodes have their lines without it
         self.pending: list[Any] = []  # targets before what they point at
         self.line = self.at = 1  # of the block, of the text within it
         self.room = len(self.text)  # characters that substitutions may add
