@@ -28,7 +28,7 @@ ENCODERS = ("sentence_transformers", "transformers", "huggingface_hub", "rich", 
 _GRAMMARS = ("python", "javascript", "typescript", "go", "java", "rust", "c", "cpp")
 DOCUMENTS = (
     *("markdown_it", "mdit_py_plugins", "yaml", "docutils", "orgparse", "pylatexenc", "selectolax", "lxml"),
-    *("charset_normalizer", "nbformat", "pypdf", "mammoth", "pptx", "openpyxl", "tree_sitter"),
+    *("charset_normalizer", "nbformat", "pypdf", "pptx", "openpyxl", "tree_sitter"),
     *(f"tree_sitter_{language}" for language in _GRAMMARS),
 )
 EXTRAS = {

@@ -75,6 +75,9 @@ def document_of_word() -> Any:
     document.styles.add_style("Listing", 1).font.name = "Courier New"
     for line in ("for x:", "    go()"):
         document.add_paragraph(line, style="Listing")
+    document.add_paragraph("In the contents")._p.append(element("w:bookmarkStart", w_name="_Toc1", w_id="2"))
+    levelled = document.add_paragraph("By its level")._p
+    levelled.get_or_add_pPr().append(element("w:outlineLvl", w_val="1"))
     return document
 
 
@@ -147,6 +150,9 @@ def test_docx():
         ("By its base", "Bye\nnow", "", []), ("By its base", "for x:\n    go()", "", []),
     ]  # fmt: skip
     assert document.sections[1].anchors == ("setup",)
+    assert [(part.heading, part.anchors) for part in document.sections[-2:]] == [
+        ("In the contents", ("_Toc1",)), ("By its level", ()),
+    ]  # fmt: skip
 
 
 def test_pptx():

@@ -2,10 +2,12 @@
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time
+from html import escape
 from io import BytesIO
+from itertools import groupby
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -17,14 +19,15 @@ from graphrerank.data.documents.formats.sections import Sections
 from graphrerank.extras import optional
 
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_STYLES = "word/styles.xml"
-_HEADING = re.compile(r"heading ([1-6])$")
-_FIRST_ROW = re.compile(
-    r"<table><tr>(?:(?!<td>(?:<p></p>)?</td>|</?tr>|<table).)*</tr>(?=<tr>)", re.DOTALL
-)  # without an empty cell
+_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+_BODY = "document.xml"
+_PARTS = (_BODY, "styles.xml", "footnotes.xml", "_rels/document.xml.rels")  # of an archive's folder `word`
+_HEADING = re.compile(r"heading ([1-6])$|(?:(?:chapter|document|book|report) ?)?title$")
 _CODE_STYLE = re.compile(r"^(source )?code\b|preformatted|verbatim|^macro")
 _CODE_FONT = re.compile(r"courier|consolas|menlo|monaco|.*\bmono", re.IGNORECASE)
 _MAX_BASES = 20  # styles in a chain
+_SIGNS = {"tab": "\t", "br": "<br>", "cr": "<br>", "noBreakHyphen": "-"}
+_TWICE = frozenset(("Fallback", "moveFrom", "del", "pPr", "rPr"))  # what is not shown, or elsewhere
 _DECORATION = (13, 14, 15, 16)  # placeholders of slides: number, header, footer, date
 _MAX_CELLS, _MAX_COLUMNS = 500_000, 500  # of a workbook; of a sheet
 _NUMBER = re.compile(r"[-+]?[\d.,:% /-]*\d[\d.,:% /-]*")  # or a date
@@ -32,44 +35,122 @@ _HEADER_ROWS = 20  # rows of a sheet in which the names of its columns are searc
 
 
 def read_docx(content: bytes, name: str) -> list[Document]:
-    """Read a document of Word as the page of HTML that mammoth makes of it."""
-    mammoth = optional("mammoth", "a DOCX file")
+    """Read a document of Word as the page of HTML that shows it."""
     with unpacking(content, "DOCX") as archive:
-        styles = _styles(archive.read(_STYLES)) if _STYLES in archive.namelist() else []
-        without_pictures = mammoth.images.img_element(lambda _: {})
-        settings = {"convert_image": without_pictures, "ignore_empty_paragraphs": False}  # which are lines of code, too
-        shown = mammoth.convert_to_html(BytesIO(content), style_map="\n".join(styles), **settings)
-        page_of = _FIRST_ROW.sub(lambda row: row[0].replace("td>", "th>"), shown.value)
-        (page,) = read_html(f"<body><main>{page_of}".encode(), name)
+        parts = {part: _xml(archive.read(f"word/{part}")) for part in _PARTS if f"word/{part}" in archive.namelist()}
+        (page,) = read_html(f"<body><main>{''.join(_Words(parts).blocks(parts[_BODY][0]))}".encode(), name)
     return [replace(page, is_page=False)]
 
 
-def _styles(content: bytes) -> Iterator[str]:
-    """Yield what mammoth shows paragraphs as, by the names of their styles or of what these are based on."""
-    etree = optional("lxml.etree", "a DOCX file")
-    parser = etree.XMLParser(resolve_entities=False, no_network=True)
-    styles = etree.fromstring(content, parser).findall(f"{_WORD}style")
-    by_id = {style.get(f"{_WORD}styleId"): style for style in styles}
-    for base in styles:
-        quoted = re.sub(r"[\\']", r"\\\g<0>", _value(base, "name"))
-        style = f"p[style-name='{quoted}'] => "
-        for _ in range(_MAX_BASES):
-            name, font = _value(base, "name").lower(), base.find(f"{_WORD}rPr/{_WORD}rFonts")
-            if name.startswith("toc "):
-                yield f"{style}!"
-            elif heading := _HEADING.match("heading 1" if name == "title" else name):
-                yield f"{style}h{heading[1]}:fresh"
-            elif _CODE_STYLE.search(name) or (font is not None and _CODE_FONT.match(font.get(f"{_WORD}ascii", ""))):
-                yield f"{style}pre:separator('\\n')"
-            elif (base := by_id.get(_value(base, "basedOn"))) is not None:
+def _xml(content: bytes) -> Any:
+    etree = optional("lxml.etree", "an office file")
+    return etree.fromstring(content, etree.XMLParser(resolve_entities=False, no_network=True))
+
+
+class _Words:
+    """Shows what is in a document of Word as HTML."""
+
+    def __init__(self, parts: Mapping[str, Any]) -> None:
+        self._links = {each.get("Id"): each.get("Target") for each in parts.get("_rels/document.xml.rels", ())}
+        self._styles = {style.get(f"{_WORD}styleId"): style for style in parts.get("styles.xml", ())}
+        self._notes = {note.get(f"{_WORD}id"): note for note in parts.get("footnotes.xml", ())}
+        self._tags: dict[str, str] = {}  # of styles that were seen
+
+    def blocks(self, body: Any) -> Iterator[str]:
+        """Show paragraphs and tables; lines of code make one block."""
+        for is_code, elements in groupby(body, self._is_code):
+            if is_code:
+                yield f"<pre>{chr(10).join(''.join(self._inline(each)) for each in elements)}</pre>"
                 continue
-            break
+            for element in elements:
+                if element.tag == f"{_WORD}p":
+                    yield from self._paragraph(element)
+                elif element.tag == f"{_WORD}tbl":
+                    yield from self._table(element)
+                elif _local(element) not in _TWICE:
+                    yield from self.blocks(element)
+
+    def _is_code(self, element: Any) -> bool:
+        return element.tag == f"{_WORD}p" and self._tag(element) == "pre"
+
+    def _paragraph(self, paragraph: Any) -> Iterator[str]:
+        if tag := self._tag(paragraph):
+            yield f"<{tag}>{''.join(self._inline(paragraph))}</{tag}>"
+        for mark in paragraph.iter(f"{_WORD}footnoteReference"):
+            if (note := self._notes.get(mark.get(f"{_WORD}id"))) is not None:
+                yield from self.blocks(note)
+
+    def _table(self, table: Any) -> Iterator[str]:
+        rows = [["".join(self.blocks(cell)) for cell in row.iter(f"{_WORD}tc")] for row in table.iter(f"{_WORD}tr")]
+        if len(rows) == len(rows[0]) == 1:  # a box
+            yield rows[0][0]
+            return
+        shown = [[re.sub(r"</?(?:p|h\d|li)>", " ", cell).strip() for cell in row] for row in rows]
+        yield "<table>"
+        for number, row in enumerate(shown):
+            tag = "th" if not number and len(rows) > 1 and len(row) > 1 and all(row) else "td"
+            yield f"<tr>{''.join(f'<{tag}>{cell}</{tag}>' for cell in row)}</tr>"
+        yield "</table>"
+
+    def _inline(self, element: Any) -> Iterator[str]:
+        """Show what is in a paragraph."""
+        for part in element:
+            tag = _local(part)
+            if tag == "t":
+                yield escape(part.text or "")
+            elif tag in _SIGNS:
+                yield _SIGNS[tag]
+            elif tag == "bookmarkStart":
+                yield f'<a id="{escape(part.get(f"{_WORD}name") or "")}"></a>'
+            elif tag == "hyperlink":
+                place = f"#{anchor}" if (anchor := part.get(f"{_WORD}anchor")) else ""
+                target = f"{self._links.get(part.get(_RELATION), '')}{place}"
+                yield f'<a href="{escape(target)}">{"".join(self._inline(part))}</a>'
+            elif tag not in _TWICE:
+                yield from self._inline(part)
+
+    def _tag(self, paragraph: Any) -> str:
+        """Return the element of HTML that shows a paragraph; nothing for entries of a table of contents."""
+        look = _of(paragraph, "pPr/pStyle")
+        if look not in self._tags:
+            self._tags[look] = self._tag_of_style(look)
+        level = _of(paragraph, "pPr/outlineLvl", "9")
+        tag = f"h{int(level) + 1}" if level < "6" else self._tags[look]
+        if tag == "p" and paragraph.find(f"{_WORD}pPr/{_WORD}numPr") is not None:
+            return "li"
+        marks = (mark.get(f"{_WORD}name") or "" for mark in paragraph.iter(f"{_WORD}bookmarkStart"))
+        return "h2" if tag == "p" and any(mark.startswith("_Toc") for mark in marks) else tag  # in the contents
+
+    def _tag_of_style(self, look: str) -> str:
+        """Return what a style or the first that it is based on is shown as."""
+        shown = "p"
+        for _ in range(_MAX_BASES):
+            if (style := self._styles.get(look)) is None:
+                break
+            name, level = _of(style, "name").lower(), _of(style, "pPr/outlineLvl", "9")
+            font = style.find(f"{_WORD}rPr/{_WORD}rFonts")
+            if name.startswith("toc "):
+                return ""
+            if heading := _HEADING.match(name):
+                return f"h{heading[1] or 1}"
+            if level < "6":
+                return f"h{int(level) + 1}"
+            if _CODE_STYLE.search(name) or (font is not None and _CODE_FONT.match(font.get(f"{_WORD}ascii", ""))):
+                return "pre"
+            if name.startswith("list ") or style.find(f"{_WORD}pPr/{_WORD}numPr") is not None:
+                shown = "li"
+            look = _of(style, "basedOn")
+        return shown
 
 
-def _value(element: Any, name: str) -> str:
-    """Return what a property of a style is."""
-    found = element.find(f"{_WORD}{name}")
-    return "" if found is None else found.get(f"{_WORD}val") or ""
+def _local(element: Any) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _of(element: Any, path: str, default: str = "") -> str:
+    """Return what a property of a paragraph or style is."""
+    found = element.find("/".join(f"{_WORD}{name}" for name in path.split("/")))
+    return default if found is None else found.get(f"{_WORD}val") or default
 
 
 def add_rows(out: Sections, rows: Sequence[Sequence[str]], *, has_header: bool | None = None) -> None:
@@ -187,12 +268,9 @@ def _shown(cell: object) -> str:
 
 def read_epub(content: bytes, name: str) -> list[Document]:
     """Read the chapters of a book, each as a document."""
-    etree = optional("lxml.etree", "an EPUB file")
     with unpacking(content, "EPUB") as archive:
-        parser = etree.XMLParser(resolve_entities=False, no_network=True)
-        container = etree.fromstring(archive.read("META-INF/container.xml"), parser)
-        root = container.find(".//{*}rootfile").get("full-path")
-        package = etree.fromstring(archive.read(root), parser)
+        root = _xml(archive.read("META-INF/container.xml")).find(".//{*}rootfile").get("full-path")
+        package = _xml(archive.read(root))
         book = " ".join((package.findtext(".//{*}metadata/{*}title") or PurePosixPath(name).stem).split())
         items = {item.get("id"): item for item in package.iterfind(".//{*}manifest/{*}item")}
         spine = [
