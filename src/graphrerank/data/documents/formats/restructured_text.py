@@ -1,6 +1,6 @@
 """reStructuredText by docutils' parser, with Sphinx's roles and directives understood without Sphinx."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,12 +56,36 @@ def _section(state: Any, title: str, source: str, style: str, lineno: int, messa
     state.parent.line = line - (len(style) > 1)
 
 
+class _States(dict[str, Any]):
+    """The states of a machine, each made when it is first needed: most machines need two of fifteen."""
+
+    def __init__(self, machine: Any, classes: Sequence[Any]) -> None:
+        super().__init__()
+        self.machine, self.classes = machine, {found.__name__: found for found in classes}
+
+    def __missing__(self, name: str) -> Any:
+        state = self[name] = self.classes[name](self.machine)
+        if hasattr(self.machine, "memo"):
+            state.runtime_init()
+        return state
+
+
+class _Machine(states.NestedStateMachine):
+    def add_states(self, state_classes: Sequence[Any]) -> None:
+        """Make no state yet."""
+        self.states = _States(self, state_classes)
+
+    def attach_observer(self, observer: Any) -> None:
+        """Observe no lines: nodes have theirs without it."""
+
+
 @contextmanager
 def _sphinx() -> Iterator[None]:
     """Let docutils find our roles and directives, as Sphinx replaces its look-ups, and make the sections flat."""
     state = states.RSTState
     ours = [(directives, "directive", directive_of), (roles, "role", role_of)]
     ours += [(state, "section", _section), (state, "inline_text", _inline_text)]
+    ours += [(state, "nested_sm", _Machine), (state, "nested_sm_cache", [])]
     theirs = [(owner, name, getattr(owner, name)) for owner, name, _ in ours]
     try:
         for owner, name, new in ours:
