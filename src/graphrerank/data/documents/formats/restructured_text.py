@@ -83,7 +83,7 @@ class _Machine(states.NestedStateMachine):
 def _sphinx() -> Iterator[None]:
     """Let docutils find our roles and directives, as Sphinx replaces its look-ups, and make the sections flat."""
     state = states.RSTState
-    ours = [(directives, "directive", directive_of), (roles, "role", role_of)]
+    ours: list[tuple[Any, str, Any]] = [(directives, "directive", directive_of), (roles, "role", role_of)]
     ours += [(state, "section", _section), (state, "inline_text", _inline_text)]
     ours += [(state, "nested_sm", _Machine), (state, "nested_sm_cache", [])]
     theirs = [(owner, name, getattr(owner, name)) for owner, name, _ in ours]
