@@ -140,10 +140,12 @@ class PageNames:
         self._known: dict[tuple[int, str | None, str], int] = {}
         for number in sorted(range(len(documents)), key=lambda number: documents[number].name.count("/")):
             document = documents[number]
-            names = [(0, name) for name in _tails(normalize("NFC", _split(document.name)[0]))]
+            is_file = file_of(document.name) == normalize("NFC", document.name)  # records have their titles alone
+            paths = _tails(normalize("NFC", _split(document.name)[0])) if is_file else ()
+            names = [(0, name) for name in paths]
             names += [(1, _spaced(name)) for name in (document.title, *document.aliases)]
             for level, name in names + [(2, _plain(name)) for _, name in names]:
-                for folder in (self._folders[number], None):
+                for folder in (self._folders[number], None) if is_file else (None,):
                     self._known.setdefault((level, folder, name), number)
         for file in pages.files - pages.names.keys():
             for name in _tails(file):
