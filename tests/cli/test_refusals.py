@@ -71,7 +71,7 @@ REFUSED = [
     ("serve.py mode=bench", "mode=bench needs `artifact`: a folder that `graphrerank export` wrote"),
     ("serve.py artifact=attack port=http", "`port`: input should be a valid integer, got 'http'"),
     ("serve.py artifact=attack limits.body_bytes=many", "`limits.body_bytes`: input should be a valid integer"),
-    ("serve.py artifact=attack limits.body_bytes=0", "`limits.body_bytes` must be positive, got 0"),
+    ("serve.py artifact=attack limits.body_bytes=0", "`limits.body_bytes` must be a finite number above 0, got 0"),
     ("serve.py artifact=attack limits.bodies=1", "Key 'bodies' is not in struct"),
     ("serve.py artifact=attack mode=bench bench.rounds=0", "`rounds` must be a positive integer, got 0"),
     ("prepare {out}", "got neither"),

@@ -106,15 +106,16 @@ class LanguageModelCitations:
 
         questions = [self.prompt.fill(references=_numbered(references[row]), text=texts[row]) for row in rows]
         system, form = self.prompt.instructions(), self.prompt.form
-
-        def parse(content: str) -> list[int]:
-            return list(read_object(content, cited=list[int]).cited)
-
-        answers = ask_strictly(self.model, questions, system=system, parse=parse, check=check, form=form)
+        answers = ask_strictly(self.model, questions, system=system, parse=read_numbers, check=check, form=form)
         cited: list[list[int]] = [[] for _ in texts]
         for row, numbers in zip(rows, answers, strict=True):
             cited[row] = sorted({number - 1 for number in numbers or ()})
         return cited
+
+
+def read_numbers(content: str) -> list[int]:
+    """Parse an answer, strictly: ``{"cited": [numbers]}``."""
+    return list(read_object(content, cited=list[int]).cited)
 
 
 def _keys(text: str) -> Iterator[str]:
