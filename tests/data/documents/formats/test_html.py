@@ -56,7 +56,8 @@ def test_navigation_and_its_like_are_left_out():
         assert "Beware" in shown(document)[-1][1]
         assert not {"Menu", "Side", "Find", "Site", "rights"} & set(str(shown(document)).replace("'", " ").split())
     menu = "".join(f"<li><a href={i}.html>Page {i}</a>" for i in range(9))
-    assert targets(page(f"<ul>{menu}</ul><h1>Valve</h1><p>See <a href=x.html>pumps</a>.")) == ["x.html"]
+    document = page(f"<div id=top>{menu}</div><h1 id=valve>Valve</h1><p>See <a href=x.html>pumps</a>.")
+    assert (targets(document), document.sections[0].anchors) == (["x.html"], ("valve", "top"))
     assert len(targets(page(f"<h1>Contents</h1><ul>{menu}</ul>"))) == len(targets(page(f"<ul>{menu}</ul>"))) == 9
 
 

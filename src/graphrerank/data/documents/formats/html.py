@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -74,12 +74,7 @@ def read_html(content: bytes, name: str) -> list[Document]:
         return [Document(name, stem, (Section("", (Block(stem, links=(Link(refresh[1]),)),)),), base=base)]
     walk, is_main = _main_part(page)
     ids = [element.attributes["id"] or "" for element in page.css("[id]")]
-    sections = walk.out.end(ids)
-    if not is_main and len(sections) > 1 and not sections[0].heading:  # it has menus
-        texts = tuple(
-            block for block in sections[0].blocks if block.is_whole or len(block.text) > _MENU * len(block.links)
-        )
-        sections = ((replace(sections[0], blocks=texts),) if texts else ()) + sections[1:]
+    sections = walk.out.end(ids, None if is_main else _is_menu)
     written = page.css_first("head > title")
     title = "" if written is None else " ".join(written.text().translate(_INVISIBLE).split())[:MAX_NAME]
     title = title.removeprefix("<no title>")  # of Sphinx
@@ -89,6 +84,10 @@ def read_html(content: bytes, name: str) -> list[Document]:
     title = named or walk.out.titled or title or _said(page, 'meta[property="og:title"]', "content") or stem
     dropped = walk.dropped + Counter({"data URIs": uris})  # those above none
     return [Document(name, title, sections, _aliases(page, name), base, dropped=dropped, is_page=True)]
+
+
+def _is_menu(block: Block) -> bool:
+    return not block.is_whole and len(block.text) <= _MENU * len(block.links)
 
 
 def _said(page: Any, selector: str, attribute: str) -> str:

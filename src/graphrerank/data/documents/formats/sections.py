@@ -1,6 +1,6 @@
 """Sections of formats that have no lines, as their blocks come."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from graphrerank.data.documents.document import MAX_NAME, MAX_TARGET, Block, Link, Section
 from graphrerank.data.documents.formats.lined_reader import Span, sections_of
@@ -45,12 +45,15 @@ class Sections:
             self._spans[-1].blocks.append(block)
             self._links, self._last = [], kind
 
-    def end(self, others: Iterable[str] = ()) -> tuple[Section, ...]:
-        """Return the sections; other names than theirs point at the first one."""
+    def end(self, others: Iterable[str] = (), is_menu: Callable[[Block], bool] | None = None) -> tuple[Section, ...]:
+        """Return the sections without menus before their headings; other names than theirs point at the first one."""
         if self._links:
             self.add(self._spans[-1].heading or self._links[0].target)
+        first = self._spans[0]
+        if is_menu and len(self._spans) > 1:
+            first.blocks = [block for block in first.blocks if not is_menu(block)]
         known = {name for span in self._spans for name in span.anchors}
-        self._spans[0].anchors += (name for name in others if name not in known)
+        first.anchors += (name for name in others if name not in known)
         return sections_of(self._spans)
 
     @property
