@@ -49,6 +49,24 @@ def test_data_say_the_names_of_their_elements():
     assert [block.text for block in document.sections[0].blocks] == ["name: x"] * 99
 
 
+def test_texts_of_neighbours_are_not_glued():
+    content = b"""<task><shortdesc>Short.</shortdesc><steps><step><cmd>Do <b>a</b><i>b</i>.</cmd></step><step>
+    <cmd>Rest.</cmd></step></steps><p>x</p>
+    <links><link href='x.dita'>X</link><link href='y.dita'>Y</link></links></task>"""
+    (document,) = read_xml(content, "a.dita")
+    blocks = [(block.text, [link.target for link in block.links]) for block in document.sections[0].blocks]
+    assert blocks == [("Short.", []), ("Do ab.", []), ("Rest.", []), ("x", []), ("X", ["x.dita"]), ("Y", ["y.dita"])]
+
+
+def test_data_have_links():
+    (document,) = read_xml(
+        b"<map><part id='a'><topicref href='a.dita'/></part><part><ref linkend='b'/></part></map>", "a.xml"
+    )
+    links = [[(link.target, link.kind) for link in block.links] for block in document.sections[0].blocks]
+    assert links == [[("a.dita", PATH)], [("b", LABEL)]]
+    assert document.sections[0].anchors == document.sections[0].labels == ("a",)
+
+
 def test_titles_that_are_attributes():
     content = b"<topic id='a' title='Start'><p>x</p><chapter id='b' title='Next'><p>y</p></chapter></topic>"
     (document,) = read_xml(content, "a.topic")

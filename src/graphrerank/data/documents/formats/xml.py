@@ -1,5 +1,7 @@
 """Texts, data and feeds in XML."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from html import escape
 from pathlib import PurePosixPath
@@ -9,6 +11,7 @@ from graphrerank.data.documents.document import (
     LABEL,
     MAX_NAME,
     MAX_TARGET,
+    PATH,
     Block,
     Document,
     Link,
@@ -20,7 +23,8 @@ from graphrerank.data.documents.formats.sections import Sections
 from graphrerank.extras import optional
 
 _PROSE = frozenset(("p", "para", "simpara", "ab", "l", "sp", "li"))  # names of elements of a text, not of data
-_SHOWN_AS = {  # elements of HTML: those of DocBook, DITA, TEI and Writerside that are shown so; others are inline
+_SHOWN_AS = {  # elements of HTML: those of DocBook, DITA, TEI and Writerside that are shown so; others are
+    # parts of a line where texts stand beside them
     "p": "p para simpara formalpara ab l lg sp",
     "div": "note tip warning caution important figure example blockquote dlentry varlistentry table procedure topic "
     "chapter section article book",
@@ -56,8 +60,10 @@ def read_xml(content: bytes, name: str) -> list[Document]:
     if any(_local(element) in _PROSE for element in root.iter()):
         return _read_text(root, name)
     out = Sections()
+    out.point(_attributes(part).get("id", "") for part in root.iter() if _local(part))
     _read_data(root, out)
-    return [Document(name, PurePosixPath(name).stem, out.end())]
+    sections = tuple(replace(section, labels=section.anchors) for section in out.end())
+    return [Document(name, PurePosixPath(name).stem, sections)]
 
 
 def _local(element: Any) -> str:
@@ -71,23 +77,28 @@ def _attributes(element: Any) -> dict[str, str]:
     return {key.rpartition("}")[2]: value for key, value in held}
 
 
+def _targets(attributes: Mapping[str, str]) -> list[str]:
+    held = ((key, attributes.get(key, " ")) for key in _TARGETS)
+    return [f"{_LABEL * (key == _TARGETS[0])}{target}" for key, target in held if target and " " not in target]
+
+
 def _read_text(root: Any, name: str) -> list[Document]:
     """Read a text as the page of HTML that shows it; ids are labels, which any document may name."""
     shown = ["<body><main>"]
+    texts = [part for part in root.iter() if _HTML.get(_local(part)) in ("p", "h2", "pre") or (part.text or "").strip()]
+    lines = {*texts, *(part.getparent() for part in root.iter() if (part.tail or "").strip())}
     for event, element in optional("lxml.etree", "an XML file").iterwalk(root, events=("start", "end")):
         attributes, local = _attributes(element), _local(element)
-        target = next((key for key in _TARGETS if " " not in attributes.get(key, " ")), "")
-        tag = "a" if target else _HTML.get(local, "span")
+        if (tag := _HTML.get(local, "span" if element.getparent() in lines else "div")) == "span":
+            lines.add(element)
         if event == "end":
             shown += [f"</{tag}>" if local else "", escape(element.tail or "")]
             continue
         if not local:  # an entity
             shown.append(element.text or "")
             continue
-        said = {"id": attributes.get("id", "")}
-        if target:
-            said["href"] = f"{_LABEL if target == _TARGETS[0] else ''}{attributes[target]}"
-        shown += [f"<{tag}", *(f' {key}="{escape(value)}"' for key, value in said.items()), ">"]
+        shown.append(f'<{tag} id="{escape(attributes.get("id", ""))}">')
+        shown += [f'<area href="{escape(target)}">' for target in _targets(attributes)]
         shown += ["<tr>" if tag == "table" else "", escape(element.text or "")]
         if (title := attributes.get("title")) and tag == "div":  # of Writerside
             shown.append(f"<h2>{escape(title)}</h2>")
@@ -111,13 +122,19 @@ def _with_labels(block: Block) -> Block:
 def _read_data(element: Any, out: Sections) -> None:
     """Add the records of data, an element with its parts that have none, as blocks: lines of names and values."""
     records: dict[Any, list[str]] = {}
+    targets: defaultdict[Any, list[str]] = defaultdict(list)
     for part in element.iter():
         if local := _local(part):
-            attributes = ", ".join(f"{key}={value}" for key, value in _attributes(part).items())
+            attributes = _attributes(part)
             value = " ".join(" ".join([part.text or "", *(inner.tail or "" for inner in part)]).split())
-            record = records.setdefault(part if len(part) else part.getparent(), [])
-            record += [f"{local}: {said}" for said in (attributes, value) if said]
-    for record in records.values():
+            owner = part if len(part) else part.getparent()
+            record = records.setdefault(owner, [])
+            said = ", ".join(f"{key}={value}" for key, value in attributes.items())
+            record += [f"{local}: {each}" for each in (said, value) if each]
+            targets[owner] += _targets(attributes)
+    for owner, record in records.items():
+        for target in targets[owner]:
+            out.link(target.removeprefix(_LABEL), LABEL if target.startswith(_LABEL) else PATH)
         for text in ["\n".join(record)] if len(record) <= _MAX_PARTS else record:
             out.add(text, "item" if len(record) > _MAX_PARTS else "", is_whole=len(record) <= _MAX_PARTS)
 
