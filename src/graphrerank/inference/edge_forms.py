@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -59,13 +60,18 @@ def read_edges(
             f"`edges` must not be a tensor of shape {list(given.shape)}, PyG's form: give `edge_index=edges`, or "
             "`edges=edges.tolist()` for pairs"
         )
-    rows = edge_rows(_listed(given))
-    for name, column, separate in (("edge_weights", 2, weights), ("edge_types", 3, types)):
-        if separate is not None and any(row[column] is not None for row in rows):
-            raise UserError(f"`{name}` must not be given where `edges` have them, got both")
-    weights = weights_of(rows) if weights is None else weights
-    types = [row[3] for row in rows] if types is None else types
-    ends = [end if type(end) is int else _plain(end) for row in rows for end in row[:2]]
+    listed = _listed(given)
+    if set(map(type, listed)) <= {list, tuple} and set(map(len, listed)) <= {2}:  # most requests: pairs alone
+        ends = list(chain.from_iterable(listed))
+    else:
+        rows = edge_rows(listed)
+        for name, column, separate in (("edge_weights", 2, weights), ("edge_types", 3, types)):
+            if separate is not None and any(row[column] is not None for row in rows):
+                raise UserError(f"`{name}` must not be given where `edges` have them, got both")
+        weights = weights_of(rows) if weights is None else weights
+        types = [row[3] for row in rows] if types is None else types
+        ends = [end for row in rows for end in row[:2]]
+    ends = ends if set(map(type, ends)) <= {int} else list(map(_plain, ends))
     return _checked(_numbers(ends, ids, by_id=is_graph), num_passages, weights, types, is_directed=is_directed)
 
 
@@ -85,10 +91,12 @@ def _checked(
     weight = torch.ones(count) if weights is None else to_floats("edge_weights", weights, (count,))
     is_inside = (weight >= SMALLEST_WEIGHT) & (weight <= LARGEST_WEIGHT)
     check_entries("edge_weights", is_inside, weight, f"lie in [{SMALLEST_WEIGHT:g}, {LARGEST_WEIGHT:g}]")
-    names = [None] * count if types is None else types
-    kept, kind = pairs[:, 0] != pairs[:, 1], type_numbers(names, count)
-    place_of = {name: place for place, name in enumerate(dict.fromkeys(names))}  # two names may mean one type
-    named = torch.tensor([place_of[name] for name in names], dtype=torch.int64)
+    kept = pairs[:, 0] != pairs[:, 1]
+    if types is None:
+        kind = named = torch.full((count,), OTHER)
+    else:
+        kind, place_of = type_numbers(types, count), {name: place for place, name in enumerate(dict.fromkeys(types))}
+        named = torch.tensor([place_of[name] for name in types], dtype=torch.int64)  # two names may mean one type
     num_repeated = count_repeated((pairs if is_directed else pairs.sort(1).values)[kept], named[kept])
     return EdgeList(pairs[kept], weight[kept], kind[kept], count - int(kept.sum()), num_repeated)
 
