@@ -106,7 +106,7 @@ class _Templates:
     hinted: Sequence[str] = ("{} {}",)  # of the name of a passage, and words of another
     changed: Mapping[str, str] = field(default_factory=dict)  # words that a question changes
     determiners: frozenset[str] = frozenset()  # without which all words are nouns
-    breaks: frozenset[str] = frozenset()  # words that no noun phrase has, beside stop words
+    breaks: frozenset[str] = frozenset()  # words that no noun phrase has, with stop words
 
 
 _REST = r"(?P<clause>[a-z]+ [^.;:!?()\0\"\u201c\u201d]{6,})"

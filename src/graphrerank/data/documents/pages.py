@@ -139,9 +139,9 @@ class PageNames:
         # by 0 and an end of a path, 1 and a title or alias, or 2 and any of these folded; in a folder or (None) in any
         self._known: dict[tuple[int, str | None, str], int] = {}
         for number in sorted(range(len(documents)), key=lambda number: documents[number].name.count("/")):
-            document = documents[number]
-            is_file = file_of(document.name) == normalize("NFC", document.name)  # records have their titles alone
-            paths = _tails(normalize("NFC", _split(document.name)[0])) if is_file else ()
+            document, own = documents[number], normalize("NFC", documents[number].name)
+            is_file = file_of(own) == own  # records have their titles alone
+            paths = _tails(_split(own)[0]) if is_file else ()
             names = [(0, name) for name in paths]
             names += [(1, _spaced(name)) for name in (document.title, *document.aliases)]
             for level, name in names + [(2, _plain(name)) for _, name in names]:

@@ -41,9 +41,10 @@ _LEFT_OUT = """[hidden]:not([role=tabpanel]), [aria-hidden=true], [role=navigati
 .sphinxsidebar, .breadcrumb, .breadcrumbs, .visually-hidden, .sr-only, .noprint, .hideme, .since, .pagination-nav,
 .skip-link, .theme-doc-toc-mobile, aside:has(nav), [style*="display:none" i]:not([class*=math]),
 [style*="display: none" i]:not([class*=math])"""
-_BESIDE = """header:not(:has(h1)), header:has(nav), aside:not([class*=admonition i], [class*=aside i],
+_OUTSIDE = """header:not(:has(h1)), header:has(nav), aside:not([class*=admonition i], [class*=aside i],
 [class*=callout i], [class*=note i], [class*=tip i], [class*=topic i], [class*=warning i])"""  # a main part
-_SIDES = "navbar nav menu sidebar footer related nav-panel navigation topnav site-header site-footer"
+_SIDE_NAMES = "navbar nav menu sidebar footer related nav-panel navigation topnav site-header site-footer"
+_SIDES = ", ".join(f".{side}, #{side}" for side in _SIDE_NAMES.split())
 _PLACING = "table table, table:is([role=presentation], [role=none], :has(table, h1, h2, h3, h4, h5, h6, pre))"
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _KINDS = {"li": "item", "dt": "term", "dd": "meaning"}
@@ -53,7 +54,7 @@ _WORD, _SYMBOL = re.compile(r"[^\W_]"), re.compile(r"(?!_CPP|c\.)[A-Za-z_][\w.]*
 _NUMBER, _REST = re.compile(r"[\d.]+\s+"), re.compile("$|\\s*[- \u2013\u2014|\u00b7:\u00bb(<]")  # around a heading
 _BEFORE_SITE = " -\u2013\u2014|\u00b7:\u00bb"  # between a title and the name of the site
 _REFRESH = re.compile(r"\s*[\d.]*\s*[;,]\s*url\s*=\s*[\"']?\s*([^\"'\s]+)", re.IGNORECASE)
-_ADDRESS = re.compile(r"^https?://[^/?#]*|[?#].*")  # what is beside the path
+_ADDRESS = re.compile(r"^https?://[^/?#]*|[?#].*")  # what is not the path
 _MAX_MARKS = 3  # characters of a text without a word that is left out
 _MENU = 30  # characters for each link, of a text of a menu
 _NO_TARGETS = ("javascript:", "data:", "mailto:", "tel:")
@@ -104,23 +105,18 @@ def _aliases(page: Any, name: str) -> tuple[str, ...]:
 
 def _main_part(page: Any) -> tuple["ElementWalk", bool]:
     """Return what the main part shows, or the whole body where that is nearly nothing of it, and which of both."""
-    body = page.body or page.root
-    hidden = {node.mem_id for node in page.css(_LEFT_OUT)}
-    sides = ", ".join(f".{side}, #{side}" for side in _SIDES.split())
-    beside = hidden.union(node.mem_id for node in page.css(f"{_BESIDE}, {sides}"))
-    placing = {node.mem_id for node in page.css(_PLACING)}
-    whole = None
+    hidden, placing = ({node.mem_id for node in page.css(selector)} for selector in (_LEFT_OUT, _PLACING))
+    main = None
     for selector in _MAINS:
         found = page.css(selector)
         if len(found) == 1 or (found and selector == _MAIN):
             main = ElementWalk(found[0], hidden, placing)
             if selector == _MAIN and main.out.size >= _SMALL:
                 return main, True
-            whole = ElementWalk(body, beside, placing)
-            if main.out.size >= _SHARE * whole.out.size:
-                return main, True
             break
-    return whole or ElementWalk(body, beside, placing), False
+    hidden.update(node.mem_id for node in page.css(f"{_OUTSIDE}, {_SIDES}"))
+    whole = ElementWalk(page.body or page.root, hidden, placing)
+    return (main, True) if main and main.out.size >= _SHARE * whole.out.size else (whole, False)
 
 
 @dataclass(slots=True)

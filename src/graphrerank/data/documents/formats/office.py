@@ -16,6 +16,7 @@ from graphrerank.data.documents.document import MAX_NAME, Document, UnreadableEr
 from graphrerank.data.documents.formats.archives import unpacking
 from graphrerank.data.documents.formats.html import read_html
 from graphrerank.data.documents.formats.sections import Sections
+from graphrerank.data.documents.formats.xml import local_name, parse_xml
 from graphrerank.extras import optional
 
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -37,14 +38,11 @@ _HEADER_ROWS = 20  # rows of a sheet in which the names of its columns are searc
 def read_docx(content: bytes, name: str) -> list[Document]:
     """Read a document of Word as the page of HTML that shows it."""
     with unpacking(content, "DOCX") as archive:
-        parts = {part: _xml(archive.read(f"word/{part}")) for part in _PARTS if f"word/{part}" in archive.namelist()}
+        parts = {
+            part: parse_xml(archive.read(f"word/{part}")) for part in _PARTS if f"word/{part}" in archive.namelist()
+        }
         (page,) = read_html(f"<body><main>{''.join(_Words(parts).blocks(parts[_BODY][0]))}".encode(), name)
     return [replace(page, is_page=False)]
-
-
-def _xml(content: bytes) -> Any:
-    etree = optional("lxml.etree", "an office file")
-    return etree.fromstring(content, etree.XMLParser(resolve_entities=False, no_network=True))
 
 
 class _Words:
@@ -58,23 +56,20 @@ class _Words:
 
     def blocks(self, body: Any) -> Iterator[str]:
         """Show paragraphs and tables; lines of code make one block."""
-        for is_code, elements in groupby(body, self._is_code):
-            if is_code:
+        for tag, elements in groupby(body, self._tag):
+            if tag == "pre":
                 yield f"<pre>{chr(10).join(''.join(self._inline(each)) for each in elements)}</pre>"
                 continue
             for element in elements:
                 if element.tag == f"{_WORD}p":
-                    yield from self._paragraph(element)
+                    yield from self._paragraph(element, tag)
                 elif element.tag == f"{_WORD}tbl":
                     yield from self._table(element)
-                elif _local(element) not in _TWICE:
+                elif local_name(element) not in _TWICE:
                     yield from self.blocks(element)
 
-    def _is_code(self, element: Any) -> bool:
-        return element.tag == f"{_WORD}p" and self._tag(element) == "pre"
-
-    def _paragraph(self, paragraph: Any) -> Iterator[str]:
-        if tag := self._tag(paragraph):
+    def _paragraph(self, paragraph: Any, tag: str) -> Iterator[str]:
+        if tag:
             yield f"<{tag}>{''.join(self._inline(paragraph))}</{tag}>"
         for mark in paragraph.iter(f"{_WORD}footnoteReference"):
             if (note := self._notes.get(mark.get(f"{_WORD}id"))) is not None:
@@ -95,7 +90,7 @@ class _Words:
     def _inline(self, element: Any) -> Iterator[str]:
         """Show what is in a paragraph."""
         for part in element:
-            tag = _local(part)
+            tag = local_name(part)
             if tag == "t":
                 yield escape(part.text or "")
             elif tag in _SIGNS:
@@ -110,7 +105,9 @@ class _Words:
                 yield from self._inline(part)
 
     def _tag(self, paragraph: Any) -> str:
-        """Return the element of HTML that shows a paragraph; nothing for entries of a table of contents."""
+        """Return the element of HTML that shows a paragraph; nothing for an entry of contents, or another element."""
+        if paragraph.tag != f"{_WORD}p":
+            return ""
         look = _of(paragraph, "pPr/pStyle")
         if look not in self._tags:
             self._tags[look] = self._tag_of_style(look)
@@ -141,10 +138,6 @@ class _Words:
                 shown = "li"
             look = _of(style, "basedOn")
         return shown
-
-
-def _local(element: Any) -> str:
-    return str(element.tag).rpartition("}")[2]
 
 
 def _of(element: Any, path: str, default: str = "") -> str:
@@ -269,8 +262,8 @@ def _shown(cell: object) -> str:
 def read_epub(content: bytes, name: str) -> list[Document]:
     """Read the chapters of a book, each as a document."""
     with unpacking(content, "EPUB") as archive:
-        root = _xml(archive.read("META-INF/container.xml")).find(".//{*}rootfile").get("full-path")
-        package = _xml(archive.read(root))
+        root = parse_xml(archive.read("META-INF/container.xml")).find(".//{*}rootfile").get("full-path")
+        package = parse_xml(archive.read(root))
         book = " ".join((package.findtext(".//{*}metadata/{*}title") or PurePosixPath(name).stem).split())
         items = {item.get("id"): item for item in package.iterfind(".//{*}manifest/{*}item")}
         spine = [

@@ -23,8 +23,8 @@ from graphrerank.data.documents.formats.sections import Sections
 from graphrerank.extras import optional
 
 _PROSE = frozenset(("p", "para", "simpara", "ab", "l", "sp", "li"))  # names of elements of a text, not of data
-_SHOWN_AS = {  # elements of HTML: those of DocBook, DITA, TEI and Writerside that are shown so; others are
-    # parts of a line where texts stand beside them
+# elements of HTML: those of DocBook, DITA, TEI and Writerside that are shown so; others are inline within a text
+_SHOWN_AS = {
     "p": "p para simpara formalpara ab l lg sp",
     "div": "note tip warning caution important figure example blockquote dlentry varlistentry table procedure topic "
     "chapter section article book",
@@ -46,27 +46,32 @@ _FEEDS = ("rss", "feed", "RDF")
 
 def read_xml(content: bytes, name: str) -> list[Document]:
     """Read a text in XML by its titles, data as names and texts, or the items of a feed as documents."""
-    etree = optional("lxml.etree", "an XML file")
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
-    try:
-        root = etree.fromstring(content, parser)
-    except (etree.XMLSyntaxError, ValueError) as error:
-        raise UnreadableError("not XML") from error
-    local = _local(root)
+    root = parse_xml(content)
+    local = local_name(root)
     if local == "html":
         return read_html(content, name)
     if local in _FEEDS:
         return _read_feed(root, name)
-    if any(_local(element) in _PROSE for element in root.iter()):
+    if any(local_name(element) in _PROSE for element in root.iter()):
         return _read_text(root, name)
     out = Sections()
-    out.point(_attributes(part).get("id", "") for part in root.iter() if _local(part))
+    out.point(_attributes(part).get("id", "") for part in root.iter() if local_name(part))
     _read_data(root, out)
     sections = tuple(replace(section, labels=section.anchors) for section in out.end())
     return [Document(name, PurePosixPath(name).stem, sections)]
 
 
-def _local(element: Any) -> str:
+def parse_xml(content: bytes) -> Any:
+    """Return the root of XML, whose entities are not resolved; an UnreadableError for what is none."""
+    etree = optional("lxml.etree", "an XML file")
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
+    try:
+        return etree.fromstring(content, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise UnreadableError("not XML") from error
+
+
+def local_name(element: Any) -> str:
     """Return the name of an element without its namespace; of an entity nothing."""
     return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
@@ -85,10 +90,12 @@ def _targets(attributes: Mapping[str, str]) -> list[str]:
 def _read_text(root: Any, name: str) -> list[Document]:
     """Read a text as the page of HTML that shows it; ids are labels, which any document may name."""
     shown = ["<body><main>"]
-    texts = [part for part in root.iter() if _HTML.get(_local(part)) in ("p", "h2", "pre") or (part.text or "").strip()]
+    texts = [
+        part for part in root.iter() if _HTML.get(local_name(part)) in ("p", "h2", "pre") or (part.text or "").strip()
+    ]
     lines = {*texts, *(part.getparent() for part in root.iter() if (part.tail or "").strip())}
     for event, element in optional("lxml.etree", "an XML file").iterwalk(root, events=("start", "end")):
-        attributes, local = _attributes(element), _local(element)
+        local = local_name(element)
         if (tag := _HTML.get(local, "span" if element.getparent() in lines else "div")) == "span":
             lines.add(element)
         if event == "end":
@@ -97,6 +104,7 @@ def _read_text(root: Any, name: str) -> list[Document]:
         if not local:  # an entity
             shown.append(element.text or "")
             continue
+        attributes = _attributes(element)
         shown.append(f'<{tag} id="{escape(attributes.get("id", ""))}">')
         shown += [f'<area href="{escape(target)}">' for target in _targets(attributes)]
         shown += ["<tr>" if tag == "table" else "", escape(element.text or "")]
@@ -124,7 +132,7 @@ def _read_data(element: Any, out: Sections) -> None:
     records: dict[Any, list[str]] = {}
     targets: defaultdict[Any, list[str]] = defaultdict(list)
     for part in element.iter():
-        if local := _local(part):
+        if local := local_name(part):
             attributes = _attributes(part)
             value = " ".join(" ".join([part.text or "", *(inner.tail or "" for inner in part)]).split())
             owner = part if len(part) else part.getparent()
@@ -142,10 +150,10 @@ def _read_data(element: Any, out: Sections) -> None:
 def _read_feed(root: Any, name: str) -> list[Document]:
     """Read the items of RSS or Atom."""
     documents = []
-    for number, item in enumerate((part for part in root.iter() if _local(part) in _ITEMS), 1):
+    for number, item in enumerate((part for part in root.iter() if local_name(part) in _ITEMS), 1):
         said: dict[str, str] = {}
         for part in item:
-            key, text = _local(part), "".join(part.itertext()).strip() or part.get("href") or ""
+            key, text = local_name(part), "".join(part.itertext()).strip() or part.get("href") or ""
             if len(text) > len(said.get(key, "")):
                 said[key] = text
         page = next((said[key] for key in ("encoded", "content", "description", "summary") if key in said), "")
