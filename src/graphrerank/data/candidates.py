@@ -181,10 +181,11 @@ def prepare(
     dataset = with_vectors(dataset, encoder, Path(cache))
     retriever, decisive = keyed_retriever(dataset, encoder, build_retriever)
     path = Path(cache) / f"{dataset.name}-{short_hash(hash_texts([str(FORMAT), *decisive]))}.safetensors"
-    if (tensors := read_cached(path, TENSORS)) is None:
+    if (tensors := read_cached(path, TENSORS)) is not None:
+        prepared = rank(dataset, encoder, retriever, Ranking(**tensors))
+    else:
         check_writable(path.parent)
-    prepared = rank(dataset, encoder, retriever, None if tensors is None else Ranking(**tensors))
-    if tensors is None:
+        prepared = rank(dataset, encoder, retriever)
         save_tensors(path, {name: getattr(prepared.ranking, name).clone() for name in TENSORS})
     return replace(prepared, retriever=retriever if keep_retriever else None)
 

@@ -83,7 +83,8 @@ class ColumnWriter:
     def write(self, name: str, dtype: str, blocks: Iterable[Array], row_shape: tuple[int, ...] = ()) -> None:
         """Write the rows of an array block by block, atomically; blocks ``[n, *row_shape]`` are converted."""
         chunks = (np.ascontiguousarray(block, dtype=dtype).data.cast("B") for block in blocks if block.size)
-        sha256, size = write_chunks(self.folder / name, chunks), (self.folder / name).stat().st_size
+        sha256 = write_chunks(self.folder / name, chunks)
+        size = (self.folder / name).stat().st_size
         count = size // (np.dtype(dtype).itemsize * math.prod(row_shape))
         self._note(name, dtype, (count, *row_shape), [(size, sha256)])
 
@@ -107,7 +108,7 @@ class ColumnWriter:
         column, path = self.entries[name], self.folder / name
         content = np.ascontiguousarray(rows, dtype=column.dtype).data.cast("B")
         append_bytes(path, column.num_bytes, content)
-        *pieces, (length, sha256) = *column.pieces, (len(content), hashlib.sha256(content).hexdigest())
+        pieces, length, sha256 = list(column.pieces), len(content), hashlib.sha256(content).hexdigest()
         size = column.num_bytes + len(content)
         while len(pieces) > 1 and pieces[-1][0] <= length:
             length += pieces.pop()[0]
@@ -303,7 +304,8 @@ def map_graph(columns: Columns, manifest: CorpusManifest) -> CorpusGraph:
         words=WordIndex(_tokens(columns, manifest.num_tokens, removed), _stems(columns, manifest.num_stems, gone)),
         removed=removed,
     )
-    (indptr, row_stop), typed = _rows_of_edges(columns), "edges.weight_by_type"
+    indptr, row_stop = _rows_of_edges(columns)
+    typed = "edges.weight_by_type"
     return CorpusGraph(
         passages,
         indptr=indptr,
