@@ -86,6 +86,35 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+def test_a_filter_leaves_passages_and_their_judgements_out(tmp_path: Path) -> None:
+    rows = [
+        {"_id": f"p{i}", "text": f"A text about {word}.", "metadata": {"even": i % 2 == 0}}
+        for i, word in enumerate(WORDS)
+    ]
+    folder = write_dataset(
+        tmp_path / "ring",
+        corpus=rows,
+        queries=[{"_id": f"q{i}", "text": f"What is {WORDS[i]}?"} for i in range(6)],
+        test=[(f"q{i}", f"p{i}") for i in range(6)],
+    )
+    (tmp_path / "all.trec").write_text("".join(f"q{i} Q0 p{j} {j} {-j} x\n" for i in range(6) for j in range(12)))
+    steps = [partial(VectorSearch, retriever=partial(BM25Retriever))]
+    pipeline = Pipeline(Dataset.from_folder(folder).graph, steps=steps, budget=12)
+    settings: dict[str, Any] = {"encoder": "none", "retriever": "bm25", "resamples": 10, "show": False}
+    settings |= {"measures": ["MRR"], "tested": ["MRR"]}
+    systems = {"bm25": pipeline, "run": tmp_path / "all.trec"}
+    found = evaluate(systems, Dataset.from_folder(folder), filter={"even": True}, **settings).datasets["ring"]
+    assert len(found.query_ids) == 3
+    assert found.systems["bm25"].means["MRR"] == 1.0
+    assert found.systems["run"].means["MRR"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    with pytest.raises(
+        ValueError, match=r"`filter\.odd` must be a field of the passages; the known ones are \['even'\]"
+    ):
+        evaluate(systems, Dataset.from_folder(folder), filter={"odd": True}, **settings)
+    with pytest.raises(ValueError, match="`filter` must let a passage of data set 'ring' pass"):
+        evaluate(systems, Dataset.from_folder(folder), filter={"even": 7}, **settings)
+
+
 class Lengths:
     """A stage that scores the number of passages that were ranked."""
 

@@ -1,5 +1,6 @@
 """``evaluate``: any systems on any data sets, by their names or as built objects."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -31,6 +32,7 @@ from graphrerank.evaluation.significance import LEVEL, across_datasets
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, System
 from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
+from graphrerank.graphs.metadata import Filter
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.language_models.prompt import Prompt
 from graphrerank.models.checkpoint import Checkpoint, library_versions, load_checkpoints
@@ -76,6 +78,7 @@ def evaluate(
     counterfactual_pipelines: Sequence[str] = (),
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     stages: Sequence[Stage] = (),
+    filter: Filter | None = None,
     num_queries: int | None = None,
     seed: int = 0,
     run_dir: str | Path | None = None,
@@ -111,6 +114,8 @@ def evaluate(
         counterfactual_pipelines: Labels of pipelines that run once more on the corpus with such edges.
         settings: Changed settings of pipelines, by label.
         stages: Called with what the systems ranked (:class:`~graphrerank.evaluation.systems.Stage`).
+        filter: On the metadata of passages (:mod:`~graphrerank.graphs.metadata`); the others are as if they did not
+            exist: judgements of them and what run files rank of them are left out.
         num_queries: Queries, the first ones by id; None: all.
         seed: Of resampling and of shuffled edges.
         run_dir: Folder for the files of the evaluation; None: none are written.
@@ -194,7 +199,9 @@ def evaluate(
         def build(label: str, graph: CorpusGraph | None = None) -> Pipeline:
             given = pipelines[label]
             try:
-                return given if isinstance(given, Pipeline) else factory(given, graph)
+                if isinstance(given, Pipeline):
+                    return given.over(prepared.dataset.graph.to(parts.device)) if filter else given
+                return factory(given, graph)
             except ValueError as error:
                 raise UserError(f"{label}: {error}") from error
 
@@ -209,6 +216,10 @@ def evaluate(
         return {row.name: [row] for row in ranked}
 
     def rank(given: PreparedDataset | Part) -> RankedDataset:
+        if filter:
+            if isinstance(given, PreparedDataset):
+                raise UserError("`filter` must be null for a prepared data set, whose candidates are ranked: filter it")
+            given = Part(given=parts.build("data", given).where(filter))
         rows: dict[str, list[RankedSystem]] = {}
         candidates = None
         if groups or pipelines:
@@ -236,7 +247,7 @@ def evaluate(
         for system in named:
             if system.kind == "run":
                 path = Path(str(system.given).replace(DATASET, dataset.name))
-                ranking = read_run_file(path, dataset, split, queries)
+                ranking = read_run_file(path, dataset, split, queries, drop_unknown=bool(filter))
                 row = RankedSystem(system.label, "run", system.source, ranking, fingerprint=hash_files([path]))
                 rows[system.label] = [row]
         ordered = [row for label in ("", *(system.label for system in named)) for row in rows.get(label, [])]
@@ -247,6 +258,7 @@ def evaluate(
     results: dict[str, DatasetResult] = {}
     kept = {"ties": ties, "resamples": resamples, "level": LEVEL, "seed": seed}
     kept |= {"prompts": ", ".join(prompts)} if prompts else {}
+    kept |= {"filter": json.dumps(filter)} if filter else {}
     folder = None if run_dir is None else Path(run_dir)
     for given in sets:
         ranked = rank(given)
@@ -422,9 +434,10 @@ def _check(
             raise UserError(f"`{argument}` must be of {whose}, got {unknown}")
 
 
-def read_run_file(path: Path, dataset: Dataset, split: str, queries: Tensor) -> Ranking:
+def read_run_file(path: Path, dataset: Dataset, split: str, queries: Tensor, *, drop_unknown: bool = False) -> Ranking:
     """Read the rankings of a TREC run file for some queries: ``[Q, depth]``; one that it does not name is padding."""
-    run = read_run(path, query_ids=dataset.query_ids, node_ids=dataset.graph.node_ids, top_k=RUN_DEPTH)
+    query_ids, node_ids = dataset.query_ids, dataset.graph.node_ids
+    run = read_run(path, query_ids=query_ids, node_ids=node_ids, top_k=RUN_DEPTH, drop_unknown=drop_unknown)
     ranking = Ranking(run.nodes[queries], run.scores[queries])
     if not bool((ranking.nodes >= 0).any()):
         raise UserError(

@@ -66,6 +66,19 @@ def test_a_corpus_folder_against_dense_search_in_it(make: Make, tmp_path: Path, 
 
 
 @every_store
+@pytest.mark.parametrize("top_k", [5, 60])
+def test_a_part_of_a_corpus_is_searched_in_the_store_of_the_whole(make: Make, tmp_path: Path, top_k: int) -> None:
+    whole = corpus()
+    part = whole.select(torch.arange(0, 100, 2)).select(torch.arange(5, 45))
+    expected = DenseRetriever(part.with_embedding(part.encoded), top_k=top_k).retrieve(questions(whole))
+    retriever = make(tmp_path, part, top_k=top_k)
+    found = retriever.retrieve(questions(whole))
+    for name in ("nodes", "scores"):
+        assert torch.equal(getattr(found, name), getattr(expected, name))
+    assert retriever.count() == 120
+
+
+@every_store
 def test_another_corpus_or_encoder_is_refused(make: Make, tmp_path: Path) -> None:
     graph = corpus(20)
     first = make(tmp_path, graph, name="one")

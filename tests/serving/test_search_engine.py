@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import EDGE_TYPES, REFERENCE, SIMILARITY
 from graphrerank.graphs.list_confidence import ListConfidence
+from graphrerank.graphs.metadata import Metadata
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.operators.bm25 import BM25Retriever
@@ -263,3 +265,45 @@ def test_too_many_edges_to_explain(inspect: Callable[..., InspectResponse]) -> N
         inspect(Limits(work_seconds=1e-6), explain=True)
     with pytest.raises(ValueError, match="at most 2, got 4 edges"):
         inspect(Limits(explained_edges=2), explain=True)
+
+
+def filtered_engine(tmp_path):
+    ids, texts = list("abcdef"), ["red apple", "green pear", "red pear", "blue plum", "red plum", "green apple"]
+    corpus = searchable(ids, texts, {(0, 1): REFERENCE, (1, 2): SIMILARITY, (2, 4): REFERENCE}, budget=5, other="x")
+    metadata = Metadata([{"size": size, "tags": ["fruit"]} for size in range(6)])
+    graph = corpus.graph.with_passages(metadata=metadata)
+    return SearchEngine(lambda _: replace(corpus, graph=graph), tmp_path)
+
+
+def test_a_filter_of_a_request(tmp_path):
+    engine = filtered_engine(tmp_path)
+    requests = {
+        "a": {"size": {"gte": 2, "lt": 5}},
+        "b": {"size": 9},
+        "c": {"sise": 2},
+        "d": {},
+        "e": {"size": [2, 3, 4]},
+    }
+    answers = engine.answer({uid: SearchRequest(query="red pear", filter=given) for uid, given in requests.items()})
+    assert [one.doc_id for one in answers["a"].results] == ["c", "e", "d"]
+    assert answers["e"].results == answers["a"].results
+    assert answers["b"].results == []
+    assert isinstance(answers["c"], Refusal)
+    assert (answers["c"].status_code, answers["c"].detail) == (
+        422,
+        "`filter.sise` must be a field of the passages; the known ones are ['size', 'tags']",
+    )
+    assert len(answers["d"].results) == 5
+    with pytest.raises(ValueError, match=r"`filter\.size` must be of the operators"):
+        SearchRequest(query="red", filter={"size": {"above": 3}})
+
+
+def test_an_inspection_with_a_filter(tmp_path):
+    inspect = InspectEngine(filtered_engine(tmp_path))
+    request = InspectRequest(query="red pear", filter={"size": {"in": [0, 2, 4]}}, explain=True)
+    found = inspect.answer({"a": request})["a"]
+    assert {node.doc_id for node in found.nodes} == {"a", "c", "e"}
+    assert {ranking.name for ranking in found.rankings} == {"retriever", "ours", "x"}
+    assert len(found.edges) == 1
+    none = inspect.answer({"a": InspectRequest(query="red", filter={"size": 7})})["a"]
+    assert (none.nodes, none.rankings, none.edges) == ([], [], [])

@@ -32,6 +32,7 @@ def evaluate(command: Command) -> Path:
     expected = None if cfg.expect is None else read_metrics(Path(cfg.expect))
     systems, pipelines = named_systems(command)
     settings: Any = OmegaConf.to_container(cfg.settings)
+    conditions: Any = OmegaConf.to_container(cfg.filter)
     for system in api.name_systems(systems, command.parts):
         if system.kind == "checkpoint":
             command.tracking.reads_checkpoint(system.source)
@@ -54,6 +55,7 @@ def evaluate(command: Command) -> Path:
         counterfactual_pipelines=list(cfg.counterfactual_pipelines),
         settings=settings,
         stages=[] if cfg.answers is None else [instantiate(cfg.answers)],
+        filter=conditions,
         num_queries=cfg.num_queries,
         seed=cfg.seed,
         run_dir=command.run_dir,

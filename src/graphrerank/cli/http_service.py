@@ -17,6 +17,7 @@ from graphrerank.checks import UserError
 from graphrerank.cli.command import NONE, Command
 from graphrerank.data.candidates import with_vectors
 from graphrerank.data.corpus_folder.opening import is_corpus_folder
+from graphrerank.data.corpus_folder.preparation import with_words
 from graphrerank.data.readers.records import read_jsonl
 from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache
 from graphrerank.extensions import load_service
@@ -232,7 +233,7 @@ def load_corpus(
         )
     # separate from the encoder of requests, as the corpus's vectors are kept on disk; loaded only if it encodes
     corpus_encoder = None if encoder is None else VectorCache(instantiate(encoder), cache / "vectors")
-    graph = with_vectors(dataset, corpus_encoder, cache / "candidates").graph.to(device)
+    graph = with_words(with_vectors(dataset, corpus_encoder, cache / "candidates").graph).to(device)
     bare = None if encoder is None else shared_encoder(as_yaml(encoder))
 
     def build(group: DictConfig) -> Pipeline:

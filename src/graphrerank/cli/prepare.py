@@ -83,6 +83,7 @@ def change_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
             replace=cfg.replace,
             encoder=_encoder(cfg, parts) if documents and manifest.encoder is not None else None,
             title_lengths=[len(document.title) for document in documents],
+            metadata=[document.metadata for document in documents],
         )
         print(f"{growth.num_added:,} added, {growth.num_removed:,} removed: {growth.num_nodes:,} passages")
     if cfg.compact:

@@ -25,6 +25,7 @@ from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_lists import adjacency_edges
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE
 from graphrerank.graphs.entity_incidence import normalized_names
+from graphrerank.graphs.metadata import Filter, Metadata
 from graphrerank.graphs.passages import Passages
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.text.languages import AUTO, ENGLISH, detect_language, language_of
@@ -233,6 +234,8 @@ class Dataset:
         lengths = torch.tensor([len(document.title) for document in documents], dtype=torch.int32)
         language = detect_language(texts) if language == AUTO else language
         passages = Passages([document.doc_id for document in documents], texts, lengths, language)
+        if any(document.metadata for document in documents):
+            passages = replace(passages, metadata=Metadata([document.metadata for document in documents]))
         graph = graph_of(passages, found.values(), None if automatic else incidence)
         sources = [source for source in dict.fromkeys(["file", "mentions", *found]) if source in found]
         counts = {of: len(torch.unique(found[of][0].sort(dim=1).values, dim=0)) for of in sources}  # different pairs
@@ -308,6 +311,30 @@ class Dataset:
             splits={name: replace(of, query=number[of.query]) for name, of in left.items() if len(of.query)},
             answers={query: self.answers[query] for query in ids if query in self.answers},
             known_fingerprint=short_hash(hash_texts([self.fingerprint, *ids])),
+        )
+
+    def where(self, conditions: Filter | None) -> "Dataset":
+        """Return the data of the passages that meet a filter (:mod:`~graphrerank.graphs.metadata`).
+
+        Queries stay; judgements of other passages go. A ValueError if no passage passes.
+        """
+        if not conditions:
+            return self
+        kept = torch.from_numpy(self.graph.passing(conditions))
+        if not bool(kept.any()):
+            raise UserError(f"`filter` must let a passage of data set {self.name!r} pass, got none")
+        number, nodes = kept.cumsum(0) - 1, kept.nonzero().flatten()
+        parts = {name: (qrels, kept[qrels.node]) for name, qrels in self.splits.items()}
+        splits = {
+            name: Qrels(of.query[left], number[of.node[left]], of.gain[left]) for name, (of, left) in parts.items()
+        }
+        return replace(
+            self,
+            graph=self.graph.select(nodes),
+            splits={name: qrels for name, qrels in splits.items() if len(qrels.query)},
+            edge_counts={},
+            derived=None,
+            known_fingerprint=short_hash(hash_texts([self.fingerprint, *map(str, nodes.tolist())])),
         )
 
     def with_drafts(self, drafts: Sequence[Draft]) -> "Dataset":

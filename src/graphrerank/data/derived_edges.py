@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -83,5 +83,5 @@ def graph_of(passages: Passages, parts: Iterable[Edges], entities: EntityInciden
     """Join passages by edges, and by the entities that they share."""
     pairs, weight, types = joined(parts)
     graph = CorpusGraph.from_edges(passages.ids, passages.texts, pairs, weight, edge_type=types)
-    graph = graph.with_passages(title_lengths=passages.title_lengths, language=passages.language)
+    graph = replace(graph, passages=passages)
     return graph if entities is None else graph.with_entities(entities)

@@ -18,6 +18,7 @@ from graphrerank.checks import UserError
 from graphrerank.features.word_table import TextWords, WordTable, first_of_equals
 from graphrerank.graphs import CorpusGraph, TextStems
 from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.packed_strings import slots_of
 from graphrerank.text import words
 from graphrerank.text.languages import ENGLISH
 
@@ -117,7 +118,7 @@ class TextMatch:
         self._language, self._table = language, WordTable(language) if table is None else table
         self._stems = texts if isinstance(texts, TextStems) else None
         if isinstance(texts, TextStems):
-            self.num_nodes, self._texts_with, self._order = texts.num_texts, texts.texts_with, texts.order
+            self.num_nodes, self._texts_with = texts.num_texts, texts.texts_with
             self._ptr, self._word, self._in_lead = texts.ptr, texts.stems, texts.in_lead
             return
         read = texts if isinstance(texts, TextWords) else self._table.read(texts)
@@ -126,8 +127,6 @@ class TextMatch:
         node, self._word = np.divmod(held, max(1, num_words))  # of each word that a node holds, ascending
         self._ptr = np.searchsorted(node, np.arange(self.num_nodes + 1))
         self._texts_with = np.bincount(self._word, minlength=num_words)
-        self._order = np.zeros(num_words, dtype=np.int64)  # place of the first of equal stems, which is assigned last
-        self._order[read.stems[::-1]] = np.arange(len(read.stems))[::-1]
 
     @classmethod
     def of(cls, graph: CorpusGraph) -> "TextMatch":
@@ -189,10 +188,10 @@ class TextMatch:
 
     def _entries(self, nodes: Tensor) -> tuple[Integers, Integers]:
         """Return the words of some nodes ``[M]``: the place in ``nodes`` and the number of each entry."""
-        start = self._ptr[nodes.numpy()]
-        count = self._ptr[nodes.numpy() + 1] - start
-        row = np.repeat(np.arange(len(nodes)), count)
-        return row, np.arange(len(row)) + (start - np.cumsum(count) + count)[row]
+        rows = nodes.numpy()
+        if self._stems is not None and self._stems.rows is not None:
+            rows = self._stems.rows[rows]
+        return slots_of(self._ptr[rows], self._ptr[rows + 1])
 
     def _weights(self, word: Integers) -> Tensor:
         """Weigh words by their numbers, of any shape; 0 for padding, -2."""
@@ -205,11 +204,11 @@ class TextMatch:
         return weight.masked_fill(torch.from_numpy(word == PADDING), 0.0)
 
     def _lead_weights(self, nodes: Tensor) -> Tensor:
-        """Return what the lead of each of some nodes weighs, ``[M]``, summed in the order of the stems' appearance."""
+        """Return what the lead of each of some nodes weighs, ``[M]``, summed from the lightest word up."""
         row, entry = self._entries(nodes)
         in_lead = self._in_lead[entry]
-        row, word = row[in_lead], self._word[entry[in_lead]]
-        weight = self._weights(word[np.lexsort((self._order[word], row))])
+        row, weight = row[in_lead], self._weights(self._word[entry[in_lead]])
+        weight = weight[np.lexsort((weight.numpy(), row))]
         return _sums_of_rows(row, weight, len(nodes)).clamp(min=torch.finfo(torch.float32).tiny)
 
     def _numbered(self, query_texts: Queries) -> Integers:

@@ -4,7 +4,8 @@ from graphrerank.graphs.candidate_graphs import CandidateGraphs, candidate_edges
 from graphrerank.graphs.corpus_graph import CorpusGraph
 from graphrerank.graphs.entity_incidence import EntityIncidence, conceptual_edges
 from graphrerank.graphs.model_inputs import ModelInputs
-from graphrerank.graphs.passages import AddedTokens, PackedStrings, Postings, TextStems, Vocabulary, WordIndex
+from graphrerank.graphs.packed_strings import PackedStrings
+from graphrerank.graphs.passages import AddedTokens, Postings, TextStems, Vocabulary, WordIndex
 from graphrerank.graphs.queries import Queries
 from graphrerank.graphs.ranking import Ranking, top_k_by_node_order
 from graphrerank.graphs.retriever import DTYPES, GraphHead, PairEncoder, Retriever, RetrieverFactory

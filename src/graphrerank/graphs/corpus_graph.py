@@ -16,6 +16,7 @@ from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_para
 from graphrerank.graphs.edge_types import ENTITY, OTHER
 from graphrerank.graphs.entity_incidence import EntityIncidence
 from graphrerank.graphs.mapped_pages import MappedPages
+from graphrerank.graphs.metadata import Filter, Mask, Metadata
 from graphrerank.graphs.passages import NodeVectors, Passages
 from graphrerank.graphs.sparse_rows import row_slots
 
@@ -45,6 +46,9 @@ class CorpusGraph:
     entities: EntityIncidence | None = None  # which passage holds which entity; None where nothing is known of them
     vectors: NodeVectors | None = None  # None before encoding
     pages: MappedPages = field(default_factory=MappedPages)  # of a corpus folder
+    part_of: "tuple[CorpusGraph, Tensor] | None" = (
+        None  # the graph that this one was selected from, and its numbers there
+    )
 
     @classmethod
     def from_edges(
@@ -172,7 +176,7 @@ class CorpusGraph:
                 raise UserError(
                     f"`embedding` must be finite, got another vector at node {node!r}; a node without one has zeros"
                 )
-        return replace(self, vectors=NodeVectors(embedding))
+        return replace(self, vectors=NodeVectors(embedding), part_of=None)
 
     @property
     def all_texts(self) -> Sequence[str]:
@@ -238,6 +242,46 @@ class CorpusGraph:
             weight_by_type=by_type,
             row_stop=None,
         )
+
+    def select(self, nodes: Tensor) -> "CorpusGraph":
+        """Return the graph of some passages, ``[n]`` int64 ascending, none of them removed, as if there were no others.
+
+        Edges are those among them. Numbers of passages, degrees, and what is known of words and entities are new.
+        """
+        number = torch.full((self.num_nodes,), -1, device=self.device)
+        number[nodes] = torch.arange(len(nodes), device=self.device)
+        row, slot = row_slots(self.indptr, nodes, self.row_stop)
+        end = number[self.indices[slot]]
+        kept = end >= 0
+        row, slot = row[kept], slot[kept]
+        by_type = None if self.weight_by_type is None else self.weight_by_type[slot]
+        if by_type is not None and not bool(by_type[:, :OTHER].any()):  # as of `from_edges`
+            by_type = None
+        whole, numbers = self.part_of or (self, None)
+        return replace(
+            self,
+            part_of=(whole, nodes if numbers is None else numbers[nodes]),
+            passages=self.passages.select(nodes.cpu().numpy()),
+            indptr=torch.cat([row.new_zeros(1), torch.bincount(row, minlength=len(nodes)).cumsum(0)]),
+            indices=end[kept],
+            weight=self.weight[slot],
+            weight_by_type=by_type,
+            row_stop=None,
+            entities=None if self.entities is None else self.entities.select(nodes),
+            vectors=None if self.vectors is None else self.vectors.select(nodes),
+        )
+
+    def where(self, conditions: Filter | None) -> "CorpusGraph":
+        """Return the graph of the passages whose metadata meet a filter (:mod:`~graphrerank.graphs.metadata`)."""
+        if not conditions:
+            return self
+        return self.select(torch.from_numpy(np.flatnonzero(self.passing(conditions))).to(self.device))
+
+    def passing(self, conditions: Filter) -> Mask:
+        """Return ``[N]``, the passages that are not removed and meet a filter; a ValueError if it does not fit."""
+        passages = self.passages
+        mask = (passages.metadata or Metadata([""] * len(passages))).where(conditions)
+        return mask if passages.removed is None else mask & ~passages.removed.cpu().numpy()
 
     def with_rows_in_order(self) -> "CorpusGraph":
         """Return the same graph with each row where the one before ends."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import check_positive_share
+from graphrerank.graphs.packed_strings import chosen
 from graphrerank.graphs.ranking import check_nodes
 from graphrerank.graphs.sparse_rows import row_entries
 from graphrerank.text import normalize_entity
@@ -71,6 +72,17 @@ class EntityIncidence:
         indptr = torch.cat([held.new_zeros(1), held.cumsum(0)])
         sizes = torch.cat([self.sizes, self.sizes.new_zeros(num_nodes - self.num_nodes)])
         return EntityIncidence(self.names, indptr, self.indices[kept], sizes)
+
+    def select(self, nodes: Tensor) -> "EntityIncidence":
+        """Return the incidence of some passages, ascending: entities that two of them share, of the sizes they have."""
+        row, entity = row_entries(self.indptr, self.indices, nodes)
+        holding = torch.bincount(entity, minlength=self.num_entities)
+        number = (holding > 1).cumsum(0) - 1
+        kept = holding[entity] > 1
+        held = torch.bincount(row[kept], minlength=len(nodes))
+        names = chosen(self.names, (holding > 1).nonzero().flatten().cpu().numpy())
+        indptr = torch.cat([held.new_zeros(1), held.cumsum(0)])
+        return EntityIncidence(names, indptr, number[entity[kept]], self.sizes[nodes])
 
     @property
     def num_entities(self) -> int:

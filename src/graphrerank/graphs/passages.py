@@ -1,7 +1,6 @@
 """The passages of a corpus by number: their ids and texts, their words, read once, and their vectors."""
 
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,61 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Integers = npt.NDArray[np.signedinteger[Any]]
-
-
-class PackedStrings(Sequence[str]):
-    """``N`` strings in UTF-8, a lone surrogate included: ``content[offsets[i]:offsets[i + 1]]``, or to ``stops[i]``.
-
-    Example:
-        >>> strings = PackedStrings.of(["b", "", "c\u00e9"])
-        >>> strings[2], strings[1:], len(strings)
-        ('cé', ['', 'cé'], 3)
-    """
-
-    def __init__(
-        self,
-        offsets: npt.NDArray[np.int64],
-        content: npt.NDArray[np.uint8],
-        stops: npt.NDArray[np.int64] | None = None,
-    ) -> None:
-        self.offsets = offsets
-        self.content = content
-        self._stops = offsets[1:] if stops is None else stops
-
-    @classmethod
-    def of(cls, strings: Iterable[str]) -> "PackedStrings":
-        """Pack strings in memory."""
-        return cls.of_encoded([string.encode("utf-8", "surrogatepass") for string in strings])
-
-    @classmethod
-    def of_encoded(cls, encoded: Sequence[bytes]) -> "PackedStrings":
-        """Pack strings that are in UTF-8 already."""
-        offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-        return cls(offsets, np.frombuffer(bytearray(b"".join(encoded)), dtype=np.uint8))
-
-    def chosen(self, places: npt.NDArray[np.int64]) -> "PackedStrings":
-        """Return some of the strings, without a copy of their bytes."""
-        return PackedStrings(np.append(self.offsets[places], 0), self.content, self._stops[places])
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"`index` must lie in 0 to {len(self) - 1}, got {index}")
-        return self._encoded(index % len(self)).decode("utf-8", "surrogatepass")
-
-    def rank(self, string: str) -> int:
-        """Return the place of a string among these, which ascend by their bytes; -1 if it is none of them."""
-        wanted = string.encode("utf-8", "surrogatepass")
-        place = bisect_left(range(len(self)), wanted, key=self._encoded)
-        return place if place < len(self) and self._encoded(place) == wanted else -1
-
-    def _encoded(self, place: int) -> bytes:
-        return self.content[self.offsets[place] : self._stops[place]].tobytes()
+from graphrerank.graphs.metadata import Metadata
+from graphrerank.graphs.packed_strings import Integers, PackedStrings, chosen, renumbered, slots_of
 
 
 class Vocabulary(Sequence[str]):
@@ -122,12 +68,17 @@ class Postings:
     lengths: Integers  # `[N]` int32, tokens of each text, repeats included
     num_tokens: int  # sum of the lengths, without removed texts
     added: AddedTokens | None = None  # further texts
-    removed: npt.NDArray[np.bool_] | None = None  # `[N]`, texts that count no longer
+    numbers: Integers | None = None  # `[N']` int32, the number of each text listed; -1: does not count. None: the same
 
     @cached_property
     def num_texts(self) -> int:
         """Number of texts, without removed ones."""
-        return len(self.lengths) - (0 if self.removed is None else int(self.removed.sum()))
+        return len(self.lengths) if self.numbers is None else int((self.numbers >= 0).sum())
+
+    def select(self, nodes: npt.NDArray[np.int64]) -> "Postings":
+        """Return the postings of some texts, ascending, as if there were no others."""
+        lengths, numbers = self.lengths[nodes], renumbered(nodes, len(self.lengths), self.numbers)
+        return replace(self, lengths=lengths, num_tokens=int(lengths.sum(dtype=np.int64)), numbers=numbers)
 
     def held(self, word: str) -> tuple[Integers, Integers]:
         """Return the texts that hold a word, ascending, and how often; both ``[p]`` int32."""
@@ -139,10 +90,10 @@ class Postings:
         if token >= 0 and self.added is not None:
             more, their_counts = self.added.held(token)
             texts, counts = np.concatenate([texts, more]), np.concatenate([counts, their_counts])
-        if self.removed is None:
+        if self.numbers is None:
             return texts, counts
-        kept = ~self.removed[texts]
-        return texts[kept], counts[kept]
+        texts = self.numbers[texts]
+        return texts[texts >= 0], counts[texts >= 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +105,15 @@ class TextStems:
     stems: Integers  # `[P]` int32, ascending within a text
     in_lead: npt.NDArray[np.bool_]  # `[P]`, whether the stem stands in the text's lead
     texts_with: Integers  # `[V]` int64, number of texts that hold each stem, without removed ones
-    order: Integers  # `[V]` int32, the place of each stem among all, in the order in which texts first hold them
     num_texts: int  # without removed ones
+    rows: Integers | None = None  # `[N']` int64, the row of each text; None: as its number
+
+    def select(self, nodes: npt.NDArray[np.int64]) -> "TextStems":
+        """Return the stems of some texts, as if there were no others."""
+        rows = nodes if self.rows is None else self.rows[nodes]
+        held = self.stems[slots_of(self.ptr[rows], self.ptr[rows + 1])[1]]
+        texts_with = np.bincount(held, minlength=len(self.texts_with))
+        return replace(self, texts_with=texts_with, num_texts=len(rows), rows=rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +122,10 @@ class WordIndex:
 
     tokens: Postings
     stems: TextStems
+
+    def select(self, nodes: npt.NDArray[np.int64]) -> "WordIndex":
+        """Return the words of some texts, ascending, as if there were no others."""
+        return WordIndex(self.tokens.select(nodes), self.stems.select(nodes))
 
 
 @dataclass(frozen=True)
@@ -176,6 +138,19 @@ class Passages:
     language: str = "english"  # in which words of texts and queries are matched (`graphrerank.text.languages`)
     words: WordIndex | None = None  # None if the texts have to be read for them
     removed: Tensor | None = None  # `[N]` bool, passages that keep their numbers, without edges, never ranked
+    metadata: Metadata | None = None  # None where nothing is known of any
+
+    def select(self, nodes: npt.NDArray[np.int64]) -> "Passages":
+        """Return some passages, ascending, none of them removed, as if there were no others."""
+        return replace(
+            self,
+            ids=chosen(self.ids, nodes),
+            texts=chosen(self.texts, nodes),
+            title_lengths=None if self.title_lengths is None else self.title_lengths[nodes],
+            words=None if self.words is None else self.words.select(nodes),
+            removed=None,
+            metadata=None if self.metadata is None else self.metadata.select(nodes),
+        )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -200,6 +175,10 @@ class NodeVectors:
     embedding: Tensor  # `[N, d]` float32, or float16 on disk
     index: Path | None = None  # of FAISS over the first of the vectors; its suffix is its kind, `.ivf` or `.hnsw`
     content: str | None = None  # hash of ids, texts and vectors, if known
+
+    def select(self, nodes: Tensor) -> "NodeVectors":
+        """Return the vectors of some nodes, in memory."""
+        return NodeVectors(self.embedding[nodes])
 
     def to(self, device: str | torch.device) -> "NodeVectors":
         """Return the same vectors on a device."""

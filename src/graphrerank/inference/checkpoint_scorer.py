@@ -1,8 +1,10 @@
 """A trained graph reranker as a step of a pipeline over a corpus graph."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,8 +46,17 @@ class CheckpointScorer:
             loaded.check_encoder(getattr(encoder, "name", None), getattr(encoder, "fingerprint", None))
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._model = loaded.model.to(self.device).eval()
+        self._over(graph)
+
+    def _over(self, graph: CorpusGraph) -> None:
         self._graph = graph
         self._match = TextMatch.of(graph) if set(TEXT_MATCH_FEATURES) & set(self.feature_names) else None
+
+    def over(self, graph: CorpusGraph, **_: Any) -> "CheckpointScorer":
+        """Return a scorer with the same model over another graph of the same encoder, such as a part of this one's."""
+        other = copy(self)
+        other._over(graph)
+        return other
 
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:
         """Build the graphs of ``[B, K]`` candidates with the scores that the model was trained on.

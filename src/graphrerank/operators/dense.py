@@ -18,6 +18,7 @@ from graphrerank.graphs.vector_index import fill_vector_index, map_vector_index,
 INDEXES = ("flat", "hnsw", "ivf")
 BLOCK_QUERIES = 1024  # searched at once
 BLOCK_VECTORS = 1 << 14  # multiplied at once if the whole corpus is scored
+SCANNED_PART = 1 << 17  # nodes of a part of a corpus: an index of it takes longer to build than many searches
 MARGIN = 16  # further nodes of a search, to detect ties with the last of ``top_k``, and for vectors of 8 bits
 MAX_GPU_K = 2048  # nodes per query that FAISS returns on a GPU
 
@@ -105,7 +106,8 @@ class DenseRetriever:
 
     Source: FastInsight, Definition 2 (vector search), with its dot product; for unit vectors that is the cosine of its
     Example 1. An approximate index is built at the first query, an IVF index on a GPU if FAISS has one. A stored index
-    of the same kind is mapped instead, whatever ``links`` and ``num_cells`` say.
+    of the same kind is mapped instead, whatever ``links`` and ``num_cells`` say. Small parts of a corpus
+    (:meth:`CorpusGraph.select`) are always searched exactly.
     """
 
     graph: InitVar[CorpusGraph]  # with its `embedding`
@@ -123,6 +125,8 @@ class DenseRetriever:
         check_counts(top_k=self.top_k, links=self.links, ef_search=self.ef_search)
         check_counts(num_cells=self.num_cells, num_probes=self.num_probes)
         self._embedding, self._removed = graph.encoded, graph.passages.removed
+        if graph.part_of is not None and graph.num_nodes <= SCANNED_PART:
+            self.index = "flat"
         self._stored_index = None if graph.vectors is None else graph.vectors.index
         self._ranking = DotRanking(self._embedding, self.top_k, self._removed)
         if self.index != "flat":

@@ -34,7 +34,8 @@ class LanceDBRetriever(VectorStoreRetriever):
     :math:`s = 0`. With ``bm25_weight=0`` that is vector search alone, and with ``index=flat`` its rankings are those of
     :class:`~graphrerank.operators.dense.DenseRetriever`.
 
-    Source: as :class:`~graphrerank.operators.hybrid.HybridRetriever`. *Where we differ:* LanceDB's words are stemmed.
+    Source: as :class:`~graphrerank.operators.hybrid.HybridRetriever`. *Where we differ:* LanceDB's words are stemmed,
+    and of a part of a corpus their frequencies are those in the whole.
     """
 
     _: KW_ONLY
@@ -140,7 +141,7 @@ class LanceDBRetriever(VectorStoreRetriever):
         with self._named():
             for row, vector in zip(found, vectors, strict=True):
                 query = self._table.search(vector, query_type="vector", vector_column_name="vector")
-                query = query.distance_type("dot").select(["node", "_distance"]).limit(depth)
+                query = self._within(query.distance_type("dot").select(["node", "_distance"]).limit(depth))
                 query = query.bypass_vector_index() if self.index == "flat" else query.nprobes(self.num_probes)
                 nodes = query.to_arrow()["node"].to_numpy()
                 row[: len(nodes)] = nodes
@@ -155,10 +156,16 @@ class LanceDBRetriever(VectorStoreRetriever):
         with self._named():
             for row, text in enumerate(texts):
                 query = self._table.search(MatchQuery(_valid(text), "text"), query_type="fts")
-                table = query.select(["node", "_score"]).limit(depth).to_arrow()
+                table = self._within(query.select(["node", "_score"]).limit(depth)).to_arrow()
                 found[row, : len(table)] = table["node"].to_numpy()
                 scores[row, : len(table)] = table["_score"].to_numpy()
-        return found, scores
+        return self._in_part(found), scores
+
+    def _within(self, query: Any) -> Any:
+        """Restrict a search to the part of the corpus."""
+        if self._nodes is None:
+            return query
+        return query.where(f"node IN ({','.join(map(str, self._nodes.tolist()))})", prefilter=True)
 
     def _missing_indexes(self) -> list[str]:
         wanted = ["text"] * (self.bm25_weight > 0) + ["vector"] * (self.index == "ivf")

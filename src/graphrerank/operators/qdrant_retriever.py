@@ -92,8 +92,11 @@ class QdrantRetriever(VectorStoreRetriever):
         params = None  # local mode always compares all
         if self.url is not None:
             params = models.SearchParams(exact=self.index == "flat", hnsw_ef=max(self.ef_search, depth))
+        part = None
+        if self._nodes is not None:
+            part = models.Filter(must=[models.HasIdCondition(has_id=self._nodes.tolist())])
         requests = [
-            models.QueryRequest(query=vector.tolist(), limit=depth, params=params, with_payload=False)
+            models.QueryRequest(query=vector.tolist(), limit=depth, params=params, filter=part, with_payload=False)
             for vector in vectors
         ]
         with self._named():

@@ -29,7 +29,8 @@ class VectorStoreRetriever(ABC):
     """Ranks passages by dot products among those that a database proposes, which is filled at the first query.
 
     Each :meth:`add` is atomic: a stopped filling continues where it was. The database is bound to the passages, their
-    order and their vectors.
+    order and their vectors. A part of a corpus (:meth:`CorpusGraph.select`) is searched in the database of the whole,
+    by the database's own filter.
     """
 
     graph: InitVar[CorpusGraph]  # with its `embedding`
@@ -45,8 +46,11 @@ class VectorStoreRetriever(ABC):
         check_counts(top_k=self.top_k, batch=self.batch)
         check_choice(self.indexes, index=self.index)
         require_extra(self.extra, f"retriever={self.extra}")
-        self._graph, self._embedding = graph, graph.encoded
+        self._graph, self._embedding, self._nodes = graph, graph.encoded, None
         self._ranking = DotRanking(self._embedding, self.top_k)
+        if graph.part_of is not None:
+            self._graph, nodes = graph.part_of
+            self._nodes = nodes.cpu().numpy()
         self._is_filled = False
 
     @property
@@ -64,7 +68,10 @@ class VectorStoreRetriever(ABC):
 
     @abstractmethod
     def nearest(self, vectors: Vectors, depth: int) -> Nodes:
-        """Return the passages with the largest dot products, ``[B, depth]`` for ``B`` queries, padded with -1."""
+        """Return the passages with the largest dot products, ``[B, depth]`` for ``B`` queries, padded with -1.
+
+        Of a part of a corpus they are among ``_nodes [n]``.
+        """
 
     def fill(self) -> None:
         """Add the passages that the database lacks; a ValueError if passages were removed from the corpus."""
@@ -74,7 +81,7 @@ class VectorStoreRetriever(ABC):
         texts = self._graph.all_texts
         for start in range(done, num_nodes, self.batch):
             block = slice(start, start + self.batch)
-            vectors = self._embedding[block].float().cpu().contiguous().numpy()
+            vectors = self._graph.encoded[block].float().cpu().contiguous().numpy()
             self.add(start, list(self._graph.node_ids[block]), list(texts[block]), vectors)
 
     def retrieve(self, queries: Queries) -> Ranking:
@@ -83,7 +90,7 @@ class VectorStoreRetriever(ABC):
             self.fill()
             self._is_filled = True
         is_exact, num_nodes = self.index == "flat", self._graph.num_nodes
-        depth = min(self._ranking.top_k + (MARGIN if is_exact else 0), num_nodes)
+        depth = min(self._ranking.top_k + (MARGIN if is_exact else 0), len(self._embedding))
         rankings = []
         for block in queries.blocks(BLOCK_QUERIES):
             vectors = block.encoded
@@ -92,8 +99,15 @@ class VectorStoreRetriever(ABC):
                 proposed = self.nearest(vectors.float().cpu().contiguous().numpy(), depth)
             if proposed.size and int(proposed.max()) >= num_nodes:
                 raise UserError(f"{self.where}: needed passages 0 to {num_nodes - 1}, found {int(proposed.max())}")
+            proposed = self._in_part(proposed)
             rankings.append(self._ranking.rank(vectors, torch.from_numpy(proposed), is_exact=is_exact))
         return Ranking.concatenate(rankings)
+
+    def _in_part(self, nodes: Nodes) -> Nodes:
+        """Return the numbers in the part that is searched, of nodes in the whole, padded with -1."""
+        if self._nodes is None:
+            return nodes
+        return np.where(nodes < 0, -1, np.searchsorted(self._nodes, nodes))
 
     @cached_property
     def _content(self) -> str:

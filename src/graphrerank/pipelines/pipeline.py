@@ -1,17 +1,21 @@
 """A published retrieval system as a list of operators."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphrerank.checks import UserError, check_counts
 from graphrerank.graphs import CorpusGraph, GraphHead, PairEncoder, Queries, Ranking, RetrieverFactory
+from graphrerank.graphs.metadata import Filter
 from graphrerank.graphs.queries import TextEncoder
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources, Step, StepFactory
+from graphrerank.pipelines.views import Views
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,9 @@ class Pipeline:
             )
         self.budget = budget
         self.batch_queries = batch_queries
+        self._settings: dict[str, Any] = {"steps": steps, "budget": budget, "retriever": retriever, "head": head}
+        self._settings |= {"pair_encoder": pair_encoder, "text_encoder": text_encoder, "batch_queries": batch_queries}
+        self._views = Views["Pipeline"](graph.num_nodes)
         self._resources = Resources(graph, budget, retriever, pair_encoder, text_encoder, head)
         self._steps = self._resources.build(steps)
 
@@ -67,9 +74,22 @@ class Pipeline:
         """The step whose scores the result has."""
         return self._steps[-1]
 
+    def over(self, graph: CorpusGraph) -> "Pipeline":
+        """Return a pipeline of the same steps over another graph, such as a part of this one's."""
+        steps = [getattr(step, "over", make) for step, make in zip(self._steps, self._settings["steps"], strict=True)]
+        return Pipeline(graph, **self._settings | {"steps": steps})
+
     @torch.inference_mode()
-    def retrieve(self, queries: Queries, *, advance: Callable[[int], None] | None = None) -> Retrieved:
-        """Run the steps for ``B`` queries; ``advance`` is called with the number of queries of each finished batch."""
+    def retrieve(
+        self, queries: Queries, *, filter: Filter | None = None, advance: Callable[[int], None] | None = None
+    ) -> Retrieved:
+        """Run the steps for ``B`` queries; ``advance`` is called with the number of queries of each finished batch.
+
+        A ``filter`` on metadata (:mod:`~graphrerank.graphs.metadata`) leaves out passages before anything is scored:
+        the rankings are those of a pipeline over ``graph.where(filter)``, in the numbers of the whole graph.
+        """
+        if filter:
+            return self._retrieve_part(queries, filter)
         self._resources.clock.take()
         states = []
         for batch in queries.blocks(self.batch_queries):
@@ -87,6 +107,17 @@ class Pipeline:
             self._resources.clock.take(),
             torch.cat(routes) if routes else None,
         )
+
+    def _retrieve_part(self, queries: Queries, filter: Filter) -> Retrieved:
+        """Retrieve from the passages that pass."""
+        graph = self._resources.graph
+        nodes = torch.from_numpy(np.flatnonzero(graph.passing(filter))).to(graph.device)
+        if not len(nodes):
+            none = torch.full((len(queries), self.budget), -1)
+            return Retrieved(Ranking(none, none.float().fill_(-torch.inf)), none.new_zeros(len(queries)), {})
+        part = self._views.get(nodes, len(nodes), lambda: self.over(graph.select(nodes))).retrieve(queries)
+        number, found = nodes.cpu(), part.ranking.nodes
+        return replace(part, ranking=replace(part.ranking, nodes=number[found].masked_fill(found < 0, -1)))
 
     @torch.inference_mode()
     def trace(self, queries: Queries) -> tuple[list[TracedStep], Mapping[str, float]]:

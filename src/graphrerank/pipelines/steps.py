@@ -110,8 +110,12 @@ class GraphRerank:
     """
 
     def __init__(self, resources: Resources, *, scorer: GraphScorerFactory) -> None:
-        self._resources = resources
+        self._resources, self._factory = resources, scorer
         self.scorer = scorer(resources.graph, text_encoder=resources.text_encoder)
+
+    def over(self, resources: Resources) -> "GraphRerank":
+        """Return the step over another graph; with the same model where the scorer has a method ``over``."""
+        return GraphRerank(resources, scorer=getattr(self.scorer, "over", self._factory))
 
     def run(self, state: RetrievalState) -> RetrievalState:
         """Build the candidates' graphs, score them, and rank all nodes."""

@@ -8,14 +8,16 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Annotated, Any
 
+import numpy as np
 import torch
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, Field
 from torch import Tensor
 
 from graphrerank.checks import UserError
@@ -25,11 +27,13 @@ from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.graphs import CorpusGraph, Queries, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.list_confidence import adaptive_k
+from graphrerank.graphs.metadata import check_filter
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.pipelines.pipeline import Pipeline, TracedStep
 from graphrerank.pipelines.step import Step
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
+from graphrerank.pipelines.views import Views
 from graphrerank.serving.engine import Check, Engine, Refusal
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import (
@@ -50,11 +54,28 @@ RETRIEVER = "retriever"
 SYSTEM = "ours"
 
 
-class SearchRequest(QueryRequest):
+def _check_filter(given: dict[str, Any]) -> dict[str, Any]:
+    check_filter(given)
+    return given
+
+
+class CorpusRequest(QueryRequest):
+    """A request that searches the corpus.
+
+    Attributes:
+        query: The query, not blank.
+        filter: Conditions on metadata; passages that do not meet them are as if they did not exist.
+    """
+
+    filter: Annotated[dict[str, Any], AfterValidator(_check_filter)] = Field(default={})
+
+
+class SearchRequest(CorpusRequest):
     """Body of ``POST /search``.
 
     Attributes:
         query: The query, not blank.
+        filter: Conditions on metadata; passages that do not meet them are as if they did not exist.
         top_n: Number of results; fewer if the pipeline finds fewer.
         return_documents: Whether results contain titles and texts.
         min_probability: Leave out what is relevant with less than this probability; the artifact must be calibrated.
@@ -98,6 +119,25 @@ class SearchableCorpus:
     encoder: MemoryVectorCache | None  # of queries; None if no vectors are needed
     compared: Mapping[str, Pipeline] = field(default_factory=dict)  # pipelines that people see next to it, by name
 
+    def view(self, request: CorpusRequest) -> "SearchableCorpus":
+        """Return the part of the corpus that a request may search; a ValueError if its filter does not fit."""
+        if not request.filter or not self.graph.num_nodes:
+            return self
+        nodes = torch.from_numpy(np.flatnonzero(self.graph.passing(request.filter)))
+        if len(nodes) == self.graph.num_nodes:
+            return self
+        return self._views.get(nodes, len(nodes), lambda: self._over(self.graph.select(nodes.to(self.graph.device))))
+
+    def _over(self, graph: CorpusGraph) -> "SearchableCorpus":
+        if not graph.num_nodes:
+            return replace(self, graph=graph)
+        compared = {name: pipeline.over(graph) for name, pipeline in self.compared.items()}
+        return replace(self, graph=graph, pipeline=self.pipeline.over(graph), compared=compared)
+
+    @cached_property
+    def _views(self) -> "Views[SearchableCorpus]":
+        return Views(self.graph.num_nodes)
+
     def encode(self, texts: list[str]) -> Tensor | None:
         """Encode queries on the corpus's device; None if no vectors are needed."""
         return None if self.encoder is None else query_encoder(self.encoder).encode(texts).to(self.graph.device)
@@ -135,7 +175,25 @@ class SearchEngine:
         self, jobs: Mapping[str, SearchRequest], check: Check = lambda: None
     ) -> dict[str, SearchResponse | Refusal]:
         """Search for the queries of a batch of requests, by id."""
-        version, corpus = self.current
+        version, whole = self.current
+        answers: dict[str, SearchResponse | Refusal] = {}
+        views: dict[int, tuple[SearchableCorpus, dict[str, SearchRequest]]] = {}
+        for uid, request in jobs.items():
+            try:
+                view = whole.view(request)
+                views.setdefault(id(view), (view, {}))[1][uid] = request
+            except ValueError as error:  # its filter does not fit
+                answers[uid] = Refusal(422, str(error))
+        for view, requests in views.values():
+            answers |= self._search(version, view, requests)
+        return answers
+
+    def _search(
+        self, version: str, corpus: SearchableCorpus, jobs: Mapping[str, SearchRequest]
+    ) -> dict[str, SearchResponse | Refusal]:
+        """Search one part of the corpus for some requests."""
+        if not corpus.graph.num_nodes:
+            return {uid: _response(corpus, uid, job, [], torch.zeros(0), version) for uid, job in jobs.items()}
         texts = [request.query for request in jobs.values()]
         retrieved = corpus.pipeline.retrieve(Queries(list(jobs), texts, corpus.encode(texts)))
         for stage, seconds in retrieved.seconds.items():
@@ -226,11 +284,12 @@ def _document(graph: CorpusGraph, node: int) -> dict[str, str]:
     return {"title": title, "text": text} if title else {"text": text}
 
 
-class InspectRequest(QueryRequest):
+class InspectRequest(CorpusRequest):
     """Body of ``POST /inspect``.
 
     Attributes:
         query: The query, not blank.
+        filter: Conditions on metadata; passages that do not meet them are as if they did not exist.
         explain: Whether to measure which edges change each passage's score most.
     """
 
@@ -284,7 +343,11 @@ class InspectEngine(Engine[InspectRequest]):
         return {uid: self._inspect(uid, request, check) for uid, request in jobs.items()}
 
     def _inspect(self, uid: str, request: InspectRequest, check: Check) -> InspectResponse:
-        version, corpus = self._search.current
+        version, whole = self._search.current
+        corpus = whole.view(request)
+        meta = {"index": version, "language": corpus.graph.passages.language}
+        if not corpus.graph.num_nodes:
+            return InspectResponse(id=uid, nodes=[], edges=[], rankings=[], milliseconds={}, meta=meta)
         with STAGE_SECONDS.labels("inspect").time():
             begin = time.perf_counter()
             queries = Queries([uid], [request.query], corpus.encode([request.query]))
@@ -311,11 +374,7 @@ class InspectEngine(Engine[InspectRequest]):
             edges=_edges(graph, nodes),
             rankings=[_ranking(name, step, place_of) for name, step in shown],
             milliseconds={stage: round(1000 * taken, 3) for stage, taken in (seconds | dict(by_stage)).items()},
-            meta={
-                "index": version,
-                "language": graph.passages.language,
-                "model": getattr(scorer_of(last.step), "name", None),
-            },
+            meta=meta | {"model": getattr(scorer_of(last.step), "name", None)},
         )
 
     def _explain(

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,7 @@ from graphrerank.graphs import PackedStrings
 from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_parallel
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.graphs.entity_incidence import normalized_names
-from graphrerank.graphs.passages import Passages
+from graphrerank.graphs.metadata import PRINCIPALS, Metadata
 from graphrerank.graphs.sparse_rows import row_slots
 
 COMPACT_SHARE, COMPACT_LEAST = 0.25, 1000  # of the prepared passages, and number, of changes that make it due
@@ -89,6 +89,7 @@ def grow_corpus(
     ignore_absent: bool = False,
     encoder: Encoder | None = None,
     title_lengths: Sequence[int] | None = None,
+    metadata: Sequence[Mapping[str, Any]] | None = None,
     compact: bool = True,
 ) -> Growth:
     """Remove passages from a corpus folder and add others to it, all or nothing.
@@ -110,6 +111,7 @@ def grow_corpus(
         ignore_absent: Whether ids in ``remove`` may be of no passage.
         encoder: Encodes the texts; needed if the corpus has vectors.
         title_lengths: ``n`` numbers of characters that are a text's title; None for no titles.
+        metadata: Of each new passage, with the ``principals`` that may see it; None for none, so that all are public.
         compact: Whether to compact the folder at once where that is due: 1,000 passages, and a quarter of those that
             it was prepared with, came or went since. A service leaves it to :func:`start_compaction`.
 
@@ -122,11 +124,12 @@ def grow_corpus(
     with sole_use(folder):
         growth = _Growth(folder, {*node_ids, *remove, *(end for edge in edges for end in edge[:2])})
         lengths = [0] * len(node_ids) if title_lengths is None else list(title_lengths)
-        for name, given in (("texts", texts), ("title_lengths", lengths), ("entities", entities)):
+        lists = {"texts": texts, "title_lengths": lengths, "entities": entities, "metadata": metadata}
+        for name, given in lists.items():
             if given is not None and len(given) != len(node_ids):
                 raise UserError(f"`{name}` must have one entry per id ({len(node_ids)}), got {len(given)}")
         removed = growth.take_removed(node_ids, remove, replaces=replace, ignore_absent=ignore_absent)
-        growth.append_texts(node_ids, texts, lengths, entities, encoder)
+        growth.append_texts(node_ids, texts, lengths, entities, metadata, encoder)
         growth.append_edges(node_ids, edges, removed)
         done = growth.commit(len(node_ids), removed)
     if compact and done.needs_compaction:
@@ -174,6 +177,7 @@ class _Growth:
         texts: Sequence[str],
         title_lengths: Sequence[int],
         entities: Sequence[Iterable[str]] | None,
+        metadata: Sequence[Mapping[str, Any]] | None,
         encoder: Encoder | None,
     ) -> None:
         """Append ids, texts, their words and, where the corpus has them, titles, entities and vectors."""
@@ -183,6 +187,10 @@ class _Growth:
         columns.append_strings("node_ids", node_ids)
         columns.append_strings("texts", texts)
         append("node_ids.hashes", hash_strings(node_ids))
+        if "metadata.ptr" in self._old:
+            columns.append_strings("metadata", Metadata(metadata or [{}] * len(texts)).as_json())
+        elif any(PRINCIPALS in record for record in metadata or ()):
+            raise UserError(f"{self._folder}: an older version wrote it, without principals; prepare it again")
         if "title_lengths" in self._old:
             append("title_lengths", np.array(title_lengths))
         if (rule := self._manifest.derived) is not None and rule.entity_source is not None:
@@ -218,13 +226,11 @@ class _Growth:
         assert index is not None
         vocabulary = index.tokens.words if kind == "token" else index.stems.words
         numbers = np.array([vocabulary.rank(word) for word in found], dtype=np.int64)
-        order = np.arange(len(found)) if kind == "token" else words["stem.seen"]
-        new = order[numbers[order] < 0]
+        new = np.flatnonzero(numbers < 0)
         numbers[new] = np.arange(len(vocabulary), len(vocabulary) + len(new))
         self._columns.append_strings(f"{kind}.words", (found[place] for place in new.tolist()))
         if kind == "stem":
             self._columns.append("stem.texts_with", np.zeros(len(new), dtype=np.int64))  # of prepared texts
-            self._columns.append("stem.order", numbers[new])
         return numbers
 
     def append_edges(self, node_ids: Sequence[str], new_edges: Sequence[NewEdge], removed: Integers) -> None:
@@ -332,13 +338,7 @@ def _prepared_again(dataset: Dataset, columns: Columns, manifest: CorpusManifest
     graph, places = dataset.graph.with_rows_in_order(), kept.numpy()
     number = torch.full((graph.num_nodes,), -1)
     number[kept] = torch.arange(len(kept))
-    lengths = graph.passages.title_lengths
-    passages = Passages(
-        columns.strings("node_ids").chosen(places),
-        columns.strings("texts").chosen(places),
-        None if lengths is None else lengths[kept],
-        graph.passages.language,
-    )
+    passages = replace(graph.passages, words=None).select(places)
     stated = graph.typed_edges()
     if "stated.pairs" in columns:
         weight, types = columns.tensor("stated.weight", "<f4"), columns.tensor("stated.type", "<i8")

@@ -36,6 +36,7 @@ from graphrerank.graphs import (
 from graphrerank.graphs.corpus_graph import combined_hash
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.mapped_pages import MappedPages
+from graphrerank.graphs.metadata import Entries, Metadata
 from graphrerank.graphs.passages import NodeVectors, Passages
 from graphrerank.text.languages import ENGLISH, language_of
 from graphrerank.untrusted import plain_name, read_json
@@ -303,6 +304,7 @@ def map_graph(columns: Columns, manifest: CorpusManifest) -> CorpusGraph:
         language=language_of(manifest.language).name,
         words=WordIndex(_tokens(columns, manifest.num_tokens, removed), _stems(columns, manifest.num_stems, gone)),
         removed=removed,
+        metadata=_metadata(columns, manifest.num_prepared) if "metadata.ptr" in columns else None,
     )
     indptr, row_stop = _rows_of_edges(columns)
     typed = "edges.weight_by_type"
@@ -346,6 +348,12 @@ def _vectors(columns: Columns) -> NodeVectors:
     return NodeVectors(columns.tensor("vectors", dtype, columns.entries["vectors"].shape[1:]), index, content)
 
 
+def _metadata(columns: Columns, num_prepared: int) -> Metadata:
+    """Map metadata with the index that the preparation wrote; that of added passages is built at the first need."""
+    ptr, holders = columns.array("metadata.ptr", "<i8"), columns.array("metadata.holders", "<i4")
+    return Metadata(columns.strings("metadata"), Entries(columns.strings("metadata.terms"), ptr, holders), num_prepared)
+
+
 def _entities(columns: Columns, num_nodes: int, removed: Tensor | None) -> EntityIncidence | None:
     """Map which passage holds which entity; added and removed ones hold none."""
     if "entities.sizes" not in columns:
@@ -368,7 +376,7 @@ def _tokens(columns: Columns, num_tokens: int, removed: Tensor | None) -> Postin
         lengths=lengths,
         num_tokens=num_tokens,
         added=AddedTokens(len(lengths) - len(added) + 1, added, *held) if len(added) > 1 else None,
-        removed=None if removed is None else removed.numpy(),
+        numbers=None if removed is None else np.where(removed.numpy(), -1, np.arange(len(removed))).astype(np.int32),
     )
 
 
@@ -386,6 +394,5 @@ def _stems(columns: Columns, num_prepared: int, removed: npt.NDArray[np.int64]) 
         stems=stems,
         in_lead=columns.array("stem.in_lead", "|b1"),
         texts_with=texts_with,
-        order=columns.array("stem.order", "<i4"),
         num_texts=len(ptr) - 1 - len(removed),
     )

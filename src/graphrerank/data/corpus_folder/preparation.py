@@ -40,7 +40,8 @@ from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.features.text_match import distinct_keys
 from graphrerank.features.word_table import WordTable, first_of_equals
 from graphrerank.files import map_tensors, save_tensors, sole_use, write_json
-from graphrerank.graphs import PackedStrings
+from graphrerank.graphs import CorpusGraph, PackedStrings, Postings, TextStems, Vocabulary, WordIndex
+from graphrerank.graphs.metadata import Entries, Metadata
 from graphrerank.graphs.passages import Passages
 from graphrerank.graphs.vector_index import write_stored_index
 from graphrerank.progress import advance_to, progress_bar
@@ -151,7 +152,7 @@ def prepare_corpus(
             num_prepared=len(passages),
             language=passages.language,
             num_tokens=num_tokens,
-            num_stems=writer.entries["stem.order"].shape[0],
+            num_stems=writer.entries["stem.texts_with"].shape[0],
             splits=list(dataset.splits),
             edge_counts=dict(dataset.edge_counts),
             answers={query: list(answers) for query, answers in dataset.answers.items()},
@@ -182,7 +183,9 @@ def _not_in_fingerprint(dataset: Dataset) -> list[str]:
     answers = sorted((query, list(texts)) for query, texts in dataset.answers.items())
     types = dataset.graph.weight_by_type
     hashed = "" if types is None else hashlib.sha256(types.cpu().contiguous().numpy().data).hexdigest()
-    return [dataset.name, repr(answers), hashed, repr(dataset.derived and dataset.derived.rule)]
+    metadata = dataset.graph.passages.metadata
+    held = "" if metadata is None else hash_texts(list(metadata.as_json()))
+    return [dataset.name, repr(answers), hashed, repr(dataset.derived and dataset.derived.rule), repr(held)]
 
 
 def check_own_folder(folder: Path) -> None:
@@ -216,6 +219,11 @@ def _write_graph(writer: ColumnWriter, dataset: Dataset, stated: Edges | None) -
         arrays |= _columns("stated.entities", PackedStrings.of(names_of))
     if stated is not None:
         tensors |= dict(zip(("stated.pairs", "stated.weight", "stated.type"), stated, strict=True))
+    metadata = graph.passages.metadata or Metadata([""] * graph.num_nodes)
+    arrays |= _columns("metadata", PackedStrings.of(metadata.as_json()))
+    entries = Entries.of(metadata.records)
+    arrays |= {**_columns("metadata.terms", entries.terms), "metadata.ptr": entries.ptr}
+    arrays["metadata.holders"] = entries.holders
     for number, qrels in enumerate(dataset.splits.values()):
         tensors |= {f"split{number}.{name}": getattr(qrels, name) for name in ("query", "node", "gain")}
     tensors["added.ptr"] = torch.zeros(1, dtype=torch.int64)  # of the tokens of each added passage
@@ -279,10 +287,7 @@ def _array(part: Path, name: str) -> Array:
 
 
 def read_words(texts: Sequence[str], language: str) -> dict[str, npt.NDArray[Any]]:
-    """Read the words of ``n`` texts: arrays as in :class:`~graphrerank.graphs.WordIndex`.
-
-    ``stem.seen [V]`` are the stems in the order in which they first occur.
-    """
+    """Read the words of ``n`` texts: arrays as in :class:`~graphrerank.graphs.WordIndex`."""
     table, size = WordTable(language), max(1, len(texts))
     read = table.read(texts)
     tokens, rank = _ascending(table.token_words)
@@ -300,11 +305,27 @@ def read_words(texts: Sequence[str], language: str) -> dict[str, npt.NDArray[Any
         "token.counts": np.diff(first, append=len(key)).astype(np.int32),
         "token.lengths": np.bincount(read.text_of_token, minlength=len(texts)).astype(np.int32),
         **_columns("stem.words", PackedStrings.of_encoded(stems)),
-        "stem.seen": rank,
         "stem.ptr": np.searchsorted(holder, np.arange(len(texts) + 1)),
         "stem.stems": stem.astype(np.int32),
         "stem.in_lead": in_lead,
     }
+
+
+def with_words(graph: CorpusGraph) -> CorpusGraph:
+    """Return a graph whose words are read, so that parts of it (:meth:`CorpusGraph.select`) need not read them."""
+    if graph.passages.words is not None:
+        return graph
+    read = read_words(graph.texts, graph.passages.language)
+    token, stem = (
+        Vocabulary(PackedStrings(read[f"{kind}.words.offsets"], read[f"{kind}.words.content"]), num_sorted)
+        for kind, num_sorted in (("token", len(read["token.ptr"]) - 1), ("stem", len(read["stem.words.offsets"]) - 1))
+    )
+    ptr, lengths = read["token.ptr"], read["token.lengths"]
+    num_tokens = int(lengths.sum(dtype=np.int64))
+    tokens = Postings(token, ptr, read["token.texts"], read["token.counts"], lengths, num_tokens)
+    texts_with = np.bincount(read["stem.stems"], minlength=len(stem))
+    stems = TextStems(stem, read["stem.ptr"], read["stem.stems"], read["stem.in_lead"], texts_with, len(graph.texts))
+    return graph.with_passages(words=WordIndex(tokens, stems))
 
 
 def _ascending(words: Sequence[str]) -> tuple[list[bytes], Integers]:
@@ -352,15 +373,10 @@ def write_texts(writer: ColumnWriter, parts: Sequence[Path]) -> int:
     write("stem.ptr", "<i8", _running(each("stem.ptr")))
     write("stem.stems", "<i4", (rank[_array(part, "stem.stems")] for part, rank in zip(parts, ranks, strict=True)))
     write("stem.in_lead", "|b1", each("stem.in_lead"))
-    texts_with, order, num_seen = np.zeros(len(words), dtype=np.int64), np.full(len(words), -1), 0
+    texts_with = np.zeros(len(words), dtype=np.int64)
     for part, rank in zip(parts, ranks, strict=True):
         texts_with += np.bincount(rank[_array(part, "stem.stems")], minlength=len(words))
-        seen = rank[_array(part, "stem.seen")]
-        new = seen[order[seen] < 0]
-        order[new] = np.arange(num_seen, num_seen + len(new))
-        num_seen += len(new)
     write("stem.texts_with", "<i8", [texts_with])
-    write("stem.order", "<i4", [order])
     return sum(int(lengths.sum(dtype=np.int64)) for lengths in each("token.lengths"))
 
 

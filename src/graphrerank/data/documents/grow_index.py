@@ -54,5 +54,6 @@ def grow_index(
         replace=True,
         encoder=encoder if added else None,
         title_lengths=[len(document.title) for document in added],
+        metadata=[document.metadata for document in added],
     )
     return made, growth
