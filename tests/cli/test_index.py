@@ -74,8 +74,8 @@ def test_drafted_questions(pages, tmp_path, capsys):
     for row in rows:
         held = " ".join(PAGES[name.partition("#")[0]] for name in row["relevant"])
         assert row["drafted_by"] == "words"
-        asking = {"how", "do", "I", "use", "with", "does", "work", "and", "in", "what", "is", "used", "for"}
-        assert all(word in asking or word.lower() in held.lower() for word in row["text"].split())
+        assert row["kind"] in ("single", "long", "pair", "many")
+        assert any(word.lower() in held.lower() for word in row["text"].split())
     assert {"lake.md#lake", "seal.md#seal"} in [set(row["relevant"]) for row in rows]  # along the link
     assert Dataset.from_folder(out).splits == {}  # nothing takes them for judged
     assert main(["index", str(pages), "--out", str(tmp_path / "none"), "--questions", "0"]) == 0

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 
 import pytest
 import torch
@@ -7,6 +8,7 @@ import torch
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.drafted_questions import draft_questions, read_drafted
 from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.edge_types import REFERENCE
 
 COUNT = 200
 TEMPLATE_WORDS = {"why", "how", "do", "I", "use", "with", "does", "work", "and", "in"}
@@ -23,7 +25,7 @@ def dataset(dataset: Dataset) -> Dataset:
 
 
 def drafted_dataset(dataset: Dataset, count: int = COUNT, *, seed: int = 0) -> Dataset:
-    return dataset.with_drafts(draft_questions(dataset.graph, count, seed=seed))
+    return dataset.with_drafts(draft_questions(dataset.graph, count, shares={"pair": 1, "reworded": 0}, seed=seed))
 
 
 def relevant(dataset: Dataset) -> dict[str, tuple[str, list[int]]]:
@@ -58,6 +60,58 @@ def test_a_question_is_words_of_its_relevant_passages_which_edges_join(dataset: 
         drafted_dataset(empty).split("test")
 
 
+GUIDE = (
+    "You can rotate the {0} backups with the {0} tool when the disk is full, so that nothing is lost. The {0} archive"
+    " is compressed every night because {0} disks are slow. You must store a {0} key in the safe. This page mentions"
+    " the green dragon{1}."
+)
+WORDS = [f"{metal}{number}" for number in range(4) for metal in ("amber", "basalt", "copper", "garnet")]
+
+
+@pytest.fixture
+def guides() -> CorpusGraph:
+    """Sixteen pages, all linked to the first, and half of which mention one term."""
+    texts = [GUIDE.format(word, " keeper" * (number % 2)) for number, word in enumerate(WORDS)]
+    edges = torch.tensor([[number, 0] for number in range(1, 16)])
+    titles = [f"{word} backup guide" for word in WORDS]
+    graph = CorpusGraph.from_edges(
+        WORDS, [f"{title}\n{text}" for title, text in zip(titles, texts, strict=True)], edges, edge_type=REFERENCE
+    )
+    return graph.with_passages(title_lengths=torch.tensor([len(title) for title in titles], dtype=torch.int32))
+
+
+def test_questions_of_one_passage_have_words_that_no_other_holds(guides: CorpusGraph) -> None:
+    drafts = draft_questions(guides, 60, shares={"pair": 0, "many": 0, "reworded": 0})
+    assert {draft.kind for draft in drafts} == {"single", "long"}
+    assert all(len(draft.nodes) == 1 and WORDS[draft.nodes[0]] in draft.text for draft in drafts)
+    texts = {draft.text for draft in drafts}
+    assert texts & {f"why is the {word} archive compressed every night" for word in WORDS}
+    long = [draft.text for draft in drafts if draft.kind == "long"]
+    assert sum(len(text.split()) > 12 for text in long) > len(long) / 2
+
+
+def test_questions_of_many_passages_ask_for_all_that_mention_or_link_to_something(guides: CorpusGraph) -> None:
+    shares = {"single": 0, "long": 0, "pair": 0, "reworded": 0}
+    drafts = draft_questions(guides, 40, shares=shares)
+    assert {draft.kind for draft in drafts} == {"many"}
+    asked = {tuple(draft.nodes): draft.text for draft in drafts}
+    assert "dragon keeper" in asked[tuple(range(1, 16, 2))]
+    assert "amber0 backup guide" in asked[tuple(range(16))]
+    assert len(asked) == len(drafts)
+
+
+def test_questions_of_a_chat_are_answered_by_replies() -> None:
+    turns = [f"does anybody know which driver the zyxel{i} card needs on the new release?" for i in range(20)]
+    replies = [f"try the package firmware{i} from the restricted repository, it worked for me" for i in range(20)]
+    edges = torch.tensor([[number, number + 20] for number in range(20)])
+    ids = [str(number) for number in range(40)]
+    graph = CorpusGraph.from_edges(ids, turns + replies, edges, edge_type=REFERENCE)
+    drafts = draft_questions(graph, 40, shares={"single": 0, "long": 0, "many": 0, "reworded": 0})
+    asked = [draft for draft in drafts if draft.text.startswith("does anybody know")]
+    assert asked
+    assert all(draft.nodes == [draft.nodes[0], draft.nodes[0] + 20] for draft in asked)
+
+
 def test_tables_of_a_schema_are_asked_for_although_a_few_passages_read_as_prose(dataset: Dataset) -> None:
     tables = [f"table orders{i} in database shop{i}: columns order id{i}, price{i}, customer{i}" for i in range(58)]
     texts = [*dataset.graph.texts[:2], *tables]
@@ -71,7 +125,8 @@ def test_questions_of_scripts_without_spaces_are_clauses(dataset: Dataset) -> No
     graph = dataset.graph.with_passages(texts=texts, language="characters")
     drafted = relevant(drafted_dataset(dataclasses.replace(dataset, graph=graph, known_fingerprint=None)))
     assert drafted
-    assert all(any(part in text for text in texts) for question, _ in drafted.values() for part in question.split())
+    parts = [part for question, _ in drafted.values() for part in re.split("[ 和]", question)]
+    assert all(any(part in text for text in texts) for part in parts)
 
 
 def test_other_splits_stay(dataset: Dataset) -> None:
@@ -117,7 +172,21 @@ def test_lines(tmp_path):
         {"text": "q", "relevant": ["b", "a", "b"], "drafted_by": "words"},
         {"text": "r", "relevant": ["a", "left out"]},
     )
-    assert read_drafted(file, NUMBERS) == [("q", [1, 0])]
+    assert read_drafted(file, NUMBERS) == [("q", [1, 0], "")]
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ({"triple": 1}, "`shares` must be one of .*got 'triple'"),
+        ({"many": -1}, "`shares\\['many'\\]` must"),
+        ({"reworded": 2}, "`reworded` must"),
+        (dict.fromkeys(("single", "long", "pair", "many"), 0), "`shares` must have a positive weight"),
+    ],
+)
+def test_shares_refused(guides: CorpusGraph, shares: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        draft_questions(guides, 5, shares=shares)
 
 
 @pytest.mark.parametrize(

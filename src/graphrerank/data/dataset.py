@@ -140,6 +140,7 @@ class Dataset:
         knn: int | None = None,
         random_edges: int = 0,
         drafted: int = 0,
+        drafted_shares: Mapping[str, float] | None = None,
         cache: str | Path | None = None,
         engine: Engine = LOCAL,
         keep_derived: bool = False,
@@ -183,6 +184,7 @@ class Dataset:
             random_edges: Noise: edges to draw for each document, of type ``other``, between two that no edge joins.
             drafted: Maximum number of drafted questions, which replace the splits ``train`` and ``val``: the first of
                 ``drafted.jsonl``, if present, else of :func:`~graphrerank.data.drafted_questions.draft_questions`.
+            drafted_shares: Weights of the kinds of questions drafted here, and the share of reworded ones.
             cache: Folder that keeps extracted entities, in its ``entities/``; None keeps nothing.
             engine: Extracts entities, searches for mentions and joins documents by shared entities, in blocks.
             keep_derived: Whether to keep edges by origin (``derived``), for a corpus folder that will grow.
@@ -249,8 +251,9 @@ class Dataset:
         if not drafted:
             return dataset
         kept = folder / DRAFTED
-        drafts = read_drafted(kept, node_number)[:drafted] if kept.is_file() else draft_questions(graph, drafted)
-        return dataset.with_drafts(drafts)
+        if kept.is_file():
+            return dataset.with_drafts(read_drafted(kept, node_number)[:drafted])
+        return dataset.with_drafts(draft_questions(graph, drafted, shares=drafted_shares))
 
     @classmethod
     def from_queries(

@@ -3,7 +3,6 @@
 import math
 import random
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
@@ -12,25 +11,36 @@ from typing import NamedTuple
 import torch
 from pydantic import BaseModel, Field
 
-from graphrerank.checks import UserError, check_counts
+from graphrerank.checks import UserError, check_choice, check_counts, check_not_negative, check_share
+from graphrerank.data.drafted_rewording import Rewording
 from graphrerank.data.drafted_wording import Wording, Writer
 from graphrerank.data.readers.documents import split_passage
 from graphrerank.data.readers.records import Id, Written, bad_line, checked, read_jsonl
 from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.text.languages import CHARACTERS, UNSPACED
 
-SHARE_SINGLE = 0.25  # of the questions: of one passage, which alone is relevant
-SHARE_EVEN = 0.35  # of two joined passages, phrases of each; the others name one passage and hint at the other
+SINGLE, LONG, PAIR, MANY, REWORDED = "single", "long", "pair", "many", "reworded"
+SHARES = {SINGLE: 0.4, LONG: 0.2, PAIR: 0.25, MANY: 0.15, REWORDED: 0.4}  # weights of the kinds, and a share of each
+SHARE_EVEN = 0.45  # of those of two joined passages: phrases of each; the others name one and hint at the other
 SHARE_THIRD = 0.15  # of those of two: a neighbour of the second one joins them
 SHARE_WITHOUT_SHARED = 0.6  # of those of two: no word that both hold, so that only the edge connects the halves
-SHARE_ASKED = 0.7  # of those of one passage, where it suggests a whole question: that one, else keywords
-SHARE_TOPIC = 0.5  # of the even ones: the second half is the name of its passage
+SHARE_ASKED = 0.7  # where a passage suggests a whole question: that one, else keywords
+SHARE_TOPIC = 0.5  # of the even ones: the second half is the name of its passage, and the first one a whole question
+SHARE_HUBS = 0.4  # of those of many passages: what is linked with one of them
+MOST_REPLIES = 4  # to a passage that ends with a question; they and it are the answer
+FEWEST_MANY, MOST_MANY = 4, 40  # passages of a question that asks for all that mention or link to something
+MOST_SHARED = 0.4  # of the words of a clause, with the other clause of a long question
+FEWEST_KEYWORDS = 3  # of a question of phrases
 MIN_WORDS, MAX_WORDS = 2, 14  # of a question, of each of its passages at most
+MOST_CHARACTERS = 5  # of a phrase that many passages mention, without spaces between words
+COMMON = 0.2  # a phrase has a word that at most this share of the passages hold
 FREQUENT = 0.02  # a question has a word that at most this share of the passages (or two) hold
-LONG = 12  # letters of a word that says enough alone
+LONG_WORD = 12  # letters of a word that says enough alone
 SAME_START = 6  # letters; a question has no two words that begin with the same
-TRIES = 8  # draws for each question
+ROUNDS, TRIES = 2, 6  # choices of a kind for each question, and draws for each choice
 FEW = 0.2  # share of the questions that passages of any kind suggest, below which passages of any kind are asked for
+KINDS = (SINGLE, LONG, PAIR, MANY)
 DRAFTED = "drafted.jsonl"  # a separate file, so that nothing takes drafts for judged questions
 
 _NAMING = re.compile(r"[a-z\d][A-Z]|[A-Z]{2}|\w[._-]\w|\d")
@@ -40,29 +50,54 @@ _SHORT_WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\W_{UNSPACED}]+")
 
 
 class Draft(NamedTuple):
-    """A drafted question: its text, and the numbers of its relevant passages."""
+    """A drafted question: its text, the numbers of its relevant passages, and its kind (one of :data:`KINDS`)."""
 
     text: str
     nodes: list[int]
+    kind: str = ""
 
 
-def draft_questions(graph: CorpusGraph, count: int, *, seed: int = 0) -> list[Draft]:
+def draft_questions(
+    graph: CorpusGraph, count: int, *, shares: Mapping[str, float] | None = None, seed: int = 0
+) -> list[Draft]:
     """Draft at most ``count`` questions whose relevant passages are known, because their words were taken from these.
 
-    A question is of one passage, in the words of its headings and sentences, or joins phrases of two or three passages
-    between which there are edges: then only passages that cover its words *together* are relevant, which is what a
-    reranker over a graph has to learn. Half of the latter name the first passage and take a common phrase of the other,
-    which no retriever finds by it: it is found along the edge. Edges are drawn evenly from their types, so that no type
-    is what makes passages relevant. Passages that nobody asks for (changelogs, licences, lists of names) are left out
-    (:mod:`~graphrerank.data.drafted_wording`), unless nearly all are such, as the tables of a schema are.
+    - ``single``: a question that a sentence of one passage answers, or its name and phrases. No other passage has its
+      words, and neighbours are not relevant: a model must not follow edges blindly.
+    - ``long``: two or three clauses that one passage answers.
+    - ``pair``: phrases of two or three passages that edges join; only passages that cover the words *together* are
+      relevant. Half of them name the first passage and take a common phrase of the other, which is found along the
+      edge. Edges are drawn evenly from their types.
+    - ``many``: all 4 to 40 passages that mention a phrase, or a named passage and those that references join with it.
+
+    Four tenths of each are ``reworded`` (:class:`~graphrerank.data.drafted_rewording.Rewording`). Passages that nobody
+    asks for (changelogs, licences, lists of names) are left out (:mod:`~graphrerank.data.drafted_wording`), unless
+    nearly all are such, as the tables of a schema are.
+
+    Args:
+        graph: Passages and their edges.
+        count: Maximum number of questions.
+        shares: Weights of kinds, and the share ``reworded``; others are :data:`SHARES`. A kind of which the corpus has
+            too few questions leaves its share to the others.
+        seed: One seed gives one result.
+
+    Raises:
+        ValueError: If ``count`` or a share is out of range, or a kind is unknown.
 
     Ours. A model trained on an earlier wording of them, and on judged tables and single-hop questions, but on no
     multi-hop question, gains 13 points of PR@10 on 2WikiMultihopQA (docs/left_out.md).
     """
     check_counts(count=count)
-    drafts = list(_Drafter(graph, random.Random(seed)).questions(count))
+    for kind, share in (shares or {}).items():
+        check_choice(SHARES, shares=kind)
+        check_not_negative(**{f"shares[{kind!r}]": share})
+    shares = {**SHARES, **(shares or {})}
+    check_share(reworded=shares[REWORDED])
+    if not any(shares[kind] for kind in KINDS):
+        raise UserError(f"`shares` must have a positive weight of {KINDS}, got {shares}")
+    drafts = list(_Drafter(graph, random.Random(seed)).questions(count, shares))
     if len(drafts) < count * FEW:
-        others = list(_Drafter(graph, random.Random(seed), is_strict=False).questions(count))
+        others = list(_Drafter(graph, random.Random(seed), is_strict=False).questions(count, shares))
         return others if len(drafts) < len(others) * FEW else drafts
     return drafts
 
@@ -76,51 +111,143 @@ class _Drafter:
         self.word = _SHORT_WORD if language == CHARACTERS else _WORD
         self.writer = Writer(language, graph.texts, is_strict=is_strict)
         self.words_of = [{word.lower() for word in self.word.findall(text)} for text in graph.texts]
-        self.passages_with = Counter(word for words in self.words_of for word in words)
+        self.passages_with: dict[str, list[int]] = {}
+        for node, words in enumerate(self.words_of):
+            for word in words:
+                self.passages_with.setdefault(word, []).append(node)
+        self.reworded = Rewording(language, graph.texts, self.passages_with, self.writer)
         pairs, _, types = graph.typed_edges()
         self.pairs_of_types = [pairs[types == number].tolist() for number in torch.unique(types).tolist()]
+        linked = graph.count_neighbours(torch.arange(graph.num_nodes), REFERENCE)
+        self.hubs = ((linked >= FEWEST_MANY - 1) & (linked < MOST_MANY)).nonzero().flatten().tolist()
+        self.asking = [node for node, text in enumerate(graph.texts) if text.endswith("?")]
         self.wording = cache(self._wording)
 
-    def questions(self, count: int) -> Iterator[Draft]:
-        seen: set[str] = set()
-        for _ in range(TRIES * count):
-            if len(seen) == count:
+    def questions(self, count: int, shares: Mapping[str, float]) -> Iterator[Draft]:
+        draws = {SINGLE: self._single, LONG: self._long, PAIR: self._joined, MANY: self._many}
+        seen = set[str | tuple[int, ...]]()
+        number = 0
+        for _ in range(ROUNDS * count):
+            kind = self.rng.choices(KINDS, [shares[kind] for kind in KINDS])[0]
+            for _ in range(TRIES):
+                nodes, text = draws[kind]()
+                if text is None or not self._is_question(text, nodes, kind):
+                    continue
+                key = tuple(nodes) if kind == MANY else text
+                is_reworded = self.rng.random() < shares[REWORDED]
+                asked = self.reworded(text, self.rng) if is_reworded else text
+                if not seen & {key, asked}:
+                    seen |= {key, text, asked}
+                    number += 1
+                    yield Draft(asked, nodes, kind)
+                    break
+            if number == count:
                 return
-            kind = self.rng.random()
-            if kind < SHARE_SINGLE or not self.pairs_of_types:
-                nodes = [self.rng.randrange(self.graph.num_nodes)]
-                text = self._single(nodes[0])
-            else:
-                nodes, text = self._joined(is_even=kind < SHARE_SINGLE + SHARE_EVEN)
-            if text is not None and text not in seen and self._is_question(text, nodes):
-                seen.add(text)
-                yield Draft(text, nodes)
 
-    def _is_question(self, text: str, nodes: Sequence[int]) -> bool:
+    def _is_question(self, text: str, nodes: Sequence[int], kind: str) -> bool:
         words = self.word.findall(text.lower())
-        limit = max(2, FREQUENT * self.graph.num_nodes)
         content = [word for word in words if word not in self.writer.stop_words]
-        if self.writer.is_strict and self.word is _WORD and len({word[:SAME_START] for word in content}) < len(content):
+        if kind == MANY:
+            return bool(content)
+        is_spaced = self.writer.is_strict and self.word is _WORD
+        if is_spaced and kind == PAIR and len({word[:SAME_START] for word in content}) < len(content):
             return False
-        is_rare = any(0 < self.passages_with[word] <= limit for word in content)
-        return is_rare and MIN_WORDS <= len(words) <= MAX_WORDS * len(nodes)
+        limit = max(2, FREQUENT * self.graph.num_nodes)
+        is_rare = any(0 < len(self.passages_with.get(word, ())) <= limit for word in content)
+        most = 3 * MAX_WORDS if kind == LONG else MAX_WORDS * len(nodes)
+        return is_rare and MIN_WORDS <= len(words) <= most and (kind == PAIR or self._is_only(text, nodes[0]))
+
+    def _is_only(self, text: str, node: int) -> bool:
+        """Return whether no other passage holds those of the words that this one holds, or defines what it defines."""
+        if (wording := self.wording(node)) is not None and wording.is_only:
+            return True
+        held = set(self.word.findall(text.lower())) & self.words_of[node] - self.writer.stop_words
+        return bool(held) and self._holders(held) == [node]
+
+    def _holders(self, words: Set[str]) -> list[int]:
+        rarest = min(words, key=lambda word: (len(self.passages_with.get(word, ())), word))
+        return [node for node in self.passages_with.get(rarest, ()) if words <= self.words_of[node]]
 
     def _wording(self, node: int) -> Wording | None:
         title, text = split_passage(self.graph.texts[node], len(self.graph.passages.title(node)))
         return self.writer.wording(title, text, self.graph.node_ids[node])
 
-    def _single(self, node: int) -> str | None:
-        wording = self.wording(node)
-        if wording is None:
-            return None
-        if wording.questions and self.rng.random() < SHARE_ASKED:
-            return self.rng.choice(wording.questions)
-        phrases = [wording.name, *self._phrases(wording, 1)] if wording.name else self._phrases(wording, 2)
-        return " ".join(dict.fromkeys(word for phrase in phrases for word in phrase.split()))
+    def _drawn(self) -> tuple[list[int], Wording | None]:
+        node = self.rng.randrange(self.graph.num_nodes)
+        return [node], self.wording(node)
 
-    def _joined(self, *, is_even: bool) -> tuple[list[int], str | None]:
+    def _single(self) -> tuple[list[int], str | None]:
+        nodes, wording = self._drawn()
+        if wording is None:
+            return nodes, None
+        if wording.questions and self.rng.random() < SHARE_ASKED:
+            text = self.rng.choice(wording.questions)
+        elif wording.name and self.rng.random() < SHARE_TOPIC:
+            text = wording.name
+        else:
+            phrases = [wording.name, *self._phrases(wording, 1)] if wording.name else self._phrases(wording, 2)
+            text = " ".join(dict.fromkeys(word for phrase in phrases for word in phrase.split()))
+            is_prose = self.writer.is_strict and self.word is _WORD
+            if not wording.name and is_prose and len(text.split()) < FEWEST_KEYWORDS:
+                return nodes, None
+        if wording.name and not self._is_only(text, nodes[0]) and wording.name.lower() not in text.lower():
+            text = self.writer.templates.qualified.format(text, wording.name)
+        return nodes, text
+
+    def _long(self) -> tuple[list[int], str | None]:
+        """Draw a whole sentence, two questions of a passage, or a question with what it is about."""
+        rng, templates = self.rng, self.writer.templates
+        nodes, wording = self._drawn()
+        if wording is None:
+            return nodes, None
+        forms = list(wording.long)
+        if wording.questions:
+            first = rng.choice(wording.questions)
+            words = self._content(first)
+            new = [other for other in wording.questions if self._share(other, words) <= MOST_SHARED]
+            forms += [templates.both.format(first, rng.choice(new))] if new else []
+            parts = [wording.name, *self._phrases(wording, 2)]
+            parts = [part for part in parts if part and self._share(part, words) <= MOST_SHARED]
+            forms += [rng.choice(templates.situated).format(parts[0], parts[-1], first)] if len(parts) > 1 else []
+        return nodes, rng.choice(forms) if forms else None
+
+    def _content(self, text: str) -> set[str]:
+        """Return the words that are no stop words, or the characters of scripts without spaces."""
+        return set(text) if self.word is _SHORT_WORD else set(self.word.findall(text.lower())) - self.writer.stop_words
+
+    def _share(self, text: str, words: Set[str]) -> float:
+        content = self._content(text)
+        return len(content & words) / max(1, len(content))
+
+    def _many(self) -> tuple[list[int], str | None]:
+        """Draw a named passage with all that references join with it, or all passages that mention a phrase."""
+        rng, templates = self.rng, self.writer.templates
+        if self.hubs and rng.random() < SHARE_HUBS:
+            node = rng.choice(self.hubs)
+            wording = self.wording(node)
+            linked = self.graph.neighbours(torch.tensor([node]), REFERENCE)[1].tolist()
+            name = wording.name if wording is not None else ""
+            return sorted({node, *linked}), rng.choice(templates.linked).format(name) if name else None
+        nodes, wording = self._drawn()
+        if wording is None or not wording.phrases:
+            return nodes, None
+        phrase = rng.choice(wording.phrases)
+        if self._says_enough(phrase) == (self.word is _SHORT_WORD):  # of characters, short ones are names
+            return nodes, None
+        words = set(self.word.findall(phrase.lower())) - self.writer.stop_words
+        spelled = re.compile(re.escape(phrase), re.IGNORECASE)
+        nodes = [node for node in self._holders(words) if spelled.search(self.graph.texts[node])] if words else []
+        is_listed = FEWEST_MANY <= len(nodes) <= MOST_MANY
+        return nodes, rng.choice(templates.listed).format(phrase) if is_listed else None
+
+    def _joined(self) -> tuple[list[int], str | None]:
         """Draw two or three passages that edges join, and phrases of each, which fill a template."""
         rng, templates = self.rng, self.writer.templates
+        if not self.pairs_of_types:
+            return [], None
+        if len(self.asking) > FREQUENT * self.graph.num_nodes and rng.random() < SHARE_TOPIC:
+            return self._replied()
+        is_even = rng.random() < SHARE_EVEN
         nodes = list(rng.choice(rng.choice(self.pairs_of_types)))
         rng.shuffle(nodes)
         without = set[str]()
@@ -141,12 +268,23 @@ class _Drafter:
             start, forms = [first.name], templates.hinted
         else:
             is_guide = any(" I " in question for wording in wordings for question in wording.questions)
-            start = self._phrases(first, 1, without)
-            forms = [form for form in templates.joined if is_guide or not form.startswith("how")]
+            asked = [question for question in first.questions if not without & set(question.lower().split())]
+            start = [rng.choice(asked)] if asked and rng.random() < SHARE_TOPIC else self._phrases(first, 1, without)
+            can_ask = is_guide and start[:1] != asked[:1]
+            forms = [form for form in templates.joined if can_ask or not form.startswith(("how", "comment", "cómo"))]
         if not start or not all(halves):
             return nodes, None
         second, *third = (half[0] for half in halves)
         return nodes, " ".join([rng.choice(forms).format(start[0], second), *third])
+
+    def _replied(self) -> tuple[list[int], str | None]:
+        """Draw a passage that ends with a question, which is the answer together with later ones that refer to it."""
+        node = self.rng.choice(self.asking)
+        wording, linked = self.wording(node), self.graph.neighbours(torch.tensor([node]), REFERENCE)[1].tolist()
+        replies = [other for other in linked if other > node]
+        if wording is None or not wording.asked or not 0 < len(replies) <= MOST_REPLIES:
+            return [node], None
+        return [node, *replies], self.rng.choice(wording.asked)
 
     def _phrases(
         self, wording: Wording, count: int, without: Set[str] = frozenset(), *, common: bool = False
@@ -155,14 +293,20 @@ class _Drafter:
         drawn: list[tuple[float, int]] = []
         for place, phrase in enumerate(wording.phrases):
             words = self.word.findall(phrase.lower())
-            # two words, or one that is a name or a long word
-            is_enough = " " in phrase or len(phrase) >= LONG or self.word is _SHORT_WORD or _NAMING.search(phrase)
-            if is_enough and not without & set(words):
-                held = [number for word in words if (number := self.passages_with[word])]
+            if self._says_enough(phrase) and not without & set(words):
+                held = [len(self.passages_with[word]) for word in words if word in self.passages_with]
+                if held and min(held) > max(2, COMMON * self.graph.num_nodes):
+                    continue
                 rarity = math.log1p(self.graph.num_nodes / min(held)) if held else 1.0
                 weight = 1 / rarity if common else rarity * min(2, len(phrase.split()))
                 drawn.append((self.rng.random() * weight, place))
         return [wording.phrases[place] for place in sorted(place for _, place in sorted(drawn)[-count:])]
+
+    def _says_enough(self, phrase: str) -> bool:
+        """Return whether a phrase is two words, a name or a long word."""
+        if self.word is _SHORT_WORD:
+            return len(phrase) >= MOST_CHARACTERS
+        return " " in phrase or len(phrase) >= LONG_WORD or bool(_NAMING.search(phrase))
 
 
 class _Question(BaseModel):

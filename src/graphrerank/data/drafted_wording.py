@@ -5,17 +5,22 @@ Changelogs, licences, lists of names, navigation, tables of numbers and code wit
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any
 
+import yaml
 from bm25s.stopwords import STOPWORDS_EN_PLUS
+from pydantic import BaseModel
 
 from graphrerank.text import split_sentences
 from graphrerank.text.languages import CHARACTERS, ENGLISH, PLAIN, UNSPACED, language_of
 from graphrerank.text.stems import STOP_WORDS
 
-MOST_WORDS, MOST_CLAUSE = 4, 10  # of a phrase, and of a clause in a question
-FEWEST_WORDS = 12  # of a passage
+MOST_WORDS, MOST_CLAUSE, MOST_LONG = 4, 10, 26  # of a phrase, and of a clause in a short question and a long one
+FEWEST_WORDS = 8  # of a passage
 LETTERS, STOPS = 0.7, 0.2  # least shares of a passage's characters and words: below are tables, code and lists of names
 LISTED, CODED = 0.3, 0.25  # shares of a passage's lines from which on it is a list of changes, or code
 
@@ -23,7 +28,7 @@ _NO_TITLE = re.compile(
     r"change.?log|release.?notes?|\breleases?\b|what.?s.?new|\bhistory\b|\bnews\b|licen[sc]e|copying|\bauthors?\b"
     r"|contributors|credits|sponsors|acknowledg|copyright|\bpeople\b|translations|sitemap|navigation|\btoc\b"
     r"|bibliography|^references$|further reading|see also|external links|table of contents|code of conduct"
-    r"|(?:^|[>/ ])v?\d+\.\d+(?:\.\w+)*\b|\b\d{4}-\d\d-\d\d\b|änderungsprotokoll|versionshinweise",
+    r"|(?:^|[>/ ])v?\d+\.\d+(?:\.\w+)*\b|\b\d{4}-\d\d-\d\d\W*$|änderungsprotokoll|versionshinweise",
     re.IGNORECASE,
 )
 _CHANGE = re.compile(
@@ -69,11 +74,16 @@ _ITEM = re.compile(r"^\s*(?:[-*+•]|\d+[.)]|#+)\s+")
 _TOKEN = re.compile(r"[^\W_]+(?:[-'\u2019._][^\W_]+)*|\S")
 _WORD = re.compile(r"[^\W_]+(?:[-'\u2019._][^\W_]+)*")
 _UNSPACED_CLAUSE = re.compile(rf"[{UNSPACED}A-Za-z0-9 ]+")
+_CLAUSE = re.compile(r"(?!如果|然后|此时|再|并|等|但|且|因|由|最后|直到)[^\d是的和或也则那]+")
 _CUT_CLAUSE = re.compile(
     r",| - | (?:because|so that|which|if|when|but|while|as well|unless|until|though|since|where|that|and then"
     r"|rather than|instead of|(?:by )?using|as follows|like (?:so|this)) "
 )
 _PLAIN = re.compile(r"[\w'\u2019.,-]+(?: [\w'\u2019.,-]+)*")
+_ADDRESSED = re.compile(
+    r"^(?:\(\d+\w?\) |@?[\w.-]+[:,] (?=\w+ \w))"
+)  # numbers of paragraphs, and whom a turn addresses
+_QUESTION = re.compile(r"(?:[^\s\0?]+ ){4,20}[^\s\0?]+ ?\?+")
 
 
 def _set(words: str, verbs: str = "") -> frozenset[str]:
@@ -83,7 +93,11 @@ def _set(words: str, verbs: str = "") -> frozenset[str]:
     return frozenset([*words.split(), *forms])
 
 
-_VAGUE = _set("it its this that these those they them he she his her him such there here above below so thing things")
+_VAGUE = _set(
+    "it its this that these those they them he she his her him such there here above below so thing things dies diese"
+    " diesen dieser dieses diesem es folgendes davon dafür damit darüber denselben dasselbe dort hier esto eso esta"
+    " este estos estas ello"
+)
 _NO_HOW = _set(
     "be not have see find refer read notice think expect imagine note do say know assume understand need want get also"
     " only never always go look check rely learn consider choose let simply come"
@@ -93,111 +107,91 @@ _GENERAL = _set(
     " specification methods functions description details basics general options parameters arguments returns api"
     " reference configuration implementation discussion conclusion appendix recap einführung beispiel beispiele"
     " zusammenfassung übersicht hinweise resumen introducción ejemplo ejemplos recapitulación exemple exemples"
+    " 操作 计算 附加内容 总结 小结 回顾 介绍"
 )
 _BEFORE_VERBS = _set("to can will must should could would may might not it they you we which that does did i cannot")
 
 
-@dataclass(frozen=True)
-class _Templates:
-    """Questions of a language, and the words that its noun phrases are found by."""
-
-    patterns: Sequence[tuple[str, str]] = ()  # of sentences, the group `name` or `clause` is asked for by: a|b
-    joined: Sequence[str] = ("{} {}",)  # of phrases of two passages
-    hinted: Sequence[str] = ("{} {}",)  # of the name of a passage, and words of another
-    changed: Mapping[str, str] = field(default_factory=dict)  # words that a question changes
-    determiners: frozenset[str] = frozenset()  # without which all words are nouns
-    breaks: frozenset[str] = frozenset()  # words that no noun phrase has, with stop words
+_ASKED = {  # in a pattern
+    "<CLAUSE>": r"(?P<clause>[^\W\d_]+ [^.;:!?()\0\"\u201c\u201d]{6,})",
+    "<NAME>": r"(?P<name>[^\W\d_][\w'\u2019-]*(?: [\w'\u2019-]+){0,3})",
+    "<INFINITIVE>": r"(?:aber |auch |dann |nun |jetzt |einfach )*(?P<clause>[^,.;:!?()\0]{8,}?(?:en|ern|eln))[.,:]",
+    "<CHARACTERS>": r"[^,\u3002\uff0c\uff1b\uff1a\uff01\uff1f\uff08\uff09\u3001;:!?()\s\0]",
+}
 
 
-_REST = r"(?P<clause>[a-z]+ [^.;:!?()\0\"\u201c\u201d]{6,})"
-_NAME = r"(?P<name>[^\W\d_][\w'\u2019-]*(?: [\w'\u2019-]+){0,3})"
-_INFINITIVE = r"(?:auch |dann |nun |jetzt |einfach )*(?P<clause>[^,.;:!?()\0]{8,}?(?:en|ern|eln))[.,:]"
-TEMPLATES = {
-    ENGLISH: _Templates(
-        (
-            (r"\b(?:(?:[Yy]ou|[Ww]e|[Uu]sers|[Dd]evelopers) (?:can|may|could|have to|need to|must|should|want to)"
-             r"|(?:allow|enable|let|help)s? (?:you|users)(?: to)?) (?:also |then |now |simply |just |easily )*"
-             rf"{_REST}", "how do I {}|how to {}|how can I {}"),
-            (rf"^(?:In order )?[Tt]o {_REST}", "how do I {}|how to {}"),
-            (rf"^(?:An? )?{_NAME} is (?:an?|the|one of)\b", "what is {}|what is {} used for"),
-            (r"\b(?:[Ii]f|[Ww]hen) you (?P<clause>(?!are|have|want|need|would|prefer|like|re)[a-z]+ [^,.;:!?()\0]"
-             r"{6,60}),", "what happens if I {}|what happens when I {}"),
-        ),
-        ("{} with {}", "{} and {}", "{} {}", "how do I use {} with {}", "how does {} work with {}"),
-        ("{0} {1}", "{0} with {1}", "{0} and {1}", "{1} in {0}"),
-        {"your": "my", "you": "I", "yours": "mine", "yourself": "myself", "our": "my", "we": "I", "their": "the"},
-        _set("the a an its your our my their his her each this these those any no every some another of"),
-        STOP_WORDS.union(STOPWORDS_EN_PLUS) | _set(
-            "used using got ran running made taken given found kept known shown written said seen tries applies"
-            " applied relies specifies specified due particular whether entire special like even still already"
-            " however thus therefore instead rather quite often always never sometimes later first second last next"
-            " previous another many much several one two three new different able possible available may might must"
-            " could would cannot can't etc e.g i.e eg ie example within without via per upon though although either"
-            " neither none something anything everything nothing someone based depending please sure well good better"
-            " best let's that's there's i'm we're they're since",
-            "use add allow provide contain call return need want work require support include create define look"
-            " help consider follow pass change happen seem think start end apply implement exist refer rely focus"
-            " keep mean show read write run get set see take give go come let find make put say try know become"
-            " specify",
-        ),
-    ),
-    "german": _Templates(
-        (
-            (r"\b(?:(?:[Mm]an|[Dd]u|[Ww]ir) (?:kannst|kann|können|müssen|sollten)|Sie (?:können|müssen|sollten)"
-             rf"|(?:können|müssen|sollten) Sie) {_INFINITIVE}", "wie kann ich {}"),
-            (rf"^(?:Ein |Eine )?{_NAME} ist (?:ein|eine|der|die|das)\b", "was ist {}"),
-        ),
-        ("{} mit {}", "{} und {}", "{} {}"),
-        ("{0} {1}", "{1} {0}", "{0} und {1}"),
-        {"ihr": "mein", "ihre": "meine", "ihren": "meinen", "ihrem": "meinem", "ihrer": "meiner", "ihres": "meines"},
-        breaks=_set(
-            "meisten gleiche gleichen verschiedene verschiedenen bestimmte bestimmten weitere weiteren andere"
-            " anderen viele vielen eigene eigenen einfach einfache einfacher einfaches bessere besseren wirklich genau"
-            " bereits möglicherweise weise teil fall fälle neben zeit beispiel beispiele sache dinge wert"
-        ),
-    ),
-    "french": _Templates(
-        (
-            (rf"(?:\b(?:[Vv]ous|[Oo]n) (?:pouvez|peut|devez|doit)|^Pour) {_REST}", "comment {}"),
-            (rf"^(?:Une? |Le |La )?{_NAME} est (?:une?|le|la)\b", "qu'est-ce que {}"),
-        ),
-        ("{} et {}", "{} avec {}", "{} {}", "comment utiliser {} avec {}"),
-        ("{} {}", "{1} de {0}", "{0} et {1}"),
-        determiners=_set("le la les un une des du de l d ce cette ces son sa ses votre vos mon ma mes"),
-    ),
-    "spanish": _Templates(
-        (
-            (rf"(?:\b(?:[Pp]uedes?|[Pp]ueden|[Pp]odemos|[Dd]ebes?)|^Para) {_REST}", "cómo {}|cómo puedo {}"),
-            (rf"^(?:Una? |El |La )?{_NAME} es (?:una?|el|la)\b", "qué es {}"),
-        ),
-        ("{} y {}", "{} con {}", "{} {}", "cómo usar {} con {}"),
-        ("{} {}", "{1} de {0}", "{0} y {1}"),
-        determiners=_set("el la los las un una unos unas del de su sus este esta mi mis"),
-    ),
-}  # fmt: skip
+class Templates(BaseModel):
+    """Questions of a language, and words that its phrases are found by; ``drafted_wording.yaml`` explains each."""
+
+    sentences: Mapping[str, Any] = {}
+    patterns: Sequence[tuple[str, str]] = ()
+    joined: Sequence[str] = ("{} {}",)
+    hinted: Sequence[str] = ("{} {}",)
+    qualified: str = "{0} {1}"
+    both: str = "{}, {}"
+    situated: Sequence[str] = ("{0} {1}: {2}",)
+    listed: Sequence[str] = ("{}",)
+    linked: Sequence[str] = ("{}",)
+    columns: Sequence[str] = ()
+    headed: Sequence[str] = ("{} {}",)
+    changed: Mapping[str, str] = {}
+    determiners: str = ""
+    breaks: str = ""
+    verbs: str = ""
+    synonyms: str = ""
+
+    @cached_property
+    def answered(self) -> list[tuple[re.Pattern[str], list[str]]]:
+        """Patterns of sentences, and the questions that these answer."""
+        listed = list(self.patterns)
+        if self.sentences:
+            start = rf"^(?P<subject>{self.sentences['start']} [\w' -]{{3,45}}?) (?P<verb>{self.sentences['verbs']})"
+            start += r" (?P<clause>[^,.;:!?()\0\"]{8,90}?)"
+            listed = [*((start + end, asked) for end, asked in self.sentences["ends"].items()), *listed]
+        for name, pattern in _ASKED.items():
+            listed = [(sentence.replace(name, pattern), asked) for sentence, asked in listed]
+        return [(re.compile(sentence), asked.split("|")) for sentence, asked in listed]
+
+
+@cache
+def templates_of(language: str) -> Templates:
+    """Return the templates of a language; of others than those of ``drafted_wording.yaml``, phrases side by side."""
+    text = files("graphrerank.data").joinpath("drafted_wording.yaml").read_text(encoding="utf-8")
+    return Templates(**yaml.safe_load(text).get(language, {}))
 
 
 @dataclass(frozen=True)
 class Wording:
-    """What a passage suggests: its name, phrases in their order, and whole questions."""
+    """What a passage suggests: its name, phrases in their order, whole questions, long ones, and those that it asks."""
 
     name: str
     phrases: Sequence[str]
     questions: Sequence[str]
+    long: Sequence[str] = ()
+    asked: Sequence[str] = ()  # the questions that the passage itself asks
+    is_only: bool = False  # whether it defines names that no other passage defines
 
 
 class Writer:
     """Finds what passages of one language suggest; unless ``is_strict``, any passage suggests its words."""
 
-    def __init__(self, language: str, texts: Iterable[str] = (), *, is_strict: bool = True) -> None:
+    def __init__(self, language: str, texts: Sequence[str] = (), *, is_strict: bool = True) -> None:
         self.language, self.is_strict = language, is_strict
-        self.templates = TEMPLATES.get(language, _Templates()) if is_strict else _Templates()
+        self.templates = templates_of(language)
         self.stop_words = STOP_WORDS if language in (ENGLISH, PLAIN) else language_of(language).stop_words
-        self.breaks = self.stop_words | (TEMPLATES[ENGLISH] if language == PLAIN else self.templates).breaks
-        self.determiners = self.templates.determiners
+        found_by = templates_of(ENGLISH) if language == PLAIN else self.templates
+        self.breaks = self.stop_words | _set(found_by.breaks, found_by.verbs)
+        if language in (ENGLISH, PLAIN):
+            self.breaks |= set(STOPWORDS_EN_PLUS)
+        self.determiners = _set(self.templates.determiners)
         self.is_noun = Counter[str]()  # how much more often a word ends a phrase after a determiner than it is a verb
-        for text in texts if self.determiners else ():
+        for text in texts if self.determiners and is_strict else ():
             self._count_nouns(_TOKEN.findall(text.lower()))
+        self.defined = Counter(found[2] for text in texts for found in _NAMED.finditer(text))
+        self.common = self.stop_words  # words of which passages of any kind suggest none
+        if not is_strict:
+            held = Counter(word for text in texts for word in set(_WORD.findall(text.lower())))
+            self.common |= {word for word, count in held.items() if count > max(2, len(texts) / 2)}
 
     def _count_nouns(self, tokens: Sequence[str]) -> None:
         """Count words that end a run of words without stop words after a determiner, and no determiner follows them."""
@@ -217,8 +211,14 @@ class Writer:
     def wording(self, title: str, text: str, path: str = "") -> Wording | None:
         """Return what a passage suggests; None where nobody would ask for it."""
         if not self.is_strict:
-            words = [word for word in _WORD.findall(text or title) if word[1:] and word.lower() not in self.stop_words]
-            return Wording("", [" ".join(words[start : start + 3]) for start in range(0, len(words), 3)], [])
+            parts = (_WORD.findall(part) for part in re.split(r"[,.;:\n(){}\[\]|]", text or title))
+            kept = ([word for word in part if word[1:] and word.lower() not in self.common] for part in parts)
+            listed = dict.fromkeys(" ".join(words[at : at + 4]) for words in kept for at in range(0, len(words), 4))
+            name = self._part(title) if text else ""
+            name = "" if name.lower() in self.stop_words else name
+            columns = [part for part in listed if part.lower() not in name] if name else []
+            questions = [form.format(part, name) for part in columns for form in self.templates.columns]
+            return Wording(name, list(listed), questions)
         if _NO_TITLE.search(title) or _NO_TITLE.search(path) or len(_LICENCE.findall(text)) >= 2:
             return None
         if _share_of_lines(_CHANGE, text) >= LISTED:
@@ -230,15 +230,24 @@ class Writer:
         if not self._is_prose(" ".join(prose)):
             return None
         if self.language == CHARACTERS:
-            return _unspaced_wording(title, prose)
-        sentences = [part[start:stop] for part in prose for start, stop in split_sentences(part, self.language)]
+            return self._unspaced_wording(title, prose)
+        sentences = [
+            _ADDRESSED.sub("", part[start:stop])
+            for part in prose
+            for start, stop in split_sentences(part, self.language)
+        ]
         name, section = self._name(title), self._part(title.rpartition(" > ")[2]).lower()
-        questions = [name] if " " in name else []
-        if self.language == ENGLISH and re.match(r"(?:how|what|why|when|where|which|can|does|is) ", section):
+        questions = list[str]()
+        is_open = section.rpartition(" ")[2] in self.stop_words
+        if self.language == ENGLISH and not is_open and re.match(r"(?:how|wh\w+|can|does|is) ", section):
             questions = [section]
         questions += [question for sentence in sentences for question in self._asked(sentence)]
+        long = [question for sentence in sentences for question in self._asked(sentence, MOST_LONG)]
+        asked = [sentence.rstrip(" ?") for sentence in sentences if _QUESTION.fullmatch(sentence)]
+        asked = [sentence for sentence in asked if not _VAGUE & set(sentence.lower().split()) and _CUT not in sentence]
         phrases = [phrase for sentence in sentences for phrase in self._phrases(sentence)]
-        return Wording(name, list(dict.fromkeys(phrases)), list(dict.fromkeys(questions)))
+        phrases, questions, long = (list(dict.fromkeys(found)) for found in (phrases, questions, long))
+        return Wording(name, phrases, questions, long, asked)
 
     def _is_prose(self, text: str) -> bool:
         """Return whether a text is sentences: mostly letters, and words between which there are stop words."""
@@ -254,7 +263,8 @@ class Writer:
     def _part(self, part: str) -> str:
         """Return a part of a title as a phrase, without what only says where it stands."""
         words = _WORD.findall(clean(re.sub(r"\(.*?\)|^\W*(?:PEP )?[\d.]+\W", "", part)).replace(_CUT, " "))
-        return self._lowered(" ".join(words)) if len(words) <= 2 * MOST_WORDS else ""
+        is_number = 2 * sum(any(map(str.isdigit, word)) for word in words) > len(words)
+        return "" if is_number or len(words) > 2 * MOST_WORDS else self._lowered(" ".join(words))
 
     def _name(self, title: str) -> str:
         """Return what a passage is about: its section, with its page where the section alone says too little."""
@@ -263,7 +273,8 @@ class Writer:
         if len(words - _GENERAL) >= 2 or not pages:
             return "" if words <= _GENERAL else section
         page = [word for word in pages[0].split() if word.lower() not in words]
-        return " ".join([*page, section]) if page and len(page) + len(words) <= 2 * MOST_WORDS else ""
+        page = page[page[:1] != [] and page[0].lower() in self.stop_words :]
+        return " ".join([*page, section]) if section and page and len(page) + len(words) <= 2 * MOST_WORDS else ""
 
     def _lowered(self, text: str) -> str:
         """Write words in lower case that are capitals only as the first ones of a heading or a sentence."""
@@ -274,23 +285,33 @@ class Writer:
                 words[place] = word.lower()
         return " ".join(words)
 
-    def _asked(self, sentence: str) -> Iterator[str]:
-        """Turn a sentence that says what one can do, or what something is, into questions."""
-        for pattern, questions in self.templates.patterns:
-            if found := re.search(pattern, sentence):
-                ask = self._asked_name if found.lastgroup == "name" else self._asked_clause
-                if asked := ask(found[found.lastgroup or 0]):
-                    yield from (question.format(asked) for question in questions.split("|"))
+    def _asked(self, sentence: str, most: int = MOST_CLAUSE) -> Iterator[str]:
+        """Turn a sentence into questions that it answers, of at most ``most`` words that it says."""
+        for pattern, questions in self.templates.answered:
+            if found := pattern.search(sentence):
+                groups = found.groupdict()
+                asked = (
+                    self._asked_name(groups["name"]) if "name" in groups else self._asked_clause(groups["clause"], most)
+                )
+                start, _, rest = groups.get("subject", "").partition(" ")
+                groups |= {"clause": asked, "subject": f"{start.lower()} {rest}"}
+                is_noun = questions[0].startswith("what {verb}") and self.is_noun[groups["verb"]] > 0
+                if asked and not is_noun and not _VAGUE & set(groups["subject"].lower().split()):
+                    yield from (question.format(asked, **groups) for question in questions)
 
     def _asked_name(self, name: str) -> str:
         words = name.lower().split()
         is_known = set(words) & (self.breaks - {"of", "de"} | _VAGUE) or set(words) <= _GENERAL
         return "" if is_known or len(name) < MOST_WORDS or not _PLAIN.fullmatch(name) else self._lowered(name)
 
-    def _asked_clause(self, text: str) -> str:
-        clause = (_CUT_CLAUSE.split(f"{text} ")[0] if self.language == ENGLISH else text).strip(" ,")
+    def _asked_clause(self, text: str, most: int) -> str:
+        if self.language == CHARACTERS:
+            return text.strip()
+        short = (_CUT_CLAUSE.split(f"{text} ")[0] if self.language == ENGLISH else text.split(",")[0]).strip(" ,")
+        clause = text.strip(" ,") if most > MOST_CLAUSE else short
         words = clause.lower().split()
-        if not words or len(words) > MOST_CLAUSE or _VAGUE & set(words) or not _PLAIN.fullmatch(clause):
+        fewest = most // 3 if most > MOST_CLAUSE else 1
+        if _VAGUE & set(short.lower().split()) or not _PLAIN.fullmatch(clause) or not fewest <= len(words) <= most:
             return ""
         is_open = words[-1] in self.stop_words - {"up", "out", "off"} or words[0] in _NO_HOW
         if is_open or sum(word not in self.stop_words for word in words) < 2:
@@ -323,21 +344,35 @@ class Writer:
         is_verb = last.endswith(("ed", "ing") if len(run) == 1 else "ed")
         return not self.determiners or (self.is_noun[last] > (len(run) == 1) and not is_verb)
 
+    def _unspaced_wording(self, title: str, prose: Sequence[str]) -> Wording:
+        runs = [run.strip() for part in prose for run in _UNSPACED_CLAUSE.findall(part)]
+        clauses = [run for run in runs if 2 <= len(run) <= 16 and _CLAUSE.fullmatch(run)]
+        page, _, section = re.sub("[`*]", "", title).rpartition(" > ")
+        name = page.partition(" > ")[0] or section
+        is_headed = page and section not in _GENERAL
+        headed = [form.format(name, section) for form in self.templates.headed] if is_headed else []
+        sentences = (part[start:stop] for part in prose for start, stop in split_sentences(part, self.language))
+        asked = [question for sentence in sentences for question in self._asked(sentence)]
+        asked = [question if name in question else f"{name}{question}" for question in asked]
+        return Wording(name, clauses, [*headed, *asked])
+
     def _code_wording(self, title: str, text: str) -> Wording | None:
         """Ask for functions and classes by their first sentence, and by the words of their names."""
-        names, questions = list[str](), list[str]()
+        names, questions, is_only = list[str](), list[str](), True
         for found in _NAMED.finditer(text):
             kind = "class" if found[1] in ("class", "struct", "interface", "trait", "enum") else "function"
             name = " ".join(part.lower() for part in _PARTS.findall(found[2]))
             is_test = name.startswith("test ")
             if (4 if is_test else 2) <= len(name.split()) <= 2 * MOST_WORDS and not re.search(r"\d", name):
                 names.append(name)
+                is_only &= self.defined[found[2]] <= 1
                 questions.append(f"test for {name[5:]}" if is_test else f"where is the {name} {kind} defined")
             if described := _described(kind, _description(text, found)):
                 questions.append(described)
         module = re.sub(rf"{_CODE_FILE.pattern}.*|[\s#>].*", "", title)
         words = [word.lower() for word in _PARTS.findall(re.split(r"[/.]|::", module)[-1])]
-        return Wording(" ".join(words[:MOST_WORDS]), names, questions) if questions else None
+        name = names[0] if len(names) == 1 else " ".join(words[:MOST_WORDS])
+        return Wording(name, names, questions, is_only=is_only) if questions else None
 
 
 def clean(text: str) -> str:
@@ -363,14 +398,6 @@ def paragraphs(text: str) -> list[str]:
 def _share_of_lines(pattern: re.Pattern[str], text: str) -> float:
     lines = [line for line in text.splitlines() if line.strip()]
     return sum(pattern.match(line) is not None for line in lines) / max(1, len(lines))
-
-
-def _unspaced_wording(title: str, prose: Sequence[str]) -> Wording:
-    runs = [run.strip() for part in prose for run in _UNSPACED_CLAUSE.findall(part)]
-    clauses = [run for run in runs if 4 <= len(run) <= 16 and re.search(f"[{UNSPACED}]{{2}}", run)]
-    page, _, name = title.rpartition(" > ")
-    headed = [f"{page.partition(' > ')[0]} {name}"] if page else []
-    return Wording(name, clauses, [*headed, *clauses])
 
 
 def _description(text: str, found: re.Match[str]) -> str:

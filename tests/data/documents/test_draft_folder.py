@@ -39,14 +39,14 @@ def test_what_the_model_gives_no_answer_to_is_left_out(folder, scripted_model):
         assert "nobody who misses one of them" in system
         return "none" if "Flour" in question else {"question": " Which  bird?"}
 
-    total, model = draft_folder(folder, 30), scripted_model(reply)
+    model = scripted_model(reply)
     count = draft_folder(folder, 30, model=model, drafted_by="m")
     assert count == len(lines(folder)) > 0
     asked = [question for _, question in model.asked]
     assert any(f"- {TEXTS['a']}\n\n- {TEXTS['b']}" in question for question in asked)
-    assert sum("Flour" in question for question in asked) == 3 * (
-        total - count
-    )  # again where the answer has no question
+    without_answer = sum("Flour" in question for question in asked)
+    assert len(asked) == count + without_answer
+    assert without_answer > 0 == without_answer % 3  # three tries
     assert {(row["text"], row["drafted_by"]) for row in lines(folder)} == {("Which bird?", "m")}
     assert all("c" not in row["relevant"] for row in lines(folder))
     with pytest.raises(ValueError, match="the language model m gave no usable question"):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset
-from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions
+from graphrerank.data.drafted_questions import DRAFTED, MANY, REWORDED, draft_questions
 from graphrerank.data.readers.folder import AUTO
 from graphrerank.files import write_json_lines
 from graphrerank.language_models.answer_cache import ChatModel
@@ -18,17 +18,18 @@ MOST_PER_PASSAGE = 10  # of few passages, more questions would ask for the same 
 def draft_folder(
     folder: str | Path, count: int, *, model: ChatModel | None = None, drafted_by: str = WORDS, seed: int = 0
 ) -> int:
-    """Write ``drafted.jsonl``: questions of single passages, and of two or three that ``data.edges=auto`` joins.
+    """Write ``drafted.jsonl``: questions of single passages, of joined ones and of many, over ``data.edges=auto``.
 
     At most ``count`` questions, and ten for each passage. Without a model they are words of their passages
     (:func:`~graphrerank.data.drafted_questions.draft_questions`); a model writes a question for each in their place,
-    and drafts without a usable answer are left out. The number of questions is returned; 0, and no file, where no
-    passage has the words for one.
+    none for many passages, and drafts without a usable answer are left out. The number of questions is returned; 0,
+    and no file, where no passage has the words for one.
 
     Source: FastInsight, 2026, section 4.2.1, "synthetic query generation", whose prompt is not printed.
     """
     graph = Dataset.from_folder(folder, edges=AUTO).graph
-    drafts = draft_questions(graph, min(count, MOST_PER_PASSAGE * graph.num_nodes), seed=seed)
+    shares = {} if model is None else {MANY: 0, REWORDED: 0}
+    drafts = draft_questions(graph, min(count, MOST_PER_PASSAGE * graph.num_nodes), shares=shares, seed=seed)
     if not drafts:
         return 0
     if model is not None:
@@ -37,12 +38,12 @@ def draft_folder(
         questions = [prompt.fill(passages=passages) for passages in groups]
         instructions = prompt.instructions()
         written = ask_strictly(model, questions, system=instructions, parse=parse_question, tries=3, form=prompt.form)
-        drafts = [Draft(text, draft.nodes) for text, draft in zip(written, drafts, strict=True) if text is not None]
+        drafts = [draft._replace(text=text) for text, draft in zip(written, drafts, strict=True) if text is not None]
         if not drafts:
             raise UserError(f"the language model {drafted_by} gave no usable question; ask another one")
     rows = (
-        {"text": draft.text, "relevant": [graph.node_ids[node] for node in draft.nodes], "drafted_by": drafted_by}
-        for draft in drafts
+        {"text": text, "relevant": [graph.node_ids[node] for node in nodes], "kind": kind, "drafted_by": drafted_by}
+        for text, nodes, kind in drafts
     )
     write_json_lines(Path(folder) / DRAFTED, rows)
     return len(drafts)
