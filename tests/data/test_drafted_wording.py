@@ -49,13 +49,26 @@ def test_what_nobody_asks_for(title: str, text: str) -> None:
     [
         (
             'def parse_known_args(self):\n    """Parse the arguments of a command."""\n    return self.x\n',
-            {"where is the parse known args function defined", "which function parses the arguments of a command"},
+            {
+                "where is the parse known args function defined",
+                "where is parse_known_args defined",
+                "parse_known_args function",
+                "which function parses the arguments of a command",
+            },
         ),
         (
             "// Returns the size of a page\nfunc PageSize(p Page) int {\n\treturn p.size;\n}\n",
-            {"where is the page size function defined", "which function returns the size of a page"},
+            {
+                "where is the page size function defined",
+                "where is PageSize defined",
+                "PageSize function",
+                "which function returns the size of a page",
+            },
         ),
-        ("class HTTPServer:\n    x = 1\n    y = 2\n", {"where is the http server class defined"}),
+        (
+            "class HTTPServer:\n    x = 1\n    y = 2\n",
+            {"where is the http server class defined", "where is HTTPServer defined", "HTTPServer class"},
+        ),
     ],
 )
 def test_questions_of_code(text: str, questions: set[str]) -> None:

@@ -19,6 +19,7 @@ from graphrerank.data.readers.records import Id, Written, bad_line, checked, rea
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.text.languages import CHARACTERS, UNSPACED
+from graphrerank.text.stems import spelled_words
 
 SINGLE, LONG, PAIR, MANY, REWORDED = "single", "long", "pair", "many", "reworded"
 SHARES = {SINGLE: 0.4, LONG: 0.2, PAIR: 0.25, MANY: 0.15, REWORDED: 0.4}  # weights of the kinds, and a share of each
@@ -212,8 +213,9 @@ class _Drafter:
         return nodes, rng.choice(forms) if forms else None
 
     def _content(self, text: str) -> set[str]:
-        """Return the words that are no stop words, or the characters of scripts without spaces."""
-        return set(text) if self.word is _SHORT_WORD else set(self.word.findall(text.lower())) - self.writer.stop_words
+        """Return the words that are no stop words, and parts of names, or the characters of scripts without spaces."""
+        is_short = self.word is _SHORT_WORD
+        return set(text) if is_short else {word.lower() for word in spelled_words(text)} - self.writer.stop_words
 
     def _share(self, text: str, words: Set[str]) -> float:
         content = self._content(text)

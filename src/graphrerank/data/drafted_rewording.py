@@ -5,12 +5,13 @@ import re
 from collections.abc import Callable, Collection, Iterable
 
 from graphrerank.data.drafted_wording import Writer, templates_of
-from graphrerank.text.languages import CHARACTERS, PLAIN, stemmer
+from graphrerank.text.languages import CHARACTERS, ENGLISH, PLAIN, stemmer
 
 MOST_CHANGES = 3
 LONG_WORD = 6  # letters of a word that may have a typing error
+MOST_BOUNDARIES = 10  # of words, which each have two, or of characters, of what has a synonym
 FEWEST_LEFT = 4  # words after the first one of a question that others may be left out of
-ENDINGS = {"s", "es", "e", "n", "en", "er"}  # by which forms of a word may differ
+ENDINGS = {"s", "es", "e", "n", "en", "er"}  # by which forms of a word may differ; in English the first two
 
 _ABBREVIATED = re.compile(r"((?:[A-Za-z][\w-]* ){1,5})\(([A-Z]{2,6})s?\)")
 _COMPOUND = re.compile(r"(?<=[a-z]{3})(?=[A-Z][a-z]{2})|(?<=[^\W_])[-_.](?=[^\W_])")
@@ -26,6 +27,7 @@ class Rewording:
 
     def __init__(self, language: str, texts: Iterable[str], words: Collection[str], writer: Writer) -> None:
         self.stop_words, self.breaks = writer.stop_words, writer.breaks
+        self.endings = {"s", "es"} if language == ENGLISH else ENDINGS
         self.others: dict[str, list[str]] = {}
         groups = [entry.replace("_", " ").split("|") for entry in templates_of(language).synonyms.split()]
         for before, short in (found for text in texts for found in _ABBREVIATED.findall(text)):
@@ -36,8 +38,7 @@ class Rewording:
             for word in group:
                 known = self.others.setdefault(word.lower(), [])
                 known += [other for other in group if other != word and other not in known]
-        pattern = "|".join(map(re.escape, sorted(self.others, key=len, reverse=True)))
-        self.known = re.compile(pattern if language == CHARACTERS else rf"\b(?:{pattern})\b", re.IGNORECASE)
+        self.boundary = re.compile("" if language == CHARACTERS else r"\b")
         self.changes: list[Callable[[str, random.Random], str]] = [self._synonym, self._synonym]
         if language != CHARACTERS:
             self.changes += [self._form, self._name_in_parts, self._shorter, self._mistyped]
@@ -61,11 +62,13 @@ class Rewording:
         return text
 
     def _synonym(self, text: str, rng: random.Random) -> str:
-        found = [match for match in self.known.finditer(text) if match[0]]
+        ends = [match.start() for match in self.boundary.finditer(text)]
+        parts = ((start, stop) for at, start in enumerate(ends) for stop in ends[at + 1 : at + MOST_BOUNDARIES])
+        found = [(start, stop) for start, stop in parts if text[start:stop].lower() in self.others]
         if not found:
             return text
-        match = rng.choice(found)
-        return _replaced(text, match, rng.choice(self.others[match[0].lower()]))
+        start, stop = rng.choice(found)
+        return text[:start] + rng.choice(self.others[text[start:stop].lower()]) + text[stop:]
 
     def _form(self, text: str, rng: random.Random) -> str:
         """Replace a word by its plural or singular, or whatever else another ending makes of its stem."""
@@ -73,7 +76,8 @@ class Rewording:
         for match in _LETTERS.finditer(text):
             word = match[0].lower()
             forms = self.of_stem.get(self.stem_of.get(word, ""), ()) if word not in self.breaks else ()
-            found += [(match, form) for form in forms if {form.removeprefix(word), word.removeprefix(form)} & ENDINGS]
+            ends = {form: {form.removeprefix(word), word.removeprefix(form)} for form in forms}
+            found += [(match, form) for form in forms if ends[form] & self.endings]
         return _replaced(text, *rng.choice(found)) if found else text
 
     def _name_in_parts(self, text: str, rng: random.Random) -> str:
@@ -98,9 +102,8 @@ class Rewording:
         match = rng.choice(found)
         word, at = match[0], rng.randrange(1, len(match[0]) - 1)
         first, second = word[at], word[at + 1]
-        return _replaced(
-            text, match, word[:at] + rng.choice((second + first, second, first + first + second)) + word[at + 2 :]
-        )
+        mistyped = rng.choice((second + first, second, first + first + second))
+        return _replaced(text, match, word[:at] + mistyped + word[at + 2 :])
 
 
 def _replaced(text: str, match: re.Match[str], other: str) -> str:

@@ -231,11 +231,8 @@ class Writer:
             return None
         if self.language == CHARACTERS:
             return self._unspaced_wording(title, prose)
-        sentences = [
-            _ADDRESSED.sub("", part[start:stop])
-            for part in prose
-            for start, stop in split_sentences(part, self.language)
-        ]
+        spans = ((part, span) for part in prose for span in split_sentences(part, self.language))
+        sentences = [_ADDRESSED.sub("", part[start:stop]) for part, (start, stop) in spans]
         name, section = self._name(title), self._part(title.rpartition(" > ")[2]).lower()
         questions = list[str]()
         is_open = section.rpartition(" ")[2] in self.stop_words
@@ -366,7 +363,8 @@ class Writer:
             if (4 if is_test else 2) <= len(name.split()) <= 2 * MOST_WORDS and not re.search(r"\d", name):
                 names.append(name)
                 is_only &= self.defined[found[2]] <= 1
-                questions.append(f"test for {name[5:]}" if is_test else f"where is the {name} {kind} defined")
+                asked = (f"where is the {name} {kind} defined", f"where is {found[2]} defined", f"{found[2]} {kind}")
+                questions += [f"test for {name[5:]}"] if is_test else asked
             if described := _described(kind, _description(text, found)):
                 questions.append(described)
         module = re.sub(rf"{_CODE_FILE.pattern}.*|[\s#>].*", "", title)
