@@ -27,12 +27,12 @@ SHARE_EVEN = 0.45  # of those of two joined passages: phrases of each; the other
 SHARE_THIRD = 0.15  # of those of two: a neighbour of the second one joins them
 SHARE_WITHOUT_SHARED = 0.6  # of those of two: no word that both hold, so that only the edge connects the halves
 SHARE_ASKED = 0.7  # where a passage suggests a whole question: that one, else keywords
-SHARE_TOPIC = 0.5  # of the even ones: the second half is the name of its passage, and the first one a whole question
+SHARE_TOPIC = 0.6  # of the even ones: the second half is the name of its passage, and the first one a whole question
 SHARE_HUBS = 0.4  # of those of many passages: what is linked with one of them
 MOST_REPLIES = 4  # to a passage that ends with a question; they and it are the answer
 FEWEST_MANY, MOST_MANY = 4, 40  # passages of a question that asks for all that mention or link to something
 MOST_SHARED = 0.4  # of the words of a clause, with the other clause of a long question
-FEWEST_KEYWORDS = 3  # of a question of phrases
+FEWEST_KEYWORDS = 3  # of a question of phrases; with at most as many, another also has the passage's name
 MIN_WORDS, MAX_WORDS = 2, 14  # of a question, of each of its passages at most
 MOST_CHARACTERS = 5  # of a phrase that many passages mention, without spaces between words
 COMMON = 0.2  # a phrase has a word that at most this share of the passages hold
@@ -191,7 +191,9 @@ class _Drafter:
             is_prose = self.writer.is_strict and self.word is _WORD
             if not wording.name and is_prose and len(text.split()) < FEWEST_KEYWORDS:
                 return nodes, None
-        if wording.name and not self._is_only(text, nodes[0]) and wording.name.lower() not in text.lower():
+        content = self._content(text)
+        is_clear = len(content) > FEWEST_KEYWORDS and self._is_only(text, nodes[0])
+        if wording.name and not is_clear and self._share(wording.name, content) <= MOST_SHARED:
             text = self.writer.templates.qualified.format(text, wording.name)
         return nodes, text
 
