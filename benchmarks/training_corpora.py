@@ -27,7 +27,9 @@ MAX_PASSAGES, MAX_QUESTIONS = 2500, 1000
 MANUSCRIPTS = """greenelab+deep-review jessegmeyerlab+proteomics-tutorial Benjamin-Lee+deep-rules greenelab+meta-review
 AlexsLemonade+OpenPBTA-manuscript jaybee84+ml-in-rd zietzm+integration-review greenelab+connectivity-search-manuscript
 greenelab+phenoplier_manuscript"""
-FURTHER = " greenelab+scihub-manuscript dhimmel+rephetio-manuscript fmsabatini+sPlotOpen_Manuscript"
+FURTHER = """greenelab+scihub-manuscript dhimmel+rephetio-manuscript fmsabatini+sPlotOpen_Manuscript
+lotusnprod+lotus-manuscript dib-lab+2020-workflows-paper greenelab+annorxiver_manuscript greenelab+mpmp-manuscript
+greenelab+nature_news_manuscript greenelab+ccc-manuscript stain+ro-crate-paper greenelab+text_mined_hetnet_manuscript"""
 DO, SLIMS = "DiseaseOntology+HumanDiseaseOntology", ("DO_infectious_disease_slim", "DO_cancer_slim", "DO_rare_slim")
 DISEASES = [f"src/ontology/subsets/{slim}.obo" for slim in (*SLIMS, "NCIthesaurus")]
 CELLS = [f"subsets/{part}_upper_slim.obo" for part in ("blood_and_immune", "kidney", "eye", "general_cell_types")]
@@ -215,14 +217,14 @@ def libraries(corpus: Corpus) -> None:
     corpus.join_groups(owners, "entity", 12)
 
 
-def citations(corpus: Corpus, whole: bool = False) -> None:
-    """Ask for the works that a sentence, or a whole section, cites.
+def citations(corpus: Corpus, manuscripts: str = MANUSCRIPTS, whole: bool = False) -> None:
+    """Ask for the works that a sentence cites, or those of whole sections and paragraphs.
 
     Every third paragraph or section is not asked: works that it cites together are joined.
     """
     bare, numbers = partial(re.compile(r"(?<=\d)v\d$").sub, ""), dict[str, str]()
     authors, journals = groups(), groups()
-    for name in (MANUSCRIPTS + FURTHER * whole).split():
+    for name in manuscripts.split():
         for work in json.loads(corpus.read(name, "references.json", "output")):
             keys = {bare(key.lower()) for key in re.findall(r"(?:standard|original)_id: (\S+)", work.get("note", ""))}
             if "title" in work and not keys & numbers.keys():
@@ -235,19 +237,15 @@ def citations(corpus: Corpus, whole: bool = False) -> None:
         aliases = dict(re.findall(r"^\[@(tag:[^\]]+)\]: *(\S+)", notes, flags=re.M))
         parts = re.split(r"\n(?=#)" if whole else "\n\n", corpus.read(name, "manuscript.md", "output"))
         for turn, part in enumerate(part for part in parts if "[@" in part):
-            together = list[str]()
-            for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", part):
-                keys = {bare(aliases.get(key, key).lower()) for key in re.findall(r"@([^\s;\],]+)", sentence)}
+            for unit in [part, *part.split("\n\n")[1:]] if whole else re.split(r"(?<=\.)\s+(?=[A-Z])", part):
+                text = plain(re.sub(r"\s*\[@[^\]]*\]|\*" + r"|\s*\{[^}]*\}" * whole, "", unit.replace("\n\n", ": ", 1)))
+                text = first_sentence(text) if whole else text
+                keys = {bare(aliases.get(key, key).lower()) for key in re.findall(r"@([^\s;\],]+)", unit)}
                 cited = [number for key, number in numbers.items() if key in keys]
-                text = plain(re.sub(r"\s*\[@[^\]]*\]|\*", "", sentence))
-                if not whole and turn % 3 < 2 and 8 <= len(text.split()) <= 60:
-                    corpus.ask(text, cited)
-                together += cited
-            if whole and turn % 3 < 2:
-                heading, *text = re.sub(r"\s*\[@[^\]]*\]|\*|\{[^}]*\}", "", part).split("\n", 1)
-                corpus.ask(f"{plain(heading)}: {first_sentence(plain(' '.join(text)))}", together, 4)
-            elif turn % 3 == 2 and len(together) < 13 + 12 * whole:
-                corpus.join(itertools.combinations(together, 2), "reference")
+                if turn % 3 < 2 and 8 <= len(text.split()) <= 60:
+                    corpus.ask(text, cited, 4 if whole else 1)
+                elif turn % 3 == 2 and len(cited) < 25:
+                    corpus.join(itertools.combinations(cited, 2), "reference")
     corpus.join_groups(journals if whole else {}, "other", 12)
     corpus.join_groups(authors, "entity", 6)
 
@@ -350,7 +348,8 @@ CORPORA: dict[str, tuple[Callable[[Corpus], None], str, str, str]] = {
     "rules": (rules, "en", "detection rules by technique, many relevant", f"DRL 1.1; {ATTACK}"),
     "libraries": (libraries, "en", "libraries by subject, many relevant", "MIT, CC BY 4.0, CC BY-SA 4.0, WTFPL"),
     "citations": (citations, "en", "sentence to cited works, co-citations", "CC BY 4.0; abstracts: their publishers"),
-    "reviews": (lambda c: citations(c, True), "en", "section to cited works, many relevant", "as of citations"),
+    "reviews": (lambda c: citations(c, MANUSCRIPTS, True), "en", "section to cited works", "as of citations"),
+    "reviews_open": (lambda c: citations(c, FURTHER, True), "en", "section to cited works", "as of citations"),
     "diseases": (lambda c: synonyms(c, DO, DISEASES), "en", "synonym to definition", "CC0 1.0"),
     "cells": (lambda c: synonyms(c, OBO, CELLS), "en", "synonym to definition", "CC BY 4.0"),
     "enfermedades": (enfermedades, "es", "synonym to definition", "CC0 1.0"),
