@@ -334,6 +334,10 @@ def faq_languages(corpus: Corpus) -> None:
     place = r"i18n/(es|ja-JP|kr|pl|ru|bn|zh-CN)/.*/(css|html|javascript)-questions\.md"
     spanish = ("midudev+preguntas-entrevista-react", r"^README\.md", r"^#### (.*)$")
     pages(corpus, [("yangshun+front-end-interview-handbook", place, r"^### (.*)$"), spanish], 1000, 1)
+    text = corpus.read("maurer2+cwa-website", "src/data/faq_de.json")
+    items = [item for section in json.loads(text)["section-main"]["sections"] for item in section["accordion"]]
+    text = "".join(f"\n### {item['title']}\n" + "\n\n".join(map(str, item["textblock"])) for item in items)
+    answers(corpus, "", text, r"^### (.*)$", 1000, 1)
 
 
 REACT = ("sudheerj+reactjs-interview-questions", r"^README\.md", r"^\d*\.? *### +(.*)$")
@@ -341,20 +345,25 @@ SYSTEMS = ("trimstray+test-your-sysadmin-skills", r"^README\.md", r"^<summary><b
 FOLDERS = "docs/(java|database|cs-basics|high-performance|distributed-system)"
 JAVA = ("Snailclimb+JavaGuide", rf"{FOLDERS}/.*questions[^/]*\.md", r"^#{2,4} +(.*)$")
 OBO = "obophenotype+cell-ontology"
-ATTACK = "ATT&CK's terms of use"
+ATTACK, WORKS = "ATT&CK's terms of use", "CC BY 4.0; abstracts: their publishers"
 CORPORA: dict[str, tuple[Callable[[Corpus], None], str, str, str]] = {
     "selfhosted": (selfhosted, "en", "software by subject, many relevant", "CC BY-SA 3.0"),
     "controls": (controls, "en", "controls that mitigate a technique, many relevant, dense", f"Apache 2.0; {ATTACK}"),
     "rules": (rules, "en", "detection rules by technique, many relevant", f"DRL 1.1; {ATTACK}"),
     "libraries": (libraries, "en", "libraries by subject, many relevant", "MIT, CC BY 4.0, CC BY-SA 4.0, WTFPL"),
-    "citations": (citations, "en", "sentence to cited works, co-citations", "CC BY 4.0; abstracts: their publishers"),
-    "reviews": (lambda c: citations(c, MANUSCRIPTS, True), "en", "section to cited works", "as of citations"),
-    "reviews_open": (lambda c: citations(c, FURTHER, True), "en", "section to cited works", "as of citations"),
+    "citations": (citations, "en", "sentence to cited works, co-citations", WORKS),
+    "reviews": (lambda c: citations(c, MANUSCRIPTS, True), "en", "section to cited works", WORKS),
+    "reviews_open": (lambda c: citations(c, FURTHER, True), "en", "section to cited works", WORKS),
     "diseases": (lambda c: synonyms(c, DO, DISEASES), "en", "synonym to definition", "CC0 1.0"),
     "cells": (lambda c: synonyms(c, OBO, CELLS), "en", "synonym to definition", "CC BY 4.0"),
     "enfermedades": (enfermedades, "es", "synonym to definition", "CC0 1.0"),
     "interviews": (lambda c: pages(c, [REACT, SYSTEMS], 700, 3), "en", "question to chunks of an answer", "MIT"),
-    "faq_languages": (faq_languages, "ar bn de es fa fr hi it ja ko pl ru tr zh", "question to its answer", "MIT"),
+    "faq_languages": (
+        faq_languages,
+        "ar bn de es fa fr hi it ja ko pl ru tr zh",
+        "question to its answer",
+        "MIT, Apache 2.0",
+    ),
     "java_zh": (lambda c: pages(c, [JAVA], 400, 3), "zh", "heading to chunks of long pages", "Apache 2.0"),
 }
 
