@@ -101,6 +101,15 @@ def test_other_languages(language: str, text: str, question: str, phrase: str) -
     assert phrase in found.phrases
 
 
+def test_chinese_questions_keep_a_negation() -> None:
+    texts = ("这道菜需要提前腌制鸡肉。口感鲜嫩。", "这道菜不需要提前腌制鸡肉。口感鲜嫩。")
+    asked, denied = (Writer("characters").wording("烤鸡 > 操作", text) for text in texts)
+    assert asked is not None
+    assert denied is not None
+    assert "烤鸡需要提前腌制鸡肉吗" in asked.questions
+    assert not denied.questions
+
+
 @given(st.text(st.sampled_from("aB1 .,:;|`*_#[](){}<>-=/\\\"'\n\t@\u4e00\u00e9"), max_size=400))
 def test_any_text(text: str) -> None:
     for language in ("english", "german", "characters", "none"):
