@@ -149,7 +149,7 @@ def selfhosted(corpus: Corpus) -> None:
         number = corpus.add(Path(path).stem, item["name"], text)
         owners[urlparse(item["source_code_url"]).path.strip("/").split("/")[0]].append(number)
         pairs[tuple(uses), tuple(licences)].append(number)
-        for tag in item["tags"]:
+        for tag in item["tags"] if item["tags"] != ["Miscellaneous"] else ():
             tags[tag].append(number)
             for platform in uses:
                 platforms[tag, platform].append(number)
@@ -182,9 +182,12 @@ def controls(corpus: Corpus) -> None:
 def rules(corpus: Corpus) -> None:
     """Ask for the detection rules of a technique; rules share reports and authors, and name related ones."""
     ids, related, authors, reports, by_technique = dict[str, str](), [], groups(), groups(), groups()
-    for path, text in itertools.islice(corpus.files("SigmaHQ+sigma", "rules", r"\.yml"), MAX_PASSAGES):
-        rule = next(yaml.safe_load_all(text))
-        number = ids[rule["id"]] = corpus.add(Path(path).stem, rule["title"], rule["description"])
+    for path, file in itertools.islice(corpus.files("SigmaHQ+sigma", "rules", r"\.yml"), MAX_PASSAGES):
+        rule = next(yaml.safe_load_all(file))
+        text = re.sub(
+            r"(Adversaries|An adversary|Attackers) (may|can) [^.]*\.?", "", rule["description"]
+        )  # ATT&CK's words
+        number = ids[rule["id"]] = corpus.add(Path(path).stem, rule["title"], text)
         authors[rule.get("author", "")].append(number)
         related += [(rule["id"], other["id"]) for other in rule.get("related", ())]
         for report in rule.get("references", ()):
