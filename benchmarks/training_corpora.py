@@ -184,9 +184,8 @@ def rules(corpus: Corpus) -> None:
     ids, related, authors, reports, by_technique = dict[str, str](), [], groups(), groups(), groups()
     for path, file in itertools.islice(corpus.files("SigmaHQ+sigma", "rules", r"\.yml"), MAX_PASSAGES):
         rule = next(yaml.safe_load_all(file))
-        text = re.sub(
-            r"(Adversaries|An adversary|Attackers) (may|can) [^.]*\.?", "", rule["description"]
-        )  # ATT&CK's words
+        copied = r"(Adversaries|An adversary|Attackers) (may|can) [^.]*\.?"
+        text = re.sub(copied, "", rule["description"])
         number = ids[rule["id"]] = corpus.add(Path(path).stem, rule["title"], text)
         authors[rule.get("author", "")].append(number)
         related += [(rule["id"], other["id"]) for other in rule.get("related", ())]
