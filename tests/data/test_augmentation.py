@@ -175,3 +175,53 @@ def test_merged_edges_are_refused_and_one_seed_draws_the_same(types_graphs: Cand
     merged = CandidateGraphs(types_graphs.x, types_graphs.edge_index, types_graphs.edge_attr, types_graphs.ptr)
     with pytest.raises(ValueError, match="need edges that keep their type: a model of `num_edge_types`"):
         changed(merged, names=["base_score"], type_swap=0.1)
+
+
+def test_random_edges_of_one_type_are_added(types_graphs: CandidateGraphs) -> None:
+    after, noisy, kinds = changed(types_graphs, names=["base_score"], edge_noise=0.5), 0, set()
+    for query in range(TYPES_QUERIES):
+        before, found = edges_of(types_graphs, query), edges_of(after, query)
+        added = found.keys() - before.keys()
+        assert all(found[key] in (weight, max(weight, 1.0)) for key, weight in before.items())
+        assert len({kind for _, _, kind in added}) <= 1
+        assert all((target, source, kind) in found for source, target, kind in added)
+        assert all(source != target for source, target, _ in added)
+        noisy, kinds = noisy + bool(added), kinds | {kind for _, _, kind in added}
+    assert abs(noisy / TYPES_QUERIES - 0.5) < 0.1
+    assert kinds == set(range(len(EDGE_TYPES)))
+
+
+def test_a_list_is_cut_where_a_relevant_candidate_is_left() -> None:
+    size, count = 100, 60
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(size * count, 1, generator=generator)
+    ring = torch.stack([torch.arange(size), (torch.arange(size) + 1) % size])
+    edges = torch.cat([ring + size * query for query in range(count)], dim=1)
+    relevance = torch.zeros(size * count)
+    first, last = x.view(count, size).argsort(dim=1, descending=True)[:, [0, -1]].T
+    is_first = torch.arange(count) % 2 == 0
+    relevance[torch.where(is_first, first, last) + size * torch.arange(count)] = 1.0
+    graphs = CandidateGraphs(
+        x,
+        edges,
+        torch.ones(edges.shape[1]),
+        torch.arange(0, size * count + 1, size),
+        nodes=torch.arange(size * count),
+        inputs={"degree": torch.arange(size * count), "query_vectors": torch.rand(count, 3)},
+        relevance=relevance,
+    )
+    after = changed(graphs, names=["base_score"], list_cut=0.8)
+    sizes = after.ptr.diff()
+    assert (sizes[~is_first] == size).all()
+    cut = sizes[is_first & (sizes < size)]
+    assert len(cut) > 15
+    assert cut.min() >= 20
+    assert cut.max() < 80
+    assert after.nodes is not None
+    assert torch.equal(after.x, graphs.x[after.nodes])
+    assert torch.equal(after.inputs["degree"], after.nodes)
+    for query in range(count):
+        kept = after.nodes[after.ptr[query] : after.ptr[query + 1]]
+        assert x[kept].min() >= x[size * query : size * (query + 1)].sort(dim=0, descending=True).values[len(kept) - 1]
+    left = {(int(a), int(b)) for a, b in after.nodes[after.edge_index].T}
+    assert left == {(int(a), int(b)) for a, b in edges.T if {int(a), int(b)} <= set(after.nodes.tolist())}

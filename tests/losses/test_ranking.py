@@ -11,6 +11,7 @@ from torch import Tensor
 
 from graphrerank.losses import (
     binary_cross_entropy,
+    divergence_from_retriever,
     lambda_loss,
     listwise_softmax_cross_entropy,
     ranknet,
@@ -269,3 +270,20 @@ def test_misfit_tensors_are_refused(loss: Loss, scores: Tensor, relevance: Tenso
 def test_numbers_out_of_range_are_refused(loss: Loss, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         loss(torch.zeros(1, 2), torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool))
+
+
+@every_seed
+def test_divergence_from_the_retriever(seed: int) -> None:
+    scores, relevance, mask = ragged_batch(seed)
+    base = torch.randn(scores.shape, generator=torch.Generator().manual_seed(seed + 100), dtype=torch.float64)
+    losses = []
+    for s, b, y, m in zip(scores, base, relevance, mask, strict=True):
+        if (y[m] > 0).any():
+            standard = (b[m] - b[m].mean()) / (b[m].std(correction=0) if m.sum() > 1 else 1.0)
+            p, q = torch.softmax(2 * standard, 0), torch.softmax(s[m], 0)
+            losses.append(float((p * (p / q).log()).sum()))
+    loss = divergence_from_retriever(scores, base, relevance, mask, sharpness=2.0)
+    assert loss.item() == pytest.approx(sum(losses) / len(losses))
+    assert torch.allclose(loss, divergence_from_retriever(scores + 3, 5 * base - 7, relevance, mask, sharpness=2.0))
+    equal = divergence_from_retriever(torch.zeros(1, 3), torch.ones(1, 3), torch.ones(1, 3), torch.ones(1, 3) > 0)
+    assert equal == 0

@@ -91,6 +91,18 @@ def test_overfits_a_toy_problem(loss: str, toy: PreparedDataset, tmp_path: Path)
     assert sum(recorder.losses[-4:]) < 0.7 * sum(recorder.losses[:4])
 
 
+def test_a_divergence_keeps_the_order_of_the_retriever(toy: PreparedDataset, tmp_path: Path) -> None:
+    data = CandidateDataModule(toy, batch_size=BATCH_SIZE, val_split="train")
+    best: dict[float, float] = {}
+    for divergence in (0.0, 0.3, 30.0):
+        run = trainer(tmp_path, max_epochs=40)
+        run.fit(module(divergence=divergence), data)
+        best[divergence] = float(run.callback_metrics["val/pr@2"])
+    assert best[0.0] > 0.9
+    assert best[0.3] > 0.6
+    assert best[30.0] < 0.3  # the retriever's: test_overfits_a_toy_problem
+
+
 @pytest.mark.parametrize("warmup_steps", [0, 1, 5])
 def test_learning_rate_against_formula(warmup_steps: int, toy: PreparedDataset, tmp_path: Path) -> None:
     recorder = Recorder()
@@ -187,6 +199,7 @@ def test_validation_against_naive_loop(toy: PreparedDataset, tmp_path: Path) -> 
         ("learning_rate", 0.0, "must be a finite number above 0, got 0.0"),
         ("weight_decay", -1.0, "must not be negative, got -1.0"),
         ("warmup_steps", -1, "must not be negative, got -1"),
+        ("divergence", -0.1, "must not be negative, got -0.1"),
         ("learning_rates", {"layers": 0}, r"\.layers` must be a finite number above 0, got 0"),
     ],
 )

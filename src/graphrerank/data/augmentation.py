@@ -10,9 +10,12 @@ from graphrerank.checks import UserError, check_share
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
 from graphrerank.graphs import CandidateGraphs
 from graphrerank.graphs.algebra import graph_index
-from graphrerank.graphs.edge_lists import merge_parallel_of_types
+from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_types
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES, EXPANSION_FEATURES, TEXT_FEATURES
+
+SHORTEST_CUT, LONGEST_CUT = 20, 80  # candidates that a cut leaves
+MOST_NOISE = 1500  # random edges of a query
 
 
 class QueryDraws:
@@ -53,6 +56,10 @@ class CandidateAugmentation:
         type_merge: Probability in [0, 1] that all edges of a query are merged, and are ``other``.
         type_swap: Probability in [0, 1] that the types of a query trade places, in any order.
         type_dropout: Probability in [0, 1] that a query's edges of one type are hidden, for each type.
+        edge_noise: Probability in [0, 1] that up to ``MOST_NOISE`` edges between random candidates, all of one type,
+            are added to a query's.
+        list_cut: Probability in [0, 1] that a query keeps the first 20 to 80 candidates by its base score, if one of
+            them is relevant.
 
     Raises:
         ValueError: If a probability is out of range.
@@ -69,11 +76,15 @@ class CandidateAugmentation:
         type_merge: float = 0.0,
         type_swap: float = 0.0,
         type_dropout: float = 0.0,
+        edge_noise: float = 0.0,
+        list_cut: float = 0.0,
     ) -> None:
         check_share(base_swap=base_swap, score_dropout=score_dropout, cross_encoder_dropout=cross_encoder_dropout)
         check_share(edge_dropout=edge_dropout, type_merge=type_merge, type_swap=type_swap, type_dropout=type_dropout)
+        check_share(edge_noise=edge_noise, list_cut=list_cut)
         self.base_swap = base_swap
         self.edge_dropout = edge_dropout
+        self.edge_noise, self.list_cut = edge_noise, list_cut
         self.type_merge, self.type_swap, self.type_dropout = type_merge, type_swap, type_dropout
         column = {name: index for index, name in enumerate(feature_names)}
         groups = (EXPANSION_FEATURES, TEXT_MATCH_FEATURES, CROSS_ENCODER_FEATURES)
@@ -105,8 +116,11 @@ class CandidateAugmentation:
             hidden = (draws.uniform() < probability)[graph]
             x[:, columns] = x[:, columns].masked_fill(hidden.unsqueeze(1), 0.0)
         graphs = replace(graphs, x=x).select_edges(~bare[graphs.edge_index[1]])
-        changes_types = self.type_merge or self.type_swap or self.type_dropout
-        return self._with_other_types(graphs, draws) if changes_types else graphs
+        if self.type_merge or self.type_swap or self.type_dropout:
+            graphs = self._with_other_types(graphs, draws)
+        if self.edge_noise:
+            graphs = self._with_noise(graphs, draws)
+        return self._cut(graphs, draws) if self.list_cut else graphs
 
     def _with_other_types(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
         if graphs.edge_type is None:
@@ -128,3 +142,33 @@ class CandidateAugmentation:
             graphs.edge_index[:, kept].flip(0).T, graphs.edge_attr[kept], edge_type[kept], graphs.num_nodes
         )
         return replace(graphs, edge_index=pairs.T.flip(0), edge_attr=weight, edge_type=edge_type)
+
+    def _with_noise(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
+        noisy = draws.uniform() < self.edge_noise
+        count = (draws.uniform() * MOST_NOISE).long() * noisy  # [B]
+        of_query = draws.choice(len(EDGE_TYPES))
+        size = (graphs.ptr[1:] - graphs.ptr[:-1]).view(-1, 1, 1)
+        ends = (draws.uniform(MOST_NOISE, 2) * size).long() + graphs.ptr[:-1].view(-1, 1, 1)  # [B, MOST_NOISE, 2]
+        drawn = (torch.arange(MOST_NOISE) < count.unsqueeze(1)) & (ends[..., 0] != ends[..., 1])
+        random = ends[drawn]  # [M, 2]
+        pairs = torch.cat([graphs.edge_index.flip(0).T, random, random.flip(1)])
+        weight = torch.cat([graphs.edge_attr, graphs.edge_attr.new_ones(2 * len(random))])
+        if graphs.edge_type is None:
+            pairs, weight = merge_parallel(pairs, weight, graphs.num_nodes)
+            return replace(graphs, edge_index=pairs.T.flip(0), edge_attr=weight)
+        types = of_query.unsqueeze(1).expand_as(drawn)[drawn]
+        edge_type = torch.cat([graphs.edge_type, types, types])
+        pairs, weight, edge_type = merge_parallel_of_types(pairs, weight, edge_type, graphs.num_nodes)
+        return replace(graphs, edge_index=pairs.T.flip(0), edge_attr=weight, edge_type=edge_type)
+
+    def _cut(self, graphs: CandidateGraphs, draws: QueryDraws) -> CandidateGraphs:
+        is_cut = draws.uniform() < self.list_cut
+        depth = SHORTEST_CUT + (draws.uniform() * (LONGEST_CUT - SHORTEST_CUT)).long()
+        order = graphs.order(graphs.x[:, 0])  # [B, K]
+        first = (torch.arange(order.shape[1]) < depth.unsqueeze(1)) & (order >= 0)
+        assert graphs.relevance is not None
+        answerable = (first & (graphs.relevance[order.clamp(min=0)] > 0)).any(1)
+        first |= ~(is_cut & answerable).unsqueeze(1) & (order >= 0)
+        kept = torch.zeros(graphs.num_nodes, dtype=torch.bool)
+        kept[order[first]] = True
+        return graphs.select_nodes(kept)

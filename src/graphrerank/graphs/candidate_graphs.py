@@ -65,6 +65,27 @@ class CandidateGraphs:
             edge_type=None if self.edge_type is None else self.edge_type[kept],
         )
 
+    def select_nodes(self, kept: Tensor) -> "CandidateGraphs":
+        """Return the batch with some of its candidates, by a mask ``[N]``, and the edges among them.
+
+        Raises:
+            ValueError: If the batch holds states of tokens, which no mask of candidates divides.
+        """
+        if "token_states" in self.inputs:
+            raise UserError("candidates of a batch with `token_states` cannot be selected")
+        edges = self.select_edges(kept[self.edge_index].all(0))
+        place = kept.long().cumsum(0)
+        rows = {"degree", "node_vectors", "pair_vectors"}
+        return replace(
+            edges,
+            x=self.x[kept],
+            edge_index=place[edges.edge_index] - 1,
+            ptr=torch.cat([place.new_zeros(1), place])[self.ptr],
+            nodes=None if self.nodes is None else self.nodes[kept],
+            inputs={name: tensor[kept] if name in rows else tensor for name, tensor in self.inputs.items()},
+            relevance=None if self.relevance is None else self.relevance[kept],
+        )
+
     def model_inputs(self, inputs: ModelInputs) -> tuple[Tensor, ...]:
         """Return the arguments of a model's ``forward``; a ValueError if the batch was made without one of them."""
         base = {

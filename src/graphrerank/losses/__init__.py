@@ -12,6 +12,7 @@ or a setting out of range is a ValueError.
 
 from graphrerank.losses.ranking import (
     binary_cross_entropy,
+    divergence_from_retriever,
     lambda_loss,
     listwise_softmax_cross_entropy,
     ranknet,
@@ -20,6 +21,7 @@ from graphrerank.losses.ranking import (
 
 __all__ = [
     "binary_cross_entropy",
+    "divergence_from_retriever",
     "lambda_loss",
     "listwise_softmax_cross_entropy",
     "ranknet",

@@ -88,6 +88,34 @@ def listwise_softmax_cross_entropy(
     return mean_over_queries(-(target * log_probability).sum(dim=1), relevance)
 
 
+def divergence_from_retriever(
+    scores: Tensor, base_scores: Tensor, relevance: Tensor, mask: Tensor, *, sharpness: float = 1.5
+) -> Tensor:
+    r"""Kullback-Leibler divergence of the ranking's softmax from that of the retriever's standardised scores.
+
+    .. math::
+        \ell = \sum_i p_i \log \frac{p_i}{\mathrm{softmax}(s)_i}, \qquad
+        p = \mathrm{softmax}\Bigl(\lambda \frac{b - \mathrm{mean}(b)}{\mathrm{std}(b)}\Bigr)
+
+    A regulariser, ours: added to a ranking loss it makes a change of the retriever's order cost something, so that a
+    model changes it where that is worth more on the lists it is trained on, and less on lists unlike them. Mean and
+    standard deviation are those of a query's candidates; ``base_scores`` are the retriever's, of any scale.
+    ``sharpness``, above 0, is the factor in the softmax.
+    """
+    check_positive(sharpness=sharpness)
+    scores, relevance = blank_padding(scores, relevance, mask)
+    base_scores, _ = blank_padding(base_scores, relevance, mask)
+    size = mask.sum(1, keepdim=True).clamp(min=1)
+    centred = torch.where(mask, base_scores - base_scores.sum(1, keepdim=True) / size, 0.0)
+    spread = (centred.square().sum(1, keepdim=True) / size).sqrt()
+    lowest = torch.finfo(scores.dtype).min
+    logits = sharpness * centred / torch.where(spread > 0, spread, 1.0)
+    target = torch.log_softmax(logits.masked_fill(~mask, lowest), dim=1)
+    log_probability = torch.log_softmax(scores.masked_fill(~mask, lowest), dim=1)
+    terms = torch.where(mask, target.exp() * (target - log_probability), 0.0)
+    return mean_over_queries(terms.sum(dim=1), relevance)
+
+
 def ranknet(scores: Tensor, relevance: Tensor, mask: Tensor, *, sigma: float = 1.0) -> Tensor:
     r"""Ask of each pair of candidates that the more relevant one scores higher.
 

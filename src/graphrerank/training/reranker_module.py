@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graphrerank.checks import check_not_negative, check_positive
 from graphrerank.graphs import CandidateGraphs, ModelInputs
+from graphrerank.losses import divergence_from_retriever
 from graphrerank.metrics.retrieval import RankingMeasures
 
 RankingLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -33,6 +34,8 @@ class RerankerModule(L.LightningModule):
         learning_rate: Peak learning rate; ``learning_rates`` are those of parts of the model, by the part's name.
         weight_decay: AdamW's decay of matrices; biases, norms and scalars are not decayed.
         warmup_steps: Optimiser steps of linear warm-up.
+        divergence: Weight of :func:`~graphrerank.losses.divergence_from_retriever` in the loss of training: how much a
+            change of the retriever's order has to gain.
         seed: Seed of dropout.
     """
 
@@ -47,12 +50,13 @@ class RerankerModule(L.LightningModule):
         learning_rates: Mapping[str, float] | None = None,
         weight_decay: float = 0.01,
         warmup_steps: int = 100,
+        divergence: float = 0.0,
         seed: int = 0,
     ) -> None:
         super().__init__()
         check_positive(learning_rate=learning_rate)
         check_positive(**{f"learning_rates.{part}": rate for part, rate in (learning_rates or {}).items()})
-        check_not_negative(weight_decay=weight_decay, warmup_steps=warmup_steps)
+        check_not_negative(weight_decay=weight_decay, warmup_steps=warmup_steps, divergence=divergence)
         self.model = model
         self.inputs = cast(ModelInputs, model.inputs)
         self.loss = loss
@@ -60,6 +64,7 @@ class RerankerModule(L.LightningModule):
         self.learning_rates = dict(learning_rates or {})
         self.weight_decay = weight_decay
         self.warmup_steps = warmup_steps
+        self.divergence = divergence
         self.seed = seed
         self.val_names = tuple(val_names)
         self.val_measures = [RankingMeasures(measures, prefix="") for _ in self.val_names or [""]]
@@ -141,6 +146,9 @@ class RerankerModule(L.LightningModule):
         relevance = graphs.to_padded(graphs.relevance, fill=0.0)
         mask = graphs.to_padded(torch.ones_like(scores, dtype=torch.bool), fill=False)
         loss = self.loss(padded, relevance, mask)
+        if self.training and self.divergence:
+            base_scores = graphs.to_padded(graphs.x[:, 0], fill=0.0)
+            loss = loss + self.divergence * divergence_from_retriever(padded, base_scores, relevance, mask)
         return loss, (relevance > 0).any(1).sum().to(loss.dtype)
 
     def _over_processes(self, part: Tensor) -> Tensor:
