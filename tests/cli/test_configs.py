@@ -14,6 +14,7 @@ from graphrerank.conf_folder import listed_choices
 from graphrerank.data.encoder import SentenceTransformerEncoder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.operators.cross_encoder import CrossEncoder
+from graphrerank.parts import Parts
 from graphrerank_papers.answers.local import TransformersLanguageModel
 from tests.support import CONF, PAPERS_CONF, ROOT
 
@@ -52,6 +53,18 @@ def test_every_choice_composes(group: str, choice: str) -> None:
     extra += ["encoder.base_url=http://localhost/v1"] if choice == "endpoint" else []
     cfg = _train(f"{group}={choice}", *extra)
     schema.check_settings(cfg, "train")
+
+
+@pytest.mark.parametrize("experiment", ["base", "base_cross_encoder"])
+def test_every_data_set_of_a_mix_composes(experiment: str) -> None:
+    cfg = _train(f"experiment={experiment}")
+    parts = Parts(datasets="datasets")
+    for name, entry in cfg.mix.items():
+        changes: dict[str, Any] = dict(entry)
+        made = parts.part("data", str(changes.pop("data", name)), **changes)  # refuses unknown settings
+        assert changes.keys() <= made.arguments.keys()
+    if cfg.shares is not None:
+        assert cfg.shares.keys() == {"bird_train", *cfg.mix}
 
 
 def test_a_sweep_of_wandb_composes() -> None:
