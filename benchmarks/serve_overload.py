@@ -1,115 +1,183 @@
 """python benchmarks/serve_overload.py  # goodput at ten times the capacity of the service.
 
-First 16 clients ask one after the other, which gives the peak. Then requests arrive at ten times that rate, whatever
-becomes of those before; answers count while requests arrive. Each has a separate connection and 100 texts, a word of
-each new; with --encoder the service encodes them. The clients are another process of the same machine.
+In turns: 16 clients ask one after the other, which gives the peak; then requests arrive at ten times that rate,
+whatever becomes of those before, and answers count from the moment that the queue is full (``--filling`` seconds).
+Each request has a separate connection and 100 texts, a word of each new; with --encoder the service encodes them.
+--checkout adds another version, in turns, in the same run.
+
+The clients are one process of the same machine: one thread, bytes prepared beforehand. Its share of a CPU is printed,
+as are the service's milliseconds of CPU an answer (with the refusals beside it) and what a refusal costs: the seconds
+of CPU that the answers at the peak do not explain.
 """
 
 import argparse
-import asyncio
 import collections
+import os
 import random
+import select
+import socket
+import statistics
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 from running_service import ROOT, running_service
-from serve_load import HEADERS, LENGTH, NEW_WORD, request_bodies
+from serve_load import HEADERS, LENGTH, NEW_WORD, cpu_of, request_bodies
+
+PREPARED, CLIENTS, ALWAYS = 3000, 16, float("inf")
 
 
-async def ask(port: int, body: bytes, patience: float) -> tuple[int | str, float]:
-    """Send a request over a new connection; return the status, or an error without an answer, and the seconds."""
+@dataclass
+class Outcome:
+    """What became of requests, and what they cost."""
+
+    statuses: collections.Counter[int | str] = field(default_factory=collections.Counter)
+    waits: list[float] = field(default_factory=list)  # seconds of answers that count
+    refusals: int = 0  # that count
+    seconds: float = 0.0  # in which they count
+    own_cpu: float = 0.0  # seconds of the clients
+    service_cpu: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Answers a second."""
+        return len(self.waits) / self.seconds
+
+
+@dataclass
+class Exchange:
+    """A request under way."""
+
+    connection: socket.socket
+    begin: float
+    unsent: bytes
+    received: bytes = b""
+
+    def proceed(self, events: int) -> int | str | None:
+        """Send and receive what is possible; return the status of a whole answer, or an error."""
+        try:
+            if self.unsent and events & select.EPOLLOUT:
+                self.unsent = self.unsent[self.connection.send(self.unsent) :]
+            if not events & ~select.EPOLLOUT:
+                return None
+            if not (piece := self.connection.recv(1 << 16)):
+                return "closed"
+        except OSError as error:
+            return type(error).__name__
+        self.received += piece
+        head, end, body = self.received.partition(b"\r\n\r\n")
+        length = LENGTH.search(head)
+        if not end or (length and len(body) < int(length[1])):
+            return None
+        status = int(head[9:12])
+        return "429 without Retry-After" if status == 429 and b"retry-after" not in head else status
+
+
+def drive(
+    port: int,
+    requests: Sequence[bytes],
+    service: psutil.Process,
+    seconds: float,
+    *,
+    rate: float = ALWAYS,
+    clients: float = ALWAYS,
+    filling: float = 0.0,
+    patience: float,
+) -> Outcome:
+    """Send requests at a rate, from at most so many clients at a time; count from ``filling`` on for ``seconds``."""
+    outcome, poll, number = Outcome(seconds=seconds), select.epoll(), 0
+    under_way: dict[int, Exchange] = {}
     start = time.perf_counter()
-    status: int | str = "no answer"
-    try:
-        async with asyncio.timeout(patience):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(HEADERS % len(body) + body)
-            head = await reader.readuntil(b"\r\n\r\n")
-            found = LENGTH.search(head)
-            await reader.readexactly(int(found[1]) if found else 0)
-            status = int(head.split(b" ", 2)[1])
-            if status == 429 and b"retry-after" not in head:
-                status = "429 without Retry-After"
-    except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-        status = type(error).__name__
-    finally:
-        if "writer" in locals():
-            writer.close()
-    return status, time.perf_counter() - start
-
-
-def new_words(bodies: list[bytes]) -> bytes:
-    """Draw a body, and put a new word in each of its texts."""
-    return random.choice(bodies).replace(NEW_WORD.encode(), b"z%09d" % random.randrange(10**9))
-
-
-async def closed_loop(port: int, bodies: list[bytes], clients: int, seconds: float, patience: float) -> float:
-    """Return the answers a second of clients that ask one after the other."""
-    answered, end = 0, time.perf_counter() + seconds
-
-    async def client(number: int) -> None:
-        nonlocal answered
-        while time.perf_counter() < end:
-            status, _ = await ask(port, new_words(bodies), patience)
-            answered += status == 200
-
-    await asyncio.gather(*map(client, range(clients)))
-    return answered / seconds
-
-
-async def open_loop(
-    port: int, bodies: list[bytes], rate: float, seconds: float, patience: float
-) -> tuple[collections.Counter[int | str], list[float], float]:
-    """Send requests at a rate; return the statuses, the seconds of the answers, and the answers a second meanwhile."""
-    tasks, start, num_good = [], time.perf_counter(), 0
-
-    async def one() -> tuple[int | str, float]:
-        nonlocal num_good
-        status, took = await ask(port, new_words(bodies), patience)
-        num_good += status == 200 and time.perf_counter() < start + seconds
-        return status, took
-
-    for number in range(int(rate * seconds)):
-        await asyncio.sleep(max(0.0, start + number / rate - time.perf_counter()))
-        tasks.append(asyncio.create_task(one()))
-    while time.perf_counter() < start + seconds:
-        await asyncio.sleep(0.01)
-    ended = await asyncio.gather(*tasks)
-    statuses = collections.Counter(status for status, _ in ended)
-    return statuses, sorted(took for status, took in ended if status == 200), num_good / seconds
+    first, end, marks = start + filling, start + filling + seconds, list[tuple[float, float]]()
+    while (now := time.perf_counter()) < end or (under_way and now < end + patience):
+        if now >= (first, end, ALWAYS)[len(marks)]:
+            marks.append((time.process_time(), cpu_of(service)))
+        while now < end and len(under_way) < clients and number <= (now - start) * rate:
+            number += 1
+            connection = socket.socket()
+            connection.setblocking(False)
+            connection.connect_ex(("127.0.0.1", port))
+            under_way[connection.fileno()] = Exchange(connection, now, requests[number % len(requests)])
+            poll.register(connection, select.EPOLLIN | select.EPOLLOUT)
+            now = time.perf_counter()
+        due = start + number / rate if now < end and rate < ALWAYS else now + 0.01
+        for descriptor, events in poll.poll(min(max(due - now, 0.0), 0.01)):
+            exchange = under_way[descriptor]
+            status = exchange.proceed(events)
+            if status is None and not exchange.unsent:
+                poll.modify(descriptor, select.EPOLLIN)
+            if status is not None:
+                del under_way[descriptor]
+                exchange.connection.close()
+                outcome.statuses[status] += 1
+                if first <= (now := time.perf_counter()) < end:
+                    outcome.refusals += status == 429
+                    outcome.waits += [now - exchange.begin] if status == 200 else []
+    outcome.statuses |= {"no answer": len(under_way)} if under_way else {}
+    (own, served), (own_end, served_end) = marks
+    outcome.own_cpu, outcome.service_cpu = own_end - own, served_end - served
+    return outcome
 
 
 def main() -> None:
-    """Start a service, measure, and print two lines."""
+    """Start the services, measure in turns, and print a line for each measurement and a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--artifact", default="base")
     parser.add_argument("--encoder", action="store_true")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--factor", type=float, default=10)
-    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--seconds", type=float, default=15, help="of each measurement")
+    parser.add_argument("--filling", type=float, default=12, help="seconds until the queue is full")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--patience", type=float, default=60, help="seconds that a client waits")
-    parser.add_argument("--checkout", type=Path, default=ROOT, help="of another version, to compare")
+    parser.add_argument("--checkout", type=Path, help="of another version, to compare")
     parser.add_argument("settings", nargs="*", help="further settings of the service")
     arguments = parser.parse_args()
     settings = [f"artifact={arguments.artifact}", f"workers={arguments.workers}", *arguments.settings]
     settings.append("encoder=minilm" if arguments.encoder else "encoder=none")
     bodies = request_bodies(num_words=12, last_word=NEW_WORD)
-    command = [sys.executable, str(arguments.checkout / "serve.py"), *settings]
-    with running_service(lambda port: [*command, f"port={port}"], arguments.checkout / "src") as (port, _):
-        asyncio.run(closed_loop(port, bodies, 4, 3, arguments.patience))
-        peak = asyncio.run(closed_loop(port, bodies, 16, arguments.seconds, arguments.patience))
-        print(f"peak: {peak:.1f} answers a second")
-        rate = arguments.factor * peak
-        statuses, seconds, good = asyncio.run(open_loop(port, bodies, rate, arguments.seconds, arguments.patience))
-        p50, p99 = (seconds[int(share * (len(seconds) - 1))] for share in (0.5, 0.99)) if seconds else (0.0, 0.0)
+    requests = []
+    for _ in range(PREPARED):
+        body = random.choice(bodies).replace(NEW_WORD.encode(), b"z%09d" % random.randrange(10**9))
+        requests.append(HEADERS % len(body) + body)
+    checkouts = {"this": ROOT} | ({"other": arguments.checkout} if arguments.checkout else {})
+    shares: dict[str, list[tuple[float, float, float]]] = {name: [] for name in checkouts}
+    with ExitStack() as stack:
+        running = {}
+        for name, checkout in checkouts.items():
+            command = [sys.executable, str(checkout / "serve.py"), *settings]
+            make = lambda port, command=command: [*command, f"port={port}"]  # noqa: E731
+            running[name] = stack.enter_context(running_service(make, checkout / "src"))
+            drive(running[name][0], requests, running[name][1], 3, clients=4, patience=60)
+        for _ in range(arguments.rounds):
+            for name, (port, service) in running.items():
+                peak = drive(port, requests, service, arguments.seconds, clients=CLIENTS, filling=1, patience=60)
+                over = drive(
+                    port, requests, service, arguments.seconds,
+                    rate=arguments.factor * peak.rate, filling=arguments.filling, patience=arguments.patience,
+                )  # fmt: skip
+                cost, over_cost = (1000 * one.service_cpu / len(one.waits) for one in (peak, over))
+                refusal = (over_cost - cost) * len(over.waits) / max(over.refusals, 1)
+                shares[name].append((over.rate / peak.rate, cost / over_cost, refusal))
+                over.waits.sort()
+                p50, p99 = (over.waits[int(share * (len(over.waits) - 1))] for share in (0.5, 0.99))
+                print(
+                    f"{name}: peak {peak.rate:.1f} answers a second, {cost:.2f} ms of CPU each; at {arguments.factor:g}"
+                    f" times {over.rate:.1f} ({over.rate / peak.rate:.0%}), {over_cost:.2f} ms each with refusals of"
+                    f" {refusal:.3f} ms; p50 {p50:.2f} s, p99 {p99:.2f} s; clients {over.own_cpu / over.seconds:.2f} of"
+                    f" a CPU ({peak.own_cpu / peak.seconds:.2f} at the peak); {dict(over.statuses)}",
+                    flush=True,
+                )
+    for name, measured in shares.items():
+        share, by_cpu, refusal = (statistics.median(column) for column in zip(*measured, strict=True))
         print(
-            f"at {rate:.0f} arrivals a second: {good:.1f} answers a second ({100 * good / peak:.0f}% of the peak), ",
-            end="",
+            f"{name}: median goodput {share:.0%} of the peak, per second of the service's CPU {by_cpu:.0%};"
+            f" a refusal {refusal:.3f} ms of CPU; load of the machine {os.getloadavg()[0]:.1f}"
         )
-        print(f"p50 {p50:.2f} s, p99 {p99:.2f} s, statuses {dict(statuses)}")
-        after = asyncio.run(closed_loop(port, bodies, 4, 5, arguments.patience))
-        print(f"afterwards: {after:.1f} answers a second of 4 clients")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import socket
 
 import pytest
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from graphrerank.serving import http_guard
 from graphrerank.serving.batches import Batcher
@@ -190,7 +191,9 @@ def test_refusals_under_overload_share_a_line_a_second(make_app, caplog, monkeyp
     monkeypatch.setattr(Batcher, "check_wait", refuse)
     monkeypatch.setattr(http_guard, "_refusals", [0, 0.0])
     head = b"POST /v2/rerank HTTP/1.1\r\nhost: localhost\r\nContent-Length: 10\r\n\r\n"
-    whole, parts = [head + b"x" * 10], [head, b"x" * 10]
+    whole, parts, parsed = [head + b"x" * 10], [head, b"x" * 10], []
+    connect = HttpToolsProtocol.__init__
+    monkeypatch.setattr(HttpToolsProtocol, "__init__", lambda *args, **keys: parsed.append(connect(*args, **keys)))
 
     async def ask(port, chunks):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -225,6 +228,7 @@ def test_refusals_under_overload_share_a_line_a_second(make_app, caplog, monkeyp
         assert b"\r\nretry-after: 7\r\n" in answer
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["message"] == "too many requests"
     assert [closes for _, closes in answers] == [True, False, True, True]
+    assert len(parsed) == 1  # parsers are created for requests in parts alone
     lines = [record.fields for record in caplog.records if record.name == LOGGER]
     assert [line["refused"] for line in lines] == [1, 3]
     assert f"x-request-id: {lines[0]['id']}".encode() in answers[0][0]

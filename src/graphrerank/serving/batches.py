@@ -179,8 +179,9 @@ class Batcher:
                 raise Refusal(422, f"{message}, of each the first {READ_CHARS}, got {work.encoded_chars}")
             seconds_to_encode = encoding_seconds(work.num_documents, work.encoded_chars)
         self._check_wait(lane.slowness * lane.work)
-        others = sum(min(seconds_to_encode, other) for other in self._encoding.unanswered.values())  # they take turns
-        self._check_wait(self._encoding.slowness * others)
+        if seconds_to_encode:  # requests take turns
+            others = sum(min(seconds_to_encode, other) for other in self._encoding.unanswered.values())
+            self._check_wait(self._encoding.slowness * others)
         if lane is self._writing:  # its texts are many, and wait for those of searches
             deadline += 2 * self._encoding.slowness * seconds_to_encode
 

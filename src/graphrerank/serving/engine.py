@@ -33,7 +33,7 @@ class Refusal(HTTPException):
         retry_after: int | None = None,  # seconds
     ) -> None:
         super().__init__(status, message, None if retry_after is None else {"retry-after": str(retry_after)})
-        self.errors = errors
+        self.errors, self.retry_after = errors, retry_after
 
     @classmethod
     def of(cls, error: ValidationError) -> "Refusal":

@@ -1,11 +1,13 @@
 """Middleware before the routes, in plain ASGI: key, host, origin, admission, and the log."""
 
+import asyncio
 import hmac
 import ipaddress
 import re
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -24,39 +26,68 @@ HEADER_BYTES = 16_384  # of a request
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*\r\n", re.IGNORECASE)
 
 
+ID = "-" * 36  # in a refusal that is kept, in the place of a request's
+REFUSED = metrics.ERRORS.labels("none", 429)
 _refusals = [0, 0.0]  # since the last line about them, and when the next one is due
 
 
 def record_refusal(uid: str) -> None:
     """Count a request that is refused under overload; log one line a second, with the number of refusals."""
-    metrics.ERRORS.labels("none", 429).inc()
+    REFUSED.inc()
     _refusals[0] += 1
     if (now := time.monotonic()) >= _refusals[1]:
         log("requests refused", id=uid, status=429, refused=_refusals[0])
         _refusals[:] = 0, now + 1
 
 
+@lru_cache(100)
+def _refusal_bytes(message: str, retry_after: int | None) -> bytes:
+    answer = error_response(Refusal(429, message, retry_after=retry_after), ID)
+    headers = [*answer.raw_headers, (b"x-request-id", ID.encode()), (b"connection", b"close")]
+    return b"\r\n".join([b"HTTP/1.1 429 Too Many Requests", *map(b": ".join, headers), b"", bytes(answer.body)])
+
+
 class RefusingProtocol(HttpToolsProtocol):
-    """uvicorn's protocol; under overload it refuses whole requests before they are parsed, at a third of the time.
+    """uvicorn's protocol; under overload it refuses whole requests before they are parsed, at a fifth of the time.
 
     The application's ``state.check_wait`` raises the refusal. Requests that arrive in parts are refused by the guard.
+    A connection gets its parser when its first request is not refused.
     """
+
+    def __init__(self, **arguments: Any) -> None:
+        self._arguments = arguments  # uvicorn's
+        self._check_wait: Callable[[], None] = arguments["config"].loaded_app.state.check_wait
+        self.connections = arguments["server_state"].connections
+        self.cycle = self.flow = None  # type: ignore[assignment]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Note the connection."""
+        self.transport = transport
+        self.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self.connections.discard(self)
+        if self.flow is not None:
+            super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Refuse a request, or parse it."""
         try:
             if (self.cycle is None or self.cycle.response_complete) and _is_whole_request(data):
-                self.app.state.check_wait()
+                self._check_wait()
         except Refusal as refusal:
             uid = str(uuid4())
-            answer = error_response(refusal, uid)
-            headers = [*answer.raw_headers, (b"x-request-id", uid.encode()), (b"connection", b"close")]
-            lines = [b"HTTP/1.1 429 Too Many Requests", *map(b": ".join, headers), b"", bytes(answer.body)]
-            self.transport.write(b"\r\n".join(lines))
+            answer = _refusal_bytes(refusal.detail, refusal.retry_after)
+            self.transport.write(answer.replace(ID.encode(), uid.encode()))
             self.transport.close()
             record_refusal(uid)
-        else:
-            super().data_received(data)
+            return
+        if self.flow is None:
+            transport = self.transport
+            super().__init__(**self._arguments)  # forgets it
+            super().connection_made(transport)
+        super().data_received(data)
 
 
 def _is_whole_request(data: bytes) -> bool:
