@@ -42,7 +42,7 @@ EXTRAS = {
     ),
     "serve": Extra(
         "graphrerank serve",
-        (*COMMAND_LINE, "fastapi", "starlette", "uvicorn", "prometheus_client", "scipy"),
+        (*COMMAND_LINE, "fastapi", "starlette", "uvicorn", "prometheus_client", "jwt", "scipy"),
     ),
     "encoders": Extra("MiniLM, other encoders and cross-encoders, the Hugging Face hub", ENCODERS),
     "documents": Extra("graphrerank index", DOCUMENTS),

@@ -123,7 +123,7 @@ def test_views_are_kept_by_what_they_hold_within_a_bound() -> None:
     views = Views[int](10)
 
     def get(*nodes: int) -> None:
-        views.get(torch.tensor(nodes), len(nodes), lambda: built.append(len(nodes)) or len(built))
+        views.get(nodes, lambda: torch.tensor(nodes), lambda held: built.append(len(held)) or len(built))
 
     get(1, 2)
     get(1, 2)

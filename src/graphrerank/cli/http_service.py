@@ -28,6 +28,7 @@ from graphrerank.models.checkpoint import WEIGHTS, find_checkpoint, library_vers
 from graphrerank.models.manifest import MANIFEST, Manifest, RerankerManifest
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.serving.artifact import artifact_formats, load_artifact, read_artifact_manifest
+from graphrerank.serving.callers import PermissionSettings
 from graphrerank.serving.documents_engine import AddDocuments, DocumentsEngine, DocumentsResponse, RemoveDocuments
 from graphrerank.serving.engine import EngineFactory
 from graphrerank.serving.export import export_artifact
@@ -160,6 +161,7 @@ def add_index(
         compared=compared,
         cache=parts.cache,
         device=settings.device,
+        permissions=settings.permissions,
         language=cfg.language,
     )
     routes.append(SEARCH)
@@ -218,6 +220,7 @@ def load_corpus(
     compared: Mapping[str, DictConfig],
     cache: Path,
     device: str,
+    permissions: PermissionSettings,
     language: str = AUTO,
 ) -> SearchableCorpus:
     """Index a data set folder, or map a corpus folder, for a pipeline whose vector searches ask ``retriever``.
@@ -233,14 +236,23 @@ def load_corpus(
         )
     # separate from the encoder of requests, as the corpus's vectors are kept on disk; loaded only if it encodes
     corpus_encoder = None if encoder is None else VectorCache(instantiate(encoder), cache / "vectors")
-    graph = with_words(with_vectors(dataset, corpus_encoder, cache / "candidates").graph).to(device)
+    dataset = with_vectors(dataset, corpus_encoder, cache / "candidates")
+    dataset = dataset.with_graph(with_words(dataset.graph))
+    graph = dataset.graph.to(device)
     bare = None if encoder is None else shared_encoder(as_yaml(encoder))
 
     def build(group: DictConfig) -> Pipeline:
         built: Pipeline = instantiate(group)(graph, retriever=instantiate(retriever), text_encoder=bare)
         return built
 
-    return SearchableCorpus(graph, build(pipeline), bare, {name: build(group) for name, group in compared.items()})
+    return SearchableCorpus(
+        graph,
+        build(pipeline),
+        bare,
+        {name: build(group) for name, group in compared.items()},
+        see=partial(dataset.seen_by, statistics=permissions.statistics),
+        has_permissions=permissions.are_set or graph.is_guarded,
+    )
 
 
 def as_yaml(settings: DictConfig) -> str:
@@ -276,6 +288,7 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
         "cors_origins": tuple(cfg.cors_origins),
         "device": cfg.device or ("cuda" if torch.cuda.is_available() else "cpu"),
         "limits": Limits(**cfg.limits),
+        "permissions": PermissionSettings(**cfg.permissions),
         "page": page_settings(cfg),
     }
     return ServiceSettings(**{**named, **changed})
@@ -289,7 +302,7 @@ def page_settings(cfg: DictConfig) -> PageSettings | None:
     if cfg.index is None:
         return PageSettings(name)
     file, questions = Path(cfg.index) / "queries.jsonl", []
-    if file.is_file():
+    if file.is_file() and not PermissionSettings(**cfg.permissions).are_set:  # questions may tell of hidden passages
         records = islice(read_jsonl(file), NUM_QUESTIONS)
         questions = [text[:MAX_QUESTION] for _, record in records if isinstance(text := record.get("text"), str)]
     return PageSettings(name, searches=True, questions=questions)

@@ -95,7 +95,9 @@ def _read_edges(path: Path, meanings: Mapping[str, str] | None) -> list[NewEdge]
     if not path.is_file():
         return []
     ids = _Numbering()
-    pairs, weight, types = read_edges([path], ids, edge_meanings=meanings)
+    pairs, weight, types, guarded = read_edges([path], ids, edge_meanings=meanings)
+    if guarded is not None:
+        raise UserError(f"{path}: edges with principals are not added to a corpus folder; prepare it again")
     names = list(ids)
     rows = zip(pairs.tolist(), weight.tolist(), types.tolist(), strict=True)
     return [NewEdge(names[source], names[target], w, edge_type) for (source, target), w, edge_type in rows]

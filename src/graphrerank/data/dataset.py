@@ -2,7 +2,9 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import InitVar, dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,8 @@ import torch
 from torch import Tensor
 
 from graphrerank.caching import hash_texts, short_hash
-from graphrerank.checks import UserError, check_not_negative
-from graphrerank.data.derived_edges import DerivedEdges, EdgeRule, graph_of, joined, of_type
+from graphrerank.checks import UserError, check_choice, check_not_negative
+from graphrerank.data.derived_edges import DerivedEdges, EdgeRule, Edges, FoundEdges, graph_of, joined, of_type
 from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions, read_drafted
 from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.data.enrichment.neighbours import random_edges as draw_edges
@@ -26,6 +28,7 @@ from graphrerank.graphs.edge_lists import adjacency_edges
 from graphrerank.graphs.edge_types import ADJACENCY, ENTITY, OTHER, REFERENCE
 from graphrerank.graphs.entity_incidence import normalized_names
 from graphrerank.graphs.metadata import Filter, Metadata
+from graphrerank.graphs.packed_strings import chosen
 from graphrerank.graphs.passages import Passages
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.text.languages import AUTO, ENGLISH, detect_language, language_of
@@ -34,6 +37,7 @@ from graphrerank.untrusted import check_name
 NEAREST = "nearest"  # the type of edges to nearest neighbours
 AUTO_KNN = 10  # of `edges=auto`: edges to each passage's nearest ones by vectors
 NEIGHBOURS, ALL_NEAREST = 3, 1 << 17  # in a larger corpus only to those of passages with fewer neighbours
+STATISTICS = ("visible", "global")
 VALIDATION = 0.1  # share of drafted questions, the last ones
 
 
@@ -100,6 +104,7 @@ class Dataset:
     answers: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by query id; no retriever reads them
     encoded_by: str | None = None  # fingerprint of the encoder of vectors that came with the graph
     derived: DerivedEdges | None = None  # the graph's edges by origin, where some follow from its passages
+    found: FoundEdges | None = None  # of a guarded graph: what edges of its parts follow from, where some do
     drafted: bool = False  # whether questions of train and val were made from its passages or edges
     known_fingerprint: InitVar[str | None] = None  # the fingerprint, where it was computed before
     fingerprint: str = field(init=False)
@@ -207,7 +212,8 @@ class Dataset:
         if edges is None or automatic:
             edges = [EDGES] if (folder / EDGES).is_file() else []
         files = [folder / file for file in edges]
-        stated = {"file": read_edges(files, node_number, edge_types, edge_meanings, drop_unknown=drop_unknown)}
+        read = read_edges(files, node_number, edge_types, edge_meanings, drop_unknown=drop_unknown)
+        stated: dict[str, Edges] = {"file": read[:3]}
         mention_type = REFERENCE if mentions else None
         if automatic:
             weaker = ENTITY if bool((stated["file"][2] == REFERENCE).any()) else REFERENCE
@@ -239,13 +245,19 @@ class Dataset:
         if any(document.metadata for document in documents):
             passages = replace(passages, metadata=Metadata([document.metadata for document in documents]))
         graph = graph_of(passages, found.values(), None if automatic else incidence)
+        graph = replace(graph, guarded=read.guarded)
         sources = [source for source in dict.fromkeys(["file", "mentions", *found]) if source in found]
         counts = {of: len(torch.unique(found[of][0].sort(dim=1).values, dim=0)) for of in sources}  # different pairs
         knn = AUTO_KNN if automatic and knn is None else knn or 0
         below = len(documents) if len(documents) <= ALL_NEAREST else NEIGHBOURS
-        further: dict[str, Any] = {"knn": knn, "knn_below": below if automatic and knn else None}
-        if keep_derived and (mention_type is not None or names is not None):
+        nearest: dict[str, Any] = {"knn": knn, "knn_below": below if automatic and knn else None}
+        further: dict[str, Any] = {**nearest}
+        follows = mention_type is not None or names is not None
+        if (keep_derived or graph.is_guarded) and follows:
             further["derived"] = derived
+        if graph.is_guarded and (follows or knn):
+            names_of = None if names is None else partial(chosen, names)
+            further["found"] = FoundEdges(derived.stated, rule, names_of, **nearest)
         name = name or folder.resolve().name
         dataset = cls.from_queries(name, graph, queries, judged, edge_counts=counts, **further)
         if not drafted:
@@ -337,8 +349,23 @@ class Dataset:
             splits={name: qrels for name, qrels in splits.items() if len(qrels.query)},
             edge_counts={},
             derived=None,
+            found=None,
             known_fingerprint=short_hash(hash_texts([self.fingerprint, *map(str, nodes.tolist())])),
         )
+
+    def seen_by(self, principals: AbstractSet[str], *, statistics: str = "visible") -> CorpusGraph:
+        """Return the graph of what the holders of some principals may see.
+
+        It is that of a data set of these passages and edges alone: words have other frequencies, and edges by mentions,
+        shared entities and nearest neighbours are found again. With ``statistics="global"``, which is quicker, they are
+        those of the whole corpus, so that they tell something of the passages that may not be seen.
+        """
+        check_choice(STATISTICS, statistics=statistics)
+        part = self.graph.seen_by(principals, own_statistics=statistics == "visible")
+        is_whole = part.num_nodes == self.graph.num_nodes and self.graph.row_stop is None
+        if self.found is None or statistics == "global" or (is_whole and self.graph.guarded is None):
+            return part
+        return self.found.again(part, self.graph, principals)
 
     def with_drafts(self, drafts: Sequence[Draft]) -> "Dataset":
         """Replace the queries of ``train`` and ``val`` by drafted questions, of which the last tenth is ``val``."""

@@ -1,19 +1,21 @@
 """Edges that follow from passages themselves, and what it takes to find them again when passages have come or gone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.data.enrichment.mentions import find_mentions
-from graphrerank.data.enrichment.neighbours import choose_neighbours, shared_weight
+from graphrerank.data.enrichment.neighbours import choose_neighbours, nearest_neighbor_edges, shared_weight
 from graphrerank.data.readers.documents import split_passage
 from graphrerank.graphs import CorpusGraph, EntityIncidence
-from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY
+from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY, SIMILARITY
 from graphrerank.graphs.passages import Passages
 from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
 from graphrerank.knowledge.spacy_entities import SpacyEntityExtractor
@@ -66,6 +68,40 @@ class DerivedEdges:
             split = [split_passage(*pair) for pair in zip(passages.texts, passages.title_lengths.tolist(), strict=True)]
         found, incidence = self.search([title for title, _ in split], [text for _, text in split])
         return graph_of(passages, [self.stated, *found.values()], None if self.rule.makes_choices else incidence)
+
+
+@dataclass(frozen=True)
+class FoundEdges:
+    """What edges of a corpus follow from that were found in all of it; in a part of it they are found again."""
+
+    stated: Edges | None  # those that do not follow from others; None: those of the graph
+    rule: EdgeRule
+    entity_names: Callable[[npt.NDArray[np.int64]], Sequence[AbstractSet[str]]] | None  # of some passages
+    knn: int = 0
+    knn_below: int | None = None  # of `Dataset`
+
+    def again(self, part: CorpusGraph, whole: CorpusGraph, principals: AbstractSet[str]) -> CorpusGraph:
+        """Return what the holders of some principals see, with the edges that are found in it alone."""
+        nodes = torch.arange(whole.num_nodes) if part.part_of is None else part.part_of[1]
+        number = torch.full((whole.num_nodes,), -1)
+        number[nodes] = torch.arange(len(nodes))
+        stated = part.typed_edges()
+        if self.stated is not None:
+            pairs = number[self.stated[0]]
+            kept = (pairs >= 0).all(1)
+            stated = (pairs[kept], self.stated[1][kept], self.stated[2][kept])
+            if (guarded := whole.guarded) is not None:
+                seen = guarded.select(number, guarded.allowed(principals))
+                stated = joined([stated, (seen.pairs, seen.weight, seen.types)])
+        names = None if self.entity_names is None else self.entity_names(nodes.numpy())
+        found = DerivedEdges(stated, self.rule, names).join(part.passages)
+        graph = replace(found, vectors=part.vectors, pages=part.pages, part_of=part.part_of)
+        if not self.knn or graph.embedding is None:
+            return graph
+        below = graph.num_nodes if self.knn_below == whole.num_nodes else self.knn_below
+        few = None if below is None else torch.nonzero(graph.degree < below).flatten()
+        pairs, similarity = nearest_neighbor_edges(graph.embedding.float(), k=self.knn, nodes=few)
+        return graph.with_edges(pairs, similarity, edge_type=SIMILARITY)
 
 
 def of_type(pairs: Tensor, edge_type: int) -> Edges:

@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.checks import UserError
-from graphrerank.graphs.edge_lists import check_edges, lay_out_types, merge_parallel
+from graphrerank.graphs.edge_lists import GuardedEdges, check_edges, lay_out_types, merge_parallel
 from graphrerank.graphs.edge_types import ENTITY, OTHER
 from graphrerank.graphs.entity_incidence import EntityIncidence
 from graphrerank.graphs.mapped_pages import MappedPages
@@ -46,6 +47,7 @@ class CorpusGraph:
     entities: EntityIncidence | None = None  # which passage holds which entity; None where nothing is known of them
     vectors: NodeVectors | None = None  # None before encoding
     pages: MappedPages = field(default_factory=MappedPages)  # of a corpus folder
+    guarded: GuardedEdges | None = None  # further ones, which no search uses but by :meth:`seen_by`
     part_of: "tuple[CorpusGraph, Tensor] | None" = (
         None  # the graph that this one was selected from, and its numbers there
     )
@@ -243,10 +245,53 @@ class CorpusGraph:
             row_stop=None,
         )
 
-    def select(self, nodes: Tensor) -> "CorpusGraph":
+    @property
+    def is_guarded(self) -> bool:
+        """Whether not everybody may see all passages and edges."""
+        metadata = self.passages.metadata
+        return self.guarded is not None or (metadata is not None and metadata.is_restricted)
+
+    def known_principals(self, principals: AbstractSet[str]) -> frozenset[str]:
+        """Return those of some principals that passages or edges have."""
+        metadata, guarded = self.passages.metadata, self.guarded
+        known = frozenset[str]() if metadata is None else metadata.known(principals)
+        return known if guarded is None else known.union(*(names & principals for names in guarded.principals))
+
+    def seen_by(self, principals: AbstractSet[str], *, own_statistics: bool = True) -> "CorpusGraph":
+        """Return what the holders of some principals may see, as if there was nothing else.
+
+        An edge is used if it and both its ends may be seen. Words have the frequencies of the whole corpus unless
+        ``own_statistics``. Edges that were found in the whole corpus stay (:meth:`Dataset.seen_by` finds them again).
+        """
+        if not self.is_guarded:
+            return self
+        seen, part = self._visible(principals), replace(self, guarded=None)
+        if not bool(seen.all()):
+            part = part.select(seen.nonzero().flatten().to(self.device), own_statistics=own_statistics)
+        if self.guarded is not None:
+            number = torch.where(seen, seen.cumsum(0) - 1, -1)
+            edges = self.guarded.select(number, self.guarded.allowed(principals))
+            if len(edges.pairs):
+                part = part.with_edges(edges.pairs, edges.weight, edge_type=edges.types)
+        return part
+
+    def _visible(self, principals: AbstractSet[str]) -> Tensor:
+        passages = self.passages
+        seen = np.ones(len(passages), bool) if passages.metadata is None else passages.metadata.visible(principals)
+        return torch.from_numpy(seen if passages.removed is None else seen & ~passages.removed.cpu().numpy())
+
+    def held_by(self, principals: AbstractSet[str]) -> Tensor:
+        """Return the numbers of the passages that principals may see, and behind them those of guarded edges."""
+        seen = self._visible(principals)
+        if self.guarded is not None:
+            seen = torch.cat([seen, self.guarded.allowed(principals)])
+        return seen.nonzero().flatten()
+
+    def select(self, nodes: Tensor, *, own_statistics: bool = True) -> "CorpusGraph":
         """Return the graph of some passages, ``[n]`` int64 ascending, none of them removed, as if there were no others.
 
-        Edges are those among them. Numbers of passages, degrees, and what is known of words and entities are new.
+        Edges are those among them. Numbers of passages, degrees, and what is known of words and entities are new; words
+        have the frequencies of the whole corpus unless ``own_statistics``.
         """
         number = torch.full((self.num_nodes,), -1, device=self.device)
         number[nodes] = torch.arange(len(nodes), device=self.device)
@@ -261,7 +306,7 @@ class CorpusGraph:
         return replace(
             self,
             part_of=(whole, nodes if numbers is None else numbers[nodes]),
-            passages=self.passages.select(nodes.cpu().numpy()),
+            passages=self.passages.select(nodes.cpu().numpy(), own_statistics=own_statistics),
             indptr=torch.cat([row.new_zeros(1), torch.bincount(row, minlength=len(nodes)).cumsum(0)]),
             indices=end[kept],
             weight=self.weight[slot],
@@ -269,13 +314,18 @@ class CorpusGraph:
             row_stop=None,
             entities=None if self.entities is None else self.entities.select(nodes),
             vectors=None if self.vectors is None else self.vectors.select(nodes),
+            guarded=None if self.guarded is None else self.guarded.select(number),
         )
 
     def where(self, conditions: Filter | None) -> "CorpusGraph":
         """Return the graph of the passages whose metadata meet a filter (:mod:`~graphrerank.graphs.metadata`)."""
         if not conditions:
             return self
-        return self.select(torch.from_numpy(np.flatnonzero(self.passing(conditions))).to(self.device))
+        return self.select(self.numbers_passing(conditions).to(self.device))
+
+    def numbers_passing(self, conditions: Filter) -> Tensor:
+        """Return the numbers of the passages that are not removed and meet a filter."""
+        return torch.from_numpy(np.flatnonzero(self.passing(conditions)))
 
     def passing(self, conditions: Filter) -> Mask:
         """Return ``[N]``, the passages that are not removed and meet a filter; a ValueError if it does not fit."""

@@ -1,6 +1,10 @@
 """Lists of edges between numbered nodes: checked, sorted, parallel ones merged; and those of adjacent chunks."""
 
+import json
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -10,6 +14,37 @@ from graphrerank.graphs.edge_types import EDGE_TYPES
 
 # what is done with edges of users that are none, or there before, and counted
 SELF_LOOPS, REPEATED_EDGES = "self-loops, which are left out", "repeated edges, which are read once"
+
+
+@dataclass(frozen=True)
+class GuardedEdges:
+    """``M`` undirected edges that only the holders of some principals may see."""
+
+    pairs: Tensor  # `[M, 2]` int64
+    weight: Tensor  # `[M]` float32
+    types: Tensor  # `[M]` int64
+    group: Tensor  # `[M]` int64, which of the `groups` may see it
+    groups: Sequence[str]  # lists of principals, as JSON
+
+    @property
+    def columns(self) -> dict[str, Tensor]:
+        """The tensors by name."""
+        return {"pairs": self.pairs, "weight": self.weight, "types": self.types, "group": self.group}
+
+    @cached_property
+    def principals(self) -> list[frozenset[str]]:
+        """The principals of each group."""
+        return [frozenset(json.loads(names)) for names in self.groups]
+
+    def allowed(self, principals: AbstractSet[str]) -> Tensor:
+        """Return ``[M]`` bool, the edges that the holders of some principals may see."""
+        return torch.tensor([not names.isdisjoint(principals) for names in self.principals] or [False])[self.group]
+
+    def select(self, number: Tensor, kept: Tensor | None = None) -> "GuardedEdges":
+        """Return those edges whose ends have a ``number`` (``[N]``, else -1), and of ``kept [M]``, by these numbers."""
+        pairs = number.cpu()[self.pairs]
+        left = (pairs >= 0).all(1) if kept is None else (pairs >= 0).all(1) & kept
+        return GuardedEdges(pairs[left], self.weight[left], self.types[left], self.group[left], self.groups)
 
 
 def merge_parallel(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:

@@ -109,6 +109,11 @@ class Metadata:
         names = {name for part in self._entries for name in part.fields()} - {PRINCIPALS}
         return sorted(name for name in names if len(self._held((name + END, name + BEYOND))))
 
+    @cached_property
+    def is_restricted(self) -> bool:
+        """Whether some passage is not public."""
+        return len(self._held((PRINCIPALS + END, PRINCIPALS + BEYOND))) > 0
+
     def visible(self, principals: AbstractSet[str]) -> Mask:
         """Return ``[N]``, the passages that are public, or whose principals are among these."""
         restricted = self._mask((PRINCIPALS + END, PRINCIPALS + BEYOND))

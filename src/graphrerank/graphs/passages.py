@@ -69,16 +69,18 @@ class Postings:
     num_tokens: int  # sum of the lengths, without removed texts
     added: AddedTokens | None = None  # further texts
     numbers: Integers | None = None  # `[N']` int32, the number of each text listed; -1: does not count. None: the same
+    whole: "Postings | None" = None  # the ones whose numbers of texts and tokens count for BM25; None: these
 
     @cached_property
     def num_texts(self) -> int:
         """Number of texts, without removed ones."""
         return len(self.lengths) if self.numbers is None else int((self.numbers >= 0).sum())
 
-    def select(self, nodes: npt.NDArray[np.int64]) -> "Postings":
+    def select(self, nodes: npt.NDArray[np.int64], *, own_statistics: bool = True) -> "Postings":
         """Return the postings of some texts, ascending, as if there were no others."""
         lengths, numbers = self.lengths[nodes], renumbered(nodes, len(self.lengths), self.numbers)
-        return replace(self, lengths=lengths, num_tokens=int(lengths.sum(dtype=np.int64)), numbers=numbers)
+        tokens, whole = int(lengths.sum(dtype=np.int64)), None if own_statistics else self.whole or self
+        return replace(self, lengths=lengths, num_tokens=tokens, numbers=numbers, whole=whole)
 
     def held(self, word: str) -> tuple[Integers, Integers]:
         """Return the texts that hold a word, ascending, and how often; both ``[p]`` int32."""
@@ -108,9 +110,11 @@ class TextStems:
     num_texts: int  # without removed ones
     rows: Integers | None = None  # `[N']` int64, the row of each text; None: as its number
 
-    def select(self, nodes: npt.NDArray[np.int64]) -> "TextStems":
+    def select(self, nodes: npt.NDArray[np.int64], *, own_statistics: bool = True) -> "TextStems":
         """Return the stems of some texts, as if there were no others."""
         rows = nodes if self.rows is None else self.rows[nodes]
+        if not own_statistics:
+            return replace(self, rows=rows)
         held = self.stems[slots_of(self.ptr[rows], self.ptr[rows + 1])[1]]
         texts_with = np.bincount(held, minlength=len(self.texts_with))
         return replace(self, texts_with=texts_with, num_texts=len(rows), rows=rows)
@@ -123,9 +127,9 @@ class WordIndex:
     tokens: Postings
     stems: TextStems
 
-    def select(self, nodes: npt.NDArray[np.int64]) -> "WordIndex":
+    def select(self, nodes: npt.NDArray[np.int64], **statistics: bool) -> "WordIndex":
         """Return the words of some texts, ascending, as if there were no others."""
-        return WordIndex(self.tokens.select(nodes), self.stems.select(nodes))
+        return WordIndex(self.tokens.select(nodes, **statistics), self.stems.select(nodes, **statistics))
 
 
 @dataclass(frozen=True)
@@ -140,14 +144,14 @@ class Passages:
     removed: Tensor | None = None  # `[N]` bool, passages that keep their numbers, without edges, never ranked
     metadata: Metadata | None = None  # None where nothing is known of any
 
-    def select(self, nodes: npt.NDArray[np.int64]) -> "Passages":
+    def select(self, nodes: npt.NDArray[np.int64], **statistics: bool) -> "Passages":
         """Return some passages, ascending, none of them removed, as if there were no others."""
         return replace(
             self,
             ids=chosen(self.ids, nodes),
             texts=chosen(self.texts, nodes),
             title_lengths=None if self.title_lengths is None else self.title_lengths[nodes],
-            words=None if self.words is None else self.words.select(nodes),
+            words=None if self.words is None else self.words.select(nodes, **statistics),
             removed=None,
             metadata=None if self.metadata is None else self.metadata.select(nodes),
         )

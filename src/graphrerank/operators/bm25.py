@@ -76,7 +76,9 @@ class PostingsBM25:
         texts = held.astype(np.intp)  # once, as every look-up would convert them
         if not len(texts):
             return texts, np.zeros(0, dtype=np.float32)
-        weight = rarity(np.array([len(texts)]), self._postings.num_texts)
+        counted = self._postings.whole or self._postings
+        holding = len(texts) if counted is self._postings else len(counted.held(word)[0])
+        weight = rarity(np.array([holding]), counted.num_texts)
         frequency = counts.astype(np.float64)
         impact = self._norm[texts]
         impact += frequency
@@ -87,7 +89,8 @@ class PostingsBM25:
     @cached_property
     def _norm(self) -> npt.NDArray[np.float64]:
         """``[N]``, what the length of each text adds to a frequency: the one thing kept in memory, 8 bytes a text."""
-        mean_length = self._postings.num_tokens / self._postings.num_texts
+        counted = self._postings.whole or self._postings
+        mean_length = counted.num_tokens / counted.num_texts
         norm = self._k1 * ((1 - self._b) + self._b * self._postings.lengths / mean_length)
         return np.asarray(norm, dtype=np.float64)
 

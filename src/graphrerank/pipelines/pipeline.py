@@ -1,10 +1,10 @@
 """A published retrieval system as a list of operators."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -65,7 +65,7 @@ class Pipeline:
         self.batch_queries = batch_queries
         self._settings: dict[str, Any] = {"steps": steps, "budget": budget, "retriever": retriever, "head": head}
         self._settings |= {"pair_encoder": pair_encoder, "text_encoder": text_encoder, "batch_queries": batch_queries}
-        self._views = Views["Pipeline"](graph.num_nodes)
+        self._views = Views[tuple[Tensor, "Pipeline | None"]](graph.num_nodes)
         self._resources = Resources(graph, budget, retriever, pair_encoder, text_encoder, head)
         self._steps = self._resources.build(steps)
 
@@ -111,13 +111,17 @@ class Pipeline:
     def _retrieve_part(self, queries: Queries, filter: Filter) -> Retrieved:
         """Retrieve from the passages that pass."""
         graph = self._resources.graph
-        nodes = torch.from_numpy(np.flatnonzero(graph.passing(filter))).to(graph.device)
-        if not len(nodes):
+        make: Callable[[Tensor], tuple[Tensor, Pipeline | None]] = lambda nodes: (  # noqa: E731
+            nodes,
+            self.over(graph.select(nodes.to(graph.device))) if len(nodes) else None,
+        )
+        nodes, pipeline = self._views.get(json.dumps(filter), lambda: graph.numbers_passing(filter), make)
+        if pipeline is None:
             none = torch.full((len(queries), self.budget), -1)
             return Retrieved(Ranking(none, none.float().fill_(-torch.inf)), none.new_zeros(len(queries)), {})
-        part = self._views.get(nodes, len(nodes), lambda: self.over(graph.select(nodes))).retrieve(queries)
-        number, found = nodes.cpu(), part.ranking.nodes
-        return replace(part, ranking=replace(part.ranking, nodes=number[found].masked_fill(found < 0, -1)))
+        part = pipeline.retrieve(queries)
+        found = part.ranking.nodes
+        return replace(part, ranking=replace(part.ranking, nodes=nodes[found].masked_fill(found < 0, -1)))
 
     @torch.inference_mode()
     def trace(self, queries: Queries) -> tuple[list[TracedStep], Mapping[str, float]]:

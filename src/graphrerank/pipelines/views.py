@@ -1,14 +1,14 @@
 """What belongs to parts of a corpus, built once for each part and kept within a bound."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
 from torch import Tensor
 
 T = TypeVar("T")
-MOST_VIEWS = 256
+MOST_VIEWS, MOST_NAMES = 256, 4096
 
 
 class Views(Generic[T]):
@@ -20,12 +20,18 @@ class Views(Generic[T]):
     def __init__(self, num_nodes: int) -> None:
         self._most_nodes = 2 * num_nodes
         self._kept: OrderedDict[bytes, tuple[int, T]] = OrderedDict()
+        self._keys: OrderedDict[Hashable, bytes] = OrderedDict()
 
-    def get(self, held: Tensor, num_nodes: int, build: Callable[[], T]) -> T:
-        """Return the view of ``held``, the numbers of its passages (and edges), or build it."""
-        key = blake2b(held.cpu().contiguous().numpy().data.cast("B")).digest() if len(held) else b""
-        if key not in self._kept:
-            self._kept[key] = (num_nodes, build())
+    def get(self, name: Hashable, held: Callable[[], Tensor], build: Callable[[Tensor], T]) -> T:
+        """Return the view of some ``name``, or else of what it holds: the numbers of its passages (and edges)."""
+        if (key := self._keys.get(name, b"")) not in self._kept:
+            numbers = held().cpu().contiguous()
+            key = blake2b(numbers.numpy().data.cast("B") if len(numbers) else b"").digest()
+            self._keys[name] = key
+            if key not in self._kept:
+                self._kept[key] = (len(numbers), build(numbers))
+            while len(self._keys) > MOST_NAMES:
+                self._keys.popitem(last=False)
             while len(self._kept) > MOST_VIEWS or (len(self._kept) > 1 and self._num_nodes > self._most_nodes):
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)

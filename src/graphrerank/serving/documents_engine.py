@@ -1,15 +1,17 @@
 """Adds passages to a corpus folder while it is served, and removes some; they are on the disk before the answer."""
 
+import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from subprocess import Popen
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from graphrerank.checks import UserError
 from graphrerank.data.corpus_folder.growth import EdgeError, Growth, NewEdge, grow_corpus, start_compaction
@@ -18,10 +20,12 @@ from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
 from graphrerank.files import FolderInUseError
 from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS
+from graphrerank.graphs.metadata import PRINCIPALS
 from graphrerank.inference.edge_forms import edge_rows, type_numbers, weights_of
+from graphrerank.serving.callers import WRITE
 from graphrerank.serving.engine import Check, Engine, Refusal, too_late
 from graphrerank.serving.json_log import log
-from graphrerank.serving.limits import EngineRequest, Work, check_most, growth_work, limits_of
+from graphrerank.serving.limits import CallerRequest, Work, check_most, growth_work, limits_of
 from graphrerank.serving.rerank_request import edge_schema, listed_edges
 from graphrerank.serving.search_engine import corpus_version
 
@@ -49,6 +53,7 @@ class NewDocument(BaseModel):
         id: Its id; a passage of this id that is there is replaced, its edges with it.
         title: Its title, if it has one.
         text: Its text.
+        metadata: Its metadata, for filters; ``principals`` are a list of who may see it; without, everybody.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -56,6 +61,15 @@ class NewDocument(BaseModel):
     id: DocId
     title: str = ""
     text: str
+    metadata: dict[str, Any] = Field(default={})
+
+    @field_validator("metadata")
+    @classmethod
+    def _has_names(cls, metadata: dict[str, Any]) -> dict[str, Any]:
+        names = metadata.get(PRINCIPALS, [])
+        if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            raise UserError(f"`{PRINCIPALS}` must be a list of texts")
+        return metadata
 
     @property
     def passage(self) -> str:
@@ -63,10 +77,11 @@ class NewDocument(BaseModel):
         return Document(self.id, self.title.strip(), self.text.strip(), {}).passage
 
 
-class AddDocuments(EngineRequest):
+class AddDocuments(CallerRequest):
     """Body of ``POST /documents``.
 
     Attributes:
+        principals: Those of the caller, where the service trusts what requests say of themselves.
         documents: Passages, which replace those that have their ids.
         edges: Undirected edges of a passage of the request with another one, of the request or of the corpus, in the
             forms of ``POST /v2/rerank`` but with ids as ends.
@@ -84,7 +99,8 @@ class AddDocuments(EngineRequest):
                 raise UserError(f"document {place} must have a text")
             if len(document.passage) > limits.text_chars:
                 raise UserError(f"document {place} must have at most {limits.text_chars} characters")
-        num_chars = sum(len(document.title) + len(document.text) for document in self.documents)
+        written = ((document.title, document.text, json.dumps(document.metadata)) for document in self.documents)
+        num_chars = sum(map(len, chain.from_iterable(written)))
         if num_chars > limits.request_chars:
             raise UserError(f"`documents` must have at most {limits.request_chars} characters, got {num_chars}")
         ids = {document.id for document in self.documents}
@@ -116,10 +132,11 @@ class AddDocuments(EngineRequest):
         return [document.passage for document in self.documents]
 
 
-class RemoveDocuments(EngineRequest):
+class RemoveDocuments(CallerRequest):
     """Body of ``DELETE /documents``.
 
     Attributes:
+        principals: Those of the caller, where the service trusts what requests say of themselves.
         ids: Ids of passages; those that the corpus does not have are ignored.
     """
 
@@ -163,6 +180,8 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
         return {uid: self._answer(uid, job, check) for uid, job in jobs.items()}
 
     def _answer(self, uid: str, job: AddDocuments | RemoveDocuments, check: Check) -> DocumentsResponse | Refusal:
+        if not job.caller.may_write:
+            return Refusal(403, f"adding and deleting documents needs the principal `{WRITE}`")
         while True:
             try:
                 check()
@@ -197,5 +216,6 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
             replace=True,
             encoder=self.encoder,
             title_lengths=[len(document.title.strip()) for document in job.documents],
+            metadata=[document.metadata for document in job.documents],
             compact=False,
         )

@@ -103,7 +103,8 @@ class HttpGuard:
 
     A service for this machine alone requires a local name or an address as ``Host``: a foreign page whose name is made
     to resolve to this machine sends another.
-    Requests send the key as ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``, but for ``open_paths``.
+    Requests send the key as ``X-API-Key: KEY`` or, unless tokens of callers are read, as ``Authorization: Bearer KEY``,
+    but for ``open_paths``.
     """
 
     app: ASGIApp
@@ -158,11 +159,14 @@ class HttpGuard:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
             raise Refusal(431, f"headers: must have at most {HEADER_BYTES} bytes")
         if not self._is_authorized(scope["path"], headers):
-            raise Refusal(401, "the key is missing or wrong: Authorization: Bearer KEY")
+            header = "Authorization: Bearer KEY" if self._bears_key else "X-API-Key: KEY"
+            raise Refusal(401, f"the key is missing or wrong: {header}")
         if self.settings.is_local and not _is_local_name(f"//{headers.get('host', '')}"):
             raise Refusal(403, "the request is for another host; this service is for this machine alone")
         if not self._may_call(headers):
             raise Refusal(403, "this web page may not call; `cors_origins` names those that may")
+        if scope["path"] not in self.open_paths:
+            scope["state"]["caller"] = self.settings.permissions.caller(headers)
         if int(headers.get("content-length", "0")) > (most := self.settings.limits.body_bytes):
             raise Refusal(413, f"body: must have at most {most} bytes")
 
@@ -170,8 +174,12 @@ class HttpGuard:
         if not self.settings.api_key or path in self.open_paths:
             return True
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        key = headers.get("x-api-key") or (token if scheme.lower() == "bearer" else "")
+        key = headers.get("x-api-key") or (token if scheme.lower() == "bearer" and self._bears_key else "")
         return hmac.compare_digest(key.encode("latin-1"), self.settings.api_key.encode())
+
+    @property
+    def _bears_key(self) -> bool:
+        return self.settings.permissions.algorithm is None
 
     def _may_call(self, headers: Headers) -> bool:
         """Return False for a request of a foreign web page, which a browser sends without a preflight request."""

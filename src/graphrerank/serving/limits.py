@@ -3,16 +3,18 @@
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sized
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Annotated, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo
 
 from graphrerank.checks import UserError, check_positive
 from graphrerank.graphs.entity_incidence import MIN_COMMON
 from graphrerank.graphs.list_confidence import CALIBRATE
 from graphrerank.inference.rerank_input import RerankInput
+from graphrerank.serving.callers import WRITE, Caller
+from graphrerank.serving.engine import Refusal
 
 # Seconds of one core on a busy machine, from `benchmarks/rerank_path.py` and the attacks of docs/serving.md.
 PER_REQUEST = 3e-3
@@ -154,6 +156,34 @@ class EngineRequest(BaseModel):
     def bad_items(self) -> Counter[str]:
         """How many items are read otherwise than given, by what is done with them."""
         return Counter()
+
+
+class CallerRequest(EngineRequest):
+    """A request whose answer depends on who sends it.
+
+    Attributes:
+        principals: Those of the caller, where the service trusts what requests say of themselves.
+    """
+
+    principals: list[str] = Field(default=[], max_length=1000)
+    _caller: Caller = PrivateAttr(default=Caller())
+
+    def sent_by(self, caller: Caller) -> None:
+        """Note who sends the request; a refusal if it names principals itself and is not trusted."""
+        if not caller.trusts_body:
+            if self.principals:
+                raise Refusal(
+                    422, "principals: come from the token or the proxy's header; see `permissions.trust_body`"
+                )
+            self._caller = caller
+            return
+        principals = caller.principals.union(self.principals)
+        self._caller = replace(caller, principals=principals, may_write=WRITE in principals)
+
+    @property
+    def caller(self) -> Caller:
+        """Who sends the request."""
+        return self._caller
 
 
 class QueryRequest(EngineRequest):

@@ -16,8 +16,9 @@ from pydantic_core import from_json, to_json
 
 from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
+from graphrerank.serving.callers import Caller
 from graphrerank.serving.engine import Refusal
-from graphrerank.serving.limits import Limits, Work
+from graphrerank.serving.limits import CallerRequest, Limits, Work
 
 SHOWN_FIELDS, SHOWN_CHARS = 5, 40  # of unknown fields and their names, in an error
 NEAR = 0.8  # share of characters, from which on a known field is suggested
@@ -30,8 +31,8 @@ HALVES = "halves of characters, which are replaced"
 LARGE_BODY = 65_536  # bytes, from which on bodies are parsed in a thread, one after the other
 ERRORS = {
     400: "The body is not JSON.",
-    401: "The key is missing or wrong.",
-    403: "The page may not call.",
+    401: "The key is missing or wrong, or a token is wrong.",
+    403: "The page may not call, or the caller may not write.",
     409: "The corpus takes no documents.",
     413: "The body is too long.",
     422: "A field is invalid, or the request is too much work; the message says which limit.",
@@ -119,6 +120,8 @@ class Endpoints:
         else:
             async with self._parsing:  # in a thread, while the loop serves others
                 body, job, work, bad = await asyncio.to_thread(parse, route, content, self._limits)
+        if isinstance(job, CallerRequest):
+            job.sent_by(getattr(request.state, "caller", Caller()))
         request.state.counts = {"documents": work.num_documents}
         read, arrival = time.perf_counter(), request.state.arrival
         result = await self._batcher.ask(route.kind, job, work, uid, arrival=arrival, receive=request.receive)

@@ -4,6 +4,7 @@ An inspection is a search of one query with every step of it, which the service'
 """
 
 import hashlib
+import json
 import logging
 import math
 import time
@@ -15,7 +16,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 from pydantic import AfterValidator, BaseModel, Field
 from torch import Tensor
@@ -27,7 +27,7 @@ from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.graphs import CorpusGraph, Queries, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.list_confidence import adaptive_k
-from graphrerank.graphs.metadata import check_filter
+from graphrerank.graphs.metadata import Filter, check_filter
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.pipelines.pipeline import Pipeline, TracedStep
@@ -38,6 +38,7 @@ from graphrerank.serving.engine import Check, Engine, Refusal
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import (
     NO_CONFIDENCE,
+    CallerRequest,
     Flag,
     Limits,
     Positive,
@@ -59,11 +60,12 @@ def _check_filter(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-class CorpusRequest(QueryRequest):
+class CorpusRequest(QueryRequest, CallerRequest):
     """A request that searches the corpus.
 
     Attributes:
         query: The query, not blank.
+        principals: Those of the caller, where the service trusts what requests say of themselves.
         filter: Conditions on metadata; passages that do not meet them are as if they did not exist.
     """
 
@@ -107,7 +109,8 @@ class SearchResponse(BaseModel):
     results: list[SearchResult]  # best first
     # with `return_confidence`, for each result: the probability that nothing below it, or not found, is relevant
     perfect_recall: list[float] | None = None
-    meta: dict[str, Any]  # `index`, the version of the corpus, and `language`, in which its words are matched
+    # `index`, the version of the corpus if everybody may see all of it; `language`, in which its words are matched
+    meta: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -118,25 +121,45 @@ class SearchableCorpus:
     pipeline: Pipeline
     encoder: MemoryVectorCache | None  # of queries; None if no vectors are needed
     compared: Mapping[str, Pipeline] = field(default_factory=dict)  # pipelines that people see next to it, by name
+    see: Callable[[frozenset[str]], CorpusGraph] | None = None  # what some principals see; None: as of the graph
+    has_permissions: bool = False  # whether callers have principals
 
     def view(self, request: CorpusRequest) -> "SearchableCorpus":
         """Return the part of the corpus that a request may search; a ValueError if its filter does not fit."""
-        if not request.filter or not self.graph.num_nodes:
+        return self._seen_by(self.graph.known_principals(request.caller.principals))._where(request.filter)
+
+    def _seen_by(self, principals: frozenset[str]) -> "SearchableCorpus":
+        """Return what the holders of some principals may see; those who see the same share it."""
+        if not self.graph.is_guarded:
             return self
-        nodes = torch.from_numpy(np.flatnonzero(self.graph.passing(request.filter)))
-        if len(nodes) == self.graph.num_nodes:
+        see, graph = self.see or self.graph.seen_by, self.graph
+        make: Callable[[Tensor], SearchableCorpus] = lambda _: self._over(see(principals).to(graph.device))  # noqa: E731
+        return self._views.get(principals, lambda: graph.held_by(principals), make)
+
+    def _where(self, conditions: Filter) -> "SearchableCorpus":
+        """Return what meets a filter; a ValueError if it does not fit."""
+        graph = self.graph
+        if not conditions or not graph.num_nodes:
             return self
-        return self._views.get(nodes, len(nodes), lambda: self._over(self.graph.select(nodes.to(self.graph.device))))
+        make: Callable[[Tensor], SearchableCorpus] = lambda nodes: (  # noqa: E731
+            self if len(nodes) == graph.num_nodes else self._over(graph.select(nodes.to(graph.device)))
+        )
+        return self._views.get(json.dumps(conditions), lambda: graph.numbers_passing(conditions), make)
 
     def _over(self, graph: CorpusGraph) -> "SearchableCorpus":
         if not graph.num_nodes:
-            return replace(self, graph=graph)
+            return replace(self, graph=graph, see=None)
         compared = {name: pipeline.over(graph) for name, pipeline in self.compared.items()}
-        return replace(self, graph=graph, pipeline=self.pipeline.over(graph), compared=compared)
+        return replace(self, graph=graph, pipeline=self.pipeline.over(graph), compared=compared, see=None)
 
     @cached_property
     def _views(self) -> "Views[SearchableCorpus]":
         return Views(self.graph.num_nodes)
+
+    def meta(self, version: str) -> dict[str, Any]:
+        """Describe the corpus; its version would tell of changes that the caller may not see."""
+        language = {"language": self.graph.passages.language}
+        return language if self.has_permissions else {"index": version, **language}
 
     def encode(self, texts: list[str]) -> Tensor | None:
         """Encode queries on the corpus's device; None if no vectors are needed."""
@@ -275,8 +298,7 @@ def _response(
         )
         for rank, node in enumerate(nodes[:count])
     ]
-    meta = {"index": version, "language": corpus.graph.passages.language}
-    return SearchResponse(id=uid, results=results, perfect_recall=perfect_recall, meta=meta)
+    return SearchResponse(id=uid, results=results, perfect_recall=perfect_recall, meta=corpus.meta(version))
 
 
 def _document(graph: CorpusGraph, node: int) -> dict[str, str]:
@@ -326,7 +348,7 @@ class InspectResponse(BaseModel):
     edges: list[tuple[int, int, float, str]]  # undirected, `[i, j, weight, type]` with `i` below `j`
     rankings: list[InspectedRanking]  # after each step, and by the pipelines to compare with
     milliseconds: dict[str, float]  # of each stage; not of comparisons
-    # `index`, the version of the corpus; `language` of its words; `model`, the name of the reranker
+    # as of `SearchResponse`, and `model`, the name of the reranker
     meta: dict[str, Any]
 
 
@@ -345,7 +367,7 @@ class InspectEngine(Engine[InspectRequest]):
     def _inspect(self, uid: str, request: InspectRequest, check: Check) -> InspectResponse:
         version, whole = self._search.current
         corpus = whole.view(request)
-        meta = {"index": version, "language": corpus.graph.passages.language}
+        meta = corpus.meta(version)
         if not corpus.graph.num_nodes:
             return InspectResponse(id=uid, nodes=[], edges=[], rankings=[], milliseconds={}, meta=meta)
         with STAGE_SECONDS.labels("inspect").time():

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from graphrerank.checks import UserError, check_choice, check_counts
+from graphrerank.serving.callers import PermissionSettings
 from graphrerank.serving.limits import Limits
 
 LARGEST_PORT = 65535
@@ -36,6 +37,7 @@ class ServiceSettings:
     cors_origins: Sequence[str] = ()  # web pages that may call
     shutdown_seconds: int = 30  # to finish requests at the end
     limits: Limits = field(default_factory=Limits)
+    permissions: PermissionSettings = field(default_factory=PermissionSettings)
     page: PageSettings | None = None  # the page at `/`
 
     def __post_init__(self) -> None:

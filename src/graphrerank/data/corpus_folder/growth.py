@@ -351,14 +351,16 @@ def _prepared_again(dataset: Dataset, columns: Columns, manifest: CorpusManifest
         names = None if source is None else _entity_names(columns, source, passages.texts, places)
         derived = DerivedEdges(again.typed_edges(), rule, names)
         again = derived.join(passages)
+    guarded = None if graph.guarded is None else graph.guarded.select(number)
     return replace(
         dataset,
-        graph=again,
+        graph=replace(again, guarded=guarded),
         splits={split: Qrels(qrels.query, number[qrels.node], qrels.gain) for split, qrels in dataset.splits.items()},
         knn=manifest.knn,
         knn_below=len(kept) if manifest.knn_below == manifest.num_prepared else manifest.knn_below,  # all, as before
         encoded_by=None,
         derived=derived,
+        found=None,
     )
 
 

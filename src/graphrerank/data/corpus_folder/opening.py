@@ -6,6 +6,7 @@ over from a growth that was stopped. A folder opens in constant time, and many p
 """
 
 import hashlib
+import json
 import math
 import os
 import warnings
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from graphrerank.checks import UserError
 from graphrerank.data.dataset import Dataset, Qrels
-from graphrerank.data.derived_edges import EdgeRule
+from graphrerank.data.derived_edges import EdgeRule, FoundEdges
 from graphrerank.files import append_bytes, hash_files, open_plain, write_chunks
 from graphrerank.graphs import (
     AddedTokens,
@@ -34,6 +35,7 @@ from graphrerank.graphs import (
     WordIndex,
 )
 from graphrerank.graphs.corpus_graph import combined_hash
+from graphrerank.graphs.edge_lists import GuardedEdges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.mapped_pages import MappedPages
 from graphrerank.graphs.metadata import Entries, Metadata
@@ -252,7 +254,23 @@ def open_corpus(path: str | Path, *, name: str | None = None, thorough: bool = F
         answers=manifest.answers,
         encoded_by=None if manifest.encoder is None else manifest.encoder.fingerprint,
         known_fingerprint=manifest.fingerprint,
+        found=_found(columns, manifest, graph) if graph.is_guarded else None,
     )
+
+
+def _found(columns: Columns, manifest: CorpusManifest, graph: CorpusGraph) -> FoundEdges | None:
+    """Map what edges follow from that the preparation found."""
+    if manifest.derived is None and not manifest.knn:
+        return None
+    stated, names = None, None
+    if "stated.pairs" in columns:
+        weight, types = columns.tensor("stated.weight", "<f4"), columns.tensor("stated.type", "<i8")
+        stated = (columns.tensor("stated.pairs", "<i8", (2,)), weight, types)
+    if "stated.entities.offsets" in columns:
+        held = columns.strings("stated.entities")
+        names = lambda nodes: [set(json.loads(row) or ()) for row in held.chosen(nodes)]  # noqa: E731
+    below = graph.num_nodes if manifest.knn_below == manifest.num_prepared else manifest.knn_below
+    return FoundEdges(stated, manifest.derived or EdgeRule(mention_type=None), names, manifest.knn, below)
 
 
 def read_columns(folder: Path, *, thorough: bool = False) -> tuple[CorpusManifest, Columns]:
@@ -317,6 +335,7 @@ def map_graph(columns: Columns, manifest: CorpusManifest) -> CorpusGraph:
         row_stop=row_stop,
         entities=_entities(columns, len(node_ids), removed),
         vectors=_vectors(columns) if "vectors" in columns else None,
+        guarded=_guarded(columns) if "guarded.pairs" in columns else None,
         pages=columns.pages,
     )
 
@@ -352,6 +371,12 @@ def _metadata(columns: Columns, num_prepared: int) -> Metadata:
     """Map metadata with the index that the preparation wrote; that of added passages is built at the first need."""
     ptr, holders = columns.array("metadata.ptr", "<i8"), columns.array("metadata.holders", "<i4")
     return Metadata(columns.strings("metadata"), Entries(columns.strings("metadata.terms"), ptr, holders), num_prepared)
+
+
+def _guarded(columns: Columns) -> GuardedEdges:
+    pairs, weight = columns.tensor("guarded.pairs", "<i8", (2,)), columns.tensor("guarded.weight", "<f4")
+    types, group = (columns.tensor(f"guarded.{name}", "<i8") for name in ("types", "group"))
+    return GuardedEdges(pairs, weight, types, group, columns.strings("guarded.groups")[:])
 
 
 def _entities(columns: Columns, num_nodes: int, removed: Tensor | None) -> EntityIncidence | None:

@@ -185,7 +185,9 @@ def _not_in_fingerprint(dataset: Dataset) -> list[str]:
     hashed = "" if types is None else hashlib.sha256(types.cpu().contiguous().numpy().data).hexdigest()
     metadata = dataset.graph.passages.metadata
     held = "" if metadata is None else hash_texts(list(metadata.as_json()))
-    return [dataset.name, repr(answers), hashed, repr(dataset.derived and dataset.derived.rule), repr(held)]
+    rule, guarded = dataset.derived and dataset.derived.rule, dataset.graph.guarded
+    edges = "" if guarded is None else repr([guarded.groups, *(part.tolist() for part in guarded.columns.values())])
+    return [dataset.name, repr(answers), hashed, repr(rule), repr(held), edges]
 
 
 def check_own_folder(folder: Path) -> None:
@@ -224,6 +226,9 @@ def _write_graph(writer: ColumnWriter, dataset: Dataset, stated: Edges | None) -
     entries = Entries.of(metadata.records)
     arrays |= {**_columns("metadata.terms", entries.terms), "metadata.ptr": entries.ptr}
     arrays["metadata.holders"] = entries.holders
+    if (guarded := graph.guarded) is not None:
+        arrays |= _columns("guarded.groups", PackedStrings.of(guarded.groups))
+        tensors |= {f"guarded.{name}": column for name, column in guarded.columns.items()}
     for number, qrels in enumerate(dataset.splits.values()):
         tensors |= {f"split{number}.{name}": getattr(qrels, name) for name in ("query", "node", "gain")}
     tensors["added.ptr"] = torch.zeros(1, dtype=torch.int64)  # of the tokens of each added passage

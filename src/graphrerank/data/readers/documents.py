@@ -1,5 +1,6 @@
 """Documents, queries and edges of a data set folder, one line each."""
 
+import json
 import math
 import warnings
 from array import array
@@ -26,8 +27,9 @@ from graphrerank.data.readers.records import (
     read_table,
     warn_left_out,
 )
-from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS, count_repeated
+from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS, GuardedEdges, count_repeated
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
+from graphrerank.graphs.metadata import PRINCIPALS
 
 ANSWERS, ANSWERABLE = ("answer", "answer_aliases"), "answerable"  # keys of a query's metadata
 EDGE_HEADER = ("source", "target", "type", "weight")
@@ -61,6 +63,15 @@ class Document(NamedTuple):
         if not (self.title and self.text):
             return self.title or self.text
         return f"{self.title}{'' if self.title.endswith(_ENDS) else '.'} {self.text}"
+
+
+class FileEdges(NamedTuple):
+    """Edges of files: of public ones pairs ``[M, 2]`` int64, weights ``[M]`` float32 and types ``[M]``; and others."""
+
+    pairs: Tensor
+    weight: Tensor
+    types: Tensor
+    guarded: GuardedEdges | None  # those with principals
 
 
 def split_passage(passage: str, title_length: int) -> tuple[str, str]:
@@ -178,23 +189,25 @@ def read_edges(
     edge_meanings: Mapping[str, str] | None = None,
     *,
     drop_unknown: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Read edges: pairs of nodes ``[M, 2]`` int64, weights ``[M]`` float32, 1 if a file has none, and types ``[M]``.
+) -> FileEdges:
+    """Read edges, of weight 1 if a file has none.
 
     A type is the number of what its name in the file means (:func:`~graphrerank.graphs.edge_types.edge_type_of` with
     ``edge_meanings``); a warning names those that mean nothing. Columns are separated by tabs, blanks or commas. A file
     may begin with a header, which names them (also head, relation, tail and the like) and may name further ones, which
-    are ignored; without one the columns are source, target, perhaps type and perhaps weight. An empty weight is 1, an
-    empty type ``other``. A negative node number marks a node that is left out with its edges; those of ids that are not
-    in the corpus are an error, or left out and counted if ``drop_unknown``. ``edge_types`` None keeps all types.
+    are ignored but for ``principals``, with ``|`` between them, who alone may see an edge; without one the columns are
+    source, target, perhaps type and perhaps weight. An empty weight is 1, an empty type ``other``; of no principals all
+    who may see both ends. A negative node number marks a node that is left out with its edges; those of ids that are
+    not in the corpus are an error, or left out and counted if ``drop_unknown``. ``edge_types`` None keeps all types.
     Self-loops are left out, and lines that repeat an edge are one edge with the largest weight; a warning counts both.
     """
-    pairs, weights, kinds = array("q"), array("f"), array("q")
+    pairs, weights, kinds, groups = array("q"), array("f"), array("q"), array("q")
     place_of: dict[str, int] = {}
+    group_of = {"": 0}  # of principals as they are written
     num_loops = 0
     for path in files:
         unknown_ids: list[int] = []
-        for line, source, target, kind, written_weight in _rows(path):
+        for line, source, target, kind, written_weight, principals in _rows(path):
             place = place_of.setdefault(kind, len(place_of))
             start, end, weight = node_number.get(source), node_number.get(target), parse_number(written_weight)
             if (start is None or end is None) and not drop_unknown:
@@ -210,6 +223,7 @@ def read_edges(
                 pairs.extend((start, end))
                 weights.append(weight)
                 kinds.append(place)
+                groups.append(group_of.setdefault(principals, len(group_of)))
         warn_left_out(path, {"an id that is not in the corpus": unknown_ids})
     number_of = {kind: edge_type_of(kind, edge_meanings) for kind in place_of}
     meant = set(edge_meanings or ()) - {EDGE_TYPES[OTHER]} if files else ()
@@ -228,16 +242,22 @@ def read_edges(
             f"`edge_meanings` says what they mean: {{{unknown[0]}: reference}}, or all of them: {{other: reference}}",
             stacklevel=2,
         )
-    ends, strength, which = (torch.from_numpy(np.array(column)) for column in (pairs, weights, kinds))
+    columns = (torch.from_numpy(np.array(column)) for column in (pairs, weights, kinds, groups))
+    ends, strength, which, group = columns
     ends = ends.reshape(-1, 2)
-    counts = {SELF_LOOPS: num_loops, REPEATED_EDGES: count_repeated(ends, which)}
+    repeated = count_repeated(ends, which * len(group_of) + group)
+    counts = {SELF_LOOPS: num_loops, REPEATED_EDGES: repeated}
     if found := "; ".join(f"{what}: {count}" for what, count in counts.items() if count):
         warnings.warn(f"{files[0].parent}: {found}", stacklevel=2)
-    return ends, strength, torch.tensor([*number_of.values(), OTHER])[which]
+    types, public, guarded = torch.tensor([*number_of.values(), OTHER])[which], group == 0, None
+    if not bool(public.all()):
+        names = [json.dumps([name.strip() for name in written.split("|") if name.strip()]) for written in group_of]
+        guarded = GuardedEdges(ends[~public], strength[~public], types[~public], group[~public], names)
+    return FileEdges(ends[public], strength[public], types[public], guarded)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, str, str, str, str]]:
-    """Read line number, source, target, type and weight as written; ``1`` where there is no weight."""
+def _rows(path: Path) -> Iterator[tuple[int, str, str, str, str, str]]:
+    """Read line number, source, target, type, weight and principals as written; ``1`` where there is no weight."""
     names: list[str] = []
     for line, columns in read_table(path):
         if not names:
@@ -249,7 +269,8 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str, str, str]]:
                 continue
         check_columns(path, line, columns, count=len(names), names=", ".join(names))
         row = dict(zip(names, columns, strict=True))
-        yield line, row["source"], row["target"], row.get("type") or EDGE_TYPES[OTHER], row.get("weight") or "1"
+        kind, weight = row.get("type") or EDGE_TYPES[OTHER], row.get("weight") or "1"
+        yield line, row["source"], row["target"], kind, weight, row.get(f"({PRINCIPALS})", "").strip()
 
 
 def _edge_columns(first: Sequence[str]) -> tuple[list[str], bool]:

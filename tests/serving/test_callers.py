@@ -1,0 +1,231 @@
+"""Who sends a request, and what the service then searches; tokens are made as an identity provider makes them."""
+
+import base64
+import json
+import time
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from graphrerank.cli.http_service import ADD_DOCUMENTS, INSPECT, REMOVE_DOCUMENTS, SEARCH
+from graphrerank.data.corpus_folder.growth import grow_corpus
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus
+from graphrerank.data.dataset import Dataset
+from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.metadata import Metadata
+from graphrerank.operators.bm25 import BM25Retriever
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.steps import VectorSearch
+from graphrerank.serving.batches import Batcher
+from graphrerank.serving.callers import PermissionSettings
+from graphrerank.serving.documents_engine import DocumentsEngine
+from graphrerank.serving.search_engine import InspectEngine, SearchableCorpus, SearchEngine
+from graphrerank.serving.server import create_app
+from graphrerank.serving.settings import ServiceSettings
+from tests.support.client import TestClient
+
+jwt = pytest.importorskip("jwt")
+KEY = "k" * 32
+TOKENS = {"algorithm": "HS256", "key": KEY, "audience": "search"}
+CONTENT = {"aud": "search", "principals": ["hr"]}
+RECORDS = [{}, {"principals": ["hr"]}, {"principals": ["hr", "law"]}, {"principals": []}]
+
+
+def token(key=KEY, algorithm="HS256", expires=60, **changes):
+    content = {"exp": int(time.time()) + expires, **CONTENT, **changes}
+    return jwt.encode({name: part for name, part in content.items() if part is not None}, key, algorithm=algorithm)
+
+
+def unsigned():
+    parts = [{"alg": "none", "typ": "JWT"}, {"exp": int(time.time()) + 60, **CONTENT}]
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + "."
+
+
+@pytest.fixture
+def make_service(tmp_path):
+    """Serve four passages: one public, one for `hr`, one for `hr` and `law`, one for nobody."""
+    graph = CorpusGraph.from_edges(list("abcd"), ["red pear", "red plum", "red apple", "red fig"], torch.zeros(0, 2))
+    dataset = Dataset("fruit", graph.with_passages(metadata=Metadata(RECORDS)), [], [], {})
+    folder = prepare_corpus(dataset, tmp_path / "corpus")
+
+    def load(path):
+        opened = open_corpus(path)
+        pipeline = Pipeline(opened.graph, steps=[partial(VectorSearch, retriever=partial(BM25Retriever))], budget=9)
+        return SearchableCorpus(opened.graph, pipeline, None, see=opened.seen_by, has_permissions=True)
+
+    def make(api_key=None, **permissions):
+        search = SearchEngine(load, folder)
+        engines = {"search": search, "inspect": InspectEngine(search), "documents": DocumentsEngine(folder, None)}
+        settings = ServiceSettings(api_key=api_key, permissions=PermissionSettings(**permissions))
+        routes = [SEARCH, INSPECT, ADD_DOCUMENTS, REMOVE_DOCUMENTS]
+        app = create_app(routes, Batcher(engines, settings.limits), settings, info={})
+        return TestClient(app, base_url="http://localhost:8000")
+
+    make.folder = folder
+    return make
+
+
+def found(client, headers=(), **fields):
+    response = client.post("/search", json={"query": "red", **fields}, headers=dict(headers))
+    assert response.status_code == 200, response.text
+    assert "index" not in response.json()["meta"]
+    return [one["doc_id"] for one in response.json()["results"]]
+
+
+def bearer(given):
+    return {"authorization": f"Bearer {given}"}
+
+
+def test_a_token_says_what_is_searched(make_service):
+    client = make_service(**TOKENS)
+    assert found(client) == ["a"]
+    assert found(client, bearer(token())) == ["a", "b", "c"]
+    assert found(client, bearer(token(principals=["law", "x"]))) == ["a", "c"]
+    assert found(client, bearer(token(principals="hr law"))) == ["a", "b", "c"]
+    assert found(client, bearer(token(principals=None))) == ["a"]
+    assert found(client, bearer(token(aud=["other", "search"]))) == ["a", "b", "c"]
+    inspected = client.post("/inspect", json={"query": "red"}, headers=bearer(token(principals=["law"]))).json()
+    assert [node["doc_id"] for node in inspected["nodes"]] == ["a", "c"]
+    nested = make_service(**TOKENS, claim="realm.roles", issuer="we")
+    assert found(nested, bearer(token(principals=None, realm={"roles": ["hr"]}, iss="we"))) == ["a", "b", "c"]
+
+
+WRONG = {
+    "expired": lambda: token(expires=-1),
+    "of another key": lambda: token(key="x" * 32),
+    "unsigned": unsigned,
+    "without audience": lambda: token(aud=None),
+    "of another audience": lambda: token(aud="other"),
+    "without an end": lambda: token(exp=None),
+    "of another algorithm": lambda: token(key="k" * 64, algorithm="HS512"),
+    "with principals that are no names": lambda: token(principals=[["hr"]]),
+    "not before later": lambda: token(nbf=int(time.time()) + 60),
+    "no token": lambda: "x",
+    "empty": lambda: "",
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_token_is_refused_without_detail(make_service, kind):
+    client = make_service(**TOKENS)
+    for path in ("/search", "/inspect", "/info"):
+        method = client.get if path == "/info" else partial(client.post, json={"query": "red"})
+        answer = method(path, headers=bearer(WRONG[kind]()))
+        assert answer.status_code == 401
+        assert answer.json()["message"] == "the token or the header of principals is wrong"
+        assert answer.json()["detail"] == []
+    assert client.get("/health", headers=bearer("x")).status_code == 200
+
+
+def test_headers_that_can_be_read_in_two_ways_are_refused(make_service):
+    client = make_service(**TOKENS)
+    body = json.dumps({"query": "red"})
+    twice = [("authorization", f"Bearer {token()}"), ("authorization", f"Bearer {token(principals=['law'])}")]
+    assert client.post("/search", content=body, headers=twice).status_code == 401
+    assert client.post("/search", content=body, headers={"authorization": f"Basic {token()}"}).status_code == 401
+    proxied = make_service(header="X-Principals")
+    twice = [("x-principals", "hr"), ("x-principals", "law")]
+    assert proxied.post("/search", content=body, headers=twice).status_code == 401
+
+
+def test_a_public_key_checks_tokens(make_service):
+    rsa = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.rsa")
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = private.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    client = make_service(algorithm="RS256", key=pem.decode(), audience="search")
+    assert found(client, bearer(token(key=private, algorithm="RS256"))) == ["a", "b", "c"]
+    # the public key as the secret of HS256, which PyJWT would not sign with
+    import hashlib
+    import hmac
+
+    head, content, _ = token().split(".")
+    mac = hmac.new(pem, f"{head}.{content}".encode(), hashlib.sha256).digest()
+    forged = f"{head}.{content}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}"
+    assert client.post("/search", json={"query": "red"}, headers=bearer(forged)).status_code == 401
+
+
+def test_a_proxys_header(make_service):
+    client = make_service(header="X-Principals")
+    assert found(client) == ["a"]
+    assert found(client, {"X-Principals": "x, law "}) == ["a", "c"]
+    assert found(client, {"X-Principals": ""}) == ["a"]
+    assert found(client, bearer(token())) == ["a"]
+
+
+def test_bodies_are_trusted_only_where_it_is_set(make_service):
+    client = make_service(**TOKENS)
+    refused = client.post("/search", json={"query": "red", "principals": ["hr"]}, headers=bearer(token()))
+    assert refused.status_code == 422
+    assert "principals: come from the token or the proxy's header" in refused.json()["message"]
+    trusting = make_service(trust_body=True)
+    assert found(trusting, principals=["law"]) == ["a", "c"]
+    assert found(trusting) == ["a"]
+    assert found(make_service()) == ["a"]  # nothing is set
+
+
+def test_the_key_and_a_token(make_service):
+    client = make_service(api_key="secret", **TOKENS)
+    assert client.post("/search", json={"query": "red"}, headers=bearer(token())).status_code == 401
+    assert client.post("/search", json={"query": "red"}, headers=bearer("secret")).status_code == 401
+    assert found(client, {"x-api-key": "secret"}) == ["a"]
+    assert found(client, {"x-api-key": "secret", **bearer(token())}) == ["a", "b", "c"]
+
+
+def test_adding_and_deleting_need_the_principal_write(make_service):
+    client = make_service(**TOKENS)
+    new = {"documents": [{"id": "e", "text": "red melon", "metadata": {"principals": ["law"]}}]}
+    for headers in ({}, bearer(token())):
+        assert client.post("/documents", json=new, headers=headers).status_code == 403
+        assert client.request("DELETE", "/documents", json={"ids": ["a"]}, headers=headers).status_code == 403
+    writer = bearer(token(principals=["write"]))
+    added = client.post("/documents", json=new, headers=writer)
+    assert added.status_code == 200, added.text
+    assert found(client, bearer(token(principals=["law"]))) == ["a", "c", "e"]
+    assert found(client, writer) == ["a"]
+    assert client.request("DELETE", "/documents", json={"ids": ["a"]}, headers=writer).status_code == 200
+    assert found(client) == []
+    bad = {"documents": [{"id": "f", "text": "x", "metadata": {"principals": "law"}}]}
+    refused = client.post("/documents", json=bad, headers=writer)
+    assert (refused.status_code, "`principals` must be a list of texts" in refused.json()["message"]) == (422, True)
+
+
+def test_a_folder_of_an_older_version_takes_no_principals(make_service, tmp_path):
+    folder = make_service.folder
+    manifest = json.loads((folder / "corpus.json").read_text())
+    manifest["columns"] = {name: of for name, of in manifest["columns"].items() if not name.startswith("metadata")}
+    (folder / "corpus.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="an older version wrote it, without principals; prepare it again"):
+        grow_corpus(folder, ["x"], ["text"], metadata=[{"principals": ["a"]}])
+
+
+def test_changed_principals_are_prepared_again(make_service):
+    folder = make_service.folder
+    dataset = open_corpus(folder)
+    metadata = Metadata([{}, {}, {}, {}])
+    changed = replace(dataset, graph=dataset.graph.with_passages(metadata=metadata))
+    prepare_corpus(changed, folder)
+    assert not open_corpus(folder).graph.is_guarded
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"algorithm": "none"}, "`permissions.algorithm` must be one of"),
+        ({"algorithm": "HS256", "key": KEY}, "`permissions.key` and `permissions.audience` must be given"),
+        ({"algorithm": "HS256", "audience": "x", "key": "short"}, "at least 32 bytes for HS256, got 5"),
+        ({"algorithm": "RS256", "audience": "x", "key": KEY}, "a public key in PEM for RS256"),
+        ({**TOKENS, "header": "X"}, "`permissions.header` must be null where tokens are read"),
+        ({"statistics": "all"}, "`permissions.statistics` must be one of"),
+    ],
+)
+def test_settings_that_do_not_fit(settings, message):
+    with pytest.raises(ValueError, match=message):
+        PermissionSettings(**settings)
+
+
+def test_a_key_is_in_no_text():
+    assert KEY not in repr(ServiceSettings(permissions=PermissionSettings(**TOKENS)))

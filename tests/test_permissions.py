@@ -1,0 +1,257 @@
+"""Noninterference: what callers may not see changes nothing of their answers (docs/permissions.md)."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphrerank.data.candidates import with_vectors
+from graphrerank.data.corpus_folder.opening import open_corpus
+from graphrerank.data.corpus_folder.preparation import prepare_corpus, with_words
+from graphrerank.data.dataset import Dataset
+from graphrerank.data.derived_edges import DerivedEdges, EdgeRule, FoundEdges
+from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
+from graphrerank.graphs import CorpusGraph
+from graphrerank.graphs.edge_lists import GuardedEdges
+from graphrerank.graphs.edge_types import EDGE_TYPES, REFERENCE, SIMILARITY
+from graphrerank.graphs.metadata import Metadata
+from graphrerank.graphs.packed_strings import chosen
+from graphrerank.graphs.passages import Passages
+from graphrerank.inference.checkpoint_scorer import CheckpointScorer
+from graphrerank.operators.expand import HybridExpandRetriever
+from graphrerank.operators.hybrid import HybridRetriever
+from graphrerank.pipelines.pipeline import Pipeline
+from graphrerank.pipelines.steps import GraphRerank, PageRank, VectorSearch
+from graphrerank.serving.callers import Caller
+from graphrerank.serving.engine import Refusal
+from graphrerank.serving.search_engine import (
+    InspectEngine,
+    InspectRequest,
+    SearchableCorpus,
+    SearchEngine,
+    SearchRequest,
+)
+from tests.support.encoders import HashEncoder
+from tests.support.folders import write_dataset
+
+NUM_CORPORA = 2000
+NAMES = "abc"
+WORDS = ["metz", "rome", "oslo", "river", "rivers", "bridge", "stone", "the", "of", "Nero", "walls", "harbour"]
+ENCODER = HashEncoder(dim=16, by_word=True)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A corpus as somebody writes it, of which parts are taken before anything is made of it."""
+
+    ids: Sequence[str]
+    titles: Sequence[str]
+    texts: Sequence[str]
+    records: Sequence[dict[str, Any]]
+    names: Sequence[set[str]]  # of entities
+    pairs: Sequence[tuple[int, int]]
+    weight: Sequence[float]
+    types: Sequence[int]
+    principals: Sequence[tuple[str, ...]]  # of edges, none for public ones
+
+    @classmethod
+    def of(cls, rng: random.Random, size: int) -> "Drawn":
+        forms: list[Callable[[], dict[str, Any]]] = [
+            lambda: {},
+            lambda: {"principals": rng.sample(NAMES, rng.randint(0, 2))},
+            lambda: {"principals": [rng.choice(NAMES)]},
+        ]
+        pairs = [(rng.randrange(size), rng.randrange(size)) for _ in range(rng.randint(0, 2 * size))]
+        pairs = [pair for pair in pairs if pair[0] != pair[1]]
+        texts = [" ".join(rng.choices(WORDS, k=rng.randint(1, 7))) for _ in range(size)]
+        guards: list[tuple[str, ...]] = [(), (), ("a",), ("b", "c")]
+        return cls(
+            [f"d{i}" for i in range(size)],
+            [rng.choice(WORDS) for _ in range(size)],
+            texts,
+            [rng.choice(forms)() | {"year": rng.randint(0, 3)} for _ in range(size)],
+            [set(rng.choices(WORDS[:3], k=rng.randint(0, 2))) for _ in range(size)],
+            pairs,
+            [rng.choice([0.5, 1.0, 2.0, 0.3]) for _ in pairs],
+            [rng.randrange(5) for _ in pairs],
+            [rng.choice(guards) for _ in pairs],
+        )
+
+    def seen_by(self, caller: frozenset[str]) -> "Drawn":
+        """Keep what a caller may see, by the lists alone."""
+        kept = [i for i, of in enumerate(self.records) if "principals" not in of or caller & {*of["principals"]}]
+        number = {node: place for place, node in enumerate(kept)}
+        edges = [
+            place
+            for place, (pair, names) in enumerate(zip(self.pairs, self.principals, strict=True))
+            if {*pair} <= number.keys() and (not names or caller & {*names})
+        ]
+        parts = {
+            name: [getattr(self, name)[i] for i in kept] for name in ("ids", "titles", "texts", "records", "names")
+        }
+        of_edges = {name: [getattr(self, name)[i] for i in edges] for name in ("weight", "types")}
+        pairs = [(number[self.pairs[i][0]], number[self.pairs[i][1]]) for i in edges]
+        return Drawn(**parts, **of_edges, pairs=pairs, principals=[()] * len(edges))
+
+    def edges(self, *, guarded: bool) -> tuple[Tensor, Tensor, Tensor]:
+        rows = [i for i, names in enumerate(self.principals) if bool(names) == guarded]
+        pairs = torch.tensor([self.pairs[i] for i in rows], dtype=torch.int64).reshape(-1, 2)
+        weight = torch.tensor([self.weight[i] for i in rows], dtype=torch.float32)
+        return pairs, weight, torch.tensor([self.types[i] for i in rows], dtype=torch.int64)
+
+
+def dataset_of(drawn: Drawn, rule: EdgeRule | None, knn: int) -> Dataset:
+    """Make a data set as `Dataset.from_folder` and `with_vectors` do."""
+    passages = [f"{title}. {text}" for title, text in zip(drawn.titles, drawn.texts, strict=True)]
+    lengths = torch.tensor([len(title) for title in drawn.titles], dtype=torch.int32)
+    metadata = Metadata(drawn.records) if drawn.records else None
+    made = Passages(drawn.ids, passages, lengths, metadata=metadata)
+    names = drawn.names if rule is not None and rule.entity_source is not None else None
+    derived = DerivedEdges(drawn.edges(guarded=False), rule or EdgeRule(mention_type=None), names)
+    graph = derived.join(made)
+    pairs, weight, types = drawn.edges(guarded=True)
+    if len(pairs):
+        groups = [list(names) for names in drawn.principals if names]
+        graph = replace(
+            graph, guarded=GuardedEdges(pairs, weight, types, torch.arange(len(pairs)), [*map(json.dumps, groups)])
+        )
+    graph = graph.with_embedding(ENCODER.encode(passages).reshape(len(passages), 16))
+    if graph.is_guarded:  # the words of parts that are compared with are read from their texts
+        graph = with_words(graph)
+    found = None
+    if graph.is_guarded and (rule is not None or knn):
+        names_of = None if names is None else partial(chosen, names)
+        found = FoundEdges(derived.stated, derived.rule, names_of, knn, None)
+    if knn:
+        near, similarity = nearest_neighbor_edges(graph.encoded, k=knn)
+        graph = graph.with_edges(near, similarity, edge_type=SIMILARITY)
+    return Dataset("drawn", graph, [], [], {}, found=found)
+
+
+def pipeline_of(kind: str) -> Pipeline:
+    graph = CorpusGraph.from_edges(["x"], ["x"], torch.zeros(0, 2)).with_embedding(torch.ones(1, 16))
+    steps: list[Any] = [partial(VectorSearch, top_k=3, retriever=HybridRetriever), PageRank]
+    if kind == "base":
+        expand = partial(HybridExpandRetriever, top_k=6, base_k=3, num_seeds=2)
+        scorer: Any = partial(CheckpointScorer, checkpoint="base", device="cpu")
+        steps = [partial(VectorSearch, retriever=expand), partial(GraphRerank, scorer=scorer)]
+    return Pipeline(graph, steps=steps, budget=6)
+
+
+def engine_of(dataset: Dataset, pipeline: Pipeline, tmp_path: Path) -> SearchEngine:
+    corpus = SearchableCorpus(dataset.graph, pipeline, ENCODER, see=dataset.seen_by, has_permissions=True)
+    if not dataset.graph.is_guarded:
+        corpus = corpus._over(dataset.graph)
+    engine = SearchEngine.__new__(SearchEngine)  # without a thread
+    engine._folder, engine._current = tmp_path, ("v", corpus)
+    return engine
+
+
+def shown(answer: Any) -> str:
+    """Write an answer, all of it but times."""
+    if isinstance(answer, Refusal):
+        return repr((answer.status_code, answer.detail))
+    return str(
+        answer.model_copy(update={"milliseconds": {}} if hasattr(answer, "milliseconds") else {}).model_dump_json()
+    )
+
+
+def test_answers_are_those_of_a_corpus_of_what_the_caller_may_see(tmp_path: Path) -> None:
+    """Over the whole and over the visible part, built from its lists: all of the answer, bit by bit."""
+    pipelines = {kind: pipeline_of(kind) for kind in ("base", "pagerank")}
+    num_hidden = 0
+    for seed in range(NUM_CORPORA):
+        rng = random.Random(seed)
+        drawn = Drawn.of(rng, rng.randint(1, 9))
+        rule = rng.choice(
+            [
+                None,
+                None,
+                EdgeRule(mention_type=REFERENCE),
+                EdgeRule(mention_type=None, entity_source="file", max_entity_share=0.5),
+                EdgeRule(mention_type=REFERENCE, entity_source="file", makes_choices=True),
+            ]
+        )
+        knn, pipeline = rng.choice([0, 0, 1]), pipelines[rng.choice(["base", "pagerank"])]
+        caller = frozenset(rng.sample(NAMES + "d", rng.randint(0, 3)))
+        conditions = rng.choice([{}, {}, {"year": {"gte": 1}}, {"principals": "a"}, {"yaer": 1}])
+        request = SearchRequest(query=" ".join(rng.choices(WORDS, k=3)), filter=conditions, return_documents=True)
+        request.sent_by(Caller(caller))
+        part = drawn.seen_by(caller)
+        num_hidden += len(drawn.ids) - len(part.ids)
+        engines = [engine_of(dataset_of(given, rule, knn), pipeline, tmp_path) for given in (drawn, part)]
+        answers = [shown(engine.answer({"a": request})["a"]) for engine in engines]
+        assert answers[0] == answers[1], seed
+    assert num_hidden > 2 * NUM_CORPORA
+
+
+def write(folder: Path, drawn: Drawn) -> Path:
+    ids = ("_id", "title", "text", "metadata")
+    rows = [
+        dict(zip(ids, row, strict=True))
+        for row in zip(drawn.ids, drawn.titles, drawn.texts, drawn.records, strict=True)
+    ]
+    write_dataset(folder, corpus=rows, queries=[])
+    lines = [["source", "target", "type", "weight", "principals"]]
+    for (i, j), weight, kind, names in zip(drawn.pairs, drawn.weight, drawn.types, drawn.principals, strict=True):
+        lines.append([drawn.ids[i], drawn.ids[j], EDGE_TYPES[kind], str(weight), "|".join(names)])
+    (folder / "edges.tsv").write_text("".join("\t".join(line) + "\n" for line in lines))
+    (folder / "entities.jsonl").write_text(
+        "".join(
+            json.dumps({"_id": node, "entities": sorted(names)}) + "\n"
+            for node, names in zip(drawn.ids, drawn.names, strict=True)
+        )
+    )
+    return folder
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "auto": {"edges": "auto", "adjacency": False, "mentions": True, "entities": "file", "knn": 2},
+    "per query": {"entities": "file", "max_entity_share": 0.3, "knn": 0},
+    "stated": {"knn": 1, "mentions": True},
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("prepares", [False, True])
+@pytest.mark.filterwarnings("ignore:.*(repeated edges|without title)")
+def test_answers_over_folders(tmp_path: Path, settings: str, prepares: bool) -> None:
+    """Data set folders, and corpus folders prepared from them, against a data set folder of the visible part."""
+    pipeline, rng = pipeline_of("base"), random.Random(7)
+    drawn = Drawn.of(rng, 30)
+    texts = [f"{text} Metz {i}" for i, text in enumerate(drawn.texts)]
+    public = {"year": 1}  # two with an edge, so that edges=auto chooses for each part as for the whole
+    drawn = replace(
+        drawn, texts=texts, records=[public, public, *drawn.records[2:]], types=[REFERENCE] * len(drawn.types)
+    )
+    drawn = replace(drawn, pairs=[(0, 1), *drawn.pairs[1:]], principals=[(), *drawn.principals[1:]])
+    for caller in (frozenset[str](), frozenset("a"), frozenset("bc")):
+        datasets = []
+        for place, given in enumerate((drawn, drawn.seen_by(caller))):
+            folder = write(tmp_path / f"{place}{len(caller)}", given)
+            dataset = Dataset.from_folder(folder, splits={}, keep_derived=True, cache=tmp_path, **SETTINGS[settings])
+            if prepares and not place:
+                corpus = prepare_corpus(dataset, tmp_path / f"corpus{len(caller)}", encoder=ENCODER, vectors="float32")
+                datasets.append(open_corpus(corpus))
+            else:
+                datasets.append(with_vectors(dataset, ENCODER, tmp_path / "cache"))
+        assert datasets[0].graph.num_nodes > datasets[1].graph.num_nodes
+        engines = [engine_of(dataset, pipeline, tmp_path) for dataset in datasets]
+        for query in ("metz river", "stone harbour of Nero", "walls"):
+            request, inspect = (
+                SearchRequest(query=query, return_documents=True),
+                InspectRequest(query=query, explain=True),
+            )
+            request.sent_by(Caller(caller))
+            inspect.sent_by(Caller(caller))
+            one, other = (shown(engine.answer({"a": request})["a"]) for engine in engines)
+            assert one == other
+            one, other = (shown(InspectEngine(engine).answer({"a": inspect})["a"]) for engine in engines)
+            assert one == other
