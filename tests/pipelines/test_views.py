@@ -1,6 +1,7 @@
 """Pipelines over parts of a corpus, against pipelines over a corpus that is made of the part."""
 
 import random
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -90,11 +91,17 @@ def test_a_filtered_search_is_that_of_a_corpus_of_what_passes(tmp_path, steps, h
     rng = random.Random(1)
     texts = [" ".join(rng.choices(WORDS, k=4)) for _ in range(6)]
     queries = Queries([str(i) for i in range(6)], texts, encoder().encode(texts))
-    found = Pipeline(whole, steps=STEPS[steps], budget=20).retrieve(queries, filter=conditions).ranking
+    pipeline = Pipeline(whole, steps=STEPS[steps], budget=20)
+    found = pipeline.retrieve(queries, filter=conditions).ranking
     there = Pipeline(expected, steps=STEPS[steps], budget=20).retrieve(queries).ranking
     ids = [[expected.node_ids[node] for node in row if node >= 0] for row in there.nodes.tolist()]
     assert [[whole.node_ids[node] for node in row if node >= 0] for row in found.nodes.tolist()] == ids
     assert torch.equal(found.scores, there.scores)
+    nodes = whole.numbers_passing(conditions)
+    part = whole.select(nodes)
+    compacted = pipeline.over(replace(part, passages=part.passages.compacted())).retrieve(queries).ranking
+    assert torch.equal(nodes[compacted.nodes], found.nodes)
+    assert torch.equal(compacted.scores, found.scores)
     assert set(number) >= {one for row in ids for one in row}
 
 

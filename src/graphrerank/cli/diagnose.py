@@ -13,7 +13,9 @@ from graphrerank.data.documents.index_folder import ACCOUNT
 from graphrerank.data.readers.folder import AUTO
 from graphrerank.evaluation.diagnosis import MEASURES, graph_shape, without_edges
 from graphrerank.evaluation.diagnosis import diagnose as diagnose_graph
+from graphrerank.evaluation.exposure import crossing_edges, measure_exposure
 from graphrerank.evaluation.measuring import EvaluationPlan
+from graphrerank.graphs import Queries
 from graphrerank.models.checkpoint import load_primary
 from graphrerank.models.manifest import RerankerManifest
 from graphrerank.untrusted import printable, read_json
@@ -35,6 +37,9 @@ def diagnose(command: Command) -> Path:
     if (account := Path(str(command.cfg.dataset)) / ACCOUNT).is_file():
         print(printable(str(read_json(account)["account"])))
     print("\n".join(graph_shape(dataset.graph).lines()), flush=True)
+    if dataset.graph.is_guarded:
+        pairs, crossing = crossing_edges(dataset.graph)
+        print(f"principals: {crossing:,} of {pairs:,} joined pairs have ends with different ones")
     if not len(dataset.query_ids):
         print("No questions: write queries.jsonl, and run this again for a set to judge.")
         print("Or judge by drafted questions, which were made along the edges: data.drafted=200.")
@@ -46,6 +51,9 @@ def diagnose(command: Command) -> Path:
     cache = parts.cache / "candidates"
     search = partial(prepare, encoder=encodes, build_retriever=build_retriever, cache=cache)
     prepared = search(dataset)
+    if dataset.graph.is_guarded:
+        whole, queries = prepared.dataset, Queries(dataset.query_ids, dataset.query_texts, prepared.query_vectors)
+        print(f"principals: {measure_exposure(whole, queries, prepared.ranking, build_retriever)}", flush=True)
     diagnose_graph(
         prepared,
         search(without_edges(prepared)),

@@ -220,13 +220,14 @@ def load_corpus(
     compared: Mapping[str, DictConfig],
     cache: Path,
     device: str,
-    permissions: PermissionSettings,
+    permissions: PermissionSettings | None = None,
     language: str = AUTO,
 ) -> SearchableCorpus:
     """Index a data set folder, or map a corpus folder, for a pipeline whose vector searches ask ``retriever``.
 
     Words are matched in ``language``, of a corpus folder the one that it was prepared in, or ``auto``.
     """
+    permissions = permissions or PermissionSettings()
     # a data set folder is read in a language, a corpus folder has one
     dataset = instantiate(data, path=str(folder), **({"language": language} if "language" in data else {}))
     if language not in (AUTO, dataset.graph.passages.language):
@@ -302,7 +303,9 @@ def page_settings(cfg: DictConfig) -> PageSettings | None:
     if cfg.index is None:
         return PageSettings(name)
     file, questions = Path(cfg.index) / "queries.jsonl", []
-    if file.is_file() and not PermissionSettings(**cfg.permissions).are_set:  # questions may tell of hidden passages
+    if (
+        file.is_file() and not PermissionSettings(**cfg.get("permissions", {})).are_set
+    ):  # they may tell of what is hidden
         records = islice(read_jsonl(file), NUM_QUESTIONS)
         questions = [text[:MAX_QUESTION] for _, record in records if isinstance(text := record.get("text"), str)]
     return PageSettings(name, searches=True, questions=questions)

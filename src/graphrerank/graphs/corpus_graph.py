@@ -268,6 +268,7 @@ class CorpusGraph:
         seen, part = self._visible(principals), replace(self, guarded=None)
         if not bool(seen.all()):
             part = part.select(seen.nonzero().flatten().to(self.device), own_statistics=own_statistics)
+            part = replace(part, passages=part.passages.compacted())
         if self.guarded is not None:
             number = torch.where(seen, seen.cumsum(0) - 1, -1)
             edges = self.guarded.select(number, self.guarded.allowed(principals))

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphrerank.checks import UserError
-from graphrerank.graphs.packed_strings import Integers, PackedStrings, chosen, renumbered
+from graphrerank.graphs.packed_strings import Integers, PackedStrings, chosen, kept_entries, renumbered
 
 PRINCIPALS = "principals"  # the field of those who may see a passage; one without it is public, and no filter reads it
 RANGES = ("gt", "gte", "lt", "lte")
@@ -104,6 +104,16 @@ class Metadata:
         numbers = renumbered(nodes, len(self), self.numbers)
         return Metadata(chosen(self.records, nodes), numbers=numbers, parts=self._entries)
 
+    def compacted(self) -> "Metadata":
+        """Return the same metadata with an index of these passages alone."""
+        if self.numbers is None:
+            return self
+        parts = []
+        for part in self._entries:
+            ptr, kept = kept_entries(part.ptr, part.holders, self.numbers)
+            parts.append(Entries(part.terms, ptr, self.numbers[part.holders[kept]]))
+        return Metadata(self.records, parts=tuple(parts))
+
     def fields(self) -> list[str]:
         """List the fields that some passage has, without that of principals."""
         names = {name for part in self._entries for name in part.fields()} - {PRINCIPALS}
@@ -122,6 +132,16 @@ class Metadata:
     def known(self, principals: AbstractSet[str]) -> frozenset[str]:
         """Return those of some principals that a passage has."""
         return frozenset(name for name in principals if len(self._held(_exactly(PRINCIPALS, name))))
+
+    def audiences(self) -> list[frozenset[str] | None]:
+        """List the principals of each passage; None of a public one."""
+        found: list[frozenset[str] | None] = []
+        for record in map(_as_mapping, self.records):
+            names = record.get(PRINCIPALS)
+            listed = [names] if isinstance(names, str) else names if isinstance(names, list | tuple) else []
+            held = frozenset(name for name in listed if isinstance(name, str))
+            found.append(held if PRINCIPALS in record else None)
+        return found
 
     def where(self, conditions: Filter) -> Mask:
         """Return ``[N]``, the passages that a filter lets pass; a ValueError names a condition that does not fit."""

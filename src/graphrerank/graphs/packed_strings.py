@@ -20,6 +20,12 @@ def renumbered(nodes: npt.NDArray[np.int64], num_nodes: int, before: Integers | 
     return number[:-1] if before is None else number[before]
 
 
+def kept_entries(ptr: Integers, entries: Integers, numbers: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
+    """Keep the entries ``[P]`` of rows whose ``numbers`` are not -1: where rows then begin, and a mask ``[P]``."""
+    kept = numbers[entries] >= 0
+    return np.append(0, np.cumsum(kept))[ptr], kept
+
+
 def slots_of(start: Integers, stop: Integers) -> tuple[Integers, Integers]:
     """List the places from ``start [M]`` to ``stop [M]``: of each the row and the place."""
     count = stop - start

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs.metadata import Metadata
-from graphrerank.graphs.packed_strings import Integers, PackedStrings, chosen, renumbered, slots_of
+from graphrerank.graphs.packed_strings import Integers, PackedStrings, chosen, kept_entries, renumbered, slots_of
 
 
 class Vocabulary(Sequence[str]):
@@ -81,6 +81,23 @@ class Postings:
         lengths, numbers = self.lengths[nodes], renumbered(nodes, len(self.lengths), self.numbers)
         tokens, whole = int(lengths.sum(dtype=np.int64)), None if own_statistics else self.whole or self
         return replace(self, lengths=lengths, num_tokens=tokens, numbers=numbers, whole=whole)
+
+    def compacted(self) -> "Postings":
+        """Return the same postings without those of texts that do not count, over which no look-up then passes."""
+        if self.numbers is None:
+            return self
+        ptr, kept = kept_entries(self.ptr, self.texts, self.numbers)
+        texts, counts = self.numbers[self.texts[kept]], self.counts[kept]
+        if (added := self.added) is not None:
+            text = self.numbers[np.repeat(np.arange(added.first, added.first + len(added.ptr) - 1), np.diff(added.ptr))]
+            more = text >= 0
+            token = np.concatenate([np.repeat(np.arange(len(ptr) - 1), np.diff(ptr)), added.tokens[more]])
+            order = np.argsort(token, kind="stable")
+            ptr = np.searchsorted(token[order], np.arange(len(self.words) + 1))
+            texts, counts = (
+                np.concatenate(pair)[order] for pair in ((texts, text[more]), (counts, added.counts[more]))
+            )
+        return replace(self, ptr=ptr, texts=texts, counts=counts, added=None, numbers=None)
 
     def held(self, word: str) -> tuple[Integers, Integers]:
         """Return the texts that hold a word, ascending, and how often; both ``[p]`` int32."""
@@ -154,6 +171,15 @@ class Passages:
             words=None if self.words is None else self.words.select(nodes, **statistics),
             removed=None,
             metadata=None if self.metadata is None else self.metadata.select(nodes),
+        )
+
+    def compacted(self) -> "Passages":
+        """Return the same passages, whose look-ups take no time for those of which they were selected."""
+        words, metadata = self.words, self.metadata
+        return replace(
+            self,
+            words=None if words is None else replace(words, tokens=words.tokens.compacted()),
+            metadata=None if metadata is None else metadata.compacted(),
         )
 
     def __len__(self) -> int:

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from subprocess import Popen
 from typing import Annotated, Any, Self
@@ -99,8 +98,8 @@ class AddDocuments(CallerRequest):
                 raise UserError(f"document {place} must have a text")
             if len(document.passage) > limits.text_chars:
                 raise UserError(f"document {place} must have at most {limits.text_chars} characters")
-        written = ((document.title, document.text, json.dumps(document.metadata)) for document in self.documents)
-        num_chars = sum(map(len, chain.from_iterable(written)))
+        num_chars = sum(len(document.title) + len(document.text) for document in self.documents)
+        num_chars += sum(len(json.dumps(document.metadata)) for document in self.documents if document.metadata)
         if num_chars > limits.request_chars:
             raise UserError(f"`documents` must have at most {limits.request_chars} characters, got {num_chars}")
         ids = {document.id for document in self.documents}

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import uvicorn
 
 from graphrerank.cli.http_service import INSPECT, RERANK, SEARCH
 from graphrerank.graphs.edge_types import ADJACENCY, REFERENCE
+from graphrerank.graphs.metadata import Metadata
 from graphrerank.serving.artifact import load_artifact
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.engine import Engine
@@ -37,7 +39,9 @@ BASE = ROOT / "src" / "graphrerank" / "pretrained" / "base"
 def make_corpus(_: Path) -> SearchableCorpus:
     edges = {(0, 1): REFERENCE, (1, 2): REFERENCE, (0, 3): ADJACENCY, (4, 5): REFERENCE, (5, 6): ADJACENCY}
     ids = [f"<i>{number}</i>" for number in range(len(TEXTS))]
-    return searchable(ids, TEXTS, edges, budget=40, other="<u>other</u>", dim=64)
+    corpus = searchable(ids, TEXTS, edges, budget=40, other="<u>other</u>", dim=64)
+    metadata = Metadata([{"number": number} for number in range(len(TEXTS))])
+    return replace(corpus, graph=corpus.graph.with_passages(metadata=metadata))
 
 
 @pytest.fixture(scope="module")

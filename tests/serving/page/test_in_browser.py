@@ -89,6 +89,21 @@ def test_examples_need_no_corpus(page: Page, serving: Callable[..., Any], name: 
         assert page.complaints() == []
 
 
+def test_a_filter_is_set_and_shown(page: Page, url: str) -> None:
+    page.open(url + "/")
+    page.wait("document.querySelector('#narrow').hidden === false")
+    page.evaluate("""document.querySelector('#filter').value = '{"number": {"lt": 4}}'""")
+    ask(page, QUESTION)
+    assert len(texts(page, ROWS)) == 4
+    assert '"number": {' in texts(page, "#code")[0]
+    page.click(f"{ROWS}:first-child")
+    page.wait("document.querySelector('#detail .edges') !== null")
+    for given, message in (('{"numbr": 1}', "['number']"), ("{", "The filter is not JSON")):
+        page.evaluate(f"document.querySelector('#filter').value = {json.dumps(given)}")
+        page.click("#submit")
+        page.wait(f"document.querySelector('#status').textContent.includes({json.dumps(message)})")
+
+
 def test_the_key_is_asked_for(page: Page, serving: Callable[..., Any]) -> None:
     with serving(api_key="secret") as address:
         page.open(address + "/")

@@ -16,21 +16,35 @@ function say(text, isError = false) {
   byId("status").classList.toggle("error", isError);
 }
 
+/** Ask for the key, or a token, and return whether there is one. */
+async function unlock() {
+  const dialog = byId("locked");
+  byId("key").value = "";
+  dialog.showModal();
+  await new Promise((done) => { dialog.addEventListener("close", done, { once: true }); });
+  if (!byId("key").value) return false;
+  useKey(byId("key").value);
+  state.hasKey = true;
+  return true;
+}
+
 /** Ask for the key where the service wants one, and try again. */
 async function withKey(ask) {
   for (;;) {
     try {
       return await ask();
     } catch (error) {
-      if (!(error instanceof Refused) || error.status !== 401) throw error;
-      const dialog = byId("locked");
-      byId("key").value = "";
-      dialog.showModal();
-      await new Promise((done) => { dialog.addEventListener("close", done, { once: true }); });
-      if (!byId("key").value) throw error;
-      useKey(byId("key").value);
-      state.hasKey = true;
+      if (!(error instanceof Refused) || error.status !== 401 || !(await unlock())) throw error;
     }
+  }
+}
+
+function readFilter() {
+  const text = byId("filter").value.trim();
+  try {
+    return text ? JSON.parse(text) : null;
+  } catch {
+    throw new Error('The filter is not JSON, such as {"lang": "de"}.');
   }
 }
 
@@ -54,6 +68,7 @@ function setMode(mode) {
   const buttons = byId("modes").querySelectorAll("button");
   press(buttons, Array.from(buttons).find((button) => button.dataset.mode === mode));
   byId("own").hidden = mode === "index";
+  byId("narrow").hidden = mode !== "index";
   const questions = state.info?.page.questions ?? [];
   const chips = mode === "index"
     ? questions.map((question) => el("button", { type: "button", onclick: () => { byId("query").value = question; ask(); } }, question))
@@ -69,7 +84,8 @@ async function ask() {
   say("Ranking…");
   try {
     const given = state.mode === "index" ? null : readPassages(byId("passages").value);
-    const view = await withKey(() => (given ? rerank(query, given, state.info.server.limits) : inspect(query)));
+    const filter = given ? null : readFilter();
+    const view = await withKey(() => (given ? rerank(query, given, state.info.server.limits) : inspect(query, filter)));
     if (number !== state.asked) return; // a later question was asked
     show(view);
     const joined = `${view.edges.length.toLocaleString("en")} ${view.edges.length === 1 ? "edge" : "edges"}`;
@@ -112,7 +128,7 @@ async function select(node) {
   detail();
   if (view.isExplained || state.mode !== "index" || state.message) return;
   try {
-    state.explaining ??= withKey(() => inspect(view.query, true));
+    state.explaining ??= withKey(() => inspect(view.query, view.filter, true));
     const explained = await state.explaining;
     if (state.view !== view) return;
     const byName = new Map(explained.nodes.map(({ id, explanation }) => [id, explanation]));
@@ -141,6 +157,7 @@ function drawCode() {
   byId("code").textContent = write(location.origin, state.view.request, state.hasKey);
 }
 
+byId("unlock").addEventListener("click", unlock);
 byId("ask").addEventListener("submit", (event) => { event.preventDefault(); ask(); });
 byId("modes").addEventListener("click", ({ target }) => { if (target.dataset.mode) setMode(target.dataset.mode); });
 byId("sides").addEventListener("click", ({ target }) => {

@@ -34,19 +34,21 @@ function stagesOf(header) {
   return Object.fromEntries([...header.matchAll(/([\w-]+);dur=([\d.]+)/g)].map(([, name, taken]) => [STAGES[name] ?? name, Number(taken)]));
 }
 
-/** Search the corpus. */
-export async function inspect(query, explain = false) {
+/** Search the corpus, or what passes a filter. */
+export async function inspect(query, filter = null, explain = false) {
   const begin = performance.now();
-  const { content: found } = await call("/inspect", explain ? { query, explain } : { query });
+  const narrowed = filter ? { filter } : {};
+  const { content: found } = await call("/inspect", { query, ...narrowed, ...(explain ? { explain } : {}) });
   return {
     query,
+    filter,
     nodes: found.nodes.map((node) => ({ ...titled(node.text), id: node.doc_id, explanation: node.explanation ?? null })),
     edges: found.edges.map(([a, b, weight, type]) => ({ a, b, weight, type })),
     rankings: found.rankings.map(({ name, nodes, scores, probabilities }) => ({ name, nodes, scores, probabilities: probabilities ?? null })),
     milliseconds: found.milliseconds,
     roundTrip: performance.now() - begin,
     isExplained: explain,
-    request: { path: "/search", body: { query, top_n: 10, return_documents: true } },
+    request: { path: "/search", body: { query, ...narrowed, top_n: 10, return_documents: true } },
   };
 }
 

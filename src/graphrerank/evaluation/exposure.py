@@ -1,0 +1,83 @@
+"""What a graph with principals would show of what callers may not see, if their answers were filtered afterwards."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphrerank.data.dataset import Dataset
+from graphrerank.graphs import CorpusGraph, Queries, Ranking, RetrieverFactory
+
+DEPTH = 10  # passages of an answer
+MOST_CALLERS = 20  # with one principal each, the most frequent ones, and one without any
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Answers that hidden passages change or are in, over all pairs of a question and a caller."""
+
+    num_callers: int
+    num_questions: int
+    changed: float  # share of the pairs whose answer, filtered afterwards, is not that of what the caller may see
+    shown: float  # share of those whose unfiltered answer has a passage that the caller may not see
+
+    def __str__(self) -> str:
+        """Say what filtering afterwards would have done."""
+        return (
+            f"{self.num_questions:,} questions, each by {self.num_callers} callers: unfiltered, {self.shown:.1%} of "
+            f"the first {DEPTH} show a hidden passage; filtered afterwards, {self.changed:.1%} tell of some, as they "
+            "are others than without these"
+        )
+
+
+def crossing_edges(graph: CorpusGraph) -> tuple[int, int]:
+    """Count the pairs of passages that edges join, and those of them whose ends have different principals.
+
+    Example:
+        >>> from graphrerank.graphs.metadata import Metadata
+        >>> graph = CorpusGraph.from_edges(list("abc"), [""] * 3, torch.tensor([[0, 1], [1, 2]]))
+        >>> crossing_edges(graph.with_passages(metadata=Metadata([{}, {}, {"principals": ["hr"]}])))
+        (2, 1)
+    """
+    edges, _, _ = graph.typed_edges()
+    if graph.guarded is not None:
+        edges = torch.cat([edges.cpu(), graph.guarded.pairs])
+    pairs = torch.unique(edges.cpu().sort(dim=1).values, dim=0)
+    number_of = dict[frozenset[str] | None, int]()
+    metadata = graph.passages.metadata
+    audiences = [None] * graph.num_nodes if metadata is None else metadata.audiences()
+    label = torch.tensor([number_of.setdefault(of, len(number_of)) for of in audiences])
+    return len(pairs), int((label[pairs[:, 0]] != label[pairs[:, 1]]).sum()) if len(pairs) else 0
+
+
+def measure_exposure(
+    dataset: Dataset, queries: Queries, ranking: Ranking, build_retriever: RetrieverFactory
+) -> Exposure:
+    """Compare the ranking of a whole corpus, filtered afterwards, with those of what callers may see."""
+    graph, metadata = dataset.graph, dataset.graph.passages.metadata
+    held = Counter(name for names in ([] if metadata is None else metadata.audiences()) for name in names or ())
+    callers = [frozenset[str](), *(frozenset([name]) for name, _ in held.most_common(MOST_CALLERS))]
+    changed, shown = torch.zeros(()), torch.zeros(())
+    for caller in callers:
+        part = dataset.seen_by(caller)
+        nodes = torch.arange(graph.num_nodes) if part.part_of is None else part.part_of[1]
+        number = torch.full((graph.num_nodes + 1,), -1)
+        number[nodes] = torch.arange(len(nodes))
+        first = torch.full((len(queries), 0), -1)
+        if part.num_nodes:
+            first = build_retriever(part).retrieve(queries).nodes[:, :DEPTH].cpu()
+        seen = number[ranking.nodes.cpu()]
+        changed += (_first(seen) != _padded(first)).any(1).float().mean()
+        shown += ((seen[:, :DEPTH] < 0) & (ranking.nodes[:, :DEPTH].cpu() >= 0)).any(1).float().mean()
+    return Exposure(len(callers), len(queries), float(changed) / len(callers), float(shown) / len(callers))
+
+
+def _first(nodes: Tensor) -> Tensor:
+    """Return the first nodes of each row that are none of -1, ``[B, DEPTH]``."""
+    order = torch.argsort((nodes < 0).long(), dim=1, stable=True)
+    return _padded(nodes.gather(1, order)[:, :DEPTH])
+
+
+def _padded(nodes: Tensor) -> Tensor:
+    return torch.nn.functional.pad(nodes, (0, DEPTH - nodes.shape[1]), value=-1)
