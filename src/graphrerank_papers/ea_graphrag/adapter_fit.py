@@ -1,27 +1,17 @@
-"""Fit the complexity adapter to a few labelled questions: its weights, temperature and thresholds; compare it."""
+"""Fit the complexity adapter to a few labelled questions: its weights, temperature and thresholds."""
 
 import copy
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.dummy import DummyClassifier
-from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.feature_selection import mutual_info_classif
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate, learning_curve
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from graphrerank.checks import UserError, check_counts, check_positive
-from graphrerank.evaluation.tables import markdown_table
 from graphrerank.metrics import area_under_roc, expected_calibration_error
 from graphrerank.pipelines.router import DENSE, FUSION, GRAPH, ROUTES, choose_routes, route_shares
 
@@ -32,7 +22,6 @@ WEIGHT_DECAY = 0.01  # of matrices
 MAX_TEMPERATURE = 20.0  # its inverse is the smallest: rows all right, or worse than chance, have no optimum
 HALVINGS = 50  # of log T between the bounds
 TIE_PRICE = 1e-9  # added to the price of time: of equal objectives the faster one
-MEASURES = {"AUC": "roc_auc", "accuracy": "accuracy", "log loss": "neg_log_loss"}
 
 BuildAdapter = Callable[..., Any]  # of `num_features`, `num_selected` and `dropout`: a `ComplexityAdapter`
 Rows = tuple[Tensor, Tensor]  # `[n, F]` raw, finite features, and `[n]` labels, 0 or 1
@@ -226,104 +215,3 @@ def choose_thresholds(
     alone = dict(zip(ROUTES, (correct - price * seconds).mean(dim=0).tolist(), strict=True))
     shares = route_shares(path)
     return ThresholdChoice(low, high, price, accuracy - price * time, accuracy, time, shares, alone)
-
-
-class TopFeatures(TransformerMixin, BaseEstimator):
-    """Keeps the columns of :func:`top_features`."""
-
-    def __init__(self, num_selected: int = 85, seed: int = 0) -> None:
-        self.num_selected, self.seed = num_selected, seed
-
-    def fit(self, features: np.ndarray, labels: np.ndarray) -> "TopFeatures":
-        """Choose the columns of ``[n, F]`` by ``[n]`` labels."""
-        rows = torch.from_numpy(features), torch.from_numpy(labels)
-        self.columns_ = top_features(rows, self.num_selected, self.seed).numpy()
-        return self
-
-    def transform(self, features: np.ndarray) -> np.ndarray:
-        """Return the chosen columns."""
-        return features[:, self.columns_]
-
-
-class AdapterClassifier(ClassifierMixin, BaseEstimator):
-    """The adapter, trained and calibrated with a fifth of the rows kept back for both."""
-
-    def __init__(self, build: BuildAdapter, num_selected: int = 85, dropout: float = 0.3, seed: int = 0) -> None:
-        self.build, self.num_selected, self.dropout, self.seed = build, num_selected, dropout, seed
-
-    def fit(self, features: np.ndarray, labels: np.ndarray) -> "AdapterClassifier":
-        """Train on ``[n, F]`` raw features and ``[n]`` labels."""
-        rows = torch.from_numpy(features), torch.from_numpy(labels)
-        train, held = early_stopping_split(rows, self.seed)
-        settings = AdapterSettings(num_selected=self.num_selected, dropout=self.dropout, seed=self.seed)
-        self.model_, _ = fit_adapter(self.build, train, held, settings)
-        calibrate(self.model_, held)
-        self.classes_ = np.array([0, 1])
-        return self
-
-    @torch.inference_mode()
-    def predict_proba(self, features: np.ndarray) -> np.ndarray:
-        """Return the probabilities of both classes, ``[n, 2]``."""
-        scores = self.model_(torch.from_numpy(features)).double().numpy()
-        return np.stack([1 - scores, scores], axis=1)
-
-    def predict(self, features: np.ndarray) -> np.ndarray:
-        """Return the likelier classes, ``[n]``."""
-        return (self.predict_proba(features)[:, 1] >= 0.5).astype(np.int64)
-
-
-def classifiers(build: BuildAdapter, *, top_k: int = 85, seed: int = 0) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Return the classifiers to compare, each with its grid; of ``top_k`` features, a fifth is tried, too."""
-    widths = [max(1, top_k // 5), top_k]
-    logistic = make_pipeline(TopFeatures(seed=seed), StandardScaler(), LogisticRegression(max_iter=2000))
-    trees = GradientBoostingClassifier(n_estimators=100, subsample=0.8, random_state=seed)
-    boosting = make_pipeline(TopFeatures(seed=seed), trees)
-    selected = {"topfeatures__num_selected": widths}
-    return {
-        "majority class": (DummyClassifier(strategy="prior"), {}),
-        "logistic regression": (logistic, {**selected, "logisticregression__C": [0.01, 0.1, 1.0]}),
-        "gradient boosting": (boosting, {**selected, "gradientboostingclassifier__max_depth": [1, 3]}),
-        "MLP adapter": (AdapterClassifier(build, seed=seed), {"num_selected": widths, "dropout": [0.5, 0.3]}),
-    }
-
-
-def compare_classifiers(
-    rows: Rows,
-    compared: dict[str, tuple[Any, dict[str, Any]]],
-    *,
-    num_folds: int = 5,
-    num_inner_folds: int = 3,
-    shares: Sequence[float] = (0.2, 0.4, 0.6, 0.8, 1.0),
-    seed: int = 0,
-) -> str:
-    """Compare classifiers (each an estimator and its grid, by name) by nested cross-validation: two tables in Markdown.
-
-    For each outer fold the other rows choose the setting, by the mean AUC of their inner folds, and then train; the
-    fold is only scored. The learning curve trains on ``shares`` of the rows with the setting that most folds chose.
-
-    Source: Varma and Simon, "Bias in error estimation when using cross-validation for model selection", 2006.
-    """
-    features, labels = (column.numpy() for column in rows)
-    outer, inner = (StratifiedKFold(n, shuffle=True, random_state=seed) for n in (num_folds, num_inner_folds))
-    measured, curves = [], []
-    for name, (estimator, grid) in compared.items():
-        search = GridSearchCV(estimator, grid, scoring="roc_auc", cv=inner)
-        folds = cross_validate(search, features, labels, cv=outer, scoring=MEASURES, return_estimator=True)
-        chosen = Counter(tuple(fold.best_params_.items()) for fold in folds["estimator"])
-        settings = (f"{count}x {_shown(setting)}" for setting, count in chosen.most_common())
-        measured.append([name, *(_text(np.abs(folds[f"test_{measure}"])) for measure in MEASURES), "; ".join(settings)])
-        best = search.estimator.set_params(**dict(chosen.most_common(1)[0][0]))
-        curve = {"train_sizes": list(shares), "scoring": "roc_auc", "shuffle": True, "random_state": seed}
-        sizes, _, scores = learning_curve(best, features, labels, cv=outer, **curve)
-        curves.append([name, *map(_text, scores)])
-    by_classifier = markdown_table(["classifier", *MEASURES, "settings chosen"], measured)
-    return f"{by_classifier}\n\n{markdown_table(['AUC after training on rows', *map(str, sizes)], curves)}"
-
-
-def _shown(setting: tuple[tuple[str, Any], ...]) -> str:
-    return ", ".join(f"{key.rpartition('__')[2]}={value}" for key, value in setting) or "-"
-
-
-def _text(numbers: np.ndarray) -> str:
-    """Show the mean over folds and the deviation between them."""
-    return f"{numbers.mean():.3f} ± {numbers.std():.3f}"

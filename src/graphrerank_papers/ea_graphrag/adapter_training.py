@@ -24,8 +24,6 @@ from graphrerank_papers.ea_graphrag.adapter_fit import (
     ThresholdChoice,
     calibrate,
     choose_thresholds,
-    classifiers,
-    compare_classifiers,
     early_stopping_split,
     fit_adapter,
 )
@@ -83,9 +81,6 @@ class AdapterTraining:
     price: float
     settings: AdapterSettings
     model: "partial[ComplexityAdapter]"
-    num_folds: int | None = None
-    num_inner_folds: int
-    curve_shares: Sequence[float]
     seed: int
 
     def __post_init__(self) -> None:
@@ -103,7 +98,7 @@ class AdapterTraining:
         report = ["# Complexity adapter", "## Which path was right", agreement_table(sets)]
         write_text(run_dir / "report.md", "\n\n".join(report) + "\n")
 
-        train, held, every = (_disagreements(sets, held) for held in (False, True, None))
+        train, held = (_disagreements(sets, held) for held in (False, True))
         manifest = self._train(run_dir / self.name, sets, train, held) | {
             "config": {"seed": self.seed},
             "syntax": {"name": syntax.name, "fingerprint": syntax.fingerprint, "feature_names": list(FEATURES)},
@@ -116,12 +111,6 @@ class AdapterTraining:
         write_manifest(run_dir / self.name, manifest)
         write_json(run_dir / "metrics.json", {self.name: manifest["metrics"]})
         report += ["## The adapter", adapter_text(manifest, len(train[1]), len(held[1]))]
-        if self.num_folds is not None:
-            folds = f"{self.num_folds} folds with {self.num_inner_folds} inner ones"
-            report += ["## On unseen rows", f"Nested cross-validation over {len(every[1])} disagreements, {folds}."]
-            compared = classifiers(self.model, top_k=self.settings.num_selected, seed=self.seed)
-            numbers = {"num_folds": self.num_folds, "num_inner_folds": self.num_inner_folds, "seed": self.seed}
-            report.append(compare_classifiers(every, compared, shares=self.curve_shares, **numbers))
         write_text(run_dir / "report.md", text := "\n\n".join(report) + "\n")
         print(text)
         return run_dir
@@ -181,9 +170,9 @@ class AdapterTraining:
         return choose(fuse=True), choose(fuse=False)
 
 
-def _disagreements(sets: Sequence[Judged], held: bool | None) -> Rows:
-    """Join disagreements: those for training, for validation, or all; labelled 1 where the graph is right."""
-    kept = [judged.disagree if held is None else judged.disagree & (judged.held == held) for judged in sets]
+def _disagreements(sets: Sequence[Judged], held: bool) -> Rows:
+    """Join disagreements, those for training or for validation; labelled 1 where the graph is right."""
+    kept = [judged.disagree & (judged.held == held) for judged in sets]
     parts = ((judged.features[rows], judged.right[rows, 1].long()) for judged, rows in zip(sets, kept, strict=True))
     features, labels = map(torch.cat, zip(*parts, strict=True))
     if (classes := set(labels.tolist())) != {0, 1}:

@@ -2,28 +2,22 @@ import math
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from sklearn.base import clone
 from sklearn.feature_selection import mutual_info_classif
 from sklearn.metrics import log_loss
-from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
 from graphrerank.metrics import area_under_roc
 from graphrerank.pipelines.router import choose_routes
 from graphrerank_papers.ea_graphrag.adapter_fit import (
     SMOOTHING,
-    AdapterClassifier,
     AdapterSettings,
     Rows,
     ThresholdChoice,
     calibrate,
     choose_thresholds,
-    classifiers,
-    compare_classifiers,
     early_stopping_split,
     fit_adapter,
     fit_temperature,
@@ -234,66 +228,3 @@ def test_one_path_for_all_holds_for_any_later_score(path: int) -> None:
 def test_scores_a_rounding_apart_are_parted() -> None:
     choice = choose(torch.tensor([0.5, 0.5 + 2**-24]), torch.eye(3)[:2].double(), SECONDS, price=0.0)
     assert (choice.accuracy, choice.shares) == (1, {"dense": 0.5, "graph": 0.5, "fusion": 0.0})
-
-
-SMALL = partial(ComplexityAdapter, hidden_channels=[16, 16])
-
-
-def noise(num_rows: int, num_features: int, *, signal: float = 0.0) -> Rows:
-    """Features that know nothing of the labels but, times ``signal``, the first one."""
-    generator = torch.Generator().manual_seed(0)
-    features = torch.randn(num_rows, num_features, generator=generator)
-    labels = (torch.randn(num_rows, generator=generator) + signal * features[:, 0] > 0.3).long()
-    return features, labels
-
-
-def cells(table: str, name: str) -> list[str]:
-    line = next(line for line in table.splitlines() if line.startswith(f"| {name} |"))
-    return [cell.strip() for cell in line.strip("|").split("|")][1:]
-
-
-def test_nested_cross_validation_against_loops() -> None:
-    rows = noise(90, 6, signal=1.5)
-    model, grid = classifiers(SMALL, top_k=5)["logistic regression"]
-    x, y = rows[0].numpy(), rows[1].numpy()
-    settings = [
-        {"topfeatures__num_selected": k, "logisticregression__C": c}
-        for c in grid["logisticregression__C"]
-        for k in grid["topfeatures__num_selected"]
-    ]
-
-    def auc(setting: dict[str, float], train: np.ndarray, test: np.ndarray) -> float:
-        fitted = clone(model).set_params(**setting).fit(x[train], y[train])
-        return area_under_roc(torch.from_numpy(fitted.predict_proba(x[test])[:, 1]), rows[1][test])
-
-    found = []
-    for train, test in StratifiedKFold(3, shuffle=True, random_state=0).split(x, y):
-        inner = list(StratifiedKFold(2, shuffle=True, random_state=0).split(x[train], y[train]))
-        means = [sum(auc(setting, train[a], train[b]) for a, b in inner) for setting in settings]
-        found.append(auc(settings[means.index(max(means))], train, test))
-    name = "logistic regression"
-    compared = {each: (m, g if each == name else {}) for each, (m, g) in classifiers(SMALL, top_k=5).items()}
-    table = compare_classifiers(rows, compared, num_folds=3, num_inner_folds=2, shares=[0.5, 1.0])
-    first, second = table.split("\n\n")
-    assert cells(first, name)[0] == f"{np.mean(found):.3f} ± {np.std(found):.3f}"
-    for part in (first, second):
-        names = [line.split("|")[1].strip() for line in part.splitlines()[2:]]
-        assert names == ["majority class", "logistic regression", "gradient boosting", "MLP adapter"]
-    assert cells(first, "majority class")[0] == "0.500 ± 0.000"
-    assert cells(first, "majority class")[-1] == "3x -"
-    assert second.startswith("| AUC after training on rows | 30 | 60 |")
-
-
-def test_the_adapter_is_trained_and_calibrated_on_its_rows_alone() -> None:
-    rows = noise(80, 6, signal=2.0)
-    train, held = early_stopping_split(rows, 0)
-    expected, _ = fit_adapter(SMALL, train, held, AdapterSettings(num_selected=4, dropout=0.2))
-    calibrate(expected, held)
-    x, y = rows[0].numpy(), rows[1].numpy()
-    found = AdapterClassifier(SMALL, num_selected=4, dropout=0.2).fit(x, y)
-    with torch.inference_mode():
-        scores = expected(rows[0])
-    both = found.predict_proba(x)
-    torch.testing.assert_close(torch.from_numpy(both[:, 1]).float(), scores)
-    assert both.sum(1) == pytest.approx(1)
-    assert (found.predict(x) == (scores >= 0.5).numpy()).all()
