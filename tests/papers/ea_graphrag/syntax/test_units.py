@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from graphrerank_papers.ea_graphrag.syntax.units import RATIOS, Units, approximate_units, count_units, read_tree
+from benchmarks.gold_units import count_units, read_tree
+from graphrerank_papers.ea_graphrag.syntax.units import RATIOS, Units, approximate_units
 
 # Counted by hand from Lu's definitions:                                W, S, VP, C, T, DC, CT, CP, CN
 GOLD = {
