@@ -76,7 +76,14 @@ class Drawn:
             [f"d{i}" for i in range(size)],
             [rng.choice(WORDS) for _ in range(size)],
             texts,
-            [rng.choice(forms)() | {"year": rng.randint(0, 3)} for _ in range(size)],
+            [
+                rng.choice(forms)()
+                | {"year": rng.randint(0, 3)}
+                | rng.choice(
+                    [{}, {}, {"supersedes": [f"d{rng.randrange(size)}"]}, {"valid_to": f"{rng.randint(2000, 2030)}"}]
+                )
+                for _ in range(size)
+            ],
             [set(rng.choices(WORDS[:3], k=rng.randint(0, 2))) for _ in range(size)],
             pairs,
             [rng.choice([0.5, 1.0, 2.0, 0.3]) for _ in pairs],
@@ -182,7 +189,8 @@ def test_answers_are_those_of_a_corpus_of_what_the_caller_may_see(tmp_path: Path
         knn, pipeline = rng.choice([0, 0, 1]), pipelines[rng.choice(["base", "pagerank"])]
         caller = frozenset(rng.sample(NAMES + "d", rng.randint(0, 3)))
         conditions = rng.choice([{}, {}, {"year": {"gte": 1}}, {"principals": "a"}, {"yaer": 1}])
-        request = SearchRequest(query=" ".join(rng.choices(WORDS, k=3)), filter=conditions, return_documents=True)
+        fields = {"filter": conditions, "return_documents": True, "as_of": rng.choice([None, "2015-01-01"])}
+        request = SearchRequest(query=" ".join(rng.choices(WORDS, k=3)), **fields)
         request.sent_by(Caller(caller))
         part = drawn.seen_by(caller)
         num_hidden += len(drawn.ids) - len(part.ids)

@@ -76,7 +76,7 @@ def test_numbers_and_texts_ascend_as_they_compare() -> None:
         ({"or": []}, r"`filter\.or` must be a list of one filter or more"),
         ({"and": [{"not": 3}]}, r"`filter\.and\.not` must be a mapping"),
         ([1], r"`filter` must be a mapping"),
-        ({"or": [{"year": 1}] * MOST_CONDITIONS}, r"at most 64 conditions"),
+        ({"or": [{"year": 1}] * 2 * MOST_CONDITIONS}, r"at most 128 conditions"),
     ],
 )
 def test_what_does_not_fit_is_named(conditions, message) -> None:

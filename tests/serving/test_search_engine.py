@@ -307,3 +307,30 @@ def test_an_inspection_with_a_filter(tmp_path):
     assert len(found.edges) == 1
     none = inspect.answer({"a": InspectRequest(query="red", filter={"size": 7})})["a"]
     assert (none.nodes, none.rankings, none.edges) == ([], [], [])
+
+
+def test_facts_that_change_over_time(tmp_path):
+    texts = [
+        "the red office is in Rome",
+        "the red office is in Metz",
+        "the green office is in Oslo",
+        "an office of old",
+    ]
+    corpus = searchable(list("abcd"), texts, {(0, 1): REFERENCE, (1, 2): SIMILARITY}, budget=5, other="x")
+    records = [{}, {"supersedes": ["a"]}, {"contradicts": ["b"]}, {"valid_to": "2020-01-01"}]
+    graph = corpus.graph.with_passages(metadata=Metadata(records))
+    engine = SearchEngine(lambda _: replace(corpus._over(graph), graph=graph), tmp_path)
+    query = "the red office is in Rome"
+    found = ask(engine, query)["results"]
+    assert [one["doc_id"] for one in found[:2]] == ["b", "a"]
+    relations = {one["doc_id"]: one.get("relations") for one in found}
+    assert relations == {
+        "a": [("superseded_by", "b")],
+        "b": [("supersedes", "a"), ("contradicts", "c")],
+        "c": [("contradicts", "b")],
+    }
+    past = ask(engine, query, as_of="2019-06-01")["results"]
+    assert [one["doc_id"] for one in past[:1]] == ["a"]
+    assert {one["doc_id"] for one in past} == set("abcd")
+    with pytest.raises(ValueError, match="`as_of` must be a time"):
+        SearchRequest(query="x", as_of="soon")

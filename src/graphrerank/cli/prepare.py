@@ -21,6 +21,7 @@ from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.folder import EDGES
 from graphrerank.data.readers.records import existing_folder, read_lines
 from graphrerank.data.vector_cache import VectorCache
+from graphrerank.graphs.relations import with_relations
 from graphrerank.parts import Part, Parts
 
 
@@ -73,34 +74,36 @@ def change_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
         remove = [] if cfg.remove is None else [line.strip() for _, line in read_lines(Path(cfg.remove))]
         source = None if cfg.add is None else existing_folder(cfg.add, needed="corpus.jsonl")
         documents = [] if source is None else list(read_documents(source))
+        edges, relations = ([], []) if source is None else _read_edges(source / EDGES, cfg.edge_meanings)
         growth = grow_corpus(
             folder,
             [document.doc_id for document in documents],
             [document.passage for document in documents],
-            edges=[] if source is None else _read_edges(source / EDGES, cfg.edge_meanings),
+            edges=edges,
             entities=None if source_of_entities in EXTRACTORS else _read_entities(source, documents),
             remove=remove,
             replace=cfg.replace,
             encoder=_encoder(cfg, parts) if documents and manifest.encoder is not None else None,
             title_lengths=[len(document.title) for document in documents],
-            metadata=[document.metadata for document in documents],
+            metadata=with_relations({document.doc_id: document.metadata for document in documents}, relations),
         )
         print(f"{growth.num_added:,} added, {growth.num_removed:,} removed: {growth.num_nodes:,} passages")
     if cfg.compact:
         compact_corpus(folder)
 
 
-def _read_edges(path: Path, meanings: Mapping[str, str] | None) -> list[NewEdge]:
-    """Read edges of any ids; none if there is no such file."""
+def _read_edges(path: Path, meanings: Mapping[str, str] | None) -> tuple[list[NewEdge], Sequence[tuple[str, str, str]]]:
+    """Read edges of any ids, and those relations that metadata hold; none if there is no such file."""
     if not path.is_file():
-        return []
+        return [], []
     ids = _Numbering()
-    pairs, weight, types, guarded = read_edges([path], ids, edge_meanings=meanings)
+    pairs, weight, types, guarded, relations = read_edges([path], ids, edge_meanings=meanings)
     if guarded is not None:
         raise UserError(f"{path}: edges with principals are not added to a corpus folder; prepare it again")
     names = list(ids)
     rows = zip(pairs.tolist(), weight.tolist(), types.tolist(), strict=True)
-    return [NewEdge(names[source], names[target], w, edge_type) for (source, target), w, edge_type in rows]
+    edges = [NewEdge(names[source], names[target], w, edge_type) for (source, target), w, edge_type in rows]
+    return edges, relations
 
 
 def _read_entities(folder: Path | None, documents: Sequence[Document]) -> list[Sequence[str]] | None:

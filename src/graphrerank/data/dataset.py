@@ -30,6 +30,7 @@ from graphrerank.graphs.entity_incidence import normalized_names
 from graphrerank.graphs.metadata import Filter, Metadata
 from graphrerank.graphs.packed_strings import chosen
 from graphrerank.graphs.passages import Passages
+from graphrerank.graphs.relations import with_relations
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.text.languages import AUTO, ENGLISH, detect_language, language_of
 from graphrerank.untrusted import check_name
@@ -242,8 +243,8 @@ class Dataset:
         lengths = torch.tensor([len(document.title) for document in documents], dtype=torch.int32)
         language = detect_language(texts) if language == AUTO else language
         passages = Passages([document.doc_id for document in documents], texts, lengths, language)
-        if any(document.metadata for document in documents):
-            passages = replace(passages, metadata=Metadata([document.metadata for document in documents]))
+        records = with_relations({document.doc_id: document.metadata for document in documents}, read.relations)
+        passages = replace(passages, metadata=Metadata(records) if any(records) else None)
         graph = graph_of(passages, found.values(), None if automatic else incidence)
         graph = replace(graph, guarded=read.guarded)
         sources = [source for source in dict.fromkeys(["file", "mentions", *found]) if source in found]

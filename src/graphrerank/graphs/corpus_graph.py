@@ -318,6 +318,11 @@ class CorpusGraph:
             guarded=None if self.guarded is None else self.guarded.select(number),
         )
 
+    def without_relations(self) -> "CorpusGraph":
+        """Return the same graph, in which no passage ranks below what supersedes it: that of a time in the past."""
+        metadata = self.passages.metadata
+        return self if metadata is None else self.with_passages(metadata=replace(metadata, ranks_now=False))
+
     def where(self, conditions: Filter | None) -> "CorpusGraph":
         """Return the graph of the passages whose metadata meet a filter (:mod:`~graphrerank.graphs.metadata`)."""
         if not conditions:

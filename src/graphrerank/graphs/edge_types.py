@@ -16,8 +16,9 @@ REFERENCE, ENTITY, ADJACENCY, SIMILARITY, OTHER = range(len(EDGE_TYPES))
 
 MEANINGS = {  # of names in edge files, in addition to those of the types themselves
     "reference": (
-        "call calls cites cited_by citation foreign_key hyperlink import imports inherits key_name link links_to "
-        "mention mentions references reply replies tests title_mention"
+        "call calls cites cited_by citation contradicts foreign_key hyperlink import imports inherits key_name link "
+        "links_to mention mentions references reply replies superseded_by supersedes tests "
+        "title_mention"
     ),
     "entity": "concept conceptual shared_entity",
     "adjacency": "adjacent contextual neighbouring_chunk next next_chunk previous previous_chunk",

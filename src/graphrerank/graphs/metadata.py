@@ -28,7 +28,11 @@ import numpy.typing as npt
 from graphrerank.checks import UserError
 from graphrerank.graphs.packed_strings import Integers, PackedStrings, chosen, kept_entries, renumbered
 
-PRINCIPALS = "principals"  # the field of those who may see a passage; one without it is public, and no filter reads it
+PRINCIPALS = "principals"  # the field of those who may see a passage; one without it is public
+RELATIONS = SUPERSEDES, CONTRADICTS = "supersedes", "contradicts"  # lists of ids, perhaps of hidden passages
+SUPERSEDED = "superseded_by"  # the same in edge files and answers, from the other end
+RESERVED = (PRINCIPALS, *RELATIONS)  # which no filter reads
+VALID_FROM, VALID_TO = "valid_from", "valid_to"
 RANGES = ("gt", "gte", "lt", "lte")
 OPERATORS = ("eq", "ne", "in", *RANGES, "exists")
 BOTH, EITHER, NEITHER = "and", "or", "not"
@@ -82,6 +86,7 @@ class Metadata:
         None  # `[N']` int32, the number of each indexed passage; -1 for none of these. None: same
     )
     parts: tuple[Entries, ...] | None = field(default=None, repr=False)  # known index of all
+    ranks_now: bool = True  # whether what supersedes a passage ranks above it; False: at a time that was asked for
 
     def __len__(self) -> int:
         return len(self.records)
@@ -102,7 +107,7 @@ class Metadata:
     def select(self, nodes: npt.NDArray[np.int64]) -> "Metadata":
         """Return the metadata of some passages, ascending, as if there were no others."""
         numbers = renumbered(nodes, len(self), self.numbers)
-        return Metadata(chosen(self.records, nodes), numbers=numbers, parts=self._entries)
+        return Metadata(chosen(self.records, nodes), numbers=numbers, parts=self._entries, ranks_now=self.ranks_now)
 
     def compacted(self) -> "Metadata":
         """Return the same metadata with an index of these passages alone."""
@@ -116,8 +121,22 @@ class Metadata:
 
     def fields(self) -> list[str]:
         """List the fields that some passage has, without that of principals."""
-        names = {name for part in self._entries for name in part.fields()} - {PRINCIPALS}
+        names = {name for part in self._entries for name in part.fields()} - {*RESERVED}
         return sorted(name for name in names if len(self._held((name + END, name + BEYOND))))
+
+    def record(self, node: int) -> Mapping[str, Any]:
+        """Return the metadata of a passage."""
+        return _as_mapping(self.records[node])
+
+    @cached_property
+    def has_relations(self) -> bool:
+        """Whether some passage supersedes or contradicts another, which matters."""
+        return self.ranks_now and len(self._held(*((name + END, name + BEYOND) for name in RELATIONS))) > 0
+
+    @cached_property
+    def times(self) -> list[str]:
+        """List which of `valid_from` and `valid_to` some passage has."""
+        return [name for name in (VALID_FROM, VALID_TO) if len(self._held((name + END, name + BEYOND)))]
 
     @cached_property
     def is_restricted(self) -> bool:
@@ -145,7 +164,7 @@ class Metadata:
 
     def where(self, conditions: Filter) -> Mask:
         """Return ``[N]``, the passages that a filter lets pass; a ValueError names a condition that does not fit."""
-        check_filter(conditions)
+        check_filter(conditions, most=2 * MOST_CONDITIONS)  # of a request and of the time that it is about
         return self._where(conditions)
 
     def _where(self, conditions: Filter) -> Mask:
@@ -161,7 +180,7 @@ class Metadata:
     def _meets(self, name: str, condition: Any) -> Mask:
         """Return which passages meet the condition on a field; a ValueError if none of them has it."""
         present = self._mask((name + END, name + BEYOND))
-        if name == PRINCIPALS or not present.any():
+        if name in RESERVED or not present.any():
             shown = self.fields()[:SHOWN_FIELDS]
             raise UserError(
                 f"`filter.{name[:SHOWN_CHARS]}` must be a field of the passages; the known ones are {shown}"
@@ -192,7 +211,9 @@ class Metadata:
         return numbers
 
 
-def check_filter(conditions: Any, *, path: str = "filter", count: list[int] | None = None) -> None:
+def check_filter(
+    conditions: Any, *, path: str = "filter", most: int = MOST_CONDITIONS, count: list[int] | None = None
+) -> None:
     """Refuse what is no filter, by a ValueError that names the field and, of an operator, the known ones."""
     count = [0] if count is None else count
     if not isinstance(conditions, Mapping) or not all(isinstance(name, str) for name in conditions):
@@ -200,15 +221,15 @@ def check_filter(conditions: Any, *, path: str = "filter", count: list[int] | No
     for name, condition in conditions.items():
         count[0] += 1
         here = f"{path}.{name[:SHOWN_CHARS]}"
-        if count[0] > MOST_CONDITIONS:
-            raise UserError(f"`filter` must hold at most {MOST_CONDITIONS} conditions")
+        if count[0] > most:
+            raise UserError(f"`filter` must hold at most {most} conditions")
         if name in (BOTH, EITHER):
             if not isinstance(condition, list | tuple) or not condition:
                 raise UserError(f"`{here}` must be a list of one filter or more")
             for part in condition:
-                check_filter(part, path=here, count=count)
+                check_filter(part, path=here, most=most, count=count)
         elif name == NEITHER:
-            check_filter(condition, path=here, count=count)
+            check_filter(condition, path=here, most=most, count=count)
         else:
             _check_condition(here, _operators(condition))
 

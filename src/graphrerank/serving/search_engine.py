@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,8 +28,10 @@ from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.graphs import CorpusGraph, Queries, candidate_edges
 from graphrerank.graphs.edge_types import EDGE_TYPES
 from graphrerank.graphs.list_confidence import adaptive_k
-from graphrerank.graphs.metadata import Filter, check_filter
+from graphrerank.graphs.metadata import CONTRADICTS, SUPERSEDED, Filter, check_filter
+from graphrerank.graphs.passages import Passages
 from graphrerank.graphs.queries import query_encoder
+from graphrerank.graphs.relations import relations_among, valid_at
 from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.pipelines.pipeline import Pipeline, TracedStep
 from graphrerank.pipelines.step import Step
@@ -55,6 +58,11 @@ RETRIEVER = "retriever"
 SYSTEM = "ours"
 
 
+def _check_time(given: str) -> str:
+    valid_at(given, ())
+    return given
+
+
 def _check_filter(given: dict[str, Any]) -> dict[str, Any]:
     check_filter(given)
     return given
@@ -67,9 +75,12 @@ class CorpusRequest(QueryRequest, CallerRequest):
         query: The query, not blank.
         principals: Those of the caller, where the service trusts what requests say of themselves.
         filter: Conditions on metadata; passages that do not meet them are as if they did not exist.
+        as_of: Time in ISO 8601: passages that were valid then, by `valid_from` and `valid_to`; now by default, when a
+            passage that another one supersedes ranks below it.
     """
 
     filter: Annotated[dict[str, Any], AfterValidator(_check_filter)] = Field(default={})
+    as_of: Annotated[str, AfterValidator(_check_time)] | None = None
 
 
 class SearchRequest(CorpusRequest):
@@ -78,6 +89,8 @@ class SearchRequest(CorpusRequest):
     Attributes:
         query: The query, not blank.
         filter: Conditions on metadata; passages that do not meet them are as if they did not exist.
+        as_of: Time in ISO 8601: passages that were valid then, by `valid_from` and `valid_to`; now by default, when a
+            passage that another one supersedes ranks below it.
         top_n: Number of results; fewer if the pipeline finds fewer.
         return_documents: Whether results contain titles and texts.
         min_probability: Leave out what is relevant with less than this probability; the artifact must be calibrated.
@@ -99,6 +112,8 @@ class SearchResult(BaseModel):
     doc_id: str
     score: float  # of the pipeline's last step, of any scale; comparable within a response only
     probability: float | None = None  # of relevance, if the last step is calibrated and not all scores are equal
+    # `[relation, doc_id]`: `supersedes`, `superseded_by` or `contradicts`, of other candidates
+    relations: list[tuple[str, str]] | None = None
     document: dict[str, str] | None = None  # text, and title if known; if `return_documents` is set
 
 
@@ -126,7 +141,13 @@ class SearchableCorpus:
 
     def view(self, request: CorpusRequest) -> "SearchableCorpus":
         """Return the part of the corpus that a request may search; a ValueError if its filter does not fit."""
-        return self._seen_by(self.graph.known_principals(request.caller.principals))._where(request.filter)
+        seen = self._seen_by(self.graph.known_principals(request.caller.principals))
+        metadata = seen.graph.passages.metadata
+        if metadata is None:
+            return seen._where(request.filter)
+        valid = valid_at(request.as_of, metadata.times) if metadata.times else {}
+        parts = [part for part in (valid, request.filter) if part]
+        return seen._where({"and": parts} if parts else {}, ranks_now=request.as_of is None)
 
     def _seen_by(self, principals: frozenset[str]) -> "SearchableCorpus":
         """Return what the holders of some principals may see; those who see the same share it."""
@@ -136,15 +157,20 @@ class SearchableCorpus:
         make: Callable[[Tensor], SearchableCorpus] = lambda _: self._over(see(principals).to(graph.device))  # noqa: E731
         return self._views.get(principals, lambda: graph.held_by(principals), make)
 
-    def _where(self, conditions: Filter) -> "SearchableCorpus":
+    def _where(self, conditions: Filter, *, ranks_now: bool = True) -> "SearchableCorpus":
         """Return what meets a filter; a ValueError if it does not fit."""
         graph = self.graph
-        if not conditions or not graph.num_nodes:
+        if not graph.num_nodes or (ranks_now and not conditions):
             return self
-        make: Callable[[Tensor], SearchableCorpus] = lambda nodes: (  # noqa: E731
-            self if len(nodes) == graph.num_nodes else self._over(graph.select(nodes.to(graph.device)))
-        )
-        return self._views.get(json.dumps(conditions), lambda: graph.numbers_passing(conditions), make)
+
+        def make(nodes: Tensor) -> "SearchableCorpus":
+            if ranks_now and len(nodes) == graph.num_nodes:
+                return self
+            part = graph.select(nodes.to(graph.device))
+            return self._over(part if ranks_now else part.without_relations())
+
+        name = (json.dumps(conditions), ranks_now)
+        return self._views.get(name, lambda: graph.numbers_passing(conditions), make)
 
     def _over(self, graph: CorpusGraph) -> "SearchableCorpus":
         if not graph.num_nodes:
@@ -289,16 +315,27 @@ def _response(
         if confidence is None:
             raise UserError(NO_CONFIDENCE)
         perfect_recall = None if probabilities is None else confidence.perfect_recall(probabilities)[:count].tolist()
+    relations = _relations(corpus.graph.passages, nodes[:found])
     results = [
         SearchResult(
             doc_id=corpus.graph.node_ids[node],
             score=float(scores[rank]),
             probability=None if probabilities is None else float(probabilities[rank]),
+            relations=relations.get(rank),
             document=_document(corpus.graph, node) if request.return_documents else None,
         )
         for rank, node in enumerate(nodes[:count])
     ]
     return SearchResponse(id=uid, results=results, perfect_recall=perfect_recall, meta=corpus.meta(version))
+
+
+def _relations(passages: Passages, nodes: Sequence[int]) -> dict[int, list[tuple[str, str]]]:
+    """List the relations of each of some passages, by its place, with others of them."""
+    held = defaultdict[int, list[tuple[str, str]]](list)
+    for place, other, kind in relations_among(passages, nodes):
+        held[place].append((kind, passages.ids[nodes[other]]))
+        held[other].append((kind if kind == CONTRADICTS else SUPERSEDED, passages.ids[nodes[place]]))
+    return held
 
 
 def _document(graph: CorpusGraph, node: int) -> dict[str, str]:
@@ -312,6 +349,8 @@ class InspectRequest(CorpusRequest):
     Attributes:
         query: The query, not blank.
         filter: Conditions on metadata; passages that do not meet them are as if they did not exist.
+        as_of: Time in ISO 8601: passages that were valid then, by `valid_from` and `valid_to`; now by default, when a
+            passage that another one supersedes ranks below it.
         explain: Whether to measure which edges change each passage's score most.
     """
 

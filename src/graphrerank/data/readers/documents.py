@@ -29,7 +29,7 @@ from graphrerank.data.readers.records import (
 )
 from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS, GuardedEdges, count_repeated
 from graphrerank.graphs.edge_types import EDGE_TYPES, OTHER, edge_type_of
-from graphrerank.graphs.metadata import PRINCIPALS
+from graphrerank.graphs.metadata import PRINCIPALS, RELATIONS, SUPERSEDED
 
 ANSWERS, ANSWERABLE = ("answer", "answer_aliases"), "answerable"  # keys of a query's metadata
 EDGE_HEADER = ("source", "target", "type", "weight")
@@ -72,6 +72,7 @@ class FileEdges(NamedTuple):
     weight: Tensor
     types: Tensor
     guarded: GuardedEdges | None  # those with principals
+    relations: list[tuple[str, str, str]]  # of public ones that supersede or contradict: which, and two ids
 
 
 def split_passage(passage: str, title_length: int) -> tuple[str, str]:
@@ -204,6 +205,7 @@ def read_edges(
     pairs, weights, kinds, groups = array("q"), array("f"), array("q"), array("q")
     place_of: dict[str, int] = {}
     group_of = {"": 0}  # of principals as they are written
+    relations = list[tuple[str, str, str]]()
     num_loops = 0
     for path in files:
         unknown_ids: list[int] = []
@@ -224,6 +226,8 @@ def read_edges(
                 weights.append(weight)
                 kinds.append(place)
                 groups.append(group_of.setdefault(principals, len(group_of)))
+                if kind in (*RELATIONS, SUPERSEDED) and not principals:
+                    relations.append((kind, source, target))
         warn_left_out(path, {"an id that is not in the corpus": unknown_ids})
     number_of = {kind: edge_type_of(kind, edge_meanings) for kind in place_of}
     meant = set(edge_meanings or ()) - {EDGE_TYPES[OTHER]} if files else ()
@@ -253,7 +257,7 @@ def read_edges(
     if not bool(public.all()):
         names = [json.dumps([name.strip() for name in written.split("|") if name.strip()]) for written in group_of]
         guarded = GuardedEdges(ends[~public], strength[~public], types[~public], group[~public], names)
-    return FileEdges(ends[public], strength[public], types[public], guarded)
+    return FileEdges(ends[public], strength[public], types[public], guarded, relations)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, str, str, str, str, str]]:

@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+from graphrerank.data.dataset import Dataset
+from graphrerank.graphs.edge_types import REFERENCE
+from graphrerank.graphs.metadata import Metadata
+from graphrerank.graphs.passages import Passages
+from graphrerank.graphs.relations import lift_replacements, relations_among, valid_at, with_relations
+from tests.support.folders import write_dataset
+
+RECORDS = [{"supersedes": ["b"]}, {"supersedes": "c", "contradicts": ["d", "x"]}, {}, {"supersedes": ["d"]}]
+PASSAGES = Passages(list("abcd"), ["", "", "", ""], metadata=Metadata(RECORDS))
+
+
+def test_relations_are_those_among_the_passages() -> None:
+    assert relations_among(PASSAGES, [2, 1, 0, -1]) == [(1, 0, "supersedes"), (2, 1, "supersedes")]
+    assert relations_among(PASSAGES, [3, 1]) == [(1, 0, "contradicts")]
+    assert relations_among(PASSAGES, [0, 2]) == []
+
+
+def test_a_replacement_takes_the_score_by_hand() -> None:
+    nodes = torch.tensor([[2, 3, 1, 0], [0, 1, 2, -1], [3, 2, -1, -1]])
+    scores = torch.tensor([[4.0, 3.0, 2.0, 1.0], [4.0, 3.0, 2.0, -torch.inf], [1.0, 0.5, -torch.inf, -torch.inf]])
+    found = lift_replacements(PASSAGES, nodes, scores)
+    assert found[0, [3, 1]].tolist() == [4.0, 3.0]  # a chain: c, at the top, by b by a
+    assert found[0, 3] > found[0, 2] > found[0, 0] > 3.9999
+    assert torch.equal(found[1:], scores[1:])
+
+
+def test_a_circle_ends() -> None:
+    records = [{"supersedes": ["b"]}, {"supersedes": ["a"]}]
+    passages = Passages(list("ab"), ["", ""], metadata=Metadata(records))
+    found = lift_replacements(passages, torch.tensor([[0, 1]]), torch.tensor([[1.0, 1.0]]))
+    torch.testing.assert_close(found, torch.ones(1, 2))
+
+
+def test_what_is_valid_at_a_time() -> None:
+    metadata = Metadata(
+        [
+            {},
+            {"valid_from": "2025-01-31"},
+            {"valid_to": "2025-01-31T10:00:00Z"},
+            {"valid_from": "2024", "valid_to": "2026"},
+        ]
+    )
+    for time, expected in {
+        "2025-01-30": [0, 2, 3],
+        "2025-01-31": [0, 1, 2, 3],
+        "2025-01-31T11:30:00+02:00": [0, 1, 2, 3],
+        "2025-01-31T12:00:00+02:00": [0, 1, 3],  # the second at which it ends
+        "2030-01-01": [0, 1],
+    }.items():
+        assert metadata.where(valid_at(time, metadata.times)).nonzero()[0].tolist() == expected, time
+    assert valid_at(None, ()) == {"and": []}
+    with pytest.raises(ValueError, match="`as_of` must be a time in ISO 8601"):
+        valid_at("yesterday", ())
+
+
+def test_edges_of_files_are_noted_in_their_direction(tmp_path) -> None:
+    folder = write_dataset(
+        tmp_path / "data",
+        corpus=[{"_id": node, "text": node, "metadata": {"supersedes": "c"} if node == "a" else {}} for node in "abc"],
+        queries=[],
+        edges=[("a", "b", "supersedes"), ("a", "c", "superseded_by"), ("b", "c", "contradicts")],
+    )
+    graph = Dataset.from_folder(folder, splits={}).graph
+    assert graph.passages.metadata.records == [
+        {"supersedes": ["c", "b"]},
+        {"contradicts": ["c"]},
+        {"supersedes": ["a"]},
+    ]
+    assert graph.edge_types() == [REFERENCE]
+    with pytest.raises(ValueError, match="must start at a passage that is read, got 'x'"):
+        with_relations({}, [("supersedes", "x", "y")])
