@@ -111,7 +111,7 @@ def conclusions(rows: list[Row]) -> str:
             costs.append(f"{auto.name} ({auto.base:.1f}, {best.edges} {best.base:.1f})")
     mean, listed = sum(row.gain for row in worst) / len(worst), (f"{r.name} {r.edges} {r.gain:+.1f}" for r in worst)
     said = {
-        "nDCG@10 above the retriever over the worst edges of each set": f"{mean:+.1f} on average: {', '.join(listed)}",
+        "nDCG@10 against the retriever, worst edges of each set": f"{mean:+.1f} on average: {', '.join(listed)}",
         "Significantly below the retriever": ", ".join(below) or "nowhere",
         f"`auto` more than {ALLOWED} below the best edges": ", ".join(costs) or "nowhere",
     }
