@@ -49,7 +49,7 @@ BLOCK_TEXTS = 1 << 15  # encoded at once
 COMPARED = 100_000  # largest corpus that is held against the same one in memory
 EXACT = ("bm25", "dense", "hybrid", "hybrid_expand", "hybrid_expand+base")
 ROOT = Path(__file__).resolve().parent.parent
-NUM_ADDED = 1000  # by the step `grow`
+NUM_ADDED, NUM_SERVED = 1000, 20  # by the steps `grow` and `serve_grow`
 
 
 class Recombined(Sequence[str]):
@@ -316,6 +316,35 @@ def serve(folder: Path) -> dict[str, float]:
     }  # fmt: skip
 
 
+def serve_grow(source: Path, folder: Path, size: int) -> dict[str, float]:
+    """Time ``POST /documents`` of one passage, and until searches over new connections have found it ten times."""
+    words = folder.with_name(f"{folder.name}-words")  # vectors would need the service's encoder
+    prepare_corpus(make_dataset(source, size), words)
+    settings = ["artifact=base", "encoder=none", f"index={words.absolute()}", "pipeline=vector_search"]
+    added, found = [], []
+    with running_service(serve_command(*settings, "retriever=bm25", "workers=2", "browser=false")) as (port, _):
+        for number in range(NUM_SERVED):
+            name, start = f"served{number}", time.perf_counter()
+            passage = {"id": name, "text": f"{name} is a passage that was added"}
+            _post(port, "/documents", {"documents": [passage], "edges": [[name, "p0"]]})
+            added.append(time.perf_counter() - start)
+            for _ in range(10):
+                while _post(port, "/search", {"query": name})["results"][0]["doc_id"] != name:
+                    assert time.perf_counter() < start + 60, f"{name} is not found"
+            found.append(time.perf_counter() - start)
+    return {"added_p50_s": float(np.median(added)), "found_p50_s": float(np.median(found)), "found_max_s": max(found)}
+
+
+def _post(port: int, path: str, body: dict[str, Any]) -> Any:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+    answer = connection.getresponse()
+    content = answer.read()
+    if answer.status != 200:
+        raise RuntimeError(f"POST {path} answered {answer.status}: {content[:200]!r}")
+    return json.loads(content)
+
+
 def _search_by_http(port: int, questions: Sequence[str]) -> tuple[list[float], dict[str, list[float]]]:
     """Ask one question after the other; return milliseconds, and those of each stage that the answers name."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -358,6 +387,8 @@ def main() -> None:
             found = evaluate(folder)
         elif args.step == "serve":
             found = serve(folder)
+        elif args.step == "serve_grow":
+            found = serve_grow(args.source, folder, args.sizes[0])
         elif args.step == "grow_ivf":
             found = grow_ivf(args.source, folder, args.sizes[0])
         elif args.step == "grow":
@@ -370,7 +401,7 @@ def main() -> None:
         steps = ["prepare", "prepare_ivf", *args.systems, "evaluate", "serve"]
         if size <= COMPARED:
             steps += ["compare", "grow_ivf"]
-        steps.append("grow")
+        steps += ["serve_grow", "grow"]
         for step in steps:
             command = [sys.executable, __file__, str(args.source), "--folder", str(args.folder), "--sizes", str(size)]
             done = subprocess.run([*command, "--step", step], stdout=subprocess.PIPE, text=True, check=True)
