@@ -2,21 +2,16 @@
 
 Builds the extractive index of the podcast's chunks (entities and relations from spaCy, vectors from MiniLM in bfloat16,
 tokens of MiniLM's tokenizer), saves it as ``<cache>/retag/podcast``, and prints the seconds for what was not cached,
-the graphs with and without topics, and the communities and tokens of each level. ``--grow 100`` also builds the index
-without the last 100 chunks, adds them, and prints the distance to a new build, beside the distance of two builds that
-differ only in the seed.
+the graphs with and without topics, and the communities and tokens of each level.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from sklearn.metrics import adjusted_rand_score
-from torch import Tensor
 
 from graphrerank.data.encoder import SentenceTransformerEncoder, packaged_model
 from graphrerank.data.vector_cache import VectorCache
@@ -29,43 +24,6 @@ from graphrerank_papers.retag.entity_graph import EntityGraph, build_entity_grap
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings
 
 MINILM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-
-
-@dataclass(frozen=True)
-class IndexDifference:
-    """Similarity of the communities and summaries of two indexes."""
-
-    communities: tuple[int, int]  # number of communities of each, over all graphs
-    # adjusted Rand index of the two partitions of the general graph at each level of the second index: 1 for equal
-    # partitions, about 0 for random ones
-    rand: tuple[float, ...]
-    # cosine between a summary of the second index and the nearest one of the first, averaged over all communities of
-    # all graphs
-    summaries: float
-
-
-def index_difference(index: ReTAGIndex, other: ReTAGIndex) -> IndexDifference:
-    """Compare two indexes of the same passages, such as an updated one with a new build."""
-    if list(index.passage_ids) != list(other.passage_ids):
-        raise ValueError("`index` and `other` must have the same passages, got different ids")
-    levels = range(other.communities.num_levels(0))
-    rand = []
-    for level in levels:
-        left, right = _labels(index, level), _labels(other, level)
-        both = (left >= 0) & (right >= 0)
-        rand.append(float(adjusted_rand_score(left[both], right[both])))
-    similarity = 1.0
-    if len(other.communities) and len(index.communities):
-        similarity = float((other.communities.vectors @ index.communities.vectors.T).max(dim=1).values.mean())
-    return IndexDifference((len(index.communities), len(other.communities)), tuple(rand), similarity)
-
-
-def _labels(index: ReTAGIndex, level: int) -> Tensor:
-    """Return the community ``[E]`` of each entity at a level of the general graph; -1 for none."""
-    label = torch.full((len(index.entities),), -1, dtype=torch.int64)
-    for community in index.communities.at_level(0, level).tolist():
-        label[index.communities.members[community]] = community
-    return label
 
 
 class Podcast:
@@ -95,10 +53,9 @@ class Podcast:
         """Build the entity graph."""
         return build_entity_graph(self.extractor.extract(self.passages), self.passages)
 
-    def build(self, settings: ReTAGSettings, *, without: int = 0) -> ReTAGIndex:
-        """Build the index, without the last ``without`` chunks."""
-        kept = len(self.passages) - without
-        return self.builder.build(self.ids[:kept], self.passages[:kept], settings)
+    def build(self, settings: ReTAGSettings) -> ReTAGIndex:
+        """Build the index."""
+        return self.builder.build(self.ids, self.passages, settings)
 
 
 def graph_rows(index: ReTAGIndex) -> Iterator[list[str]]:
@@ -127,20 +84,6 @@ def level_rows(index: ReTAGIndex) -> Iterator[list[str]]:
         yield row
 
 
-def grow(podcast: Podcast, settings: ReTAGSettings, num_new: int, rebuilt: ReTAGIndex) -> Iterator[list[str]]:
-    """Compare a grown index, and one with another seed, with an index that was built at once."""
-    before = podcast.build(settings, without=num_new)
-    begin = time.process_time()
-    grown = podcast.builder.update(before, podcast.ids, podcast.passages)
-    seconds = time.process_time() - begin
-    other = podcast.build(replace(settings, seed=settings.seed + 1))
-    for name, index in ((f"the last {num_new} chunks added", grown), ("another seed", other)):
-        far = index_difference(index, rebuilt)
-        rand = " ".join(f"{value:.2f}" for value in far.rand)
-        yield [name, f"{len(index.communities):,}", rand, f"{far.summaries:.3f}"]
-    print(f"\nadding took {seconds:.0f} s of CPU, with the caches of the first build\n")
-
-
 def main() -> None:
     """Build, save, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -148,7 +91,6 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True, help="vectors, knowledge and indexes")
     parser.add_argument("--topics", type=int, default=ReTAGSettings.num_topics)
     parser.add_argument("--coverage", type=float, default=ReTAGSettings.coverage)
-    parser.add_argument("--grow", type=int, default=0, help="chunks to add to an index of the others")
     args = parser.parse_args()
     torch.set_num_threads(1)
     podcast = Podcast(args.data, args.cache)
@@ -163,9 +105,6 @@ def main() -> None:
     print(markdown_table(header, list(graph_rows(index))), end="\n\n")
     header = ["level", "communities", "tokens", "of a topic", "its tokens"]
     print(markdown_table(header[: 5 if index.topics.names else 3], list(level_rows(index))))
-    if args.grow:
-        rows = list(grow(podcast, settings, args.grow, index))
-        print(markdown_table(["index", "communities", "Rand index, level by level", "summaries"], rows))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Building ReTAG's index, and adding passages to it: topics, communities of every graph, and their summaries."""
+"""Building ReTAG's index: topics, communities of every graph, and their summaries."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -21,7 +21,6 @@ from graphrerank_papers.retag.entity_graph import (
     EntityGraph,
     Hierarchy,
     build_entity_graph,
-    graft,
     hierarchical_leiden,
     names_in,
 )
@@ -111,38 +110,6 @@ class ReTAGIndexBuilder:
             summarise = partial(_summarise, graph, hierarchy, corpus, steps)
             parts.append((graph, hierarchy, self._stages.get(summary_key, GraphSummaries, summarise)))
         return self._assemble(ids, passages, corpus, topics, parts, steps, skipped)
-
-    def update(self, index: ReTAGIndex, ids: Sequence[str], passages: Sequence[str]) -> ReTAGIndex:
-        """Add passages to an index: topics stay, and communities grow with their graphs.
-
-        New entities belong to the topics that they are relevant to (:func:`graft`). All communities are summarised
-        again; a language model in an ``AnswerCache`` reads summaries of unchanged texts from it.
-
-        Source: ours, for the first of ReTAG's open questions. A ValueError if the passages do not begin with the
-        index's; or as :meth:`build`.
-        """
-        known, settings = list(index.passage_ids), index.settings
-        if list(ids[: len(known)]) != known:
-            raise UserError(f"`ids` must begin with the {len(known)} ids of the index, got others")
-        steps = self._steps(settings)
-        _, corpus = self._corpus(ids, passages, settings, steps)
-        names, known = corpus.graph.names, list(index.entities)
-        if list(names[: len(known)]) != known:
-            raise UserError(f"`passages` must begin with those of the index, got others: {len(known)} entities differ")
-        entities = steps.relevant_entities(corpus, index.topics)
-        for topic, subgraph in enumerate(index.graphs[1:]):
-            entities[subgraph.nodes, topic] = True
-        relations = steps.relevant_relations(corpus, index.topics, entities)
-        for topic, subgraph in enumerate(index.graphs[1:]):
-            relations[corpus.graph.positions(subgraph.edges), topic] = True
-        skipped, parts, own = steps.num_skipped, [], index.communities
-        for number, graph in enumerate(_subgraphs(corpus.graph, entities, relations)):
-            rows = (own.graph == number).nonzero().flatten().tolist()
-            parents = [parent if parent < 0 else parent - rows[0] for parent in own.parent[rows].tolist()]
-            before = Hierarchy(own.level[rows].tolist(), parents, [own.members[row].tolist() for row in rows])
-            hierarchy = graft(before, graph.edges, graph.weight, settings)
-            parts.append((graph, hierarchy, _summarise(graph, hierarchy, corpus, steps)))
-        return self._assemble(ids, passages, corpus, index.topics, parts, steps, skipped)
 
     def _steps(self, settings: ReTAGSettings) -> Steps:
         if self.model is None:

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -169,70 +169,7 @@ def hierarchical_leiden(edges: Tensor, weight: Tensor, settings: ReTAGSettings) 
     ):
         members[entry.level, entry.cluster].append(int(entry.node))
         parent[entry.level, entry.cluster] = (entry.level - 1, entry.parent_cluster)
-    index = {key: number for number, key in enumerate(members)}
-    parents = [index[parent[key]] if key[0] else -1 for key in members]
-    return _ordered([level for level, _ in members], parents, list(members.values()))
-
-
-def _ordered(level: Sequence[int], parent: Sequence[int], members: Sequence[Sequence[int]]) -> Hierarchy:
-    """Order communities by level, then by their smallest member."""
-    order = sorted(range(len(members)), key=lambda community: (level[community], min(members[community])))
-    index = {old: new for new, old in enumerate(order)}
-    return Hierarchy(
-        level=[level[old] for old in order],
-        parent=[index[parent[old]] if parent[old] >= 0 else -1 for old in order],
-        members=[sorted(members[old]) for old in order],
-    )
-
-
-def graft(hierarchy: Hierarchy, edges: Tensor, weight: Tensor, settings: ReTAGSettings) -> Hierarchy:
-    """Let the communities of a grown graph absorb its new nodes.
-
-    A new node joins the finest community to which most of its edges' weight leads, directly or through new nodes.
-    Connected components of at least ``min_component`` remaining nodes form new communities. A community that gained
-    nodes and has ``max_community`` or more is split on the next level. ``edges`` and ``weight`` are of the graph now.
-    """
-    pairs = list(zip(edges.tolist(), weight.tolist(), strict=True))
-    finest = {node: community for community, members in enumerate(hierarchy.members) for node in members}
-    joined = _join(pairs, finest)
-    level, parent = list(hierarchy.level), list(hierarchy.parent)
-    members = [list(nodes) for nodes in hierarchy.members]
-    for node, community in joined.items():
-        while community >= 0:
-            members[community].append(node)
-            community = parent[community]
-
-    def add_communities(nodes: set[int], below: int) -> None:
-        """Cluster nodes, below a community that they make up or, if it is -1, at level 0."""
-        inside = torch.isin(edges, torch.tensor(sorted(nodes))).all(dim=1)
-        least = 1 if below >= 0 else settings.min_component
-        clusters = hierarchical_leiden(edges[inside], weight[inside], replace(settings, min_component=least))
-        first, depth = len(members), 0 if below < 0 else level[below] + 1
-        coarsest = [nodes for nodes, at in zip(clusters.members, clusters.level, strict=True) if at == 0]
-        if below >= 0 and (len(coarsest) < 2 or sum(map(len, coarsest)) < len(nodes)):
-            return  # it cannot be split
-        level.extend(depth + at for at in clusters.level)
-        parent.extend(below if above < 0 else first + above for above in clusters.parent)
-        members.extend(list(nodes) for nodes in clusters.members)
-
-    for community in sorted(set(joined.values())):
-        if len(members[community]) >= settings.max_community:
-            add_communities(set(members[community]), community)
-    if unplaced := set(edges.flatten().tolist()) - finest.keys() - joined.keys():
-        add_communities(unplaced, -1)
-    return _ordered(level, parent, members)
-
-
-def _join(pairs: Sequence[tuple[Sequence[int], float]], finest: dict[int, int]) -> dict[int, int]:
-    """Choose a community for each new node connected to one, the smaller index on ties."""
-    joined: dict[int, int] = {}
-    while True:
-        strength: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-        known = finest | joined
-        for ends, weight in pairs:
-            for node, other in (ends, reversed(ends)):
-                if other in known and node not in known:
-                    strength[node][known[other]] += weight
-        if not strength:
-            return joined
-        joined |= {node: max(sorted(each), key=each.__getitem__) for node, each in strength.items()}
+    order = sorted(members, key=lambda key: (key[0], min(members[key])))
+    index = {key: number for number, key in enumerate(order)}
+    parents = [index[parent[key]] if key[0] else -1 for key in order]
+    return Hierarchy([level for level, _ in order], parents, [sorted(members[key]) for key in order])

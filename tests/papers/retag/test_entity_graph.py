@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
-from graphrerank_papers.retag.entity_graph import Hierarchy, build_entity_graph, graft, hierarchical_leiden, names_in
+from graphrerank_papers.retag.entity_graph import Hierarchy, build_entity_graph, hierarchical_leiden, names_in
 from graphrerank_papers.retag.index import ReTAGSettings
 
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
@@ -112,17 +112,3 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "graspologic_native", None)
     with pytest.raises(ValueError, match=r"pip install 'graphrerank\[retag\]'"):
         leiden(torch.tensor([[0, 1]]), torch.ones(1))
-
-
-def test_graft() -> None:
-    old = Hierarchy([0, 0, 1, 1], [-1, -1, 0, 0], [[0, 1, 2, 3], [4, 5], [0, 1], [2, 3]])
-    edges = torch.tensor([[0, 1], [0, 2], [2, 3], [4, 5], [0, 6], [4, 6], [6, 7], [8, 9]])
-    weight = torch.tensor([1.0, 1.0, 1.0, 1.0, 1.0, 3.0, 1.0, 1.0])
-    grown = graft(old, edges, weight, ReTAGSettings(max_community=5, min_component=2))
-    assert grown.members == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [0, 1], [2, 3]]  # 7 by way of 6
-    assert (grown.level, grown.parent) == ([0, 0, 0, 1, 1], [-1, -1, -1, 0, 0])
-    old = Hierarchy([0], [-1], [[0, 1, 2, 3]])  # two triangles: the community outgrows its limit
-    edges = torch.tensor([[0, 1], [0, 2], [1, 2], [3, 4], [3, 5], [4, 5], [2, 3]])
-    grown = graft(old, edges, torch.ones(7), ReTAGSettings(max_community=5, min_component=2))
-    assert grown.members == [[0, 1, 2, 3, 4, 5], [0, 1, 2], [3, 4, 5]]
-    assert (grown.level, grown.parent) == ([0, 1, 1], [-1, 0, 0])
