@@ -83,7 +83,7 @@ def evaluated(name: str, seed: int) -> DatasetResult:
 @pytest.fixture(scope="session")
 def result() -> EvaluationResult:
     """Seven systems on two data sets; the queries of one can be looked at."""
-    datasets = {"attack": evaluated("attack", 1), "scifact": replace(evaluated("scifact", 50), browser=None)}
+    datasets = {"attack": evaluated("attack", 1), "scifact": evaluated("scifact", 50)}
     across = across_datasets(list(datasets.values()), permutations=2_000)
     settings = {"permutations": 2_000, "level": 0.05, "seed": 0, "ties": "own"}
     return EvaluationResult(

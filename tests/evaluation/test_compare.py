@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphrerank.evaluation.compare import compare_runs, metric_differences
-from graphrerank.evaluation.records import DatasetResult, HubBias, SystemResult
+from graphrerank.evaluation.records import DatasetResult, SystemResult
 from graphrerank.evaluation.result import EvaluationResult
 
 IDS = tuple(f"q{i}" for i in range(40))
@@ -34,7 +34,6 @@ def run(*systems: SystemResult, dataset: str = "toy", **changes) -> EvaluationRe
         ceiling=0.9,
         base_ceiling=0.8,
         notes=["candidates: hybrid"],
-        hub_bias=[HubBias(one.name, 0.1, 0.0, 1.0, 1.0, 9) for one in systems],
     )
     return EvaluationResult("python evaluate.py", {dataset: replace(part, **changes)})
 
@@ -56,7 +55,6 @@ def test_systems_of_one_name_are_one_where_they_score_alike() -> None:
         float((system("gatv2", 0.7, seed=1).values["nDCG@10"] - BASE.values["nDCG@10"]).mean())
     )
     assert found.tests[0].p_holm < 0.05
-    assert [one.system for one in found.hub_bias] == ["retriever", "gatv2 (one)", "mlp", "gatv2 (two)"]
     for one in found.breakdowns:
         assert list(one.means) == list(found.systems)
     halves = {(one.by, one.group): one for one in found.breakdowns}

@@ -18,7 +18,7 @@ from graphrerank.evaluation.tables import percent_cell
 TOLERANCE = 1e-6  # of a mean, as a fraction
 NOTHING = "nothing"
 NO_MEANS = ("missing", "tied_share", "answers")  # entries of a system that are no means
-OF_SYSTEMS = ("hub_bias", "counterfactuals", "reliability", "list_reliability")  # records about single systems
+OF_SYSTEMS = ("counterfactuals", "reliability", "list_reliability")  # records about single systems
 Parts = Mapping[str, DatasetResult]  # one data set, by run
 
 
@@ -103,7 +103,6 @@ def _merged(parts: Parts, tested: Sequence[str], resamples: int, seed: int) -> t
         tested=tuple(tested),
         tables=tables,
         grouped=[name for name in last.grouped if name in measures],
-        browser=None,
         edges_of_type=(),
         notes=(),
         **taken_over,

@@ -1,15 +1,12 @@
-"""From rankings to a result: measures, tests, groups of queries, edges, hubs and seeds of one data set's systems."""
+"""From rankings to a result: measures, tests, groups of queries, edges and seeds of one data set's systems."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from graphrerank.checks import UserError
 from graphrerank.evaluation.measuring import EvaluationPlan, break_ties, measure_ranking, relevant_nodes, tied_share
@@ -18,7 +15,6 @@ from graphrerank.evaluation.records import (
     Counterfactual,
     DatasetResult,
     EdgesOfType,
-    HubBias,
     PairedTest,
     QueryDifference,
     SeedSpread,
@@ -35,13 +31,9 @@ from graphrerank.text.tokenizer import count_tokens
 TOP = 10
 TAKEN_OVER = ("name", "kind", "source", "config", "seed", "fingerprint", "routes")  # by a result from what was ranked
 MOST = 10  # queries listed on either side
-BROWSED, SHOWN = 300, 10  # queries that a report shows one by one, and passages of each ranking
-SHOWN_TEXT = 240  # characters of a passage
 GROUPS = 3
 BLOCK_QUERIES = 256
 RELEVANT_GROUPS = ((1, 1), (2, 2), (3, 5), (6, 20), (21, None))
-HUB_SHARE = 0.1  # of the corpus
-DEPTH = 100  # nodes whose scores and degrees are correlated
 
 
 def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequence[StageResult] = ()) -> DatasetResult:
@@ -106,9 +98,6 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
         densities=mean_degree(graph, nodes).tolist(),
         systems=results,
         tested=tuple(plan.tested),
-        hub_bias=[
-            bias for system in systems if (bias := hub_bias(graph, system.ranking, relevant, system=system.name))
-        ],
         edges_of_type=edges_of_type(graph, nodes, qrels.relevance(queries, nodes, num_nodes=graph.num_nodes) > 0),
         counterfactuals=[
             _compare_with_itself(system, edges, values[system.name], measured(ranking), plan)
@@ -128,8 +117,7 @@ def measure_systems(ranked: RankedDataset, plan: EvaluationPlan, stages: Sequenc
         node_ids=graph.node_ids,
         **ceilings,
     )
-    result = with_comparisons(result, plan)
-    return replace(result, browser=browse_queries(result, graph, relevant))
+    return with_comparisons(result, plan)
 
 
 def _joined(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -294,41 +282,6 @@ def edges_of_type(graph: CorpusGraph, nodes: Tensor, relevance: Tensor) -> list[
     ]
 
 
-def hub_bias(graph: CorpusGraph, ranking: Ranking, relevant: Tensor, *, system: str) -> HubBias | None:
-    """Correlate scores ``[Q, K]`` with degrees, and count hubs at the top; None where all degrees are equal."""
-    degree = graph.num_neighbours.double()
-    if not degree.numel() or bool((degree == degree[0]).all()):
-        return None
-    nodes, scores = ranking.nodes[:, :DEPTH].cpu(), ranking.scores[:, :DEPTH].cpu().double()
-    hub_degree = max(1, math.ceil(np.quantile(degree.numpy(), 1 - HUB_SHARE)))
-    hub = degree >= hub_degree
-    share = float(hub.double().mean())
-    ranked = nodes >= 0
-    degrees = degree[nodes.clamp(min=0)].masked_fill(~ranked, torch.nan)
-    row = torch.arange(len(nodes)).unsqueeze(1) * graph.num_nodes
-    is_relevant = torch.isin(row + nodes, (row + relevant)[relevant >= 0])
-    judged = is_relevant.double().masked_fill(~ranked, torch.nan)
-    scores = scores.masked_fill(~ranked, torch.nan)
-    top, sought = nodes[:, :TOP], relevant[relevant >= 0]
-    return HubBias(
-        system=system,
-        correlation=mean_spearman(scores, degrees),
-        relevant_correlation=mean_spearman(judged, degrees),
-        lift=float(hub[top[top >= 0]].double().mean()) / share,
-        relevant_lift=float(hub[sought].double().mean()) / share,
-        hub_degree=hub_degree,
-    )
-
-
-def mean_spearman(a: Tensor, b: Tensor) -> float:
-    """Average Spearman's rank correlation over rows ``[Q, K]``; NaN entries and constant rows are left out."""
-    ranks = [torch.from_numpy(rankdata(np.asarray(t), axis=1, nan_policy="omit")) for t in (a, b)]
-    centred = [(rank - rank.nanmean(dim=1, keepdim=True)).nan_to_num(0.0) for rank in ranks]
-    product = (centred[0] * centred[1]).sum(1)
-    norms = (centred[0].square().sum(1) * centred[1].square().sum(1)).sqrt()
-    return float((product / norms)[norms > 0].mean())
-
-
 def seed_spreads(result: DatasetResult) -> list[SeedSpread]:
     """Describe checkpoints that were trained alike but for the seed: how far their means lie apart."""
     alike: dict[str, dict[str, SystemResult]] = {}
@@ -343,56 +296,3 @@ def seed_spreads(result: DatasetResult) -> list[SeedSpread]:
             numbers = float(means.mean()), float(means.std(ddof=1)), float(means.min()), float(means.max())
             spreads.append(SeedSpread(tuple(group), seeds, measure, *numbers))
     return spreads
-
-
-def browse_queries(result: DatasetResult, graph: CorpusGraph, relevant: Tensor) -> dict[str, Any]:
-    """Return the queries on which the primary system and the baseline differ most, as ``browser.js`` reads them.
-
-    At most :data:`BROWSED`, as lists of id, text, number of relevant passages, score by each system (None = the query
-    does not count), first passages of each system, the relevant ones of them, and edges with their types; passages are
-    numbers of ``passages``, each an id and the beginning of a text. ``relevant`` is ``[Q, R]``, padded with -1.
-    """
-    names = [name for name in (result.baseline, result.primary) if name is not None]
-    measure, ids = result.tested[0], result.query_ids
-    table = torch.stack([result.systems[name].values[measure] for name in names])
-    change = (table[-1] - table[0]).abs().nan_to_num(-1.0).tolist()
-    rows = sorted(range(len(ids)), key=lambda row: (-change[row], ids[row]))[:BROWSED]
-    rankings = [ranking for name in names if (ranking := result.systems[name].ranking) is not None]
-    tops = [ranking.nodes[rows, :SHOWN].cpu() for ranking in rankings]
-    distinct = [sorted({*row} - {-1}) for row in torch.cat(tops, dim=1).tolist()]
-    shown = pad_sequence([torch.tensor(row, dtype=torch.int64) for row in distinct], True, -1)
-    place = {node: number for number, node in enumerate(torch.unique(shown[shown >= 0]).tolist())}
-    edges = _edges(graph, shown)
-    queries = [
-        [
-            ids[row],
-            result.query_texts[row],
-            result.num_relevant[row],
-            [None if score != score else score for score in table[:, row].tolist()],
-            [[place[node] for node in top[number].tolist() if node >= 0] for top in tops],
-            sorted(place[node] for node in set(relevant[row].tolist()).intersection(distinct[number])),
-            [(place[a], place[b], kind) for a, b, kind in edges[number]],
-        ]
-        for number, row in enumerate(rows)
-    ]
-    used = {kind for listed in edges for *_, kind in listed}
-    return {
-        "systems": names,
-        "measure": measure,
-        "passages": [(graph.node_ids[node], " ".join(graph.texts[node].split())[:SHOWN_TEXT]) for node in place],
-        "types": {str(number): name for number, name in enumerate(EDGE_TYPES) if number in used},
-        "queries": queries,
-    }
-
-
-def _edges(graph: CorpusGraph, nodes: Tensor) -> list[list[tuple[int, int, int]]]:
-    """List the pairs of nodes in each row of ``[Q, K]`` that are joined, with the type: one edge for each type."""
-    edge_index, _, ptr, edge_type = candidate_edges(graph, nodes, keep_types=True)
-    assert edge_type is not None
-    number = nodes[nodes >= 0]
-    row = torch.searchsorted(ptr, edge_index[1], right=True) - 1
-    low, high = number[edge_index].sort(dim=0).values
-    edges: list[list[tuple[int, int, int]]] = [[] for _ in range(len(nodes))]
-    for query, a, b, kind in torch.unique(torch.stack([row, low, high, edge_type]), dim=1).T.tolist():
-        edges[query].append((a, b, kind))
-    return edges

@@ -87,26 +87,6 @@ class Breakdown:
 
 
 @dataclass(frozen=True)
-class HubBias:
-    """Whether a system prefers nodes of many neighbours."""
-
-    TITLE = "hubs"
-    CAPTION = (
-        "Spearman's correlation of score with number of neighbours, and how much more often hubs (the tenth of the "
-        "nodes with most neighbours) are in the top 10 than in the corpus. Without bias both equal those of relevance. "
-        "A hub has at least as many neighbours as the last column says."
-    )
-
-    system: str = field(metadata=column("system", "system"))
-    # mean over queries, of their top 100; NaN where no query has two scores and two degrees that differ
-    correlation: Number = field(metadata=column("correlation with degree", "+.2f"))
-    relevant_correlation: Number = field(metadata=column("of relevance", "+.2f"))
-    lift: Number = field(metadata=column("hubs in the top 10, lift"))  # 1 is no preference
-    relevant_lift: Number = field(metadata=column("among relevant, lift"))
-    hub_degree: int = field(metadata=column("neighbours of a hub", ",.0f"))
-
-
-@dataclass(frozen=True)
 class Counterfactual:
     """Scores of a system on another graph, everything else unchanged."""
 
@@ -299,7 +279,6 @@ class DatasetResult:
     tests: Sequence[PairedTest] = ()  # the primary system against every other one
     query_differences: Sequence[QueryDifference] = ()  # the queries on which it gains and loses most
     breakdowns: Sequence[Breakdown] = ()
-    hub_bias: Sequence[HubBias] = ()
     edges_of_type: Sequence[EdgesOfType] = ()
     counterfactuals: Sequence[Counterfactual] = ()  # of the systems that read the graph
     seed_spreads: Sequence[SeedSpread] = ()
@@ -314,8 +293,6 @@ class DatasetResult:
     grouped: Sequence[str] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)  # plain JSON of stages after ranking
     node_ids: Sequence[str] = ()  # of the corpus; empty where read back
-    # its queries one by one (`browse_queries`); None where read back
-    browser: Mapping[str, Any] | None = None
 
     @property
     def baseline(self) -> str | None:

@@ -26,7 +26,7 @@ from graphrerank.evaluation.report import (
     title_of,
     verdicts,
 )
-from graphrerank.evaluation.tables import records_table, row_name
+from graphrerank.evaluation.tables import records_table
 from graphrerank.files import write_bytes, write_json, write_text
 from graphrerank.graphs import Ranking
 from graphrerank.untrusted import MAX_LARGE_BYTES, check_name, file_of, read_json
@@ -106,8 +106,7 @@ class EvaluationResult:
         from markupsafe import Markup
 
         sources = files("graphrerank.evaluation") / "html"
-        style, *scripts = ((sources / file).read_text("utf-8") for file in ("page.css", "page.js", "browser.js"))
-        script = "".join(scripts)
+        style, script = ((sources / file).read_text("utf-8") for file in ("page.css", "page.js"))
         digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
         environment = Environment(
             loader=PackageLoader("graphrerank.evaluation", "html"),
@@ -130,13 +129,8 @@ class EvaluationResult:
         """Return the template's values for a data set."""
         from markupsafe import Markup
 
-        browser = dataset.browser
-        if browser is not None:
-            content = json.dumps({**browser, "systems": list(map(row_name, browser["systems"]))}, allow_nan=False)
-            browser = {**browser, "json": Markup(content.replace("<", "\\u003c"))}  # no tag begins or ends
         return {
             "dataset": dataset,
-            "browser": browser,
             "verdicts": verdicts(dataset),
             "tables": dataset_tables(dataset),
             "notes": notes_of(dataset, self.ties),
@@ -159,11 +153,11 @@ class EvaluationResult:
         return folder
 
     def _content(self) -> Any:
-        """Return what ``result.json`` holds: everything but rankings, ids of passages and the browser's queries."""
+        """Return what ``result.json`` holds: everything but rankings and ids of passages."""
         datasets = {}
         for name, dataset in self.datasets.items():
             systems = {key: replace(system, ranking=None) for key, system in dataset.systems.items()}
-            datasets[name] = replace(dataset, systems=systems, node_ids=(), browser=None)
+            datasets[name] = replace(dataset, systems=systems, node_ids=())
         return to_plain(replace(self, datasets=datasets))
 
     def save_report(self, folder: str | Path) -> Path:
@@ -193,7 +187,6 @@ class EvaluationResult:
                     dataset["name"] = key
                     dataset["systems"] = {key: {"name": key, **entry} for key, entry in dataset["systems"].items()}
                 check_name(name=dataset["name"])  # a part of file names
-                dataset.pop("browser", None)
             return TypeAdapter(cls).validate_python(content)
         except ValidationError as error:
             first = error.errors()[0]
