@@ -112,11 +112,6 @@ def test_an_experiment_is_one_class_and_one_yaml_file(
         ),
         ("train", [ADAPTER, "job.settings.num_selected=0"], "`num_selected` must be a positive integer, got 0"),
         ("evaluate", ["experiment=ea_benchmark"], "`job.checkpoint` must be set"),
-        (
-            "evaluate",
-            ["experiment=ket_solutions", "+job.rerank.depth=1"],
-            "`job.rerank`: got an unexpected keyword argument 'depth'",
-        ),
         ("evaluate", ["job._target_=graphrerank.nowhere.Job"], "`job._target_` must name a class, got 'graphrerank.n"),
         ("evaluate", ["job=ket"], "`job` must be settings with a `_target_`"),
     ],

@@ -1,4 +1,4 @@
-"""``python evaluate.py experiment=ket_solutions``: KET-RAG's solutions, sweeps, rerankers behind it."""
+"""``python evaluate.py experiment=ket_solutions``: KET-RAG's solutions and sweeps."""
 
 import statistics
 import time
@@ -11,46 +11,26 @@ from typing import Any
 
 import torch
 
-from graphrerank.checks import UserError, check_counts
+from graphrerank.checks import UserError
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import read_documents, read_queries
-from graphrerank.data.vector_cache import PairCache, VectorCache
+from graphrerank.data.vector_cache import VectorCache
 from graphrerank.evaluation.significance import bootstrap_interval
-from graphrerank.graphs import CorpusGraph, EntityIncidence, PairEncoder, Queries, Ranking
-from graphrerank.graphs.edge_types import EDGE_TYPES, SIMILARITY
+from graphrerank.graphs import Queries
 from graphrerank.graphs.queries import query_encoder
-from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.metrics.coverage import coverage
 from graphrerank.parts import Parts
-from graphrerank.pipelines.state import RetrievalState
-from graphrerank.pipelines.step import Resources
-from graphrerank.pipelines.steps import GRanker
 from graphrerank_papers.answers.packing import Context
 from graphrerank_papers.answers.stage import AnswerStage
 from graphrerank_papers.experiments import write_tables
-from graphrerank_papers.indexing import padded_ranking
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings, Tokens
-from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval, KETSearch, find_solution, first_that_fit
-from graphrerank_papers.knowledge.corpus_knowledge import grouped
+from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval, KETSearch, find_solution
 
 RETRIEVED = ("context_tokens", "graph_share", "num_seeds")  # settings of the step that retrieve
 INDEXED = ("chunk_tokens", "num_neighbours", "core_share", "seed", "num_splits", "description_tokens")  # of its index
-SOLUTION = "ket_p"  # behind which rerankers are put
 BATCH = 16  # questions retrieved at once
 
 Row = dict[str, Any]  # of a table: settings and measures by name
-Order = Callable[[Queries, Ranking], Ranking]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rerankers:
-    """Rerankers behind the last version of :data:`SOLUTION`; ``conf/experiment/ket_solutions.yaml`` describes them."""
-
-    checkpoint: str | None = None
-    smoothing: float
-    limits: Sequence[int]
-    num_queries: int | None = None
 
 
 @dataclass(kw_only=True)
@@ -63,11 +43,9 @@ class KETSolutions:
     solutions: Sequence[str]
     versions: Sequence[Mapping[str, int]]
     sweeps: Mapping[str, Mapping[str, Any]] | None = None
-    rerank: Rerankers | None = None
     answers: AnswerStage | None = None
     search: "partial[KETSearch]"
     encoder: Encoder
-    pair_encoder: PairEncoder | None = None
 
     def __post_init__(self) -> None:
         known = {*INDEXED, *RETRIEVED}
@@ -116,8 +94,6 @@ class KETSolutions:
                 along = {key: given[step] if isinstance(given, list) else given for key, given in others.items()}
                 for solution in sweep["solutions"]:
                     yield name, self._judge(solution, {**self.versions[-1], **along, name: value})
-        if self.rerank is not None:
-            yield from (("rerankers", row) for row in self._reranked(self.rerank))
 
     def _judge(self, solution: str, settings: Mapping[str, Any]) -> Row:
         """Judge a solution; ``settings`` are those of index and retrieval that are not the step's."""
@@ -134,38 +110,6 @@ class KETSolutions:
         row |= {"chunks": sizes["sub-chunks"], **{name: sizes[name] for name in ("entities", "relations", "keywords")}}
         row |= {"encoder_tokens": sent.encoder, "model_tokens": sent.model_input + sent.model_output}
         return row | {"USD of index": sent.dollars, "index_seconds": seconds}
-
-    def _reranked(self, settings: Rerankers) -> Iterator[Row]:
-        """Judge contexts of fewer tokens: retrieved so, and of the whole context's chunks in a reranker's order."""
-        version = self.versions[-1]
-        index, count = self._index(SOLUTION, version), settings.num_queries
-        queries = self._queries if count is None else self._queries.block(0, count)
-        whole = self._retrieval(index, SOLUTION, version)
-
-        def reordered(order: Order, limit: int, queries: Queries) -> Contexts:
-            return pack_chunks(index, order(queries, whole(queries.encoded).ranking), limit)
-
-        def retrieved(limit: int, queries: Queries) -> Contexts:
-            return self._retrieval(index, SOLUTION, {**version, "context_tokens": limit})(queries.encoded)
-
-        ways: dict[str, Callable[[int, Queries], Contexts]] = {f"{SOLUTION} of that size": retrieved}
-        ways |= {name: partial(reordered, order) for name, order in self._orders(index, settings).items()}
-        for name, retrieve in ways.items():
-            for limit in settings.limits:
-                judged = judge_contexts(partial(retrieve, limit), queries, self._right)
-                yield {"order": name, "limit": limit, **judged}
-
-    def _orders(self, index: KETIndex, settings: Rerankers) -> dict[str, Order]:
-        graph = chunk_corpus(index)
-        orders: dict[str, Order] = {"cosine": lambda queries, ranking: ranking}
-        if settings.checkpoint is not None:
-            reranker = GraphReranker.from_pretrained(settings.checkpoint, device=self._parts.device)
-            orders[f"GATv2 `{settings.checkpoint}`"] = partial(by_graph_reranker, graph, reranker)
-        if self.pair_encoder is not None:
-            encoder = PairCache(self.pair_encoder, self._parts.cache / "pairs")
-            orders["cross-encoder"] = partial(by_granker, graph, encoder, 0.0)
-            orders["GRanker"] = partial(by_granker, graph, encoder, settings.smoothing)
-        return orders
 
     def _index(self, solution: str, settings: Mapping[str, Any]) -> KETIndex:
         given = {**asdict(self._step["index"]), "join": self.join, **settings}
@@ -218,66 +162,3 @@ def judge_contexts(
         row |= {"USD of answers": written.counts.usd, "answers": asdict(written.counts)}
     tokens = statistics.mean(context.num_tokens for context in packed)
     return {**row, "questions": len(queries), "ms": statistics.median(milliseconds), "context_tokens": tokens}
-
-
-def chunk_corpus(index: KETIndex) -> CorpusGraph:
-    """Return an index's chunks as a corpus with the edges of the chunk graph and the entities of the skeleton.
-
-    Chunks must not be halved, as the chunk graph joins whole ones.
-    """
-    if index.settings.num_splits:
-        raise UserError(f"`index` must have whole chunks (`num_splits` 0), got {index.settings.num_splits}")
-    ids = [str(chunk) for chunk in range(len(index.sub_chunks))]
-    graph = CorpusGraph.from_edges(ids, index.sub_chunks.texts, index.chunk_graph.edges, edge_type=SIMILARITY)
-    graph = graph.with_embedding(index.sub_chunks.vectors)
-    if index.skeleton is None:
-        return graph
-    knowledge = index.skeleton.knowledge
-    links = ((chunk, knowledge.names[entity]) for entity, chunk in knowledge.entity_links.tolist())
-    return replace(graph, entities=EntityIncidence.from_names(grouped(links, len(ids))))
-
-
-def pack_chunks(index: KETIndex, ranking: Ranking, context_tokens: int) -> Contexts:
-    """Fill contexts of at most ``context_tokens`` with the first chunks of a ranking ``[B, C]`` that fit, in order."""
-    check_counts(context_tokens=context_tokens)
-    texts, lengths = index.sub_chunks.texts, index.sub_chunks.num_tokens.tolist()
-    rows = []
-    for nodes, scores in zip(ranking.nodes.tolist(), ranking.scores.tolist(), strict=True):
-        scored = {node: score for node, score in zip(nodes, scores, strict=True) if node >= 0}
-        rows.append({node: scored[node] for node in first_that_fit(scored, lengths, context_tokens)})
-    packed = [tuple(texts[node] for node in row) for row in rows]
-    num_tokens = [sum(lengths[node] for node in row) for row in rows]
-    return Contexts(padded_ranking(rows).to(ranking.nodes.device), packed, num_tokens)
-
-
-def by_graph_reranker(graph: CorpusGraph, reranker: GraphReranker, queries: Queries, ranking: Ranking) -> Ranking:
-    """Order chunks by a trained graph reranker of BM25, cosine and the edges among them, which join similar ones."""
-    assert graph.embedding is not None
-    assert graph.entities is not None
-    entities, similar = graph.entities, EDGE_TYPES[SIMILARITY]
-
-    def held(node: int) -> list[str]:
-        return [entities.names[e] for e in entities.indices[entities.indptr[node] : entities.indptr[node + 1]].tolist()]
-
-    inputs, rows = [], [[node for node in row if node >= 0] for row in ranking.nodes.tolist()]
-    for text, vector, row in zip(queries.texts, queries.encoded, rows, strict=True):
-        origin, others = graph.neighbours(torch.tensor(row, dtype=torch.int64), SIMILARITY)
-        pairs, inside = zip(origin.tolist(), others.tolist(), strict=True), set(row)
-        edges = [(row[i], other) for i, other in pairs if row[i] < other and other in inside]
-        given: dict[str, Any] = {"edges": edges, "edge_types": [similar] * len(edges), "entities": [*map(held, row)]}
-        given |= {"query_vector": vector, "vectors": graph.embedding[row], "ids": row}
-        inputs.append(RerankInput(text, [graph.texts[node] for node in row], **given))
-    return padded_ranking([dict(each) for each in reranker.rerank_batch(inputs)]).to(ranking.nodes.device)
-
-
-def by_granker(
-    graph: CorpusGraph, encoder: PairEncoder, smoothing: float, queries: Queries, ranking: Ranking
-) -> Ranking:
-    """Order chunks by a cross-encoder's head on smoothed vectors; without smoothing, by the cross-encoder."""
-    resources = Resources(graph, budget=graph.num_nodes, retriever=_search_nothing, pair_encoder=encoder)
-    state = RetrievalState.start(queries, graph.device).with_ranking(ranking.nodes, ranking.scores)
-    return GRanker(resources, smoothing=smoothing).run(state).ranking
-
-
-def _search_nothing(*args: Any, **kwargs: Any) -> Any:
-    raise AssertionError("chunks are ranked, not searched")

