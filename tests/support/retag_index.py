@@ -19,7 +19,7 @@ from graphrerank_papers.retag.index import (
 from tests.support.encoders import HashEncoder
 
 ENTITIES = ("Metz", "Nancy", "Trier", "Verdun", "Lothair", "Waldrada", "Rhine", "Moselle")
-# graph, level, parent, entities that the summary names, summary
+# graph, level, parent, entities, summary
 PLAN: tuple[tuple[int, int, int, tuple[int, ...], str], ...] = (
     (0, 0, -1, (0, 1, 2, 3), "Metz and Nancy are cities. Trier and Verdun are old towns."),
     (0, 0, -1, (4, 5), "Lothair loved Waldrada."),
@@ -36,20 +36,17 @@ def make_index(encoder: HashEncoder, plan: Sequence[tuple[int, int, int, tuple[i
     texts = [text for *_, text in plan]
     sentences = list(dict.fromkeys(sentence for text in texts for sentence in text.split(". ")))
     held = [[sentences.index(sentence) for sentence in text.split(". ")] for text in texts]
-    named = Rows.of(names for *_, names, _ in plan)
     names = ["cities and rivers", "kings who loved"]
     communities = Communities(
         graph=torch.tensor([row[0] for row in plan], dtype=torch.int64),
         level=torch.tensor([row[1] for row in plan], dtype=torch.int64),
         parent=torch.tensor([row[2] for row in plan], dtype=torch.int64),
-        members=named,
-        titles=[f"title {i}" for i in range(len(plan))],
+        members=Rows.of(members for *_, members, _ in plan),
         texts=texts,
         num_tokens=torch.tensor([len(text.split()) for text in texts], dtype=torch.int64),
         vectors=encoder.encode(texts),
         sentences=Rows.of(held),
         sources=Rows.of(sorted({sentence % 4 for sentence in row}) for row in held),
-        named=named,
     )
     none = torch.zeros(0, 2, dtype=torch.int64)
     passages = torch.arange(len(sentences)) % 4

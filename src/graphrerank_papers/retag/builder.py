@@ -22,7 +22,6 @@ from graphrerank_papers.retag.entity_graph import (
     Hierarchy,
     build_entity_graph,
     hierarchical_leiden,
-    names_in,
 )
 from graphrerank_papers.retag.index import (
     Communities,
@@ -42,8 +41,6 @@ from graphrerank_papers.retag.steps import (
     ReTAGPrompts,
     covering_threshold,
 )
-
-TITLE_NAMES = 3  # entities in the title of a community
 
 Steps = ExtractiveSteps | GenerativeSteps
 Part = tuple[Subgraph, Hierarchy, "GraphSummaries"]  # a graph, its communities and their summaries
@@ -150,33 +147,22 @@ class ReTAGIndexBuilder:
         graph = corpus.graph
         quoted = sorted({sentence for *_, each in parts for row in each.sentences for sentence in row})
         sentence_index = {sentence: index for index, sentence in enumerate(quoted)}
-        entity_index = {name: entity for entity, name in enumerate(graph.normalized)}
-        sentence_entities = graph.named.tolist()
-        rows: list[tuple[int, int, int, Sequence[int], str]] = []  # graph, level, parent, entities and title
-        mentioned: list[list[int]] = []
-        for number, (subgraph, hierarchy, each) in enumerate(parts):
+        rows: list[tuple[int, int, int, Sequence[int]]] = []  # graph, level, parent and entities
+        for number, (_, hierarchy, _) in enumerate(parts):
             first = len(rows)
-            degree = torch.bincount(subgraph.edges.flatten(), minlength=len(graph.names)).tolist()
             for level, parent, entities in zip(hierarchy.level, hierarchy.parent, hierarchy.members, strict=True):
-                prominent = sorted(entities, key=lambda entity: (-degree[entity], entity))[:TITLE_NAMES]
-                title = ", ".join(graph.names[entity] for entity in prominent)
-                rows.append((number, level, parent if parent < 0 else first + parent, entities, title))
-            for text, sentences in zip(each.texts, each.sentences, strict=True):
-                in_sentences = {entity for sentence in sentences for entity in sentence_entities[sentence]}
-                mentioned.append(sorted(in_sentences if steps.is_extractive else names_in(text, entity_index)))
+                rows.append((number, level, parent if parent < 0 else first + parent, entities))
         texts = [text for *_, each in parts for text in each.texts]
         communities = Communities(
             graph=torch.tensor([number for number, *_ in rows], dtype=torch.int64),
             level=torch.tensor([level for _, level, *_ in rows], dtype=torch.int64),
-            parent=torch.tensor([parent for _, _, parent, *_ in rows], dtype=torch.int64),
-            members=Rows.of(entities for *_, entities, _ in rows),
-            titles=[title for *_, title in rows],
+            parent=torch.tensor([parent for _, _, parent, _ in rows], dtype=torch.int64),
+            members=Rows.of(entities for *_, entities in rows),
             texts=texts,
             num_tokens=torch.tensor(count_tokens(self.tokenizer, texts), dtype=torch.int64),
             vectors=torch.cat([each.vectors for *_, each in parts]),
             sentences=Rows.of([sentence_index[s] for s in row] for *_, each in parts for row in each.sentences),
             sources=Rows.of(sources for *_, each in parts for sources in each.sources),
-            named=Rows.of(mentioned),
         )
         lengths = [corpus.material.num_tokens[sentence] for sentence in quoted]
         quotations = Sentences(

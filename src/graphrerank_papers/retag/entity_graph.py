@@ -1,7 +1,7 @@
 """Entities of a corpus, the sentences that name them, their relations, and communities of related entities."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -17,15 +17,12 @@ from graphrerank.text import normalize_entity, split_sentences
 from graphrerank_papers.knowledge.corpus_knowledge import grouped, merge_knowledge
 from graphrerank_papers.retag.index import ReTAGSettings, Rows
 
-MAX_NAME_WORDS = 8  # of names searched for in a summary
-
 
 @dataclass(frozen=True)
 class EntityGraph:
     """Entities, sentences and relations."""
 
     names: Sequence[str]  # `E` entities, as first written
-    normalized: Sequence[str]  # `E` names, normalised by `normalize_entity`
     sentences: Sequence[str]  # `S` sentences that name an entity, verbatim, in corpus order
     passage: Tensor  # `[S]` int64, the passage of each
     named: Rows  # entities that each sentence names, ascending
@@ -97,7 +94,6 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
     edges = sorted(weight)
     return EntityGraph(
         names=facts.spellings,
-        normalized=facts.names,
         sentences=sentences,
         passage=torch.tensor(passage, dtype=torch.int64),
         named=Rows.of(named),
@@ -105,17 +101,6 @@ def build_entity_graph(knowledge: Sequence[Knowledge], passages: Sequence[str]) 
         weight=torch.tensor([weight[pair] for pair in edges], dtype=torch.float32),
         together=Rows.of(together.get(pair, []) for pair in edges),
     )
-
-
-def names_in(text: str, entities: Mapping[str, int]) -> set[int]:
-    """Find the entities, indices by normalised name, that a text names."""
-    words = normalize_entity(text).split()
-    runs = (
-        " ".join(words[start : start + length])
-        for start in range(len(words))
-        for length in range(1, min(MAX_NAME_WORDS, len(words) - start) + 1)
-    )
-    return {entities[run] for run in runs if run in entities}
 
 
 def _named(sentences: Sequence[str], entities: Sequence[int], names: Sequence[str]) -> list[list[int]]:

@@ -19,7 +19,6 @@ from graphrerank.evaluation.significance import bootstrap_interval, compare_pair
 from graphrerank.files import write_json_lines
 from graphrerank.graphs import PairEncoder, Queries, top_k_by_node_order
 from graphrerank.graphs.queries import query_encoder
-from graphrerank.inference.checkpoint_scorer import CheckpointScorer
 from graphrerank.parts import Parts
 from graphrerank_papers.answers.judges import win_rates
 from graphrerank_papers.answers.packing import Context
@@ -34,9 +33,9 @@ GRAPHRAG, TOPICS = "GraphRAG", "topics"
 WAYS = {GRAPHRAG: (False, False), TOPICS: (False, True), "retrieval": (True, False), "ReTAG": (True, True)}
 SCOPES = ("general graph", TOPICS)  # questions are searched in the one, or routed to the others
 BM25, EXPANDED, DENSE, HYBRID = "BM25", "BM25 + expansion", "dense", "hybrid"
-HYBRID_EXPANDED, RERANKED = "hybrid + expansion", "hybrid + graph reranker"
+HYBRID_EXPANDED = "hybrid + expansion"
 TIMED_QUERIES = 64  # one at a time, after one that loads what there is to load
-COMPARED = ((EXPANDED, BM25), (DENSE, BM25), (HYBRID, BM25), (HYBRID_EXPANDED, HYBRID), (RERANKED, HYBRID))
+COMPARED = ((EXPANDED, BM25), (DENSE, BM25), (HYBRID, BM25), (HYBRID_EXPANDED, HYBRID))
 
 Row = dict[str, Any]  # of a table
 Choice = Mapping[str, float]  # settings of a retrieval; none: BM25 alone
@@ -58,8 +57,6 @@ class ReTAGSummaries:
     num_sentences: Sequence[int]
     keyword_weights: Sequence[float]
     bm25_weights: Sequence[float]
-    rerank_depths: Sequence[int]
-    checkpoint: str
     answer_level: int
     answers: AnswerStage | None = None
     search: "partial[ReTAGSearch]"
@@ -92,7 +89,6 @@ class ReTAGSummaries:
             DENSE: (None, [{"bm25_weight": 0.0, "dense_weight": 1.0}]),
             HYBRID: (None, hybrid),
             HYBRID_EXPANDED: (EXPANDED, hybrid),
-            RERANKED: (HYBRID, [{"rerank_depth": depth} for depth in self.rerank_depths]),
         }
 
 
@@ -252,17 +248,11 @@ class _Bench:
         """Build a retrieval with the step's settings but for some."""
         if level not in self._levels:
             self._levels[level] = LevelSummaries(self.index, level, device=self._parts.device)
-        summaries, device = self._levels[level], self._parts.device
         numbers = {"num_keywords": num_keywords, "num_sentences": num_sentences, "num_terms": self._step["num_terms"]}
-        scorer = None
-        if "rerank_depth" in search:
-            checkpoint, encoder = self._job.checkpoint, self._encoder
-            scorer = CheckpointScorer(summaries.graph, checkpoint=checkpoint, text_encoder=encoder, device=device)
         return ReTAGRetrieval(
-            summaries,
+            self._levels[level],
             replace(self._step["search"], **search),
             keywords=self._setup.keyword_finder(self.index, self._sentences, **numbers),
-            scorer=scorer,
             classifier=self._setup.topic_classifier(self.index),
         )
 

@@ -104,13 +104,11 @@ class Communities:
     level: Tensor  # `[C]` int64; 0 is the coarsest
     parent: Tensor  # `[C]` int64, the community of the level above that contains it; -1 at level 0
     members: Rows  # entities of each, ascending
-    titles: Sequence[str]  # `C` titles, the names of the most prominent entities
     texts: Sequence[str]  # `C` summaries
     num_tokens: Tensor  # `[C]` int64, of the summaries
     vectors: Tensor  # `[C, d]` float32 unit vectors of the summaries
     sentences: Rows  # sentences that each summary consists of, in corpus order; empty if a language model wrote it
     sources: Rows  # passages that each summary was made from, ascending
-    named: Rows  # entities that each summary names, ascending
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -12,9 +12,8 @@ from scipy import sparse
 from torch import Tensor
 
 from graphrerank.checks import UserError, check_choice, check_counts, check_not_negative
-from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
 from graphrerank.graphs.queries import IndexEncoder, TextEncoder
-from graphrerank.graphs.retriever import BASE_SCORE, TEXT_FEATURES
 from graphrerank.graphs.sparse_rows import row_entries
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel, remembering
@@ -22,7 +21,6 @@ from graphrerank.language_models.prompt import Prompt
 from graphrerank.operators.bm25 import BM25
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank.pipelines.steps import GraphScorer, GraphScorerFactory
 from graphrerank.text import Tokenizer, split_sentences
 from graphrerank.text.languages import detect_language
 from graphrerank_papers.indexing import with_documents
@@ -30,8 +28,6 @@ from graphrerank_papers.knowledge.keywords import find_keywords
 from graphrerank_papers.retag.builder import ReTAGIndexBuilder
 from graphrerank_papers.retag.index import ReTAGIndex, ReTAGSettings, Topics
 from graphrerank_papers.retag.steps import ReTAGPrompts, ask_all, classify_questions, parse_keywords
-
-FEATURES = (BASE_SCORE, *TEXT_FEATURES)
 
 TopicClassifier = Callable[[Sequence[str]], Sequence[int | None]]  # the topic of each question, or None
 
@@ -45,10 +41,9 @@ class ReTAGSearchSettings:
     bm25_weight: float = 1.0  # weight of BM25, divided by the question's maximum over its candidates
     dense_weight: float = 0.0  # weight of the cosine of question and summary
     keyword_weight: float = 1.0  # weight of a keyword in BM25, relative to a word of the question
-    rerank_depth: int = 100  # number of first summaries that a graph reranker, if any, ranks; at least `top_p`
 
     def __post_init__(self) -> None:
-        check_counts(top_p=self.top_p, rerank_depth=self.rerank_depth)
+        check_counts(top_p=self.top_p)
         if min(self.bm25_weight, self.dense_weight) < 0 or self.bm25_weight + self.dense_weight == 0:
             raise UserError(
                 f"`bm25_weight` and `dense_weight` must not be negative nor both 0, got {self.bm25_weight} and "
@@ -176,16 +171,13 @@ class RetrievedSummaries:
 class LevelSummaries:
     """Summaries of the communities of a level (0 is the coarsest), in all graphs of an index.
 
-    The nodes of the corpus graph are these communities, by index, followed by their parents. Parents are not retrieved:
-    a graph reranker reads them with their children. Term frequencies are counted over all nodes. Edges join parent and
-    child; summaries that name the same entity are neighbours by ``CorpusGraph.entities``, unless more than 5% of the
-    summaries (and more than 10) name it. Ids are ``<graph>.<level>.<community>``. A graph with fewer levels contributes
-    its finest.
+    The nodes of the corpus graph, which has no edges, are these communities, by index, followed by their parents. These
+    are not retrieved, but term frequencies are counted over all nodes. Ids are ``<graph>.<level>.<community>``. A graph
+    with fewer levels contributes its finest.
 
     Attributes:
         communities: ``[N]`` int64, each node's index among the communities; the first ``num_listed`` may be retrieved.
-        graph: The nodes with their summaries, vectors and edges.
-        parent: ``[N]`` int64, the node of each node's parent; -1 for none.
+        graph: The nodes with their summaries and vectors.
         in_graph: ``[1 + T, N]`` bool, nodes that each graph may retrieve; never those with an empty summary.
         num_tokens: ``[N]`` int64, of the summaries.
     """
@@ -199,20 +191,15 @@ class LevelSummaries:
         self.communities = torch.cat([listed, torch.unique(parents[parents >= 0])])
         self.num_listed = len(listed)
         self.num_tokens = source.num_tokens[self.communities]
-        node_of = torch.full((len(source) + 1,), -1, dtype=torch.int64)  # a parent of -1 reads the last element
+        node_of = torch.zeros(len(source), dtype=torch.int64)
         node_of[self.communities] = torch.arange(len(self.communities))
-        parent = node_of[source.parent[self.communities]]
-        child = (parent >= 0).nonzero().flatten()
         communities = self.communities.tolist()
         graph = CorpusGraph.from_edges(
             [f"{source.graph[community]}.{source.level[community]}.{community}" for community in communities],
             [source.texts[community] for community in communities],
-            torch.stack([parent[child], child], dim=1),
+            torch.zeros(0, 2, dtype=torch.int64),
         )
-        named = [[str(entity) for entity in source.named[community].tolist()] for community in communities]
-        entities = EntityIncidence.from_names(named, max_share=0.05)
-        graph = graph.with_embedding(source.vectors[self.communities]).with_entities(entities)
-        self.graph, self.parent = graph.to(device), parent.to(device)
+        self.graph = graph.with_embedding(source.vectors[self.communities]).to(device)
         in_graph = torch.zeros(len(rows), len(self.communities), dtype=torch.bool)
         for number, row in enumerate(rows):
             in_graph[number, node_of[row]] = True
@@ -244,7 +231,7 @@ class ReTAGRetrieval:
     """Retrieve summaries of a level, for many questions at once.
 
     Source: ReTAG, sections 3.2.2 and 3.3. Scores are BM25 of question and keywords. *Where we differ:* the cosine of
-    question and summary may be added, and a trained graph reranker (``scorer``) may rank the first summaries again.
+    question and summary may be added.
     With ``top_p=None`` and ``use_topics=False`` this is GraphRAG, which reads all summaries of a level. A blank
     question retrieves nothing. Without a ``classifier``, a question goes to every topic that is near enough, as the
     paper suggests under limitations.
@@ -254,7 +241,6 @@ class ReTAGRetrieval:
     settings: ReTAGSearchSettings
     _: KW_ONLY
     keywords: KeywordFinder | None = None
-    scorer: GraphScorer | None = None
     classifier: TopicClassifier | None = None
 
     def __post_init__(self) -> None:
@@ -271,14 +257,8 @@ class ReTAGRetrieval:
             ranking = Ranking(*top_k_by_node_order(scores, max(1, max_candidates)))
             return RetrievedSummaries(ranking, graphs, candidates, [[] for _ in queries.texts])
         keywords = [[] for _ in queries.texts] if self.keywords is None else self.keywords.find(queries, graphs)
-        table = self._score(queries, keywords, candidates)
-        scores = table[0].masked_fill(~candidates, -torch.inf)
-        if self.scorer is None:
-            ranking = Ranking(*top_k_by_node_order(scores, self.settings.top_p))
-        else:
-            depth = max(self.settings.rerank_depth, self.settings.top_p)
-            first = Ranking(*top_k_by_node_order(scores, min(depth, max_candidates)))
-            ranking = self._rerank(self.scorer, queries, first, table)
+        scores = self._score(queries, keywords, candidates).masked_fill(~candidates, -torch.inf)
+        ranking = Ranking(*top_k_by_node_order(scores, self.settings.top_p))
         return RetrievedSummaries(ranking, graphs, candidates, keywords)
 
     def _route(self, queries: Queries) -> Tensor:
@@ -295,7 +275,7 @@ class ReTAGRetrieval:
         return torch.cat([~is_near.any(1, keepdim=True), is_near], dim=1) & has_text.unsqueeze(1)
 
     def _score(self, queries: Queries, keywords: Sequence[Sequence[str]], candidates: Tensor) -> Tensor:
-        """Return all nodes' combined score, BM25 and cosine, ``[3, B, N]``."""
+        """Return the sum of BM25 and cosine of all nodes, by their weights, ``[B, N]``."""
         settings, bm25 = self.settings, self.summaries.bm25
         lexical = bm25.score_all(queries.texts)
         if any(keywords) and settings.keyword_weight:
@@ -306,25 +286,7 @@ class ReTAGRetrieval:
         embedding = self.summaries.graph.embedding
         assert embedding is not None
         dense = queries.encoded.to(candidates.device) @ embedding.T
-        return torch.stack([settings.bm25_weight * lexical + settings.dense_weight * dense, lexical, dense])
-
-    def _rerank(self, scorer: GraphScorer, queries: Queries, ranking: Ranking, table: Tensor) -> Ranking:
-        """Let the graph reranker score the first summaries together with their parents, and rank the former."""
-        nodes, width = ranking.nodes, ranking.nodes.shape[1]
-        parents = self.summaries.parent[nodes.clamp(min=0)].masked_fill(nodes < 0, -1).sort(dim=1).values
-        parents[:, 1:] = parents[:, 1:].masked_fill(parents[:, 1:] == parents[:, :-1], -1)  # drop duplicates
-        all_nodes = torch.cat([nodes, parents], dim=1)
-        features = table[:, torch.arange(len(nodes), device=nodes.device).unsqueeze(1), all_nodes.clamp(min=0)]
-        features = features.permute(1, 2, 0).masked_fill((all_nodes < 0).unsqueeze(-1), 0.0)  # [B, 2 W, 3]
-        base = features[:, :, 0].masked_fill(all_nodes < 0, -torch.inf)
-        graphs = scorer.candidate_graphs(queries, Ranking(all_nodes, base, features), FEATURES)
-        scores = base.clone()
-        scores[all_nodes >= 0] = scorer.score(graphs).to(scores)
-        summary_scores = torch.full((len(nodes), len(self.summaries)), -torch.inf, device=nodes.device)
-        row, column = torch.nonzero(nodes >= 0, as_tuple=True)
-        summary_scores[row, nodes[row, column]] = scores[:, :width][row, column]
-        assert self.settings.top_p is not None
-        return Ranking(*top_k_by_node_order(summary_scores, self.settings.top_p))
+        return settings.bm25_weight * lexical + settings.dense_weight * dense
 
 
 @dataclass(frozen=True)
@@ -393,7 +355,6 @@ class ReTAGSearch:
     ``experiment=retag_podcast`` evaluates. The constructor builds the index, or reads it from its folder.
 
     ``level`` of the communities is 0 for the coarsest. At most ``num_keywords`` expand a question, 0 for none.
-    ``scorer`` builds a trained graph reranker of the summaries, as ``CheckpointScorer``.
     """
 
     resources: Resources
@@ -404,7 +365,6 @@ class ReTAGSearch:
     num_keywords: int = 10
     num_sentences: int = 20
     num_terms: int = 2
-    scorer: GraphScorerFactory | None = None
 
     def __post_init__(self) -> None:
         encoder, graph = self.resources.index_encoder, self.resources.graph
@@ -415,7 +375,6 @@ class ReTAGSearch:
             summaries,
             self.search,
             keywords=self.setup.keyword_finder(index, SummarySentences(index, encoder), **numbers),
-            scorer=None if self.scorer is None else self.scorer(summaries.graph, text_encoder=encoder),
             classifier=self.setup.topic_classifier(index),
         )
         self._indptr = index.communities.sources.indptr.to(graph.device)

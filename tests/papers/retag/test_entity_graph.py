@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Relation
-from graphrerank_papers.retag.entity_graph import Hierarchy, build_entity_graph, hierarchical_leiden, names_in
+from graphrerank_papers.retag.entity_graph import Hierarchy, build_entity_graph, hierarchical_leiden
 from graphrerank_papers.retag.index import ReTAGSettings
 
 pytest.importorskip("graspologic_native", reason="communities need graspologic-native")
@@ -23,7 +23,6 @@ KNOWLEDGE = [told("Metz", "King of Metz"), told("Nancy", "Trier", "Metz", "the K
 def test_by_hand() -> None:
     graph = build_entity_graph(KNOWLEDGE, PASSAGES)
     assert graph.names == ["Metz", "King of Metz", "Nancy", "Trier", "the Kings men"]
-    assert graph.normalized == ["metz", "king of metz", "nancy", "trier", "kings men"]
     assert graph.sentences == [
         "Metz fell.", "The King of Metz fled!", "Nancy rose.", "Trier rose.", "Nancy saw the kings, and Metz.",
     ]  # fmt: skip
@@ -60,13 +59,6 @@ def test_an_entity_that_no_sentence_names_and_no_passage() -> None:
     assert (graph.names, graph.sentences, graph.edges.shape) == ([], [], (0, 2))
     with pytest.raises(ValueError, match=r"`knowledge` must have one entry per passage \(2\), got 1"):
         build_entity_graph([told("Metz")], ["Metz.", "Nancy."])
-
-
-def test_names_in() -> None:
-    names = {"metz": 0, "king of metz": 1, "nancy": 2, "a b c d e f g h i": 3}
-    assert names_in("The King of Metz's men, not NANCY.", names) == {0, 1, 2}
-    assert names_in("Metzian kings", names) == set()
-    assert names_in("", names) == set()
 
 
 def leiden(edges: torch.Tensor, weight: torch.Tensor, **settings: int) -> Hierarchy:

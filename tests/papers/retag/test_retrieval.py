@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking
+from graphrerank.graphs import CorpusGraph, Ranking
 from graphrerank.operators.bm25 import BM25
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.text import WordTokenizer
@@ -99,54 +99,23 @@ def test_blank_questions_an_empty_index_and_no_question(
         (empty_retag_index, [], []), (retag_index, [], []),
     ):  # fmt: skip
         settings = ReTAGSearchSettings(top_p=top_p)
-        retrieval = ReTAGRetrieval(LevelSummaries(index, 0), settings, keywords=finder, scorer=ByDegree())
+        retrieval = ReTAGRetrieval(LevelSummaries(index, 0), settings, keywords=finder)
         found = retrieval.retrieve(word_encoder.queries(texts))
         assert [len(row) for row in rows(found.ranking)] == num_found
         assert len(found.keywords) == len(texts)
         assert found.graphs.any(1).tolist() == [bool(text.strip()) for text in texts]
 
 
-class ByDegree:
-    """A graph reranker that goes by the number of edges, and remembers the graphs."""
-
-    def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Any) -> CandidateGraphs:
-        self.nodes, self.feature_names = ranking.nodes, feature_names
-        assert ranking.features is not None
-        valid = ranking.nodes >= 0
-        ptr = torch.cat([torch.zeros(1, dtype=torch.int64), valid.sum(1).cumsum(0)])
-        none = torch.zeros(2, 0, dtype=torch.int64)
-        return CandidateGraphs(ranking.features[valid], none, torch.zeros(0), ptr, nodes=ranking.nodes[valid])
-
-    def score(self, graphs: CandidateGraphs) -> torch.Tensor:
-        return -graphs.nodes.float()
-
-
-def test_a_graph_reranker_sees_parents_and_ranks_the_others(summaries: LevelSummaries, word_encoder: Any) -> None:
-    scorer = ByDegree()
-    retrieval = ReTAGRetrieval(summaries, ReTAGSearchSettings(top_p=2, use_topics=False, rerank_depth=3), scorer=scorer)
-    found = retrieval.retrieve(word_encoder.queries(["Trier, Verdun and Nancy", "Waldrada"]))
-    assert [sorted(node for node in row if node >= 0) for row in scorer.nodes.tolist()] == [[0, 1, 2, 6]] * 2
-    assert scorer.feature_names == ("base_score", "bm25_score", "dense_score")
-    assert rows(found.ranking) == [[0, 1], [0, 1]]
-    assert found.ranking.scores.tolist() == [[0.0, -1.0], [0.0, -1.0]]
-    few = ReTAGRetrieval(summaries, ReTAGSearchSettings(top_p=1, use_topics=False, rerank_depth=1), scorer=scorer)
-    assert rows(few.retrieve(word_encoder.queries(["Trier, Verdun and Nancy", "Waldrada"])).ranking) == [[2], [0]]
-
-
 def test_a_level_of_all_graphs_with_parents_behind_and_equal_summaries_once(retag_index: ReTAGIndex) -> None:
     summaries = LevelSummaries(retag_index, 1)
     assert summaries.communities.tolist() == [1, 2, 3, 4, 5, 6, 0]  # topics have one level, which is their finest
     assert summaries.num_listed == 6
-    assert summaries.parent.tolist() == [-1, 6, 6, -1, -1, -1, -1]
     assert summaries.in_graph.int().tolist() == [[1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 0]]
     assert summaries.num_tokens.tolist() == [3, 5, 6, 5, 10, 6, 11]
     graph = summaries.graph
     assert graph.node_ids == ["0.0.1", "0.1.2", "0.1.3", "1.0.4", "1.0.5", "2.0.6", "0.0.0"]
-    assert graph.indptr.tolist() == [0, 0, 1, 2, 2, 2, 2, 4]  # parent and child alone
     assert torch.equal(graph.encoded, retag_index.communities.vectors[summaries.communities])
     assert list(graph.texts)[:2] == ["Lothair loved Waldrada.", "Metz and Nancy are cities."]
-    _, neighbour = summaries.graph.neighbours(torch.tensor([1]))
-    assert set(neighbour.tolist()) == {6, 3}  # its parent, and the topic's community of the same entities
     graphs = torch.tensor([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 1, 1], [0, 0, 0]]).bool()
     assert summaries.candidates(graphs).int().tolist() == [
         [1, 1, 1, 0, 0, 0, 0],
