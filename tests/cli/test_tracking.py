@@ -93,16 +93,12 @@ def logged(folder: Path) -> dict[str, Any]:
     return entries
 
 
-def test_wandb_has_curves_numbers_tables_and_plots_of_a_training(runs: Path) -> None:
+def test_wandb_has_curves_numbers_and_plots_of_a_training(runs: Path) -> None:
     metrics = json.loads((runs / "train" / "metrics.json").read_text())
     history = logged(runs / "train" / "gatv2")
     assert {"val/ndcg@10", "train/loss_epoch"} <= set(history)
     assert history["ring/gatv2/ndcg@10"] == metrics["datasets"]["ring"]["systems"]["gatv2"]["nDCG@10"]
     assert history["plots/curves/_type"] == "images/separated"
-    table = next(path for path in (runs / "train" / "gatv2").rglob("*.table.json") if "Quality" in path.name)
-    content = json.loads(table.read_text())
-    assert content["columns"][0] == "system"
-    assert [row[0] for row in content["data"]] == ["retriever", "PPR", "GCS", "GATv2"]
 
 
 def test_a_resumed_training_goes_on_with_its_runs(runs: Path) -> None:
@@ -138,7 +134,7 @@ def test_mlflow_has_the_same(runs: Path) -> None:
     assert json.loads(read["dataset-ring"].profile)["queries"] == {"train": 4, "val": 2, "test": 2}
     kept = mlflow_files(runs, judged)
     assert {"report/judge/report.md", "report/judge/report.html", "settings.json"} <= kept
-    assert {"tables", "plots"} <= {Path(path).parts[0] for path in kept}
+    assert "plots" in {Path(path).parts[0] for path in kept}
     assert "val/ndcg_at_10" in found["gatv2"].data.metrics
     assert "model/gatv2/checkpoints/best.ckpt" in mlflow_files(runs, found["gatv2"])
 

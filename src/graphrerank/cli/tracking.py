@@ -1,7 +1,7 @@
 """Tracking: every job sends the same to the chosen loggers (W&B, MLflow, TensorBoard), and none knows of them.
 
 While a model trains, Lightning sends its curves. When the job is done, :meth:`Tracking.finish` reads its folder and
-sends settings, numbers, tables, plots, and the data sets and checkpoints that were read and written.
+sends settings, numbers, plots, the report, and the data sets and checkpoints that were read and written.
 """
 
 import json
@@ -9,11 +9,10 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,6 @@ CHECKPOINT = Path("checkpoints", "best.ckpt")  # in a system's folder
 REPORTS = ("report.md", "report.html", "metrics.json")
 PLOTS = ("*.png", "plots/*.png")
 CONTAINERS = ("datasets", "systems")  # levels of metrics.json that every number is in
-HEADING = re.compile(r"(#+) +(.*)")
-CELL_BORDER = re.compile(r"(?<!\\)\|")
 WANDB_CHOOSES = ("WANDB_RUN_ID", "WANDB_SWEEP_ID")  # the environment names the run, as `wandb agent` does
 # of MLflow, unless the user says: it calls nobody, and a folder is a store, which MLflow keeps for this setting alone
 MLFLOW_SETTINGS = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ALLOW_FILE_STORE": "true"}
@@ -139,10 +136,6 @@ def _send_results(run: "_Run", folder: Path, job: Mapping[str, Any]) -> None:
         run.numbers(flat_numbers(json.loads(metrics.read_text(encoding="utf-8"))))
     page = job.get("page") or job.get("report")
     files = [file for file in (*(folder / name for name in REPORTS), *([Path(page)] if page else [])) if file.is_file()]
-    for file in files:
-        if file.suffix == ".md":
-            for title, rows in report_tables(file.read_text(encoding="utf-8")).items():
-                run.table(title, rows)
     _send_plots(run, folder)
     if files:
         hashed = {"fingerprint": hash_files(files)}
@@ -152,37 +145,8 @@ def _send_results(run: "_Run", folder: Path, job: Mapping[str, Any]) -> None:
             run.wrote(model_artifact(manifest.parent))
 
 
-def report_tables(markdown: str) -> dict[str, list[list[Any]]]:
-    r"""Read all tables of a page, headers first, by the headings above them; further ones under a heading are numbered.
-
-    Example:
-        >>> report_tables("# A\n## B\n| x | y |\n| --- | ---: |\n| **a\\|b** | 1.5 |\n")
-        {'B': [['x', 'y'], ['a|b', 1.5]]}
-    """
-    tables: dict[str, list[list[Any]]] = {}
-    headings: list[str] = []
-    for is_table, lines in groupby(markdown.splitlines(), lambda line: line.startswith("|")):
-        if is_table:
-            header, _, *rows = ([cell.strip() for cell in CELL_BORDER.split(line.strip()[1:-1])] for line in lines)
-            title = ", ".join(headings[-2:]) or "table"
-            known = sum(name == title or name.startswith(f"{title} (") for name in tables)
-            columns = map(_typed, zip(*rows, strict=True))
-            tables[f"{title} ({known + 1})" if known else title] = [header, *map(list, zip(*columns, strict=True))]
-        for heading in [] if is_table else filter(None, map(HEADING.match, lines)):
-            headings[max(len(heading[1]) - 2, 0) :] = [heading[2].strip()]  # all but the page's title
-    return tables
-
-
-def _typed(cells: Sequence[str]) -> list[Any]:
-    """Return the cells of a column without markup, as numbers if all of them are."""
-    texts = [cell.replace("**", "").replace("\\|", "|").replace("&lt;", "<") for cell in cells]
-    with suppress(ValueError):
-        return [float(text) for text in texts]
-    return texts
-
-
 def flat_numbers(content: Any, path: str = "") -> dict[str, float]:
-    """List the numbers of nested mappings under their joined keys in lower case; lists are left to tables.
+    """List the numbers of nested mappings under their joined keys in lower case; lists are left out.
 
     Example:
         >>> flat_numbers({"datasets": {"toy": {"systems": {"a": {"PR@5": 0.5, "PR@5/multi": 0.4}}, "queries": 2}}})
@@ -247,7 +211,7 @@ def tracked_run(logger: Any) -> "_Run":
 
 
 class _Run:
-    """A run of a logger: this one keeps numbers alone, the others settings, tables, plots and artifacts too."""
+    """A run of a logger: this one keeps numbers alone, the others settings, plots and artifacts too."""
 
     def __init__(self, logger: Any) -> None:
         self.logger = logger
@@ -256,8 +220,6 @@ class _Run:
 
     def numbers(self, numbers: Mapping[str, float]) -> None:
         self.logger.log_metrics(dict(numbers))
-
-    def table(self, title: str, rows: list[list[Any]]) -> None: ...
 
     def plot(self, title: str, path: Path) -> None: ...
 
@@ -272,9 +234,6 @@ class _Run:
 class _WandbRun(_Run):
     def settings(self, settings: Mapping[str, Any]) -> None:
         self.logger.log_hyperparams(dict(settings))
-
-    def table(self, title: str, rows: list[list[Any]]) -> None:
-        self.logger.log_table(title.replace("/", " "), columns=rows[0], data=rows[1:])
 
     def plot(self, title: str, path: Path) -> None:
         self.logger.log_image(f"plots/{title}", [str(path)])
@@ -309,11 +268,6 @@ class _MLflowRun(_Run):
         self.logger.log_hyperparams(dict(settings))
         self.logger.experiment.log_text(self.logger.run_id, _json(settings), "settings.json")
 
-    def table(self, title: str, rows: list[list[Any]]) -> None:
-        name = re.sub(r"[^\w.-]+", "-", title.lower()).strip("-")
-        content = _json({"columns": rows[0], "rows": rows[1:]})
-        self.logger.experiment.log_text(self.logger.run_id, content, f"tables/{name}.json")
-
     def plot(self, title: str, path: Path) -> None:
         self.logger.experiment.log_artifact(self.logger.run_id, str(path), "plots")
 
@@ -335,10 +289,6 @@ class _MLflowRun(_Run):
 class _TensorBoardRun(_Run):
     def settings(self, settings: Mapping[str, Any]) -> None:
         self.logger.experiment.add_text("settings", f"```json\n{_json(settings)}\n```")
-
-    def table(self, title: str, rows: list[list[Any]]) -> None:
-        lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
-        self.logger.experiment.add_text(title, "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
 
     def plot(self, title: str, path: Path) -> None:
         from matplotlib.image import imread
