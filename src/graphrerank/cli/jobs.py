@@ -25,7 +25,7 @@ from graphrerank.files import sole_use
 from graphrerank.models.registry import register_model
 from graphrerank.processes import is_first_process
 
-LOGGER_EXTRAS = {"WandbLogger": "wandb", "MLflowLogger": "mlflow", "TensorBoardLogger": "tensorboard"}
+LOGGER_EXTRAS = {"WandbLogger": "wandb", "MLFlowLogger": "mlflow", "TensorBoardLogger": "tensorboard"}
 Job = Callable[..., Path | None]  # of parts and a run folder, or of a command
 
 
@@ -39,6 +39,7 @@ def run_job(cfg: DictConfig, name: str, job: Job | None = None) -> Path | None:
     warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
     warnings.filterwarnings("ignore", message=".*sync_dist=True")  # our module sums over processes itself
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches come from memory
+    warnings.filterwarnings("ignore", message="MLFlow only allows")  # it leaves out the @ of our measures
     check_processes(cfg)
     for logger in (cfg.get("logger") or {}).values():  # refused before anything is computed
         extra = LOGGER_EXTRAS.get(str(logger._target_).rpartition(".")[2])

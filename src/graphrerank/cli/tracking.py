@@ -183,7 +183,7 @@ def _open(cfg: DictConfig, folder: Path) -> list[Any]:
             chosen = None if any(map(os.environ.get, WANDB_CHOOSES)) else run_id or secrets.token_hex(4)
             run_id = node.get("id") or chosen
             loggers.append(instantiate(node, id=run_id, group=node.get("group") or group))
-        elif kind == "MLflowLogger":
+        elif kind == "MLFlowLogger":
             for variable, setting in MLFLOW_SETTINGS.items():
                 os.environ.setdefault(variable, setting)
             tags = {"group": group, **(node.tags or {})}
@@ -206,7 +206,7 @@ def _run_ids(folder: Path) -> dict[str, str]:
 
 def tracked_run(logger: Any) -> "_Run":
     """Return what a logger's run can keep; loggers of curves alone keep numbers."""
-    kinds = {"WandbLogger": _WandbRun, "MLflowLogger": _MLflowRun, "TensorBoardLogger": _TensorBoardRun}
+    kinds = {"WandbLogger": _WandbRun, "MLFlowLogger": _MLflowRun, "TensorBoardLogger": _TensorBoardRun}
     return kinds.get(type(logger).__name__, _Run)(logger)
 
 
@@ -265,7 +265,8 @@ class _WandbRun(_Run):
 
 class _MLflowRun(_Run):
     def settings(self, settings: Mapping[str, Any]) -> None:
-        self.logger.log_hyperparams(dict(settings))
+        if not self.logger.experiment.get_run(self.logger.run_id).data.params:  # a run keeps its first ones
+            self.logger.log_hyperparams(dict(settings))
         self.logger.experiment.log_text(self.logger.run_id, _json(settings), "settings.json")
 
     def plot(self, title: str, path: Path) -> None:
