@@ -59,11 +59,17 @@ _NAME = re.compile(r"[\w.:~-]*\w")
 _DOCUTILS = directives.directive
 
 
+def _kind_of(name: str) -> str:
+    short = name.lower().split(":")[-1]
+    return _KINDS.get(short, "object" if _KINDS.get(short.removeprefix("auto")) in ("object", "module") else "other")
+
+
 def directive_of(name: str, language: Any, document: Any) -> Any:
     """Return the class of a directive of any name, and no messages."""
-    short = name.lower().split(":")[-1]
-    kind = _KINDS.get(short, "object" if _KINDS.get(short.removeprefix("auto")) in ("object", "module") else "other")
-    return _DOCUTILS(short, language, document) if kind == "docutils" else (_CLASSES.get(kind, _Other), [])
+    kind = _kind_of(name)
+    if kind == "docutils":
+        return _DOCUTILS(name.lower().split(":")[-1], language, document)
+    return _Prose if kind == "prose" else _Markup, []
 
 
 class _AnyOption(dict[str, Callable[[Any], Any]]):
@@ -75,6 +81,8 @@ class _AnyOption(dict[str, Callable[[Any], Any]]):
 
 
 class _Markup(Directive):
+    """A directive: a method for each kind of names, and `other` for those without."""
+
     has_content = True
     optional_arguments = 1
     final_argument_whitespace = True
@@ -89,12 +97,12 @@ class _Markup(Directive):
             self.state.document.note_explicit_target(found[0])
         if caption := self.options.get("caption"):
             found.append(self.paragraph(*self.state.inline_text(caption, self.lineno)[0]))
-        found += self.nodes()
+        found += getattr(self, _kind_of(self.name), self.other)()
         for node in found:
             node.line = node.line or self.lineno
         return found
 
-    def nodes(self) -> list[Any]:
+    def hidden(self) -> list[Any]:
         return []
 
     def parsed(self, **attributes: Any) -> Any:
@@ -108,27 +116,19 @@ class _Markup(Directive):
         node.line = self.lineno
         return node
 
-
-class _Prose(_Markup):
-    optional_arguments = 0
-
-    def nodes(self) -> list[Any]:
+    def prose(self) -> list[Any]:
         node = self.parsed()
         if (version := _VERSIONS.get(self.short)) and node.children and isinstance(node[0], nodes.paragraph):
             node[0].insert(0, nodes.Text(f"{version} "))
         return [node]
 
-
-class _Code(_Markup):
-    def nodes(self) -> list[Any]:
+    def code(self) -> list[Any]:
         lines = [self.argument, *self.content] if self.short == "math" else self.content
         node = nodes.literal_block("", "\n".join(lines).strip("\n"))
         node.line = self.content_offset + 1
         return [node]
 
-
-class _Other(_Markup):
-    def nodes(self) -> list[Any]:
+    def other(self) -> list[Any]:
         kind = _KINDS.get(self.short)
         symbols = [f"{self.short}:{self.argument}"] if re.fullmatch(r"\S{1,100}", self.argument) else []
         if symbols and not self.content and kind is None:  # of Sphinx's `add_crossref_type`: not shown
@@ -136,24 +136,18 @@ class _Other(_Markup):
         node = self.parsed(symbols=symbols)
         if kind != "bare" and re.search(r"[^\W\d_]", self.argument):
             node.insert(0, self.paragraph(*self.state.inline_text(self.argument, self.lineno)[0]))
-        return [*(_Image.nodes(self) if self.short == "figure" else []), node]
+        return [*(self.image() if self.short == "figure" else []), node]
 
-
-class _Image(_Markup):
-    def nodes(self: _Markup) -> list[Any]:
+    def image(self) -> list[Any]:
         target = (self.options.get("target") or "").strip()
         link = (PATH, target) if target and target[-1] != "_" else None
         return [nodes.image(alt=self.options.get("alt") or "", link=link)]
 
-
-class _Include(_Markup):
-    def nodes(self) -> list[Any]:
+    def include(self) -> list[Any]:
         path = self.argument
         return [self.paragraph(_reference(path, PATH, path))] if path and path[0] != "<" else []
 
-
-class _Entries(_Markup):
-    def nodes(self) -> list[Any]:
+    def entries(self) -> list[Any]:
         block = nodes.line_block()
         for number, entry in enumerate(map(str.strip, self.content), self.content_offset + 1):
             if not entry or entry[0] == ":" or entry == "self":
@@ -169,17 +163,13 @@ class _Entries(_Markup):
             block[-1].line = number
         return [block] if block.children else []
 
-
-class _Module(_Markup):
-    def nodes(self) -> list[Any]:
+    def module(self) -> list[Any]:
         module = self.argument.split()[0] if self.argument not in ("", "None") else ""
         self.state.document.settings.module = module
         shown = module and self.short == "module"
         return [nodes.container(symbols=[module], anchors=[f"module-{module}"])] if shown else []
 
-
-class _Object(_Markup):
-    def nodes(self) -> list[Any]:
+    def object(self) -> list[Any]:
         settings, kind = self.state.document.settings, self.short.removeprefix("auto")
         signatures = [line.strip().rstrip("\\") for line in self.argument.split("\n") if line.strip()]
         if not signatures or (self.name == "class" and not re.search(r"[(.A-Z]", signatures[0])):
@@ -197,28 +187,7 @@ class _Object(_Markup):
             node += self.paragraph(nodes.Text("\n".join(signatures)))
         return [node]
 
-
-def _symbols(kind: str, signature: str, prefix: str) -> list[str]:
-    if kind in ("option", "cmdoption"):
-        return [f"option:{part.split()[0]}" for part in re.split(r", |[=\[ ]", signature) if part.startswith("-")]
-    if kind in ("envvar", "confval", "role", "directive"):
-        return [f"{kind}:{signature.split('(')[0].strip()}"]
-    names = _NAME.findall(re.split(r"[(\[=]| -> |: ", signature.replace("::", "."))[0])
-    if not names:
-        return []
-    name = names[-1].strip(".:~")
-    return [name if not prefix or name == prefix or name.startswith(f"{prefix}.") else f"{prefix}.{name}"]
-
-
-def _anchors(symbols: list[str]) -> list[str]:
-    """Return the ids of objects: of code their names, of others with their kind before (`confval-addopts`)."""
-    parts = [symbol.rpartition(":") for symbol in symbols]
-    names = [f"{'cmdoption' if kind == 'option' else kind}-{name.lstrip('-')}" for kind, _, name in parts if kind]
-    return [*(name for *_, name in parts), *names]
-
-
-class _Glossary(_Markup):
-    def nodes(self) -> list[Any]:
+    def glossary(self) -> list[Any]:
         found, terms, i = [], list[str](), 0
         while i < len(self.content):
             start = i
@@ -240,17 +209,27 @@ class _Glossary(_Markup):
         return found
 
 
-_CLASSES: dict[str, type[_Markup]] = {
-    "hidden": _Markup,
-    "code": _Code,
-    "prose": _Prose,
-    "image": _Image,
-    "include": _Include,
-    "entries": _Entries,
-    "module": _Module,
-    "object": _Object,
-    "glossary": _Glossary,
-}
+class _Prose(_Markup):
+    optional_arguments = 0
+
+
+def _symbols(kind: str, signature: str, prefix: str) -> list[str]:
+    if kind in ("option", "cmdoption"):
+        return [f"option:{part.split()[0]}" for part in re.split(r", |[=\[ ]", signature) if part.startswith("-")]
+    if kind in ("envvar", "confval", "role", "directive"):
+        return [f"{kind}:{signature.split('(')[0].strip()}"]
+    names = _NAME.findall(re.split(r"[(\[=]| -> |: ", signature.replace("::", "."))[0])
+    if not names:
+        return []
+    name = names[-1].strip(".:~")
+    return [name if not prefix or name == prefix or name.startswith(f"{prefix}.") else f"{prefix}.{name}"]
+
+
+def _anchors(symbols: list[str]) -> list[str]:
+    """Return the ids of objects: of code their names, of others with their kind before (`confval-addopts`)."""
+    parts = [symbol.rpartition(":") for symbol in symbols]
+    names = [f"{'cmdoption' if kind == 'option' else kind}-{name.lstrip('-')}" for kind, _, name in parts if kind]
+    return [*(name for *_, name in parts), *names]
 
 
 def _normal(text: str) -> str:
