@@ -1,4 +1,4 @@
-"""There and back through networkx, igraph and SciPy."""
+"""There and back through networkx and igraph."""
 
 import pytest
 import torch
@@ -6,12 +6,8 @@ import torch
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import ENTITY, REFERENCE
 from graphrerank.integrations.graph_libraries import (
-    corpus_from_igraph,
     corpus_from_networkx,
-    corpus_from_scipy,
-    corpus_to_igraph,
     corpus_to_networkx,
-    corpus_to_scipy,
 )
 
 
@@ -51,16 +47,5 @@ def test_a_users_names_of_types(graph: CorpusGraph) -> None:
 
 def test_igraph(graph: CorpusGraph) -> None:
     igraph = pytest.importorskip("igraph")
-    assert_same(corpus_from_igraph(corpus_to_igraph(graph)), graph)
-    plain = igraph.Graph(2, [(0, 1)], vertex_attrs={"text": ["x", "y"]})
-    assert corpus_from_igraph(plain).node_ids == ["0", "1"]
-    assert corpus_from_igraph(plain).num_edges == 2
-
-
-def test_scipy(graph: CorpusGraph) -> None:
-    matrix = corpus_to_scipy(graph)
-    found = corpus_from_scipy(graph.node_ids, graph.texts, matrix)
-    assert torch.equal(found.indices, graph.indices)
-    assert torch.equal(found.weight, graph.weight)
-    with pytest.raises(ValueError, match=r"`adjacency` must be \[4, 4\], got \[5, 5\]"):
-        corpus_from_scipy(graph.node_ids[:4], graph.texts[:4], matrix)
+    drawn = igraph.Graph.from_networkx(corpus_to_networkx(graph), vertex_attr_hashable="name")
+    assert_same(corpus_from_networkx(drawn.to_networkx(vertex_attr_hashable="name")), graph)

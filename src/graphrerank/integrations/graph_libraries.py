@@ -1,9 +1,8 @@
-"""Corpus graphs from and to networkx, igraph and SciPy; the library must be installed."""
+"""Corpus graphs from and to networkx, which must be installed; igraph reads and makes graphs of networkx."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from graphrerank.checks import UserError
@@ -11,9 +10,7 @@ from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_of
 
 if TYPE_CHECKING:
-    import igraph
     import networkx
-    from scipy.sparse import csr_array
 
 
 def corpus_from_networkx(
@@ -54,37 +51,3 @@ def corpus_to_networkx(graph: CorpusGraph) -> "networkx.MultiDiGraph":
     for (i, j), weight, edge_type in zip(*(column.tolist() for column in graph.typed_edges()), strict=True):
         made.add_edge(ids[i], ids[j], weight=weight, type=EDGE_TYPES[edge_type])
     return made
-
-
-def corpus_from_igraph(
-    graph: "igraph.Graph", *, text: str = "text", edge_meanings: Mapping[str, str] | None = None
-) -> CorpusGraph:
-    """Build a corpus graph; ids are the vertices' ``name``, or their numbers; else as :func:`corpus_from_networkx`."""
-    return corpus_from_networkx(graph.to_networkx(vertex_attr_hashable="name"), text=text, edge_meanings=edge_meanings)
-
-
-def corpus_to_igraph(graph: CorpusGraph) -> "igraph.Graph":
-    """Return a directed graph with ``name`` and ``text``, and an edge with ``weight`` and ``type`` for each type."""
-    import igraph
-
-    return igraph.Graph.from_networkx(corpus_to_networkx(graph), vertex_attr_hashable="name")
-
-
-def corpus_from_scipy(node_ids: Sequence[str], texts: Sequence[str], adjacency: Any) -> CorpusGraph:
-    """Build a corpus graph from a sparse matrix ``[N, N]``: row ``i`` holds the weights of node ``i``'s neighbours."""
-    matrix = adjacency.tocoo()
-    if matrix.shape != (len(node_ids), len(node_ids)):
-        raise UserError(f"`adjacency` must be [{len(node_ids)}, {len(node_ids)}], got {list(matrix.shape)}")
-    kept = (matrix.row != matrix.col) & (matrix.data != 0)
-    edges = torch.from_numpy(np.stack([matrix.row[kept], matrix.col[kept]], axis=1).astype(np.int64))
-    return CorpusGraph.from_edges(
-        list(node_ids), list(texts), edges, torch.from_numpy(matrix.data[kept].astype(np.float32)), undirected=False
-    )
-
-
-def corpus_to_scipy(graph: CorpusGraph) -> "csr_array":
-    """Return the weights as a sparse matrix ``[N, N]``, all types together."""
-    from scipy.sparse import csr_array
-
-    graph, shape = graph.with_rows_in_order(), (graph.num_nodes, graph.num_nodes)
-    return csr_array((graph.weight.numpy(), graph.indices.numpy(), graph.indptr.numpy()), shape=shape)
