@@ -18,7 +18,6 @@ from graphrerank.text import WordTokenizer
 from graphrerank_papers.answers.judges import parse_decision, parse_winner
 from graphrerank_papers.answers.local import FormMask, form_tokenizer
 from graphrerank_papers.answers.writers import answer_in_form, parse_partial_answer
-from graphrerank_papers.grapher.reference_network import read_numbers
 from graphrerank_papers.hipporag import read_selection
 from graphrerank_papers.knowledge.language_model import parse_entities, parse_knowledge, parse_names, parse_relations
 from graphrerank_papers.knowledge_graph_search import parse_levels
@@ -33,7 +32,6 @@ LETTERS = " ".join(chr(code) for code in range(33, 127))  # each is a token: any
 TEXT = [LETTERS, 'Metz lies in Lorraine; "Who?" asked 3 kings: {"answer": ["Metz", [1, 2]]}. Decision: yes über'] * 10
 ENDS = ('"', "}", "]", '"]', '"}', "]}", "yes")
 PARSERS: dict[str, Callable[[str], Any]] = {
-    "citations": read_numbers,
     "drafted_question": parse_question,
     "ea_graphrag_entities": parse_names,
     "ea_graphrag_facts": read_selection,

@@ -16,9 +16,6 @@ from graphrerank.data.readers.judgements import Splits, read_judged_queries
 from graphrerank.data.readers.records import existing_folder
 from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import REFERENCE
-from graphrerank.language_models.answer_cache import ChatModel
-from graphrerank.language_models.prompt import Prompt, shipped_prompt
-from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.text import normalize_entity
 from graphrerank_papers.builders.chunker import split_chunks
 
@@ -55,67 +52,33 @@ class Reference:
     year: Text = ""  # such as `2020` or `2020a`
 
 
-class CitationPatterns:
-    """Finds citations by the usual patterns, without a model.
+def cited_references(texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
+    """List the references of its paper that each text cites, as ascending indices into their list.
+
+    Found are the usual patterns, without a model:
 
     - A key in square brackets, alone or in a list; ranges of numbers are expanded: "[3, 7-9; Smith20]".
     - The first author's surname and the year, with "et al.", the second author, or neither: "(Smith et al., 2020a)",
       "Smith and Jones (2019, 2020)". A letter after the year must match if the reference has one.
     - The title, if it has three words or more, compared without case and punctuation.
+
+    Example:
+        >>> references = [Reference("a", key="1"), Reference("b", authors=("Ann Smith", "Bo Lee"), year="2020")]
+        >>> cited_references(["As shown [1].", "Smith and Lee (2020) agree."], [references, references])
+        [[0], [1]]
     """
-
-    def detect(self, texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
-        """List the references of its paper that each text cites, as ascending indices into their list.
-
-        Example:
-            >>> references = [Reference("a", key="1"), Reference("b", authors=("Ann Smith", "Bo Lee"), year="2020")]
-            >>> CitationPatterns().detect(["As shown [1].", "Smith and Lee (2020) agree."], [references, references])
-            [[0], [1]]
-        """
-        cited = []
-        for text, entries in zip(texts, references, strict=True):
-            keys, dated = (set(_keys(text)), set(_dated_names(text))) if entries else (set(), set())
-            words = f" {normalize_entity(text)} "
-            found = []
-            for index, entry in enumerate(entries):
-                title = normalize_entity(entry.title)
-                has_title = len(title.split()) >= MIN_TITLE_WORDS and f" {title} " in words
-                if entry.key.strip("[] ").casefold() in keys or _names_and_year(entry, dated) or has_title:
-                    found.append(index)
-            cited.append(found)
-        return cited
-
-
-class LanguageModelCitations:
-    """Asks a chat model, as FastInsight does: one question per text that has references to choose from.
-
-    ``prompt`` has the placeholders ``{references}`` and ``{text}``. A text without a usable answer cites nothing.
-    """
-
-    def __init__(self, model: ChatModel, *, prompt: Prompt | None = None) -> None:
-        self.model, self.prompt = model, prompt or shipped_prompt("citations")
-        self.prompt.fill(references="", text="")
-
-    def detect(self, texts: Sequence[str], references: Sequence[Sequence[Reference]]) -> list[list[int]]:
-        """List the references of its paper that each text cites."""
-        rows = [row for row, entries in enumerate(references) if entries]
-
-        def check(index: int, numbers: list[int]) -> None:
-            if not all(1 <= number <= len(references[rows[index]]) for number in numbers):
-                raise UserError(f"`cited` must be numbers of the list, got {numbers}")
-
-        questions = [self.prompt.fill(references=_numbered(references[row]), text=texts[row]) for row in rows]
-        system, form = self.prompt.instructions(), self.prompt.form
-        answers = ask_strictly(self.model, questions, system=system, parse=read_numbers, check=check, form=form)
-        cited: list[list[int]] = [[] for _ in texts]
-        for row, numbers in zip(rows, answers, strict=True):
-            cited[row] = sorted({number - 1 for number in numbers or ()})
-        return cited
-
-
-def read_numbers(content: str) -> list[int]:
-    """Parse an answer, strictly: ``{"cited": [numbers]}``."""
-    return list(read_object(content, cited=list[int]).cited)
+    cited = []
+    for text, entries in zip(texts, references, strict=True):
+        keys, dated = (set(_keys(text)), set(_dated_names(text))) if entries else (set(), set())
+        words = f" {normalize_entity(text)} "
+        found = []
+        for index, entry in enumerate(entries):
+            title = normalize_entity(entry.title)
+            has_title = len(title.split()) >= MIN_TITLE_WORDS and f" {title} " in words
+            if entry.key.strip("[] ").casefold() in keys or _names_and_year(entry, dated) or has_title:
+                found.append(index)
+        cited.append(found)
+    return cited
 
 
 def _keys(text: str) -> Iterator[str]:
@@ -164,7 +127,6 @@ def load_reference_network(
     name: str | None = None,
     splits: Splits = None,
     max_size: int = 4096,
-    citations: CitationPatterns | LanguageModelCitations | None = None,
     gold: str = "paper",
     drop_empty: bool = False,
     knn: int = 0,
@@ -178,8 +140,8 @@ def load_reference_network(
     - ``references`` is a list of ``{"id": paper, "key"?, "title"?, "authors"?: [...], "year"?}``; papers that are not
       in the corpus are left out.
 
-    Source: "FastInsight", 2026, section 4.2.1. We chunk by sentences (the paper says only 4,096 characters) and match
-    patterns by default (the paper uses GPT-5-nano: ``LanguageModelCitations``).
+    Source: "FastInsight", 2026, section 4.2.1. We chunk by sentences (the paper says only 4,096 characters) and find
+    citations by patterns (the paper uses GPT-5-nano).
 
     ``splits`` and ``knn`` are as of :meth:`~graphrerank.data.dataset.Dataset.from_folder`. ``max_size`` are the
     characters of a chunk, without the title. ``gold`` says whether a ``corpus-id`` of the judgements names a ``chunk``,
@@ -204,7 +166,7 @@ def load_reference_network(
             rows.append((f"{paper.doc_id}#{chunk}", paper._replace(text=text).passage, before, number))
     ids, texts, searched, paper_of = map(list, zip(*rows, strict=True))
     references = [_references(folder, paper, index_of) for paper in papers]
-    cited = (citations or CitationPatterns()).detect(searched, [references[paper] for paper in paper_of])
+    cited = cited_references(searched, [references[paper] for paper in paper_of])
     pairs = {
         (node, other)
         for node, entries in enumerate(cited)

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from graphrerank_papers.grapher.reference_network import (
-    CitationPatterns,
-    LanguageModelCitations,
     Reference,
+    cited_references,
     load_reference_network,
 )
 
@@ -38,28 +37,11 @@ REFERENCES = [SMITH, LEE, BERG]
     ],
 )
 def test_patterns(text: str, cited: list[int]) -> None:
-    assert CitationPatterns().detect([text], [REFERENCES]) == [cited]
+    assert cited_references([text], [REFERENCES]) == [cited]
 
 
 def test_each_text_has_its_own_references() -> None:
-    assert CitationPatterns().detect(["[1]", "[1]", "[1]"], [[SMITH], [], [BERG, SMITH]]) == [[0], [], [1]]
-
-
-def test_a_language_model_is_asked_where_there_is_a_choice(scripted_model: Any) -> None:
-    listed = "References:\n1. [1]; Ann Smith, Bo Lee, Cy Roy; Ants of the North; 2020\n2. Jan van der Berg; 2018"
-    berg = Reference("c", authors=BERG.authors, year="2018")
-    answers = {
-        "x": ['{"cited": [3]}', '{"cited": [2, 1, 2]}'],
-        "y": ['{"cited": ["1"]}', "nothing", "[1]"],
-        "z": ['{"cited": []}'],
-    }
-
-    before = f"{listed}\n\nPiece of the paper:\n"
-    model = scripted_model(lambda _, question: answers[question.removeprefix(before)[0]].pop(0))
-    references = [[SMITH, berg]] * 3
-    assert LanguageModelCitations(model).detect(["x", "y", "z", "w"], [*references, []]) == [[0, 1], [], [], []]
-    assert len(model.asked) == 2 + 3 + 1
-    assert model.asked[3][1].startswith(f"{before}x\n\n")  # the second request names what was wrong with the first
+    assert cited_references(["[1]", "[1]", "[1]"], [[SMITH], [], [BERG, SMITH]]) == [[0], [], [1]]
 
 
 Write = Callable[..., Path]
