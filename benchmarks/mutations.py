@@ -150,12 +150,6 @@ MUTATIONS = (
         "(factors * flat[order]).cummax(0).values.clamp(max=1)",
         "(factors * flat[order]).clamp(max=1)",
     ),
-    Mutation(
-        "evaluation/dataset_result.py",
-        "lift is not divided by the share of hubs",
-        "float(hub[top[top >= 0]].double().mean()) / share",
-        "float(hub[top[top >= 0]].double().mean())",
-    ),
     Mutation("inference/edge_forms.py", "self-loops stay", "pairs[:, 0] != pairs[:, 1]", "pairs[:, 0] >= 0"),
     Mutation(
         "inference/inputs.py",

@@ -1,10 +1,4 @@
-import random
-from contextlib import suppress
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from graphrerank.data.documents.document import Document, Link, UnreadableError
+from graphrerank.data.documents.document import Document, Link
 from graphrerank.data.documents.formats.asciidoc import read_asciidoc
 
 
@@ -110,24 +104,3 @@ def test_attributes_that_grow_are_bounded() -> None:
     text = f":a0: {'x' * 900}\n{doubled}\n" + "{a199} " * 2000
     document = _read(text)
     assert sum(len(block.text) for block in document.sections[0].blocks) < 3 * len(text)
-
-
-def test_any_part_of_a_page_is_read() -> None:
-    rng = random.Random(0)
-    for _ in range(60):
-        start, end = sorted(rng.choices(range(len(PAGE)), k=2))
-        assert all(section.line <= section.end for section in _read(PAGE[start:end]).sections)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from([*".:_`*|=-+<>[]#! \n", "\n\n", "|===\n", "----\n", "xref:", "<<", "a", "[[", "::"])))
-def test_any_marks_are_read(marks: list[str]) -> None:
-    for section in _read("".join(marks)).sections:
-        assert all(block.text.strip() for block in section.blocks)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.binary())
-def test_any_bytes_are_read_or_unreadable(content: bytes) -> None:
-    with suppress(UnreadableError):
-        assert len(read_asciidoc(content, "a.adoc")) == 1

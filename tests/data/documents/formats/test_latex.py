@@ -1,10 +1,4 @@
-import random
-from contextlib import suppress
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from graphrerank.data.documents.document import Document, Link, UnreadableError
+from graphrerank.data.documents.document import Document, Link
 from graphrerank.data.documents.formats.latex import read_latex
 
 
@@ -99,24 +93,3 @@ def test_deep_groups_and_what_is_no_latex_are_read() -> None:
         "\\begin{a}" * 5000,
     ):
         assert _read(text).name == "paper.tex"
-
-
-def test_any_part_of_a_page_is_read() -> None:
-    rng = random.Random(0)
-    for _ in range(60):
-        start, end = sorted(rng.choices(range(len(PAGE)), k=2))
-        assert all(section.line <= section.end for section in _read(PAGE[start:end]).sections)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from([*"\\{}$&%[]_^~ \na", "\\section{", "\\begin{tabular}", "\\ref{", "\\item ", "\\'"])))
-def test_any_marks_are_read(marks: list[str]) -> None:
-    for section in _read("".join(marks)).sections:
-        assert all(block.text.strip() for block in section.blocks)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.binary())
-def test_any_bytes_are_read_or_unreadable(content: bytes) -> None:
-    with suppress(UnreadableError):
-        assert len(read_latex(content, "a.tex")) == 1

@@ -1,9 +1,4 @@
-import random
-from contextlib import suppress
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from graphrerank.data.documents.document import Document, Link, UnreadableError
 from graphrerank.data.documents.formats.org import read_org
@@ -77,26 +72,3 @@ def test_links_have_kinds_and_lines() -> None:
 def test_too_many_headings_are_unreadable() -> None:
     with pytest.raises(UnreadableError, match="more than 50,000 headings"):
         _read("* a\n" * 60_000)
-
-
-def test_any_part_of_a_page_is_read() -> None:
-    rng = random.Random(0)
-    for _ in range(60):
-        start, end = sorted(rng.choices(range(len(PAGE)), k=2))
-        assert all(section.line <= section.end for section in _read(PAGE[start:end]).sections)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.sampled_from([*":*|=-+<>[]#~ \n", "\n* ", "#+BEGIN_SRC\n", ":PROPERTIES:\n", ":ID: x\n", "[[", "]]"]))
-)
-def test_any_marks_are_read(marks: list[str]) -> None:
-    for section in _read("".join(marks)).sections:
-        assert all(block.text.strip() for block in section.blocks)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.binary())
-def test_any_bytes_are_read_or_unreadable(content: bytes) -> None:
-    with suppress(UnreadableError):
-        assert len(read_org(content, "a.org")) == 1

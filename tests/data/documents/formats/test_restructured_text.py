@@ -1,11 +1,6 @@
-import random
-from contextlib import suppress
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from graphrerank.data.documents.document import Document, Link, UnreadableError
+from graphrerank.data.documents.document import Document, Link
 from graphrerank.data.documents.formats.restructured_text import read_rst
 from graphrerank.data.documents.reading import read_content
 
@@ -143,25 +138,3 @@ def test_bombs_are_unreadable(text: str, reason: str) -> None:
 @pytest.mark.parametrize("mark", [":ref:`a ", "`a <", "*a **b `` | ", ".. |a| replace:: |a| |a|\n\n|a| "])
 def test_many_marks_of_a_paragraph_are_read_to_the_end(mark: str) -> None:
     assert _read((mark * 12_000)[:48_000]).name == "docs/page.rst"
-
-
-def test_any_part_of_a_page_is_read() -> None:
-    rng = random.Random(0)
-    for _ in range(60):
-        start, end = sorted(rng.choices(range(len(PAGE)), k=2))
-        document = _read(PAGE[start:end])
-        assert all(section.line <= section.end for section in document.sections)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from([*".:_`*|=-+<>[]#! \n", "\n\n", "   ", ".. ", "::", "a", ":ref:`", "class", "``"])))
-def test_any_marks_are_read(marks: list[str]) -> None:
-    for section in _read("".join(marks)).sections:
-        assert all(block.text.strip() for block in section.blocks)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.binary())
-def test_any_bytes_are_read_or_unreadable(content: bytes) -> None:
-    with suppress(UnreadableError):
-        assert len(read_rst(content, "a.rst")) == 1
