@@ -30,13 +30,6 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
         assert not anchor or anchor in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in headings}
 
 
-def test_every_interval_of_the_readme_stands_on_its_page() -> None:
-    page = (ROOT / "docs" / "left_out.md").read_text(encoding="utf-8")
-    found = re.findall(r"[\d.]+ ± [\d.]+", README)
-    assert len(found) == 14
-    assert [number for number in found if number not in page] == []
-
-
 def test_newest_section_of_the_changelog_is_the_version() -> None:
     sections = re.findall(r"^## \[(.*?)\](.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]

@@ -1,0 +1,133 @@
+"""python benchmarks/unseen_table.py --datasets DIR --cross-encoder MODEL: `base` and a cross-encoder on unseen corpora.
+
+No question and no passage of these corpora was trained on. Every system ranks the same hundred candidates of the same
+questions, evenly spaced in their split. Writes the first table of the README. What the cross-encoder read is kept under
+``--cache``: with another checkpoint, only that ranks again. MODEL: cross-encoder/ms-marco-MiniLM-L12-v2 or its folder.
+``git_flask`` is made by ``graphrerank build git --from CLONE --out DIR/git_flask``.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+import torch
+from base_table import ROOT, percent
+
+from graphrerank import evaluate
+from graphrerank.evaluation.cost import TOTAL
+from graphrerank.evaluation.records import DatasetResult
+from graphrerank.evaluation.significance import across_datasets
+from graphrerank.parts import Parts
+
+
+class Corpus(NamedTuple):
+    """A row of the table."""
+
+    title: str
+    folder: str
+    split: str = "test"
+    questions: int = 50  # at most
+
+
+CORPORA = (
+    Corpus("encyclopedia, English", "choose_xquad_en"),
+    Corpus("encyclopedia, German", "choose_xquad_de"),
+    Corpus("encyclopedia, Chinese", "choose_xquad_zh"),
+    Corpus("documentation: commit text to sections", "choose_sphinx_docs"),
+    Corpus("multi-hop passages", "ketrag_musique", "test_silver"),
+    Corpus("command pages", "choose_nl2bash_tldr"),
+    Corpus("code: text of a commit to functions", "git_flask"),
+)
+SEARCH, READER, BASE = "search", "reader", "base"
+PIPELINES = {SEARCH: "vector_search", READER: "re2", BASE: "expand_then_rerank"}  # the last is tested against each
+MEASURE, LEVEL = "nDCG@10", 0.05
+FIRST = "unseen corpus"  # heading of the first column, which the table is found by
+
+
+def judge(arguments: argparse.Namespace, corpus: Corpus) -> DatasetResult:
+    """Evaluate all systems on one corpus."""
+    parts = Parts(datasets=arguments.datasets, cache=arguments.cache)
+    path = arguments.datasets.resolve() / corpus.folder
+    dataset = parts.dataset("folder", path=str(path), edges="auto", splits={"test": corpus.split})
+    queries = dataset.split("test").queries
+    count = min(corpus.questions, len(queries))
+    reader = {"model": arguments.cross_encoder, "max_length": arguments.max_length, "dtype": arguments.dtype}
+    result = evaluate(
+        PIPELINES,
+        dataset.with_queries(queries[torch.arange(count) * len(queries) // count]),
+        retriever="hybrid_expand",
+        encoder="minilm",
+        pair_encoder=parts.part("pair_encoder", "cross_encoder", **reader),
+        settings={BASE: {"steps.1.scorer.checkpoint": arguments.checkpoint}},
+        measures=[MEASURE],
+        parts=parts,
+        show=False,
+    )
+    (found,) = result.datasets.values()
+    return found
+
+
+def table(found: Mapping[str, DatasetResult]) -> str:
+    """Lay out a row for each corpus by its title, and the mean of several."""
+    header = [FIRST, "questions", f"{MEASURE}: retriever", "cross-encoder", "`base`"]
+    header += ["p to retriever", "to cross-encoder", "ms: retriever", "cross-encoder", "`base`"]
+    rows = [header, ["---", *["--:"] * (len(header) - 1)]]
+    for title, result in found.items():
+        p = {test.baseline: test.p_randomization for test in result.tests}
+        rows.append(row(title, [result], p))
+    if together := {entry.baseline: entry.p_combined for entry in across_datasets(list(found.values()))}:
+        rows.append(row("mean", list(found.values()), together))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def row(title: str, found: Sequence[DatasetResult], p: Mapping[str, float]) -> list[str]:
+    """Return the cells of corpora together; ``p`` is of `base` against another system, bold if it is better."""
+    scores = {name: fmean(each.systems[name].means[MEASURE] for each in found) for name in PIPELINES}
+    bold = "**" if scores[BASE] > scores[SEARCH] and p[SEARCH] < LEVEL else ""
+    cells = [title, f"{sum(len(each.query_ids) for each in found)}", percent(scores[SEARCH]), percent(scores[READER])]
+    cells += [f"{bold}{percent(scores[BASE])}{bold}", *(f"{p[name]:.2g}" for name in (SEARCH, READER))]
+    return cells + [f"{fmean(milliseconds(each, name) for each in found):,.0f}" for name in PIPELINES]
+
+
+def milliseconds(found: DatasetResult, name: str) -> float:
+    """Return the median over questions of all stages together, one question at a time."""
+    cost = found.systems[name].cost
+    assert cost is not None
+    return cost.ms[TOTAL]["p50"]
+
+
+def write(path: Path, content: str) -> None:
+    """Replace the one table of a page that begins like this one."""
+    pages, found = re.subn(
+        rf"^\| {FIRST} \|.*(?:\n\|.*)*", lambda _: content, path.read_text(encoding="utf-8"), flags=re.M
+    )
+    if found != 1:
+        sys.exit(f"{path}: needs one table whose first column is named {FIRST!r}, got {found}")
+    path.write_text(pages, encoding="utf-8")
+
+
+def main() -> None:
+    """Evaluate on every corpus and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", type=Path, required=True)
+    parser.add_argument("--cross-encoder", required=True, metavar="MODEL")
+    parser.add_argument("--max-length", type=int, default=256, help="tokens of question and passage")
+    parser.add_argument("--dtype", default="bfloat16", help="of the cross-encoder")
+    parser.add_argument("--checkpoint", default="base")
+    parser.add_argument("--cache", type=Path, help="default: as conf/paths says")
+    parser.add_argument("--corpora", nargs="*", default=[corpus.folder for corpus in CORPORA], help="names of folders")
+    parser.add_argument("--out", type=Path, default=ROOT / "README.md", help="a page with such a table")
+    arguments = parser.parse_args()
+    found = {}
+    for corpus in (corpus for corpus in CORPORA if corpus.folder in arguments.corpora):
+        found[corpus.title] = judge(arguments, corpus)
+        print(f"{corpus.folder}\n{table(found)}", file=sys.stderr, flush=True)
+    write(arguments.out, table(found))
+
+
+if __name__ == "__main__":
+    main()
