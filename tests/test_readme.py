@@ -24,7 +24,7 @@ def test_the_two_commands_of_a_checkout() -> None:
 def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
         name, _, anchor = target.partition("#")
-        linked = page.parent / name
+        linked = page.parent / name if name else page
         assert linked.exists(), target
         headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
         assert not anchor or anchor in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in headings}
