@@ -30,7 +30,7 @@ class Corpus(NamedTuple):
     title: str
     folder: str
     split: str = "test"
-    questions: int = 50  # at most
+    questions: int = 100  # at most
 
 
 CORPORA = (
