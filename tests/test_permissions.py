@@ -145,10 +145,10 @@ def dataset_of(drawn: Drawn, rule: EdgeRule | None, knn: int) -> Dataset:
 def pipeline_of(kind: str) -> Pipeline:
     graph = CorpusGraph.from_edges(["x"], ["x"], torch.zeros(0, 2)).with_embedding(torch.ones(1, 16))
     steps: list[Any] = [partial(VectorSearch, top_k=3, retriever=HybridRetriever), PageRank]
+    if kind != "pagerank":
+        steps = [partial(VectorSearch, retriever=partial(HybridExpandRetriever, top_k=6, base_k=3, num_seeds=2))]
     if kind == "base":
-        expand = partial(HybridExpandRetriever, top_k=6, base_k=3, num_seeds=2)
-        scorer: Any = partial(CheckpointScorer, checkpoint="base", device="cpu")
-        steps = [partial(VectorSearch, retriever=expand), partial(GraphRerank, scorer=scorer)]
+        steps.append(partial(GraphRerank, scorer=partial(CheckpointScorer, checkpoint="base", device="cpu")))
     return Pipeline(graph, steps=steps, budget=6)
 
 
@@ -172,7 +172,7 @@ def shown(answer: Any) -> str:
 
 def test_answers_are_those_of_a_corpus_of_what_the_caller_may_see(tmp_path: Path) -> None:
     """Over the whole and over the visible part, built from its lists: all of the answer, bit by bit."""
-    pipelines = {kind: pipeline_of(kind) for kind in ("base", "pagerank")}
+    pipelines = {kind: pipeline_of(kind) for kind in ("base", "pagerank", "expand")}
     num_hidden = 0
     for seed in range(NUM_CORPORA):
         rng = random.Random(seed)
@@ -186,7 +186,7 @@ def test_answers_are_those_of_a_corpus_of_what_the_caller_may_see(tmp_path: Path
                 EdgeRule(mention_type=REFERENCE, entity_source="file", makes_choices=True),
             ]
         )
-        knn, pipeline = rng.choice([0, 0, 1]), pipelines[rng.choice(["base", "pagerank"])]
+        knn, pipeline = rng.choice([0, 0, 1]), pipelines[rng.choice(["base", "pagerank", "expand"])]
         caller = frozenset(rng.sample(NAMES + "d", rng.randint(0, 3)))
         conditions = rng.choice([{}, {}, {"year": {"gte": 1}}, {"principals": "a"}, {"yaer": 1}])
         fields = {"filter": conditions, "return_documents": True, "as_of": rng.choice([None, "2015-01-01"])}

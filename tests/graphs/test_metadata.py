@@ -77,6 +77,7 @@ def test_numbers_and_texts_ascend_as_they_compare() -> None:
         ({"and": [{"not": 3}]}, r"`filter\.and\.not` must be a mapping"),
         ([1], r"`filter` must be a mapping"),
         ({"or": [{"year": 1}] * 2 * MOST_CONDITIONS}, r"at most 128 conditions"),
+        ({"or": [{"year": list(range(9000))}] * 3}, r"at most 128 conditions, as which 156 choices count"),
     ],
 )
 def test_what_does_not_fit_is_named(conditions, message) -> None:

@@ -36,7 +36,7 @@ VALID_FROM, VALID_TO = "valid_from", "valid_to"
 RANGES = ("gt", "gte", "lt", "lte")
 OPERATORS = ("eq", "ne", "in", *RANGES, "exists")
 BOTH, EITHER, NEITHER = "and", "or", "not"
-MOST_CONDITIONS, MOST_CHOICES = 64, 10_000  # of a filter, each of which reads all passages; of one `in`
+MOST_CONDITIONS, MOST_CHOICES = 64, 10_000  # of a filter, each of which reads all passages; of all `in` together
 SHOWN_CHARS, SHOWN_FIELDS = 40, 50  # in an error
 END, BEYOND = "\0", "\1"  # of a field's name in an entry, and what is beyond all entries of the field
 Filter = Mapping[str, Any]
@@ -221,8 +221,6 @@ def check_filter(
     for name, condition in conditions.items():
         count[0] += 1
         here = f"{path}.{name[:SHOWN_CHARS]}"
-        if count[0] > most:
-            raise UserError(f"`filter` must hold at most {most} conditions")
         if name in (BOTH, EITHER):
             if not isinstance(condition, list | tuple) or not condition:
                 raise UserError(f"`{here}` must be a list of one filter or more")
@@ -231,7 +229,12 @@ def check_filter(
         elif name == NEITHER:
             check_filter(condition, path=here, most=most, count=count)
         else:
-            _check_condition(here, _operators(condition))
+            operators = _operators(condition)
+            _check_condition(here, operators)
+            count[0] += MOST_CONDITIONS * len(operators.get("in", ())) // MOST_CHOICES
+        if count[0] > most:
+            choices = MOST_CHOICES // MOST_CONDITIONS
+            raise UserError(f"`filter` must hold at most {most} conditions, as which {choices} choices count")
 
 
 def _check_condition(path: str, operators: Mapping[str, Any]) -> None:
