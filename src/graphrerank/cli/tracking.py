@@ -1,4 +1,4 @@
-"""Tracking: every job sends the same to the chosen loggers (W&B, MLflow, TensorBoard), and none knows of them.
+"""Tracking: every job sends the same to W&B and MLflow, and numbers to other loggers, and none knows of them.
 
 While a model trains, Lightning sends its curves. When the job is done, :meth:`Tracking.finish` reads its folder and
 sends settings, numbers, plots, the report, and the data sets and checkpoints that were read and written.
@@ -206,7 +206,7 @@ def _run_ids(folder: Path) -> dict[str, str]:
 
 def tracked_run(logger: Any) -> "_Run":
     """Return what a logger's run can keep; loggers of curves alone keep numbers."""
-    kinds = {"WandbLogger": _WandbRun, "MLFlowLogger": _MLflowRun, "TensorBoardLogger": _TensorBoardRun}
+    kinds = {"WandbLogger": _WandbRun, "MLFlowLogger": _MLflowRun}
     return kinds.get(type(logger).__name__, _Run)(logger)
 
 
@@ -285,22 +285,6 @@ class _MLflowRun(_Run):
         for name, path in artifact.files.items():
             client.log_artifact(run_id, str(path), str(Path(artifact.kind, artifact.name, name).parent))
         client.set_tag(run_id, artifact.label, artifact.facts["fingerprint"])
-
-
-class _TensorBoardRun(_Run):
-    def settings(self, settings: Mapping[str, Any]) -> None:
-        self.logger.experiment.add_text("settings", f"```json\n{_json(settings)}\n```")
-
-    def plot(self, title: str, path: Path) -> None:
-        from matplotlib.image import imread
-
-        self.logger.experiment.add_image(f"plots/{title}", imread(path)[..., :3], dataformats="HWC")
-
-    def read(self, artifact: Artifact) -> None:
-        self.logger.experiment.add_text(f"read/{artifact.label}", str(artifact.facts["fingerprint"]))
-
-    def wrote(self, artifact: Artifact) -> None:
-        self.logger.experiment.add_text(f"wrote/{artifact.label}", str(artifact.facts["fingerprint"]))
 
 
 def _json(content: Any) -> str:
