@@ -42,29 +42,12 @@ def test_a_result_written_and_read_is_the_same(result: EvaluationResult, tmp_pat
         assert again.systems[name].cost == system.cost
 
 
-def test_a_result_of_an_older_program_is_read(result: EvaluationResult, tmp_path: Path) -> None:
-    """Format 2: names as keys alone, ``study.json``, and no tables of stages."""
-    result.save(tmp_path, report=False)
-    content = json.loads((tmp_path / "result.json").read_text()) | {"format": 2}
-    (tmp_path / "result.json").unlink()
-    for dataset in content["datasets"].values():
-        for part in (dataset, *dataset["systems"].values()):
-            del part["name"]
-        for key in ("tables", "groups", "grouped", "extra", "list_reliability"):
-            del dataset[key]
-    (tmp_path / "study.json").write_text(json.dumps(content))
-    before, after = result.datasets["attack"], EvaluationResult.load(tmp_path).datasets["attack"]
-    assert (after.name, list(after.systems)) == ("attack", list(before.systems))
-    assert after.systems["gatv2"].means == before.systems["gatv2"].means
-    assert (after.tests[0].p_holm, after.list_reliability) == (before.tests[0].p_holm, ())
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "no such file; needed the folder of a finished run"),
         ("{", "not a result that can be read"),
-        ('{"format": 0}', "needed format 2 or 3, found 0"),
+        ('{"format": 0}', "needed format 3, found 0"),
         ('{"format": 3}', "not a result that can be read"),
         (
             '{"format": 3, "command": "", "settings": {}, "datasets": {}, "across": [{}]}',

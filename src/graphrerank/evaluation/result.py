@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 FORMAT = 3  # raise when an older program can no longer read it
-RESULT, OLDER = "result.json", "study.json"  # of format 2: names are keys alone
-METRICS = "metrics.json"
+RESULT, METRICS = "result.json", "metrics.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,26 +173,22 @@ class EvaluationResult:
     @classmethod
     def load(cls, folder: str | Path) -> "EvaluationResult":
         """Read the result that :meth:`save` wrote into a folder, without rankings; a ValueError if it is damaged."""
-        folder = Path(folder)
-        name = OLDER if (folder / OLDER).is_file() and not (folder / RESULT).is_file() else RESULT
-        if not (folder / name).is_file():
-            raise UserError(f"{folder / name}: no such file; needed the folder of a finished run of evaluate.py")
+        file = Path(folder) / RESULT
+        if not file.is_file():
+            raise UserError(f"{file}: no such file; needed the folder of a finished run of evaluate.py")
         try:
-            content = read_json(file_of(folder, name), max_bytes=MAX_LARGE_BYTES)
-            if content["format"] not in (2, FORMAT):
-                raise UserError(f"needed format 2 or {FORMAT}, found {content['format']!r}")
-            for key, dataset in content["datasets"].items():
-                if content["format"] == 2:
-                    dataset["name"] = key
-                    dataset["systems"] = {key: {"name": key, **entry} for key, entry in dataset["systems"].items()}
+            content = read_json(file_of(Path(folder), RESULT), max_bytes=MAX_LARGE_BYTES)
+            if content["format"] != FORMAT:
+                raise UserError(f"needed format {FORMAT}, found {content['format']!r}")
+            for dataset in content["datasets"].values():
                 check_name(name=dataset["name"])  # a part of file names
             return TypeAdapter(cls).validate_python(content)
         except ValidationError as error:
             first = error.errors()[0]
             at = ".".join(map(str, first["loc"]))
-            raise UserError(f"{folder / name}: not a result that can be read ({at}: {first['msg']})") from error
+            raise UserError(f"{file}: not a result that can be read ({at}: {first['msg']})") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{folder / name}: not a result that can be read ({error!r})") from error
+            raise UserError(f"{file}: not a result that can be read ({error!r})") from error
 
 
 def dataset_metrics(dataset: DatasetResult) -> dict[str, Any]:
