@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 from graphrerank.cli import schema
 from graphrerank.cli.hydra_jobs import read_arguments
-from graphrerank.cli.main import COMMANDS, command_of, settings
+from graphrerank.cli.main import COMMANDS, settings
 from graphrerank.extras import extra_of
 from tests.support import ROOT
 from tests.support.folders import write_dataset
@@ -138,7 +138,7 @@ def check_settings(name: str, arguments: list[str]) -> None:
 def check_graphrerank(arguments: list[str]) -> None:
     if arguments[0] in ("-sc", "--help", "--version"):
         return
-    command, rest = command_of(arguments[0], [word for word in arguments[1:] if "SETTING" not in word])
+    command, rest = arguments[0], [word for word in arguments[1:] if "SETTING" not in word]
     config = COMMANDS[command].config
     if config is not None and not (command == "doctor" and not rest):
         check_settings(config, settings(command, [word for word in rest if word != "--help"]))

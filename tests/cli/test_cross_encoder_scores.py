@@ -35,7 +35,7 @@ def run(arguments: tuple[str, ...], run_command, tmp_path_factory: pytest.TempPa
 @pytest.fixture(scope="module")
 def artifact(run: Path, run_command, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("artifact") / "artifact"
-    run_command("serve.py", "mode=export", f"checkpoint={run}", f"artifact={folder}")  # checks parity
+    run_command("export", f"checkpoint={run}", f"artifact={folder}")  # checks parity
     return folder
 
 

@@ -72,7 +72,7 @@ def layers(arguments: tuple[str, ...], run_command, tmp_path_factory: pytest.Tem
 @pytest.fixture(scope="module")
 def artifact(layers: Path, run_command, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("artifact")
-    run_command("serve.py", "mode=export", f"checkpoint={layers}", f"artifact={folder}")
+    run_command("export", f"checkpoint={layers}", f"artifact={folder}")
     return folder
 
 

@@ -128,7 +128,7 @@ def test_export_in_some_formats_then_bench(run_command: RunCommand, tmp_path: Pa
 
     artifact = tmp_path / "artifact"
     chosen = (f"checkpoint={tmp_path / 'run'}", f"artifact={artifact}", "formats=[onnx,torchscript]")
-    done = run_command("serve.py", "mode=export", *chosen)
+    done = run_command("export", *chosen)
     *lines, last = done.stdout.splitlines()
     assert last == str(artifact)
     assert [line.split(":")[0] for line in lines] == ["onnx", "safetensors", "torchscript"]

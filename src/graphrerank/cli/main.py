@@ -50,7 +50,6 @@ FLAGS = """
 graphrerank COMMAND --help lists the settings of a command, --cfg job prints them as they would hold.
 eval "$(graphrerank -sc install=bash)" completes commands and settings; also zsh, and for fish: ... | source
 """
-MODES = {"mode=export": "export", "mode=demo": "demo", "demo": "demo"}  # words of `serve` -> the command
 MOVED = {  # settings of earlier versions of `train` and `evaluate` -> the command
     **{name: name for name in ("report", "prepare", "build", "calibrate")},
     **{"add": "prepare", "remove": "prepare", "compact": "prepare", "diagnose": "doctor"},
@@ -76,7 +75,6 @@ def main(arguments: Sequence[str] | None = None, *, conf: Path | None = None) ->
 def _run(name: str, arguments: list[str], conf: Path) -> int:
     if name == "-sc":
         name, arguments = _completing(arguments)
-    name, arguments = command_of(name, arguments)
     if (command := COMMANDS.get(name)) is not None:
         if command.config is None or (name == "doctor" and not arguments):
             own: Main = import_module(f"graphrerank.cli.{name}").main
@@ -99,17 +97,6 @@ def _run(name: str, arguments: list[str], conf: Path) -> int:
         print(f"unknown command {name!r}; graphrerank --help lists them", file=sys.stderr)
         return 2
     return 0
-
-
-def command_of(name: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the command and its arguments: ``serve mode=export`` is ``export``.
-
-    Example:
-        >>> command_of("serve", ["mode=export", "checkpoint=base"])
-        ('export', ['checkpoint=base'])
-    """
-    mode = next((word for word in arguments if word in MODES), None) if name == "serve" else None
-    return (name, list(arguments)) if mode is None else (MODES[mode], [word for word in arguments if word != mode])
 
 
 def settings(name: str, arguments: Sequence[str]) -> list[str]:

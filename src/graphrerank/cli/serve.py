@@ -12,7 +12,7 @@ from graphrerank.files import write_json
 from graphrerank.serving.bench import bench_artifact, bench_table
 
 BENCH = "bench.json"
-MODES = ("http", "bench", "export", "demo")  # the last two are commands, which `graphrerank.cli.main` runs
+MODES = ("http", "bench")
 
 
 def run(cfg: DictConfig) -> Path:
