@@ -34,6 +34,12 @@ def test_objects_and_parts_pass(parts: Parts) -> None:
     assert parts.build("encoder", None) is None
 
 
+def test_data_sets_share_an_encoder_and_its_vectors(parts: Parts) -> None:
+    encoder = parts.text_encoder(parts.part("encoder", "minilm"))
+    assert encoder is parts.text_encoder(parts.part("encoder", "minilm"))
+    assert encoder is not parts.text_encoder(HashEncoder())
+
+
 @pytest.mark.parametrize(
     ("group", "name", "changes", "message"),
     [

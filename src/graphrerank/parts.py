@@ -183,7 +183,7 @@ class Parts:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.num_threads, self.seed = num_threads, seed
         self._on_dataset = on_dataset
-        self._encoders: list[VectorCache] = []
+        self._encoders: list[tuple[Any, VectorCache]] = []  # each with what it was asked for by
 
     @property
     def cache(self) -> Path:
@@ -286,14 +286,17 @@ class Parts:
         """Build an encoder of texts with a cache of vectors on disk; None for None."""
         if given is None or isinstance(given, VectorCache):
             return given
-        self._encoders.append(VectorCache(self.build("encoder", given), self.cache / "vectors"))
-        return self._encoders[-1]
+        for before, encoder in self._encoders:
+            if before == given:
+                return encoder
+        self._encoders.append((given, VectorCache(self.build("encoder", given), self.cache / "vectors")))
+        return self._encoders[-1][1]
 
     @property
     def encoder_counts(self) -> dict[str, int]:
         """Counts of the encoders behind an endpoint so far, added up; empty where there is none."""
         total: Counter[str] = Counter()
-        for encoder in self._encoders:
+        for _, encoder in self._encoders:
             total.update(encoder.counts)
         return dict(total)
 
