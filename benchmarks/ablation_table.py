@@ -109,7 +109,7 @@ the p of a two-sided paired randomisation test over queries; together: the mean 
   hold of the query's words (`model.pair_evidence`).
 - *no expansion*: the same weights over the retriever's candidates alone.
 
-The MLP and shuffled edges: [base.md](base.md#does-the-graph-help).
+Shuffled edges: [base.md](base.md#does-the-graph-help).
 
 {table}
 
