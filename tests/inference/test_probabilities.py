@@ -81,8 +81,8 @@ def test_a_shipped_model_was_calibrated_on_validation_splits_of_what_it_was_trai
     manifest = load_checkpoint(PRETRAINED / name).reranker
     fitted = manifest.content["calibration"]["fitted"]
     assert fitted["split"] == manifest.val_split == "val"
-    before = {} if manifest.start is None else manifest.start.trained_on  # whose calibration was kept
-    parts = before or manifest.trained_on
+    kept = manifest.start is not None and manifest.content["config"]["calibration"] == "start"
+    parts = manifest.start.trained_on if kept else manifest.trained_on
     made = {name for name, entry in parts.items() if entry.arguments.get("drafted")} | {"attack_paths"}
     assert set(fitted["datasets"]) == (parts.keys() - made or parts.keys())
     ranking = GraphReranker.from_pretrained(name).rerank("red book", PASSAGES, edges=[(0, 3)])
