@@ -18,7 +18,13 @@ from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import combined_randomization, paired_randomization
 
 ABLATED, MULTI_HOP = ("PR@5", "nDCG@10"), ("2wikimultihopqa", "hotpotqa")
-TRAIN = ("experiment=base", "start=null", "module.learning_rate=3e-3", "trainer.max_epochs=2")
+TRAIN = (
+    "experiment=base",
+    "start=null",
+    "features=scores_match_typed",
+    "module.learning_rate=3e-3",
+    "trainer.max_epochs=2",
+)
 TRAININGS = {
     "typed": [
         "+ablations.no_pair_head.pair_head=false",
@@ -101,8 +107,8 @@ def main() -> None:
 PAGE = """# What types of edges, evidence of pairs and expansion are worth
 
 Written by `python benchmarks/ablation_table.py --datasets DIR`. Each model was trained with the mix of
-version 0.3, two epochs and one seed (`python train.py experiment=base start=null module.learning_rate=3e-3
-trainer.max_epochs=2`), and evaluated on test splits (Spider and BIRD: dev) with `data.edges=auto`. The
+version 0.3, two epochs and one seed (`python train.py experiment=base start=null features=scores_match_typed
+module.learning_rate=3e-3 trainer.max_epochs=2`), and evaluated on test splits (Spider and BIRD: dev) with `data.edges=auto`. The
 full model minus one that lacks something, in points, and the p of a two-sided paired randomisation test over queries;
 together: the mean over data sets.
 
