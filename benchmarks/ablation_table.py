@@ -108,9 +108,9 @@ PAGE = """# What types of edges, evidence of pairs and expansion are worth
 
 Written by `python benchmarks/ablation_table.py --datasets DIR`. Each model was trained with the mix of
 version 0.3, two epochs and one seed (`python train.py experiment=base start=null features=scores_match_typed
-module.learning_rate=3e-3 trainer.max_epochs=2`), and evaluated on test splits (Spider and BIRD: dev) with `data.edges=auto`. The
-full model minus one that lacks something, in points, and the p of a two-sided paired randomisation test over queries;
-together: the mean over data sets.
+module.learning_rate=3e-3 trainer.max_epochs=2`), and evaluated on test splits (Spider and BIRD: dev)
+with `data.edges=auto`. The full model minus one that lacks something, in points, and the p of a two-sided paired
+randomisation test over queries; together: the mean over data sets.
 
 - *edge types merged*: all types of edges are one weight.
 - *no pair head*, *no pair evidence*: without the head that scores best pairs; also without what two passages together
