@@ -1,6 +1,6 @@
 """python benchmarks/left_out_table.py --datasets DIR: for each data set, a model that was trained without it.
 
-Trains as ``experiment=base``, without the MLP and with two epochs, once for each set of the mix that is left out and
+Trains as ``experiment=base``, from the beginning and with two epochs, once for each set of the mix that is left out and
 each seed, and evaluates on that set's test split with ``data.edges=auto``; writes docs/left_out.md. A run that is
 already in the output folder is read, not repeated. Some 10 minutes a set and seed on one core, with cached vectors.
 
@@ -76,7 +76,7 @@ def train(arguments: argparse.Namespace, title: str, seed: int) -> Path:
 
 def _train(arguments: argparse.Namespace, run_dir: Path, left_out: list[str], settings: list[str]) -> None:
     without = [f"~{group}.{name}" for name in left_out for group in ("mix", "shares")]
-    command("train.py", run_dir, ["experiment=base", "~ablations.mlp", *without, *settings, *_common(arguments)])
+    command("train.py", run_dir, ["experiment=base", *without, *settings, *_common(arguments)])
 
 
 def judge(arguments: argparse.Namespace, checkpoint: str | Path, title: str, run_dir: Path) -> dict[str, SystemResult]:
@@ -193,7 +193,7 @@ KINDS_TITLE, BEHIND_KINDS = "## Kinds of corpora that the model never saw\n", "#
 KINDS_SECTION = """
 Written by `python benchmarks/left_out_table.py --datasets DIR --kinds`. For each kind a model that was trained as
 `base`, from `base-2`, which never saw any of them, without the kind and without drafts from its texts (`python train.py
-experiment=base '~ablations.mlp' trainer.max_epochs=1`, one seed). nDCG@10 over `data.edges=auto
+experiment=base`, one seed). nDCG@10 over `data.edges=auto
 retriever=hybrid_expand`, percent; p as above, of the model against the retriever.
 
 | kind | data set (split) | questions | retriever | `base-2` | without the kind | difference | p |
