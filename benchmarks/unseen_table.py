@@ -2,8 +2,8 @@
 
 No question and no passage of these corpora was trained on; those named ``choose_`` helped to choose the training. Every
 system ranks the same hundred candidates of the same questions, evenly spaced in their split. Writes the first table of
-the README. What the cross-encoder read is kept under ``--cache``: with another checkpoint, only that ranks again. MODEL:
-cross-encoder/ms-marco-MiniLM-L12-v2 or its folder. ``git_flask`` is made by ``graphrerank build git --from CLONE``.
+the README. What the cross-encoder read is kept under ``--cache``: with another checkpoint, only that ranks again.
+MODEL is cross-encoder/ms-marco-MiniLM-L12-v2 or its folder; ``graphrerank build git --from CLONE`` makes ``git_flask``.
 """
 
 import argparse
