@@ -40,7 +40,7 @@ CORPORA = (
     Corpus("documentation: commit text to sections", "choose_sphinx_docs"),
     Corpus("multi-hop passages", "ketrag_musique", "test_silver"),
     Corpus("command pages", "choose_nl2bash_tldr"),
-    Corpus("code: text of a commit to functions", "git_flask"),
+    Corpus("code: text of a commit to functions", "git_flask", questions=50),
 )
 SEARCH, READER, BASE = "search", "reader", "base"
 PIPELINES = {SEARCH: "vector_search", READER: "re2", BASE: "expand_then_rerank"}  # the last is tested against each
