@@ -1,4 +1,4 @@
-"""The checkpoints that ship as `base` and `base-1`: what they are, and that the README's commands give its numbers."""
+"""The checkpoints that ship as `base`, `base-2` and `base-1`: what they are, and that the README's commands give its numbers."""
 
 from pathlib import Path
 
@@ -11,7 +11,8 @@ from graphrerank.models.manifest import read_manifest
 from tests.support.commands import manifest_of, systems_of
 
 TRAINED_ON = {"bird_train", "spider", "2wikimultihopqa_train", "hotpotqa", "scifact", "nfcorpus", "attack"}
-MADE = {"base": {"attack_paths"}, "base-1": set()}  # and on questions along a graph's edges
+# and on questions along a graph's edges, and on folders that recipes make
+MADE = {"base": {"attack_paths", "folder"}, "base-2": {"attack_paths"}, "base-1": set()}
 QUESTION = "Where was the director of the film Solaris buried?"
 SCORES = [0.9, 0.6, 0.5, 0.3, 0.7]
 PASSAGES = [
@@ -23,7 +24,7 @@ PASSAGES = [
 ]
 
 
-@pytest.fixture(scope="module", params=["base", "base-1"])
+@pytest.fixture(scope="module", params=["base", "base-2", "base-1"])
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
