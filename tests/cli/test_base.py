@@ -1,4 +1,4 @@
-"""The checkpoints that ship as `base`, `base-2` and `base-1`: what they are, and that the README's commands give its numbers."""
+"""The checkpoints that ship as `base`, `base-2` and `base-1`: what they are, and the README's commands."""
 
 from pathlib import Path
 

@@ -60,7 +60,7 @@ def test_any_systems_on_the_same_queries(run: Run, ring: Path, mine: Path) -> No
     assert metrics["datasets"]["ring"]["systems"]["base-1"]["nDCG@10"] == means["base-1"]["nDCG@10"]
     assert metrics["datasets"]["ring"]["systems"]["ring.mine"]["missing"] == 1
     assert {path.name for path in (folder / "runs").iterdir()} == {f"ring.{name}.trec" for name in result.systems}
-    for title in ("Tests", "Cost", "Groups of queries", "Hubs", "Other edges", "Queries"):
+    for title in ("Tests", "Cost", "Groups of queries", "Other edges", "Queries"):
         assert f"### {title}" in report
 
 

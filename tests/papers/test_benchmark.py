@@ -107,8 +107,9 @@ def test_another_file_is_refused(content: str, message: str, tmp_path: Path) -> 
 def test_of_the_checkpoints_that_ship() -> None:
     base, attack = load_primary("base").reranker, load_primary("attack").reranker
     assert training_sets(attack) == ["attack"]
-    assert set(training_sets(base)) == {
+    assert set(training_sets(base)) > {
         "bird_train", "spider", "2wikimultihopqa_train", "hotpotqa", "scifact", "nfcorpus", "attack", "attack_paths",
+        "peps", "reviews", "git_click",
     }  # fmt: skip
     assert has_seen(base, {"2wikimultihopqa", "2wikimultihopqa_train"}, "")
     assert not has_seen(base, {"musique"}, "")
