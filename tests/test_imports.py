@@ -25,6 +25,7 @@ LAYERS = [  # from the lowest up: a package imports the layers below its own, ne
     {"inference"},
     {"parts"},
     {"fitting"},
+    {"feedback"},
     {"serving", "integrations"},
     {"api"},
     {"cli"},
