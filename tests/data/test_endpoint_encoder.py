@@ -75,6 +75,32 @@ def test_queries_have_a_prompt_of_their_own(embeddings: tuple[str, type[Embeddin
     assert moved.fingerprint == plain.fingerprint
 
 
+def test_coheres_form_tells_queries_by_their_type(tmp_path: Path) -> None:
+    class OfCohere(Embeddings):
+        def reply(self, body: Any) -> tuple[int, Any]:
+            self.requests.append(body | {"path": self.path})
+            rows = [[float(len(text)), float(ord(text[0]))] for text in body["texts"]]
+            return 200, {"embeddings": {"float": rows}, "meta": {"billed_units": {"input_tokens": 5}}}
+
+    OfCohere.requests = []
+    with listening(OfCohere) as address:
+        types = {"input_type": "search_document", "query_input_type": "search_query"}
+        encoder = EndpointEncoder(f"{address}/v2", model="m", wire="cohere", dimensions=2, **types)
+        cache = VectorCache(encoder, tmp_path)
+        torch.testing.assert_close(cache.encode(["xy", "z"]), expected("xy", "z"))
+        torch.testing.assert_close(query_encoder(cache).encode(["xy"]), expected("xy"))  # not the passage's
+    asked = {"model": "m", "output_dimension": 2, "embedding_types": ["float"], "path": "/v2/embed"}
+    for request in OfCohere.requests:
+        request["texts"].sort()
+    assert OfCohere.requests == [
+        asked | {"texts": ["xy", "z"], "input_type": "search_document"},
+        asked | {"texts": ["xy"], "input_type": "search_query"},
+    ]
+    assert encoder.counts["tokens"] == 10
+    with pytest.raises(ValueError, match="`wire` must be one of"):
+        EndpointEncoder("http://host/v1", model="m", wire="other")
+
+
 @pytest.mark.parametrize(
     "trouble",
     [(429, {}), (503, {}), (200, {"data": []}), (200, {"data": [{"index": 0, "embedding": [float("nan"), 0.0]}]})],

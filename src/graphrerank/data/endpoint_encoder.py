@@ -1,4 +1,4 @@
-"""An encoder behind an OpenAI-compatible endpoint of embeddings."""
+"""An encoder behind an endpoint of embeddings, in OpenAI's wire format or in Cohere's."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphrerank.checks import UserError, check_counts, check_not_negative
+from graphrerank.checks import UserError, check_choice, check_counts, check_not_negative
 from graphrerank.extras import optional
 from graphrerank.language_models.client import post
 from graphrerank.passwords import check_no_password
@@ -24,7 +24,7 @@ COUNTED = ("requests", "texts", "tokens", "retries", "cache_hits")
 
 @dataclass(eq=False)
 class EndpointEncoder:
-    """Request vectors from ``<base_url>/embeddings``, several batches at a time.
+    """Request vectors from ``<base_url>/embeddings``, in Cohere's format from ``<base_url>/embed``, in batches.
 
     Commands wrap it in a ``VectorCache``, so that no text is paid for twice. A batch is repeated as a request of a
     ``LanguageModel`` is, also if its answer has other vectors than requested. ``counts`` has ``requests`` that were
@@ -37,6 +37,9 @@ class EndpointEncoder:
     model: str  # its name there
     name: Any = None  # short name for the manifest; the last part of `model` when None
     dimensions: int | None = None  # length of the vectors, for models that shorten theirs
+    wire: str = "openai"  # format of requests and answers; or `cohere`, version 2
+    input_type: str | None = None  # field of every request for passages, such as `search_document`; none when None
+    query_input_type: str | None = None  # of those for queries in its place; as `input_type` when None
     prompt: str = ""  # prefix of every passage
     query_prompt: str | None = None  # prefix of every query in its place; as `prompt` when None
     api_key_variable: str = "OPENAI_API_KEY"  # environment variable of the key; no key is sent if it is not set
@@ -51,6 +54,7 @@ class EndpointEncoder:
     def __post_init__(self) -> None:
         check_counts(batch_size=self.batch_size, concurrency=self.concurrency, dimensions=self.dimensions)
         check_not_negative(max_retries=self.max_retries, pause=self.pause)
+        check_choice(("openai", "cohere"), wire=self.wire)
         check_no_password(base_url=self.base_url)
         self.base_url = self.base_url.rstrip("/")
         self.name = self.name or self.model.rsplit("/", 1)[-1]
@@ -59,15 +63,17 @@ class EndpointEncoder:
     def fingerprint(self) -> str:
         """Hash of the model's name and of the settings that change vectors, without the endpoint, which may move."""
         settings = ("endpoint", self.model, self.dimensions, self.prompt, self.query_prompt)
-        return hashlib.sha256(repr(settings).encode()).hexdigest()
+        types = tuple(filter(None, (self.input_type, self.query_input_type)))
+        return hashlib.sha256(repr(settings + types).encode()).hexdigest()
 
     @cached_property
     def for_queries(self) -> "EndpointEncoder":
-        """The encoder of queries, with the same counts; itself if queries have no separate prompt."""
-        if self.query_prompt is None:
+        """The encoder of queries, with the same counts; itself if queries have no separate prompt and type."""
+        if self.query_prompt is None and self.query_input_type is None:
             return self
         twin = copy(self)
-        twin.prompt, twin.query_prompt = self.query_prompt, None
+        twin.prompt, twin.query_prompt = self.prompt if self.query_prompt is None else self.query_prompt, None
+        twin.input_type, twin.query_input_type = self.query_input_type or self.input_type, None
         return twin
 
     def encode(self, texts: Sequence[str]) -> Tensor:
@@ -92,22 +98,34 @@ class EndpointEncoder:
         return functional.normalize(torch.cat(vectors), dim=-1)
 
     def _ask(self, client: Any, batch: Sequence[str]) -> Tensor:
-        body: dict[str, Any] = {"model": self.model, "input": [self.prompt + text for text in batch]}
+        of_cohere = self.wire == "cohere"
+        body: dict[str, Any] = {"model": self.model}
+        body["texts" if of_cohere else "input"] = [self.prompt + text for text in batch]
         if self.dimensions is not None:
-            body["dimensions"] = self.dimensions
+            body["output_dimension" if of_cohere else "dimensions"] = self.dimensions
+        if self.input_type is not None:
+            body["input_type"] = self.input_type
+        if of_cohere:
+            body["embedding_types"] = ["float"]
 
         def read(answer: Any) -> tuple[Tensor, int]:
-            entries = sorted(answer["data"], key=lambda entry: entry["index"])
-            if [entry["index"] for entry in entries] != list(range(len(batch))):
-                raise UserError(f"needed {len(batch)} vectors, got {len(entries)}")
-            vectors = torch.tensor([entry["embedding"] for entry in entries], dtype=torch.float32)
+            if of_cohere:
+                rows, usage = answer["embeddings"]["float"], (answer.get("meta") or {}).get("billed_units") or {}
+            else:
+                entries = sorted(answer["data"], key=lambda entry: entry["index"])
+                rows = [entry["embedding"] for number, entry in enumerate(entries) if entry["index"] == number]
+                usage = answer.get("usage") or {}
+            if len(rows) != len(batch):
+                raise UserError(f"needed {len(batch)} vectors, got {len(rows)}")
+            vectors = torch.tensor(rows, dtype=torch.float32)
             if vectors.dim() != 2 or not bool(torch.isfinite(vectors).all()):
                 raise UserError(f"needed finite vectors, got a tensor of shape {list(vectors.shape)}")
-            usage = answer.get("usage") or {}
-            return vectors, int(usage.get("prompt_tokens") or usage.get("total_tokens") or 0)
+            tokens = (usage.get(key) for key in ("prompt_tokens", "total_tokens", "input_tokens"))
+            return vectors, int(next(filter(None, tokens), 0))
 
         shown = f"{len(batch)} texts that begin with {batch[0][:60]!r}"
-        url, plan = f"{self.base_url}/embeddings", {"max_retries": self.max_retries, "pause": self.pause}
+        url = f"{self.base_url}/{'embed' if of_cohere else 'embeddings'}"
+        plan = {"max_retries": self.max_retries, "pause": self.pause}
         (vectors, tokens), attempts = post(client, url, body, read, shown=shown, **plan)  # type: ignore[arg-type]
         with self._lock:
             for what, count in zip(COUNTED, (1, len(batch), tokens, attempts - 1), strict=False):

@@ -51,6 +51,7 @@ class ReTAGSummaries:
     levels: Sequence[int]
     scopes: Sequence[str]
     top_p: int
+    recall_at: Sequence[int]
     chosen_on: float
     seed: int
     num_keywords: Sequence[int]
@@ -173,6 +174,12 @@ class _Bench:
                 "judged on": len(second),
             }
             yield "retrieval", {**where, **row}
+            longer = self._chosen(best[name], level, scope, top_p=max(self._job.recall_at))
+            nodes = longer.retrieve(self._queries.select(second)).ranking.nodes
+            curve = {
+                f"p {p}": float(summary_recall(nodes[:, :p], relevant[second]).nanmean()) for p in self._job.recall_at
+            }
+            yield "recall over p", {**where, "retrieval": name, **curve}
         names = list(recalls)
         pairs = [(names.index(one), names.index(other)) for one, other in COMPARED]
         tests = compare_pairs(torch.stack([*recalls.values()]).unsqueeze(1), pairs, seed=self._job.seed)
@@ -239,10 +246,10 @@ class _Bench:
         numbers = {key: self._step[key] for key in ("num_keywords", "num_sentences")}
         return self._retrieval(level, **numbers, top_p=self._job.top_p if retrieves else None, use_topics=use_topics)
 
-    def _chosen(self, choice: Choice, level: int, scope: str) -> ReTAGRetrieval:
-        """Retrieve the first summaries with some settings, else by BM25 alone."""
+    def _chosen(self, choice: Choice, level: int, scope: str, *, top_p: int | None = None) -> ReTAGRetrieval:
+        """Retrieve the first summaries, ``top_p`` of the job when None, with some settings, else by BM25 alone."""
         settings: dict[str, Any] = {"bm25_weight": 1.0, "dense_weight": 0.0, **choice}
-        return self._retrieval(level, top_p=self._job.top_p, use_topics=scope == TOPICS, **settings)
+        return self._retrieval(level, top_p=top_p or self._job.top_p, use_topics=scope == TOPICS, **settings)
 
     def _retrieval(self, level: int, *, num_keywords: int = 0, num_sentences: int = 0, **search: Any) -> ReTAGRetrieval:
         """Build a retrieval with the step's settings but for some."""

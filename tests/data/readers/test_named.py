@@ -11,6 +11,7 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from graphrerank.cli import schema
+from graphrerank.conf_folder import listed_choices
 from graphrerank.data.readers import fetch, named
 from graphrerank.data.readers.named import HOMES, load_named
 from tests.support import ROOT
@@ -119,6 +120,20 @@ def test_beir_is_fetched_once_and_then_read(monkeypatch: pytest.MonkeyPatch, tmp
     assert (first.name, list(first.graph.texts), list(first.splits)) == ("nfcorpus", ["T. x"], ["test", "train"])
     assert list(again.query_ids) == ["P2"]
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["nfcorpus"]  # nothing temporary is left
+
+
+def test_nq_is_read_as_grapher_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    titles = ["Ant", "Ant", "Bee", "Bee"]
+    lines = (json.dumps({"_id": f"d{i}", "title": title, "text": f"Chunk {i}."}) for i, title in enumerate(titles))
+    judged = {"corpus.jsonl": "\n".join(lines), "qrels/test.tsv": "query-id\tcorpus-id\tscore\nP2\td1\t1\n"}
+    archive = beir_zip(
+        **{f"nfcorpus/{name}": text for name, text in judged.items()}, **{"nfcorpus/qrels/train.tsv": ""}
+    )
+    web, entry = serve(monkeypatch, "beir-nq", archive), listed_choices("data")["beir-nq"]
+    settings = {key: entry[key] for key in ("splits", "drop_empty", "adjacency")}
+    dataset = load_named("beir-nq", datasets=tmp_path, downloader=web, **settings)
+    assert list(dataset.graph.node_ids) == ["d0", "d1"]  # the page with the relevant chunk
+    assert dataset.graph.num_edges == 2
 
 
 def test_hotpotqa_is_converted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

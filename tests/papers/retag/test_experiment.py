@@ -64,6 +64,9 @@ def test_reading_recall_and_answers(
     assert table == [(0, scope, name) for scope in ("general graph", "topics") for name in SYSTEMS]
     assert {(row["chosen on"], row["judged on"]) for row in found["retrieval"]} == {(3, 3)}
     assert all(0 <= row["recall"] <= 1 and row["p50 ms"] > 0 for row in found["retrieval"])
+    curves = [[row[f"p {p}"] for p in (2, 5, 10, 20, 40)] for row in found["recall over p"]]
+    assert [curve[0] for curve in curves] == [row["recall"] for row in found["retrieval"]]  # `top_p` is 2
+    assert all(curve == sorted(curve) and curve[-1] == 1 for curve in curves)  # no more summaries than that
     assert [row["retrieval"] for row in found["comparisons"]] == SYSTEMS[1:] * 2
     counts = [(row["system"], row["questions"], row["answered"], row["skipped"]) for row in found["answers"]]
     assert counts == [(name, 6, 0, 6) for name in ("ReTAG", "retrieval", "topics", "GraphRAG")]
