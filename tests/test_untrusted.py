@@ -121,7 +121,7 @@ def test_a_file_is_refused_by_name(tmp_path: Path, raw: bytes, message: str) -> 
     [
         {"num_layers": MAX_LAYERS + 1},
         {"encoder": {"num_hidden_layers": 10_000}},
-        {"train_last_layers": float("nan")},
+        {"num_layers": float("nan")},
         {"hidden_channels": [64] * 300},
         {"hidden_channels": [2**21]},
         {"restart_prob": 1e-9},

@@ -28,7 +28,7 @@ from graphrerank.data.vector_cache import PairCache
 from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.features.text_match import TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking, candidate_edges
-from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS, token_states
+from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import ExpandRetriever
@@ -238,7 +238,7 @@ def test_candidates_before_expansion_are_kept(dataset: Dataset, tmp_path: Path) 
 
 
 class LengthPairEncoder:
-    """Gives each pair the lengths of its texts, and as states its passage's letters and the layers left."""
+    """Gives each pair the lengths of its texts."""
 
     hidden_size = 2
     fingerprint = "lengths"
@@ -249,14 +249,8 @@ class LengthPairEncoder:
     def head(self, vectors: Tensor) -> Tensor:
         return vectors.sum(-1)
 
-    def encode_states(
-        self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
-    ) -> tuple[Tensor, Tensor]:
-        states = [float(ord(letter)) + without_last / 100 for passage in passages for letter in passage]
-        return torch.tensor(states).unsqueeze(1), torch.tensor([0, *map(len, passages)]).cumsum(0)
 
-
-def test_pair_vectors_and_states_against_naive_loop(prepared: PreparedDataset) -> None:
+def test_pair_vectors_against_naive_loop(prepared: PreparedDataset) -> None:
     with_pairs = replace(prepared, pair_encoder=LengthPairEncoder())
     queries = torch.tensor([31, 4])
     graphs = with_pairs.graphs(queries, split="test", inputs=PAIRS)
@@ -272,14 +266,6 @@ def test_pair_vectors_and_states_against_naive_loop(prepared: PreparedDataset) -
     assert with_pairs.graphs(queries).inputs == {}
     with pytest.raises(ValueError, match="needs a `pair_encoder` for a model of pairs, got none"):
         prepared.graphs(queries, inputs=PAIRS)
-    inputs = with_pairs.graphs(queries, split="test", inputs=token_states(2)).inputs
-    assert set(inputs) == {"token_states", "token_ptr", "degree"}
-    states, token_ptr = inputs["token_states"], inputs["token_ptr"]
-    assert len(token_ptr) == graphs.num_nodes + 1
-    for place, node in enumerate(graphs.nodes.tolist()):
-        own = states[token_ptr[place] : token_ptr[place + 1], 0]
-        assert "".join(chr(int(letter)) for letter in own) == prepared.dataset.graph.texts[node]
-    torch.testing.assert_close(states % 1, torch.full_like(states, 0.02), atol=1e-4, rtol=0)  # of two layers
 
 
 def naive(scores: list[float], read: list[bool]) -> list[list[float]]:

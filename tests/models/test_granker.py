@@ -8,21 +8,14 @@ from torch import Tensor
 
 from graphrerank.losses import listwise_softmax_cross_entropy
 from graphrerank.models.checkpoint import load_checkpoint, save_weights
-from graphrerank.models.granker import (
-    GRankerHead,
-    TrainedHead,
-    frozen_grankers,
-    granker_of,
-    measured_arguments,
-    trainable_granker,
-)
+from graphrerank.models.granker import GRankerHead, TrainedHead, frozen_grankers, head_arguments
 from graphrerank.models.manifest import write_manifest
 from graphrerank.models.registry import model_name
 from graphrerank.operators.cross_encoder import ClassificationHead, CrossEncoder
 from graphrerank.operators.granker import smooth_vectors
 from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.pipelines.steps import GRanker, STeX, UntilBudget, VectorSearch
-from tests.operators.test_cross_encoder import KINDS, PASSAGES, QUERIES, build
+from tests.operators.test_cross_encoder import PASSAGES, QUERIES, build
 from tests.support.encoders import HashPairEncoder
 from tests.support.manifests import make_manifest
 from tests.support.models import randomised
@@ -142,57 +135,21 @@ def test_a_head_of_another_cross_encoder_is_refused(make_corpus: Any) -> None:
         Pipeline(make_corpus(), steps=steps(), pair_encoder=HashPairEncoder(), head=head)
 
 
-def reader(kind: str, folder: Path) -> CrossEncoder:
-    return CrossEncoder(build(kind, folder), max_length=36, device="cpu")
-
-
-def inputs(encoder: CrossEncoder, num_layers: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return (*encoder.encode_states(QUERIES, PASSAGES, without_last=num_layers), EDGES, DEGREE)
-
-
-@pytest.mark.parametrize("num_layers", [1, 2])
-@pytest.mark.parametrize("kind", KINDS)
-def test_layers_start_as_the_frozen_granker(kind: str, num_layers: int, tmp_path: Path) -> None:
-    encoder = reader(kind, tmp_path)
-    model = granker_of(encoder, train_last_layers=num_layers, learn_smoothing=True, dropout=0.5).eval()
-    frozen = frozen_grankers(encoder, GRankerHead.inputs)["granker"].eval()
-    expected = frozen(encoder.encode(QUERIES, PASSAGES), EDGES, DEGREE)
-    torch.testing.assert_close(model(*inputs(encoder, num_layers)), expected, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_weight_with_a_place_in_the_encoder_is_trained(kind: str, tmp_path: Path) -> None:
-    encoder = reader(kind, tmp_path)
-    model = granker_of(encoder, train_last_layers=1, learn_smoothing=True)
-    model(*inputs(encoder, 1)).square().sum().backward()
-    still = {name for name, parameter in model.named_parameters() if parameter.grad is None}
-    without_place = {"granker.head.dense.bias", "granker.head.norm.bias"} if kind == "modernbert-cls" else set()
-    assert still == without_place
-    encoder.save_trained(tmp_path / "trained", model.layers, model.granker.head)  # which refuses other biases
-
-
-@pytest.mark.parametrize("layers", [0, 1])
-def test_checkpoint(layers: int, tmp_path: Path) -> None:
-    encoder = reader("modernbert-mean", tmp_path / "encoder")
-    settings = {"smoothing": 0.4, "learn_smoothing": True, "train_last_layers": layers}
-    model = granker_of(encoder, **settings).eval()
+def test_checkpoint(tmp_path: Path) -> None:
+    encoder = CrossEncoder(build("modernbert-mean", tmp_path / "encoder"), max_length=36, device="cpu")
+    arguments = {**head_arguments(encoder), "smoothing": 0.4, "learn_smoothing": True}
+    model = GRankerHead(**arguments).eval()
+    model.start_from(encoder)
+    vectors = encoder.encode(QUERIES, PASSAGES)
+    frozen = frozen_grankers(encoder)["granker"].eval()
+    assert torch.equal(frozen(vectors, EDGES, DEGREE), encoder.head(smooth_vectors(vectors, EDGES, DEGREE, 0.2)))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1)
-    write_manifest(tmp_path, make_manifest(model_name(type(model)), measured_arguments(settings, encoder)))
+    write_manifest(tmp_path, make_manifest(model_name(type(model)), arguments))
     save_weights(tmp_path, model)
     loaded = load_checkpoint(tmp_path)
-    assert loaded.manifest.model.name == ("granker_layers" if layers else "granker_head")
-    given = inputs(encoder, layers) if layers else (encoder.encode(QUERIES, PASSAGES), EDGES, DEGREE)
-    assert torch.equal(loaded.model(*given), model(*given))
-    held = sum(weight.numel() for weight in loaded.model.state_dict().values())
-    assert held < 0.6 * sum(weight.numel() for weight in encoder._loaded.body.state_dict().values())  # what is trained
-
-
-BERT = {"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2}
-
-
-LAYERS: dict[str, Any] = {"train_last_layers": 1, "hidden_size": 8}
+    assert torch.equal(loaded.model(vectors, EDGES, DEGREE), model(vectors, EDGES, DEGREE))
 
 
 @pytest.mark.parametrize(
@@ -203,12 +160,8 @@ LAYERS: dict[str, Any] = {"train_last_layers": 1, "hidden_size": 8}
         ({"dropout": 1.5}, r"`dropout` must lie in \[0, 1\], got 1.5"),
         ({"activation": "elu"}, "`activation` must be one of .*, got 'elu'"),
         ({"hidden_size": 0}, "`hidden_size` must be a positive integer, got 0"),
-        (LAYERS, r"`train_last_layers` needs an encoder of one of .*, got None"),
-        (LAYERS | {"encoder": {"model_type": "gpt2"}}, r"`train_last_layers` needs an encoder .*, got 'gpt2'"),
-        (LAYERS | {"encoder": BERT | {"num_attention_heads": 3}}, "the encoder's settings do not fit 'bert'"),
-        (LAYERS | {"encoder": BERT, "train_last_layers": 1.5}, r"`train_last_layers` must lie in \[1, 2\] .*, got 1.5"),
     ],
 )
 def test_arguments_are_checked(arguments: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
-        trainable_granker(**arguments)
+        GRankerHead(**arguments)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from graphrerank.graphs.calibration import LogisticCalibration
-from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS, token_states
+from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS
 from graphrerank.models.checkpoint import PRETRAINED
 from graphrerank.models.manifest import MANIFEST, parse_manifest, read_manifest, write_manifest
 from tests.support.manifests import make_manifest
@@ -32,8 +32,6 @@ def test_what_ships_says_what_its_file_says(name: str) -> None:
 def test_what_a_model_reads() -> None:
     pairs = parse_manifest(make_manifest("granker_head", {}), "here")
     assert (pairs.inputs, pairs.embedding_dim) == (PAIRS, 0)
-    layers = parse_manifest(make_manifest("granker_layers", {"train_last_layers": 2}), "here")
-    assert (layers.inputs, layers.inputs.last_layers) == (token_states(2), 2)
     entries = {"encoder": ENCODER, "pair_encoder": None}
     vectors = parse_manifest(make_manifest("gatv2_reranker", {"features": "paper"}, **entries), "here")
     assert (vectors.inputs, vectors.embedding_dim) == (VECTORS, 6)
@@ -61,10 +59,8 @@ def test_entries_come_and_go(tmp_path: Path) -> None:
         ({"encoder": {**ENCODER, "dim": 2**40}}, r"`encoder\.dim`: .* less than or equal to 1048576"),
         ({"pair_encoder": None}, "the manifest needs an entry `pair_encoder` for a model that reads it"),
         ({"model": READS_VECTORS}, "the manifest needs an entry `encoder` for a model that reads it"),
-        ({"model": {"name": "granker_layers"}}, "arguments do not fit granker_layers: .*'train_last_layers'"),
         ({"calibration": {"method": "magic"}}, "does not match any of the expected tags: 'logistic', 'isotonic'"),
         ({"artifact": {"sha256": {"../../secret": "f" * 64}}}, "must be a plain name, .* got '../../secret'"),
-        ({"fine_tuned": {"folder": "../a", "fingerprint": "f"}}, r"`fine_tuned\.folder`: must be a plain name"),
         ({"model": {"name": "gatv2_reranker", "arguments": {"num_layers": 1e9}}}, r"`num_layers` must lie in \["),
         ({"encoder": {**ENCODER, "arguments": {"batch_size": 1e8}}}, r"`batch_size` must lie in \["),
         ({"config": json.loads('{"a":' * 33 + "1" + "}" * 33)}, "at most 32 levels deep"),

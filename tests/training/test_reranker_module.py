@@ -200,7 +200,6 @@ def test_validation_against_naive_loop(toy: PreparedDataset, tmp_path: Path) -> 
         ("weight_decay", -1.0, "must not be negative, got -1.0"),
         ("warmup_steps", -1, "must not be negative, got -1"),
         ("divergence", -0.1, "must not be negative, got -0.1"),
-        ("learning_rates", {"layers": 0}, r"\.layers` must be a finite number above 0, got 0"),
     ],
 )
 def test_arguments_out_of_range_are_refused(name: str, bad: Any, message: str) -> None:

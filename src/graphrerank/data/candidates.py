@@ -115,12 +115,8 @@ class PreparedDataset:
         if inputs.reads_pairs:
             if self.pair_encoder is None:
                 raise UserError(f"data set {self.dataset.name!r} needs a `pair_encoder` for a model of pairs, got none")
-            tensors["degree"], pairs = graph.count_neighbours(nodes), self.pairs(queries)
-            if inputs.reads("token_states"):
-                states = self.pair_encoder.encode_states(*pairs, without_last=inputs.last_layers)
-                tensors |= zip(("token_states", "token_ptr"), states, strict=True)
-            else:
-                tensors["pair_vectors"] = self.pair_encoder.encode(*pairs)
+            tensors["degree"] = graph.count_neighbours(nodes)
+            tensors["pair_vectors"] = self.pair_encoder.encode(*self.pairs(queries))
         return tensors
 
     def with_features(self, names: Sequence[str], *, text_match: TextMatch | None = None) -> "PreparedDataset":

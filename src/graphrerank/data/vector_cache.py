@@ -114,12 +114,6 @@ class PairCache(_Cache):
         fill(store, keys, pairs, encode, shard_size=SHARD_PAIRS, length=length, label=self.label)
         return store.rows(keys, self.hidden_size, NUMBER)
 
-    def encode_states(
-        self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
-    ) -> tuple[Tensor, Tensor]:
-        """Read pairs as the wrapped encoder; states are not kept, as they are some hundred times as much."""
-        return self.encoder.encode_states(query_texts, passages, without_last=without_last)
-
     def head(self, vectors: Tensor) -> Tensor:
         """Score vectors ``[..., hidden_size]``: logits ``[...]``."""
         return self.encoder.head(vectors)

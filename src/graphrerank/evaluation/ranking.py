@@ -41,7 +41,6 @@ from graphrerank.pipelines.router import route_shares
 from graphrerank.progress import advance, progress_bar
 
 BATCH_QUERIES = 64
-STATES_QUERIES = 4  # where a batch carries the states of all tokens, some tens of MiB a query
 SHUFFLED, REMOVED, EACH_TYPE = EDGES = ("shuffled", "removed", "each_type")
 WITHOUT_TYPE = "without "  # begins the name of what `each_type` does to one type
 TOGETHER = MATCH_FEATURES[2]  # the one that depends on edges
@@ -70,11 +69,8 @@ class OtherEdges:
         self._match = TextMatch.of(prepared.dataset.graph) if follows else None
 
     def systems(self, system: System) -> dict[str, System]:
-        """Return a system on each kind of other edges.
-
-        Empty for a system that reads no edges, and for one that reads the states of tokens, which are not kept.
-        """
-        if not system.reads_graph or system.inputs.last_layers:
+        """Return a system on each kind of other edges; empty for a system that reads no edges."""
+        if not system.reads_graph:
             return {}
         return {
             kind: replace(system, score=partial(self._score, system, graph)) for kind, graph in self._graphs.items()
@@ -175,7 +171,7 @@ def rerank(prepared: PreparedDataset, queries: Tensor, system: System) -> Rankin
     """Rerank the candidates of some queries (``[Q]`` int64) in batches; returns ``[Q, top_k]``."""
     parts = [
         _rerank_batch(prepared.graphs(batch, inputs=system.inputs), system, prepared.top_k)
-        for batch in torch.split(queries, STATES_QUERIES if system.inputs.last_layers else BATCH_QUERIES)
+        for batch in torch.split(queries, BATCH_QUERIES)
     ]
     return Ranking(torch.cat([part.nodes for part in parts]), torch.cat([part.scores for part in parts]))
 
@@ -301,8 +297,8 @@ def rank_candidates(
             check_encoder(checkpoint, part)
         edges = OtherEdges(part, counterfactuals, seed=seed)
         trained = {name: checkpoint.model for name, checkpoint in group.models.items()}
-        if (inputs := group.manifest.inputs).reads_pairs:
-            trained = {**frozen_grankers(own_encoder(part), inputs), **trained}
+        if group.manifest.inputs.reads_pairs:
+            trained = {**frozen_grankers(own_encoder(part)), **trained}
         rows[label] = []
         for system in reranking_systems(trained, group.manifest.operators, device=device, scorers=scorers):
             if system.name in group.models:
@@ -331,8 +327,7 @@ def _frozen_settings(manifest: RerankerManifest) -> dict[str, Any]:
     """Return the settings that decide each frozen row next to a checkpoint."""
     settings: dict[str, Any] = {RETRIEVER: None, **manifest.operators}
     if manifest.pair_encoder is not None:
-        reads = manifest.pair_encoder.fingerprint, manifest.inputs.last_layers
-        settings |= {"cross_encoder": reads, "granker": reads}
+        settings |= dict.fromkeys(("cross_encoder", "granker"), manifest.pair_encoder.fingerprint)
     return settings
 
 

@@ -44,10 +44,9 @@ from graphrerank.models.checkpoint import (
     start_from,
     train_only,
 )
-from graphrerank.models.granker import measured_arguments
+from graphrerank.models.granker import head_arguments
 from graphrerank.models.manifest import MANIFEST, parse_manifest, read_manifest, write_manifest
 from graphrerank.models.registry import read_features, register_model
-from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.parts import Part, Parts, build, dotted_settings, portable_arguments
 from graphrerank.processes import is_first_process
 from graphrerank.training.callbacks import EpochTable
@@ -55,7 +54,6 @@ from graphrerank.training.reranker_module import RerankerModule
 
 LAST = Path("checkpoints", "last.ckpt")  # in a model's folder
 RESUMED_ENTRIES = ("data", "mix", "retriever", "model", "features", "encoder", "pair_encoder", "start")
-FINE_TUNED = "cross_encoder"  # folder of a system whose cross-encoder's last layers were trained
 
 
 def fit(
@@ -162,7 +160,7 @@ def fit(
     last = last_checkpoint(resume, folder, manifest)
     before = {} if last is None else read_manifest(folder).content
     if before.get("finished"):
-        manifest |= {key: before[key] for key in ("finished", "fine_tuned", "validation") if key in before}
+        manifest |= {key: before[key] for key in ("finished", "validation") if key in before}
     else:
         if not data.shards and not any(len(part.answerable(settings.train_split)) for part in data.prepared.values()):
             raise UserError(
@@ -217,8 +215,6 @@ def fit(
         if not fitted.strategy.broadcast((folder / BEST).is_file()):  # fast_dev_run or no validation: the last state
             fitted.save_checkpoint(folder / BEST)
         if is_first_process():
-            if network.inputs.last_layers:
-                manifest["fine_tuned"] = _save_fine_tuned(folder, data.first)
             kept = fitted.checkpoint_callback
             if kept is not None and kept.best_model_score is not None:
                 score = float(kept.best_model_score)
@@ -251,7 +247,7 @@ def model_arguments(model: Part, prepared: PreparedDataset) -> dict[str, Any]:
     if model.settings is None:
         return model.arguments
     if declared_inputs(model).reads_pairs:
-        return measured_arguments(model.arguments, own_encoder(prepared))
+        return model.arguments | head_arguments(own_encoder(prepared))
     sizes = {"num_scores": len(prepared.feature_names)}
     if of_pairs := len(set(CROSS_ENCODER_FEATURES) & set(prepared.feature_names)):
         sizes["num_pair_scores"] = of_pairs
@@ -284,15 +280,6 @@ def _train(trainer: L.Trainer, module: L.LightningModule, data: CandidateDataMod
             signal.signal(signal.SIGINT, signal.default_int_handler)
             raise KeyboardInterrupt from None
         raise
-
-
-def _save_fine_tuned(folder: Path, prepared: PreparedDataset) -> dict[str, str]:
-    """Write the cross-encoder with the layers and head of the best checkpoint next to the folder of checkpoints."""
-    model: Any = load_checkpoint(folder / BEST).model
-    start = own_encoder(prepared)
-    start.save_trained(folder / FINE_TUNED, model.layers, model.granker.head)
-    trained = CrossEncoder(folder / FINE_TUNED, max_length=start.max_length, dtype=start.dtype)
-    return {"folder": FINE_TUNED, "fingerprint": trained.fingerprint}
 
 
 def training_manifest(

@@ -22,8 +22,7 @@ class CandidateGraphs:
 
     ``inputs`` is what else models read: ``query_vectors [B, d]`` and ``node_vectors [N, d]``; ``degree [N]`` int64,
     each candidate's neighbours in the whole corpus; ``pair_vectors [N, h]``, a cross-encoder's vector of each candidate
-    with its query; ``token_states [T, h]`` and ``token_ptr [N + 1]`` int64, the states of the tokens of each pair,
-    ``token_ptr[n]:token_ptr[n + 1]`` of them candidate ``n``'s.
+    with its query.
     """
 
     x: Tensor  # `[N, F]` float32, the retriever's scores; column 0 is the base ranking's
@@ -66,13 +65,7 @@ class CandidateGraphs:
         )
 
     def select_nodes(self, kept: Tensor) -> "CandidateGraphs":
-        """Return the batch with some of its candidates, by a mask ``[N]``, and the edges among them.
-
-        Raises:
-            ValueError: If the batch holds states of tokens, which no mask of candidates divides.
-        """
-        if "token_states" in self.inputs:
-            raise UserError("candidates of a batch with `token_states` cannot be selected")
+        """Return the batch with some of its candidates, by a mask ``[N]``, and the edges among them."""
         edges = self.select_edges(kept[self.edge_index].all(0))
         place = kept.long().cumsum(0)
         rows = {"degree", "node_vectors", "pair_vectors"}

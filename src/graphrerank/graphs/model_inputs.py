@@ -9,7 +9,6 @@ class ModelInputs:
 
     names: tuple[str, ...]  # the arguments, in order
     unread: tuple[str, ...] = ()  # those of them that the model does not read: any `[0, 0]` tensor will do
-    last_layers: int = 0  # of a cross-encoder, replaced by the model, where it reads the `token_states` before them
 
     def reads(self, name: str) -> bool:
         """Return whether the model reads a tensor."""
@@ -31,16 +30,11 @@ class ModelInputs:
 
     @property
     def reads_pairs(self) -> bool:
-        """Whether the model reads what a cross-encoder makes of (query, node) pairs, and nothing else of a node."""
-        return self.reads("pair_vectors") or self.reads("token_states")
+        """Whether the model reads a cross-encoder's vectors of (query, node) pairs, and nothing else of a node."""
+        return self.reads("pair_vectors")
 
 
 VECTORS = ModelInputs(("base_features", "query_vectors", "node_vectors", "edge_index", "edge_weight", "ptr"))
 SCORES = ModelInputs(VECTORS.names, unread=("query_vectors", "node_vectors"))
 PAIRS = ModelInputs(("pair_vectors", "edge_index", "degree"))
 QUERIES = ModelInputs(("features",))  # of a model that scores queries
-
-
-def token_states(last_layers: int) -> ModelInputs:
-    """Return the inputs of a model with some of a cross-encoder's last layers."""
-    return ModelInputs(("token_states", "token_ptr", "edge_index", "degree"), last_layers=last_layers)

@@ -64,15 +64,6 @@ class PairEncoder(Protocol):
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         """Read ``M`` pairs: ``[M, h]`` float32, one [CLS] vector before the classification head per pair."""
 
-    def encode_states(
-        self, query_texts: Sequence[str], passages: Sequence[str], *, without_last: int
-    ) -> tuple[Tensor, Tensor]:
-        """Encode ``M`` pairs by all layers but the last ones, for a model that replaces these.
-
-        Returns ``token_states [T, h]`` float32 without padding, and ``token_ptr [M + 1]`` int64: pair ``m`` owns the
-        tokens ``token_ptr[m]:token_ptr[m + 1]``.
-        """
-
     def head(self, vectors: Tensor) -> Tensor:
         """Score vectors ``[..., h]``: logits ``[...]``."""
 

@@ -1,15 +1,11 @@
-"""GRanker with a head, or with the last layers of its cross-encoder too, trained through the graph smoothing.
+"""GRanker with a head that is trained through the graph smoothing.
 
-Notable about it:
-
-- It starts as the frozen GRanker: the layers and head of the encoder, and the paper's smoothing.
-- With the head alone, it reads vectors of (query, passage) pairs, which are computed once and cached on disk.
-- With layers, it holds the trained ones only. A batch carries the states of all tokens, some hundred times as much as
-  the vectors: take few candidates and small batches.
+It starts as the frozen GRanker, with the encoder's own head and the paper's smoothing, and reads vectors of (query,
+passage) pairs, which are computed once and cached on disk.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphrerank.checks import UserError, check_share
-from graphrerank.graphs.model_inputs import PAIRS, ModelInputs, token_states
+from graphrerank.graphs.model_inputs import PAIRS
 from graphrerank.models.checkpoint import load_primary
-from graphrerank.operators.cross_encoder import ClassificationHead, CrossEncoder, EncoderLayers
+from graphrerank.operators.cross_encoder import ClassificationHead, CrossEncoder
 from graphrerank.operators.granker import neighbour_context, smooth_vectors
 
 
@@ -76,82 +72,19 @@ class GRankerHead(nn.Module):
         return scores
 
 
-class GRankerLayers(nn.Module):
-    """:class:`GRankerHead` of the encoder's vectors of trained last layers, ``H = layers(states)``.
-
-    ``encoder`` are settings of the encoder (:attr:`CrossEncoder.layer_settings`), ``arguments`` those of the head.
-    """
-
-    def __init__(self, *, train_last_layers: int, encoder: Mapping[str, Any], **arguments: Any) -> None:
-        super().__init__()
-        self.inputs = self.inputs_of(train_last_layers=train_last_layers)
-        self.layers = EncoderLayers(encoder, train_last_layers)
-        self.granker = GRankerHead(**arguments)
-        if encoder["model_type"] == "modernbert":  # a bias that the encoder lacks stays 0
-            head = self.granker.head
-            head.dense.bias.requires_grad_(bool(encoder.get("classifier_bias")))
-            head.norm.bias.requires_grad_(bool(encoder.get("norm_bias")))
-
-    @staticmethod
-    def inputs_of(*, train_last_layers: int, **_: Any) -> ModelInputs:
-        """Return the inputs of a model with these arguments."""
-        return token_states(train_last_layers)
-
-    def start_from(self, encoder: CrossEncoder) -> None:
-        """Copy the weights of a cross-encoder's last layers and head."""
-        self.layers.load_state_dict(encoder.last_layers(self.layers.num_layers).state_dict())
-        self.granker.start_from(encoder)
-
-    def feature_names(self, score_names: list[str]) -> list[str]:
-        """Name the features of a candidate; the retriever's scores are not among them."""
-        return ["token_states", "degree"]
-
-    def forward(self, token_states: Tensor, token_ptr: Tensor, edge_index: Tensor, degree: Tensor) -> Tensor:
-        """Score every node, ``[N]`` logits.
-
-        ``token_states`` ``[T, hidden_size]`` are the frozen layers' of all tokens; those of node ``n`` with its query
-        are ``token_ptr[n]:token_ptr[n + 1]``.
-        """
-        scores: Tensor = self.granker(self.layers(token_states, token_ptr), edge_index, degree)
-        return scores
-
-
-def trainable_granker(
-    *, train_last_layers: int = 0, encoder: Mapping[str, Any] | None = None, **arguments: Any
-) -> GRankerHead | GRankerLayers:
-    """Build a model with ``train_last_layers`` trained layers of an ``encoder``, or with 0 the head alone."""
-    if train_last_layers == 0:
-        return GRankerHead(**arguments)
-    return GRankerLayers(train_last_layers=train_last_layers, encoder=encoder or {}, **arguments)
-
-
-trainable_granker.inputs_of = (  # type: ignore[attr-defined]
-    lambda *, train_last_layers=0, **_: token_states(train_last_layers) if train_last_layers else PAIRS
-)
-
-
-def measured_arguments(settings: Mapping[str, Any], encoder: CrossEncoder) -> dict[str, Any]:
-    """Complete arguments of :func:`trainable_granker` for the cross-encoder that it starts from."""
+def head_arguments(encoder: CrossEncoder) -> dict[str, Any]:
+    """Return the arguments of a :class:`GRankerHead` that its cross-encoder decides."""
     head = encoder.classification_head
-    of_head = {"hidden_size": head.hidden_size, "activation": head.activation, "norm_eps": head.norm_eps}
-    arguments = {**settings, **of_head}
-    if arguments.pop("train_last_layers", 0):
-        arguments |= {"train_last_layers": settings["train_last_layers"], "encoder": encoder.layer_settings}
-    return arguments
+    return {"hidden_size": head.hidden_size, "activation": head.activation, "norm_eps": head.norm_eps}
 
 
-def granker_of(encoder: CrossEncoder, **settings: Any) -> GRankerHead | GRankerLayers:
-    """Build a model of :func:`trainable_granker` with a cross-encoder's weights."""
-    model = trainable_granker(**measured_arguments(settings, encoder))
-    model.start_from(encoder)
-    return model
-
-
-def frozen_grankers(encoder: CrossEncoder, inputs: ModelInputs) -> dict[str, nn.Module]:
-    """Build the baselines of a trained model of pairs, with its inputs: the cross-encoder, and GRanker of its head."""
-    smoothing = {"cross_encoder": 0.0, "granker": 0.2}
-    layers = inputs.last_layers
-    return {name: granker_of(encoder, train_last_layers=layers, smoothing=s) for name, s in smoothing.items()}
+def frozen_grankers(encoder: CrossEncoder) -> dict[str, nn.Module]:
+    """Build the baselines of a trained head: the cross-encoder, and GRanker with its head."""
+    models: dict[str, nn.Module] = {}
+    for name, smoothing in (("cross_encoder", 0.0), ("granker", 0.2)):
+        model = models[name] = GRankerHead(**head_arguments(encoder), smoothing=smoothing)
+        model.start_from(encoder)
+    return models
 
 
 @dataclass(frozen=True)

@@ -89,13 +89,6 @@ class RetrieverEntry(GroupEntry):
     feature_names: Names
 
 
-class FineTunedEntry(Entry):
-    """The cross-encoder whose last layers were trained, in a folder next to the manifest."""
-
-    folder: Name
-    fingerprint: str  # changes whenever its vectors would
-
-
 class ArtifactEntry(Entry):
     """Hashes of an exported artifact's files, by name, and of its manifest without this entry."""
 
@@ -114,7 +107,6 @@ class Manifest(Entry):
     features: Names  # that the model reads, in order
     primary: bool | None = None  # whether it is the model of a run that is used where one is needed; None if unsaid
     config: dict[str, Any] = {}  # the training's configuration, without folders of a machine
-    fine_tuned: FineTunedEntry | None = None
     artifact: ArtifactEntry | None = None  # added by an export
     content: dict[str, Any] = Field(repr=False)  # the whole manifest as JSON
     source: str = Field(repr=False)  # its file, for messages
@@ -166,7 +158,7 @@ class RerankerManifest(Manifest):
     mix: dict[str, DataEntry] = {}  # further data sets of the training, by name
     start: StartEntry | None = None  # None for new weights
     encoder: EncoderEntry | None = None  # None if nothing was encoded
-    pair_encoder: EncoderEntry | None = None  # None if the model reads no vectors or states of pairs
+    pair_encoder: EncoderEntry | None = None  # None if the model reads no vectors of pairs
     calibration: Calibration | None = None
     list_confidence: ListConfidence | None = None
     metrics: dict[str, dict[str, float]] = {}  # by `data set/split`

@@ -7,16 +7,13 @@ from pathlib import Path
 from graphrerank.checks import UserError
 from graphrerank.files import atomic_folder
 from graphrerank.models.checkpoint import WEIGHTS, Checkpoint, library_versions, load_checkpoint, save_weights
-from graphrerank.models.granker import GRankerHead, GRankerLayers
 from graphrerank.models.manifest import (
     MANIFEST,
     RerankerManifest,
-    manifest_folder,
     read_manifest,
     seal_manifest,
     write_manifest,
 )
-from graphrerank.models.registry import model_name
 from graphrerank.serving.formats import FORMATS, Exportable
 from graphrerank.serving.parity import (
     NUM_BATCHES,
@@ -37,16 +34,11 @@ def export_artifact(
     (:func:`~graphrerank.serving.parity.parity_differences`). A failed export leaves nothing behind, an older artifact
     unchanged, and is a ValueError. ``folder`` is new, empty, or an older artifact, which is replaced; ``formats`` are
     some of :data:`~graphrerank.serving.formats.FORMATS`.
-
-    Of a model with a cross-encoder's layers the head is exported; ``pair_encoder`` of the manifest names the folder of
-    the trained cross-encoder, which computes the vectors.
     """
     if not formats or not set(formats) <= FORMATS.keys():
         raise UserError(f"`formats` must be one or more of {list(FORMATS)}, got {list(formats)}")
     folder, chosen = folder.resolve(), {name: FORMATS[name] for name in FORMATS if name in formats}
     _check_target(folder)
-    if isinstance(checkpoint.model, GRankerLayers):
-        checkpoint = _head_only(checkpoint, checkpoint.model)
     manifest = checkpoint.manifest.without("artifact")
     eager = copy.deepcopy(checkpoint.model).cpu().eval()
     calibration = manifest.calibration if isinstance(manifest, RerankerManifest) else None
@@ -68,28 +60,6 @@ def export_artifact(
         names = [WEIGHTS, *(form.file for form in chosen.values())]
         write_manifest(new, seal_manifest({**manifest.content, "artifact": entry}, new, names))
     return folder
-
-
-def _head_only(checkpoint: Checkpoint, model: GRankerLayers) -> Checkpoint:
-    """Return the head of a model with layers; its manifest names the folder of the cross-encoder with the layers."""
-    fine_tuned, pair_encoder = checkpoint.manifest.fine_tuned, checkpoint.reranker.pair_encoder
-    if fine_tuned is None or pair_encoder is None:
-        raise UserError(f"{checkpoint.path}: has trained layers, whose encoder is written at the end of training")
-    encoder = (manifest_folder(checkpoint.path) / fine_tuned.folder).resolve()
-    if not encoder.is_dir():
-        raise UserError(f"{encoder}: no such folder; needed the cross-encoder of the head's vectors")
-    arguments = checkpoint.manifest.model.arguments
-    head = {name: argument for name, argument in arguments.items() if name not in ("train_last_layers", "encoder")}
-    manifest = checkpoint.manifest.with_entries(
-        model={"name": model_name(GRankerHead), "arguments": head},
-        features=model.granker.feature_names([]),
-        pair_encoder={
-            **checkpoint.manifest.content["pair_encoder"],
-            "arguments": {**pair_encoder.arguments, "model": str(encoder), "revision": None},
-            "fingerprint": fine_tuned.fingerprint,
-        },
-    )
-    return Checkpoint(model.granker, manifest.without("fine_tuned"), checkpoint.path)
 
 
 def _check_target(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """The LightningModule that trains any reranker with any ranking loss."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import lightning as L
@@ -31,7 +31,7 @@ class RerankerModule(L.LightningModule):
         measures: Measures to log on the validation split, such as ``PR@10`` (as ``val/pr@10``).
         val_names: Names of the data sets of validation's loaders, where there are several: each measure is logged per
             data set (as ``val/<name>/pr@10``) and as their mean.
-        learning_rate: Peak learning rate; ``learning_rates`` are those of parts of the model, by the part's name.
+        learning_rate: Peak learning rate.
         weight_decay: AdamW's decay of matrices; biases, norms and scalars are not decayed.
         warmup_steps: Optimiser steps of linear warm-up.
         divergence: Weight of :func:`~graphrerank.losses.divergence_from_retriever` in the loss of training: how much a
@@ -47,7 +47,6 @@ class RerankerModule(L.LightningModule):
         measures: Sequence[str] = ("PR@5", "PR@10", "R@10", "nDCG@10"),
         val_names: Sequence[str] = (),
         learning_rate: float = 1e-3,
-        learning_rates: Mapping[str, float] | None = None,
         weight_decay: float = 0.01,
         warmup_steps: int = 100,
         divergence: float = 0.0,
@@ -55,13 +54,11 @@ class RerankerModule(L.LightningModule):
     ) -> None:
         super().__init__()
         check_positive(learning_rate=learning_rate)
-        check_positive(**{f"learning_rates.{part}": rate for part, rate in (learning_rates or {}).items()})
         check_not_negative(weight_decay=weight_decay, warmup_steps=warmup_steps, divergence=divergence)
         self.model = model
         self.inputs = cast(ModelInputs, model.inputs)
         self.loss = loss
         self.learning_rate = learning_rate
-        self.learning_rates = dict(learning_rates or {})
         self.weight_decay = weight_decay
         self.warmup_steps = warmup_steps
         self.divergence = divergence
@@ -117,17 +114,11 @@ class RerankerModule(L.LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Build AdamW and its schedule."""
-        groups: list[dict[str, Any]] = []
-        for part, rate in {"": self.learning_rate, **self.learning_rates}.items():
-            parameters = [
-                parameter
-                for name, parameter in self.model.named_parameters()
-                if part == (first if (first := name.split(".")[0]) in self.learning_rates else "")
-            ]
-            if parameters:
-                matrices, others = [p for p in parameters if p.dim() > 1], [p for p in parameters if p.dim() <= 1]
-                groups.append({"params": matrices, "lr": rate, "weight_decay": self.weight_decay})
-                groups.append({"params": others, "lr": rate, "weight_decay": 0.0})
+        parameters = list(self.model.parameters())
+        groups: list[dict[str, Any]] = [
+            {"params": [p for p in parameters if p.dim() > 1], "weight_decay": self.weight_decay},
+            {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+        ]
         optimizer = torch.optim.AdamW(groups, lr=self.learning_rate)
         total = int(self.trainer.estimated_stepping_batches)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self._rate(step, total))
