@@ -68,7 +68,6 @@ EXTRAS = {
     "mteb": Extra("graphrerank.integrations.mteb", ("mteb",)),
     "pyterrier": Extra("graphrerank.integrations.pyterrier", ("pyterrier", "pyterrier_adaptive")),
     "lancedb": Extra("retriever=lancedb, graphrerank.integrations.lancedb", ("lancedb", "pyarrow")),
-    "graph-retriever": Extra("graphrerank.integrations.graph_retriever", ("graph_retriever",)),
     "pyg": Extra("model=pyg, graphrerank.integrations.pyg", ("torch_geometric",)),
     "ray": Extra("graphrerank prepare engine=ray, train -m hydra/launcher=ray", ("ray", "pandas", "pyarrow")),
     "qdrant": Extra("retriever=qdrant", ("qdrant_client",)),

@@ -1,21 +1,14 @@
-"""Graphs from and to PyTorch Geometric, a filter for its ``RAGQueryLoader``, and models for its explainers.
+"""Corpus graphs from and to PyTorch Geometric; ``pip install graphrerank[pyg]``."""
 
-``pip install graphrerank[pyg]``.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphrerank.checks import UserError
 from graphrerank.extras import importing
-from graphrerank.graphs import CandidateGraphs, CorpusGraph
+from graphrerank.graphs import CorpusGraph
 from graphrerank.graphs.edge_types import OTHER, edge_type_of
-from graphrerank.inference.graph_reranker import GraphReranker
-from graphrerank.models.pyg_reranker import PyGReranker
 
 with importing("pyg", __name__):
     from torch_geometric.data import Data, HeteroData
@@ -89,64 +82,3 @@ def corpus_to_pyg(graph: CorpusGraph) -> Data:
         node_ids=list(graph.node_ids),
         texts=list(graph.all_texts),
     )
-
-
-def candidates_to_pyg(graphs: CandidateGraphs) -> list[Data]:
-    """Return one graph per query: ``x [n, F]``, edges, and if known ``edge_type``, ``y`` (relevance) and ``nodes``."""
-    parts = []
-    for start, stop in pairwise(graphs.ptr.tolist()):
-        inside = (graphs.edge_index[1] >= start) & (graphs.edge_index[1] < stop)
-        known = {"edge_type": (graphs.edge_type, inside), "y": (graphs.relevance, slice(start, stop))}
-        known["nodes"] = (graphs.nodes, slice(start, stop))
-        parts.append(
-            Data(
-                x=graphs.x[start:stop],
-                edge_index=graphs.edge_index[:, inside] - start,
-                edge_weight=graphs.edge_attr[inside],
-                **{name: part[rows] for name, (part, rows) in known.items() if part is not None},
-            )
-        )
-    return parts
-
-
-def keep_best(
-    reranker: GraphReranker, top_k: int, *, texts: Callable[[Data], Sequence[str]]
-) -> Callable[[Data, Any], Data]:
-    """Return a ``subgraph_filter`` for ``RAGQueryLoader``: the subgraph of the best ``top_k`` loaded nodes.
-
-    ``texts`` returns the text of each node of the loaded graph. The filter returns the kept nodes in their order, best
-    first, with ``relevance [k]``.
-    """
-
-    def choose(data: Data, query: Any) -> Data:
-        question = query[0] if isinstance(query, list) else query  # augmented by the loader: the query comes first
-        passages = list(texts(data))
-        _check_texts("texts(data)", passages, data.num_nodes)
-        ranking = reranker.rerank(question, passages, edge_index=data.edge_index, top_n=top_k)
-        kept = data.subgraph(ranking.indices)
-        kept.relevance = ranking.relevance
-        return kept
-
-    return choose
-
-
-class ExplainedModel(nn.Module):
-    """A reranker in the form that ``torch_geometric.explain.Explainer`` expects: ``model(x, edge_index, ...)``.
-
-    It explains the convolutions of a ``pyg_reranker`` that reads no vectors, whose edges an explainer masks; features
-    computed from the edges before them (GCS, scores of neighbours) do not change.
-    """
-
-    def __init__(self, model: PyGReranker) -> None:
-        super().__init__()
-        if model.inputs.reads_vectors:
-            raise UserError("`model` must be of features=scores, which reads no vectors, got one that does")
-        self.model = model
-
-    def forward(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor, ptr: Tensor, edge_type: Tensor | None = None
-    ) -> Tensor:
-        """Score ``x [N, F]``: ``[N, 1]``; arguments as of :class:`~graphrerank.graphs.CandidateGraphs`."""
-        none = x.new_zeros(0, 0)
-        scores: Tensor = self.model(x, none, none, edge_index, edge_weight, ptr, edge_type)
-        return scores.unsqueeze(1)

@@ -1,7 +1,6 @@
 """A chat model of transformers in this process, which can be constrained to write nothing but a prompt's form."""
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -127,7 +126,14 @@ class TransformersLanguageModel:
     @cached_property
     def _form_tokenizer(self) -> Any:
         tokenizer, model = self._loaded
-        return form_tokenizer(tokenizer, num_tokens=model.config.get_text_config().vocab_size, ends=self._ends)
+        library = optional("llguidance.hf", "constrained decoding")
+        try:
+            return library.from_tokenizer(tokenizer, model.config.get_text_config().vocab_size, self._ends)
+        except ValueError as error:
+            raise UserError(
+                f"{self.model}: constrained decoding needs a fast tokenizer that llguidance reads: {error}; "
+                "`constrained=false` lets the model write what it likes"
+            ) from error
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
@@ -152,7 +158,7 @@ class FormMask:
     """A logits processor of transformers that keeps the tokens by which a form can continue.
 
     A form is a JSON schema (begins with ``{``), without free white space, or a regular expression. Its automaton is
-    that of ``llguidance``, over the bytes of a tokenizer by :func:`form_tokenizer`. A row whose form is complete can
+    that of ``llguidance``, over the bytes of its tokenizer. A row whose form is complete can
     only end. A form that the tokens cannot spell is an error.
     """
 
@@ -179,25 +185,3 @@ class FormMask:
                 raise UserError("no token of the model can continue `form`: its vocabulary lacks a letter of it")
             allowed[row, : len(bias)] = bias.bool()
         return scores.masked_fill(~allowed, -torch.inf)
-
-
-def form_tokenizer(tokenizer: Any, *, num_tokens: int, ends: Sequence[int]) -> Any:
-    """Prepare a fast tokenizer of transformers; ``num_tokens`` is the width of the scores, ``ends`` end a text.
-
-    It must decode tokens one by one, to bytes: byte-level BPE (SmolLM, Llama 3, Qwen) SentencePiece (Llama 2, Gemma).
-    """
-    from tokenizers import decoders
-
-    build = optional("llguidance", "constrained decoding").LLTokenizer
-    try:
-        backend = copy(tokenizer.backend_tokenizer)  # with the tokens that transformers has added
-        backend.no_padding()
-        backend.no_truncation()
-        if isinstance(backend.decoder, decoders.Metaspace):  # in steps that llguidance reads
-            space = decoders.Replace(backend.decoder.replacement, " ")
-            backend.decoder = decoders.Sequence([space, decoders.ByteFallback(), decoders.Fuse()])
-        return build(backend.to_str(), n_vocab=num_tokens, eos_token=list(ends))
-    except (AttributeError, ValueError) as error:
-        needed = "constrained decoding needs a fast tokenizer of byte-level BPE or SentencePiece"
-        found = f"{type(tokenizer).__name__}; `constrained=false` lets the model write what it likes"
-        raise UserError(f"{needed}, got {found}: {error}") from error
