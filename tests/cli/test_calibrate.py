@@ -14,11 +14,11 @@ from graphrerank.evaluation.reliability import LabelledLists
 from graphrerank.evaluation.systems import System, base_ranking
 from graphrerank.fitting.calibrate import _errors, _out_of_fold, _predict, calibrate_system, fit_probabilities
 from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.graphs.calibration import IsotonicCalibration, LogisticCalibration
+from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence
+from graphrerank.metrics import expected_calibration_error
 from graphrerank.models.checkpoint import PRETRAINED, load_checkpoint, load_primary
 from graphrerank.parts import Parts
-from graphrerank.training.calibration import calibration_method
 from tests.support.commands import RunCommand, manifest_of
 from tests.support.folders import write_films
 
@@ -79,7 +79,7 @@ def test_base_for_a_folder(run_command: RunCommand, small_encoder: tuple[str, ..
         assert f"{when}: expected calibration error {held_out[when]['ece']:.4f}, of the first 10" in done.stdout
     before, after = load_checkpoint(PRETRAINED / "base").model.state_dict(), load_checkpoint(run).model.state_dict()
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
-    assert load_primary(run).graph_reranker.calibration == LogisticCalibration.model_validate(manifest["calibration"])
+    assert load_primary(run).graph_reranker.calibration == Calibration.model_validate(manifest["calibration"])
 
     done = run_command("calibrate", *arguments, "num_queries=10", f"hydra.run.dir={tmp_path / 'again'}")
     assert "fitted on 10 questions" in done.stdout
@@ -110,7 +110,6 @@ def test_what_cannot_be_calibrated_is_refused(
     (other / "gatv2" / "manifest.json").write_text(json.dumps(manifest))
     changed = "was trained on attack with fingerprint 000000000000, the data set is now another one"
     assert changed in refused(f"checkpoint={other}")
-    assert "must be one of ['logistic', 'isotonic']" in refused(f"checkpoint={trained}", "method=magic")
     assert "`num_queries` needs the judged queries of a corpus of yours" in refused("checkpoint=base", "num_queries=20")
 
 
@@ -123,15 +122,14 @@ def test_several_data_sets_are_fitted_together() -> None:
         )
         ranking = Ranking(torch.tensor([[0, 1, 2]]), row, row.unsqueeze(-1))
         parts[name] = PreparedDataset(dataset, None, ranking, ("base_score",))
-    entries = calibrate_system("isotonic", parts, "val", System("base", base_ranking, reads_graph=False))
+    entries = calibrate_system(parts, "val", System("base", base_ranking, reads_graph=False))
     found = entries["calibration"]
-    assert IsotonicCalibration.model_validate(found) == IsotonicCalibration(
-        knots=(0.25, 0.5, 0.75), shares=(0.0, 0.5, 0.5)
-    )
     assert found["fitted"]["datasets"] == ["one", "two"]
-    assert (found["fitted"]["pairs"], found["fitted"]["ece"]) == (6, 0.0)
-    by_dataset = found["fitted"]["ece_by_dataset"]  # of p = 0.5, 0.5 and 0 one candidate is relevant, on either
-    assert by_dataset == {"one": 0.0, "two": 0.0}
+    assert found["fitted"]["pairs"] == 6
+    p = Calibration(slope=found["slope"], intercept=found["intercept"]).probabilities(row[0].repeat(2))
+    assert found["fitted"]["ece"] == expected_calibration_error(p, torch.tensor([1, 0, 0, 0, 1, 0]))
+    assert found["slope"] > 0
+    assert set(found["fitted"]["ece_by_dataset"]) == {"one", "two"}
     complete = ListConfidence.model_validate(entries["list_confidence"]).perfect_recall(torch.tensor([0.5, 0.5, 0.0]))
     assert 0 < complete[0] < complete[1] < 1  # of both lists the first two hold what is relevant
     assert entries["list_confidence"]["fitted"]["queries"] == 2
@@ -141,7 +139,7 @@ def _lists(num_queries: int, slope: float, intercept: float, seed: int = 0) -> L
     """Draw scores, and labels by a calibration."""
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randn(num_queries, 50, generator=generator).sort(dim=1, descending=True).values * 3
-    p = LogisticCalibration(slope=slope, intercept=intercept).probabilities(scores)
+    p = Calibration(slope=slope, intercept=intercept).probabilities(scores)
     relevant = torch.rand(p.shape, generator=generator) < p
     scores[:, 45:] = -math.inf
     relevant[:, 45:] = False
@@ -150,8 +148,8 @@ def _lists(num_queries: int, slope: float, intercept: float, seed: int = 0) -> L
 
 def test_a_few_dozen_questions_mend_a_foreign_calibration() -> None:
     lists = _lists(30, slope=0.8, intercept=-3.0)
-    before = _errors(lists, lists.probabilities(LogisticCalibration(slope=0.8, intercept=-1.0)), None)
-    p, complete = _out_of_fold(lists, calibration_method("logistic"), with_confidence=False)
+    before = _errors(lists, lists.probabilities(Calibration(slope=0.8, intercept=-1.0)), None)
+    p, complete = _out_of_fold(lists, with_confidence=False)
     after = _errors(lists, p, complete)
     assert before["ece"] > 0.1
     assert after["ece"] < 0.03
@@ -162,8 +160,8 @@ def test_a_few_dozen_questions_mend_a_foreign_calibration() -> None:
 
 def test_forty_questions_mend_a_foreign_confidence() -> None:
     lists, foreign = _lists(40, slope=1.5, intercept=-7.5), ListConfidence(beyond=-0.5, within=0.5, intercept=3.0)
-    sure = _errors(lists, *_predict(lists, LogisticCalibration(slope=1.5, intercept=-7.5), foreign))
-    mended = _errors(lists, *_out_of_fold(lists, calibration_method("logistic"), with_confidence=True))
+    sure = _errors(lists, *_predict(lists, Calibration(slope=1.5, intercept=-7.5), foreign))
+    mended = _errors(lists, *_out_of_fold(lists, with_confidence=True))
     assert sure["ece_PR@5"] > 0.2
     assert mended["ece_PR@5"] < sure["ece_PR@5"] / 2
 
@@ -171,8 +169,8 @@ def test_forty_questions_mend_a_foreign_confidence() -> None:
 def test_lists_that_are_never_complete_give_no_confidence() -> None:
     lists = _lists(40, slope=0.8, intercept=-2.0)
     endless = LabelledLists(lists.scores, lists.relevant, lists.num_relevant + 1)
-    _, confidence = fit_probabilities({"": endless}, calibration_method("logistic"))
-    _, complete = _out_of_fold(endless, calibration_method("logistic"), with_confidence=True)
+    _, confidence = fit_probabilities({"": endless})
+    _, complete = _out_of_fold(endless, with_confidence=True)
     assert confidence is None
     assert complete is None
 
@@ -182,9 +180,7 @@ def test_a_part_is_calibrated_without_its_own_labels() -> None:
     turned = lists.relevant.clone()
     turned[::5] = ~turned[::5]  # the first part
     changed = LabelledLists(lists.scores, turned, turned.sum(1))
-    whole, found = (
-        _out_of_fold(part, calibration_method("isotonic"), with_confidence=True) for part in (lists, changed)
-    )
+    whole, found = (_out_of_fold(part, with_confidence=True) for part in (lists, changed))
     for before, after in zip(whole, found, strict=True):
         assert torch.equal(after[::5], before[::5])
         assert not torch.equal(after[1::5], before[1::5])

@@ -26,7 +26,7 @@ REFUSED = [
     ("train.py features=other", "features/other"),
     ("train.py system=mlp", "`system` names the trained model, so it must not be one of ['retriever',"),
     ("train.py system=ppr", "`system` names the trained model, so it must not be one of ['retriever',"),
-    ("train.py calibration=magic", "`calibration` must be one of ['logistic', 'isotonic'], got 'magic'"),
+    ("train.py calibration=magic", "`calibration` must be one of ['logistic', 'start'], got 'magic'"),
     (f"{CROSS} batches.buffer=1", "`batches.buffer` must be null with `features.cross_encoder_top_k`"),
     (f"{CROSS} calibration=start", "`calibration=start` needs a checkpoint whose calibration is kept, got start=null"),
     (f"{CROSS} data=attack cross_encoder_queries={{{{atack:3}}}}", "must name data sets of ['attack'], got ['atack']"),

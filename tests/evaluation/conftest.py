@@ -13,7 +13,7 @@ from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import across_datasets
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem
 from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.graphs.calibration import LogisticCalibration
+from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence
 
 HOSTILE = "<script>document.title = 'broken'</script> & \"quoted\" <b onclick='x'>ü</b>"
@@ -71,7 +71,7 @@ def evaluated(name: str, seed: int) -> DatasetResult:
         systems["gatv2"],
         config="same",
         seed=2,
-        calibration=LogisticCalibration(slope=3.0, intercept=-3.0),
+        calibration=Calibration(slope=3.0, intercept=-3.0),
         confidence=ListConfidence(beyond=-1.0, within=0.5, intercept=0.0),
         on_other_edges={"shuffled": systems["mlp"].ranking, "removed": retriever},
     )

@@ -93,7 +93,7 @@ def test_labels_keep_off_each_other() -> None:
 
 
 def test_reliability_leaves_empty_bins_out() -> None:
-    entry = Reliability("gatv2", "isotonic", 120, 0.2, 0.01, 0.1, (1000, 0, 20), (0.1, NAN, 0.8), (0.08, NAN, 0.75))
+    entry = Reliability("gatv2", "logistic", 120, 0.2, 0.01, 0.1, (1000, 0, 20), (0.1, NAN, 0.8), (0.08, NAN, 0.75))
     axes = draw(replace(toy(system("gatv2", 0.5, None)), reliability=(entry,)), "reliability")
     assert [text.get_text() for text in axes.texts] == ["1,000", "20"]
     assert ([0.1, 0.8], [0.08, 0.75]) in lines_of(axes)

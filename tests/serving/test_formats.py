@@ -23,7 +23,6 @@ from tests.support.manifests import make_manifest
 
 FORMATS = ("torchscript", "onnx")
 LOGISTIC = {"method": "logistic", "slope": 1.5, "intercept": -0.5}
-ISOTONIC = {"method": "isotonic", "knots": [-1.0, -0.25, 0.5], "shares": [0.1, 0.4, 0.9]}
 
 
 def adapter() -> Checkpoint:
@@ -63,7 +62,7 @@ def exported(request, make_checkpoint, tmp_path_factory) -> tuple[Checkpoint, Pa
     else:
         checkpoint = make_checkpoint(features=request.param, edge_features=request.param != "scores", **SMALL)
         if request.param == "full":
-            checkpoint = replace(checkpoint, manifest=checkpoint.manifest.with_entries(calibration=ISOTONIC))
+            checkpoint = replace(checkpoint, manifest=checkpoint.manifest.with_entries(calibration=LOGISTIC))
     return checkpoint, export_artifact(checkpoint, folder, FORMATS)
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphrerank.graphs import CandidateGraphs
-from graphrerank.graphs.calibration import LogisticCalibration
+from graphrerank.graphs.calibration import Calibration
 from graphrerank.serving.parity import HARD_CASES, Batch, example_batch, parity_batches, parity_differences
 
 
@@ -97,11 +97,11 @@ def test_ranks_are_those_within_a_query(make_checkpoint):
 def test_probabilities_are_checked(make_checkpoint):
     checkpoint = make_checkpoint()
     batches = list(parity_batches(checkpoint.manifest, 2))
-    calibration = LogisticCalibration(slope=1.5, intercept=-0.5)
+    calibration = Calibration(slope=1.5, intercept=-0.5)
     other = copy.deepcopy(checkpoint.model)
     other.add_module("calibration", calibration.module())
     parity_differences(checkpoint.model, {"another": other}, batches, calibration=calibration)
     with pytest.raises(ValueError, match=r"another fails .* probabilities must be within"):
         parity_differences(
-            checkpoint.model, {"another": other}, batches, calibration=LogisticCalibration(slope=1.5, intercept=-0.4)
+            checkpoint.model, {"another": other}, batches, calibration=Calibration(slope=1.5, intercept=-0.4)
         )

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.metrics import expected_calibration_error
-from graphrerank.training.calibration import calibration_method, fit_isotonic, fit_list_confidence, fit_logistic
+from graphrerank.training.calibration import fit_list_confidence, fit_logistic
 
 
 def planted(num_pairs: int, slope: float, intercept: float, *, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -36,7 +36,6 @@ def test_scores_that_mislead_get_the_base_rate() -> None:
     found = fit_logistic(-scores, labels)
     assert found.slope == 0
     assert torch.sigmoid(torch.tensor(found.intercept)).item() == pytest.approx(float(labels.double().mean()), abs=1e-3)
-    assert fit_isotonic(-scores, labels).probabilities(scores).std() < 0.05
 
 
 @pytest.mark.parametrize(
@@ -51,23 +50,8 @@ def test_labels_all_alike_or_separated_stay_finite(labels: list[int], expected: 
     if len(set(labels)) == 1:
         same = fit_logistic(torch.ones(10), torch.tensor(labels)).probabilities(scores)
         assert same.tolist() == pytest.approx(expected, abs=1e-4)
-        assert fit_isotonic(torch.ones(10), torch.tensor(labels)).probabilities(torch.zeros(1)).item() == labels[0]
 
 
-def test_isotonic_against_sklearn() -> None:
-    isotonic = pytest.importorskip("sklearn.isotonic")
-    generator = torch.Generator().manual_seed(0)
-    scores = torch.randint(0, 60, (3_000,), generator=generator) / 7  # with ties
-    labels = (torch.rand(3_000, generator=generator) < torch.sigmoid(scores - 4)).long()
-    oracle = isotonic.IsotonicRegression(out_of_bounds="clip").fit(scores.double().numpy(), labels.numpy())
-    found = fit_isotonic(scores, labels)
-    at = torch.linspace(-1, 10, 500)
-    expected = torch.from_numpy(oracle.predict(at.double().numpy()))
-    torch.testing.assert_close(found.probabilities(at).double(), expected, atol=1e-6, rtol=0)
-    assert len(found.knots) < 61
-
-
-@pytest.mark.parametrize("method", ["logistic", "isotonic"])
 @pytest.mark.parametrize(
     ("scores", "labels", "message"),
     [
@@ -78,11 +62,9 @@ def test_isotonic_against_sklearn() -> None:
         (torch.zeros(2), torch.tensor([1.0, 2.0]), r"`labels` .*, got \[1.0, 2.0\] of shape \[2\]"),
     ],
 )
-def test_pairs_that_do_not_fit_are_refused(method: str, scores: Tensor, labels: Tensor, message: str) -> None:
+def test_pairs_that_do_not_fit_are_refused(scores: Tensor, labels: Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        calibration_method(method)(scores, labels)
-    with pytest.raises(ValueError, match=r"`calibration` must be one of \['logistic', 'isotonic'\], got 'x'"):
-        calibration_method("x")
+        fit_logistic(scores, labels)
 
 
 RANKS = (1, 2, 5)

@@ -9,7 +9,6 @@ from graphrerank.cli.command import Command
 from graphrerank.cli.jobs import run_job
 from graphrerank.fitting.calibrate import calibrate_checkpoint
 from graphrerank.models.checkpoint import load_primary
-from graphrerank.training.calibration import calibration_method
 
 
 def run(cfg: DictConfig) -> Path | None:
@@ -20,7 +19,6 @@ def run(cfg: DictConfig) -> Path | None:
 def calibrate(command: Command) -> Path:
     """Calibrate a finished checkpoint: for the corpus of ``data``, else on the validation splits of its training."""
     cfg = command.cfg
-    calibration_method(cfg.method)
     checkpoint = load_primary(cfg.checkpoint)
     command.tracking.reads_checkpoint(cfg.checkpoint)
     if checkpoint.graph_reranker.reads_cross_encoder:
@@ -31,7 +29,6 @@ def calibrate(command: Command) -> Path:
         command.parts,
         checkpoint,
         command.run_dir,
-        method=cfg.method,
         data=None if cfg.data is None else command.chosen("data"),
         retriever=command.chosen("retriever"),
         encoder=command.chosen("encoder"),

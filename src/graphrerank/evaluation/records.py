@@ -154,7 +154,7 @@ class Reliability:
     )
 
     system: str = field(metadata=column("system", "system"))
-    method: str = field(metadata=column("calibration", "text"))  # `logistic` or `isotonic`
+    method: str = field(metadata=column("calibration", "text"))  # `logistic`
     num_pairs: int = field(metadata=column("candidates", ",.0f"))  # pairs of query and candidate
     share_relevant: Number = field(metadata=column("relevant, %", "percent"))
     ece: Number = field(metadata=column("ECE", ".4f"))  # expected calibration error

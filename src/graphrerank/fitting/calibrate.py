@@ -1,6 +1,6 @@
 """Calibration: scores as probabilities of relevance, fitted on validation splits or on a corpus's judged questions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from graphrerank.metrics import brier_score, expected_calibration_error
 from graphrerank.models.checkpoint import Checkpoint, save_weights
 from graphrerank.models.manifest import GroupEntry, write_manifest
 from graphrerank.parts import Parts
-from graphrerank.training.calibration import calibration_method, fit_list_confidence, teach_confidence
+from graphrerank.training.calibration import fit_list_confidence, fit_logistic, teach_confidence
 
 FEWEST = 10  # questions
 FOLDS = 5
@@ -28,18 +28,17 @@ ENOUGH_LISTS = 40  # for a list_confidence
 SHOWN = 10  # passages that people see
 JUDGED = "all judged questions"
 
-Fit = Callable[[Tensor, Tensor], Calibration]
 Fitted = tuple[Calibration, ListConfidence | None]
 Probabilities = tuple[Tensor, Tensor | None]  # that candidates are relevant and tops of lists complete, both `[Q, K]`
 
 
-def calibrate_system(method: str, parts: Mapping[str, PreparedDataset], split: str, system: System) -> dict[str, Any]:
+def calibrate_system(parts: Mapping[str, PreparedDataset], split: str, system: System) -> dict[str, Any]:
     """Fit the probabilities of a system's scores and lists on a split of all data sets together.
 
     Returns the manifest's ``calibration`` and, where the lists allow it, ``list_confidence``.
     """
     lists = {name: labelled_lists(part, split, system) for name, part in parts.items()}
-    calibration, confidence = fit_probabilities(lists, calibration_method(method), name=system.name)
+    calibration, confidence = fit_probabilities(lists, name=system.name)
     return _entries(lists, split, calibration, confidence)
 
 
@@ -48,7 +47,6 @@ def calibrate_checkpoint(
     checkpoint: Checkpoint,
     folder: Path,
     *,
-    method: str,
     data: Any = None,
     retriever: Any = None,
     encoder: Any = None,
@@ -74,20 +72,18 @@ def calibrate_checkpoint(
     torch.set_num_threads(parts.num_threads)
     system = trained_system(manifest.name, checkpoint.model, parts.device)
     if data is None:
-        entries = calibrate_system(method, prepared, manifest.val_split, system)
+        entries = calibrate_system(prepared, manifest.val_split, system)
         _show(entries, manifest.val_split)
     else:
         before = None if manifest.calibration is None else (manifest.calibration, manifest.list_confidence)
-        entries = _calibrate_corpus(prepared[""], system, method, val_split, num_queries, before)
+        entries = _calibrate_corpus(prepared[""], system, val_split, num_queries, before)
     save_weights(folder, checkpoint.model.cpu())
     write_manifest(folder, {**checkpoint.reranker.without("artifact", "list_confidence").content, **entries})
 
 
-def fit_probabilities(
-    lists: Mapping[str, LabelledLists], method: Fit, *, name: str = "", with_confidence: bool = True
-) -> Fitted:
+def fit_probabilities(lists: Mapping[str, LabelledLists], *, name: str = "", with_confidence: bool = True) -> Fitted:
     """Fit the probabilities of candidates and, if wanted and possible, of complete lists."""
-    calibration = method(*_pairs(lists))
+    calibration = fit_logistic(*_pairs(lists))
     if not with_confidence:
         return calibration, None
     try:
@@ -121,7 +117,7 @@ def _trained_on(parts: Parts, checkpoint: Checkpoint) -> dict[str, Dataset]:
 
 
 def _calibrate_corpus(
-    part: PreparedDataset, system: System, method: str, val_split: str, num_queries: int | None, before: Fitted | None
+    part: PreparedDataset, system: System, val_split: str, num_queries: int | None, before: Fitted | None
 ) -> dict[str, Any]:
     """Fit on a corpus's judged questions, compare the errors with those before, and return the manifest's entries."""
     dataset = part.dataset
@@ -136,14 +132,14 @@ def _calibrate_corpus(
         )
     chosen = torch.tensor(queries)
     lists = label_ranking(rerank(part, chosen, system), qrels, chosen, num_nodes=dataset.graph.num_nodes)
-    fitted, fit = lists.select(slice(0, count)), calibration_method(method)
-    after = fit_probabilities({dataset.name: fitted}, fit, name=system.name, with_confidence=count >= ENOUGH_LISTS)
+    fitted = lists.select(slice(0, count))
+    after = fit_probabilities({dataset.name: fitted}, name=system.name, with_confidence=count >= ENOUGH_LISTS)
     if count < len(queries):
         held_out, how = lists.select(slice(count, None)), f"{len(queries) - count:,} questions not used"
         errors = {"after": _errors(held_out, *_predict(held_out, *after))}
     else:
         held_out, how = fitted, f"cross-validated over {FOLDS} parts"
-        errors = {"after": _errors(fitted, *_out_of_fold(fitted, fit, with_confidence=after[1] is not None))}
+        errors = {"after": _errors(fitted, *_out_of_fold(fitted, with_confidence=after[1] is not None))}
     if before is not None:
         errors = {"before": _errors(held_out, *_predict(held_out, *before)), **errors}
     entries = _entries({dataset.name: fitted}, split, *after)
@@ -200,12 +196,12 @@ def _predict(lists: LabelledLists, calibration: Calibration, confidence: ListCon
     return p, None if confidence is None else confidence.perfect_recall(p)
 
 
-def _out_of_fold(lists: LabelledLists, method: Fit, *, with_confidence: bool) -> Probabilities:
+def _out_of_fold(lists: LabelledLists, *, with_confidence: bool) -> Probabilities:
     """Predict for each fifth of the lists by the other four."""
     fold = torch.arange(len(lists.scores)) % FOLDS
     p, complete = torch.zeros_like(lists.scores), torch.zeros_like(lists.scores)
     for number in range(FOLDS):
-        fitted = fit_probabilities({"": lists.select(fold != number)}, method, with_confidence=with_confidence)
+        fitted = fit_probabilities({"": lists.select(fold != number)}, with_confidence=with_confidence)
         p[fold == number], of_tops = _predict(lists.select(fold == number), *fitted)
         with_confidence = of_tops is not None
         if of_tops is not None:

@@ -226,9 +226,9 @@ def fit(
 
     given = None if model.settings is not None else network
     checkpoint = load_checkpoint(folder / BEST, model=given)
-    if settings.calibration not in (None, FROM_START):
+    if settings.calibration == "logistic":
         system = trained_system(name, checkpoint.model, parts.device)
-        manifest |= calibrate_system(settings.calibration, data.judged, settings.val_split, system)
+        manifest |= calibrate_system(data.judged, settings.val_split, system)
         write_manifest(folder, manifest)
         checkpoint = load_checkpoint(folder / BEST, model=given)
     return GraphReranker(checkpoint, device=parts.device)

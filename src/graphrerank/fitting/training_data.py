@@ -9,7 +9,7 @@ import torch
 from hydra.utils import get_object
 from torch import Tensor
 
-from graphrerank.checks import UserError
+from graphrerank.checks import UserError, check_choice
 from graphrerank.data.candidates import (
     SHARD_QUERIES,
     CandidateShards,
@@ -24,7 +24,6 @@ from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.checkpoint import ADDED_PART
 from graphrerank.models.registry import read_inputs
 from graphrerank.parts import Part, Parts
-from graphrerank.training.calibration import calibration_method
 
 FROM_START = "start"  # the calibration of the checkpoint that a training starts from
 
@@ -45,13 +44,13 @@ class FitSettings:
     cross_encoder_queries: int | Mapping[str, int] | None = None
     start: str | None = None  # a finished checkpoint whose weights the training begins with
     train_only: Sequence[str] | None = None  # parts of the model whose weights change, by the first word of their names
-    calibration: str | None = "logistic"  # or `isotonic`, `start` for that of `start`, or None
+    calibration: str | None = "logistic"  # or `start` for that of `start`, or None
 
     def __post_init__(self) -> None:
         if self.calibration == FROM_START and self.start is None:
             raise UserError("`calibration=start` needs a checkpoint whose calibration is kept, got start=null")
-        if self.calibration not in (None, FROM_START):
-            calibration_method(self.calibration)  # refused before training, not after
+        if self.calibration is not None:
+            check_choice(("logistic", FROM_START), calibration=self.calibration)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,15 @@
 """Fit calibrations of scores and of lists to judged pairs and lists outside of the training."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphrerank.checks import UserError, check_choice
-from graphrerank.graphs.calibration import Calibration, IsotonicCalibration, LogisticCalibration
+from graphrerank.checks import UserError
+from graphrerank.graphs.calibration import Calibration
 from graphrerank.graphs.list_confidence import ListConfidence, list_statistics
 
 FLAT = 1e-10  # a gradient per pair that counts as zero
@@ -19,7 +18,7 @@ MIN_COMPLETE = 0.1  # share of a data set's lists that must be complete at the l
 PENALTY = 1.0  # inverse weight of the squared weights, of statistics with unit variance
 
 
-def fit_logistic(scores: Tensor, labels: Tensor) -> LogisticCalibration:
+def fit_logistic(scores: Tensor, labels: Tensor) -> Calibration:
     r"""Find the slope and intercept of the highest likelihood, of slopes that are not negative.
 
     .. math:: \min_{a \ge 0, b} \sum_i \mathrm{BCE}(\sigma(a s_i + b), t_i)
@@ -58,41 +57,8 @@ def fit_logistic(scores: Tensor, labels: Tensor) -> LogisticCalibration:
     found = minimize(loss, [0.0, base], method="trust-exact", jac=True, hess=hessian, options={"gtol": FLAT})
     slope = float(found.x[0]) / spread
     if slope <= 0:  # convex: the best of the slopes that are not negative is 0
-        return LogisticCalibration(slope=0.0, intercept=base)
-    return LogisticCalibration(slope=slope, intercept=float(found.x[1]) - slope * mean)
-
-
-def fit_isotonic(scores: Tensor, labels: Tensor) -> IsotonicCalibration:
-    """Find the non-decreasing function of the score with the least squared error.
-
-    Pools adjacent violators; each pool becomes one knot, or two where it spans several scores.
-
-    Source: Zadrozny and Elkan, "Transforming Classifier Scores into Accurate Multiclass Probability Estimates", 2002.
-
-    Example:
-        >>> fit_isotonic(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0, 1, 0, 1])).shares
-        (0.0, 0.5, 0.5, 1.0)
-    """
-    from scipy.optimize import isotonic_regression
-
-    s, y = _checked_pairs(scores, labels)
-    unique, group, count = torch.unique(s, return_inverse=True, return_counts=True)
-    share = torch.zeros(len(unique), dtype=torch.float64).index_add(0, group, y) / count
-    pools = isotonic_regression(share.numpy(), weights=count.double().numpy())
-    knots: list[float] = []
-    shares: list[float] = []
-    for start, stop in pairwise(pools.blocks.tolist()):
-        ends = unique[[start, stop - 1]].unique().tolist()
-        p = min(1.0, max(0.0, float(pools.x[start])))
-        knots += ends
-        shares += [p] * len(ends)
-    return IsotonicCalibration(knots=tuple(knots), shares=tuple(shares))
-
-
-def calibration_method(name: str) -> Callable[[Tensor, Tensor], Calibration]:
-    """Return the function that fits a calibration, by its name."""
-    check_choice(("logistic", "isotonic"), calibration=name)
-    return fit_logistic if name == "logistic" else fit_isotonic
+        return Calibration(slope=0.0, intercept=base)
+    return Calibration(slope=slope, intercept=float(found.x[1]) - slope * mean)
 
 
 def fit_list_confidence(lists: Mapping[str, tuple[Tensor, Tensor]], ranks: Sequence[int] = RANKS) -> ListConfidence:
