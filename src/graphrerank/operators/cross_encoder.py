@@ -191,7 +191,8 @@ def _classification_head(model: nn.Module, source: str) -> ClassificationHead:
     )
     with torch.no_grad():
         for name, its_name in zip(("dense", "out", "norm"), HEADS[kind], strict=False):
-            ours, theirs = head.get_submodule(name), model.get_submodule(its_name)
+            ours: Any = head.get_submodule(name)
+            theirs: Any = model.get_submodule(its_name)
             ours.weight.copy_(theirs.weight)
             ours.bias.zero_() if theirs.bias is None else ours.bias.copy_(theirs.bias)
     return head.eval()
