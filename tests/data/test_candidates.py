@@ -1,7 +1,6 @@
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from functools import lru_cache, partial
-from itertools import chain
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +10,20 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
-from graphrerank.data import candidates, datamodule
-from graphrerank.data.augmentation import CandidateAugmentation
+from graphrerank.data import candidates
 from graphrerank.data.candidates import (
     TENSORS,
-    CandidateShards,
     PreparedDataset,
     prepare,
     with_cross_encoder,
-    with_vectors,
-    write_shards,
 )
-from graphrerank.data.datamodule import CandidateDataModule, ShardOrder
+from graphrerank.data.datamodule import CandidateDataModule
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.vector_cache import PairCache
 from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.features.text_match import TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking, candidate_edges
-from graphrerank.graphs.model_inputs import PAIRS, SCORES, VECTORS
+from graphrerank.graphs.model_inputs import VECTORS
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import ExpandRetriever
@@ -331,183 +326,6 @@ def test_lists_shorter_than_what_is_read_and_no_queries(prepared: PreparedDatase
         with_cross_encoder(prepared, reader, torch.tensor([5]), top_k=0)
 
 
-RETRIEVER = partial(BM25Retriever, top_k=5)
-FEATURES = ("base_score", "query_coverage")
-Sources = dict[str, Any]  # arguments of the data module: data sets and their shards
-
-
-def with_features(prepared: PreparedDataset) -> PreparedDataset:
-    return prepared.with_features(FEATURES)
-
-
-def encoded(dataset: Dataset, cache: Path) -> Dataset:
-    vectors = with_vectors(dataset, HashEncoder(), cache)
-    return replace(vectors, encoded_by=HashEncoder().fingerprint, known_fingerprint=dataset.fingerprint)
-
-
-def rank(dataset: Dataset, folder: Path) -> PreparedDataset:
-    build = {"encoder": HashEncoder(), "build_retriever": RETRIEVER}
-    return with_features(prepare(encoded(dataset, folder), cache=folder, **build))
-
-
-def write(dataset: Dataset, folder: Path) -> CandidateShards:
-    return write_shards(
-        encoded(dataset, folder),
-        "train",
-        encoder=HashEncoder(),
-        build_retriever=RETRIEVER,
-        with_features=with_features,
-        folder=folder / "shards",
-        shard_size=5,
-    )
-
-
-@pytest.fixture
-def shards(dataset: Dataset, tmp_path: Path) -> CandidateShards:
-    return write(dataset, tmp_path)
-
-
-@pytest.fixture
-def one(dataset: Dataset, shards: CandidateShards, tmp_path: Path) -> Sources:
-    return {"prepared": {"one": rank(dataset, tmp_path)}, "shards": {"one": shards}}
-
-
-@pytest.fixture
-def mixed(dataset: Dataset, one: Sources, tmp_path: Path) -> Sources:
-    """The data set, and a second one with other questions."""
-    more = dataset.with_queries(torch.arange(len(dataset.query_ids)).flip(0)[2:])
-    more = replace(more, name="two", query_texts=[f"{text} so" for text in more.query_texts])
-    two = {"prepared": rank(more, tmp_path), "shards": write(more, tmp_path)}
-    return {name: {**one[name], "two": two[name]} for name in one}
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files of shards that are read."""
-    noted: list[Path] = []
-    read = candidates.load_tensors
-    monkeypatch.setattr(candidates, "load_tensors", lambda *args: noted.append(args[0]) or read(*args))
-    return noted
-
-
-@pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What holds the shards of each data set."""
-    noted: list[Any] = []
-    monkeypatch.setattr(
-        candidates, "lru_cache", lambda hold: lambda load: noted.append(of := lru_cache(hold)(load)) or of
-    )
-    return noted
-
-
-def epoch_of(data: CandidateDataModule, epoch: int) -> Any:
-    loader = data.train_dataloader()
-    loader.sampler.set_epoch(epoch)
-    return loader
-
-
-def assert_equal(one: CandidateGraphs, other: CandidateGraphs) -> None:
-    for name in (field.name for field in fields(CandidateGraphs) if field.name != "inputs"):
-        here, there = getattr(one, name), getattr(other, name)
-        assert (here is None and there is None) or torch.equal(here, there), name
-    assert one.inputs.keys() == other.inputs.keys()
-    assert all(torch.equal(one.inputs[name], other.inputs[name]) for name in one.inputs)
-
-
-@pytest.mark.parametrize(
-    ("sources", "shares", "edge_dropout"),
-    [("one", None, 0.0), ("mixed", None, 0.5), ("mixed", {"one": 1.0, "two": 3.0}, 0.0)],
-)
-def test_a_buffer_for_all_gives_the_batches_of_memory(
-    request: pytest.FixtureRequest, sources: str, shares: dict[str, float] | None, edge_dropout: float
-) -> None:
-    given: Sources = request.getfixturevalue(sources)
-    hidden = CandidateAugmentation(FEATURES, edge_dropout=edge_dropout, score_dropout=0.3) if edge_dropout else None
-    settings: dict[str, Any] = {"batch_size": 4, "seed": 3, "inputs": VECTORS, "shares": shares, "augmentation": hidden}
-    streamed = CandidateDataModule(**given, buffer=48, **settings)
-    memory = CandidateDataModule(given["prepared"], **settings)
-    for epoch in range(2):
-        for here, there in zip(epoch_of(streamed, epoch), epoch_of(memory, epoch), strict=True):
-            assert_equal(here, there)
-    if sources == "one":
-        for here, there in zip(streamed.val_dataloader(), memory.val_dataloader(), strict=True):
-            assert_equal(here, there)
-
-
-@pytest.mark.parametrize("buffer", [1, 5, 11])
-def test_a_small_buffer_serves_each_query_once_and_holds_few_shards(
-    one: Sources, buffer: int, reads: list[Path], held: list[Any]
-) -> None:
-    data = CandidateDataModule(**one, buffer=buffer, batch_size=4, seed=1)
-    whole = list(CandidateDataModule(one["prepared"], batch_size=4, seed=1).train_dataloader())
-    orders = []
-    for epoch in range(2):
-        batches = list(epoch_of(data, epoch))
-        assert [batch.num_graphs for batch in batches] == [batch.num_graphs for batch in whole]
-        orders.append(list(chain.from_iterable(batch.query_index.tolist() for batch in batches)))
-    expected = sorted(chain.from_iterable(batch.query_index.tolist() for batch in whole))
-    assert sorted(orders[0]) == sorted(orders[1]) == expected
-    assert orders[0] != orders[1]
-    assert [load.cache_info().currsize for load in held] == [max(1, buffer // 5)] * 2
-    assert len(reads) <= 2 * 3 * len(one["shards"]["one"].paths)  # a batch between two buffers may read some again
-
-
-@pytest.mark.parametrize("buffer", [1, 20])
-def test_mixed_sets_share_a_small_buffer(mixed: Sources, buffer: int, reads: list[Path], held: list[Any]) -> None:
-    """Each data set's batches come in its own order, that of its shards; which set comes is drawn."""
-    loader = epoch_of(CandidateDataModule(**mixed, buffer=buffer, batch_size=4, seed=1), 1)
-    drawn = list(loader.sampler)
-    sizes = [list(of.sizes) for of in mixed["shards"].values()]
-    parts = [batch.part for batch in drawn]
-    assert len(drawn) == len(loader) == 12
-    assert parts not in (sorted(parts), sorted(parts, reverse=True))
-    for part, size in enumerate(map(sum, sizes)):
-        items = [item for batch in drawn if batch.part == part for item in batch.items][:size]
-        assert len(set(items)) == len(items)
-    reads.clear()
-    assert [batch.num_graphs for batch in loader] == [4] * 12
-    for load, own in zip(held, sizes, strict=True):
-        at_once = ShardOrder(own, buffer=buffer * sum(own) // sum(map(sum, sizes))).shards_at_once
-        assert load.cache_info().currsize == at_once
-    assert len(reads) <= 3 * sum(map(len, sizes))
-
-
-def test_shards_that_were_written_are_not_ranked_again(
-    dataset: Dataset, shards: CandidateShards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a stop: the first block is ranked for its features' names, and the one that is missing."""
-    assert len(shards.paths) == 5
-    expected = shards.serve(inputs=SCORES, hold=1)(queries := torch.arange(3))
-    shards.paths[3].unlink()
-    ranked: list[list[str]] = []
-    retrieve = BM25Retriever.retrieve
-    monkeypatch.setattr(
-        BM25Retriever, "retrieve", lambda self, queries: ranked.append(list(queries.ids)) or retrieve(self, queries)
-    )
-    again = write(dataset, tmp_path)
-    assert again.paths == shards.paths
-    assert ranked == [[f"q{i}" for i in range(5)], [f"q{i}" for i in range(15, 20)]]
-    flip_bit(again.paths[0])
-    with pytest.raises(ValueError, match=rf"{again.paths[0].name}: damaged cache"):
-        again.serve(inputs=SCORES, hold=1)(queries)
-    with pytest.warns(UserWarning, match=rf"{again.paths[0].name}: damaged cache"):
-        again = write(dataset, tmp_path)
-    assert_equal(again.serve(inputs=SCORES, hold=1)(queries), expected)
-
-
-def test_processes_share_each_batch(one: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = CandidateDataModule(**one, buffer=10, batch_size=4, seed=1)
-    whole = [batch.query_index.tolist() for batch in data.train_dataloader()]
-    for rank in range(5):
-        monkeypatch.setattr(datamodule, "process_share", lambda rank=rank: slice(rank, None, 5))
-        assert [b.query_index.tolist() for b in data.train_dataloader()] == [queries[rank::5] for queries in whole]
-    with pytest.raises(ValueError, match="`buffer` must be null for a model that reads pairs"):
-        CandidateDataModule(**one, buffer=1, inputs=PAIRS)
-    order = ShardOrder([3, 1, 7, 2], buffer=8)  # no item is lost where shards have many sizes
-    assert order.shards_at_once == 1
-    assert sorted(order(torch.Generator().manual_seed(0)).tolist()) == list(range(13))
-
-
 class Noting(L.LightningModule):
     """Notes the queries of each step; may fail at one, as a machine may."""
 
@@ -531,16 +349,10 @@ class Noting(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-@pytest.mark.parametrize(
-    ("sources", "buffer", "stop_at"),
-    [("one", None, 3), ("one", None, 8), ("one", 10, 3), ("one", 10, 6), ("one", 10, 8), ("mixed", 20, 17)],
-)
-def test_a_broken_run_goes_on_within_the_epoch(
-    request: pytest.FixtureRequest, tmp_path: Path, sources: str, buffer: int | None, stop_at: int
-) -> None:
+@pytest.mark.parametrize(("sets", "stop_at"), [(1, 3), (1, 8), (2, 17)])
+def test_a_broken_run_goes_on_within_the_epoch(dataset: Dataset, tmp_path: Path, sets: int, stop_at: int) -> None:
     """Two epochs with a checkpoint after each step, until the end or a power cut."""
-    given: Sources = request.getfixturevalue(sources)
-    given = given if buffer else {"prepared": given["prepared"]}
+    ranked = prepare(dataset, encoder=None, build_retriever=partial(BM25Retriever, top_k=5), cache=tmp_path)
 
     def run(name: str, *, stop_at: int | None = None, resume: Path | None = None) -> list[list[int]]:
         keep = ModelCheckpoint(tmp_path / name, save_last=True, every_n_train_steps=1)
@@ -548,8 +360,8 @@ def test_a_broken_run_goes_on_within_the_epoch(
             max_epochs=2, callbacks=[keep], logger=False, enable_progress_bar=False, accelerator="cpu",
             use_distributed_sampler=False, enable_model_summary=False,
         )  # fmt: skip
-        noting = Noting(stop_at, steps=24 if sources == "mixed" else 12)
-        data = CandidateDataModule(**given, buffer=buffer, batch_size=4, seed=1)
+        noting = Noting(stop_at, steps=12 * sets)
+        data = CandidateDataModule({str(number): ranked for number in range(sets)}, batch_size=4, seed=1)
         try:
             trainer.fit(noting, datamodule=data, ckpt_path=resume, weights_only=True)
         except RuntimeError:

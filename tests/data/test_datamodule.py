@@ -11,7 +11,7 @@ import torch
 from graphrerank.data import datamodule
 from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset, prepare
-from graphrerank.data.datamodule import CandidateDataModule, EpochBatches, ShardOrder
+from graphrerank.data.datamodule import CandidateDataModule, EpochBatches
 from graphrerank.data.dataset import Dataset
 from graphrerank.graphs.model_inputs import VECTORS
 from graphrerank.operators.hybrid import HybridRetriever
@@ -24,7 +24,7 @@ def prepared(dataset: Dataset, tmp_path: Path) -> PreparedDataset:
 
 
 def epoch(num_items: int, number: int = 0, *, batch_size: int, seed: int | None = 0) -> list[list[int]]:
-    batches = EpochBatches([ShardOrder([num_items])], batch_size=batch_size, seed=seed)
+    batches = EpochBatches([num_items], batch_size=batch_size, seed=seed)
     batches.set_epoch(number)
     drawn = [batch.items for batch in batches]
     assert len(drawn) == len(batches)
@@ -147,7 +147,6 @@ def test_mixture_validates_on_every_set_or_on_named_ones(parts: dict[str, Prepar
         ({"shares": {"ring": 1.0}}, "`shares`"),
         ({"shares": {"ring": 1.0, "shifted": 0.0}}, "`shares`"),
         ({"batch_size": 0}, "`batch_size` must be a positive integer, got 0"),
-        ({"buffer": 0}, "`buffer` must be a positive integer, got 0"),
         ({"prepared": {}}, "`prepared`"),
     ],
 )

@@ -14,7 +14,6 @@ from graphrerank.parts import register_settings
 
 OPTIONAL: dict[str, Any] = {  # types of settings that are null by default, where an error would come late
     "num_queries": int | None,
-    "batches.buffer": int | None,
     "operator.gcs.restart_prob": float | None,
     "operator.ppr.restart_prob": float | None,
     "train_only": list[str] | None,

@@ -5,7 +5,7 @@ batch's queries, and an epoch has the same steps with the same queries on any nu
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate, islice
+from itertools import islice
 from typing import NamedTuple
 
 import lightning as L
@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from graphrerank.checks import UserError, check_counts
 from graphrerank.data.augmentation import CandidateAugmentation, QueryDraws
-from graphrerank.data.candidates import CandidateShards, PreparedDataset
+from graphrerank.data.candidates import PreparedDataset
 from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.graphs.model_inputs import SCORES
 
@@ -44,10 +44,6 @@ class CandidateDataModule(L.LightningDataModule):
             times, one with a smaller share in part.
         augmentation: Changes training batches; None leaves them as they are.
         validated: Names of the data sets to validate on, in order; None for all.
-        shards: Candidates of training queries on disk, by data set; empty where they are in memory. Shards are read in
-            random order, as many at once as ``buffer`` queries are; their queries are shuffled together.
-        buffer: Training queries of shards to hold in memory, at least one shard of each data set. With a buffer for all
-            queries batches are those of candidates in memory.
     """
 
     def __init__(
@@ -62,12 +58,10 @@ class CandidateDataModule(L.LightningDataModule):
         shares: Mapping[str, float] | None = None,
         augmentation: CandidateAugmentation | None = None,
         validated: Sequence[str] | None = None,
-        shards: Mapping[str, CandidateShards] | None = None,
-        buffer: int | None = None,
     ) -> None:
         super().__init__()
         self.parts = {"": prepared} if isinstance(prepared, PreparedDataset) else prepared
-        check_counts(batch_size=batch_size, buffer=buffer)
+        check_counts(batch_size=batch_size)
         if not self.parts:
             raise UserError("`prepared` must hold at least one data set, got none")
         names = {name: part.feature_names for name, part in self.parts.items()}
@@ -77,8 +71,6 @@ class CandidateDataModule(L.LightningDataModule):
             shares.keys() != self.parts.keys() or not all(share > 0 for share in shares.values())
         ):
             raise UserError(f"`shares` must give each of {list(self.parts)} a positive share, got {dict(shares)}")
-        if shards and inputs.reads_pairs:
-            raise UserError("`buffer` must be null for a model that reads pairs of query and passage")
         self.batch_size = batch_size
         self.seed = seed
         self.inputs = inputs
@@ -87,21 +79,18 @@ class CandidateDataModule(L.LightningDataModule):
         self.shares = shares
         self.augmentation = augmentation
         self.validated = list(self.parts) if validated is None else list(validated)
-        self.shards = shards or {}
-        self.buffer = buffer
         self._progress: dict[str, int] = {}
 
     def train_dataloader(self) -> Loader:
         """Return shuffled batches of the training splits."""
-        split = self.train_split
-        held = (self._in_memory(part, part.answerable(split), split) for part in self.parts.values())
-        graphs, orders = map(list, zip(*(self._streamed() if self.shards else held), strict=True))
+        queries = {name: part.answerable(self.train_split) for name, part in self.parts.items()}
+        graphs = [self._graphs(part, queries[name], self.train_split) for name, part in self.parts.items()]
+        sizes = {name: len(answerable) for name, answerable in queries.items()}
         shares: list[float] | None = None
         if len(self.parts) > 1 or self.augmentation is not None:
-            sizes = dict(zip(self.parts, (order.num_items for order in orders), strict=True))
             shares = [float((self.shares or sizes)[name]) for name in self.parts]
         settings = {"batch_size": self.batch_size, "seed": self.seed}
-        sampler = EpochBatches(orders, shares=shares, progress=self._progress, **settings)
+        sampler = EpochBatches([*sizes.values()], shares=shares, progress=self._progress, **settings)
         if self.trainer is not None:  # on a resume Lightning draws the first batch before it sets the epoch
             sampler.set_epoch(self.trainer.current_epoch)
         return DataLoader(_Served(graphs, self.augmentation), batch_size=None, sampler=sampler)
@@ -110,9 +99,10 @@ class CandidateDataModule(L.LightningDataModule):
         """Return batches of the validation split, in order; of several data sets, a list of a loader for each."""
         loaders: list[Loader] = []
         for part in map(self.parts.__getitem__, self.validated):
-            graphs, order = self._in_memory(part, part.dataset.split(self.val_split).queries, self.val_split)
-            sampler = EpochBatches([order], batch_size=self.batch_size, seed=None)
-            loaders.append(DataLoader(_Served([graphs], None), batch_size=None, sampler=sampler))
+            queries = part.dataset.split(self.val_split).queries
+            served = _Served([self._graphs(part, queries, self.val_split)], None)
+            sampler = EpochBatches([len(queries)], batch_size=self.batch_size, seed=None)
+            loaders.append(DataLoader(served, batch_size=None, sampler=sampler))
         return loaders if len(self.parts) > 1 else loaders[0]
 
     def state_dict(self) -> dict[str, int]:
@@ -123,40 +113,8 @@ class CandidateDataModule(L.LightningDataModule):
         """Continue with the next batch."""
         self._progress.update(state_dict, resumed=True)
 
-    def _in_memory(self, part: PreparedDataset, queries: Tensor, split: str) -> tuple[Graphs, "ShardOrder"]:
-        graphs: Graphs = lambda items: part.graphs(queries[items], split=split, inputs=self.inputs)  # noqa: E731
-        return graphs, ShardOrder([len(queries)])
-
-    def _streamed(self) -> Iterator[tuple[Graphs, "ShardOrder"]]:
-        assert self.buffer is not None
-        total = sum(sum(shards.sizes) for shards in self.shards.values())
-        for shards in map(self.shards.__getitem__, self.parts):
-            order = ShardOrder(shards.sizes, buffer=self.buffer * sum(shards.sizes) // total)
-            yield shards.serve(inputs=self.inputs, hold=order.shards_at_once), order
-
-
-class ShardOrder:
-    """Draws an order of the items in shards of some sizes: shards at random, their items shuffled together.
-
-    ``buffer`` items are held at once, at least those of one shard; all if None.
-    """
-
-    def __init__(self, sizes: Sequence[int], *, buffer: int | None = None) -> None:
-        self.sizes = sizes
-        self.num_items = sum(sizes)
-        self.is_whole = buffer is None or buffer >= self.num_items  # all items are shuffled together
-        self.shards_at_once = len(sizes) if buffer is None or self.is_whole else max(1, buffer // max(sizes))
-
-    def __call__(self, generator: torch.Generator) -> Tensor:
-        """Return all items, numbered through the shards, ``[num_items]``."""
-        if self.shards_at_once == len(self.sizes):
-            return torch.randperm(self.num_items, generator=generator)
-        items = torch.split(torch.arange(self.num_items), list(self.sizes))
-        order = []
-        for window in torch.split(torch.randperm(len(self.sizes), generator=generator), self.shards_at_once):
-            held = torch.cat([items[shard] for shard in window.tolist()])
-            order.append(held[torch.randperm(len(held), generator=generator)])
-        return torch.cat(order)
+    def _graphs(self, part: PreparedDataset, queries: Tensor, split: str) -> Graphs:
+        return lambda items: part.graphs(queries[items], split=split, inputs=self.inputs)
 
 
 class Batch(NamedTuple):
@@ -170,31 +128,30 @@ class Batch(NamedTuple):
 class EpochBatches(Sampler[Batch]):
     """Batches of the items of one set or several, in an order that depends on a seed and the epoch.
 
-    ``orders`` draw the order of each set's items, which stays as it is where ``seed`` is None. ``shares`` are those of
-    the batches from each set, relative to each other; each gives at least one batch an epoch. None: one set, each of
-    whose items comes once. ``progress`` holds the ``epoch`` and how many of its batches were ``served``, and whether to
+    ``sizes`` are those of the sets, whose items stay in order where ``seed`` is None. ``shares`` are those of the
+    batches from each set, relative to each other; each gives at least one batch an epoch. None: one set, each of whose
+    items comes once. ``progress`` holds the ``epoch`` and how many of its batches were ``served``, and whether to
     continue there. A batch has fewer items at the end of an epoch, and of a mixed set that is smaller.
     """
 
     def __init__(
         self,
-        orders: Sequence[ShardOrder],
+        sizes: Sequence[int],
         *,
         batch_size: int,
         seed: int | None,
         shares: Sequence[float] | None = None,
         progress: dict[str, int] | None = None,
     ) -> None:
-        self.orders = orders
+        self.sizes = sizes
         self.batch_size = batch_size
         self.seed = seed
         self.epoch = 0
         self.is_mixed = shares is not None
         self.progress = {} if progress is None else progress
-        batches = [-(-order.num_items // batch_size) for order in orders]
+        batches = [-(-size // batch_size) for size in sizes]
         if shares is not None and not all(batches):
-            sizes = [order.num_items for order in orders]
-            raise UserError(f"`orders` must all have items, got {sizes}: a data set has no query that can be answered")
+            raise UserError(f"`sizes` must be positive, got {sizes}: a data set has no query that can be answered")
         self.counts = batches
         if shares is not None:
             self.counts = [max(1, round(sum(batches) * share / sum(shares))) for share in shares]
@@ -216,30 +173,26 @@ class EpochBatches(Sampler[Batch]):
             yield batch
 
     def _single(self, generator: torch.Generator) -> Iterator[Batch]:
-        (order,) = self.orders
-        items = torch.arange(order.num_items) if self.seed is None else order(generator)
+        (size,) = self.sizes
+        items = torch.arange(size) if self.seed is None else torch.randperm(size, generator=generator)
         return (Batch(0, batch.tolist(), 0) for batch in torch.split(items, self.batch_size) if len(batch))
 
     def _mixed(self, generator: torch.Generator) -> Iterator[Batch]:
         batches = [
             Batch(part, items, seed=0)
             for part, count in enumerate(self.counts)
-            for items in islice(self._passes(self.orders[part], generator), count)
+            for items in islice(self._passes(self.sizes[part], generator), count)
         ]
         order = torch.randperm(len(batches), generator=generator).tolist()
         seeds = torch.randint(1 << 62, (len(batches),), generator=generator).tolist()
-        if not all(order.is_whole for order in self.orders):  # which set comes is drawn, not which of its batches
-            stops = list(accumulate(self.counts))
-            following = [iter(range(stop - count, stop)) for stop, count in zip(stops, self.counts, strict=True)]
-            order = [next(following[batches[index].part]) for index in order]
         return (batches[index]._replace(seed=seeds[index]) for index in order)
 
-    def _passes(self, order: ShardOrder, generator: torch.Generator) -> Iterator[list[int]]:
+    def _passes(self, size: int, generator: torch.Generator) -> Iterator[list[int]]:
         """Draw batches of one size from a set, reshuffled at each pass, without end."""
         waiting: list[int] = []
-        step = min(self.batch_size, order.num_items)
+        step = min(self.batch_size, size)
         while True:
-            waiting += order(generator).tolist()
+            waiting += torch.randperm(size, generator=generator).tolist()
             while len(waiting) >= step:
                 yield waiting[:step]
                 del waiting[:step]

@@ -162,7 +162,7 @@ def fit(
     if before.get("finished"):
         manifest |= {key: before[key] for key in ("finished", "validation") if key in before}
     else:
-        if not data.shards and not any(len(part.answerable(settings.train_split)) for part in data.prepared.values()):
+        if not any(len(part.answerable(settings.train_split)) for part in data.prepared.values()):
             raise UserError(
                 f"no query of split {settings.train_split!r} has a relevant candidate, so there is nothing to learn: "
                 "check the judgements, or take a retriever that finds more (retriever=hybrid_expand, data.edges=auto)"
@@ -195,8 +195,6 @@ def fit(
             shares=settings.shares,
             augmentation=augmentation,
             validated=list(data.judged),
-            shards=data.shards,
-            buffer=settings.buffer,
         )
         loggers = list(logger) if isinstance(logger, Sequence) else [logger] if logger else []
         composed = partial(_composed, parts, run, name)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -10,15 +9,8 @@ from hydra.utils import get_object
 from torch import Tensor
 
 from graphrerank.checks import UserError, check_choice
-from graphrerank.data.candidates import (
-    SHARD_QUERIES,
-    CandidateShards,
-    PreparedDataset,
-    prepare,
-    with_vectors,
-    write_shards,
-)
-from graphrerank.features.text_match import MATCH_FEATURES, WORD_FEATURES, TextMatch
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.features.text_match import MATCH_FEATURES, WORD_FEATURES
 from graphrerank.graphs import ModelInputs
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.models.checkpoint import ADDED_PART
@@ -36,7 +28,6 @@ class FitSettings:
     batch_size: int = 32  # queries
     train_split: str = "train"
     val_split: str = "val"  # to validate and calibrate on
-    buffer: int | None = None  # training queries in memory, read from shards on disk; None for all in memory
     shares: Mapping[str, float] | None = None  # of the batches by data set; None for the number of training queries
     augmentation: Mapping[str, float] = field(default_factory=dict)  # arguments of `CandidateAugmentation`
     # training queries, and half as many of validation, whose candidates a cross-encoder reads: a number for each data
@@ -62,7 +53,6 @@ class TrainingData:
     retriever: Part
     encoder: Part | None = None  # None where nothing is encoded
     pair_encoder: Part | None = None  # None where no pair is read
-    shards: Mapping[str, CandidateShards] = field(default_factory=dict)  # of training queries, if not in memory
 
     @property
     def first(self) -> PreparedDataset:
@@ -105,8 +95,6 @@ def prepare_training(
     limit, top_k = settings.cross_encoder_queries, features.get("cross_encoder_top_k")
     if isinstance(limit, Mapping) and (unknown := set(limit) - set(data)):
         raise UserError(f"`cross_encoder_queries` must name data sets of {sorted(data)}, got {sorted(unknown)}")
-    if settings.buffer is not None and top_k:
-        raise UserError(f"`batches.buffer` must be null with `features.cross_encoder_top_k`, got {settings.buffer}")
     inputs = list(map(declared_inputs, models))
     retriever = replace(retriever, given=None) if retriever.settings is not None else retriever
     searches: dict[str, Any] = {
@@ -115,13 +103,9 @@ def prepare_training(
         "reads_vectors": any(declared.reads_vectors for declared in inputs),
     }
     prepared: dict[str, PreparedDataset] = {}
-    shards: dict[str, CandidateShards] = {}
     for name, part in data.items():
         tables = [table_split] if table_split is not None and not prepared else []
         searches["splits"] = [settings.train_split, settings.val_split, *tables]
-        if settings.buffer is not None:
-            prepared[name], shards[name] = _streamed(parts, part, features, searches, settings.buffer)
-            continue
         ranked = parts.prepare(part, **searches)
         if top_k:
             queries = limit.get(name, 0) if isinstance(limit, Mapping) else limit
@@ -131,48 +115,17 @@ def prepare_training(
         prepared[name] = with_matches(ranked, features)
     if any(declared.reads_pairs for declared in inputs):
         prepared = {name: parts.with_pair_encoder(part, pair_encoder) for name, part in prepared.items()}
-    return TrainingData(prepared, data, retriever, encoder, pair_encoder, shards)
+    return TrainingData(prepared, data, retriever, encoder, pair_encoder)
 
 
-def with_matches(
-    prepared: PreparedDataset, features: Mapping[str, Any], *, text_match: TextMatch | None = None
-) -> PreparedDataset:
+def with_matches(prepared: PreparedDataset, features: Mapping[str, Any]) -> PreparedDataset:
     """Add the features of matched words that ``conf/features`` asks for, before and behind a cross-encoder's."""
     names, of_pairs, words = list(prepared.feature_names), list[str](), tuple[str, ...]()
     if features.get("text_match"):
         words = WORD_FEATURES[: features.get("num_words") or 0]
         of_pairs = [name for name in names if name in CROSS_ENCODER_FEATURES]
         names = [name for name in names if name not in of_pairs] + list(MATCH_FEATURES[:2] if words else MATCH_FEATURES)
-    return prepared.with_features([*names, *of_pairs, *words], text_match=text_match)
-
-
-def _streamed(
-    parts: Parts, data: Part, features: Mapping[str, Any], searches: Mapping[str, Any], buffer: int
-) -> tuple[PreparedDataset, CandidateShards]:
-    """Write the candidates of training queries to shards; return the data set with the other queries, and them."""
-    dataset, encodes, build = parts.load(data, **searches)
-    train_split, cache = searches["splits"][0], parts.cache / "candidates"
-    dataset = with_vectors(dataset, encodes, cache)
-    if encodes is not None:
-        dataset = replace(dataset, encoded_by=encodes.fingerprint, known_fingerprint=dataset.fingerprint)
-    text_match = bool(features.get("text_match"))
-    match = TextMatch.of(dataset.graph) if text_match else None  # once for all shards
-    shards = write_shards(
-        dataset,
-        train_split,
-        encoder=encodes,
-        build_retriever=build,
-        with_features=partial(with_matches, features=features, text_match=match),
-        folder=parts.cache / "shards",
-        settings=str([searches["retriever"].arguments, text_match, features.get("num_words") or 0]),
-        shard_size=min(SHARD_QUERIES, buffer),
-    )
-    is_other = torch.ones(len(dataset.query_ids), dtype=torch.bool)
-    is_other[dataset.split(train_split).queries] = False
-    others = dataset.with_queries(is_other.nonzero().flatten())
-    prepared = prepare(others, encoder=encodes, build_retriever=build, cache=cache)
-    whole = replace(prepared.dataset, known_fingerprint=dataset.fingerprint)  # for the manifest, of what was trained on
-    return with_matches(replace(prepared, dataset=whole), features), shards
+    return prepared.with_features([*names, *of_pairs, *words])
 
 
 def _queries_of_pairs(

@@ -14,10 +14,8 @@ _SUFFIXES = {  # function of a module of `formats`: suffixes
     "markdown.read_markdown": "md markdown mdx mkd qmd rmd",
     "restructured_text.read_rst": "rst rest",
     "asciidoc.read_asciidoc": "adoc asciidoc asc",
-    "org.read_org": "org",
-    "latex.read_latex": "tex ltx",
     "html.read_html": "html htm xhtml",
-    "xml.read_xml": "xml dita dbk docbook topic rss atom",
+    "xml.read_xml": "xml dita dbk docbook topic",
     "notebook.read_notebook": "ipynb",
     "office.read_docx": "docx",
     "office.read_pptx": "pptx",
@@ -30,7 +28,7 @@ _SUFFIXES = {  # function of a module of `formats`: suffixes
     "mail.read_mbox": "mbox",
     "mail.read_eml": "eml",
     "code.read_code": _CODE,
-    "text.read_text": f"txt text {_PLAIN}",
+    "text.read_text": f"txt text org tex ltx {_PLAIN}",
 }
 READERS = {f".{suffix}": name for name, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 

@@ -1,12 +1,9 @@
 """A database as a data set: the tables that a question needs."""
 
-import sqlite3
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,8 +17,7 @@ from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.passwords import check_no_password, without_passwords
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table or view; columns and keys in the database's order."""
 
     name: str
@@ -46,61 +42,41 @@ class Table:
         return f"table {self.name}{f' ({about})' if about else ''}: columns {', '.join(columns)}{key}"
 
 
-def _from_sqlite(path: Path) -> list[Table]:
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; give a SQLite file or a URL with '://'")
+def _tables(url: str, schema: str | None) -> list[Table]:
+    """Read the schema of a database; a file of SQLite is not written to."""
+    sqlalchemy = optional("sqlalchemy", "a database")
+    address: Any = url
+    if "://" not in url or (url.startswith("sqlite:///") and "?" not in url):
+        path = Path(url.removeprefix("sqlite:///"))
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; give a SQLite file or a URL with '://'")
+        query = {"mode": "ro", "uri": "true"}
+        address = sqlalchemy.URL.create("sqlite", database=path.resolve().as_uri(), query=query)
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            names = connection.execute(
-                "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' "
-                "ESCAPE '\\'"
-            )
-            return [_sqlite_table(connection, name) for (name,) in names.fetchall()]
-    except sqlite3.Error as error:
-        raise UserError(f"{path}: cannot be read as a SQLite database: {error}") from error
-
-
-def _sqlite_table(connection: sqlite3.Connection, name: str) -> Table:
-    # Table-valued pragmas take the name as a parameter: nothing to quote.
-    columns = connection.execute("SELECT name, type, pk FROM pragma_table_info(?) ORDER BY cid", [name]).fetchall()
-    keyed = sorted((position, column) for column, _, position in columns if position)
-    references = connection.execute('SELECT DISTINCT "table" FROM pragma_foreign_key_list(?)', [name]).fetchall()
-    return Table(
-        name,
-        [(column, kind, "") for column, kind, _ in columns],
-        [column for _, column in keyed],
-        [other for (other,) in references],
-    )
-
-
-def _from_url(url: str, schema: str | None) -> list[Table]:
-    sqlalchemy = optional("sqlalchemy", "a database URL")
-    try:
-        engine = sqlalchemy.create_engine(url)
+        engine = sqlalchemy.create_engine(address)
         try:
             inspector = sqlalchemy.inspect(engine)
             names = [*inspector.get_table_names(schema), *inspector.get_view_names(schema)]
-            return [_inspected_table(inspector, name, schema) for name in names]
+            return [_table(inspector, name, schema) for name in names]
         finally:
             engine.dispose()
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
         raise UserError(f"{without_passwords(url)}: cannot be read: {without_passwords(str(error))}") from None
 
 
-def _inspected_table(inspector: Any, name: str, schema: str | None) -> Table:
-    columns = inspector.get_columns(name, schema)
+def _table(inspector: Any, name: str, schema: str | None) -> Table:
+    columns = [
+        (column["name"], str(column["type"]).removeprefix("NULL"), column.get("comment") or "")  # NULL: without a type
+        for column in inspector.get_columns(name, schema)
+    ]
     keys = inspector.get_foreign_keys(name, schema)
     try:
         comment = inspector.get_table_comment(name, schema)["text"] or ""
     except NotImplementedError:  # a database without comments
         comment = ""
-    return Table(
-        name,
-        [(column["name"], str(column["type"]), column.get("comment") or "") for column in columns],
-        inspector.get_pk_constraint(name, schema)["constrained_columns"],
-        [key["referred_table"] for key in keys if key["referred_schema"] == schema],
-        comment,
-    )
+    primary = inspector.get_pk_constraint(name, schema)["constrained_columns"]
+    others = [key["referred_table"] for key in keys if key["referred_schema"] == schema]
+    return Table(name, columns, primary, others, comment)
 
 
 def load_sql_dataset(
@@ -117,19 +93,17 @@ def load_sql_dataset(
 
     Nodes are in alphabetical order; all foreign keys between two tables are one undirected edge. A table that refers to
     itself has none; a key that refers to a missing table is left out with a warning. ``url`` is a SQLite file, opened
-    read-only, or a SQLAlchemy URL (``postgresql+psycopg://user@host/name``), which needs the extra ``sql`` and the
-    database's driver, perhaps with a ``schema``; it has no password, which would be written into manifests.
+    read-only, or a SQLAlchemy URL (``postgresql+psycopg://user@host/name``), which needs the database's driver, perhaps
+    with a ``schema``; it has no password, which would be written into manifests.
     ``descriptions`` by ``table`` or ``table.column`` take precedence over the database's comments. ``path`` is a folder
     of ``queries.jsonl`` and ``qrels/<split>.tsv``, whose ``corpus-id`` is the name of a table; its name is the short
     name when None. ``splits`` and ``knn`` are as of :meth:`~graphrerank.data.dataset.Dataset.from_folder`.
     """
     check_no_password(url=url)
     folder = existing_folder(path, needed="queries.jsonl and qrels/<split>.tsv")
-    # a path needs no SQLAlchemy and is opened read-only
-    source = url.removeprefix("sqlite:///") if url.startswith("sqlite:///") and "?" not in url else url
-    tables = _from_url(source, schema) if "://" in source else _from_sqlite(Path(source))
+    tables = _tables(url, schema)
     if not tables:
-        raise UserError(f"{source}: the database has no table or view")
+        raise UserError(f"{url}: the database has no table or view")
     descriptions = descriptions or {}
     known = {table.name for table in tables} | {
         f"{table.name}.{name}" for table in tables for name, *_ in table.columns

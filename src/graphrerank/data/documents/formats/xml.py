@@ -1,25 +1,13 @@
-"""Texts, data and feeds in XML."""
+"""Texts and data in XML."""
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from html import escape
 from pathlib import PurePosixPath
 from typing import Any
 
-from graphrerank.data.documents.document import (
-    LABEL,
-    MAX_NAME,
-    MAX_TARGET,
-    PATH,
-    Block,
-    Document,
-    Link,
-    Section,
-    UnreadableError,
-)
+from graphrerank.data.documents.document import LABEL, Block, Document, UnreadableError
 from graphrerank.data.documents.formats.html import read_html
-from graphrerank.data.documents.formats.sections import Sections
 from graphrerank.extras import optional
 
 _PROSE = frozenset(("p", "para", "simpara", "ab", "l", "sp", "li"))  # names of elements of a text, not of data
@@ -39,26 +27,20 @@ _HTML = {name: shown for shown, names in _SHOWN_AS.items() for name in names.spl
 _TARGETS = ("linkend", "href", "url", "target", "conref")  # attributes of links; the first names an id of any document
 _LABEL = "label:"  # before them in the page
 _MAX_ATTRIBUTES = 1000  # of an element, which take quadratic time
-_MAX_PARTS = 30  # of a record that is a block
-_ITEMS = ("item", "entry")
-_FEEDS = ("rss", "feed", "RDF")
 
 
 def read_xml(content: bytes, name: str) -> list[Document]:
-    """Read a text in XML by its titles, data as names and texts, or the items of a feed as documents."""
+    """Read XML as the page of HTML that shows it, of data with the names of elements; ids are labels."""
     root = parse_xml(content)
-    local = local_name(root)
-    if local == "html":
+    if local_name(root) == "html":
         return read_html(content, name)
-    if local in _FEEDS:
-        return _read_feed(root, name)
-    if any(local_name(element) in _PROSE for element in root.iter()):
-        return _read_text(root, name)
-    out = Sections()
-    out.point(_attributes(part).get("id", "") for part in root.iter() if local_name(part))
-    _read_data(root, out)
-    sections = tuple(replace(section, labels=section.anchors) for section in out.end())
-    return [Document(name, PurePosixPath(name).stem, sections)]
+    (page,) = read_html("".join(_page(root)).encode(), name)
+    sections = tuple(
+        replace(section, labels=section.anchors, blocks=tuple(map(_with_labels, section.blocks)))
+        for section in page.sections
+    )
+    title = next((section.heading for section in sections if section.heading), PurePosixPath(name).stem)
+    return [Document(name, title, sections)]
 
 
 def parse_xml(content: bytes) -> Any:
@@ -87,36 +69,36 @@ def _targets(attributes: Mapping[str, str]) -> list[str]:
     return [f"{_LABEL * (key == _TARGETS[0])}{target}" for key, target in held if target and " " not in target]
 
 
-def _read_text(root: Any, name: str) -> list[Document]:
-    """Read a text as the page of HTML that shows it; ids are labels, which any document may name."""
-    shown = ["<body><main>"]
+def _page(root: Any) -> Iterator[str]:
+    """Yield the parts of the page."""
+    yield "<body><main>"
+    is_prose = any(local_name(part) in _PROSE for part in root.iter())
     texts = [
         part for part in root.iter() if _HTML.get(local_name(part)) in ("p", "h2", "pre") or (part.text or "").strip()
     ]
     lines = {*texts, *(part.getparent() for part in root.iter() if (part.tail or "").strip())}
     for event, element in optional("lxml.etree", "an XML file").iterwalk(root, events=("start", "end")):
-        local = local_name(element)
-        if (tag := _HTML.get(local, "span" if element.getparent() in lines else "div")) == "span":
+        local, parent = local_name(element), element.getparent()
+        if not is_prose:
+            tag = "div" if len(element) else "span"
+        elif (tag := _HTML.get(local, "span" if parent in lines else "div")) == "span":
             lines.add(element)
         if event == "end":
-            shown += [f"</{tag}>" if local else "", escape(element.tail or "")]
+            yield f"</{tag}>" * bool(local) + "<br>" * (not is_prose) + escape(element.tail or "")
             continue
         if not local:  # an entity
-            shown.append(element.text or "")
+            yield element.text or ""
             continue
-        attributes = _attributes(element)
-        shown.append(f'<{tag} id="{escape(attributes.get("id", ""))}">')
-        shown += [f'<area href="{escape(target)}">' for target in _targets(attributes)]
-        shown += ["<tr>" if tag == "table" else "", escape(element.text or "")]
+        attributes, text = _attributes(element), element.text or ""
+        yield f'<{tag} id="{escape(attributes.get("id", ""))}">'
+        yield from (f'<area href="{escape(target)}">' for target in _targets(attributes))
+        if not is_prose:
+            said = [", ".join(f"{key}={value}" for key, value in attributes.items()), " ".join(text.split())]
+            yield "<br>".join(escape(f"{local}: {each}") for each in said if each)
+            continue
+        yield "<tr>" * (tag == "table") + escape(text)
         if (title := attributes.get("title")) and tag == "div":  # of Writerside
-            shown.append(f"<h2>{escape(title)}</h2>")
-    (page,) = read_html("".join(shown).encode(), name)
-    sections = tuple(
-        replace(section, labels=section.anchors, blocks=tuple(map(_with_labels, section.blocks)))
-        for section in page.sections
-    )
-    title = next((section.heading for section in sections if section.heading), PurePosixPath(name).stem)
-    return [Document(name, title, sections)]
+            yield f"<h2>{escape(title)}</h2>"
 
 
 def _with_labels(block: Block) -> Block:
@@ -125,44 +107,3 @@ def _with_labels(block: Block) -> Block:
         for link in block.links
     )
     return replace(block, links=tuple(links))
-
-
-def _read_data(element: Any, out: Sections) -> None:
-    """Add the records of data, an element with its parts that have none, as blocks: lines of names and values."""
-    records: dict[Any, list[str]] = {}
-    targets: defaultdict[Any, list[str]] = defaultdict(list)
-    for part in element.iter():
-        if local := local_name(part):
-            attributes = _attributes(part)
-            value = " ".join(" ".join([part.text or "", *(inner.tail or "" for inner in part)]).split())
-            owner = part if len(part) else part.getparent()
-            record = records.setdefault(owner, [])
-            said = ", ".join(f"{key}={value}" for key, value in attributes.items())
-            record += [f"{local}: {each}" for each in (said, value) if each]
-            targets[owner] += _targets(attributes)
-    for owner, record in records.items():
-        for target in targets[owner]:
-            out.link(target.removeprefix(_LABEL), LABEL if target.startswith(_LABEL) else PATH)
-        for text in ["\n".join(record)] if len(record) <= _MAX_PARTS else record:
-            out.add(text, "item" if len(record) > _MAX_PARTS else "", is_whole=len(record) <= _MAX_PARTS)
-
-
-def _read_feed(root: Any, name: str) -> list[Document]:
-    """Read the items of RSS or Atom."""
-    documents = []
-    for number, item in enumerate((part for part in root.iter() if local_name(part) in _ITEMS), 1):
-        said: dict[str, str] = {}
-        for part in item:
-            key, text = local_name(part), "".join(part.itertext()).strip() or part.get("href") or ""
-            if len(text) > len(said.get(key, "")):
-                said[key] = text
-        page = next((said[key] for key in ("encoded", "content", "description", "summary") if key in said), "")
-        title = " ".join(said.get("title", "").split())[:MAX_NAME]
-        (document,) = read_html(f"<body><main>{page}".encode(), name)
-        link = (Link(said["link"]),) if 0 < len(said.get("link", "")) <= MAX_TARGET else ()
-        sections = document.sections or ((Section("", (Block(title),)),) if title else ())
-        if link and sections and sections[0].blocks:
-            first, *others = sections[0].blocks
-            sections = (replace(sections[0], blocks=(replace(first, links=link + first.links), *others)), *sections[1:])
-        documents.append(Document(f"{name}#{number}", title or f"{number}", sections))
-    return documents
