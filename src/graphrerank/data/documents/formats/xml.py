@@ -84,7 +84,7 @@ def _page(root: Any) -> Iterator[str]:
         elif (tag := _HTML.get(local, "span" if parent in lines else "div")) == "span":
             lines.add(element)
         if event == "end":
-            yield f"</{tag}>" * bool(local) + "<br>" * (not is_prose) + escape(element.tail or "")
+            yield f"</{tag}>" * bool(local) + escape(element.tail or "")
             continue
         if not local:  # an entity
             yield element.text or ""
@@ -94,7 +94,7 @@ def _page(root: Any) -> Iterator[str]:
         yield from (f'<area href="{escape(target)}">' for target in _targets(attributes))
         if not is_prose:
             said = [", ".join(f"{key}={value}" for key, value in attributes.items()), " ".join(text.split())]
-            yield "<br>".join(escape(f"{local}: {each}") for each in said if each)
+            yield from (f"{escape(f'{local}: {each}')}<br>" for each in said if each)
             continue
         yield "<tr>" * (tag == "table") + escape(text)
         if (title := attributes.get("title")) and tag == "div":  # of Writerside
