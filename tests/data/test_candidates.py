@@ -23,7 +23,7 @@ from graphrerank.data.vector_cache import PairCache
 from graphrerank.features.feature_columns import cross_encoder_columns
 from graphrerank.features.text_match import TextMatch
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, Queries, Ranking, candidate_edges
-from graphrerank.graphs.model_inputs import VECTORS
+from graphrerank.graphs.model_inputs import PAIRS, VECTORS
 from graphrerank.graphs.retriever import CROSS_ENCODER_FEATURES
 from graphrerank.operators.bm25 import BM25Retriever
 from graphrerank.operators.expand import ExpandRetriever
