@@ -49,14 +49,14 @@ class SteinerTree:
         """Find the subgraph of each query, and rank its nodes."""
         with self._resources.clock("graph"):
             trees = self.subgraphs(state.nodes)
-            nodes = pad_sequence(trees, batch_first=True, padding_value=-1) if trees else state.nodes
+            nodes = pad_sequence(trees, batch_first=True, padding_value=-1).to(state.nodes) if trees else state.nodes
             vectors = state.queries.encoded.to(nodes.device).unsqueeze(1)
             scores = (self._embedding[nodes.clamp(min=0)] * vectors).sum(-1)
             return state.with_ranking(nodes, scores).ranked_by(scores).top(self._resources.budget)
 
     def subgraphs(self, seeds: Tensor) -> list[Tensor]:
-        """Find the nodes of each query's subgraph, ascending, given seeds ``[B, S]``, best first, padded with -1."""
-        return [self._subgraph(row[row >= 0].cpu()).to(seeds.device) for row in seeds]
+        """Find the nodes of each subgraph, ascending, on the CPU; seeds ``[B, S]`` are best first, padded with -1."""
+        return [self._subgraph(row[row >= 0]) for row in seeds.cpu()]
 
     def _subgraph(self, seeds: Tensor) -> Tensor:
         if len(seeds) < 2 or not len(self._edges):

@@ -73,6 +73,25 @@ def test_approximate_indexes_find_nearly_the_same(settings: dict[str, str], half
     torch.testing.assert_close(found.scores, scores)
 
 
+class OnSecondGPU(torch.Tensor):
+    """A tensor that says that it is on another GPU than the first."""
+
+    device = torch.device("cuda", 1)
+
+
+def test_an_index_is_on_the_gpu_of_the_vectors_and_on_none_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    placed = list[int]()
+    monkeypatch.setattr("faiss.get_num_gpus", lambda: 2)
+    monkeypatch.setattr("faiss.StandardGpuResources", lambda: None, raising=False)
+    monkeypatch.setattr("faiss.index_cpu_to_gpu", lambda _, gpu, index: placed.append(gpu) or index, raising=False)
+    nodes, queries = random_vectors(300, 16), random_vectors(2, 16)
+    for vectors, index, expected in ((nodes, "ivf", []), (nodes.as_subclass(OnSecondGPU), "ivf", [1])):
+        retriever = DenseRetriever(corpus(nodes), top_k=5, index=index)
+        retriever._embedding = vectors
+        retriever._propose(queries, 5)
+        assert placed == expected
+
+
 @pytest.mark.parametrize("index", ["ivf", "hnsw"])
 def test_removed_nodes_are_not_found(index: str) -> None:
     nodes = random_vectors(600, 16)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Ranking
+from graphrerank.graphs import ranking as ranking_module
 from graphrerank.graphs.passages import Passages
 from graphrerank.operators import stex
 from graphrerank.operators.stex import Expansion, semantic_topological_expansion
@@ -166,7 +167,7 @@ def test_any_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=exclude, hops=2)
     for block in (1, 7, 60):
         monkeypatch.setattr(stex, "BLOCK_PATHS", block)
-        monkeypatch.setattr(stex, "BLOCK_VECTORS", block)
+        monkeypatch.setattr(ranking_module, "BLOCK_VECTORS", block)
         parts = semantic_topological_expansion(graph, seeds, queries, top_k=25, exclude=exclude, hops=2)
         assert same(parts, whole)
 

@@ -141,7 +141,7 @@ def candidate_edges(
     target, slot = row_slots(graph.indptr, packed, graph.row_stop)  # [sum of degrees] each
     wanted = row[target] * graph.num_nodes + graph.indices[slot]
     found = torch.searchsorted(key, wanted).clamp(max=max(key.numel() - 1, 0))
-    hit = key[found] == wanted if key.numel() else key.bool()
+    hit = (key[found] == wanted).nonzero().flatten() if key.numel() else key
     edge_index = torch.stack([position[found[hit]], target[hit]])
     slot = slot[hit]
     edge_type = None

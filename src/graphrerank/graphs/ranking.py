@@ -11,6 +11,8 @@ from graphrerank.checks import UserError, check_counts
 from graphrerank.graphs.sparse_rows import positions_in_rows
 
 BLOCK_NODES = 64  # of a block whose largest score decides whether its nodes are looked at
+BLOCK_VECTORS = 256  # multiplied at once on the CPU, few enough for its cache
+BLOCK_PAIRS = 1 << 17  # multiplied at once on another device: 200 MB of vectors
 FEW_BLOCKS = 4  # for each node that is kept: with fewer, all nodes are looked at at once
 
 
@@ -70,15 +72,13 @@ def check_nodes(num_nodes: int, **lists: Tensor) -> None:
     """Raise a ValueError naming a list ``[B, K]`` with a node out of range or twice in a row; -1 is padding."""
     for name, nodes in lists.items():
         ascending = torch.sort(nodes, dim=1).values
-        out_of_range = (ascending < -1) | (ascending >= num_nodes)
-        repeated = (ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)
-        for bad, needed in (
-            (out_of_range, f"lie in 0 to {num_nodes - 1} or be -1"),
-            (repeated, "be unique per query"),
-        ):
-            if bad.any():
-                row, column = bad.nonzero()[0].tolist()
-                raise UserError(f"`{name}` must {needed}, got {int(ascending[row, column])} in row {row}")
+        is_bad = (ascending < -1) | (ascending >= num_nodes)
+        is_bad[:, 1:] |= (ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)
+        if is_bad.any():
+            row, column = is_bad.nonzero()[0].tolist()
+            node = int(ascending[row, column])
+            needed = "be unique per query" if 0 <= node < num_nodes else f"lie in 0 to {num_nodes - 1} or be -1"
+            raise UserError(f"`{name}` must {needed}, got {node} in row {row}")
 
 
 def rank_candidates(nodes: Tensor, features: Tensor, top_k: int, base_nodes: Tensor | None = None) -> Ranking:
@@ -121,13 +121,13 @@ def top_k_by_node_order(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
         return nodes, kept_scores
     threshold = torch.topk(scores, min(top_k, num_nodes), dim=1).values[:, -1:]
     row, node = torch.nonzero((scores >= threshold) & (scores > -torch.inf), as_tuple=True)  # row-major: node order
-    by_score = torch.argsort(scores[row, node], descending=True, stable=True)
-    order = by_score[torch.argsort(row[by_score], stable=True)]
-    row, node = row[order], node[order]
-    rank = positions_in_rows(row)
-    kept = rank < top_k
-    nodes[row[kept], rank[kept]] = node[kept]
-    kept_scores[row[kept], rank[kept]] = scores[row[kept], node[kept]]
+    found = scores[row, node]
+    order = torch.argsort(found, descending=True, stable=True)
+    order = order[torch.argsort(row[order], stable=True)]
+    rank = positions_in_rows(row[order])
+    kept = (rank < top_k).nonzero().flatten()
+    order, rank = order[kept], rank[kept]
+    nodes[row[order], rank], kept_scores[row[order], rank] = node[order], found[order]
     return nodes, kept_scores
 
 
@@ -147,3 +147,18 @@ def _top_of_blocks(scores: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     held = scores.gather(1, node.clamp(0, num_nodes - 1)).masked_fill(is_none, -torch.inf)
     place, kept_scores = top_k_by_node_order(held, top_k)
     return node.gather(1, place.clamp(min=0)).masked_fill(place < 0, -1), kept_scores
+
+
+def pair_products(embedding: Tensor, nodes: Tensor, vectors: Tensor, row: Tensor) -> Tensor:
+    """Multiply ``embedding[nodes]`` with ``vectors[row]`` pair by pair, for ``P`` pairs, ``row`` ascending: ``[P]``.
+
+    Unlike in BLAS, equal vectors give equal scores, in any batch.
+    """
+    if nodes.device.type == "cpu":  # a query at a time, whose vector stays in the cache
+        rows, sizes = torch.unique_consecutive(row, return_counts=True)
+        split = zip(torch.split(nodes, sizes.tolist()), vectors[rows], strict=True) if len(rows) else ()
+        pairs = [(block, vector) for part, vector in split for block in torch.split(part, BLOCK_VECTORS)]
+    else:
+        pairs = [(part, vectors[of]) for part, of in zip(nodes.split(BLOCK_PAIRS), row.split(BLOCK_PAIRS), strict=True)]
+    products = [embedding.index_select(0, part).float().mul_(vector).sum(1) for part, vector in pairs]
+    return torch.cat([vectors.new_zeros(0), *products])

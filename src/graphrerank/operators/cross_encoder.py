@@ -103,10 +103,12 @@ class CrossEncoder:
     @torch.no_grad()
     def encode(self, query_texts: Sequence[str], passages: Sequence[str]) -> Tensor:
         """Encode ``M`` pairs of a query and a passage: ``[M, hidden_size]`` float32, on the CPU."""
-        vectors, config = torch.empty(len(passages), self.hidden_size), vars(self._loaded.body.config)
+        config, order = vars(self._loaded.body.config), list[int]()
+        vectors = [torch.empty(0, self.hidden_size, device=self._device)]
         for pairs, states, mask in self._states(query_texts, passages):
-            vectors[pairs] = _pool(states, mask, config).cpu()
-        return vectors
+            vectors.append(_pool(states, mask, config))
+            order += pairs
+        return torch.cat(vectors).cpu()[torch.tensor(order, dtype=torch.int64).argsort()]
 
     @torch.no_grad()
     def head(self, vectors: Tensor) -> Tensor:

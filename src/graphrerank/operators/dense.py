@@ -4,20 +4,20 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from graphrerank.checks import check_choice, check_counts
 from graphrerank.extras import require_extra
 from graphrerank.graphs import CorpusGraph, Queries, Ranking, top_k_by_node_order
+from graphrerank.graphs.ranking import pair_products
 from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.graphs.vector_index import fill_vector_index, map_vector_index, new_vector_index
 
 INDEXES = ("flat", "hnsw", "ivf")
 BLOCK_QUERIES = 1024  # searched at once
 BLOCK_VECTORS = 1 << 14  # multiplied at once if the whole corpus is scored
+BLOCK_SCORES = 1 << 22  # of queries with contested ranks held at once, each with those of all nodes
 SCANNED_PART = 1 << 17  # nodes of a part of a corpus: an index of it takes longer to build than many searches
 MARGIN = 16  # further nodes of a search, to detect ties with the last of ``top_k``, and for vectors of 8 bits
 MAX_GPU_K = 2048  # nodes per query that FAISS returns on a GPU
@@ -55,11 +55,11 @@ class DotRanking:
         columns, top_scores = top_k_by_node_order(scores.masked_fill(proposed < 0, -torch.inf), self.top_k)
         nodes = proposed.gather(1, columns.clamp(min=0)).masked_fill(columns < 0, -1)
         if is_exact and proposed.shape[1] < self.num_ranked:
-            for row in self._contested(vectors, scores, top_scores[:, -1]).nonzero().flatten().tolist():
-                blocks = torch.split(torch.arange(num_nodes, device=device)[None], BLOCK_VECTORS, dim=1)
-                every = torch.cat([dot_products(self.embedding, block, vectors[row, None]) for block in blocks], dim=1)
-                all_scores = self.without_removed(every, 0)
-                nodes[row], top_scores[row] = (part[0] for part in top_k_by_node_order(all_scores, self.top_k))
+            contested = self._contested(vectors, scores, top_scores[:, -1]).nonzero().flatten()
+            for rows in torch.split(contested, max(1, BLOCK_SCORES // num_nodes)):
+                every = torch.arange(num_nodes, device=device).expand(len(rows), -1)
+                all_scores = self.without_removed(dot_products(self.embedding, every, vectors[rows]), 0)
+                nodes[rows], top_scores[rows] = top_k_by_node_order(all_scores, self.top_k)
         return _ranking(nodes, top_scores)
 
     def without_removed(self, scores: Tensor, start: int) -> Tensor:
@@ -84,11 +84,9 @@ class DotRanking:
 
 
 def dot_products(embedding: Tensor, nodes: Tensor, vectors: Tensor) -> Tensor:
-    """Multiply query vectors ``[b, d]`` with those of nodes ``[b, M]``; unlike in BLAS equal ones give equal scores."""
-    scores = vectors.new_empty(nodes.shape, dtype=torch.float32)
-    for row, found, vector in zip(scores, nodes, vectors, strict=True):
-        row[:] = (embedding[found].float() * vector).sum(1)
-    return scores
+    """Multiply query vectors ``[b, d]`` with those of nodes ``[b, M]``, pair by pair (:func:`pair_products`)."""
+    row = torch.arange(len(nodes), device=nodes.device).unsqueeze(1).expand_as(nodes)
+    return pair_products(embedding, nodes.flatten(), vectors.float(), row.flatten()).view(nodes.shape)
 
 
 def _ranking(nodes: Tensor, scores: Tensor) -> Ranking:
@@ -105,9 +103,9 @@ class DenseRetriever:
     ``graphrerank[gpu]`` for CUDA 12, never both; their nodes are ordered in the same way.
 
     Source: FastInsight, Definition 2 (vector search), with its dot product; for unit vectors that is the cosine of its
-    Example 1. An approximate index is built at the first query, an IVF index on a GPU if FAISS has one. A stored index
-    of the same kind is mapped instead, whatever ``links`` and ``num_cells`` say. Small parts of a corpus
-    (:meth:`CorpusGraph.select`) are always searched exactly.
+    Example 1. An approximate index is built at the first query, an IVF index on the GPU of the vectors if FAISS has
+    one. A stored index of the same kind is mapped instead, whatever ``links`` and ``num_cells`` say. Small parts of a
+    corpus (:meth:`CorpusGraph.select`) are always searched exactly.
     """
 
     graph: InitVar[CorpusGraph]  # with its `embedding`
@@ -141,28 +139,30 @@ class DenseRetriever:
             return self._ranking.rank(vectors, torch.zeros(len(vectors), 0, dtype=torch.int64), is_exact=False)
         depth = min(self.top_k if self.index == "hnsw" else self.top_k + MARGIN, self._ranking.num_ranked)
         nearest = (self._scan if self.index == "flat" else self._propose)(vectors.float(), depth)
-        return self._ranking.rank(vectors, torch.from_numpy(nearest), is_exact=self.index == "flat")
+        return self._ranking.rank(vectors, nearest, is_exact=self.index == "flat")
 
-    def _propose(self, vectors: Tensor, depth: int) -> npt.NDArray[np.int64]:
+    def _propose(self, vectors: Tensor, depth: int) -> Tensor:
         """Search the index, and scan the vectors that were added after it was stored."""
         index, parameters = self._index
-        nearest: npt.NDArray[np.int64] = index.search(vectors.cpu().contiguous().numpy(), depth, params=parameters)[1]
+        nearest = torch.from_numpy(index.search(vectors.cpu().contiguous().numpy(), depth, params=parameters)[1])
         if index.ntotal == len(self._embedding):
             return nearest
-        return np.concatenate([nearest, self._scan(vectors, depth, start=int(index.ntotal))], axis=1)
+        added = self._scan(vectors, depth, start=int(index.ntotal))
+        return torch.cat([nearest.to(added.device), added], dim=1)
 
-    def _scan(self, vectors: Tensor, depth: int, *, start: int = 0) -> npt.NDArray[np.int64]:
+    def _scan(self, vectors: Tensor, depth: int, *, start: int = 0) -> Tensor:
         """Find the ``depth`` nearest nodes of each query by multiplying with all, or those from one on, in blocks."""
         vectors = vectors.to(self._embedding.device)
-        scores, nodes = vectors.new_zeros(len(vectors), 0), torch.zeros(len(vectors), 0, dtype=torch.int64)
+        scores = vectors.new_zeros(len(vectors), 0)
+        nodes = scores.long()
         for first in range(start, len(self._embedding), BLOCK_VECTORS):
             block = vectors @ self._embedding[first : first + BLOCK_VECTORS].float().T
             block = self._ranking.without_removed(block, first)
             best, place = torch.topk(block, min(depth, block.shape[1]), dim=1)
-            scores, nodes = torch.cat([scores, best], dim=1), torch.cat([nodes, place.cpu() + first], dim=1)
+            scores, nodes = torch.cat([scores, best], dim=1), torch.cat([nodes, place + first], dim=1)
             scores, place = torch.topk(scores, min(depth, scores.shape[1]), dim=1)
-            nodes = nodes.gather(1, place.cpu())
-        return nodes.masked_fill(scores.cpu() == -torch.inf, -1).numpy()
+            nodes = nodes.gather(1, place)
+        return nodes.masked_fill(scores == -torch.inf, -1)
 
     @cached_property
     def _index(self) -> tuple[Any, Any]:
@@ -189,8 +189,8 @@ class DenseRetriever:
         import faiss
 
         index = new_vector_index(self._embedding, self.index, links=self.links, num_cells=self.num_cells)
-        fits_gpu = self.index == "ivf" and self.top_k + MARGIN <= MAX_GPU_K and self._removed is None
-        if faiss.get_num_gpus() and fits_gpu:
-            index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+        device, fits = self._embedding.device, self.top_k + MARGIN <= MAX_GPU_K and self._removed is None
+        if self.index == "ivf" and device.type == "cuda" and faiss.get_num_gpus() and fits:
+            index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), device.index or 0, index)
         fill_vector_index(index, self._embedding)
         return index

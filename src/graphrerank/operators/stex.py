@@ -8,11 +8,10 @@ from torch import Tensor
 
 from graphrerank.checks import UserError, check_counts, check_not_negative
 from graphrerank.graphs import CorpusGraph, Ranking
-from graphrerank.graphs.ranking import check_nodes
+from graphrerank.graphs.ranking import check_nodes, pair_products
 from graphrerank.graphs.sparse_rows import positions_in_rows
 
 BLOCK_PATHS = 1 << 20  # steps from a seed to a neighbour held at once, some 100 MiB
-BLOCK_VECTORS = 256  # node vectors copied at once, few enough for a processor's cache
 
 
 @dataclass(frozen=True)
@@ -92,12 +91,13 @@ def semantic_topological_expansion(
     offset = torch.arange(len(seeds), device=excluded.device)[:, None] * graph.num_nodes
     forbidden = torch.unique((offset + excluded)[excluded >= 0])  # ascending keys of row and node
     allowed = None if only is None else torch.unique((offset + only)[only >= 0])
-    num_seeds, remaining = valid.sum(1), torch.full_like(valid.sum(1), top_k)
+    num_seeds, width = valid.sum(1), valid.shape[1] + 1  # ranks are below it
+    remaining = torch.full_like(num_seeds, top_k)
     reached: list[tuple[Tensor, ...]] = []
     for hop in range(1, hops + 1):
         taken, onward = torch.zeros_like(remaining), [paths[:, :0]]
         for block in _row_blocks(graph, paths):
-            walks = _step(graph, block, edge_type, forbidden, allowed)
+            walks = _step(graph, block, edge_type, forbidden, allowed, width)
             pair, count = torch.unique_consecutive(walks[0] * graph.num_nodes + walks[1], return_counts=True)
             row, node = pair // graph.num_nodes, pair % graph.num_nodes
             best_rank, max_rank = walks[2][count.cumsum(0) - count], num_seeds[row]
@@ -106,14 +106,17 @@ def semantic_topological_expansion(
             bridging = torch.where(max_count > 1, (count.minimum(max_count) - 1) / (max_count - 1).clamp(min=1), 0.0)
             score = structure_weight * (proximity + bridging)
             if similarity_weight and query_vectors is not None:
-                score = similarity_weight * _similarity(graph.encoded, query_vectors, row, node) + score
+                score = similarity_weight * pair_products(graph.encoded, node, query_vectors, row) + score
             best = _best_of_rows(row, score, remaining)
             reached.append(
                 tuple(part[best] for part in (row, node, score, best_rank, count, torch.full_like(row, hop)))
             )
-            taken += torch.bincount(row[best], minlength=len(taken))
-            has_room = torch.bincount(row, minlength=len(remaining)) < remaining
-            onward.append(walks[:, has_room[walks[0]]])
+            if hop < hops:
+                taken += torch.bincount(row[best], minlength=len(taken))
+                has_room = torch.bincount(row, minlength=len(remaining)) < remaining
+                onward.append(walks[:, has_room[walks[0]]])
+        if hop == hops:
+            break
         remaining, paths = remaining - taken, torch.cat(onward, dim=1)
         forbidden = torch.unique(torch.cat([forbidden, paths[0] * graph.num_nodes + paths[1]]))
     row, *parts = (torch.cat(part) for part in zip(*reached, strict=True))
@@ -127,7 +130,7 @@ def semantic_topological_expansion(
 
 
 def _step(
-    graph: CorpusGraph, paths: Tensor, edge_type: int | None, forbidden: Tensor, allowed: Tensor | None
+    graph: CorpusGraph, paths: Tensor, edge_type: int | None, forbidden: Tensor, allowed: Tensor | None, width: int
 ) -> Tensor:
     """Take one step from the end of each path: ``[3, W]`` paths, each once, ascending by row, node and rank."""
     step, neighbour = graph.neighbours(paths[1], edge_type)
@@ -135,36 +138,19 @@ def _step(
     is_new = ~_contains(forbidden, key)
     if allowed is not None:
         is_new &= _contains(allowed, key)
-    width = int(paths[2].max()) + 1 if paths.numel() else 1
-    walks = torch.unique(key[is_new] * width + paths[2][step[is_new]])
+    new = is_new.nonzero().flatten()
+    walks = torch.unique(key[new] * width + paths[2][step[new]])
     key = walks // width
     return torch.stack([key // graph.num_nodes, key % graph.num_nodes, walks % width])
 
 
 def _best_of_rows(row: Tensor, score: Tensor, limit: Tensor) -> Tensor:
     """Return the places of each row's best scores, at most its ``limit [B]``; ties stay in node order."""
-    rows, per_row = torch.unique_consecutive(row, return_counts=True)
-    starts, limits = (per_row.cumsum(0) - per_row).tolist(), limit[rows].tolist()
-    best_of_rows = [
-        start + torch.argsort(scores, descending=True, stable=True)[:most]
-        for start, most, scores in zip(starts, limits, _split(score, per_row), strict=True)
-    ]
-    return torch.cat([row[:0], *best_of_rows])
-
-
-def _similarity(embedding: Tensor, query_vectors: Tensor, row: Tensor, node: Tensor) -> Tensor:
-    """Multiply query and node vectors, ``row`` ascending; equal vectors give equal scores, unlike in BLAS."""
-    rows, per_row = torch.unique_consecutive(row, return_counts=True)
-    products = [
-        embedding.index_select(0, block).float().mul_(query).sum(1)
-        for nodes, query in zip(_split(node, per_row), query_vectors[rows], strict=True)
-        for block in torch.split(nodes, BLOCK_VECTORS)
-    ]
-    return torch.cat([query_vectors.new_zeros(0), *products])
-
-
-def _split(entries: Tensor, sizes: Tensor) -> Sequence[Tensor]:
-    return torch.split(entries, sizes.tolist()) if sizes.numel() else ()
+    bits = (score + 0.0).view(torch.int32)
+    ascending = (row << 32) - (bits ^ ((bits >> 31) & 0x7FFFFFFF))  # by row, then from the largest score down
+    order = torch.argsort(ascending, stable=True)
+    row = row[order]
+    return order[positions_in_rows(row) < limit[row]]
 
 
 def _row_blocks(graph: CorpusGraph, paths: Tensor) -> Sequence[Tensor]:

@@ -151,8 +151,8 @@ class _Bench:
         where: Row = {"level": level, "scope": scope}
 
         def recall(retrieval: ReTAGRetrieval, rows: Tensor) -> Tensor:
-            ranking = retrieval.retrieve(self._queries.select(rows)).ranking
-            return summary_recall(ranking.nodes[:, : self._job.top_p], relevant[rows])
+            nodes = retrieval.retrieve(self._queries.select(rows)).ranking.nodes[:, : self._job.top_p]
+            return summary_recall(nodes.cpu(), relevant[rows])
 
         for name, (base, settings) in self._job.grid().items():
             choices = [{**best[base], **each} for each in settings]
