@@ -1,9 +1,10 @@
 """What several indexes share: stages stored under a hash of everything they depend on, and listed passages."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -15,6 +16,7 @@ from graphrerank.checks import UserError
 from graphrerank.files import check_writable, load_tensors, read_checked_json, save_tensors, write_checked_json
 from graphrerank.graphs import Ranking
 from graphrerank.graphs.queries import IndexEncoder
+from graphrerank.graphs.ranking import pair_products
 from graphrerank.graphs.sparse_rows import pad_rows
 from graphrerank.pipelines.state import RetrievalState
 
@@ -132,6 +134,18 @@ def with_documents(
     padded = pad_rows(key // num_nodes, best, len(state.queries), fill=-torch.inf)
     ranked = state.with_ranking(nodes, padded).ranked_by(padded).top(budget)
     return ranked.with_pool(ranked.nodes)
+
+
+def scores_of(vectors: Tensor, queries: Tensor, listed: Sequence[Iterable[int]]) -> list[dict[int, float]]:
+    """Return the dot products of ``B`` queries with the rows of ``vectors`` listed for each, ascending (one transfer).
+
+    Unlike in a matrix product, equal vectors give equal scores in any batch.
+    """
+    rows = [sorted(set(row)) for row in listed]
+    pairs = [[query for query, row in enumerate(rows) for _ in row], [entry for row in rows for entry in row]]
+    query, entry = torch.tensor(pairs, dtype=torch.int64, device=vectors.device)
+    scores = iter(pair_products(vectors, entry, queries.to(vectors.device).float(), query).tolist())
+    return [dict(zip(row, islice(scores, len(row)), strict=True)) for row in rows]
 
 
 def padded_ranking(rows: Sequence[Mapping[int, float]]) -> Ranking:

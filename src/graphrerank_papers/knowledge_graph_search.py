@@ -19,7 +19,7 @@ from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.language_models.strict_answers import ask_strictly, read_object
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
-from graphrerank_papers.indexing import with_listed
+from graphrerank_papers.indexing import scores_of, with_listed
 from graphrerank_papers.knowledge.corpus_knowledge import KnowledgeGraph, build_knowledge_graph
 
 Levels = tuple[list[str], list[str]]  # keywords
@@ -76,14 +76,9 @@ class LightRAGSearch:
             if self.mode != "local":
                 levels.append((nearest(high, self._relations, self.num_relations), self._graph.passages_of_relation))
         with self.resources.clock("graph"):
-            listed = []
-            for row, query in enumerate(state.queries.encoded):
-                lists = (
-                    self._by_similarity([passage for node in rows[row] for passage in passages_of[node]], query)
-                    for rows, passages_of in levels
-                )
-                turns = chain.from_iterable(zip_longest(*lists))
-                listed.append(list(dict.fromkeys(passage for passage in turns if passage is not None)))
+            lists = [self._by_similarity(state.queries, *level) for level in levels]
+            turns = (chain.from_iterable(zip_longest(*of_query)) for of_query in zip(*lists, strict=True))
+            listed = [list(dict.fromkeys(passage for passage in row if passage is not None)) for row in turns]
             return with_listed(state, listed, budget=self.resources.budget)
 
     def _levels(self, queries: Queries) -> tuple[Tensor, Tensor]:
@@ -97,10 +92,13 @@ class LightRAGSearch:
                     vectors[list(texts)] = self._encoder.encode(list(texts.values())).to(vectors)
         return low, high
 
-    def _by_similarity(self, passages: list[int], query: Tensor) -> list[int]:
-        passages, embedding = list(dict.fromkeys(passages)), self.resources.graph.encoded
-        scores = embedding[passages] @ query.to(embedding)
-        return [passages[position] for position in torch.argsort(scores, descending=True, stable=True).tolist()]
+    def _by_similarity(
+        self, queries: Queries, nodes: Sequence[Sequence[int]], passages_of: Sequence[Sequence[int]]
+    ) -> list[list[int]]:
+        """Rank the passages of the nodes that were found for each query; equal ones as the nodes list them."""
+        rows = [list(dict.fromkeys(passage for node in row for passage in passages_of[node])) for row in nodes]
+        scores = scores_of(self.resources.graph.encoded, queries.encoded, rows)
+        return [sorted(row, key=score.__getitem__, reverse=True) for row, score in zip(rows, scores, strict=True)]
 
 
 def nearest(queries: Tensor, vectors: Tensor, top_k: int) -> list[list[int]]:
@@ -174,15 +172,17 @@ class PathRAGSearch:
         with self.resources.clock("retrieve"):
             found = nearest(state.queries.encoded, self._entities, self.num_entities)
         with self.resources.clock("graph"):
-            embedding = self.resources.graph.encoded
+            groups = [
+                [self._passages_between(*step) for path in self._paths(entities) for step in pairwise(path)]
+                + [self._graph.passages_of_entity[entity] for entity in entities]
+                for entities in found
+            ]
+            passages = [chain.from_iterable(of_query) for of_query in groups]
             listed = []
-            for entities, query in zip(found, state.queries.encoded.to(embedding), strict=True):
-                groups = [self._passages_between(*step) for path in self._paths(entities) for step in pairwise(path)]
-                groups += [self._graph.passages_of_entity[entity] for entity in entities]
-                passages = sorted({passage for group in groups for passage in group})
-                score = dict(zip(passages, (embedding[passages] @ query).tolist(), strict=True))
-                ranked = (sorted(group, key=lambda passage: (-score[passage], passage)) for group in groups)
-                listed.append(list(dict.fromkeys(passage for group in ranked for passage in group)))
+            scores = scores_of(self.resources.graph.encoded, state.queries.encoded, passages)
+            for of_query, score in zip(groups, scores, strict=True):
+                ranked = (sorted(group, key=lambda passage: (-score[passage], passage)) for group in of_query)
+                listed.append(list(dict.fromkeys(chain.from_iterable(ranked))))
             return with_listed(state, listed, budget=self.resources.budget)
 
     def _paths(self, entities: Sequence[int]) -> list[tuple[int, ...]]:

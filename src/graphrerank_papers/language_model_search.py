@@ -16,7 +16,7 @@ from graphrerank.language_models.prompt import Prompt, shipped_prompt
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.text import split_sentences
-from graphrerank_papers.indexing import padded_ranking, with_listed
+from graphrerank_papers.indexing import padded_ranking, scores_of, with_listed
 from graphrerank_papers.knowledge.corpus_knowledge import grouped
 
 END = "answer is"  # occurs in the sentence that ends the reasoning
@@ -193,13 +193,13 @@ class KnowledgeGraphPrompting:
                 break
             with clock("retrieve"):
                 texts = self._evidence(state.queries.texts, [(query, path) for query, path, _ in grown])
-                vectors = self._encoder.encode(texts).to(graph.encoded)
+                vectors = self._encoder.encode(texts)
             paths = []
             with clock("graph"):
-                for (query, path, ends), vector in zip(grown, vectors, strict=True):
-                    candidates = sorted({*ends} - visited[query])
-                    best = torch.argsort(graph.encoded[candidates] @ vector, descending=True, stable=True)
-                    reached = [candidates[position] for position in best[: self.num_branches].tolist()]
+                scores = scores_of(graph.encoded, vectors, [{*ends} - visited[query] for query, _, ends in grown])
+                for (query, path, _), score in zip(grown, scores, strict=True):
+                    candidates = score.keys() - visited[query]
+                    reached = sorted(candidates, key=lambda node: (-score[node], node))[: self.num_branches]
                     visited[query].update(reached)
                     behind = order[query].index(path[-1]) + 1
                     order[query][behind:behind] = reached

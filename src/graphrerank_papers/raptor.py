@@ -93,7 +93,7 @@ class RAPTORSearch:
     def run(self, state: RetrievalState) -> RetrievalState:
         """Search the tree for each query; one without a vector keeps its ranking."""
         with self.resources.clock("graph"):
-            similarity = state.queries.encoded.to(self._vectors) @ self._vectors.T
+            similarity = (state.queries.encoded.to(self._vectors) @ self._vectors.T).cpu()
             find = self._collapsed if self.search == "collapsed" else self._descend
             listed = [list(find(row)) if bool(row.any()) else [] for row in similarity]
             return with_listed(state, listed, budget=self.resources.budget)

@@ -16,7 +16,7 @@ from graphrerank.cli import schema
 from graphrerank.graphs import CorpusGraph, EntityIncidence, Queries
 from graphrerank.pipelines.pipeline import Pipeline, Retrieved
 from tests.support import CONF, PAPERS_CONF
-from tests.support.device import Moved, made_up_device
+from tests.support.device import Moved, made_up_device, traffic
 from tests.support.encoders import HashEncoder
 
 NAMES = sorted(file.stem for conf in (CONF, PAPERS_CONF) for file in (conf / "pipeline").glob("*.yaml"))
@@ -201,3 +201,20 @@ def test_no_tensor_is_left_on_the_cpu(name: str, build: Build) -> None:
         found = build(name, graph).retrieve(queries())
     assert not isinstance(found.ranking.nodes, Moved)  # what is found comes back to the CPU
     same(found, expected)
+
+
+def test_a_batch_on_a_device_costs_what_few_queries_cost(name: str, build: Build) -> None:
+    asked = queries()
+    thrice = Queries(
+        [f"{query}, {i}" for i in range(3) for query in asked.ids], asked.texts * 3, asked.encoded.repeat(3, 1)
+    )
+    with made_up_device() as device:
+        pipeline = build(name, corpus().to(device))
+        pipeline.retrieve(asked)  # what is built at the first query
+        costs = []
+        for batch in (asked, thrice):
+            before = traffic.now()
+            pipeline.retrieve(batch)
+            costs.append(traffic - before)
+    print(f"{name}: {costs[0]} of 3 queries, {costs[1]} of 9")
+    assert costs[0] == costs[1]

@@ -1,7 +1,11 @@
-"""A made-up device, for tests without a GPU: its tensors compute on the CPU, and refuse to meet those of the CPU."""
+"""A made-up device, for tests without a GPU: its tensors compute on the CPU, and refuse to meet those of the CPU.
+
+It counts what crosses to and from it, and what it is asked to compute.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -14,7 +18,36 @@ MADE_UP = torch.device("meta")  # torch guards its own devices alone; nothing el
 CPU = torch.device("cpu")
 MOVES = {torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default}
 TAKES_INDICES = {torch.ops.aten.index.Tensor, torch.ops.aten.index_put_.default}  # which may be on the CPU
+ALLOCATES = {"empty", "empty_like", "empty_strided", "new_empty", "detach", "_local_scalar_dense"}  # no kernel
+WAITS = {  # the CPU needs a number of the result, as of CUDA: its shape or itself
+    "nonzero", "masked_select", "unique_dim", "unique_consecutive", "unique_dim_consecutive", "_unique", "_unique2",
+    "bincount", "equal", "_local_scalar_dense",
+}  # fmt: skip
 make_tensor = torch.tensor
+
+
+@dataclass
+class Traffic:
+    """What has crossed between the CPU and the made-up device, and the kernels that the device has run."""
+
+    to_host: int = 0  # copies, among them single numbers and the sizes of results that depend on data
+    to_device: int = 0  # copies
+    kernels: int = 0  # operations that compute something: a view and an allocation do not
+
+    @property
+    def transfers(self) -> int:
+        """Copies in both directions."""
+        return self.to_host + self.to_device
+
+    def __sub__(self, other: "Traffic") -> "Traffic":
+        return Traffic(*(getattr(self, name) - getattr(other, name) for name in vars(self)))
+
+    def now(self) -> "Traffic":
+        """Copy the counts so far."""
+        return Traffic(**vars(self))
+
+
+traffic = Traffic()  # since the process began
 
 
 class Moved(Tensor):
@@ -37,6 +70,7 @@ class Moved(Tensor):
 
     def tolist(self) -> list[Any]:
         """Copy to the CPU, as from any device."""
+        traffic.to_host += 1
         return self.inner.tolist()
 
     def __getitem__(self, index: Any) -> Tensor:  # torch builds the index of a list on its own, on the device
@@ -54,12 +88,31 @@ def run(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     at_home = {**kwargs, **({} if device is None else {"device": CPU})}
     inner_args, inner_kwargs = tree_map(lambda leaf: leaf.inner if isinstance(leaf, Moved) else leaf, (args, at_home))
     result = func(*inner_args, **inner_kwargs)
+    on_result = on_device if device is None else torch.device(device) == MADE_UP
+    count(func, args, kwargs, given, on_result)
     if func is torch.ops.aten.copy_.default:
         return args[0]
     if func._schema.is_mutable and given and result is next(iter(tree_leaves(inner_args))):
         return args[0]  # changed in place
-    on_device = on_device if device is None else torch.device(device) == MADE_UP
-    return tree_map(lambda leaf: Moved(leaf) if on_device and isinstance(leaf, Tensor) else leaf, result)
+    return tree_map(lambda leaf: Moved(leaf) if on_result and isinstance(leaf, Tensor) else leaf, result)
+
+
+def count(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], given: Sequence[Any], on_result: bool) -> None:
+    """Add an operation to :data:`traffic`."""
+    on_device, name = any(isinstance(leaf, Moved) for leaf in given), func._schema.name.removeprefix("aten::")
+    if func in MOVES:
+        from_device = isinstance(given[-1], Moved)
+        to_device = isinstance(given[0], Moved) if func is torch.ops.aten.copy_.default else on_result
+        traffic.to_host += from_device and not to_device
+        traffic.to_device += to_device and not from_device
+        traffic.kernels += to_device and from_device
+    elif on_device or on_result:
+        aliases = [value.alias_info for value in func._schema.returns]
+        is_view = any(alias is not None and not alias.is_write for alias in aliases)
+        traffic.kernels += not is_view and name not in ALLOCATES
+        masks = [leaf for leaf in tree_leaves(args[1:2]) if isinstance(leaf, Tensor) and leaf.dtype == torch.bool]
+        has_size = name == "repeat_interleave" and kwargs.get("output_size") is None
+        traffic.to_host += (name in WAITS) + has_size + (len(masks) if func in TAKES_INDICES else 0)
 
 
 class _Mode(TorchDispatchMode):

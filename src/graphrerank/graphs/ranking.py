@@ -154,11 +154,13 @@ def pair_products(embedding: Tensor, nodes: Tensor, vectors: Tensor, row: Tensor
 
     Unlike in BLAS, equal vectors give equal scores, in any batch.
     """
+    if not len(nodes):
+        return vectors.new_zeros(0)
     if nodes.device.type == "cpu":  # a query at a time, whose vector stays in the cache
         rows, sizes = torch.unique_consecutive(row, return_counts=True)
-        split = zip(torch.split(nodes, sizes.tolist()), vectors[rows], strict=True) if len(rows) else ()
+        split = zip(torch.split(nodes, sizes.tolist()), vectors[rows], strict=True)
         pairs = [(block, vector) for part, vector in split for block in torch.split(part, BLOCK_VECTORS)]
     else:
-        pairs = [(part, vectors[of]) for part, of in zip(nodes.split(BLOCK_PAIRS), row.split(BLOCK_PAIRS), strict=True)]
-    products = [embedding.index_select(0, part).float().mul_(vector).sum(1) for part, vector in pairs]
-    return torch.cat([vectors.new_zeros(0), *products])
+        blocks = zip(torch.split(nodes, BLOCK_PAIRS), torch.split(row, BLOCK_PAIRS), strict=True)
+        pairs = [(part, vectors[of]) for part, of in blocks]
+    return torch.cat([embedding.index_select(0, part).float().mul_(vector).sum(1) for part, vector in pairs])

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from itertools import accumulate, takewhile
+from itertools import accumulate, chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources
 from graphrerank.text import Tokenizer
-from graphrerank_papers.indexing import padded_ranking, with_documents
+from graphrerank_papers.indexing import padded_ranking, scores_of, with_documents
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings
 from graphrerank_papers.knowledge.corpus_knowledge import grouped
 
@@ -157,37 +157,36 @@ class KETRetrieval:
         for channel, limit in self.limits.items():
             if channel == "graph":
                 seeds = _nearest(self._entity_vectors, queries, self._num_seeds, by_distance=True).tolist()
-                for query, near, part in zip(unit, seeds, parts, strict=True):
-                    part |= self._graph(query, near, limit)
-                continue
-            select = self._by_keywords if channel == "keyword" else self._by_vectors
-            for part, chunks in zip(parts, select(unit, limit), strict=True):
-                part[channel] = chunks
+                selected = self._graph(unit, seeds, limit)
+            else:
+                select = self._by_keywords if channel == "keyword" else self._by_vectors
+                selected = [{channel: chunks} for chunks in select(unit, limit)]
+            for part, found in zip(parts, selected, strict=True):
+                part |= found
         contents = [[(kind, index) for kind, indices in part.items() for index in indices] for part in parts]
-        rankings = []
-        for query, part in zip(unit, parts, strict=True):
-            cosine = self._cosines(query, (chunk for kind in self.limits for chunk in part[kind]))
-            rankings.append(dict(sorted(cosine.items(), key=lambda entry: (-entry[1], entry[0]))))
+        cosines = scores_of(self._vectors, unit, [chain.from_iterable(map(part.get, self.limits)) for part in parts])
+        rankings = [dict(sorted(cosine.items(), key=lambda entry: (-entry[1], entry[0]))) for cosine in cosines]
         passages = [tuple(self._texts[kind][index] for kind, index in content) for content in contents]
         num_tokens = [sum(self._lengths[kind][index] for kind, index in content) for content in contents]
         return Contexts(padded_ranking(rankings).to(queries.device), passages, num_tokens, parts)
 
-    def _graph(self, query: Tensor, seeds: Sequence[int], limit: int) -> dict[str, list[int]]:
-        """Select entities, relations and chunks for a query, given its nearest entities."""
-        entities = first_that_fit(seeds, self._lengths["entities"], limit // 2)
-        num_ends = Counter(relation for entity in entities for relation in self._relations_of[entity])
-        ranked = [relation for relation, _ in num_ends.most_common()]  # equal ones by their nearest seed, then by index
-        used = sum(self._lengths["entities"][entity] for entity in entities)
-        relations = first_that_fit(ranked, self._lengths["relations"], limit // 2 - used)
-        held = Counter(chunk for entity in entities for chunk in self._chunks_of_entity[entity])
-        held.update(chunk for relation in relations for chunk in self._chunks_of_relation[relation])
-        cosine = self._cosines(query, held)
-        ranked = sorted(held, key=lambda chunk: (-held[chunk], -cosine[chunk], chunk))
-        return {
-            "entities": entities,
-            "relations": relations,
-            "graph": first_that_fit(ranked, self._lengths["graph"], limit // 2),
-        }
+    def _graph(self, queries: Tensor, seeds: Sequence[Sequence[int]], limit: int) -> list[dict[str, list[int]]]:
+        """Select entities, relations and chunks for ``B`` queries, given the nearest entities of each."""
+        parts, counts = list[dict[str, list[int]]](), list[Counter[int]]()
+        for near in seeds:
+            entities = first_that_fit(near, self._lengths["entities"], limit // 2)
+            num_ends = Counter(relation for entity in entities for relation in self._relations_of[entity])
+            ranked = [relation for relation, _ in num_ends.most_common()]  # equal ones by nearest seed, then by index
+            used = sum(self._lengths["entities"][entity] for entity in entities)
+            relations = first_that_fit(ranked, self._lengths["relations"], limit // 2 - used)
+            held = Counter(chunk for entity in entities for chunk in self._chunks_of_entity[entity])
+            held.update(chunk for relation in relations for chunk in self._chunks_of_relation[relation])
+            parts.append({"entities": entities, "relations": relations})
+            counts.append(held)
+        for part, held, cosine in zip(parts, counts, scores_of(self._vectors, queries, counts), strict=True):
+            ranked = sorted(held, key=lambda chunk: (-held[chunk], -cosine[chunk], chunk))
+            part["graph"] = first_that_fit(ranked, self._lengths["graph"], limit // 2)
+        return parts
 
     def _by_keywords(self, queries: Tensor, limit: int) -> list[list[int]]:
         """Select the chunks of the keywords nearest to ``B`` queries, ``[B, d]`` unit vectors."""
@@ -199,12 +198,9 @@ class KETRetrieval:
             if count >= len(self._keyword_vectors) or all(size >= 2 * limit for size in sizes):
                 break
             count *= 2
-        selected = []
-        for query, chunks in zip(queries, candidates, strict=True):
-            cosine = self._cosines(query, chunks)
-            ranked = sorted(chunks, key=lambda chunk: (-cosine[chunk], chunk))
-            selected.append(first_that_fit(ranked, self._lengths["keyword"], limit))
-        return selected
+        cosines = scores_of(self._vectors, queries, candidates)
+        ranked = (sorted(cosine, key=lambda chunk: (-cosine[chunk], chunk)) for cosine in cosines)
+        return [first_that_fit(chunks, self._lengths["keyword"], limit) for chunks in ranked]
 
     def _chunks_of(self, keyword_rows: Iterable[int], num_tokens: int) -> set[int]:
         """Return the chunks of keywords, of the first ones whose chunks have ``num_tokens`` together."""
@@ -219,21 +215,15 @@ class KETRetrieval:
         """Select the chunks nearest to ``B`` queries, ``[B, d]`` unit vectors, each followed by its neighbours."""
         (kind,) = self.limits.keys() & {"text", "neighbours"}
         fit = sum(total <= limit for total in accumulate(sorted(self._lengths[kind])))  # of the shortest chunks
-        selected = []
-        for query, seeds in zip(queries, _nearest(self._vectors, queries, fit).tolist(), strict=True):
-            cosine = self._cosines(query, (chunk for seed in seeds for chunk in self._neighbours[seed]))
+        selected, rows = [], _nearest(self._vectors, queries, fit).tolist()
+        around_seeds = [{chunk for seed in seeds for chunk in self._neighbours[seed]} for seeds in rows]
+        for seeds, cosine in zip(rows, scores_of(self._vectors, queries, around_seeds), strict=True):
             ranked = dict[int, None]()
             for seed in seeds:
                 around = sorted(self._neighbours[seed], key=lambda chunk: (-cosine[chunk], chunk))
                 ranked |= dict.fromkeys([seed, *around])
             selected.append(first_that_fit(ranked, self._lengths[kind], limit))
         return selected
-
-    def _cosines(self, query: Tensor, chunks: Iterable[int]) -> dict[int, float]:
-        """Return dot products pair by pair: unlike a matrix product, equal vectors give equal scores in any batch."""
-        if not (indices := sorted(set(chunks))):
-            return {}
-        return dict(zip(indices, (self._vectors[indices] * query).sum(1).tolist(), strict=True))
 
 
 @dataclass(eq=False, repr=False)
