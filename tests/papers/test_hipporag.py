@@ -26,6 +26,7 @@ from graphrerank_papers.hipporag import (
     select_by_language_model,
     synonym_edges,
 )
+from tests.support.device import made_up_device
 from tests.support.encoders import HashEncoder
 from tests.support.extractors import StatementExtractor
 from tests.support.graphs import after_vector_search, keeps_vector_search
@@ -292,13 +293,13 @@ def test_isolated_passages_are_not_ranked(
     assert torch.isin(seeded, torch.tensor(alone)).any(1).sum() > 4  # where they are seeds, as those with facts are
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("settings", [{}, {"rerank": "cross_encoder", "passage_weight": 0.05}])
-def test_on_a_gpu_as_on_the_cpu(
+def test_on_a_device_as_on_the_cpu(
     settings: dict[str, Any], pipeline: Build, queries: Queries, make_fact_passages: MakePassages
 ) -> None:
     expected = pipeline(make_fact_passages(), **settings).retrieve(queries).ranking
-    moved = pipeline(make_fact_passages(), device="cuda", **settings).retrieve(queries).ranking
+    with made_up_device() as device:
+        moved = pipeline(make_fact_passages(), device=device, **settings).retrieve(queries).ranking
     assert torch.equal(moved.nodes, expected.nodes)
     torch.testing.assert_close(moved.scores, expected.scores, atol=1e-5, rtol=0)
 

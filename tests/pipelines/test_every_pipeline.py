@@ -205,9 +205,7 @@ def test_no_tensor_is_left_on_the_cpu(name: str, build: Build) -> None:
 
 def test_a_batch_on_a_device_costs_what_few_queries_cost(name: str, build: Build) -> None:
     asked = queries()
-    thrice = Queries(
-        [f"{query}, {i}" for i in range(3) for query in asked.ids], asked.texts * 3, asked.encoded.repeat(3, 1)
-    )
+    thrice = Queries([str(number) for number in range(9)], [*asked.texts] * 3, asked.encoded.repeat(3, 1))
     with made_up_device() as device:
         pipeline = build(name, corpus().to(device))
         pipeline.retrieve(asked)  # what is built at the first query

@@ -11,6 +11,7 @@ from graphrerank.pipelines.pipeline import Pipeline
 from graphrerank.text import WordTokenizer
 from graphrerank_papers.ket.index import KETIndex, KETIndexBuilder, KETSettings
 from graphrerank_papers.ket.retrieval import SOLUTIONS, KETRetrieval, KETSearch
+from tests.support.device import made_up_device, traffic
 
 MakeDocuments = Callable[..., list[str]]
 KINDS = ("entities", "relations", "graph", "keyword")
@@ -55,14 +56,20 @@ def test_shares_of_the_channels(build_index: BuildIndex, queries: torch.Tensor) 
     assert KETRetrieval(none, context_tokens=100)(queries).parts[0].keys() == {"keyword"}
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("solution", SOLUTIONS)
-def test_on_a_gpu(solution: str, build_index: BuildIndex, queries: torch.Tensor) -> None:
-    index = build_index(solution)
+def test_on_a_device(solution: str, build_index: BuildIndex, queries: torch.Tensor) -> None:
+    index, costs = build_index(solution), []
     here = KETRetrieval(index, solution=solution, context_tokens=200)(queries)
-    there = KETRetrieval(index, solution=solution, context_tokens=200, device="cuda")(queries.cuda())
-    assert here.texts == there.texts
-    assert torch.equal(here.ranking.nodes, there.ranking.nodes.cpu())
+    with made_up_device() as device:
+        retrieval = KETRetrieval(index, solution=solution, context_tokens=200, device=device)
+        for asked in (queries, queries.repeat(3, 1)):
+            before = traffic.now()
+            there = retrieval(asked)
+            costs.append(traffic - before)
+        nodes = there.ranking.nodes.cpu()
+    assert here.texts * 3 == there.texts
+    assert torch.equal(here.ranking.nodes.repeat(3, 1), nodes)
+    assert costs[0] == costs[1]
 
 
 def test_arguments_out_of_range(build_index: BuildIndex) -> None:
