@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from itertools import accumulate, chain, takewhile
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,8 @@ class KETRetrieval:
             for part, found in zip(parts, selected, strict=True):
                 part |= found
         contents = [[(kind, index) for kind, indices in part.items() for index in indices] for part in parts]
-        cosines = scores_of(self._vectors, unit, [chain.from_iterable(map(part.get, self.limits)) for part in parts])
+        ranked = [[chunk for channel in self.limits for chunk in part[channel]] for part in parts]
+        cosines = scores_of(self._vectors, unit, ranked)
         rankings = [dict(sorted(cosine.items(), key=lambda entry: (-entry[1], entry[0]))) for cosine in cosines]
         passages = [tuple(self._texts[kind][index] for kind, index in content) for content in contents]
         num_tokens = [sum(self._lengths[kind][index] for kind, index in content) for content in contents]
