@@ -35,7 +35,7 @@ MUTATIONS = (
         "                old.rename(folder)\n            raise",
         "                pass\n            raise",
     ),
-    Mutation("graphs/ranking.py", "boundary of the cut", "kept = rank < top_k", "kept = rank <= top_k - 2"),
+    Mutation("graphs/ranking.py", "boundary of the cut", "(rank < top_k)", "(rank <= top_k - 2)"),
     Mutation(
         "graphs/algebra.py",
         "rows and columns exchanged",

@@ -12,13 +12,16 @@ def row_entries(indptr: Tensor, indices: Tensor, rows: Tensor) -> tuple[Tensor, 
     return origin, indices[slot]
 
 
-def row_slots(indptr: Tensor, rows: Tensor, row_stop: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def row_slots(
+    indptr: Tensor, rows: Tensor, row_stop: Tensor | None = None, *, num_slots: int | None = None
+) -> tuple[Tensor, Tensor]:
     """List as :func:`row_entries`, with the place of each entry among all in place of the entry.
 
-    Row ``i`` ends at ``row_stop[i]``, ``[N]``; where the next begins when None.
+    Row ``i`` ends at ``row_stop[i]``, ``[N]``; where the next begins when None. ``num_slots``, their number if it is
+    known, spares a device the wait for it.
     """
     length = (indptr[rows + 1] if row_stop is None else row_stop[rows]) - indptr[rows]
-    origin = torch.repeat_interleave(torch.arange(rows.numel(), device=rows.device), length)
+    origin = torch.repeat_interleave(torch.arange(rows.numel(), device=rows.device), length, output_size=num_slots)
     offset = indptr[rows] - (length.cumsum(0) - length)
     return origin, offset[origin] + torch.arange(origin.numel(), device=rows.device)
 

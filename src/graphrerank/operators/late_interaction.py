@@ -16,7 +16,7 @@ from graphrerank.graphs.retriever import BASE_SCORE
 from graphrerank.graphs.sparse_rows import row_slots
 
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt"}  # weights, settings and vocabularies
-BLOCK_TOKENS = 1 << 18  # token vectors compared at once
+BLOCK_TOKENS = 1 << 23  # pairs of tokens compared at once: 32 MiB
 
 
 @dataclass(eq=False)
@@ -35,7 +35,7 @@ class EncodingRetriever:
 
     def __post_init__(self, graph: CorpusGraph) -> None:
         check_counts(top_k=self.top_k, batch_size=self.batch_size, max_length=self.max_length)
-        self._texts = graph.all_texts
+        self._texts, self._device = graph.all_texts, graph.device
 
     @cached_property
     def fingerprint(self) -> str:
@@ -67,7 +67,7 @@ class LateInteractionRetriever(EncodingRetriever):
     over BERT", 2020, Eq. (3), through sentence-transformers' ``MultiVectorEncoder``, which reads checkpoints of ColBERT
     and of PyLate. *Where we differ:* ColBERT finds candidates by a search for each token; here all passages are
     compared, or the ``proposals`` nearest by dense vectors. Ties are broken by node index. The corpus is encoded at the
-    first query, and kept in memory: ``4 d`` bytes per token.
+    first query, and kept on the graph's device: ``4 d`` bytes per token.
     """
 
     _: KW_ONLY
@@ -87,48 +87,54 @@ class LateInteractionRetriever(EncodingRetriever):
     @torch.no_grad()
     def retrieve(self, queries: Queries) -> Ranking:
         """Rank the corpus for each of ``B`` texts: ``[B, top_k]``, with the score as the one feature."""
-        scores = torch.full((len(queries), len(self._texts)), -torch.inf)
-        # one by one: vectors that depended on the batch in the last digit would break ties differently
-        tokens = self._encode("encode_query", queries.texts, batch_size=1) if len(queries) and self._texts else []
-        proposed = self._propose(queries) if tokens else None
-        for row, vectors in enumerate(tokens):
-            nodes = torch.arange(len(self._texts)) if proposed is None else proposed[row]
-            scores[row, nodes] = self._score(vectors, nodes)
+        scores = torch.full((len(queries), len(self._texts)), -torch.inf, device=self._device)
+        if len(queries) and self._texts:
+            # one by one on the CPU: vectors that depended on the batch in the last digit would break ties differently
+            batch_size = 1 if self._device.type == "cpu" else self.batch_size
+            tokens, ptr, bounds = self._encode("encode_query", queries.texts, batch_size)
+            if self._embedding is None:
+                self._compare(scores, tokens, bounds.diff(), torch.arange(scores.shape[1], device=self._device))
+            else:
+                similarity = queries.encoded.to(self._embedding) @ self._embedding.T
+                proposed = torch.topk(similarity, min(self.proposals or 1, scores.shape[1]), dim=1).indices
+                proposed = proposed.sort(dim=1).values
+                numbers = proposed.cpu()
+                for row, of_row in enumerate(torch.split(tokens, ptr.diff().tolist())):
+                    length = bounds[row : row + 2].diff()
+                    self._compare(scores[row : row + 1], of_row, length, proposed[row], numbers[row])
         nodes, best = top_k_by_node_order(scores, self.top_k)
         return Ranking(nodes, best, best.masked_fill(nodes < 0, 0.0).unsqueeze(-1))
 
-    def _propose(self, queries: Queries) -> Tensor | None:
-        if self.proposals is None or self._embedding is None:
-            return None
-        similarity = queries.encoded.to(self._embedding) @ self._embedding.T
-        return torch.topk(similarity, min(self.proposals, len(self._texts)), dim=1).indices.sort(dim=1).values.cpu()
+    def _compare(
+        self, scores: Tensor, tokens: Tensor, lengths: Tensor, nodes: Tensor, numbers: Tensor | None = None
+    ) -> None:
+        """Fill the ``scores [b, N]`` of queries with ``lengths [b]`` tokens, for the passages ``nodes [n]``.
 
-    def _score(self, query: Tensor, nodes: Tensor) -> Tensor:
-        """Compare a query's tokens ``[q, d]`` with those of some passages: ``[n]``."""
-        vectors, ptr = self._corpus
-        best = []
-        for block in torch.split(nodes, max(1, BLOCK_TOKENS // max(1, int(ptr.diff().max())))):
-            if len(block) == int(block[-1] - block[0]) + 1:  # a part of the corpus, which need not be copied
-                tokens = vectors[ptr[block[0]] : ptr[block[-1] + 1]]
+        ``numbers`` are these passages on the CPU; None for all.
+        """
+        vectors, ptr, bounds = self._corpus
+        most = max(1, BLOCK_TOKENS // max(1, len(tokens) * int(ptr.diff().max())))
+        for first in range(0, len(nodes), most):
+            block = nodes[first : first + most]
+            if numbers is None:  # a part of the corpus, which need not be copied
+                held = vectors[ptr[first] : ptr[first + len(block)]]
             else:
-                tokens = vectors[row_slots(ptr, block)[1]]
-            lengths = ptr.diff()[block]
-            best.append(torch.segment_reduce(tokens @ query.T, "max", lengths=lengths, axis=0))
-        matches = torch.cat(best)
-        return matches.masked_fill(matches == -torch.inf, 0.0).sum(1)  # a passage without tokens matches nothing
+                num_tokens = int(ptr.diff()[numbers[first : first + most]].sum())
+                held = vectors[row_slots(bounds, block, num_slots=num_tokens)[1]]
+            best = _reduce(held @ tokens.T, "max", bounds.diff()[block])
+            best = best.masked_fill(best == -torch.inf, 0.0)  # a passage without tokens matches nothing
+            scores[:, block] = _reduce(best.T.contiguous(), "sum", lengths)
 
     @cached_property
-    def _corpus(self) -> tuple[Tensor, Tensor]:
-        """Vectors of all passages' tokens ``[T, d]``, and the bounds of each passage's ``[N + 1]``."""
-        tokens = self._encode("encode_document", self._texts, self.batch_size)
-        ptr = torch.zeros(len(tokens) + 1, dtype=torch.int64)
-        ptr[1:] = torch.tensor([len(vectors) for vectors in tokens]).cumsum(0)
-        return torch.cat(tokens), ptr
+    def _corpus(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self._encode("encode_document", self._texts, self.batch_size)
 
-    def _encode(self, method: str, texts: Sequence[str], batch_size: int) -> list[Tensor]:
+    def _encode(self, method: str, texts: Sequence[str], batch_size: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return vectors of all texts' tokens ``[T, d]``, and each text's bounds ``[n + 1]``, on the CPU and there."""
         encode = getattr(self._encoder, method)
         encoded = encode(list(texts), batch_size=batch_size, show_progress_bar=len(texts) > 1000)
-        return [vectors.float().cpu() for vectors in encoded]
+        ptr = torch.tensor([0, *map(len, encoded)]).cumsum(0)
+        return torch.cat([*encoded]).float().to(self._device), ptr, ptr.to(self._device)
 
     @cached_property
     def _encoder(self) -> Any:
@@ -137,3 +143,8 @@ class LateInteractionRetriever(EncodingRetriever):
             first, *_, normalize = encoder
             encoder = type(encoder)(modules=[first, normalize], device=self.device)
         return encoder
+
+
+def _reduce(values: Tensor, way: str, lengths: Tensor) -> Tensor:
+    """Reduce segments of rows, which are ``lengths`` long."""
+    return torch.segment_reduce(values, way, lengths=lengths, axis=0, unsafe=True)

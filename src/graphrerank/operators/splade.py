@@ -48,15 +48,15 @@ class SpladeRetriever(EncodingRetriever):
 
     def _score(self, query_texts: Sequence[str]) -> Tensor:
         if not query_texts or not self._texts:
-            return torch.zeros(len(query_texts), len(self._texts))
-        vectors = self._encode(self._encoder.encode_query, query_texts).to_dense()
+            return torch.zeros(len(query_texts), len(self._texts), device=self._device)
+        vectors = self._encode(self._encoder.encode_query, query_texts).to_dense().to(self._device)
         return (self._corpus @ vectors.T).T
 
     @cached_property
     def _corpus(self) -> Tensor:
-        """``[N, V]`` in compressed sparse rows."""
+        """``[N, V]`` in compressed sparse rows, on the graph's device."""
         if self.cache is None or not self._texts:
-            return self._encode_corpus()
+            return self._encode_corpus().to(self._device)
         texts = hashlib.sha256("\0".join(self._texts).encode("utf-8", "surrogatepass")).hexdigest()
         identity = repr((self.fingerprint, self.max_length, texts))
         file = Path(self.cache) / f"{short_hash(identity)}.safetensors"
@@ -68,7 +68,7 @@ class SpladeRetriever(EncodingRetriever):
 
         tensors = cached_tensors(file, TENSORS, compute)
         indptr, indices, weights = tensors["indptr"], tensors["indices"], tensors["weights"]
-        return sparse_matrix(indptr, indices, weights, int(tensors["num_columns"]))
+        return sparse_matrix(indptr, indices, weights, int(tensors["num_columns"])).to(self._device)
 
     def _encode_corpus(self) -> Tensor:
         encoded = self._encode(self._encoder.encode_document, self._texts)
