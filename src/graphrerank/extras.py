@@ -56,7 +56,6 @@ EXTRAS = {
     "pandas": Extra("results as data frames", ("pandas",)),
     "parquet": Extra("data set folders with Parquet files", ("pyarrow",)),
     "spacy": Extra("entities of passages", ("spacy",)),
-    "sql": Extra("schemas of databases", ("sqlalchemy",)),
     "build": Extra("graphrerank build: spider, bird, beaver: tables of SQL queries; git", ("sqlglot", "pygit2")),
     "llm": Extra("a language model's endpoint", ("httpx", "yaml")),
     "constrained": Extra("answers=transformers in a form: constrained decoding", ("llguidance",)),

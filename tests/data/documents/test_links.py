@@ -293,11 +293,11 @@ def test_files_of_several_documents() -> None:
         page("m.epub#text/1.xhtml"),
         page("m.epub#text/2.xhtml", "End"),
         page("C#.md"),
-        page("mail.mbox#1"),
+        page("rows.csv#1"),
         page("a.md"),
     ]
     assert targets(documents, "m.epub#text/1.xhtml", Link("2.xhtml#end"), Link("../a.md")) == ["m.epub#text/2.xhtml:0"]
-    assert targets(documents, "a.md", Link("mail.mbox"), Link("C%23.md")) == ["mail.mbox#1:0", "C#.md:0"]
+    assert targets(documents, "a.md", Link("rows.csv"), Link("C%23.md")) == ["rows.csv#1:0", "C#.md:0"]
 
 
 def test_symbols_are_counted_apart() -> None:

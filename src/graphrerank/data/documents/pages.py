@@ -167,8 +167,8 @@ def file_of(name: str) -> str:
     """Return the path of a document's file: its name, or what stands before the `#` of one of several.
 
     Example:
-        >>> file_of("mail.mbox#a@b"), file_of("C#.md")
-        ('mail.mbox', 'C#.md')
+        >>> file_of("rows.csv#7"), file_of("C#.md")
+        ('rows.csv', 'C#.md')
     """
     file, mark, _ = normalize("NFC", name).partition("#")
     return file if mark and suffix_of(file) else normalize("NFC", name)

@@ -25,8 +25,6 @@ _SUFFIXES = {  # function of a module of `formats`: suffixes
     "records.read_json": "json",
     "records.read_jsonl": "jsonl ndjson",
     "records.read_table": "csv tsv",
-    "mail.read_mbox": "mbox",
-    "mail.read_eml": "eml",
     "code.read_code": _CODE,
     "text.read_text": f"txt text org tex ltx {_PLAIN}",
 }

@@ -43,21 +43,6 @@ def test_a_day_of_a_channel_of_slack(content):
     assert (first.title, first.text.count("\n")) == ("#general > 2024-01-01 10:30", 2)
 
 
-def test_a_channel_of_discord():
-    messages = [
-        {"id": "7", "timestamp": "2024-01-01T10:30:00.5+00:00", "content": "It leaks.", "author": {"name": "ann"}},
-        {"id": "8", "timestamp": "2024-01-01T12:30:00+00:00", "content": "Why?", "reference": {"messageId": "7"},
-         "author": {"name": "bob", "nickname": "Bob"}},
-        {"id": "9", "timestamp": None, "content": "", "author": {"name": "x"}, "attachments": []},
-    ]  # fmt: skip
-    content = {"guild": {"name": "Pumps"}, "channel": {"name": "help"}, "messages": messages, "messageCount": 3}
-    assert _texts(content, "a.json") == (
-        "#help", [("2024-01-01 10:30", ["ann: It leaks."]), ("2024-01-01 12:30", ["Bob: Why?"])],
-    )  # fmt: skip
-    (document,) = read_json(json.dumps(content).encode(), "a.json")
-    assert document.sections[1].blocks[0].links == (Link("discord:7", kind=LABEL, edge="reply"),)
-
-
 def test_a_long_thread_is_several_sections():
     thread = [SLACK[0]] + [{**SLACK[3], "ts": f"17041060{n:02}.0", "text": "word " * 40} for n in range(30)]
     (document,) = read_json(json.dumps(thread).encode(), "general/day.json")
@@ -71,7 +56,6 @@ def test_a_long_thread_is_several_sections():
         [{"type": "message", "ts": float("inf"), "text": 5, "user": {}, "thread_ts": [1], "files": [1, {"name": {}}]}],
         [{"type": "message", "ts": 1e300, "text": "x", "subtype": None}, 5],
         [{"type": "message", "ts": "1", "text": "x"}, {"type": "message", "ts": "nan", "text": "y"}] * 30,
-        {"channel": {"name": [1]}, "messages": [{"author": 5, "id": {}, "content": "x", "timestamp": "9" * 400}]},
         {"channel": {}, "messages": []},
         {"messages": None, "channel": {}},
     ],

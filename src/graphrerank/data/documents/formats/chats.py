@@ -1,7 +1,4 @@
-"""Exports of chats, which are JSON: a folder of a Slack channel's days, and Discord's channels by DiscordChatExporter.
-
-Messages that follow each other soon are a section; a thread of Slack is another.
-"""
+"""Days of a channel of Slack, in JSON: messages that follow each other soon are a section, and so is a thread."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,8 +21,7 @@ class _Message(NamedTuple):
     time: datetime | None  # in UTC
     author: str
     text: str
-    thread: str  # of Slack, empty outside of threads
-    reply_to: str  # the id of a message
+    thread: str  # the id of its first message, empty outside of threads
 
 
 def read_chat(content: Any, name: str) -> list[Document] | None:
@@ -34,17 +30,12 @@ def read_chat(content: Any, name: str) -> list[Document] | None:
     listed = content.get("messages") if isinstance(content, Mapping) else content
     if not isinstance(listed, list):
         return None
-    if listed and all(_at(each, "type") == "message" and _at(each, "ts") for each in listed[:20]):
-        names = {_at(each, "user"): name for each in listed if (name := _at(each, *_NAMES))}
-        messages, prefix = [_slack(each, names) for each in listed], f"slack:{channel}:"
-    elif isinstance(content, Mapping) and "channel" in content and all(_at(each, "author.name") for each in listed):
-        channel = _at(content, "channel.name")
-        messages, prefix = list(map(_discord, listed)), "discord:"
-    else:
+    if not listed or not all(_at(each, "type") == "message" and _at(each, "ts") for each in listed[:20]):
         return None
+    names = {_at(each, "user"): name for each in listed if (name := _at(each, *_NAMES))}
+    groups = _groups([message for each in listed if (message := _message(each, names)).text])
     title = f"#{channel}" if channel else PurePosixPath(name).stem
-    groups = _groups([message for message in messages if message.text])
-    return [Document(name, title, tuple(_section(group, prefix) for group in groups))]
+    return [Document(name, title, tuple(_section(group, f"slack:{channel}:") for group in groups))]
 
 
 def _at(value: Any, *paths: str) -> str:
@@ -58,37 +49,24 @@ def _at(value: Any, *paths: str) -> str:
     return ""
 
 
-def _slack(message: Any, names: Mapping[str, str]) -> _Message:
+def _message(message: Any, names: Mapping[str, str]) -> _Message:
     """Read a message; ``names`` are those of the users that the file says."""
 
     def shown(found: re.Match[str]) -> str:
         return str(found[4] or found[3] or f"{found[1]}{names.get(found[2], found[2])}")
 
     own, thread, user = _at(message, "ts"), _at(message, "thread_ts"), _at(message, "user")
-    text = _with_files(unescape(_MARKUP.sub(shown, _at(message, "text"))), message, "files")
+    files = message.get("files") if isinstance(message, Mapping) else None
+    files = [_at(file, "name") for file in files] if isinstance(files, list) else []
+    text = unescape(_MARKUP.sub(shown, _at(message, "text"))).strip()
+    text = "\n".join(filter(None, (text, ", ".join(filter(None, files)))))
     if _at(message, "subtype").endswith(("_join", "_leave")):
         text = ""
     time = None
     with suppress(ValueError, OverflowError, OSError):
         time = datetime.fromtimestamp(float(own), UTC)
     author = _at(message, *_NAMES) or names.get(user, user)
-    return _Message(own, time, author, text, thread, thread if thread != own else "")
-
-
-def _discord(message: Any) -> _Message:
-    time = None
-    with suppress(ValueError, OverflowError):
-        time = datetime.fromisoformat(_at(message, "timestamp")).astimezone(UTC)
-    text = _with_files(_at(message, "content"), message, "attachments")
-    author = _at(message, "author.nickname", "author.name")
-    return _Message(_at(message, "id"), time, author, text, "", _at(message, "reference.messageId"))
-
-
-def _with_files(text: str, message: Any, key: str) -> str:
-    """Append the names of the files of a message."""
-    files = message.get(key) if isinstance(message, Mapping) else None
-    names = [_at(file, "name", "fileName") for file in files] if isinstance(files, list) else []
-    return "\n".join(filter(None, (text.strip(), ", ".join(filter(None, names)))))
+    return _Message(own, time, author, text, thread)
 
 
 def _groups(messages: Sequence[_Message]) -> list[list[_Message]]:
@@ -111,7 +89,8 @@ def _groups(messages: Sequence[_Message]) -> list[list[_Message]]:
 def _section(messages: Sequence[_Message], prefix: str) -> Section:
     blocks = []
     for each in messages:
-        links = (Link(f"{prefix}{each.reply_to}"[:MAX_NAME], kind=LABEL, edge="reply"),) if each.reply_to else ()
+        is_reply = each.thread not in ("", each.id)
+        links = (Link(f"{prefix}{each.thread}"[:MAX_NAME], kind=LABEL, edge="reply"),) if is_reply else ()
         author = " ".join(each.author.split())[:MAX_NAME]
         blocks.append(Block(f"{author}: {each.text}".removeprefix(": "), links=links, is_whole=True, is_tight=True))
     labels = tuple(f"{prefix}{each.id}"[:MAX_NAME] for each in messages if each.id)
