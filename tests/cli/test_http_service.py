@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_of
 from graphrerank.models.manifest import parse_manifest, read_manifest
+from graphrerank.serving.callers import PermissionSettings
 from graphrerank.serving.search_engine import SearchEngine, SearchRequest
 from graphrerank.serving.settings import PageSettings
 from tests.support import ROOT
@@ -137,6 +139,27 @@ def test_the_language_of_an_index(tmp_path: Path) -> None:
     assert used == ["english", "german", "finnish", "finnish"]
     with pytest.raises(ValueError, match=r"`language` must be auto or finnish, in which .*corpus was prepared"):
         load_corpus(tmp_path / "corpus", data=opens, language="german", **settings)
+
+
+def test_a_corpus_folder_without_principals_is_refused_where_callers_have_some(tmp_path: Path) -> None:
+    rows = [{"_id": "p", "text": "a river", "metadata": {"principals": ["hr"]}}]
+    folder = write_dataset(tmp_path / "data", corpus=rows, queries=[])
+    prepare_corpus(Dataset.from_folder(folder, splits={}), tmp_path / "corpus", encoder=None)
+    manifest = json.loads((tmp_path / "corpus" / "corpus.json").read_text())
+    manifest["columns"] = {name: of for name, of in manifest["columns"].items() if not name.startswith("metadata")}
+    (tmp_path / "corpus" / "corpus.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="of an older version, which kept no principals; prepare it again"):
+        load_corpus(
+            tmp_path / "corpus",
+            data=OmegaConf.create({"_target_": "graphrerank.data.corpus_folder.opening.open_corpus"}),
+            encoder=None,
+            retriever=OmegaConf.create({}),
+            pipeline=OmegaConf.create(BM25),
+            compared={},
+            cache=tmp_path,
+            device="cpu",
+            permissions=PermissionSettings(header="X-Principals"),
+        )
 
 
 def test_the_page_offers_questions_of_the_corpus(tmp_path: Path) -> None:

@@ -109,6 +109,12 @@ def test_principals_of_any_other_form_are_nobody() -> None:
     assert np.flatnonzero(metadata.visible({"a", "x", "7"})).tolist() == [0, 1]
     assert np.flatnonzero(metadata.visible({"b"})).tolist() == [0, 1, 2]
     assert metadata.known({"a", "x"}) == {"a"}
+    audiences = [None, {"a", "b"}, {"b"}, *[set()] * 5]
+    assert metadata.audiences() == audiences
+    odd = Metadata([{"": {"principals": ["a"]}}, {"principals": ["b"], "": {"principals": ["a"]}}])
+    assert odd.visible({"a"}).tolist() == [True, False]
+    assert odd.visible(frozenset()).tolist() == [True, False]
+    assert odd.fields() == [".principals"]
 
 
 def test_a_selected_graph_is_that_of_its_passages() -> None:

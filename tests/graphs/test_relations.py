@@ -1,3 +1,6 @@
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
@@ -5,7 +8,13 @@ from graphrerank.data.dataset import Dataset
 from graphrerank.graphs.edge_types import REFERENCE
 from graphrerank.graphs.metadata import Metadata
 from graphrerank.graphs.passages import Passages
-from graphrerank.graphs.relations import lift_replacements, relations_among, valid_at, with_relations
+from graphrerank.graphs.relations import (
+    absent_replacements,
+    lift_replacements,
+    relations_among,
+    valid_at,
+    with_relations,
+)
 from tests.support.folders import write_dataset
 
 RECORDS = [{"supersedes": ["b"]}, {"supersedes": "c", "contradicts": ["d", "x"]}, {}, {"supersedes": ["d"]}]
@@ -25,6 +34,18 @@ def test_a_replacement_takes_the_score_by_hand() -> None:
     assert found[0, [3, 1]].tolist() == [4.0, 3.0]  # a chain: c, at the top, by b by a
     assert found[0, 3] > found[0, 2] > found[0, 0] > 3.9999
     assert torch.equal(found[1:], scores[1:])
+
+
+def test_replacements_that_are_absent() -> None:
+    nodes = torch.tensor([[2, 3, -1], [0, 1, -1], [1, -1, -1]])
+    assert absent_replacements(PASSAGES, nodes).tolist() == [[0, 1], [-1, -1], [0, -1]]  # c by b by a
+    without_a = replace(PASSAGES, removed=torch.tensor([True, False, False, False]))
+    assert absent_replacements(without_a, nodes).tolist() == [[1], [-1], [-1]]
+    assert absent_replacements(Passages(list("abcd"), [""] * 4), nodes).shape == (3, 0)
+    then = replace(PASSAGES, metadata=replace(PASSAGES.metadata, ranks_now=False))
+    assert absent_replacements(then, nodes).shape == (3, 0)
+    part = PASSAGES.select(np.array([1, 2, 3]))  # as if there were no a
+    assert absent_replacements(part, torch.tensor([[1]])).tolist() == [[0]]
 
 
 def test_a_circle_ends() -> None:
@@ -52,8 +73,10 @@ def test_what_is_valid_at_a_time() -> None:
     }.items():
         assert metadata.where(valid_at(time, metadata.times)).nonzero()[0].tolist() == expected, time
     assert valid_at(None, ()) == {"and": []}
-    with pytest.raises(ValueError, match="`as_of` must be a time in ISO 8601"):
-        valid_at("yesterday", ())
+    assert "0101-" in str(valid_at("0101-01-01", ["valid_to"]))
+    for bad in ("yesterday", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
+        with pytest.raises(ValueError, match="`as_of` must be a time in ISO 8601"):
+            valid_at(bad, ())
 
 
 def test_edges_of_files_are_noted_in_their_direction(tmp_path) -> None:

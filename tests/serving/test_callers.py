@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 import torch
 
+from graphrerank.checks import UserError
 from graphrerank.cli.http_service import ADD_DOCUMENTS, INSPECT, REMOVE_DOCUMENTS, SEARCH
 from graphrerank.data.corpus_folder.growth import grow_corpus
 from graphrerank.data.corpus_folder.opening import open_corpus
@@ -89,7 +90,11 @@ def test_a_token_says_what_is_searched(make_service):
     assert found(client, bearer(token(aud=["other", "search"]))) == ["a", "b", "c"]
     inspected = client.post("/inspect", json={"query": "red"}, headers=bearer(token(principals=["law"]))).json()
     assert [node["doc_id"] for node in inspected["nodes"]] == ["a", "c"]
+    dotted = make_service(**TOKENS, claim="https://we.example/roles")
+    assert found(dotted, bearer(token(**{"https://we.example/roles": ["law"]}))) == ["a", "c"]
+    assert found(dotted, bearer(token())) == ["a"]
     nested = make_service(**TOKENS, claim="realm.roles", issuer="we")
+    assert found(nested, bearer(token(iss="we"))) == ["a"]
     assert found(nested, bearer(token(principals=None, realm={"roles": ["hr"]}, iss="we"))) == ["a", "b", "c"]
 
 
@@ -191,6 +196,31 @@ def test_adding_and_deleting_need_the_principal_write(make_service):
     bad = {"documents": [{"id": "f", "text": "x", "metadata": {"principals": "law"}}]}
     refused = client.post("/documents", json=bad, headers=writer)
     assert (refused.status_code, "`principals` must be a list of texts" in refused.json()["message"]) == (422, True)
+
+
+def test_writing_is_refused_before_anything_is_encoded(make_service, monkeypatch):
+    monkeypatch.setattr(Batcher, "ask", lambda *_, **__: pytest.fail("the request came to an engine"))
+    new = {"documents": [{"id": "e", "text": "red melon"}]}
+    assert make_service(**TOKENS).post("/documents", json=new, headers=bearer(token())).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/search", "/inspect"])
+def test_errors_of_a_database_are_for_the_logs_alone(make_service, monkeypatch, path):
+    def fail(*_):
+        raise UserError("collection 'secret': needed the 1,000 passages of the corpus, found 7")
+
+    monkeypatch.setattr(BM25Retriever, "retrieve", fail)
+    answer = make_service(**TOKENS).post(path, json={"query": "red"}, headers=bearer(token()))
+    assert answer.status_code == 500
+    assert not {"secret", "1,000"} & {*answer.text.replace("'", " ").split()}
+
+
+@pytest.mark.parametrize("path", ["/search", "/inspect"])
+@pytest.mark.parametrize("given", [{"filter": {"lang": "de"}}, {"as_of": "0001-01-01T00:00:00+14:00"}])
+def test_what_does_not_fit_is_named(make_service, path, given):
+    answer = make_service(**TOKENS).post(path, json={"query": "red", **given}, headers=bearer(token()))
+    assert answer.status_code == 422
+    assert ("`filter.lang`" if "filter" in given else "`as_of`") in answer.json()["message"]
 
 
 def test_a_folder_of_an_older_version_takes_no_principals(make_service, tmp_path):

@@ -334,3 +334,17 @@ def test_facts_that_change_over_time(tmp_path):
     assert {one["doc_id"] for one in past} == set("abcd")
     with pytest.raises(ValueError, match="`as_of` must be a time"):
         SearchRequest(query="x", as_of="soon")
+
+
+def test_what_supersedes_is_found_with_what_it_supersedes(tmp_path):
+    texts = ["the red office is in Rome", "a red office", "moved to Metz"]
+    corpus = searchable(list("abc"), texts, {}, budget=2, other="x")
+    records = [{}, {}, {"supersedes": ["a"]}]
+    engine = SearchEngine(lambda _: corpus._over(corpus.graph.with_passages(metadata=Metadata(records))), tmp_path)
+    found = ask(engine, texts[0])["results"]
+    relations = [(one["doc_id"], one["relations"]) for one in found]
+    assert relations == [("c", [("supersedes", "a")]), ("a", [("superseded_by", "c")])]
+    inspected = InspectEngine(engine).answer({"a": InspectRequest(query=texts[0], explain=True)})["a"]
+    rankings = {one.name: [inspected.nodes[place].doc_id for place in one.nodes] for one in inspected.rankings}
+    assert rankings["retriever"] == ["a", "b"]
+    assert rankings["ours"] == ["c", "a"]

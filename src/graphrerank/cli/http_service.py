@@ -235,6 +235,8 @@ def load_corpus(
             f"`language` must be auto or {dataset.graph.passages.language}, in which {folder} was prepared "
             f"(data.language), got {language!r}"
         )
+    if permissions.are_set and is_corpus_folder(folder) and dataset.graph.passages.metadata is None:
+        raise UserError(f"`index` {folder} is of an older version, which kept no principals; prepare it again")
     # separate from the encoder of requests, as the corpus's vectors are kept on disk; loaded only if it encodes
     corpus_encoder = None if encoder is None else VectorCache(instantiate(encoder), cache / "vectors")
     dataset = with_vectors(dataset, corpus_encoder, cache / "candidates")

@@ -134,6 +134,17 @@ class Metadata:
         return self.ranks_now and len(self._held(*((name + END, name + BEYOND) for name in RELATIONS))) > 0
 
     @cached_property
+    def superseding(self) -> dict[str, list[int]]:
+        """The passages that supersede another one, by its id."""
+        start, stop = f"{SUPERSEDES}{END}s", SUPERSEDES + BEYOND
+        ids = {
+            part.terms[place][len(start) :]
+            for part in self._entries
+            for place in range(part.terms.place(start), part.terms.place(stop))
+        }
+        return {node_id: self._held(_exactly(SUPERSEDES, node_id)).tolist() for node_id in ids}
+
+    @cached_property
     def times(self) -> list[str]:
         """List which of `valid_from` and `valid_to` some passage has."""
         return [name for name in (VALID_FROM, VALID_TO) if len(self._held((name + END, name + BEYOND)))]
@@ -154,12 +165,10 @@ class Metadata:
 
     def audiences(self) -> list[frozenset[str] | None]:
         """List the principals of each passage; None of a public one."""
-        found: list[frozenset[str] | None] = []
-        for record in map(_as_mapping, self.records):
-            names = record.get(PRINCIPALS)
-            listed = [names] if isinstance(names, str) else names if isinstance(names, list | tuple) else []
-            held = frozenset(name for name in listed if isinstance(name, str))
-            found.append(held if PRINCIPALS in record else None)
+        start, found = f"{PRINCIPALS}{END}", list[frozenset[str] | None]()
+        for terms in map(set, map(_terms, map(_as_mapping, self.records))):
+            names = (term.removeprefix(f"{start}s") for term in terms if term.startswith(f"{start}s"))
+            found.append(frozenset(names) if start in terms else None)
         return found
 
     def where(self, conditions: Filter) -> Mask:
@@ -307,20 +316,21 @@ def _as_mapping(record: Any) -> Mapping[str, Any]:
     return record if isinstance(record, Mapping) else json.loads(record) if record else {}
 
 
-def _terms(record: Any, name: str = "") -> Iterator[str]:
+def _terms(record: Any, name: str | None = None) -> Iterator[str]:
     """List the entries of metadata.
 
     An empty list is one without a value, and so are principals of any form: whom they do not name sees nothing.
     """
     if isinstance(record, Mapping):
-        if not name and PRINCIPALS in record:
+        if name is None and PRINCIPALS in record:
             yield PRINCIPALS + END
         for key, value in record.items():
-            yield from _terms(value, f"{name}.{key}" if name else str(key).replace("\0", "\ufffd"))
+            plain = str(key).replace("\0", "\ufffd")
+            yield from _terms(value, plain if name is None else f"{name}.{plain}")
     elif isinstance(record, list | tuple):
         for value in record:
             yield from _terms(value, name)
         if not record:
-            yield name + END
+            yield f"{name}{END}"
     elif record is not None and (value := _value(record)) is not None:
         yield f"{name}{END}{value}"

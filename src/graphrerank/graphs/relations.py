@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from graphrerank.checks import UserError
 from graphrerank.graphs.metadata import RELATIONS, SUPERSEDED, SUPERSEDES, VALID_FROM, VALID_TO, Filter
@@ -23,9 +24,10 @@ def valid_at(time: str | None, fields: Sequence[str]) -> Filter:
     """Return the filter of passages that are valid at a time, now when None, by those of its fields that there are."""
     try:
         given = datetime.now(UTC) if time is None else datetime.fromisoformat(time)
-    except ValueError:
+        given = given.astimezone(UTC) if given.tzinfo else given
+    except (ValueError, OverflowError):
         raise UserError("`as_of` must be a time in ISO 8601, such as 2025-01-31 or 2025-01-31T10:00:00Z") from None
-    instant = (given.astimezone(UTC) if given.tzinfo else given).strftime("%Y-%m-%dT%H:%M:%S~")  # after any zone
+    instant = f"{given.replace(tzinfo=None).isoformat(timespec='seconds')}~"  # after any zone
     bounds = ((VALID_FROM, {"lte": instant}), (VALID_TO, {"gt": instant}))
     return {"and": [{"or": [{name: {"exists": False}}, {name: bound}]} for name, bound in bounds if name in fields]}
 
@@ -45,6 +47,21 @@ def relations_among(passages: Passages, nodes: Sequence[int]) -> list[Relation]:
                 if isinstance(other, str) and place_of.get(other, place) != place:
                     found.append((place, place_of[other], kind))
     return found
+
+
+def absent_replacements(passages: Passages, nodes: Tensor) -> Tensor:
+    """Return what supersedes some of the passages ``[B, K]`` and is not among them: ``[B, m]``, padded with -1."""
+    metadata, removed, rows = passages.metadata, passages.removed, []
+    for numbers in nodes.tolist() if metadata is not None and metadata.has_relations else ():
+        held, pending = set(numbers), [node for node in numbers if node >= 0]
+        while pending:
+            found = set(metadata.superseding.get(passages.ids[pending.pop()], ())) - held
+            found = {node for node in found if removed is None or not removed[node]}
+            held |= found
+            pending += found
+        rows.append(torch.tensor(sorted(held.difference(numbers)), dtype=torch.int64))
+    padded = pad_sequence(rows, batch_first=True, padding_value=-1) if rows else nodes[:, :0]
+    return padded.to(nodes.device)
 
 
 def lift_replacements(passages: Passages, nodes: Tensor, scores: Tensor) -> Tensor:

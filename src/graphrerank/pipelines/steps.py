@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphrerank.checks import UserError, check_counts, check_not_negative, check_share
 from graphrerank.graphs import CandidateGraphs, Queries, Ranking, RetrieverFactory, candidate_edges
-from graphrerank.graphs.relations import lift_replacements
+from graphrerank.graphs.relations import absent_replacements, lift_replacements
 from graphrerank.graphs.sparse_rows import pad_rows, positions_in_rows
 from graphrerank.operators.granker import smooth_vectors
 from graphrerank.operators.ppr import CorpusPPR
@@ -106,7 +106,8 @@ class GRanker:
 class GraphRerank:
     """Rank the result of a vector search, the step before, by a model of its scores and the edges among its nodes.
 
-    A passage that another one supersedes ranks below it (:mod:`~graphrerank.graphs.relations`).
+    A passage that another one supersedes ranks below it (:mod:`~graphrerank.graphs.relations`), which is added if it
+    was not retrieved.
 
     Source: GraphER, section 2; FastInsight, Definition 5 (graph model-based search). ``scorer`` is a factory, such as
     ``graphrerank.inference.checkpoint_scorer.CheckpointScorer``.
@@ -126,7 +127,10 @@ class GraphRerank:
             graphs = self.candidate_graphs(state)
         with self._resources.clock("rerank"):
             scored, passages = state.scored(self.scorer.score(graphs)), self._resources.graph.passages
-            return scored.ranked_by(lift_replacements(passages, scored.nodes, scored.scores))
+            if (absent := absent_replacements(passages, scored.nodes)).shape[1]:
+                scored = scored.add(absent, from_graph=scored.from_graph)
+            scored = scored.ranked_by(lift_replacements(passages, scored.nodes, scored.scores))
+            return scored.top(self._resources.budget)
 
     def candidate_graphs(self, state: RetrievalState) -> CandidateGraphs:
         """Build the model's input from a vector search's result, nodes in the order of the state."""

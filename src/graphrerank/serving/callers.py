@@ -36,7 +36,7 @@ class PermissionSettings:
     key: str | None = field(default=None, repr=False)  # a secret, or a public key in PEM
     audience: str | None = None  # that a token must name
     issuer: str | None = None  # that a token must name; None: any
-    claim: str = "principals"  # of a token: a list, or a text with blanks between names; with dots for nested ones
+    claim: str = "principals"  # of a token: a list, or a text with blanks between names; dots: its own, or nested ones
     header: str | None = None  # of a proxy, which sets or removes it in every request; commas between names
     trust_body: bool = False  # whether requests may name their principals: for trials, and trusted clients alone
     statistics: str = "visible"  # global: of the whole corpus, quicker, which tells something of what is hidden
@@ -85,8 +85,8 @@ class PermissionSettings:
             )
         except (jwt.PyJWTError, ValueError):
             _wrong()
-        for part in self.claim.split("."):
-            content = content.get(part) if isinstance(content, dict) else _wrong()
+        for part in [self.claim] if self.claim in content else self.claim.split("."):
+            content = content.get(part) if isinstance(content, dict) else content if content is None else _wrong()
         if content is None:
             return ()
         names = content.split() if isinstance(content, str) else content

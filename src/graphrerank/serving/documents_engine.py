@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from subprocess import Popen
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator, model_validator
 
@@ -21,7 +21,6 @@ from graphrerank.files import FolderInUseError
 from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.graphs.metadata import PRINCIPALS
 from graphrerank.inference.edge_forms import edge_rows, type_numbers, weights_of
-from graphrerank.serving.callers import WRITE
 from graphrerank.serving.engine import Check, Engine, Refusal, too_late
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import CallerRequest, Work, check_most, growth_work, limits_of
@@ -86,6 +85,7 @@ class AddDocuments(CallerRequest):
             forms of ``POST /v2/rerank`` but with ids as ends.
     """
 
+    writes: ClassVar[bool] = True
     documents: Annotated[list[NewDocument], Field(min_length=1, fail_fast=True)]
     edges: Annotated[list[NewEdge], PlainValidator(_edges), edge_schema({"type": "string"})] = Field([])
 
@@ -139,6 +139,7 @@ class RemoveDocuments(CallerRequest):
         ids: Ids of passages; those that the corpus does not have are ignored.
     """
 
+    writes: ClassVar[bool] = True
     ids: Annotated[list[DocId], Field(min_length=1, fail_fast=True)]
 
     @model_validator(mode="after")
@@ -179,8 +180,6 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
         return {uid: self._answer(uid, job, check) for uid, job in jobs.items()}
 
     def _answer(self, uid: str, job: AddDocuments | RemoveDocuments, check: Check) -> DocumentsResponse | Refusal:
-        if not job.caller.may_write:
-            return Refusal(403, f"adding and deleting documents needs the principal `{WRITE}`")
         while True:
             try:
                 check()

@@ -1,7 +1,8 @@
 """Engines, which answer batches of requests."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
@@ -58,12 +59,19 @@ def too_late() -> Refusal:
     return Refusal(504, "no answer in time")
 
 
-def encode(encoder: MemoryVectorCache, texts: list[str]) -> Tensor:
-    """Encode texts of requests; an error is not the requests' fault."""
+@contextmanager
+def fault_of_service() -> Iterator[None]:
+    """Turn a ValueError that is not the requests' fault into a RuntimeError, whose text is for the logs alone."""
     try:
-        return encoder.encode(texts)
+        yield
     except ValueError as error:
         raise RuntimeError(str(error)) from error
+
+
+def encode(encoder: MemoryVectorCache, texts: list[str]) -> Tensor:
+    """Encode texts of requests."""
+    with fault_of_service():
+        return encoder.encode(texts)
 
 
 class Engine(Protocol[JobT_contra]):
@@ -93,7 +101,7 @@ def answer_all(engine: Engine[JobT], jobs: Mapping[str, JobT], check: Check = la
         if len(jobs) > 1:
             return {uid: answer_all(engine, {uid: job}, check)[uid] for uid, job in jobs.items()}
         (uid,) = jobs
-        if isinstance(error, ValueError):
-            return {uid: Refusal(422, str(error))}
+        if isinstance(error, ValueError | Refusal):
+            return {uid: error if isinstance(error, Refusal) else Refusal(422, str(error))}
         log("request failed", level=logging.ERROR, error=error, id=uid)
         return {uid: Refusal(500, "internal error; see the logs for this id: " + uid)}

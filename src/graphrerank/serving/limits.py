@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sized
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo
 
@@ -165,20 +165,20 @@ class CallerRequest(EngineRequest):
         principals: Those of the caller, where the service trusts what requests say of themselves.
     """
 
+    writes: ClassVar[bool] = False  # whether it needs the principal to write
     principals: list[str] = Field(default=[], max_length=1000)
     _caller: Caller = PrivateAttr(default=Caller())
 
     def sent_by(self, caller: Caller) -> None:
-        """Note who sends the request; a refusal if it names principals itself and is not trusted."""
-        if not caller.trusts_body:
-            if self.principals:
-                raise Refusal(
-                    422, "principals: come from the token or the proxy's header; see `permissions.trust_body`"
-                )
-            self._caller = caller
-            return
-        principals = caller.principals.union(self.principals)
-        self._caller = replace(caller, principals=principals, may_write=WRITE in principals)
+        """Note who sends the request; a refusal if it names principals and is not trusted, or may not write."""
+        if caller.trusts_body:
+            principals = caller.principals.union(self.principals)
+            caller = replace(caller, principals=principals, may_write=WRITE in principals)
+        elif self.principals:
+            raise Refusal(422, "principals: come from the token or the proxy's header; see `permissions.trust_body`")
+        if self.writes and not caller.may_write:
+            raise Refusal(403, f"adding and deleting documents needs the principal `{WRITE}`")
+        self._caller = caller
 
     @property
     def caller(self) -> Caller:

@@ -37,7 +37,7 @@ from graphrerank.pipelines.pipeline import Pipeline, TracedStep
 from graphrerank.pipelines.step import Step
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.pipelines.views import Views
-from graphrerank.serving.engine import Check, Engine, Refusal
+from graphrerank.serving.engine import Check, Engine, Refusal, fault_of_service
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import (
     NO_CONFIDENCE,
@@ -139,8 +139,9 @@ class SearchableCorpus:
     see: Callable[[frozenset[str]], CorpusGraph] | None = None  # what some principals see; None: as of the graph
     has_permissions: bool = False  # whether callers have principals
 
+    @fault_of_service()
     def view(self, request: CorpusRequest) -> "SearchableCorpus":
-        """Return the part of the corpus that a request may search; a ValueError if its filter does not fit."""
+        """Return the part of the corpus that a request may search; a refusal if its filter does not fit."""
         seen = self._seen_by(self.graph.known_principals(request.caller.principals))
         metadata = seen.graph.passages.metadata
         if metadata is None:
@@ -158,7 +159,7 @@ class SearchableCorpus:
         return self._views.get(principals, lambda: graph.held_by(principals), make)
 
     def _where(self, conditions: Filter, *, ranks_now: bool = True) -> "SearchableCorpus":
-        """Return what meets a filter; a ValueError if it does not fit."""
+        """Return what meets a filter; a refusal if it does not fit."""
         graph = self.graph
         if not graph.num_nodes or (ranks_now and not conditions):
             return self
@@ -169,8 +170,13 @@ class SearchableCorpus:
             part = graph.select(nodes.to(graph.device))
             return self._over(part if ranks_now else part.without_relations())
 
-        name = (json.dumps(conditions), ranks_now)
-        return self._views.get(name, lambda: graph.numbers_passing(conditions), make)
+        def passing() -> Tensor:
+            try:
+                return graph.numbers_passing(conditions)
+            except ValueError as error:
+                raise Refusal(422, str(error)) from None
+
+        return self._views.get((json.dumps(conditions), ranks_now), passing, make)
 
     def _over(self, graph: CorpusGraph) -> "SearchableCorpus":
         if not graph.num_nodes:
@@ -231,8 +237,8 @@ class SearchEngine:
             try:
                 view = whole.view(request)
                 views.setdefault(id(view), (view, {}))[1][uid] = request
-            except ValueError as error:  # its filter does not fit
-                answers[uid] = Refusal(422, str(error))
+            except Refusal as refusal:  # its filter does not fit
+                answers[uid] = refusal
         for view, requests in views.values():
             answers |= self._search(version, view, requests)
         return answers
@@ -244,7 +250,8 @@ class SearchEngine:
         if not corpus.graph.num_nodes:
             return {uid: _response(corpus, uid, job, [], torch.zeros(0), version) for uid, job in jobs.items()}
         texts = [request.query for request in jobs.values()]
-        retrieved = corpus.pipeline.retrieve(Queries(list(jobs), texts, corpus.encode(texts)))
+        with fault_of_service():  # whose text may tell of what is hidden
+            retrieved = corpus.pipeline.retrieve(Queries(list(jobs), texts, corpus.encode(texts)))
         for stage, seconds in retrieved.seconds.items():
             STAGE_SECONDS.labels(f"search/{stage}").observe(seconds)
         ranking = retrieved.ranking
@@ -413,17 +420,18 @@ class InspectEngine(Engine[InspectRequest]):
             begin = time.perf_counter()
             queries = Queries([uid], [request.query], corpus.encode([request.query]))
             seconds = {} if queries.vectors is None else {"encode query": time.perf_counter() - begin}
-            steps, by_stage = corpus.pipeline.trace(queries)
-            last = steps[-1]
-            check()
-            shown = [(type(step.step).__name__, step) for step in steps[:-1]] + [(SYSTEM, last)]
-            if len(steps) > 1 and isinstance(steps[0].step, VectorSearch):
-                shown[0] = (RETRIEVER, steps[0])
-            for name, pipeline in corpus.compared.items():
-                shown.append((name, pipeline.trace(queries)[0][-1]))
+            with fault_of_service():
+                steps, by_stage = corpus.pipeline.trace(queries)
+                last = steps[-1]
                 check()
-            nodes = list(dict.fromkeys(chain(_nodes(last), *(_nodes(step) for _, step in shown))))
-            place_of = {node: place for place, node in enumerate(nodes)}
+                shown = [(type(step.step).__name__, step) for step in steps[:-1]] + [(SYSTEM, last)]
+                if len(steps) > 1 and isinstance(steps[0].step, VectorSearch):
+                    shown[0] = (RETRIEVER, steps[0])
+                for name, pipeline in corpus.compared.items():
+                    shown.append((name, pipeline.trace(queries)[0][-1]))
+                    check()
+                nodes = list(dict.fromkeys(chain(_nodes(last), *(_nodes(step) for _, step in shown))))
+                place_of = {node: place for place, node in enumerate(nodes)}
             explained = self._explain(last, queries, place_of, check) if request.explain else {}
         graph = corpus.graph
         return InspectResponse(

@@ -274,6 +274,11 @@ ANT = '{"_id": "a", "text": "A"}\n'
         ("corpus", b'{"_id": "a", "text": "\xed\xa0\x80"}\n', r"corpus\.jsonl, line 1: needed UTF-8"),
         ("corpus", "", r"the corpus must hold a document, found none"),
         ("corpus", None, r"needed corpus\.jsonl \(or corpus\.jsonl\.gz, corpus\.parquet, .* found none of them"),
+        (
+            "corpus",
+            '{"_id": "a", "text": "x", "principals": ["hr"]}\n',
+            r"corpus\.jsonl, line 1: needed `principals` in `metadata`",
+        ),
         ("queries", None, r"needed queries\.jsonl"),
         ("queries", '{"_id": "q1", "text": " "}\n', r"queries\.jsonl, line 1: needed a `text`"),
         ("train", HEADER + "q1\ta\t0\n", r"train\.tsv: needed a score above 0 in at least one row, found none"),

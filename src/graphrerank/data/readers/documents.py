@@ -176,6 +176,8 @@ def _identified(folder: Path, table: str) -> Iterator[tuple[Path, int, _Record]]
             for key, names in SYNONYMS.items():
                 if key not in given and len(found := [name for name in names if name in given]) > 1:
                     raise bad_line(file, line, needed=f"`{key}`, or one of its synonyms", found=found)
+            if PRINCIPALS in given and table == "corpus":  # else the document would be public
+                raise bad_line(file, line, needed=f"`{PRINCIPALS}` in `metadata`", found=given[PRINCIPALS])
             record = checked(file, line, given, _Record)
             if record.key in seen:
                 raise bad_line(file, line, needed="each `_id` once", found=f"{record.key} a second time")
