@@ -59,8 +59,9 @@ def make_service(tmp_path):
 
     def make(api_key=None, **permissions):
         search = SearchEngine(load, folder)
-        engines = {"search": search, "inspect": InspectEngine(search), "documents": DocumentsEngine(folder, None)}
         settings = ServiceSettings(api_key=api_key, permissions=PermissionSettings(**permissions))
+        documents = DocumentsEngine(folder, None, knows_callers=settings.permissions.are_set)
+        engines = {"search": search, "inspect": InspectEngine(search), "documents": documents}
         routes = [SEARCH, INSPECT, ADD_DOCUMENTS, REMOVE_DOCUMENTS]
         app = create_app(routes, Batcher(engines, settings.limits), settings, info={})
         return TestClient(app, base_url="http://localhost:8000")
@@ -202,6 +203,14 @@ def test_writing_is_refused_before_anything_is_encoded(make_service, monkeypatch
     monkeypatch.setattr(Batcher, "ask", lambda *_, **__: pytest.fail("the request came to an engine"))
     new = {"documents": [{"id": "e", "text": "red melon"}]}
     assert make_service(**TOKENS).post("/documents", json=new, headers=bearer(token())).status_code == 403
+
+
+def test_nobody_writes_to_a_corpus_of_principals_that_nobody_has(make_service):
+    client = make_service()
+    new, old = {"documents": [{"id": "a", "text": "red melon"}]}, {"ids": ["d"]}
+    refused = [client.post("/documents", json=new), client.request("DELETE", "/documents", json=old)]
+    assert [answer.status_code for answer in refused] == [403, 403]
+    assert "`write` must come from one of `permissions`" in refused[1].json()["message"]
 
 
 @pytest.mark.parametrize("path", ["/search", "/inspect"])

@@ -172,7 +172,9 @@ def add_index(
     if cfg.documents and is_corpus_folder(folder):
         routes += [ADD_DOCUMENTS, REMOVE_DOCUMENTS]
         make_encoder = None if encoder is None else partial(shared_encoder, as_yaml(encoder))
-        engines["documents"] = partial(DocumentsEngine, folder, make_encoder)
+        engines["documents"] = partial(
+            DocumentsEngine, folder, make_encoder, knows_callers=settings.permissions.are_set
+        )
 
 
 def artifact_folder(cfg: DictConfig) -> Path:

@@ -52,7 +52,9 @@ def relations_among(passages: Passages, nodes: Sequence[int]) -> list[Relation]:
 def absent_replacements(passages: Passages, nodes: Tensor) -> Tensor:
     """Return what supersedes some of the passages ``[B, K]`` and is not among them: ``[B, m]``, padded with -1."""
     metadata, removed, rows = passages.metadata, passages.removed, []
-    for numbers in nodes.tolist() if metadata is not None and metadata.has_relations else ():
+    if metadata is None or not metadata.has_relations:
+        return nodes[:, :0]
+    for numbers in nodes.tolist():
         held, pending = set(numbers), [node for node in numbers if node >= 0]
         while pending:
             found = set(metadata.superseding.get(passages.ids[pending.pop()], ())) - held
@@ -60,8 +62,7 @@ def absent_replacements(passages: Passages, nodes: Tensor) -> Tensor:
             held |= found
             pending += found
         rows.append(torch.tensor(sorted(held.difference(numbers)), dtype=torch.int64))
-    padded = pad_sequence(rows, batch_first=True, padding_value=-1) if rows else nodes[:, :0]
-    return padded.to(nodes.device)
+    return pad_sequence(rows, batch_first=True, padding_value=-1).to(nodes.device) if rows else nodes[:, :0]
 
 
 def lift_replacements(passages: Passages, nodes: Tensor, scores: Tensor) -> Tensor:

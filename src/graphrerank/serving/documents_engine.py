@@ -14,13 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInf
 
 from graphrerank.checks import UserError
 from graphrerank.data.corpus_folder.growth import EdgeError, Growth, NewEdge, grow_corpus, start_compaction
-from graphrerank.data.corpus_folder.opening import read_manifest
+from graphrerank.data.corpus_folder.opening import open_corpus, read_manifest
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.readers.documents import Document
 from graphrerank.files import FolderInUseError
 from graphrerank.graphs.edge_lists import REPEATED_EDGES, SELF_LOOPS
 from graphrerank.graphs.metadata import PRINCIPALS
 from graphrerank.inference.edge_forms import edge_rows, type_numbers, weights_of
+from graphrerank.serving.callers import WRITE
 from graphrerank.serving.engine import Check, Engine, Refusal, too_late
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import CallerRequest, Work, check_most, growth_work, limits_of
@@ -166,11 +167,14 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
     """Changes a corpus folder, one request after the other; of several workers one writes, the others wait.
 
     Where many passages have come or gone, another process compacts the folder, which may be a link; meanwhile requests
-    wait. ``make_encoder`` returns the encoder of a corpus with vectors.
+    wait. ``make_encoder`` returns the encoder of a corpus with vectors. Unless the service ``knows_callers``, nobody
+    may change a corpus that not everybody may see.
     """
 
-    def __init__(self, folder: Path, make_encoder: Callable[[], Encoder] | None) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: Path, make_encoder: Callable[[], Encoder] | None, *, knows_callers: bool = False
+    ) -> None:
+        self._folder, self._knows_callers = folder, knows_callers
         reads_vectors = read_manifest(folder.resolve()).encoder is not None
         self.encoder = make_encoder() if make_encoder is not None and reads_vectors else None
         self._compaction: Popen[bytes] | None = None
@@ -180,6 +184,8 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
         return {uid: self._answer(uid, job, check) for uid, job in jobs.items()}
 
     def _answer(self, uid: str, job: AddDocuments | RemoveDocuments, check: Check) -> DocumentsResponse | Refusal:
+        if not self._knows_callers and open_corpus(self._folder.resolve()).graph.is_guarded:
+            return Refusal(403, f"the corpus has principals, so that `{WRITE}` must come from one of `permissions`")
         while True:
             try:
                 check()
