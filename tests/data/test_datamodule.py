@@ -13,7 +13,7 @@ from graphrerank.data.augmentation import CandidateAugmentation
 from graphrerank.data.candidates import PreparedDataset, prepare
 from graphrerank.data.datamodule import CandidateDataModule, EpochBatches
 from graphrerank.data.dataset import Dataset
-from graphrerank.graphs.model_inputs import VECTORS
+from graphrerank.graphs.model_inputs import PAIRS, VECTORS
 from graphrerank.operators.hybrid import HybridRetriever
 from tests.support.encoders import HashEncoder
 
@@ -93,13 +93,38 @@ def test_validation_keeps_every_query_in_order(prepared: PreparedDataset) -> Non
     assert next(iter(CandidateDataModule(prepared, val_split="train").val_dataloader())).inputs == {}
     with pytest.raises(ValueError, match=r"data set 'ring' has the splits .*, got 'dev'"):
         CandidateDataModule(prepared, val_split="dev").val_dataloader()
-    data.trainer = SimpleNamespace(current_epoch=3)
+    data.trainer = SimpleNamespace(current_epoch=3, strategy=SimpleNamespace(root_device=torch.device("cpu")))
     assert data.train_dataloader().sampler.epoch == 3  # of a resumed run
     assert [q for graphs in batches for q in graphs.query_index.tolist()] == list(range(24, 30))
     assert [graphs.num_graphs for graphs in batches] == [4, 2]
     assert len(loader) == 2
     found = [bool(row.any()) for graphs in batches for row in graphs.to_padded(graphs.relevance, fill=0.0)]
     assert not all(found)  # also those that cannot be answered
+
+
+def test_processes_build_the_batches_of_a_gpu_and_memory_is_pinned(
+    parts: dict[str, PreparedDataset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    augmentation = CandidateAugmentation(parts["ring"].feature_names, base_swap=0.5, score_dropout=0.5)
+    data = CandidateDataModule(parts, batch_size=4, seed=5, augmentation=augmentation)
+    expected, here = list(data.train_dataloader()), data.train_dataloader()
+    assert (here.num_workers, here.pin_memory) == (0, False)
+    strategy = SimpleNamespace(root_device=torch.device("cuda"))
+    data.trainer = SimpleNamespace(current_epoch=0, strategy=strategy)
+    loader = data.train_dataloader()
+    assert loader.num_workers > 0
+    assert loader.pin_memory
+    batches = iter(loader)
+    first = next(batches)
+    assert data.state_dict() == {"epoch": 0, "served": 1}  # what was taken, not what waits
+    for found, whole in zip([first, *batches], expected, strict=True):
+        assert torch.equal(found.x, whole.x)
+        assert torch.equal(found.query_index, whole.query_index)
+    reads_pairs = CandidateDataModule(parts, inputs=PAIRS)
+    reads_pairs.trainer = data.trainer
+    assert reads_pairs.train_dataloader().num_workers == 0
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 1)
+    assert torch.equal(first.pin_memory().x, first.x + 1)
 
 
 @pytest.fixture

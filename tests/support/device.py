@@ -10,6 +10,8 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from lightning.pytorch.accelerators import CPUAccelerator
+from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -23,7 +25,7 @@ WAITS = {  # the CPU needs a number of the result, as of CUDA: its shape or itse
     "nonzero", "masked_select", "unique_dim", "unique_consecutive", "unique_dim_consecutive", "_unique", "_unique2",
     "bincount", "equal", "_local_scalar_dense",
 }  # fmt: skip
-make_tensor = torch.tensor
+make_tensor, mixed_precision = torch.tensor, torch.autocast
 
 
 @dataclass
@@ -127,6 +129,23 @@ def made_up_device() -> Iterator[torch.device]:
     def tensor(data: Any, *, device: Any = None, **more: Any) -> Tensor:
         return make_tensor(data, **more).to(device)
 
+    def autocast(device_type: str, **settings: Any) -> Any:
+        return mixed_precision(CPU.type if device_type == MADE_UP.type else device_type, **settings)
+
     never = patch.multiple(torch.inference_mode, __enter__=lambda _: None, __exit__=lambda *_: None)
-    with _Mode(), torch.no_grad(), patch("torch.tensor", tensor), never:
+    with _Mode(), torch.no_grad(), patch("torch.tensor", tensor), patch("torch.autocast", autocast), never:
         yield MADE_UP
+
+
+class MadeUpAccelerator(CPUAccelerator):
+    """The made-up device for Lightning."""
+
+    def setup_device(self, device: torch.device) -> None:
+        """Accept the device."""
+
+
+class MadeUpStrategy(SingleDeviceStrategy):
+    """Trains on the made-up device: ``Trainer(strategy=MadeUpStrategy())`` inside :func:`made_up_device`."""
+
+    def __init__(self) -> None:
+        super().__init__(device=MADE_UP, accelerator=MadeUpAccelerator())

@@ -21,6 +21,7 @@ from graphrerank.losses import (
 )
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 from graphrerank.training.reranker_module import RerankerModule
+from tests.support.device import MadeUpStrategy, Traffic, made_up_device, traffic
 
 LOSSES: dict[str, Callable[..., torch.Tensor]] = {
     "bce": binary_cross_entropy,
@@ -42,7 +43,7 @@ def module(*, dropout: float = 0.0, loss: str = "listwise", **arguments: Any) ->
 def trainer(folder: Path, *callbacks: L.Callback, max_epochs: int = 4, **arguments: Any) -> L.Trainer:
     quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
     return L.Trainer(
-        accelerator="cpu",
+        accelerator=arguments.pop("accelerator", "cpu"),
         max_epochs=max_epochs,
         default_root_dir=folder,
         callbacks=list(callbacks),
@@ -205,6 +206,37 @@ def test_validation_against_naive_loop(toy: PreparedDataset, tmp_path: Path) -> 
 def test_arguments_out_of_range_are_refused(name: str, bad: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"`{name}.*{message}"):
         module(**{name: bad})
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_device_trains_as_the_cpu_does(loss: str, toy: PreparedDataset, tmp_path: Path) -> None:
+    found, costs = [], list[Traffic]()
+
+    def fit(batch_size: int, **where: Any) -> None:
+        run, made = trainer(tmp_path, max_epochs=2, gradient_clip_val=1.0, **where), module(loss=loss)
+        before = traffic.now()
+        run.fit(made, CandidateDataModule(toy, batch_size=batch_size))
+        costs.append(traffic - before)
+        found.append((weights(made), {key: float(number) for key, number in run.callback_metrics.items()}))
+
+    fit(8)
+    with made_up_device():
+        fit(8, accelerator="auto", strategy=MadeUpStrategy())
+        fit(4, accelerator="auto", strategy=MadeUpStrategy())
+    (here, here_logged), (there, there_logged), _ = found
+    for name, expected in here.items():
+        torch.testing.assert_close(there[name], expected)
+    assert there_logged == pytest.approx(here_logged)
+    assert costs[0] == Traffic()
+    added = costs[2] - costs[1]  # by eight batches of training and four of validation, of half the size
+    assert (added.to_host, added.to_device) <= (8 * 6 + 4 * 7, 8 * 8 + 4 * 10)
+
+
+def test_validation_ranks_in_float32_whatever_the_precision(toy: PreparedDataset, tmp_path: Path) -> None:
+    made, dtypes = module(), set[torch.dtype]()
+    made.model.register_forward_hook(lambda _, __, scores: dtypes.add(scores.dtype))
+    trainer(tmp_path, precision="bf16-mixed").validate(made, CandidateDataModule(toy), verbose=False)
+    assert dtypes == {torch.float32}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a forked process cannot use CUDA")

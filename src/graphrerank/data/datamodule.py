@@ -4,6 +4,7 @@ A batch is what one optimiser step sees, whatever the number of processes: each 
 batch's queries, and an epoch has the same steps with the same queries on any number of devices. A share may be empty.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from graphrerank.graphs import CandidateGraphs, ModelInputs
 from graphrerank.graphs.model_inputs import SCORES
 
 Graphs = Callable[[Tensor], CandidateGraphs]  # of some items of a set
-Loader = DataLoader[CandidateGraphs]
+NUM_WORKERS = 4  # processes that build batches for a GPU, at most
 
 
 class CandidateDataModule(L.LightningDataModule):
@@ -81,7 +82,7 @@ class CandidateDataModule(L.LightningDataModule):
         self.validated = list(self.parts) if validated is None else list(validated)
         self._progress: dict[str, int] = {}
 
-    def train_dataloader(self) -> Loader:
+    def train_dataloader(self) -> "Loader":
         """Return shuffled batches of the training splits."""
         queries = {name: part.answerable(self.train_split) for name, part in self.parts.items()}
         graphs = [self._graphs(part, queries[name], self.train_split) for name, part in self.parts.items()]
@@ -93,16 +94,15 @@ class CandidateDataModule(L.LightningDataModule):
         sampler = EpochBatches([*sizes.values()], shares=shares, progress=self._progress, **settings)
         if self.trainer is not None:  # on a resume Lightning draws the first batch before it sets the epoch
             sampler.set_epoch(self.trainer.current_epoch)
-        return DataLoader(_Served(graphs, self.augmentation), batch_size=None, sampler=sampler)
+        return self._loader(graphs, sampler, self.augmentation)
 
-    def val_dataloader(self) -> Loader | list[Loader]:
+    def val_dataloader(self) -> "Loader | list[Loader]":
         """Return batches of the validation split, in order; of several data sets, a list of a loader for each."""
         loaders: list[Loader] = []
         for part in map(self.parts.__getitem__, self.validated):
             queries = part.dataset.split(self.val_split).queries
-            served = _Served([self._graphs(part, queries, self.val_split)], None)
             sampler = EpochBatches([len(queries)], batch_size=self.batch_size, seed=None)
-            loaders.append(DataLoader(served, batch_size=None, sampler=sampler))
+            loaders.append(self._loader([self._graphs(part, queries, self.val_split)], sampler))
         return loaders if len(self.parts) > 1 else loaders[0]
 
     def state_dict(self) -> dict[str, int]:
@@ -112,6 +112,23 @@ class CandidateDataModule(L.LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Continue with the next batch."""
         self._progress.update(state_dict, resumed=True)
+
+    def _loader(
+        self, graphs: Sequence[Graphs], sampler: "EpochBatches", augmentation: CandidateAugmentation | None = None
+    ) -> "Loader":
+        """Return a loader; for a GPU memory is pinned, and processes build the batches."""
+        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+        can_fork = hasattr(os, "fork") and not self.inputs.reads_pairs  # whose cross-encoder may be on the GPU
+        num_workers = min(NUM_WORKERS, os.cpu_count() or 1) if on_gpu and can_fork else 0
+        return Loader(
+            _Served(graphs, augmentation),
+            batch_size=None,
+            sampler=sampler,
+            num_workers=num_workers,
+            multiprocessing_context="fork" if num_workers else None,
+            persistent_workers=num_workers > 0,
+            pin_memory=on_gpu,
+        )
 
     def _graphs(self, part: PreparedDataset, queries: Tensor, split: str) -> Graphs:
         return lambda items: part.graphs(queries[items], split=split, inputs=self.inputs)
@@ -130,8 +147,9 @@ class EpochBatches(Sampler[Batch]):
 
     ``sizes`` are those of the sets, whose items stay in order where ``seed`` is None. ``shares`` are those of the
     batches from each set, relative to each other; each gives at least one batch an epoch. None: one set, each of whose
-    items comes once. ``progress`` holds the ``epoch`` and how many of its batches were ``served``, and whether to
-    continue there. A batch has fewer items at the end of an epoch, and of a mixed set that is smaller.
+    items comes once. ``progress`` holds the ``epoch`` and how many of its batches were ``served`` (:class:`Loader`
+    counts them), and whether to continue there. A batch has fewer items at the end of an epoch, and of a mixed set that
+    is smaller.
     """
 
     def __init__(
@@ -168,9 +186,7 @@ class EpochBatches(Sampler[Batch]):
         resumes = at.pop("resumed", False) and at["epoch"] == self.epoch and at["served"] < len(self)
         at.update(epoch=self.epoch, served=at["served"] if resumes else 0)
         generator = torch.Generator().manual_seed((self.seed or 0) * 1_000_003 + self.epoch)
-        for batch in islice(self._mixed(generator) if self.is_mixed else self._single(generator), at["served"], None):
-            at["served"] += 1
-            yield batch
+        yield from islice(self._mixed(generator) if self.is_mixed else self._single(generator), at["served"], None)
 
     def _single(self, generator: torch.Generator) -> Iterator[Batch]:
         (size,) = self.sizes
@@ -204,14 +220,25 @@ class _Served(Dataset[CandidateGraphs]):
     def __init__(self, sets: Sequence[Graphs], augmentation: CandidateAugmentation | None) -> None:
         self.sets = sets
         self.augmentation = augmentation
+        self.share = process_share()
 
     def __getitem__(self, batch: Batch) -> CandidateGraphs:
-        share = process_share()
-        graphs = self.sets[batch.part](torch.tensor(batch.items, dtype=torch.int64)[share])
+        graphs = self.sets[batch.part](torch.tensor(batch.items, dtype=torch.int64)[self.share])
         if self.augmentation is None:
             return graphs
         generator = torch.Generator().manual_seed(batch.seed)
-        return self.augmentation(graphs, QueryDraws(generator, len(batch.items), share))
+        return self.augmentation(graphs, QueryDraws(generator, len(batch.items), self.share))
+
+
+class Loader(DataLoader[CandidateGraphs]):
+    """Counts the batches that were taken; its processes may be ahead."""
+
+    sampler: EpochBatches
+
+    def __iter__(self) -> Iterator[CandidateGraphs]:  # type: ignore[override]
+        for graphs in super().__iter__():
+            self.sampler.progress["served"] += 1
+            yield graphs
 
 
 def process_share() -> slice:

@@ -1,14 +1,15 @@
 """Query-time graphs: for a whole batch of rankings, the corpus edges among each query's candidates."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphrerank.checks import UserError
-from graphrerank.graphs.algebra import graph_index
+from graphrerank.graphs.algebra import graph_of_nodes
 from graphrerank.graphs.corpus_graph import CorpusGraph
 from graphrerank.graphs.edge_types import EDGE_TYPES, ENTITY
 from graphrerank.graphs.entity_incidence import conceptual_edges
@@ -49,11 +50,17 @@ class CandidateGraphs:
         return self.x.shape[0]
 
     def to(self, *args: Any, **kwargs: Any) -> "CandidateGraphs":
-        """Move every tensor, as ``Tensor.to`` does (Lightning calls this)."""
+        """Move every tensor, as ``Tensor.to`` does."""
+        return self._each(lambda tensor: tensor.to(*args, **kwargs))
+
+    def pin_memory(self) -> "CandidateGraphs":
+        """Copy every tensor to memory from which a GPU reads while others compute (a ``DataLoader`` calls this)."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "CandidateGraphs":
         held = {f.name: getattr(self, f.name) for f in fields(self)}
-        moved = {name: v.to(*args, **kwargs) for name, v in held.items() if isinstance(v, Tensor)}
-        inputs = {name: tensor.to(*args, **kwargs) for name, tensor in self.inputs.items()}
-        return replace(self, **moved, inputs=inputs)
+        changed = {name: change(value) for name, value in held.items() if isinstance(value, Tensor)}
+        return replace(self, **changed, inputs={name: change(tensor) for name, tensor in self.inputs.items()})
 
     def select_edges(self, kept: Tensor) -> "CandidateGraphs":
         """Return the batch with some of its edges, by a mask ``[E]`` or by their positions."""
@@ -97,10 +104,15 @@ class CandidateGraphs:
 
     def to_padded(self, node_scores: Tensor, *, fill: float) -> Tensor:
         """Lay out one number per node, ``[N]``, as ``[B, K]`` with ``K`` the largest graph's size."""
-        graph = graph_index(self.ptr)
-        slot = torch.arange(self.num_nodes, device=self.ptr.device) - self.ptr[graph]
-        width = int((self.ptr[1:] - self.ptr[:-1]).max()) if self.num_graphs else 0
+        graph, slot, width = self._cells
         return node_scores.new_full((self.num_graphs, width), fill).index_put((graph, slot), node_scores)
+
+    @cached_property
+    def _cells(self) -> tuple[Tensor, Tensor, int]:
+        """Row and column of each node in a padded matrix, and its width."""
+        graph = graph_of_nodes(self.ptr, self.num_nodes)
+        width = int(self.ptr.diff().max()) if self.num_graphs else 0
+        return graph, torch.arange(self.num_nodes, device=self.ptr.device) - self.ptr[graph], width
 
     def order(self, scores: Tensor) -> Tensor:
         """Rank each graph's nodes by scores ``[N]``, ties by node number: positions ``[B, K]``, padded with -1."""
@@ -109,8 +121,7 @@ class CandidateGraphs:
         place = torch.arange(self.num_nodes, device=scores.device)
         order = place if self.nodes is None else torch.argsort(self.nodes, stable=True)
         order = order[torch.argsort(scores[order], descending=True, stable=True)]
-        graph = graph_index(self.ptr)
-        order = order[torch.argsort(graph[order], stable=True)]  # grouped by graph: now aligned with the packing
+        order = order[torch.argsort(self._cells[0][order], stable=True)]  # by graph, aligned with the packing
         return self.to_padded(order, fill=-1)
 
 
@@ -129,8 +140,8 @@ def candidate_edges(
     valid = nodes >= 0
     ptr = torch.zeros(nodes.shape[0] + 1, dtype=torch.int64, device=nodes.device)
     ptr[1:] = valid.sum(1).cumsum(0)
-    row = graph_index(ptr)
     packed = nodes[valid]
+    row = graph_of_nodes(ptr, len(packed))
     key, position = torch.sort(row * graph.num_nodes + packed)
     if (key[1:] == key[:-1]).any():
         repeated = int(key[1:][key[1:] == key[:-1]][0])

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from graphrerank.checks import UserError, check_positive_share
 from graphrerank.graphs import CandidateGraphs, CorpusGraph, EntityIncidence, Ranking, top_k_by_node_order
-from graphrerank.graphs.algebra import column_normalize, graph_index, propagate, scatter_sum
+from graphrerank.graphs.algebra import column_normalize, graph_of_nodes, propagate, scatter_sum
 from graphrerank.graphs.entity_incidence import normalized_names
 from graphrerank.graphs.sparse_rows import positions_in_rows, row_entries, sparse_matrix
 from graphrerank.knowledge.pattern_entities import PatternEntityExtractor
@@ -46,7 +46,8 @@ def personalized_pagerank(
     """
     if (seed < 0).any():
         raise UserError(f"`seed` must not be negative, got {seed.min().item()}")
-    graph, num_graphs, num_nodes = graph_index(ptr), ptr.numel() - 1, seed.shape[0]
+    num_graphs, num_nodes = ptr.numel() - 1, seed.shape[0]
+    graph = graph_of_nodes(ptr, num_nodes)
     total = scatter_sum(seed, graph, num_graphs)
     size = (ptr[1:] - ptr[:-1]).to(seed.dtype)
     reset = torch.where(total[graph] > 0, seed / total[graph], 1 / size[graph])

@@ -73,6 +73,10 @@ class RerankerModule(L.LightningModule):
         scores: Tensor = self.model(*graphs.model_inputs(self.inputs))
         return scores
 
+    def transfer_batch_to_device(self, batch: CandidateGraphs, device: torch.device, _: int) -> CandidateGraphs:
+        """Copy a batch from pinned memory while the device computes."""
+        return batch.to(device, non_blocking=True)
+
     def on_train_batch_start(self, batch: CandidateGraphs, batch_idx: int) -> None:
         """Make randomness a function of the seed, the step, the batch within an accumulated step, and the process."""
         part = batch_idx % self.trainer.accumulate_grad_batches
@@ -89,8 +93,9 @@ class RerankerModule(L.LightningModule):
         return loss * (num_queries * self.trainer.world_size / all_queries)
 
     def validation_step(self, graphs: CandidateGraphs, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Log the loss and accumulate the measures of a batch."""
-        scores = self(graphs)
+        """Log the loss and accumulate the measures of a batch, ranked in the precision of the weights."""
+        with torch.autocast(graphs.x.device.type, enabled=False):  # bfloat16 would tie what float32 tells apart
+            scores = self(graphs)
         assert graphs.relevance is not None
         assert graphs.gains is not None
         order = graphs.order(scores)
