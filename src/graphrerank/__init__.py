@@ -4,15 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from graphrerank.api import evaluate
+    from graphrerank.api import evaluate, learn
     from graphrerank.data.dataset import Dataset
     from graphrerank.fitting.fit import fit
     from graphrerank.inference import GraphReranker, RerankedList, RerankInput
 
 __version__ = "0.3.0"
-__all__ = ["Dataset", "GraphReranker", "RerankInput", "RerankedList", "evaluate", "fit"]
+__all__ = ["Dataset", "GraphReranker", "RerankInput", "RerankedList", "evaluate", "fit", "learn"]
 
-_HOMES = {"evaluate": "graphrerank.api", "fit": "graphrerank.fitting.fit", "Dataset": "graphrerank.data.dataset"}
+_HOMES = {
+    "evaluate": "graphrerank.api",
+    "learn": "graphrerank.api",
+    "fit": "graphrerank.fitting.fit",
+    "Dataset": "graphrerank.data.dataset",
+}
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of this package
 

@@ -1,4 +1,4 @@
-"""``evaluate``: any systems on any data sets, by their names or as built objects."""
+"""``evaluate`` any systems on any data sets, and ``learn`` from use, with parts by their names or as built objects."""
 
 import json
 import re
@@ -30,6 +30,7 @@ from graphrerank.evaluation.report import print_result
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import LEVEL, across_datasets
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, System
+from graphrerank.feedback.learn import Outcome, learn_log
 from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.metadata import Filter
@@ -278,6 +279,44 @@ def evaluate(
         if folder is not None:
             result.save(folder)
     return result
+
+
+def learn(
+    log: str | Path,
+    data: Any,
+    *,
+    start: str | Path | Checkpoint = "base",
+    artifact: str | Path | None = None,
+    formats: Sequence[str] = ("torchscript",),
+    **settings: Any,
+) -> Outcome:
+    """Learn from a log of what was shown and clicked, and export the result if it is better than its parent.
+
+    Later sessions, of other queries, must show it significantly better, and drafted and judged questions no worse.
+
+    Args:
+        log: A file or folder of JSON lines (:mod:`~graphrerank.feedback.log`).
+        data: The corpus that was shown, as :meth:`Parts.dataset <graphrerank.parts.Parts.dataset>` takes it.
+        start: The checkpoint that ranked, a ``gatv2_reranker`` with ``features=scores``.
+        artifact: Folder for the artifact; None: nothing is written. It appears, or replaces an older one, at once.
+        formats: Of the artifact.
+        **settings: ``retriever`` and ``encoder`` (those of ``start``); ``drafted`` (200) questions; ``margin`` (0.01)
+            of nDCG@10; ``level`` (0.025) of the test; ``any_corpus`` (False), whether lists of others count; ``seed``;
+            ``parts``.
+
+    Raises:
+        ValueError: If the log has no list of the corpus, or an argument does not fit.
+
+    Example:
+        >>> from graphrerank import learn
+        >>> print(learn("feedback", "my_corpus", artifact="next"))  # doctest: +SKIP
+    """
+    outcome = learn_log(log, data, start=start, **settings)
+    if artifact is not None and outcome.checkpoint is not None:
+        from graphrerank.serving.export import export_artifact  # with the service's libraries
+
+        export_artifact(outcome.checkpoint, Path(artifact), formats)
+    return outcome
 
 
 def name_systems(systems: Any, parts: Parts | None = None) -> list[Named]:

@@ -40,6 +40,9 @@ COMMANDS = {
         "FOLDER data=... ...", "encode and index a data set, or change it", "prepare", "train", "folder"
     ),
     "calibrate": Command("checkpoint=... ...", "fit a checkpoint's probabilities, for a corpus of yours", "calibrate"),
+    "learn": Command(
+        "LOG data=... ...", "learn from what users opened, if it makes answers better", "learn", "serve", "log"
+    ),
     "report": Command("RUN RUN ...", "compare finished runs of evaluate without ranking again"),
     "build": Command("NAME --from F ...", "write a public data set from the files that its authors publish"),
     "doctor": Command(

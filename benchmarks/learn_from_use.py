@@ -1,0 +1,243 @@
+"""python benchmarks/learn_from_use.py --datasets DIR: does a ranker get better by its use, and never worse?
+
+Users are simulated on judged sets: 60 % of the questions are asked again and again, each a little more often than the
+next, the others measure nDCG@10 and are in no log. A user looks at rank k with probability 1/k (`position`), or goes
+down the list until satisfied (`cascade`), and clicks a relevant passage with probability 0.9, another one with 0.08.
+5 % of the lists get clicks by the opposite, and one user asks a tenth of all questions and clicks the fifth passage. Every
+third list has two of the first five exchanged by a coin, as a service that explores does. The gate has
+drafted questions, and no judgement. `nothing` is the same with clicks that tell nothing: of relevance drawn from
+`base`'s own probabilities (`agree`: the order is right already), or of no relation to the passage (`noise`).
+
+Writes the table and the plot of docs/learning.md. Lists are scored once and kept under --cache.
+"""
+
+import argparse
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.data.drafted_questions import draft_questions
+from graphrerank.evaluation.measuring import measure_ranking
+from graphrerank.evaluation.significance import randomization_tests
+from graphrerank.feedback.learning import Guard, Learned, Material, learn_from_sessions
+from graphrerank.feedback.log import Session
+from graphrerank.feedback.relevance import order
+from graphrerank.feedback.stages import exact_scores
+from graphrerank.files import save_figure, write_json
+from graphrerank.graphs import Ranking
+from graphrerank.models.checkpoint import load_primary
+from graphrerank.parts import Parts
+
+SETS = {  # split, and most questions
+    "choose_nl2bash_tldr": ("test", 700),
+    "git_flask": ("train", 600),
+    "2wikimultihopqa": ("test", 500),
+    "nfcorpus": ("test", 500),
+    "choose_xquad_de": ("test", 500),
+    "choose_sphinx_docs": ("test", 500),
+    "scifact": ("test", 500),
+}
+SESSIONS = (50, 200, 1000, 5000)
+TRAFFIC = 0.6  # share of the questions that are asked; the others measure
+SHOWN, EXPLORED = 10, 5  # passages of a list, and first ones of which two are exchanged
+RELEVANT, OTHER = 0.9, 0.08  # chances of a click
+ADVERSARIAL, LOUD = 0.05, 0.1
+DRAFTED = 150
+LEVEL = 0.05
+MODELS = ("position", "cascade")
+
+
+def prepare(parts: Parts, folder: Path, name: str, cache: Path) -> Material:
+    """Rank and score all questions of a set, and drafted ones as its guard; from the cache if possible."""
+    kept = cache / f"learn_from_use_{name}.pt"
+    if kept.is_file():
+        material: Material = torch.load(kept, weights_only=False)
+        return material
+    split, most = SETS[name]
+    checkpoint = load_primary("base")
+    manifest = checkpoint.graph_reranker
+    dataset = parts.dataset("folder", path=str(folder / name), edges="auto", splits={"test": split})
+    queries = dataset.split("test").queries
+    count = min(most, len(queries))
+    dataset = dataset.with_queries(queries[torch.arange(count) * len(queries) // count])
+    dataset = dataset.with_drafts(draft_questions(dataset.graph, DRAFTED))
+    prepared = parts.prepare(
+        dataset,
+        retriever=parts.from_manifest("retriever", manifest.retriever),
+        encoder=parts.from_manifest("encoder", manifest.encoder),
+        reads_vectors=False,
+    ).with_features(manifest.retriever.feature_names)
+    material = Material.of(prepared, checkpoint.model, [Guard("drafted questions", "train")])
+    torch.save(material, kept)
+    return material
+
+
+class Users:
+    """Simulated users of one set."""
+
+    def __init__(self, material: Material, seed: int, truth: str = "judged") -> None:
+        self.rng, self.material = random.Random(seed), material
+        dataset, lists = material.prepared.dataset, material.lists
+        judged = dataset.split("test").queries
+        shuffled = judged[torch.randperm(len(judged), generator=torch.Generator().manual_seed(0))]
+        count = int(TRAFFIC * len(judged))
+        self.asked, self.measured = shuffled[:count].tolist(), shuffled[count:]
+        gains = dataset.split("test").relevance(judged, lists.nodes[judged], num_nodes=dataset.graph.num_nodes)
+        self.relevant = dict(zip(judged.tolist(), (gains > 0).tolist(), strict=True))
+        if truth == "agree":  # base's own order is right
+            draw = torch.Generator().manual_seed(seed)
+            of_base = torch.softmax(lists.scores.masked_fill(~lists.mask, -torch.inf), dim=1)
+            drawn = torch.rand(of_base.shape, generator=draw) < 2 * of_base
+            self.relevant = {query: drawn[query].tolist() for query in judged.tolist()}
+        self.truth = truth
+        self.shown = order(lists.scores, lists.nodes)[:, :SHOWN].tolist()
+        self.frequency = [1 / (1 + at) ** 0.5 for at in range(count)]
+
+    def sessions(self, count: int, model: str, *, explore: bool = True) -> list[Session]:
+        """Return lists shown with their clicks, by time."""
+        queries = self.rng.choices(self.asked, self.frequency, k=count)
+        return [self._session(number, query, model, explore) for number, query in enumerate(queries)]
+
+    def _session(self, number: int, query: int, model: str, explore: bool) -> Session:
+        rng, dataset = self.rng, self.material.prepared.dataset
+        columns = list(self.shown[query])
+        swaps: tuple[tuple[int, int, float], ...] = ()
+        if explore and rng.random() < 1 / 3 and len(columns) > 1:
+            first, second = sorted(rng.sample(range(1, min(EXPLORED, len(columns)) + 1), 2))
+            swaps = ((first, second, 0.5),)
+            if rng.random() < 0.5:
+                columns[first - 1], columns[second - 1] = columns[second - 1], columns[first - 1]
+        loud, adversarial = rng.random() < LOUD, rng.random() < ADVERSARIAL
+        gains = []
+        goes_on = True
+        for rank, column in enumerate(columns, 1):
+            relevant = self.relevant[query][column] != adversarial
+            chance = 0.3 if self.truth == "noise" else RELEVANT if relevant else OTHER
+            looks = rng.random() < 1 / rank if model == "position" else goes_on
+            clicks = looks and rng.random() < chance
+            if model == "cascade":
+                goes_on = goes_on and rng.random() < (0.3 if clicks else 0.85)
+            gains.append(float(rank == 5) if loud else float(clicks))
+        ids = tuple(dataset.graph.node_ids[int(self.material.lists.nodes[query, column])] for column in columns)
+        user = "loud" if loud else f"user {rng.randrange(1000)}"
+        return Session(str(number), float(number), user, dataset.query_texts[query], ids, tuple(gains), swaps=swaps)
+
+
+def ndcg(material: Material, queries: Tensor, scores: Tensor) -> Tensor:
+    """Return nDCG@10 of each question."""
+    dataset, nodes = material.prepared.dataset, material.lists.nodes[queries]
+    ranking = Ranking(nodes.gather(1, order(scores, nodes)), scores)
+    found = measure_ranking(dataset, dataset.split("test"), queries, ranking, ["nDCG@10"])
+    return found["nDCG@10"].nan_to_num(0.0)
+
+
+def measure(material: Material, users: Users, learned: Learned) -> dict[str, Any]:
+    """Compare what was deployed, `base` where nothing was accepted, with `base` on the questions in no log."""
+    base = ndcg(material, users.measured, material.lists.scores[users.measured])
+    deployed, p_worse = base, 1.0
+    if learned.accepted:
+        assert learned.change is not None
+        deployed = ndcg(material, users.measured, exact_scores(learned.change.model, material.prepared, users.measured))
+        p_worse = float(randomization_tests(base - deployed)[1])
+    stage = learned.change.stage if learned.change is not None else ""
+    means = {"base": float(base.mean()), "deployed": float(deployed.mean()), "p worse": p_worse}
+    return {**means, "accepted": learned.accepted, "stage": stage, "refusals": learned.refusals}
+
+
+def run(material: Material, count: int, model: str, seed: int, truth: str = "judged") -> dict[str, Any]:
+    """Simulate sessions, learn from them and measure."""
+    users = Users(material, seed, truth)
+    learned = learn_from_sessions(material, users.sessions(count, model), seed=seed)
+    return {"sessions": count, "model": model, "truth": truth, "seed": seed, **measure(material, users, learned)}
+
+
+def plot(results: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
+    """Draw the gain over `base` after so many sessions, a line for each set."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    for axes, model in zip(figure.subplots(1, 2, sharey=True), MODELS, strict=True):
+        for name, rows in results.items():
+            of = [[row for row in rows if (row["model"], row["sessions"]) == (model, count)] for count in SESSIONS]
+            points = [
+                (n, fmean(row["deployed"] - row["base"] for row in part))
+                for n, part in zip(SESSIONS, of, strict=True)
+                if part
+            ]
+            axes.plot([n for n, _ in points], [100 * gain for _, gain in points], marker="o", label=name)
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.set_xscale("log")
+        axes.set_xticks(SESSIONS, [f"{count:,}" for count in SESSIONS])
+        axes.minorticks_off()
+        axes.set_xlabel("sessions")
+        axes.set_title(f"clicks: {model}")
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("nDCG@10, points above base")
+    figure.axes[1].legend(fontsize=8)
+    save_figure(path, figure)
+
+
+def table(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Lay out the mean nDCG@10 of a set and a click model by the number of sessions, with the share of acceptances."""
+    lines = ["| set | clicks | base | " + " | ".join(f"{count:,}" for count in SESSIONS) + " |"]
+    lines.append("| --- | --- | --: |" + " --: |" * len(SESSIONS))
+    for name, rows in results.items():
+        for model in MODELS:
+            cells = []
+            for count in SESSIONS:
+                part = [row for row in rows if (row["model"], row["sessions"]) == (model, count)]
+                accepted = sum(row["accepted"] for row in part)
+                mean = fmean(row["deployed"] for row in part) if part else float("nan")
+                cells.append(f"{100 * mean:.1f} ({accepted}/{len(part)})")
+            base = fmean(row["base"] for row in rows)
+            lines.append(f"| {name} | {model} | {100 * base:.1f} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Simulate, learn, and write the numbers, the table and the plot."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", type=Path, required=True)
+    parser.add_argument("--cache", type=Path, required=True, help="of scored lists; also that of conf/paths")
+    parser.add_argument("--sets", nargs="*", default=list(SETS))
+    parser.add_argument("--repeats", type=int, default=4, help="of each point of the curves")
+    parser.add_argument("--nothing", type=int, default=100, help="repeats with nothing to learn, over all sets")
+    parser.add_argument("--prepare", action="store_true", help="only rank and score the sets")
+    parser.add_argument("--out", type=Path, required=True, help="folder of learning.json and learning.png")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    parts = Parts(datasets=arguments.datasets, cache=arguments.cache)
+    results: dict[str, list[dict[str, Any]]] = {}
+    nothing: list[dict[str, Any]] = []
+    for at, name in enumerate(arguments.sets):
+        material = prepare(parts, arguments.datasets.resolve(), name, arguments.cache)
+        if arguments.prepare:
+            continue
+        results[name] = [
+            run(material, count, model, seed)
+            for count in SESSIONS
+            for model in MODELS
+            for seed in range(arguments.repeats)
+        ]
+        for seed in range(at, arguments.nothing, len(arguments.sets)):
+            for model in MODELS:
+                nothing += [{"set": name, **run(material, 1000, model, 1000 + seed, t)} for t in ("agree", "noise")]
+        write_json(arguments.out / "learning.json", {"results": results, "nothing": nothing})
+        print(table(results), file=sys.stderr, flush=True)
+    plot(results, arguments.out / "learning.png")
+    print(table(results))
+    for truth in ("agree", "noise"):
+        part = [row for row in nothing if row["truth"] == truth]
+        print(f"nothing to learn, {truth}: {sum(row['accepted'] for row in part)} of {len(part)} accepted")
+    every = [row for rows in [*results.values(), nothing] for row in rows]
+    print(f"significantly below base: {sum(row['p worse'] <= LEVEL for row in every)} of {len(every)} runs")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""``graphrerank learn``: a checkpoint that learns from use, and replaces its parent only if it is better."""
+
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from graphrerank.api import learn
+from graphrerank.cli.command import Command
+from graphrerank.cli.jobs import run_job
+from graphrerank.files import write_json, write_text
+
+
+def run(cfg: DictConfig) -> Path | None:
+    """Run the command."""
+    return run_job(cfg, "learn", _learn)
+
+
+def _learn(command: Command) -> Path:
+    """Learn from a log, print what was learned, and write the artifact if it was accepted."""
+    cfg = command.cfg
+    command.tracking.reads_checkpoint(cfg.start)
+    artifact = Path(cfg.artifact or command.run_dir / "artifact")
+    outcome = learn(
+        cfg.log,
+        command.chosen("data"),
+        start=cfg.start,
+        artifact=artifact,
+        formats=list(cfg.formats),
+        retriever=command.chosen("retriever"),
+        encoder=command.chosen("encoder"),
+        drafted=cfg.drafted,
+        margin=cfg.margin,
+        level=cfg.level,
+        any_corpus=cfg.any_corpus,
+        seed=cfg.seed,
+        parts=command.parts,
+    )
+    print(outcome)
+    write_text(command.run_dir / "report.md", f"```\n{outcome}\n```\n")
+    tests = outcome.learned.tests
+    numbers = {"accepted": float(outcome.accepted), "lines": outcome.log.lines, "left_out": dict(outcome.log.left_out)}
+    write_json(command.run_dir / "metrics.json", {**numbers, "tests": tests})
+    return artifact if outcome.accepted else command.run_dir

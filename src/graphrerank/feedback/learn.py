@@ -1,0 +1,146 @@
+"""From a log and a checkpoint to the checkpoint that it is replaced by, with its lineage."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphrerank.checks import UserError, check_not_negative
+from graphrerank.data.dataset import Dataset, Qrels
+from graphrerank.data.drafted_questions import draft_questions
+from graphrerank.data.readers.judgements import TEST
+from graphrerank.evaluation.ranking import check_encoder
+from graphrerank.feedback.learning import Guard, Learned, Material, learn_from_sessions, normalized
+from graphrerank.feedback.log import OTHER_CORPUS, FeedbackLog, read_log
+from graphrerank.feedback.stages import exact_scores
+from graphrerank.files import hash_files
+from graphrerank.graphs.calibration import Calibration, LogisticCalibration
+from graphrerank.models.checkpoint import Checkpoint, load_primary
+from graphrerank.parts import Parts
+
+DRAFTS, JUDGED = "drafted questions", "judged questions"
+MOST_QUERIES = 10_000  # of a log, the latest
+MOST_JUDGED = 500  # questions that guard
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a log taught a checkpoint."""
+
+    learned: Learned
+    log: FeedbackLog
+    checkpoint: Checkpoint | None  # None where it was refused
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the result may replace its parent."""
+        return self.learned.accepted
+
+    def __str__(self) -> str:
+        return f"{self.log}\n{self.learned}"
+
+
+def learn_log(
+    log: str | Path,
+    data: Any,
+    *,
+    start: str | Path | Checkpoint = "base",
+    retriever: Any = None,
+    encoder: Any = None,
+    drafted: int = 200,
+    margin: float = 0.01,
+    level: float = 0.025,
+    any_corpus: bool = False,
+    seed: int = 0,
+    parts: Parts | None = None,
+) -> Outcome:
+    """Learn from a log; arguments as :func:`graphrerank.api.learn`."""
+    parts = parts or Parts(seed=seed)
+    check_not_negative(drafted=drafted)
+    parent = start if isinstance(start, Checkpoint) else load_primary(start)
+    manifest = parent.graph_reranker
+    dataset = parts.dataset(data)
+    read = read_log(log, known=set(dataset.graph.node_ids), corpora=None if any_corpus else [dataset.fingerprint])
+    if not read.sessions:
+        others = read.left_out[OTHER_CORPUS]
+        hint = f"; {others:,} lists are of other corpora: name the corpus that was served, or any_corpus=true"
+        raise UserError(f"{log}: needed lists shown of {dataset.name!r}, found none ({read}){hint if others else ''}")
+    if encoder is None and manifest.encoder is not None:
+        encoder = parts.from_manifest("encoder", manifest.encoder)
+    asked, guards = with_guards(dataset, [session.query for session in read.sessions], drafted, seed=seed)
+    prepared = parts.prepare(
+        asked,
+        retriever=retriever or parts.from_manifest("retriever", manifest.retriever),
+        encoder=encoder,
+        reads_vectors=manifest.inputs.reads_vectors,
+    )
+    check_encoder(parent, prepared)
+    torch.set_num_threads(parts.num_threads)
+    prepared = prepared.with_features(manifest.retriever.feature_names)
+    material = Material.of(prepared, parent.model, guards)
+    learned = learn_from_sessions(material, read.sessions, margin=margin, level=level, seed=seed)
+    settings = {"drafted": drafted, "margin": margin, "level": level, "seed": seed}
+    checkpoint = _checkpoint(parent, str(start), material, learned, read, settings) if learned.accepted else None
+    return Outcome(learned, read, checkpoint)
+
+
+def with_guards(dataset: Dataset, texts: Sequence[str], drafted: int, *, seed: int = 0) -> tuple[Dataset, list[Guard]]:
+    """Return a corpus with the queries of a log, and drafted and judged questions as guards.
+
+    Judgements of ``test`` do not guard where there are others.
+    """
+    queries = list({normalized(text): text for text in texts}.values())[-MOST_QUERIES:]
+    judged = {name: qrels for name, qrels in dataset.splits.items() if name != TEST} or dict(dataset.splits)
+    drafts = [] if not drafted else draft_questions(dataset.graph, drafted, seed=seed)
+    rows = [[(len(queries) + at, node, 1.0) for node in draft.nodes] for at, draft in enumerate(drafts)]
+    splits = {DRAFTS: Qrels.of(chain.from_iterable(rows))} if rows else {}
+    texts, first = [*queries, *(draft.text for draft in drafts)], len(queries) + len(drafts)
+    if judged and not dataset.drafted:
+        of_all = replace(dataset, splits=judged, known_fingerprint=dataset.fingerprint).merged()
+        asked = of_all.queries
+        asked = asked[torch.arange(min(len(asked), MOST_JUDGED)) * len(asked) // min(len(asked), MOST_JUDGED)]
+        kept = of_all.of_queries(asked)
+        splits[JUDGED] = replace(kept, query=torch.searchsorted(asked, kept.query) + first)
+        texts += [dataset.query_texts[query] for query in asked.tolist()]
+    ids = [f"query {number}" for number in range(len(texts))]
+    together = replace(dataset, query_ids=ids, query_texts=texts, splits=splits, answers={}, known_fingerprint=None)
+    return together, [Guard(name, name) for name in splits]
+
+
+def _checkpoint(
+    parent: Checkpoint, name: str, material: Material, learned: Learned, log: FeedbackLog, settings: dict[str, Any]
+) -> Checkpoint:
+    """Return the learned model with the parent's manifest, its probabilities on the new scores, and the lineage."""
+    assert learned.change is not None
+    entries: dict[str, Any] = {}
+    manifest, change = parent.graph_reranker, learned.change
+    if manifest.calibration is not None:
+        entries["calibration"] = _matched(manifest.calibration, material, change.model)
+    entries["learned"] = {
+        "parent": {"name": Path(name).name, "sha256": hash_files([parent.path])},
+        "log": {"sha256": log.digest, "lines": log.lines, "left_out": dict(log.left_out), **learned.counts},
+        "stage": change.stage,
+        "factors": dict(change.factors),
+        "position_bias": {"slope": learned.propensities.slope, "source": learned.propensities.source},
+        "tests": learned.tests,
+        "settings": settings,
+    }
+    return Checkpoint(change.model, manifest.without("artifact").with_entries(**entries), parent.path)
+
+
+def _matched(calibration: Calibration, material: Material, model: Any) -> dict[str, Any]:
+    """Fit a logistic calibration of new scores to the parent's probabilities of the same candidates.
+
+    Clicks know relevance up to a factor only, so that they cannot calibrate.
+    """
+    mask = material.lists.mask
+    new = exact_scores(model, material.prepared, torch.arange(len(mask)))[mask].double()
+    p = calibration.probabilities(material.lists.scores[mask]).double().clamp(1e-6, 1 - 1e-6)
+    weight, logit = p * (1 - p), torch.logit(p)
+    mean, of_logit = ((weight * each).sum() / weight.sum() for each in (new, logit))
+    slope = max(0.0, float((weight * (new - mean) * (logit - of_logit)).sum() / (weight * (new - mean).square()).sum()))
+    matched = LogisticCalibration(slope=slope, intercept=float(of_logit) - slope * float(mean))
+    return {**matched.model_dump(mode="json"), "fitted": {"matched": "the parent's probabilities", "pairs": len(new)}}

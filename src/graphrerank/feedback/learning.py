@@ -1,0 +1,293 @@
+"""Learn from sessions, and accept the result only if later sessions and a guard set agree that it is no worse."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphrerank.caching import hash_texts
+from graphrerank.checks import check_positive, check_positive_share
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.evaluation.measuring import measure_ranking
+from graphrerank.evaluation.significance import randomization_tests
+from graphrerank.feedback.log import Session
+from graphrerank.feedback.propensity import Propensities, estimate_propensities, user_weights
+from graphrerank.feedback.relevance import Relevance, compare_worth, estimate_relevance, order, worth
+from graphrerank.feedback.stages import (
+    EVIDENCE,
+    FEW,
+    LAST,
+    STAGES,
+    Change,
+    ScoredLists,
+    exact_scores,
+    few_scores,
+    fit_all,
+    fit_few,
+    fit_last,
+    last_scores,
+    score_lists,
+)
+from graphrerank.graphs import Ranking
+from graphrerank.models.gatv2_reranker import GATv2Reranker
+
+EARLY = 0.6  # share of the sessions with positive feedback that come before those of the test
+CHOOSING = 4  # one in so many queries chooses the stage
+PRIOR_SESSIONS = 100.0  # that the parent's ranking counts as
+FEWEST_TESTED = 30  # queries on which the rankings differ
+FREQUENT, TOP_SHOWN = 10, 3  # queries, and passages of each, in the report
+MEASURE = "nDCG@10"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Questions with known answers on which a learned ranker must not be worse."""
+
+    name: str
+    split: str  # of the prepared data set
+
+
+@dataclass(frozen=True)
+class Material:
+    """A corpus with the queries of a log and of guards, ranked and scored by the parent once."""
+
+    prepared: PreparedDataset
+    model: GATv2Reranker
+    lists: ScoredLists  # of all queries
+    row: Mapping[str, int]  # of each query's normalised text
+    columns: Sequence[dict[str, int]]  # for each row, the column of each passage id
+    guards: Sequence[Guard] = ()
+
+    @classmethod
+    def of(cls, prepared: PreparedDataset, model: Any, guards: Sequence[Guard] = ()) -> "Material":
+        """Score all queries of a data set with features."""
+        lists, ids = score_lists(model, prepared), prepared.dataset.graph.node_ids
+        columns = [{ids[node]: at for at, node in enumerate(nodes) if node >= 0} for nodes in lists.nodes.tolist()]
+        row = {normalized(text): at for at, text in reversed(list(enumerate(prepared.dataset.query_texts)))}
+        return cls(prepared, model, lists, row, columns, guards)
+
+
+@dataclass
+class Learned:
+    """What was learned, and whether it was accepted."""
+
+    change: Change | None  # None where there was too little to learn from
+    propensities: Propensities
+    refusals: list[str] = field(default_factory=list)  # empty: accepted
+    tests: dict[str, dict[str, float]] = field(default_factory=dict)  # by `later sessions` and name of the guard
+    counts: Mapping[str, int] = field(default_factory=dict)
+    moved: list[str] = field(default_factory=list)  # what changed for the most frequent queries
+
+    @property
+    def accepted(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not self.refusals
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+        lines = [f"sessions: {counts}", str(self.propensities)]
+        if self.change is not None:
+            lines += [f"learned ({self.change.stage}): {describe(self.change)}"]
+        for name, found in self.tests.items():
+            lines.append(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in found.items()))
+        lines += self.moved
+        return "\n".join([*lines, *(f"refused: {reason}" for reason in self.refusals)] + ["accepted"] * self.accepted)
+
+
+def normalized(text: str) -> str:
+    """Return a query as repeats of it are recognised: without capitals and further blanks."""
+    return " ".join(text.lower().split())
+
+
+def learn_from_sessions(
+    material: Material, sessions: Sequence[Session], *, margin: float = 0.01, level: float = 0.025, seed: int = 0
+) -> Learned:
+    """Learn from the earlier sessions, few parameters first, and test the result on later ones and on the guards.
+
+    Args:
+        material: What the sessions' queries rank; a session whose query it lacks does not count.
+        sessions: Lists shown, by time.
+        margin: Points of nDCG@10, from 0 to 1, that a guard may lose on average; more is refused, and so is less if it
+            is significant.
+        level: Of the one-sided test on later sessions, in (0, 1].
+        seed: Of the order of batches.
+    """
+    check_positive(margin=margin)
+    check_positive_share(level=level)
+    sessions = [session for session in sessions if normalized(session.query) in material.row]
+    weights = user_weights(sessions)
+    rows = [material.row[normalized(session.query)] for session in sessions]
+    propensities = estimate_propensities(sessions, weights)
+    fitted, tested = split_sessions(sessions)
+
+    def relevance(chosen: Sequence[int], curve: Tensor) -> Relevance:
+        return estimate_relevance(
+            [sessions[at] for at in chosen],
+            weights[list(chosen)],
+            [rows[at] for at in chosen],
+            material.columns,
+            curve,
+            material.lists.scores,
+            material.lists.mask,
+        )
+
+    evidence, later = (sum(any(sessions[at].gains) for at in part) for part in (fitted, tested))
+    counts = {"shown": len(sessions), "with positive feedback to learn from": evidence, "to test on": later}
+    learned, needed = Learned(None, propensities, counts=counts), EVIDENCE[FEW]
+    if min(evidence, later) < needed:
+        learned.refusals.append(
+            f"needs {needed} sessions with positive feedback to learn from and to test on, found {evidence} and {later}"
+        )
+        return learned
+    learned.change = change = _best_stage(material, relevance(fitted, propensities.curve), evidence, seed)
+    held = relevance(tested, propensities.cautious)
+    at = held.sessions.nonzero().flatten()
+    held, lists = held.select(at), material.lists.select(at)
+
+    def test(scores: Tensor) -> dict[str, float]:
+        differences = compare_worth(scores, lists.scores, lists.nodes, held)
+        differing = differences[differences != 0]
+        p = 1.0
+        if len(differing) >= FEWEST_TESTED:
+            p = float(randomization_tests(differing, seed=seed)[1])
+        gain = float(differences.sum()) / max(worth(lists.scores, lists.nodes, held), 1e-9)
+        return {"gain in estimated clicks": gain, "p": p, "queries": len(at), "differing": len(differing)}
+
+    found = test(_quick_scores(material, change, lists, at))
+    if found["p"] <= level:
+        found = test(exact_scores(change.model, material.prepared, at))
+    learned.tests["later sessions"] = found
+    if found["p"] > level:
+        reason = f"p {found['p']:.3f}, needs {level:g}, {found['differing']:.0f} queries differ"
+        learned.refusals.append(f"not significantly better on later sessions ({reason})")
+        return learned
+    for guard in material.guards:
+        learned.tests[guard.name] = lost = _guard(material, guard, change, seed)
+        if lost["difference"] < -margin:
+            learned.refusals.append(f"loses {-lost['difference']:.3f} of {MEASURE} on {guard.name}, margin {margin:g}")
+        elif lost["p worse"] <= level:
+            learned.refusals.append(f"significantly worse on {guard.name} (p {lost['p worse']:.3f})")
+    learned.moved = _moved(material, change, rows)
+    return learned
+
+
+def split_sessions(sessions: Sequence[Session]) -> tuple[list[int], list[int]]:
+    """Divide sessions by time and by query: places of those to fit on, and of later ones of other queries to test on.
+
+    A query of both times is fitted or tested by a hash, and its other sessions are left out.
+    """
+    times = sorted(session.time for session in sessions if any(session.gains)) or [0.0]
+    cut = times[min(int(EARLY * len(times)), len(times) - 1)]
+    late = [session.time >= cut for session in sessions]
+    queries = [normalized(session.query) for session in sessions]
+    before = {query for query, is_late in zip(queries, late, strict=True) if not is_late}
+    after = {query for query, is_late in zip(queries, late, strict=True) if is_late}
+    tests = {query for query in after if query not in before or hash_texts([query])[0] % 2}
+    fitted = [at for at, query in enumerate(queries) if not late[at] and query not in tests]
+    return fitted, [at for at, query in enumerate(queries) if late[at] and query in tests]
+
+
+def describe(change: Change) -> str:
+    """Say what few parameters mean: how much the retriever counts against the model, and each type of edges."""
+    factors = dict(change.factors)
+    if not factors:
+        return "weights of the model"
+    trust = factors.pop("retriever") / factors.pop("model")
+    parts = [f"the retriever counts {trust:.2g} times as much against the model"]
+    return "; ".join([*parts, *(f"edges of type {name} count {factor:.2g} times" for name, factor in factors.items())])
+
+
+def _best_stage(material: Material, estimate: Relevance, evidence: int, seed: int) -> Change:
+    """Fit the stage that three quarters of the queries show to be best on the others; of equals the smaller one."""
+    at = estimate.sessions.nonzero().flatten()
+    lists, targets = material.lists.select(at), _targets(material, estimate)[at]
+    texts = material.prepared.dataset.query_texts
+    choosing = torch.tensor([hash_texts([normalized(texts[row])])[1] % CHOOSING == 0 for row in at.tolist()])
+    kept = {stage for stage in STAGES if evidence >= EVIDENCE[stage]}
+    chosen = FEW
+    if len(kept) > 1 and bool(choosing.any()) and not bool(choosing.all()):
+        judged = estimate.select(at[choosing])
+        shown, best = lists.select(choosing.nonzero().flatten()), None
+        for stage in (stage for stage in STAGES if stage in kept):
+            change = _fit(
+                material, stage, at[~choosing], lists.select((~choosing).nonzero().flatten()), targets, ~choosing, seed
+            )
+            scores = _quick_scores(material, change, shown, at[choosing])
+            if best is not None:
+                gain = compare_worth(scores, best, shown.nodes, judged)
+                if float(gain.mean()) <= float(gain.std()) / len(gain) ** 0.5:
+                    continue
+            chosen, best = stage, scores
+    return _fit(material, chosen, at, lists, targets, torch.ones_like(choosing), seed)
+
+
+def _fit(
+    material: Material, stage: str, queries: Tensor, lists: ScoredLists, targets: Tensor, rows: Tensor, seed: int
+) -> Change:
+    if stage == FEW:
+        return fit_few(material.model, lists, targets[rows])
+    if stage == LAST:
+        return fit_last(material.model, lists, targets[rows].float(), seed=seed)
+    return fit_all(material.model, material.prepared, queries, targets[rows].float(), seed=seed)
+
+
+def _targets(material: Material, estimate: Relevance) -> Tensor:
+    """Mix estimated relevance with the parent's own shares, which count as a number of sessions."""
+    lists = material.lists
+    of_parent = torch.softmax(lists.scores.double().masked_fill(~lists.mask, -1e30), dim=1) * lists.mask
+    data, asked = estimate.weight.unsqueeze(1) * estimate.gain, estimate.sessions > 0
+    mass = float(data.clamp(min=0).sum()) / max(float(estimate.weight.sum()), 1e-9)  # of a session
+    return data + of_parent * asked.unsqueeze(1) * (PRIOR_SESSIONS * mass / max(int(asked.sum()), 1))
+
+
+def _quick_scores(material: Material, change: Change, lists: ScoredLists, queries: Tensor) -> Tensor:
+    """Score lists as a change does, without a pass of the network where that is possible."""
+    if change.stage == FEW:
+        return few_scores(change, lists)
+    if change.stage == LAST:
+        with torch.no_grad():
+            return last_scores(material.model, change.model, lists)
+    return exact_scores(change.model, material.prepared, queries)
+
+
+def _guard(material: Material, guard: Guard, change: Change, seed: int) -> dict[str, float]:
+    dataset = material.prepared.dataset
+    qrels = dataset.split(guard.split)
+    nodes = material.lists.nodes[qrels.queries]
+    before, after = (
+        measure_ranking(
+            dataset, qrels, qrels.queries, Ranking(nodes.gather(1, order(scores, nodes)), scores), [MEASURE]
+        )[MEASURE]
+        for scores in (
+            material.lists.scores[qrels.queries],
+            exact_scores(change.model, material.prepared, qrels.queries),
+        )
+    )
+    difference = (after - before).nan_to_num(0.0)
+    p = float(randomization_tests(-difference, seed=seed)[1])
+    return {"before": float(before.nanmean()), "difference": float(difference.mean()), "p worse": p}
+
+
+def _moved(material: Material, change: Change, rows: Sequence[int]) -> list[str]:
+    """Describe what comes to the first ranks for the most frequent queries."""
+    frequent = Counter(rows).most_common(FREQUENT)
+    queries = torch.tensor([row for row, _ in frequent])
+    lists, ids = material.lists.select(queries), material.prepared.dataset.graph.node_ids
+    new, old = (
+        order(scores, lists.nodes).tolist()
+        for scores in (exact_scores(change.model, material.prepared, queries), lists.scores)
+    )
+    lines = ["the most frequent queries:"]
+    for at, (row, count) in enumerate(frequent):
+        before = {column: rank for rank, column in enumerate(old[at], 1)}
+        risen = [
+            f"{ids[int(lists.nodes[at, column])]} {before[column]} -> {rank}"
+            for rank, column in enumerate(new[at][:TOP_SHOWN], 1)
+            if before[column] != rank and int(lists.nodes[at, column]) >= 0
+        ]
+        text = material.prepared.dataset.query_texts[row]
+        lines.append(f"  {count:,} x {text[:60]!r}: {', '.join(risen) or 'the same first three'}")
+    return lines

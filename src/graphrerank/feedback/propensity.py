@@ -1,0 +1,115 @@
+"""Position bias: how likely users look at each rank, estimated from a log, and the bounds of a single user."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from graphrerank.feedback.log import Session
+
+SLOPE, SLOPE_SPREAD = 0.5, 0.4  # of the curve that is assumed where a log says nothing: rank to the power of -0.5
+RANK_SPREAD = 0.15  # of a single rank's logarithm around the curve
+RANKS = 1000  # that a curve covers
+USER_SHARE, USER_SESSIONS = 0.02, 5  # of all sessions, or sessions, that one user counts at most
+
+
+@dataclass(frozen=True)
+class Propensities:
+    """The probability that a user looks at a rank, relative to the first one."""
+
+    curve: Tensor  # `[RANKS]` float64, 1 at the first rank
+    cautious: Tensor  # the same, flatter by one standard error of the slope: clicks far down count less
+    slope: float
+    error: float  # standard error of the slope
+    source: str  # what it was estimated from
+
+    def __str__(self) -> str:
+        first = ", ".join(f"{share:.2f}" for share in self.curve[[0, 1, 2, 4, 9]].tolist())
+        curve = f"rank^-{self.slope:.2f} (± {self.error:.2f}), at ranks 1, 2, 3, 5, 10 {first}"
+        return f"position bias: {curve}; {self.source}"
+
+
+def user_weights(sessions: Sequence[Session]) -> Tensor:
+    """Weigh sessions so that no user counts more than 2 % of all, or 5 sessions, ``[S]`` float64.
+
+    Repeats of a query by one user count once together. Sessions without a user are those of different users.
+    """
+    repeats = Counter((session.user, session.query) for session in sessions)
+    queries = Counter(user for user, _ in repeats)
+    most = max(USER_SESSIONS, USER_SHARE * len(sessions))
+    return torch.tensor(
+        [
+            1.0
+            if session.user is None
+            else min(1.0, most / queries[session.user]) / repeats[session.user, session.query]
+            for session in sessions
+        ],
+        dtype=torch.float64,
+    )
+
+
+def estimate_propensities(sessions: Sequence[Session], weights: Tensor) -> Propensities:
+    r"""Estimate the position bias from randomised swaps and from ranks at which one query showed the same passage.
+
+    Where chance, or another ranker, puts a passage of a query at rank i here and at j there, its relevance is the same,
+    so that the ratio of clicks is that of the propensities:
+
+    .. math::
+        \log\theta_j - \log\theta_i = \log\frac{C_j}{C_i} \pm \sqrt{1/C_i + 1/C_j}, \qquad
+        \log\theta_k = -\eta \log k + u_k
+
+    Least squares over all pairs of ranks, with the priors :math:`\eta \sim N(0.5, 0.4^2)`, which holds where there is
+    no evidence, and :math:`u_k \sim N(0, 0.15^2)`.
+
+    Source: Joachims, Swaminathan and Schnabel, "Unbiased Learning-to-Rank with Biased Feedback", 2017 (swaps); Agarwal
+    et al., "Estimating Position Bias without Intrusive Interventions", 2019 (harvested pairs). *Where we differ:* the
+    parametric curve, and priors in the place of a minimum of evidence.
+    """
+    clicks: dict[tuple[int, int], list[float]] = {}
+    seen: dict[tuple[str, str], dict[int, list[float]]] = {}
+    swaps = 0
+    for session, weight in zip(sessions, weights.tolist(), strict=True):
+        for first, second, share in session.swaps:
+            i, j = sorted((first, second))
+            pair, swaps = clicks.setdefault((i, j), [0.0, 0.0]), swaps + 1
+            for end, rank in enumerate((i, j)):
+                pair[end] += min(1.0, session.gains[rank - 1]) * weight * 0.5 / max(share, 0.05)
+        for rank, (name, gain) in enumerate(zip(session.ids, session.gains, strict=True), 1):
+            shown = seen.setdefault((session.query, name), {}).setdefault(rank, [0.0, 0.0])
+            shown[0] += weight
+            shown[1] += weight * min(1.0, gain)
+    harvested = 0
+    for ranks in seen.values() if not swaps else ():
+        for i, j in combinations(sorted(ranks), 2):
+            pair, fewer = clicks.setdefault((i, j), [0.0, 0.0]), min(ranks[i][0], ranks[j][0])
+            harvested += 1
+            for end, rank in enumerate((i, j)):
+                pair[end] += ranks[rank][1] * fewer / ranks[rank][0] if ranks[rank][0] else 0.0
+    last = max((j for _, j in clicks), default=1)
+    # unknowns: the slope's difference from the prior, and u of ranks 2, 3, ..., last
+    precision = torch.diag(torch.tensor([SLOPE_SPREAD**-2, *[RANK_SPREAD**-2] * (last - 1)], dtype=torch.float64))
+    moment = torch.zeros(last, dtype=torch.float64)
+    for (i, j), (of_i, of_j) in clicks.items():
+        row = torch.zeros(last, dtype=torch.float64)
+        row[0] = -math.log(j / i)
+        row[j - 1] += 1.0
+        if i > 1:
+            row[i - 1] -= 1.0
+        weight = 1 / (1 / (of_i + 0.5) + 1 / (of_j + 0.5))
+        precision += weight * torch.outer(row, row)
+        moment += weight * row * (math.log((of_j + 0.5) / (of_i + 0.5)) + SLOPE * math.log(j / i))
+    found = torch.linalg.solve(precision, moment)
+    error = float(torch.linalg.inv(precision)[0, 0].sqrt())
+    slope = max(0.0, SLOPE + float(found[0]))
+    single = torch.zeros(RANKS, dtype=torch.float64)
+    single[1 : min(last, RANKS)] = found[1 : min(last, RANKS)]
+    log_rank = torch.arange(1, RANKS + 1, dtype=torch.float64).log()
+    curve, cautious = (torch.exp(single - eta * log_rank).clamp(max=1.0) for eta in (slope, max(0.0, slope - error)))
+    source = f"from {swaps:,} random swaps" if swaps else f"from {harvested:,} passages at two ranks for one query"
+    if not swaps and not harvested:
+        source = "assumed, as the log has no random swaps and no passage at two ranks for one query"
+    return Propensities(curve, cautious, slope, error, source)
