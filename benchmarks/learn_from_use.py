@@ -3,10 +3,10 @@
 Users are simulated on judged sets: 60 % of the questions are asked again and again, each a little more often than the
 next, the others measure nDCG@10 and are in no log. A user looks at rank k with probability 1/k (`position`), or goes
 down the list until satisfied (`cascade`), and clicks a relevant passage with probability 0.9, another one with 0.08.
-5 % of the lists get clicks by the opposite, and one user asks a tenth of all questions and clicks the fifth passage. Every
-third list has two of the first five exchanged by a coin, as a service that explores does. The gate has
-drafted questions, and no judgement. `nothing` is the same with clicks that tell nothing: of relevance drawn from
-`base`'s own probabilities (`agree`: the order is right already), or of no relation to the passage (`noise`).
+5 % of the lists get clicks by the opposite, and one user asks a tenth of all questions and clicks the fifth passage.
+Every third list has two of the first five exchanged by a coin, as a service that explores does. The gate has drafted
+questions, and no judgement. `nothing` is the same with clicks that tell nothing: of relevance drawn from `base`'s own
+probabilities (`agree`: the order is right already), or of no relation to the passage (`noise`).
 
 Writes the table and the plot of docs/learning.md. Lists are scored once and kept under --cache.
 """

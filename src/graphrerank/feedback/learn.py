@@ -17,7 +17,7 @@ from graphrerank.feedback.learning import Guard, Learned, Material, learn_from_s
 from graphrerank.feedback.log import OTHER_CORPUS, FeedbackLog, read_log
 from graphrerank.feedback.stages import exact_scores
 from graphrerank.files import hash_files
-from graphrerank.graphs.calibration import Calibration, LogisticCalibration
+from graphrerank.graphs.calibration import Calibration
 from graphrerank.models.checkpoint import Checkpoint, load_primary
 from graphrerank.parts import Parts
 
@@ -138,9 +138,10 @@ def _matched(calibration: Calibration, material: Material, model: Any) -> dict[s
     """
     mask = material.lists.mask
     new = exact_scores(model, material.prepared, torch.arange(len(mask)))[mask].double()
-    p = calibration.probabilities(material.lists.scores[mask]).double().clamp(1e-6, 1 - 1e-6)
-    weight, logit = p * (1 - p), torch.logit(p)
-    mean, of_logit = ((weight * each).sum() / weight.sum() for each in (new, logit))
-    slope = max(0.0, float((weight * (new - mean) * (logit - of_logit)).sum() / (weight * (new - mean).square()).sum()))
-    matched = LogisticCalibration(slope=slope, intercept=float(of_logit) - slope * float(mean))
+    p = calibration.probabilities(material.lists.scores[mask]).double()
+    logit = calibration.slope * material.lists.scores[mask].double() + calibration.intercept
+    weight = p * (1 - p) / (p * (1 - p)).sum()
+    mean = float(weight @ new)
+    slope = float((weight * (new - mean)) @ logit / (weight @ (new - mean).square()).clamp(min=1e-9))
+    matched = Calibration(slope=max(0.0, slope), intercept=float(weight @ logit) - slope * mean)
     return {**matched.model_dump(mode="json"), "fitted": {"matched": "the parent's probabilities", "pairs": len(new)}}
