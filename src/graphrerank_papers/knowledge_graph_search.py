@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import chain, pairwise, zip_longest
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Protocol
 
 import torch
 from pydantic import Field
@@ -171,12 +171,13 @@ class PathRAGSearch:
         """Search from the entities of each query."""
         with self.resources.clock("retrieve"):
             found = nearest(state.queries.encoded, self._entities, self.num_entities)
+        flow: dict[str, Any] = {"decay": self.decay, "threshold": self.threshold, "max_hops": self.max_hops}
         with self.resources.clock("graph"):
-            groups = [
-                [self._passages_between(*step) for path in self._paths(entities) for step in pairwise(path)]
-                + [self._graph.passages_of_entity[entity] for entity in entities]
-                for entities in found
-            ]
+            groups = []
+            for entities in found:
+                paths = reliable_paths(self._graph.neighbours, entities, num_paths=self.num_paths, **flow)
+                between = [self._passages_between(*step) for path in paths for step in pairwise(path)]
+                groups.append(between + [self._graph.passages_of_entity[entity] for entity in entities])
             passages = [chain.from_iterable(of_query) for of_query in groups]
             listed = []
             scores = scores_of(self.resources.graph.encoded, state.queries.encoded, passages)
@@ -184,20 +185,6 @@ class PathRAGSearch:
                 ranked = (sorted(group, key=lambda passage: (-score[passage], passage)) for group in of_query)
                 listed.append(list(dict.fromkeys(chain.from_iterable(ranked))))
             return with_listed(state, listed, budget=self.resources.budget)
-
-    def _paths(self, entities: Sequence[int]) -> list[tuple[int, ...]]:
-        """Return the most reliable paths between some entities, one per set of entities, best first."""
-        flow = partial(flow_paths, decay=self.decay, threshold=self.threshold, max_hops=self.max_hops)
-        ranked = sorted(
-            (-reliability, path)
-            for start in entities
-            for reliability, path in flow(self._graph.neighbours, start)
-            if path[-1] in entities
-        )
-        best: dict[frozenset[int], tuple[int, ...]] = {}
-        for _, path in ranked:
-            best.setdefault(frozenset(path), path)
-        return list(best.values())[: self.num_paths]
 
     def _passages_between(self, one: int, other: int) -> list[int]:
         relations = self._between[min(one, other), max(one, other)]
@@ -214,8 +201,31 @@ def _knowledge_graph(step: LightRAGSearch | PathRAGSearch) -> KnowledgeGraph:
     )
 
 
+class Adjacency(Protocol):
+    """The neighbours of each node, ascending."""
+
+    def __getitem__(self, node: int, /) -> Sequence[int]: ...
+
+
+def reliable_paths(
+    neighbours: Adjacency, nodes: Sequence[int], *, num_paths: int, **flow: Any
+) -> list[tuple[int, ...]]:
+    """Return the most reliable paths (:func:`flow_paths`) between some nodes, one per set of nodes, best first."""
+    ends = set(nodes)
+    ranked = sorted(
+        (-reliability, path)
+        for start in nodes
+        for reliability, path in flow_paths(neighbours, start, **flow)
+        if path[-1] in ends
+    )
+    best: dict[frozenset[int], tuple[int, ...]] = {}
+    for _, path in ranked:
+        best.setdefault(frozenset(path), path)
+    return list(best.values())[:num_paths]
+
+
 def flow_paths(
-    neighbours: Sequence[Sequence[int]], start: int, *, decay: float = 0.8, threshold: float = 0.05, max_hops: int = 3
+    neighbours: Adjacency, start: int, *, decay: float = 0.8, threshold: float = 0.05, max_hops: int = 3
 ) -> list[WeightedPath]:
     r"""List the paths along which a resource flows from a node, with their reliability.
 

@@ -10,9 +10,14 @@ from transformers import BertForSequenceClassification
 
 from graphrerank.inference.graph_reranker import GraphReranker
 from graphrerank.models.checkpoint import load_checkpoints
+from graphrerank.operators.cross_encoder import CrossEncoder
 from graphrerank.serving.artifact import load_artifact
+from graphrerank.serving.limits import Limits
+from graphrerank.serving.rerank_engine import load_rerank_engine
+from graphrerank.serving.rerank_request import RerankRequest
 from graphrerank.training.reranker_module import RerankerModule
 from tests.support.commands import manifest_of, measures_of, weights_of
+from tests.support.encoders import HashPairEncoder
 from tests.support.folders import write_dataset
 
 FROZEN = ["retriever", "ppr", "gcs", "cross_encoder", "granker"]
@@ -107,6 +112,34 @@ def test_a_head_and_a_cross_encoder_that_do_not_fit_are_refused(
         data = (f"datasets=[{corpus}]", f"hydra.run.dir={tmp_path}")
         done = run_command("evaluate.py", *arguments, *data, status=1)
         assert message in done.stderr + done.stdout
+
+
+def test_a_served_head_against_the_equation(head: Path, reader: Path, run_command, tmp_path: Path) -> None:
+    run_command("export", f"checkpoint={head}", f"artifact={tmp_path}")
+    encoder = CrossEncoder(reader, max_length=40, device="cpu")
+    engine = load_rerank_engine(tmp_path, None, Limits(), "cpu", make_pair_encoder=lambda: encoder)
+    engine.warm_up()
+    documents = ["aa l 1", "bb k 0", "aa l 0", "cc j y"]
+    request = RerankRequest(query="aa z", documents=documents, edges=[[0, 1], [1, 2]])
+    served = engine.answer({"one": request, "other": request})["other"]
+    vectors = encoder.encode(["aa z"] * 4, documents)
+    edge_index, degree = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.tensor([1, 2, 1, 0])
+    loaded = load_checkpoints(str(head))["granker_head"]
+    with torch.inference_mode():
+        expected = loaded.model(vectors, edge_index, degree)
+    ranked = GraphReranker.from_pretrained(head, pair_encoder=encoder).rerank("aa z", documents, edges=[(0, 1), (1, 2)])
+    for order, scores in (
+        (served.indices, torch.tensor(served.scores)),
+        (ranked.indices.tolist(), ranked.scores),
+    ):
+        torch.testing.assert_close(scores, expected[order], atol=1e-5, rtol=0)
+        assert scores.tolist() == sorted(scores.tolist(), reverse=True)
+    with pytest.raises(ValueError, match="`explain` needs a model of scores and edges"):
+        engine.rerank({"one": request.model_copy(update={"explain": True})})
+    with pytest.raises(ValueError, match="`passages` must be given for a model that reads them"):
+        GraphReranker.from_pretrained(head, pair_encoder=encoder).rerank("aa z", scores=[1.0, 0.5])
+    with pytest.raises(ValueError, match="was trained on vectors of the cross-encoder"):
+        GraphReranker.from_pretrained(head, pair_encoder=HashPairEncoder())
 
 
 def test_an_exported_head_ranks_alike_also_in_a_pipeline(

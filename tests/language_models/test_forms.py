@@ -32,6 +32,7 @@ LETTERS = " ".join(chr(code) for code in range(33, 127))  # each is a token: any
 TEXT = [LETTERS, 'Metz lies in Lorraine; "Who?" asked 3 kings: {"answer": ["Metz", [1, 2]]}. Decision: yes über'] * 10
 ENDS = ('"', "}", "]", '"]', '"}', "]}", "yes")
 PARSERS: dict[str, Callable[[str], Any]] = {
+    "closed_book": partial(answer_in_form, form="{}"),
     "drafted_question": parse_question,
     "ea_graphrag_entities": parse_names,
     "ea_graphrag_facts": read_selection,

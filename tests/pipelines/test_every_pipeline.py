@@ -22,11 +22,11 @@ from tests.support.encoders import HashEncoder
 NAMES = sorted(file.stem for conf in (CONF, PAPERS_CONF) for file in (conf / "pipeline").glob("*.yaml"))
 READERS = ["re2", "gar", "fastinsight", "fastinsight_head"]  # read (query, passage) pairs
 FEWER = {  # may find less than the budget: a subgraph, what is reached, two tens, a context, sources of summaries
-    "g_retriever", "hipporag", "hipporag2", "hipporag2_full", "hipporag2_ppr", "ircot", "ket", "light_rag", "path_rag",
-    "retag",
+    "g_retriever", "hipporag", "hipporag2", "hipporag2_full", "hipporag2_paper", "hipporag2_ppr", "ircot", "ket",
+    "light_rag", "light_rag_graph", "path_rag", "path_rag_graph", "retag",
 }  # fmt: skip
 SPACY = (
-    "ea_graphrag", "hipporag", "hipporag2", "hipporag2_full",
+    "ea_graphrag", "hipporag", "hipporag2", "hipporag2_full", "hipporag2_paper",
     "light_rag", "path_rag",
 )  # fmt: skip
 Build = Callable[..., Pipeline]
@@ -90,6 +90,7 @@ def build(
         "late_interaction": [f"pipeline.steps.0.retriever.model={tiny_encoder}", "device=cpu"],
         "splade": [f"pipeline.steps.0.retriever.model={sparse_encoder}", "device=cpu"],
         "fastinsight_head": ["pipeline.head=null"],
+        "hipporag2_paper": ["pipeline.steps.1.rerank=none"],
     }
 
     def make(name: str, graph: CorpusGraph, *overrides: str) -> Pipeline:

@@ -22,6 +22,7 @@ from graphrerank.data.readers.records import read_jsonl
 from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache
 from graphrerank.extensions import load_service
 from graphrerank.files import hash_files
+from graphrerank.graphs import PairEncoder
 from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS
 from graphrerank.inference.hub import is_hub_id, locate_model, model_source
 from graphrerank.models.checkpoint import WEIGHTS, find_checkpoint, library_versions, load_checkpoint
@@ -110,8 +111,12 @@ def serve_http(cfg: DictConfig) -> Path:
         if encoder is None and trained is not None and command.choice("encoder") != NONE:
             encoder = command.parts.from_manifest("encoder", trained).settings
         make_encoder = None if encoder is None else partial(shared_encoder, as_yaml(encoder))
+        read: dict[str, Any] = {"format_name": format_name, "language": cfg.language}
+        if (of_pairs := artifact.manifest.pair_encoder) is not None:
+            group: Any = cfg.pair_encoder or command.parts.from_manifest("pair_encoder", of_pairs).settings
+            read["make_pair_encoder"] = partial(shared_pair_encoder, as_yaml(group))
         arguments = (artifact.folder, make_encoder, settings.limits, settings.device)
-        load: EngineFactory = partial(load_rerank_engine, *arguments, format_name=format_name, language=cfg.language)
+        load: EngineFactory = partial(load_rerank_engine, *arguments, **read)
         routes, engines = [RERANK, TEI], {"rerank": load}
     elif cfg.index is None:
         serve = load_service(artifact.manifest.model.name)
@@ -269,6 +274,13 @@ def as_yaml(settings: DictConfig) -> str:
 def shared_encoder(settings: str) -> MemoryVectorCache:
     """Build the encoder of some settings, in YAML, once in each process, for all engines."""
     return MemoryVectorCache(instantiate(OmegaConf.create(settings)))
+
+
+@lru_cache(maxsize=1)
+def shared_pair_encoder(settings: str) -> PairEncoder:
+    """Build the cross-encoder of some settings, in YAML, once in each process."""
+    built: PairEncoder = instantiate(OmegaConf.create(settings))
+    return built
 
 
 @lru_cache(maxsize=1)

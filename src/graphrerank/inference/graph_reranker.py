@@ -6,6 +6,8 @@ A batch is one forward pass over the packed graphs of all its queries.
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from torch import Tensor
 
 from graphrerank.checks import UserError
 from graphrerank.features.text_match import WORD_FEATURES
-from graphrerank.graphs import CandidateGraphs
+from graphrerank.graphs import CandidateGraphs, PairEncoder
 from graphrerank.graphs.edge_lists import merge_parallel, merge_parallel_of_types
 from graphrerank.graphs.list_confidence import adaptive_k
 from graphrerank.graphs.retriever import BASE_SCORE
@@ -41,8 +43,16 @@ class GraphReranker:
         ('u', 'w', 'c')
     """
 
-    def __init__(self, checkpoint: Checkpoint, *, device: str | torch.device | None = None) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        device: str | torch.device | None = None,
+        pair_encoder: PairEncoder | None = None,
+    ) -> None:
         manifest = checkpoint.reranker
+        if pair_encoder is not None:
+            checkpoint.check_encoder(getattr(pair_encoder, "name", None), pair_encoder.fingerprint, of_pairs=True)
         names = list(manifest.retriever.feature_names)
         unknown = [name for place, name in enumerate(names) if name not in (KNOWN_FEATURES if place else (BASE_SCORE,))]
         if unknown or not names:
@@ -61,6 +71,7 @@ class GraphReranker:
         self.checkpoint = checkpoint
         self.source = str(checkpoint.path)
         self._model = checkpoint.model.to(self.device).eval()
+        self._pair_encoder = pair_encoder
 
     def __repr__(self) -> str:
         words = [name for name in self.feature_names if name in WORD_FEATURES]
@@ -70,19 +81,25 @@ class GraphReranker:
 
     @classmethod
     def from_pretrained(
-        cls, checkpoint: str | Path, *, revision: str | None = None, device: str | torch.device | None = None
+        cls,
+        checkpoint: str | Path,
+        *,
+        revision: str | None = None,
+        device: str | torch.device | None = None,
+        pair_encoder: PairEncoder | None = None,
     ) -> "GraphReranker":
         """Load a checkpoint: weights and manifest, which hold no program.
 
         ``checkpoint`` is a shipped name, a run folder (its primary model), a ``.ckpt`` file, an artifact's folder, or
         ``owner/name`` of a model on the Hugging Face hub, where ``revision`` is a branch, tag or commit; the result's
         ``source`` names commit and hub. ``HF_ENDPOINT`` names a mirror, ``HF_HUB_OFFLINE=1`` reads the cache only.
-        ``device`` is the CPU when None, which is quickest for a query at a time.
+        ``device`` is the CPU when None, which is quickest for a query at a time. ``pair_encoder`` is the cross-encoder
+        of a head of GRanker, which reads passages with the query, and whose degrees are those among the candidates.
         """
         name = locate_model(str(checkpoint), revision=revision)
         loaded = load_primary(Path(name) if isinstance(checkpoint, Path) else name)
-        _ = loaded.graph_reranker  # refused before it has to rank
-        reranker = cls(loaded, device=device)
+        reranker = cls(loaded, device=device, pair_encoder=pair_encoder)
+        reranker._check_pairs()  # refused before it has to rank
         reranker.source = model_source(str(checkpoint), name)
         return reranker
 
@@ -192,15 +209,32 @@ class GraphReranker:
 
     def _score(self, inputs: Sequence[RerankInput], check: Check) -> Tensor:
         """Score the candidates of all queries, ``[N]``."""
-        _ = self.checkpoint.graph_reranker  # a model of pairs reads more than lists hold
+        self._check_pairs()
         graphs = self.candidate_graphs(inputs, check=check)
         check()
+        if self._pair_encoder is not None:
+            graphs = replace(graphs, inputs=self._pair_inputs(self._pair_encoder, inputs, graphs.edge_index[1]))
         with torch.inference_mode():
             scored = self._model(*graphs.to(self.device).model_inputs(self.inputs))
         scores = scored.cpu().clone()  # outside of inference mode: an ordinary tensor, which callers may train on
         if torch.isnan(scores).any():
             raise UserError(f"{self.checkpoint.path}: the model gave a score that is not a number")
         return scores
+
+    def _check_pairs(self) -> None:
+        """Refuse a model that reads more than lists hold, and that no cross-encoder was given for."""
+        if self._pair_encoder is None:
+            _ = self.checkpoint.graph_reranker
+
+    @staticmethod
+    def _pair_inputs(encoder: PairEncoder, inputs: Sequence[RerankInput], target: Tensor) -> dict[str, Tensor]:
+        """Return the vectors ``[N, h]`` of queries and passages, and the degrees among the candidates ``[N]``."""
+        if any(given.passages is None for given in inputs):
+            raise UserError("`passages` must be given for a model that reads them with the query, got none")
+        passages = [given.passages or () for given in inputs]
+        queries = chain.from_iterable([given.query] * given.num_passages for given in inputs)
+        vectors = encoder.encode(list(queries), list(chain.from_iterable(passages)))
+        return {"pair_vectors": vectors, "degree": torch.bincount(target, minlength=len(vectors))}
 
     def candidate_graphs(self, inputs: Sequence[RerankInput], *, check: Check = lambda: None) -> CandidateGraphs:
         """Build the model's inputs on the CPU: one graph per query, its nodes in the order of the passages."""

@@ -11,6 +11,7 @@ from graphrerank.checks import UserError
 from graphrerank.data.encoder import Encoder
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.features.text_match import TEXT_MATCH_FEATURES
+from graphrerank.graphs import PairEncoder
 from graphrerank.graphs.queries import query_encoder
 from graphrerank.inference.explanation import Explainer
 from graphrerank.inference.graph_reranker import GraphReranker
@@ -40,7 +41,7 @@ class RerankEngine:
 
     The vectors of the ``encoder`` are kept in memory; without one, for models that read no vectors, the cosine is 0. A
     ValueError if the model reads vectors of another one. Words are matched in the ``language`` of requests that name
-    none; ``auto``: that of their documents.
+    none; ``auto``: that of their documents. A head of GRanker needs its ``pair_encoder``, and explains nothing.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class RerankEngine:
         limits: Limits | None = None,
         device: str = "cpu",
         language: str = AUTO,
+        pair_encoder: PairEncoder | None = None,
     ) -> None:
         checkpoint = Checkpoint(artifact.module, artifact.manifest, artifact.folder)
-        self._reranker = GraphReranker(checkpoint, device=device)
+        self._reranker = GraphReranker(checkpoint, device=device, pair_encoder=pair_encoder)
         self._folder = artifact.folder
         self._is_calibrated = checkpoint.reranker.calibration is not None
         self._limits = limits or Limits()
@@ -99,7 +101,8 @@ class RerankEngine:
             request = RerankRequest.model_validate({**texts, "edges": edges})
             for _ in range(2):
                 self.rerank({"first": request, "second": request})
-        self.rerank({"explained": request.model_copy(update={"explain": True})})
+        if not self._reranker.inputs.reads_pairs:
+            self.rerank({"explained": request.model_copy(update={"explain": True})})
 
     def _relevance(self, ranking: RerankedList) -> list[float] | list[None]:
         is_unknown = self._is_calibrated and ranking.probabilities is None
@@ -131,6 +134,8 @@ class RerankEngine:
         return encoded
 
     def _explain(self, candidates: RerankInput, ranking: RerankedList, check: Check) -> list[Explanation]:
+        if self._reranker.inputs.reads_pairs:
+            raise UserError("`explain` needs a model of scores and edges, got a head of GRanker")
         with STAGE_SECONDS.labels("explain").time():
             most = self._limits.most_explained_edges(candidates.num_passages)
             explanations = self._explainer.explain(candidates, max_edges=most, check=check)
@@ -157,7 +162,10 @@ def load_rerank_engine(
     *,
     format_name: str | None = None,
     language: str = AUTO,
+    make_pair_encoder: Callable[[], PairEncoder] | None = None,
 ) -> RerankEngine:
     """Load an artifact; see :func:`load_artifact` and :class:`RerankEngine`."""
     encoder = None if make_encoder is None else make_encoder()
-    return RerankEngine(load_artifact(folder, format_name), encoder, limits=limits, device=device, language=language)
+    pair_encoder = None if make_pair_encoder is None else make_pair_encoder()
+    artifact = load_artifact(folder, format_name)
+    return RerankEngine(artifact, encoder, limits=limits, device=device, language=language, pair_encoder=pair_encoder)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
-from graphrerank.checks import check_choice, check_counts
+from graphrerank.checks import check_choice, check_counts, check_not_negative
 from graphrerank.text import Tokenizer, WordTokenizer, count_tokens, split_sentences
 
 ORDERS = ("best_first", "best_last")
@@ -35,13 +35,14 @@ class Packing:
 
     token_budget: int = 4000  # tokens of a context at most
     _: KW_ONLY
-    top_k: int | None = 10  # passages at most; None for as many as fit
+    top_k: int | None = 10  # passages at most; None for as many as fit, 0 for none: closed book
     unit: str = "passages"  # smallest unit that is kept: `passages`, or `sentences`
     order: str = "best_first"  # of the packed passages; `best_last` puts the best one next to the question
     tokenizer: Tokenizer = field(default_factory=WordTokenizer)
 
     def __post_init__(self) -> None:
-        check_counts(token_budget=self.token_budget, top_k=self.top_k)
+        check_counts(token_budget=self.token_budget)
+        check_not_negative(top_k=self.top_k or 0)
         check_choice(UNITS, unit=self.unit)
         check_choice(ORDERS, order=self.order)
 

@@ -56,6 +56,7 @@ class Letters:
 def test_separators_count_and_the_order_of_reading() -> None:
     contexts = Packing(5, tokenizer=Letters()).pack([["ab", "c", "d"], ["abcdefg"], []])
     assert [(context.text, context.num_tokens) for context in contexts] == [("ab\n\nc", 5), ("abcde", 5), ("", 0)]
+    assert [context.text for context in Packing(5, top_k=0).pack([["ab"], []])] == ["", ""]
     (context,) = Packing(4, order="best_last").pack([["a b", "c", "d", "e"]])
     assert context.text == "d\n\nc\n\na b"
 
