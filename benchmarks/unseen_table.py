@@ -17,11 +17,11 @@ from typing import NamedTuple
 import torch
 from base_table import ROOT, percent
 
-from graphrerank import evaluate
+from graphrerank import Dataset, evaluate
 from graphrerank.evaluation.cost import TOTAL
 from graphrerank.evaluation.records import DatasetResult
 from graphrerank.evaluation.significance import across_datasets
-from graphrerank.parts import Parts
+from graphrerank.parts import Part, Parts
 
 
 class Corpus(NamedTuple):
@@ -48,20 +48,30 @@ MEASURE, LEVEL = "nDCG@10", 0.05
 FIRST = "unseen corpus"  # heading of the first column, which the table is found by
 
 
-def judge(arguments: argparse.Namespace, corpus: Corpus) -> DatasetResult:
-    """Evaluate all systems on one corpus."""
-    parts = Parts(datasets=arguments.datasets, cache=arguments.cache)
-    path = arguments.datasets.resolve() / corpus.folder
+def load(parts: Parts, datasets: Path, corpus: Corpus) -> Dataset:
+    """Load a corpus with its questions, as the split ``test``."""
+    path = datasets.resolve() / corpus.folder
     dataset = parts.dataset("folder", path=str(path), edges="auto", splits={"test": corpus.split})
     queries = dataset.split("test").queries
     count = min(corpus.questions, len(queries))
-    reader = {"model": arguments.cross_encoder, "max_length": arguments.max_length, "dtype": arguments.dtype}
+    return dataset.with_queries(queries[torch.arange(count) * len(queries) // count])
+
+
+def reader(parts: Parts, arguments: argparse.Namespace) -> Part:
+    """Return the cross-encoder."""
+    settings = {"model": arguments.cross_encoder, "max_length": arguments.max_length, "dtype": arguments.dtype}
+    return parts.part("pair_encoder", "cross_encoder", **settings)
+
+
+def judge(arguments: argparse.Namespace, corpus: Corpus) -> DatasetResult:
+    """Evaluate all systems on one corpus."""
+    parts = Parts(datasets=arguments.datasets, cache=arguments.cache)
     result = evaluate(
         PIPELINES,
-        dataset.with_queries(queries[torch.arange(count) * len(queries) // count]),
+        load(parts, arguments.datasets, corpus),
         retriever="hybrid_expand",
         encoder="minilm",
-        pair_encoder=parts.part("pair_encoder", "cross_encoder", **reader),
+        pair_encoder=reader(parts, arguments),
         settings={BASE: {"steps.1.scorer.checkpoint": arguments.checkpoint}},
         measures=[MEASURE],
         parts=parts,
@@ -110,15 +120,21 @@ def write(path: Path, content: str) -> None:
     path.write_text(pages, encoding="utf-8")
 
 
-def main() -> None:
-    """Evaluate on every corpus and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def argument_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return the arguments that name corpora, cross-encoder and cache."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", type=Path, required=True)
     parser.add_argument("--cross-encoder", required=True, metavar="MODEL")
     parser.add_argument("--max-length", type=int, default=256, help="tokens of question and passage")
     parser.add_argument("--dtype", default="bfloat16", help="of the cross-encoder")
-    parser.add_argument("--checkpoint", default="base")
     parser.add_argument("--cache", type=Path, help="default: as conf/paths says")
+    return parser
+
+
+def main() -> None:
+    """Evaluate on every corpus and write the table."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("--checkpoint", default="base")
     parser.add_argument("--corpora", nargs="*", default=[corpus.folder for corpus in CORPORA], help="names of folders")
     parser.add_argument("--out", type=Path, default=ROOT / "README.md", help="a page with such a table")
     arguments = parser.parse_args()

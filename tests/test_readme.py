@@ -1,6 +1,7 @@
 """README and docs: links lead somewhere, tables agree, words are those of the field; their code: test_pages.py."""
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -41,3 +42,9 @@ def test_newest_section_of_the_changelog_is_the_version() -> None:
 @pytest.mark.parametrize("file", WORDED, ids=lambda file: str(file.relative_to(ROOT)))
 def test_words_are_the_fields(file: Path) -> None:
     assert PRIVATE_WORDS.findall(file.read_text(encoding="utf-8")) == []
+
+
+def test_lines_of_compare_are_those_that_ranked() -> None:
+    peers = runpy.run_path(str(ROOT / "benchmarks" / "peers.py"))
+    blocks = re.findall(r"```python\n(.*?)\n```", (ROOT / "docs" / "compare.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks == [peers["snippet"](peer) for peer in peers["PEERS"].values()]

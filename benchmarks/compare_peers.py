@@ -1,0 +1,296 @@
+"""python benchmarks/compare_peers.py --datasets DIR --cross-encoder MODEL --python PYTHON: other rerankers and `base`.
+
+All rank the same hundred candidates of the same questions, on corpora that nothing was trained on. PYTHON is that of an
+environment where ``pip install -c constraints.txt . sentence-transformers sentence-transformers-haystack lightning-ir
+'rerankers[transformers]' flashrank llama-index-core langchain-core pyterrier-adaptive networkx scikit-learn`` has run:
+each reranker is a process there (peers.py). Writes docs/compare.md; what is in ``--folder`` is not ranked again.
+"""
+
+import argparse
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from base_table import ROOT, percent
+from peers import ONNX, PEERS, QUESTIONS, STUDY, Peer, Question, snippet
+from unseen_table import CORPORA, LEVEL, MEASURE, SEARCH, Corpus, argument_parser, load, reader
+
+from graphrerank import evaluate
+from graphrerank.data.candidates import PreparedDataset
+from graphrerank.evaluation.records import DatasetResult
+from graphrerank.evaluation.significance import across_datasets
+from graphrerank.graphs import candidate_edges
+from graphrerank.graphs.edge_types import EDGE_TYPES
+from graphrerank.operators.ppr import corpus_entities
+from graphrerank.parts import Parts
+
+FOLDERS = ("choose_xquad_en", "choose_sphinx_docs", "ketrag_musique", "choose_nl2bash_tldr", "git_flask")
+TRAINED = (Corpus("", "2wikimultihopqa_train", "train", 300), Corpus("", "hotpotqa", "train", 300))
+READ = 1  # questions of a corpus that a cross-encoder reads in each library; their weights are the same
+LOOKED_UP = ("sentence_transformers", "gar")  # rank all questions with the logits that the project's reader cached
+OWN = "graphrerank"
+
+
+def prepare(parts: Parts, datasets: Path, corpus: Corpus) -> PreparedDataset:
+    """Load a corpus and retrieve the candidates of its questions."""
+    return parts.prepare(load(parts, datasets, corpus), retriever="hybrid_expand", encoder="minilm", splits=["test"])
+
+
+def questions(prepared: PreparedDataset, corpus: Corpus, logits: torch.Tensor | None = None) -> list[Question]:
+    """List the questions with their candidates; ``logits`` are those of all pairs in turn."""
+    dataset, graph, column = prepared.dataset, prepared.dataset.graph, prepared.feature_names.index
+    assert prepared.ranking.features is not None
+    assert prepared.query_vectors is not None
+    found, first = [], 0
+    for query, text in enumerate(dataset.query_texts):
+        row = prepared.ranking.nodes[query]
+        row = row[row >= 0]
+        features = prepared.ranking.features[query, : len(row)]
+        (sources, targets), weights, _, types = candidate_edges(graph, row[None], keep_types=True)
+        assert types is not None
+        edges: dict[tuple[int, int, str], float] = {}
+        for i, j, weight, number in zip(*(x.tolist() for x in (sources, targets, weights, types)), strict=True):
+            key = min(i, j), max(i, j), EDGE_TYPES[number]
+            edges[key] = max(weight, edges.get(key, 0.0))
+        gains = dataset.split("test").relevance(torch.tensor([query]), row[None], num_nodes=graph.num_nodes)
+        found.append(
+            Question(
+                corpus.folder,
+                text,
+                [graph.texts[node] for node in row.tolist()],
+                *(features[:, column(name)].tolist() for name in ("base_score", "bm25_score", "dense_score")),
+                [(i, j, weight, name) for (i, j, name), weight in edges.items()],
+                row.tolist(),
+                prepared.query_vectors[query].numpy(),
+                graph.encoded[row].float().numpy(),
+                (gains[0] > 0).tolist(),
+                [] if logits is None else logits[first : first + len(row)].tolist(),
+                {name: features[:, column(name)].tolist() for name in prepared.feature_names[1:]},
+            )
+        )
+        first += len(row)
+    return found
+
+
+def write_questions(arguments: argparse.Namespace, parts: Parts, corpora: Sequence[Corpus]) -> None:
+    """Leave the questions for the processes of the rerankers."""
+    encoder = parts.pair_encoder(reader(parts, arguments), label="reading pairs")
+    entities, written = {}, {}
+    for corpus in (*corpora, *TRAINED):
+        prepared = prepare(parts, arguments.datasets, corpus)
+        entities[corpus.folder] = corpus_entities(prepared.dataset.graph)
+        logits = None
+        if corpus not in TRAINED:
+            logits = encoder.head(encoder.encode(*prepared.pairs(torch.arange(len(prepared.dataset.query_ids)))))
+        written[corpus.folder] = questions(prepared, corpus, logits)
+    train = [question for corpus in TRAINED for question in written.pop(corpus.folder)]
+    (arguments.folder / STUDY).write_bytes(pickle.dumps((train, entities)))
+    (arguments.folder / QUESTIONS).write_bytes(pickle.dumps(written))
+
+
+def export_onnx(model: str, folder: Path) -> None:
+    """Write the cross-encoder as FlashRank keeps its models: quantised to 8 bits, next to its tokenizer."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer.save_pretrained(folder)
+    special = {name: str(token) for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
+    (folder / "special_tokens_map.json").write_text(json.dumps(special))
+    classifier = AutoModelForSequenceClassification.from_pretrained(model, dtype=torch.float32, return_dict=False)
+    classifier.eval().config.save_pretrained(folder)
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+    given = tokenizer(["a question"] * 2, ["a passage"] * 2, return_tensors="pt")
+    whole = folder / "float32.onnx"
+    axes = {name: {0: "pairs", 1: "tokens"} for name in names}
+    inputs = tuple(given[name] for name in names)
+    torch.onnx.export(classifier, inputs, whole, input_names=names, dynamic_axes=axes, dynamo=False)
+    quantize_dynamic(whole, folder / "flashrank-MiniLM-L-12-v2_Q.onnx", weight_type=QuantType.QInt8)
+    whole.unlink()
+
+
+def rank(arguments: argparse.Namespace, name: str, *, lookup: bool = False) -> dict[str, Any]:
+    """Let a reranker rank the questions in its own process, unless it has done so."""
+    out = arguments.folder / f"{name}{'_lookup' if lookup else ''}.json"
+    if not out.is_file():
+        print(out, file=sys.stderr, flush=True)
+        command = [arguments.python, str(Path(__file__).with_name("peers.py")), name, "--folder", arguments.folder]
+        command += ["--model", arguments.cross_encoder, "--out", out]
+        command += ["--lookup"] if lookup else ["--limit", str(READ)] if PEERS[name].reads else []
+        threads = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        subprocess.run(command, check=True, env=environment | threads)
+    found: dict[str, Any] = json.loads(out.read_text())
+    return found
+
+
+def judge(
+    arguments: argparse.Namespace, parts: Parts, corpus: Corpus, orders: Mapping[str, Any], last: str
+) -> DatasetResult:
+    """Evaluate rankings of all questions of a corpus; the ``last`` is tested against each other."""
+    dataset = load(parts, arguments.datasets, corpus)
+    runs: dict[str, Any] = {}
+    asked = pickle.loads((arguments.folder / QUESTIONS).read_bytes())[corpus.folder]
+    for title, found in orders.items():
+        path = arguments.folder / f"{len(runs)}.trec"
+        lines = []
+        for query_id, question, order in zip(dataset.query_ids, asked, found[corpus.folder], strict=True):
+            names = (dataset.graph.node_ids[question.nodes[place]] for place in order)
+            lines += [f"{query_id}\tQ0\t{name}\t{at}\t{-at}\tcompared" for at, name in enumerate(names, 1)]
+        path.write_text("\n".join(lines))
+        runs[title] = path
+    runs[SEARCH] = "vector_search"
+    runs[last] = runs.pop(last)
+    settings: dict[str, Any] = {"retriever": "hybrid_expand", "encoder": "minilm", "measures": [MEASURE]}
+    (result,) = evaluate(runs, dataset, **settings, parts=parts, show=False).datasets.values()
+    return result
+
+
+def quality_table(titles: Sequence[str], corpora: Sequence[Corpus], found: Mapping[str, list[DatasetResult]]) -> str:
+    """Lay out a row for each ranking; ``found`` has the results by the ranking that is tested."""
+    own = PEERS[OWN].title
+    header = [MEASURE, *(corpus.title for corpus in corpora), "mean", "p to the retriever", "p of `base` to it"]
+    rows = [header, ["---", *["--:"] * (len(header) - 1)]]
+    p = {last: {entry.baseline: entry.p_combined for entry in across_datasets(found[last])} for last in (SEARCH, own)}
+    for title in (SEARCH, *titles):
+        cells = ["retriever" if title == SEARCH else title]
+        for result in found[SEARCH]:
+            mean, base = (result.systems[name].means[MEASURE] for name in (title, SEARCH))
+            tests = {test.baseline: test.p_randomization for test in result.tests}
+            bold = "**" if title != SEARCH and tests[title] < LEVEL and mean > base else ""
+            below = "↓" if title != SEARCH and tests[title] < LEVEL and mean < base else ""
+            cells.append(f"{bold}{percent(mean)}{bold}{below}")
+        cells.append(percent(fmean(result.systems[title].means[MEASURE] for result in found[SEARCH])))
+        cells += [f"{p[SEARCH][title]:.2g}" if title != SEARCH else "", f"{p[own][title]:.2g}" if title != own else ""]
+        rows.append(cells)
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def cost_table(found: Mapping[str, dict[str, Any]], corpora: Mapping[str, list[Question]]) -> str:
+    """Lay out what each reranker takes, and how its order agrees with the logits of the project's reader."""
+    header = ["", "ms a question", "memory, MiB", "installed, MB", "of it torch", "lines", "first ten in common"]
+    rows = [header, ["---", *["--:"] * (len(header) - 1)]]
+    for name, result in found.items():
+        peer, sizes = PEERS[name], result["mb"]
+        common = agreement(result["orders"], corpora) if peer.reads and name != "gar" else None
+        cells = [peer.title, f"{result['ms']:,.1f}" if result["ms"] < 100 else f"{result['ms']:,.0f}"]
+        cells += [f"{result['peak_mib']:,.0f}", f"{sum(sizes.values()):,.0f}", f"{sizes.get('torch', 0):,.0f}"]
+        rows.append([*cells, f"{num_lines(peer)}", "" if common is None else f"{common:.1f}"])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def agreement(orders: Mapping[str, list[list[int]]], corpora: Mapping[str, list[Question]]) -> float:
+    """Return how many of the first ten are also among the first ten by the cached logits, on average."""
+    return fmean(
+        len({*order[:10]} & {*np.argsort(-np.array(question.logits), kind="stable")[:10].tolist()})
+        for corpus, ranked in orders.items()
+        for question, order in zip(corpora[corpus], ranked, strict=False)
+    )
+
+
+def num_lines(peer: Peer) -> int:
+    """Count the lines of a snippet that are not blank."""
+    return sum(bool(line.strip()) for line in snippet(peer).splitlines())
+
+
+def main() -> None:
+    """Rank what is missing and write the page."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("--python", default=sys.executable, help="of the environment with the peers")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, help="only rank with these, and write no page")
+    parser.add_argument("--corpora", nargs="*", default=FOLDERS)
+    parser.add_argument("--folder", type=Path, default=Path("runs/compare_peers"))
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "compare.md")
+    arguments = parser.parse_args()
+    arguments.folder = arguments.folder.resolve()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    parts = Parts(datasets=arguments.datasets, cache=arguments.cache)
+    by_folder = {corpus.folder: corpus for corpus in CORPORA}
+    corpora = [by_folder[folder] for folder in arguments.corpora]
+    if not (arguments.folder / QUESTIONS).is_file():
+        write_questions(arguments, parts, corpora)
+    if "flashrank" in (arguments.peers or PEERS) and not (arguments.folder / ONNX).is_dir():
+        export_onnx(arguments.cross_encoder, arguments.folder / ONNX)
+    found = {name: rank(arguments, name) for name in arguments.peers or PEERS}
+    asked = pickle.loads((arguments.folder / QUESTIONS).read_bytes())
+    orders = {
+        PEERS[name].title: (rank(arguments, name, lookup=True) if name in LOOKED_UP else result)["orders"]
+        for name, result in found.items()
+        if not PEERS[name].reads or name in LOOKED_UP
+    }
+    if arguments.peers:
+        return
+    results = {
+        last: [judge(arguments, parts, corpus, orders, last) for corpus in corpora]
+        for last in (SEARCH, PEERS[OWN].title)
+    }
+    blocks = [f"{PEERS[name].title}:\n\n```python\n{snippet(PEERS[name])}\n```" for name in found]
+    page = PAGE.format(
+        quality=quality_table(list(orders), corpora, results),
+        cost=cost_table(found, asked),
+        snippets="\n\n".join(blocks),
+        read=READ,
+        measure=MEASURE,
+        level=LEVEL,
+        count=sum(map(len, asked.values())),
+        train=sum(corpus.questions for corpus in TRAINED),
+    )
+    arguments.out.write_text(page, encoding="utf-8")
+
+
+PAGE = """<!-- not run: each library has its own environment -->
+# `base` next to other rerankers
+
+Written by `python benchmarks/compare_peers.py --datasets DIR --cross-encoder MODEL --python PYTHON`. All rank the
+same hundred candidates of the same {count} questions (`retriever=hybrid_expand data.edges=auto`, MiniLM). Nothing was
+trained on these corpora; encyclopedia, documentation and commands helped to choose the training of `base`. MODEL is
+ms-marco-MiniLM-L12, rebuilt from 8-bit weights.
+
+## Quality
+
+{measure} in percent; bold: above the retriever, ↓: below it, p < {level} (paired randomization test over questions).
+The last columns are of all corpora together.
+
+{quality}
+
+- **sentence-transformers** stands for all libraries that read with the same weights. Its logits are those that our
+  reader cached (bfloat16, 256 tokens); below is how many of the first ten each library has in common with them.
+- **PyTerrier GAR** reads 50 of the hundred candidates, along the same edges, with the same weights; it needs no Java
+  here.
+- **MMR** has LangChain's default, an even mix of relevance and novelty, over MiniLM's vectors.
+- **RRF** fuses three rankings with k = 60; PageRank restarts at the candidates in proportion to their scores.
+- **Logistic regression** is of the kind that [Metronix](https://github.com/mtrnix/metronix-memory) ships as its
+  learned fusion: scores, rank, and a walk over passages and entities that begins at the least mentioned entities of
+  five seeds and returns there. It was trained on {train} train questions of 2WikiMultihopQA and HotpotQA, as theirs
+  was on such questions.
+- **`base`** is called as below, without the features that our pipelines pass (steps from a seed and its score): a few
+  tenths of a point from the README's table.
+
+## Cost
+
+Median milliseconds of CPU a question, on a core that other processes shared, so that only ratios count; peak memory
+above that of Python with the questions; megabytes that `pip install` adds to an empty environment, without bytecode
+(torch: the build for CPUs), and without weights; lines below. Libraries with a cross-encoder read {read} question of
+each corpus, in float32 and up to 512 tokens unless their row says otherwise, as they do by default.
+
+{cost}
+
+## The lines
+
+`q` holds a question's text, its candidates' `passages`, `scores`, `vectors` and `edges`; `setting` the paths of the
+weights.
+
+{snippets}
+"""
+
+if __name__ == "__main__":
+    main()
