@@ -272,8 +272,8 @@ The last columns are of all corpora together.
   learned fusion: scores, rank, and a walk over passages and entities that begins at the least mentioned entities of
   five seeds and returns there. It was trained on {train} train questions of 2WikiMultihopQA and HotpotQA, as theirs
   was on such questions.
-- **`base`** is called as below, without the features that our pipelines pass (steps from a seed and its score): a few
-  tenths of a point from the README's table.
+- **`base`** is called with texts, scores and edges alone, or with the BM25 of the whole corpus and the steps from a
+  seed that our pipelines and the README's table have.
 
 ## Cost
 
