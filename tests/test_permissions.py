@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -157,7 +158,7 @@ def engine_of(dataset: Dataset, pipeline: Pipeline, tmp_path: Path) -> SearchEng
     if not dataset.graph.is_guarded:
         corpus = corpus._over(dataset.graph)
     engine = SearchEngine.__new__(SearchEngine)  # without a thread
-    engine._folder, engine._current = tmp_path, ("v", corpus)
+    engine._corpus = SimpleNamespace(current=("v", corpus))  # type: ignore[assignment]
     return engine
 
 

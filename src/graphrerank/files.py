@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -182,8 +182,10 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
     return handle
 
 
-def append_bytes(path: Path, size: int, content: bytes | memoryview) -> None:
+def append_bytes(path: Path, size: int, content: bytes | memoryview, *, sync: bool = True) -> None:
     """Append to the first ``size`` bytes of a file (:func:`open_plain`), and flush it to the disk.
+
+    Without ``sync`` the bytes survive the end of this process, however it ends, but not that of the machine.
 
     Bytes beyond ``size`` are left over from an interrupted write and are overwritten. If the disk is full, an OSError
     names the file, which then has ``size`` bytes again.
@@ -195,10 +197,31 @@ def append_bytes(path: Path, size: int, content: bytes | memoryview) -> None:
             rest = memoryview(content)
             while rest:
                 rest = rest[file.write(rest) :]
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         except OSError:
             file.truncate(size)
             raise
+
+
+def new_private_file(path: Path) -> None:
+    """Make an empty file that only its owner may read; an OSError if it is there."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def blank_lines(path: Path, is_blanked: Callable[[bytes], bool]) -> int:
+    """Overwrite some lines of a file, to which a process may append, with blanks; return their number."""
+    count, start = 0, 0
+    with naming(path), os.fdopen(open_plain(path, os.O_RDWR), "r+b") as file:
+        while (line := file.readline()).endswith(b"\n"):
+            if line.strip() and is_blanked(line):
+                file.seek(start)
+                file.write(b" " * (len(line) - 1) + b"\n")
+                count += 1
+            start += len(line)
+        file.flush()
+        os.fsync(file.fileno())
+    return count
 
 
 def copy_file(source: Path, target: Path) -> None:

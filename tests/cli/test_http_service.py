@@ -7,9 +7,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from graphrerank.cli.http_service import (
-    fastest_format,
     load_corpus,
-    model_info,
     page_settings,
     shared_encoder,
 )
@@ -17,6 +15,7 @@ from graphrerank.data.corpus_folder.preparation import prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.graphs.edge_types import EDGE_TYPES, edge_type_of
 from graphrerank.models.manifest import parse_manifest, read_manifest
+from graphrerank.serving.artifact import fastest_format, model_info
 from graphrerank.serving.callers import PermissionSettings
 from graphrerank.serving.search_engine import SearchEngine, SearchRequest
 from graphrerank.serving.settings import PageSettings

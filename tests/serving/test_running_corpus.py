@@ -6,6 +6,7 @@ import httpx
 import psutil
 import pytest
 
+from graphrerank.models.checkpoint import PRETRAINED
 from tests.support.folders import write_dataset
 from tests.support.running import running
 
@@ -108,3 +109,45 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path, run_command):
         assert best(service, "stone")[0] == "p0"  # nothing holds the word any longer
         assert ask(service, "DELETE", "/documents", {"ids": ["z"]}).json()["documents"] == 3
         assert best(service, "zebra")[0] == "p0"
+
+
+def test_feedback_survives_a_kill_and_artifacts_are_replaced(tmp_path, run_command):
+    """Two workers, each of which knows what the other one showed."""
+    corpus, current, log = write(tmp_path / "corpus", PASSAGES), tmp_path / "current", tmp_path / "log"
+    current.symlink_to(PRETRAINED / "base")
+    plan = (f"artifact={current}", f"index={corpus}", "workers=2")
+    plan += (f"feedback.path={log}", f"shadow={PRETRAINED / 'attack'}", "api_key=word")
+
+    def ask(service, path, body, method="POST"):
+        return httpx.request(method, f"{service.url}{path}", json=body, headers=KEY, timeout=60)
+
+    def search(service):
+        found = ask(service, "/search", {"query": "a film", "user": "ann"})
+        assert found.status_code == 200, found.text
+        return found.json()["id"]
+
+    def deployed(service):
+        return ask(service, "/info", None, "GET").json()["deployment"]["artifact"].split("@")[0]
+
+    with running(tmp_path, *plan) as service:
+        shown = [search(service) for _ in range(8)]
+        assert all(ask(service, "/feedback", {"request_id": uid, "clicked": [1]}).status_code == 200 for uid in shown)
+        shown += [search(service) for _ in range(8)]
+        before = deployed(service)
+        (tmp_path / "next").symlink_to(PRETRAINED / "attack")
+        (tmp_path / "next").replace(current)
+        deadline = time.monotonic() + 60
+        while {deployed(service) for _ in range(8)} == {before} and time.monotonic() < deadline:
+            search(service)
+        assert before not in {deployed(service) for _ in range(8)} or time.monotonic() < deadline
+        for process in [psutil.Process(service.process.pid), *service.workers()]:
+            process.kill()
+    with running(tmp_path, *plan) as service:
+        assert all(ask(service, "/feedback", {"request_id": uid, "cited": [1]}).status_code == 200 for uid in shown)
+        answer = ask(service, "/feedback", {"user": "bob"}, "DELETE")
+        assert (answer.status_code, answer.json()["events"]) == (200, 0)
+        assert int(run_command("forget", str(log), "ann").stdout.split()[0]) >= 8 + 16 + 16
+        assert ask(service, "/feedback", {"request_id": shown[0], "cited": [1]}).status_code == 404
+    text = (tmp_path / "log.jsonl").read_text()
+    assert '"event": "shadow"' in text
+    assert "a film" not in text + "".join(path.read_text() for path in log.glob("*.jsonl"))

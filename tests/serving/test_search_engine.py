@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -28,8 +29,8 @@ from graphrerank.serving.search_engine import (
     SearchableCorpus,
     SearchEngine,
     SearchRequest,
-    corpus_version,
 )
+from graphrerank.serving.watching import folder_version
 from tests.support.encoders import HashEncoder
 from tests.support.searching import searchable
 
@@ -62,7 +63,7 @@ def test_a_batch_of_searches(folder):
     assert [one["doc_id"] for one in first["results"]] == ["d0"]
     assert second["results"][0]["doc_id"] == "d1"
     assert "document" not in second["results"][0]
-    assert first["meta"] == second["meta"] == {"index": corpus_version(folder / "one"), "language": "english"}
+    assert first["meta"] == second["meta"] == {"index": folder_version(folder / "one"), "language": "english"}
     assert ask(engine, "apple", return_documents=True)["results"][0]["document"] == {"text": "red apple"}
 
 
@@ -152,7 +153,7 @@ def test_a_new_corpus_takes_the_place_of_the_old_one(folder, caplog):
     other = folder / "next"
     other.symlink_to(folder / "two")
     other.replace(folder / "now")  # as one step
-    wait_for(engine, corpus_version(folder / "two"))
+    wait_for(engine, folder_version(folder / "two"))
     assert ask(engine, "plum")["results"][0]["doc_id"] in ("d0", "d1")
     (folder / "two" / "corpus.txt").unlink()  # what cannot be loaded leaves the old one
     (folder / "two" / "corpus.csv").write_text("red plum")
@@ -162,7 +163,7 @@ def test_a_new_corpus_takes_the_place_of_the_old_one(folder, caplog):
         time.sleep(0.01)
     assert ask(engine, "blue")["results"][0]["doc_id"] == "d0"
     (folder / "two" / "corpus.txt").write_text("white plum")
-    wait_for(engine, corpus_version(folder / "two"))
+    wait_for(engine, folder_version(folder / "two"))
     assert len(ask(engine, "plum")["results"]) == 1
 
 
@@ -256,7 +257,7 @@ def test_an_effect_is_the_score_without_the_edge(inspect: Callable[..., InspectR
 
 def _engine_of(searched: SearchableCorpus) -> SearchEngine:
     engine = SearchEngine.__new__(SearchEngine)  # without a folder to watch
-    engine._folder, engine._current = Path("nowhere"), ("one", searched)
+    engine._corpus = SimpleNamespace(current=("one", searched))  # type: ignore[assignment]
     return engine
 
 

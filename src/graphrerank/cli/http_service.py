@@ -23,16 +23,19 @@ from graphrerank.data.vector_cache import MemoryVectorCache, VectorCache
 from graphrerank.extensions import load_service
 from graphrerank.files import hash_files
 from graphrerank.graphs import PairEncoder
-from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS
 from graphrerank.inference.hub import is_hub_id, locate_model, model_source
 from graphrerank.models.checkpoint import WEIGHTS, find_checkpoint, library_versions, load_checkpoint
-from graphrerank.models.manifest import MANIFEST, Manifest, RerankerManifest
+from graphrerank.models.manifest import MANIFEST, RerankerManifest
 from graphrerank.pipelines.pipeline import Pipeline
-from graphrerank.serving.artifact import artifact_formats, load_artifact, read_artifact_manifest
+from graphrerank.serving.artifact import fastest_format, load_artifact, model_info, read_artifact_manifest
+from graphrerank.serving.batches import FEEDBACK
 from graphrerank.serving.callers import PermissionSettings
+from graphrerank.serving.deployment import ArtifactSearch, DeployedEngine
 from graphrerank.serving.documents_engine import AddDocuments, DocumentsEngine, DocumentsResponse, RemoveDocuments
 from graphrerank.serving.engine import EngineFactory
 from graphrerank.serving.export import export_artifact
+from graphrerank.serving.feedback import AddFeedback, FeedbackEngine, FeedbackResponse, RemoveFeedback
+from graphrerank.serving.feedback_log import FeedbackSettings, folder_key, open_log
 from graphrerank.serving.formats import FORMATS, Runner
 from graphrerank.serving.limits import Limits
 from graphrerank.serving.rerank_engine import load_rerank_engine
@@ -44,7 +47,7 @@ from graphrerank.serving.rerank_request import (
     render_rerank,
     render_tei,
 )
-from graphrerank.serving.routes import Route
+from graphrerank.serving.routes import SHADOW_OF, Route
 from graphrerank.serving.search_engine import (
     InspectEngine,
     InspectRequest,
@@ -59,6 +62,7 @@ from graphrerank.serving.settings import PageSettings, ServiceSettings
 from graphrerank.text.languages import AUTO, language_of
 
 NUM_QUESTIONS = 4  # of a corpus, to try on the page
+SCORER = ".CheckpointScorer"
 MAX_QUESTION = 300  # characters
 RERANK = Route(
     ("/v1/rerank", "/v2/rerank"),
@@ -92,6 +96,16 @@ REMOVE_DOCUMENTS = Route(
     "Remove passages from the corpus.",
     method="DELETE",
 )
+ADD_FEEDBACK = Route(
+    ("/feedback",),
+    FEEDBACK,
+    AddFeedback,
+    FeedbackResponse,
+    "Say which results of an answer were clicked, cited, accepted or dismissed.",
+)
+REMOVE_FEEDBACK = Route(
+    ("/feedback",), FEEDBACK, RemoveFeedback, FeedbackResponse, "Delete what is remembered of a user.", method="DELETE"
+)
 
 
 def serve_http(cfg: DictConfig) -> Path:
@@ -111,13 +125,30 @@ def serve_http(cfg: DictConfig) -> Path:
         if encoder is None and trained is not None and command.choice("encoder") != NONE:
             encoder = command.parts.from_manifest("encoder", trained).settings
         make_encoder = None if encoder is None else partial(shared_encoder, as_yaml(encoder))
-        read: dict[str, Any] = {"format_name": format_name, "language": cfg.language}
+        read: dict[str, Any] = {"format_name": cfg.format, "language": cfg.language, "make_encoder": make_encoder}
         if (of_pairs := artifact.manifest.pair_encoder) is not None:
             group: Any = cfg.pair_encoder or command.parts.from_manifest("pair_encoder", of_pairs).settings
             read["make_pair_encoder"] = partial(shared_pair_encoder, as_yaml(group))
-        arguments = (artifact.folder, make_encoder, settings.limits, settings.device)
-        load: EngineFactory = partial(load_rerank_engine, *arguments, **read)
-        routes, engines = [RERANK, TEI], {"rerank": load}
+        make = partial(load_rerank_engine, limits=settings.limits, device=settings.device, **read)
+        others = ("interleave", "shadow")
+        rival, shadow = (None if cfg[name] is None else artifact_folder(cfg, name) for name in others)
+        log = None if settings.feedback.path is None else Path(settings.feedback.path)
+        if rival is not None and log is None:
+            raise UserError("`interleave` needs `feedback.path`, the log of what users prefer, got none")
+        routes: list[Route] = [RERANK, TEI]
+        engines: dict[str, EngineFactory] = {"rerank": partial(DeployedEngine, make, folder, rival=rival, log=log)}
+        if shadow is not None:
+            engines[SHADOW_OF + "rerank"] = partial(DeployedEngine, make, shadow)
+        if log is not None:
+            folder_key(log)
+            routes += [ADD_FEEDBACK, REMOVE_FEEDBACK]
+            engines[FEEDBACK] = partial(_feedback_engine, settings.feedback)
+        if cfg.index is not None:
+            add_index(command, settings, routes, engines, artifact=folder, rival=rival, shadow=shadow)
+    elif any((cfg.interleave, cfg.shadow, cfg.feedback.path)):
+        raise UserError(
+            "`interleave`, `shadow` and `feedback` are of rerankers, " + str(folder) + " holds another model"
+        )
     elif cfg.index is None:
         serve = load_service(artifact.manifest.model.name)
         try:
@@ -128,8 +159,6 @@ def serve_http(cfg: DictConfig) -> Path:
     else:
         name = artifact.manifest.model.name
         raise UserError(f"`index` needs the artifact of a reranker, {artifact.folder} holds a {name}")
-    if cfg.index is not None:
-        add_index(command, str(artifact.folder), settings, routes, engines)
     address = f"http://{cfg.host}:{cfg.port}"
     first = SEARCH if cfg.index is not None else routes[0]
     print(f"POST {address}{first.paths[-1]}, described by {address}/openapi.json")
@@ -141,7 +170,14 @@ def serve_http(cfg: DictConfig) -> Path:
 
 
 def add_index(
-    command: Command, artifact: str, settings: ServiceSettings, routes: list[Route], engines: dict[str, EngineFactory]
+    command: Command,
+    settings: ServiceSettings,
+    routes: list[Route],
+    engines: dict[str, EngineFactory],
+    *,
+    artifact: Path,
+    rival: Path | None,
+    shadow: Path | None,
 ) -> None:
     """Add the routes and engines of ``index``, whose pipeline's reranker is the artifact."""
     cfg, parts, folder = command.cfg, command.parts, Path(command.cfg.index)
@@ -151,8 +187,12 @@ def add_index(
     if encoder is None and command.choice("encoder") != NONE:
         encoder = parts.settings("encoder", "minilm")
     pipeline = cfg.pipeline or parts.settings("pipeline", "expand_then_rerank")
+    last = (pipeline.get("steps") or [{}])[-1]
+    if (rival or shadow) and not str((last.get("scorer") or {}).get("_target_")).endswith(SCORER):
+        raise UserError("`shadow` and `interleave` need a `pipeline` whose last step is the artifact's reranker")
+    log = None if settings.feedback.path is None else Path(settings.feedback.path)
     compared = {
-        entry.label: with_checkpoint(parts.settings("pipeline", entry.source), artifact)
+        entry.label: with_checkpoint(parts.settings("pipeline", entry.source), str(artifact))
         if entry.kind == "pipeline"
         else with_checkpoint(pipeline, locate_model(entry.source))
         for entry in (name_systems(list(cfg.compare), parts) if cfg.compare else [])
@@ -162,7 +202,7 @@ def add_index(
         data=parts.settings("data", f"{folder}/"),
         encoder=encoder,
         retriever=cfg.retriever or parts.settings("retriever", "dense"),
-        pipeline=with_checkpoint(pipeline, artifact),
+        pipeline=with_checkpoint(pipeline, str(artifact)),
         compared=compared,
         cache=parts.cache,
         device=settings.device,
@@ -170,10 +210,13 @@ def add_index(
         language=cfg.language,
     )
     routes.append(SEARCH)
-    engines["search"] = partial(shared_search_engine, load, folder)
+    search = partial(deployed_search, load, folder)
+    engines["search"] = partial(search, artifact, rival, log)
+    if shadow is not None:
+        engines[SHADOW_OF + "search"] = partial(search, shadow, None, None)
     if settings.page is not None:
         routes.append(INSPECT)
-        engines["inspect"] = partial(_inspect_engine, load, folder, settings.limits)
+        engines["inspect"] = partial(_inspect_engine, partial(search, artifact, rival, log), settings.limits)
     if cfg.documents and is_corpus_folder(folder):
         routes += [ADD_DOCUMENTS, REMOVE_DOCUMENTS]
         make_encoder = None if encoder is None else partial(shared_encoder, as_yaml(encoder))
@@ -182,39 +225,34 @@ def add_index(
         )
 
 
-def artifact_folder(cfg: DictConfig) -> Path:
-    """Find the artifact that ``artifact`` names.
+def artifact_folder(cfg: DictConfig, name: str = "artifact") -> Path:
+    """Find the artifact that the setting ``name`` names; a link stays one.
 
     Of a model on the hub only manifest and safetensors are downloaded, which hold no program. They are exported into
     the cache, past the parity gate: TorchScript and its like never come from there.
     """
     if cfg.format not in (None, *FORMATS):
         raise UserError(f"`format` must be one of {list(FORMATS)} or null, got {cfg.format!r}")
-    located = locate_model(str(cfg.artifact), revision=cfg.revision)
-    if not is_hub_id(str(cfg.artifact)):
+    given = str(cfg[name])
+    located = locate_model(given, revision=cfg.revision if name == "artifact" else None)
+    if not is_hub_id(given):
         folder = find_checkpoint(located)
         if not (folder / MANIFEST).is_file():
             raise UserError(
-                f"`artifact` must be a folder that an export wrote (graphrerank export checkpoint={cfg.artifact} "
-                f"artifact=DIR), got {cfg.artifact!r}, which has no {MANIFEST}"
+                f"`{name}` must be a folder that an export wrote (graphrerank export checkpoint={given} "
+                f"artifact=DIR), got {given!r}, which has no {MANIFEST}"
             )
         return folder
-    print(model_source(str(cfg.artifact), located), flush=True)
+    print(model_source(given, located), flush=True)
     downloaded, formats = Path(located), [cfg.format or "torchscript"]
     content = hash_files([downloaded / MANIFEST, downloaded / WEIGHTS])
     parts = [content, *formats, *(f"{name} {version}" for name, version in library_versions().items())]
     key = short_hash(hash_texts(parts))
     folder = Path(cfg.paths.cache) / "artifacts" / key
     if not folder.is_dir():
-        print(f"exporting {cfg.artifact} from its weights", flush=True)
+        print(f"exporting {given} from its weights", flush=True)
         export_artifact(load_checkpoint(downloaded), folder, formats)
     return folder
-
-
-def model_info(manifest: Manifest) -> dict[str, Any]:
-    """Return the model's part of ``GET /info``: its manifest, whether it reads types of edges, and their names."""
-    names = {name: [name, *MEANINGS.get(name, "").split()] for name in EDGE_TYPES}
-    return {**manifest.content, "edge_types": {"are_read": manifest.inputs.reads_edge_types, "names": names}}
 
 
 def load_corpus(
@@ -262,6 +300,7 @@ def load_corpus(
         {name: build(group) for name, group in compared.items()},
         see=partial(dataset.seen_by, statistics=permissions.statistics),
         has_permissions=permissions.are_set or graph.is_guarded,
+        fingerprint=dataset.fingerprint,
     )
 
 
@@ -289,13 +328,23 @@ def shared_search_engine(load: Callable[[Path], SearchableCorpus], folder: Path)
     return SearchEngine(load, folder)
 
 
-def _inspect_engine(load: Callable[[Path], SearchableCorpus], folder: Path, limits: Limits) -> InspectEngine:
-    return InspectEngine(shared_search_engine(load, folder), limits)
+@lru_cache(maxsize=2)  # the one that serves, and its shadow
+def deployed_search(
+    load: Callable[[Path], SearchableCorpus], folder: Path, artifact: Path, rival: Path | None, log: Path | None
+) -> DeployedEngine:
+    """Search a corpus by an artifact, once in each process."""
+    search = shared_search_engine(load, folder)
+    return DeployedEngine(partial(ArtifactSearch, search), artifact, rival=rival, log=log)
 
 
-def fastest_format(manifest: Manifest, device: str) -> str | None:
-    """Return the format that answers the most requests: machine code on a CPU if there is any, else None."""
-    return "aot" if "aot" in artifact_formats(manifest) and device == "cpu" else None
+def _inspect_engine(search: Callable[[], DeployedEngine], limits: Limits) -> InspectEngine:
+    engine = search()
+    live: Callable[[], Any] = lambda: engine.live  # noqa: E731
+    return InspectEngine(live().search, limits, lambda: live().scorer)
+
+
+def _feedback_engine(settings: FeedbackSettings) -> FeedbackEngine:
+    return FeedbackEngine(open_log(settings))
 
 
 def service_settings(cfg: DictConfig) -> ServiceSettings:
@@ -306,6 +355,7 @@ def service_settings(cfg: DictConfig) -> ServiceSettings:
         "device": cfg.device or ("cuda" if torch.cuda.is_available() else "cpu"),
         "limits": Limits(**cfg.limits),
         "permissions": PermissionSettings(**cfg.permissions),
+        "feedback": FeedbackSettings(**cfg.feedback),
         "page": page_settings(cfg),
     }
     return ServiceSettings(**{**named, **changed})
@@ -336,7 +386,7 @@ def with_checkpoint(pipeline: DictConfig, folder: str) -> DictConfig:
         if not isinstance(node, dict):
             return node
         node = {key: changed(entry) for key, entry in node.items()}
-        return node | {"checkpoint": folder} if str(node.get("_target_")).endswith(".CheckpointScorer") else node
+        return node | {"checkpoint": folder} if str(node.get("_target_")).endswith(SCORER) else node
 
     settings: DictConfig = OmegaConf.create(changed(OmegaConf.to_container(pipeline, resolve=True)))
     return settings

@@ -39,6 +39,7 @@ COMMANDS = {
     "prepare": Command(
         "FOLDER data=... ...", "encode and index a data set, or change it", "prepare", "train", "folder"
     ),
+    "forget": Command("LOG USER", "delete what a service remembers of a user", extra="serve"),
     "calibrate": Command("checkpoint=... ...", "fit a checkpoint's probabilities, for a corpus of yours", "calibrate"),
     "learn": Command(
         "LOG data=... ...", "learn from what users opened, if it makes answers better", "learn", "serve", "log"

@@ -34,6 +34,12 @@ class CheckpointScorer:
         text_encoder: TextEncoder | None = None,
         device: str | torch.device | None = None,
     ) -> None:
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._encoder = text_encoder
+        self._load(checkpoint, graph)
+        self._over(graph)
+
+    def _load(self, checkpoint: str | Path, graph: CorpusGraph) -> None:
         self._checkpoint = checkpoint
         loaded = load_primary(checkpoint)
         manifest = loaded.graph_reranker
@@ -42,20 +48,28 @@ class CheckpointScorer:
         self.name = manifest.name
         self.calibration, self.confidence = manifest.calibration, manifest.list_confidence
         if self.inputs.reads_vectors:
-            encoder = None if graph.embedding is None else text_encoder
+            encoder = None if graph.embedding is None else self._encoder
             loaded.check_encoder(getattr(encoder, "name", None), getattr(encoder, "fingerprint", None))
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._model = loaded.model.to(self.device).eval()
-        self._over(graph)
 
-    def _over(self, graph: CorpusGraph) -> None:
+    def _over(self, graph: CorpusGraph, match: TextMatch | None = None) -> None:
         self._graph = graph
-        self._match = TextMatch.of(graph) if set(TEXT_MATCH_FEATURES) & set(self.feature_names) else None
+        reads = set(TEXT_MATCH_FEATURES) & set(self.feature_names)
+        self._match = (match or TextMatch.of(graph)) if reads else None
 
     def over(self, graph: CorpusGraph, **_: Any) -> "CheckpointScorer":
         """Return a scorer with the same model over another graph of the same encoder, such as a part of this one's."""
         other = copy(self)
         other._over(graph)
+        return other
+
+    def with_model(self, model: "str | Path | CheckpointScorer") -> "CheckpointScorer":
+        """Return a scorer over the same graph with the model of another checkpoint or scorer."""
+        other = copy(model if isinstance(model, CheckpointScorer) else self)
+        if not isinstance(model, CheckpointScorer):
+            other.__dict__.pop("_explainer", None)
+            other._load(model, self._graph)
+        other._over(self._graph, self._match)
         return other
 
     def candidate_graphs(self, queries: Queries, ranking: Ranking, feature_names: Sequence[str]) -> CandidateGraphs:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from graphrerank.graphs.queries import TextEncoder
 from graphrerank.operators.dense import DenseRetriever
 from graphrerank.pipelines.state import RetrievalState
 from graphrerank.pipelines.step import Resources, Step, StepFactory
+from graphrerank.pipelines.steps import GraphRerank, GraphScorer
 from graphrerank.pipelines.views import Views
 
 
@@ -78,6 +80,13 @@ class Pipeline:
         """Return a pipeline of the same steps over another graph, such as a part of this one's."""
         steps = [getattr(step, "over", make) for step, make in zip(self._steps, self._settings["steps"], strict=True)]
         return Pipeline(graph, **self._settings | {"steps": steps})
+
+    def ranked_by(self, scorer: GraphScorer) -> "Pipeline":
+        """Return this pipeline, retriever and all, with another model in its last step, a :class:`GraphRerank`."""
+        other = copy(self)
+        other._steps = [*self._steps[:-1], GraphRerank(self._resources, scorer=lambda *_, **__: scorer)]
+        other._views = Views(self._resources.graph.num_nodes)
+        return other
 
     @torch.inference_mode()
     def retrieve(

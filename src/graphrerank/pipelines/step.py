@@ -1,5 +1,6 @@
 """Steps of a pipeline, and the resources that they share."""
 
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +17,11 @@ from graphrerank.graphs.queries import IndexEncoder, TextEncoder
 from graphrerank.pipelines.state import RetrievalState
 
 
-class Clock:
-    """Accumulates seconds by stage: ``retrieve``, ``encode``, ``graph``, ``rerank``; a router's ``route``, ``fuse``."""
+class Clock(threading.local):
+    """Accumulates seconds by stage: ``retrieve``, ``encode``, ``graph``, ``rerank``; a router's ``route``, ``fuse``.
+
+    Each thread has its own.
+    """
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)

@@ -6,10 +6,12 @@ An artifact is a checkpoint folder (``manifest.json``, ``model.safetensors``) wi
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from graphrerank.checks import UserError
+from graphrerank.graphs.edge_types import EDGE_TYPES, MEANINGS
 from graphrerank.models.checkpoint import WEIGHTS
 from graphrerank.models.manifest import Manifest, check_file, check_manifest, read_manifest
 from graphrerank.serving.formats import FORMATS, Format
@@ -49,6 +51,23 @@ def read_artifact_manifest(folder: Path) -> Manifest:
         raise UserError(f"{folder}: not an artifact, as its manifest has no `artifact`; run graphrerank export")
     check_manifest(folder, manifest)
     return manifest
+
+
+def artifact_name(manifest: Manifest) -> str:
+    """Return the name of an artifact with a hash of its weights."""
+    assert manifest.artifact is not None
+    return f"{manifest.name}@{manifest.artifact.sha256[WEIGHTS][:12]}"
+
+
+def model_info(manifest: Manifest) -> dict[str, Any]:
+    """Return the model's part of ``GET /info``: its manifest, whether it reads types of edges, and their names."""
+    names = {name: [name, *MEANINGS.get(name, "").split()] for name in EDGE_TYPES}
+    return {**manifest.content, "edge_types": {"are_read": manifest.inputs.reads_edge_types, "names": names}}
+
+
+def fastest_format(manifest: Manifest, device: str) -> str | None:
+    """Return the format that answers the most requests: machine code on a CPU if there is any, else None."""
+    return "aot" if "aot" in artifact_formats(manifest) and device == "cpu" else None
 
 
 def artifact_formats(manifest: Manifest) -> dict[str, Format]:

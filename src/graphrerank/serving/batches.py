@@ -26,7 +26,7 @@ GRACE_SECONDS = 2.0  # after the last deadline of its batch, the process ends, a
 BATCH_SECONDS = 0.5  # of estimated work, at which a batch is full
 ENCODING_SECONDS = 0.4  # likewise, of texts to encode, and of a piece of a long request's
 NUM_RATIOS = 15  # batches, whose median speed is that of a lane, so that a wrong estimate changes it little
-WRITING = "documents"  # the engine that changes the corpus runs in a separate thread, so that searches do not wait
+WRITING, FEEDBACK = "documents", "feedback"  # engines with a thread of their own, so that searches do not wait
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
@@ -133,15 +133,24 @@ class Batcher:
         batch_requests: int = 32,
         batch_candidates: int = 4096,
     ) -> None:
-        self.limits = limits
-        self._engines = engines
+        self.limits, self.engines = limits, engines
         self._most = (batch_requests, batch_candidates)
-        self._reading, self._writing, self._encoding = _Lane(), _Lane(), _Lane(ENCODING_SECONDS)
+        self._reading, self._writing, self._feedback, self._encoding = (
+            _Lane(),
+            _Lane(),
+            _Lane(),
+            _Lane(ENCODING_SECONDS),
+        )
 
     @property
     def slowness(self) -> float:
         """Measured seconds per estimated second of work."""
         return self._reading.slowness
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request waits for an engine that reads."""
+        return not (self._reading.waiting or self._reading.running)
 
     @property
     def _piece_seconds(self) -> float:
@@ -150,7 +159,8 @@ class Batcher:
 
     def check_wait(self) -> None:
         """Raise a refusal if a further request would wait too long."""
-        if len(self._reading.unanswered) + len(self._writing.unanswered) >= self.limits.waiting:
+        lanes = (self._reading, self._writing, self._feedback)
+        if sum(len(lane.unanswered) for lane in lanes) >= self.limits.waiting:
             raise Refusal(429, f"too many requests: {self.limits.waiting} are waiting", retry_after=1)
         self._check_wait(self._reading.slowness * self._reading.work)
 
@@ -170,9 +180,9 @@ class Batcher:
         now = time.monotonic()
         arrival = now if arrival is None else arrival
         deadline = arrival + self.limits.request_seconds
-        lane = self._writing if kind == WRITING else self._reading
+        lane = {WRITING: self._writing, FEEDBACK: self._feedback}.get(kind, self._reading)
         seconds_to_encode = 0.0
-        encoder: MemoryVectorCache | None = getattr(self._engines.get(kind), "encoder", None)
+        encoder: MemoryVectorCache | None = getattr(self.engines.get(kind), "encoder", None)
         if encoder is not None and work.encoded_chars:
             if work.encoded_chars > (most := self.limits.encoded_chars):
                 message = f"the texts must have at most `limits.encoded_chars` = {most} characters to encode"
@@ -283,7 +293,7 @@ class Batcher:
             metrics.BATCH_REQUESTS.observe(len(batch))
             for waiting in batch:
                 metrics.STAGE_SECONDS.labels("queue").observe(now - waiting.arrival)
-            results = answer_all(self._engines[batch[0].kind], jobs, check)
+            results = answer_all(self.engines[batch[0].kind], jobs, check)
         return time.monotonic() - now, results
 
 

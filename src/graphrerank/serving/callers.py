@@ -1,7 +1,7 @@
 """Who sends a request: principals from a signed token, or from the header of a trusted proxy."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -22,7 +22,8 @@ class Caller:
 
     principals: frozenset[str] = frozenset()
     trusts_body: bool = False  # whether the request may name principals itself
-    may_write: bool = True  # whether it may add and delete documents
+    may_write: bool = True  # whether it may add and delete documents, and delete feedback
+    user: str | None = None  # `sub` of the token, else the principals; None: the service knows no callers
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,18 @@ class PermissionSettings:
         if not self.are_set:
             return Caller()
         names: Sequence[str] = ()
+        subject = None
         if self.algorithm is not None and (given := _single(headers, "authorization")) is not None:
             scheme, _, token = given.partition(" ")
-            names = self._of_token(token.strip()) if scheme.lower() == "bearer" else _wrong()
+            names, subject = self._of_token(token.strip()) if scheme.lower() == "bearer" else _wrong()
         elif self.header is not None and (given := _single(headers, self.header)) is not None:
             names = given.encode("latin-1").decode("utf-8", "replace").split(",")
         principals = frozenset(name for name in map(str.strip, names) if name)
-        return Caller(principals, self.trust_body, may_write=WRITE in principals)
+        caller = Caller(principals, self.trust_body, may_write=WRITE in principals, user=user_of(principals))
+        return caller if subject is None else replace(caller, user=subject)
 
-    def _of_token(self, token: str) -> Sequence[str]:
+    def _of_token(self, token: str) -> tuple[Sequence[str], str | None]:
+        """Return the principals and the subject."""
         import jwt
 
         assert self.algorithm is not None
@@ -85,12 +89,20 @@ class PermissionSettings:
             )
         except (jwt.PyJWTError, ValueError):
             _wrong()
+        subject = content.get("sub")
         for part in [self.claim] if self.claim in content else self.claim.split("."):
             content = content.get(part) if isinstance(content, dict) else content if content is None else _wrong()
         if content is None:
-            return ()
+            return (), subject
         names = content.split() if isinstance(content, str) else content
-        return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else _wrong()
+        if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            _wrong()
+        return names, subject
+
+
+def user_of(principals: Iterable[str]) -> str:
+    """Return the user that some principals are, where nothing else names one."""
+    return ",".join(sorted(principals))
 
 
 def _single(headers: Headers, name: str) -> str | None:

@@ -26,7 +26,7 @@ from graphrerank.serving.engine import Check, Engine, Refusal, too_late
 from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import CallerRequest, Work, check_most, growth_work, limits_of
 from graphrerank.serving.rerank_request import edge_schema, listed_edges
-from graphrerank.serving.search_engine import corpus_version
+from graphrerank.serving.watching import folder_version
 
 WAIT_SECONDS = 0.02  # between two looks whether another worker has written
 
@@ -206,7 +206,7 @@ class DocumentsEngine(Engine[AddDocuments | RemoveDocuments]):
                 return Refusal(409, f"the corpus takes no documents; see the logs for this id: {uid}")
             else:
                 counts = {"added": growth.num_added, "removed": growth.num_removed, "documents": growth.num_nodes}
-                return DocumentsResponse(id=uid, **counts, meta={"index": corpus_version(self._folder)})
+                return DocumentsResponse(id=uid, **counts, meta={"index": folder_version(self._folder)})
 
     def _grow(self, job: AddDocuments | RemoveDocuments) -> Growth:
         folder = self._folder.resolve()

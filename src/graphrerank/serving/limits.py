@@ -13,7 +13,7 @@ from graphrerank.checks import UserError, check_positive
 from graphrerank.graphs.entity_incidence import MIN_COMMON
 from graphrerank.graphs.list_confidence import CALIBRATE
 from graphrerank.inference.rerank_input import RerankInput
-from graphrerank.serving.callers import WRITE, Caller
+from graphrerank.serving.callers import WRITE, Caller, user_of
 from graphrerank.serving.engine import Refusal
 
 # Seconds of one core on a busy machine, from `benchmarks/rerank_path.py` and the attacks of docs/serving.md.
@@ -30,6 +30,7 @@ PER_SEARCH = 0.01
 PER_CHARACTER_OF_SEARCH = 1e-4
 PER_GROWTH = 0.1  # mostly waiting for the disk
 PER_NEW_EDGE = 1e-5
+PER_FEEDBACK = 2e-3  # mostly waiting for the disk
 READ_CHARS = 2000  # of a text, of which encoders read a few hundred tokens
 
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
@@ -173,11 +174,11 @@ class CallerRequest(EngineRequest):
         """Note who sends the request; a refusal if it names principals and is not trusted, or may not write."""
         if caller.trusts_body:
             principals = caller.principals.union(self.principals)
-            caller = replace(caller, principals=principals, may_write=WRITE in principals)
+            caller = replace(caller, principals=principals, may_write=WRITE in principals, user=user_of(principals))
         elif self.principals:
             raise Refusal(422, "principals: come from the token or the proxy's header; see `permissions.trust_body`")
         if self.writes and not caller.may_write:
-            raise Refusal(403, f"adding and deleting documents needs the principal `{WRITE}`")
+            raise Refusal(403, f"adding and deleting needs the principal `{WRITE}`")
         self._caller = caller
 
     @property

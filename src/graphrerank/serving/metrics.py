@@ -9,6 +9,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's variable
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+TENTHS = tuple(tenth / 10 for tenth in range(11))
 REQUESTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 _REGISTRY = CollectorRegistry()
@@ -17,6 +18,15 @@ _STAGES = "Seconds by stage: of a request in total or in the queue, of a batch i
 STAGE_SECONDS = Histogram("stage_seconds", _STAGES, ["stage"], buckets=SECONDS, **_SHARED)
 BATCH_REQUESTS = Histogram("batch_requests", "Requests per batch.", buckets=REQUESTS, **_SHARED)
 ERRORS = Counter("errors", "Error responses.", ["route", "status"], **_SHARED)
+FEEDBACK = Counter(
+    "feedback", "Results with feedback, by kind; lost: answers that the log could not take.", ["kind"], **_SHARED
+)
+SHADOW_OVERLAP = Histogram(
+    "shadow_overlap", "Share of the first ten results that a shadow's have too.", buckets=TENTHS, **_SHARED
+)
+SHADOW_SKIPPED = Counter("shadow_skipped", "Requests that a shadow did not rank, as others waited.", **_SHARED)
+_LISTS = "Interleaved lists that the new artifact won and lost, and whether it was dropped."
+INTERLEAVED = Gauge("interleaved", _LISTS, ["lists"], multiprocess_mode="livemax", **_SHARED)
 WORKER_STARTS = Counter("worker_starts", "Starts of processes.", **_SHARED)
 _SLOWNESS = "Seconds of an engine per estimated second of work."
 SLOWNESS = Gauge("slowness", _SLOWNESS, multiprocess_mode="livemax", **_SHARED)

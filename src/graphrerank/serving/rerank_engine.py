@@ -19,7 +19,7 @@ from graphrerank.inference.inputs import BM25_SCORE
 from graphrerank.inference.rerank_input import RerankInput
 from graphrerank.inference.reranked_list import RerankedList
 from graphrerank.models.checkpoint import Checkpoint, load_checkpoint
-from graphrerank.serving.artifact import Artifact, load_artifact
+from graphrerank.serving.artifact import Artifact, fastest_format, load_artifact, read_artifact_manifest
 from graphrerank.serving.engine import Check, encode
 from graphrerank.serving.limits import NO_CONFIDENCE, Limits
 from graphrerank.serving.metrics import STAGE_SECONDS
@@ -164,8 +164,8 @@ def load_rerank_engine(
     language: str = AUTO,
     make_pair_encoder: Callable[[], PairEncoder] | None = None,
 ) -> RerankEngine:
-    """Load an artifact; see :func:`load_artifact` and :class:`RerankEngine`."""
+    """Load an artifact, in its fastest format without a ``format_name``; see :class:`RerankEngine`."""
     encoder = None if make_encoder is None else make_encoder()
     pair_encoder = None if make_pair_encoder is None else make_pair_encoder()
-    artifact = load_artifact(folder, format_name)
+    artifact = load_artifact(folder, format_name or fastest_format(read_artifact_manifest(folder), device))
     return RerankEngine(artifact, encoder, limits=limits, device=device, language=language, pair_encoder=pair_encoder)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -101,7 +101,8 @@ class RerankRequest(EngineRequest):
         stream: Ignored; true is refused.
 
     Ignored, as a service has one model and one queue, a document is read as one, and a text beyond the encoder's limit
-    is truncated: ``model``, ``priority``, ``max_chunks_per_doc``, ``truncation``, ``user``.
+    is truncated: ``model``, ``priority``, ``max_chunks_per_doc``, ``truncation``. Of ``user`` a log of feedback keeps a
+    pseudonym.
     """
 
     query: Query
@@ -281,6 +282,19 @@ class RankedDocuments:
     explanations: list[Explanation] | None = None
     perfect_recall: list[float] | None = None  # for each rank
     language: str | None = None  # in which words were matched
+
+    @property
+    def ids(self) -> list[str]:
+        """Indices of the documents in the request, as texts."""
+        return list(map(str, self.indices))
+
+    def picked(self, other: "RankedDocuments", picks: Sequence[tuple[int, int]]) -> "RankedDocuments":
+        """Return documents of this result (0) and another one (1), by place."""
+        changed: dict[str, Any] = {}
+        for name in ("indices", "relevance", "scores", "explanations"):
+            lists = (getattr(self, name), getattr(other, name))
+            changed[name] = lists[0] and [lists[which][place] for which, place in picks]
+        return replace(self, **changed)
 
 
 def explanation_of(explanation: DocumentExplanation, probability: float | None) -> Explanation:

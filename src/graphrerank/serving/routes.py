@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -18,6 +18,8 @@ from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
 from graphrerank.serving.callers import Caller
 from graphrerank.serving.engine import Refusal
+from graphrerank.serving.feedback import SHADOW, Answered, Recorder
+from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import CallerRequest, Limits, Work
 
 SHOWN_FIELDS, SHOWN_CHARS = 5, 40  # of unknown fields and their names, in an error
@@ -28,11 +30,14 @@ LONE_SURROGATE = re.compile(  # an escape of half a character, whose backslash i
 )
 MOST_HALVES = 10_000  # that are replaced, which takes time, in a body
 HALVES = "halves of characters, which are replaced"
+SHADOW_OF = "shadow of "  # begins the kind of an engine that ranks what another one answered
+COMPARED = 10  # results
 LARGE_BODY = 65_536  # bytes, from which on bodies are parsed in a thread, one after the other
 ERRORS = {
     400: "The body is not JSON.",
     401: "The key is missing or wrong, or a token is wrong.",
     403: "The page may not call, or the caller may not write.",
+    404: "Nothing was shown under this id.",
     409: "The corpus takes no documents.",
     413: "The body is too long.",
     422: "A field is invalid, or the request is too much work; the message says which limit.",
@@ -71,10 +76,12 @@ class Route:
 class Endpoints:
     """Answers requests to routes by the engines of a batcher."""
 
-    def __init__(self, batcher: Batcher) -> None:
+    def __init__(self, batcher: Batcher, recorder: Recorder | None = None) -> None:
         self._batcher = batcher
+        self._recorder = recorder  # of what is shown
         self._limits = batcher.limits
         self._parsing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._held_bytes = 0  # of bodies that are not answered yet
 
     def add_to(self, app: FastAPI, route: Route) -> None:
@@ -84,7 +91,9 @@ class Endpoints:
             body = bytearray()
             try:
                 await self._read(request, body)
-                return await self._answer(route, request, bytes(body))
+                is_query = route.method == "DELETE" and not body and request.query_params
+                content = to_json(dict(request.query_params)) if is_query else bytes(body)
+                return await self._answer(route, request, content)
             finally:
                 self._held_bytes -= len(body)
 
@@ -120,12 +129,21 @@ class Endpoints:
         else:
             async with self._parsing:  # in a thread, while the loop serves others
                 body, job, work, bad = await asyncio.to_thread(parse, route, content, self._limits)
+        caller = getattr(request.state, "caller", Caller())
         if isinstance(job, CallerRequest):
-            job.sent_by(getattr(request.state, "caller", Caller()))
+            job.sent_by(caller)
+            caller = job.caller
         request.state.counts = {"documents": work.num_documents}
         read, arrival = time.perf_counter(), request.state.arrival
         result = await self._batcher.ask(route.kind, job, work, uid, arrival=arrival, receive=request.receive)
         ranked = time.perf_counter()
+        if isinstance(result, Answered):
+            shown = result if self._recorder is None else self._recorder.record(job, result, uid, caller)
+            if (kind := SHADOW_OF + route.kind) in self._batcher.engines:
+                task = asyncio.create_task(self._rank_in_shadow(kind, job, work, uid, caller, shown))
+                self._tasks.add(task)  # asyncio keeps no reference
+                task.add_done_callback(self._tasks.discard)
+            result = shown.answer
         with metrics.STAGE_SECONDS.labels("render").time():
             rendered = result if route.render is None else route.render(body, result, uid, request.url.path)
             warnings = [f"{what}: {count}" for what, count in bad.items() if count]
@@ -137,6 +155,23 @@ class Endpoints:
         timing = ", ".join(f"{stage};dur={1000 * seconds:.2f}" for stage, seconds in stages.items())
         headers = {"server-timing": timing} | ({"warning": f'199 - "{"; ".join(warnings)}"'} if warnings else {})
         return Response(answer, headers=headers, media_type="application/json")
+
+    async def _rank_in_shadow(self, kind: str, job: Any, work: Work, uid: str, caller: Caller, shown: Answered) -> None:
+        """Rank a request that was answered by another artifact too, if no request waits, and log the difference."""
+        try:
+            if not self._batcher.is_idle:
+                raise Refusal(429, "others wait")
+            other = await self._batcher.ask(kind, job, work, uid)
+        except Refusal:
+            metrics.SHADOW_SKIPPED.inc()
+            return
+        ids, others = shown.answer.ids[:COMPARED], other.answer.ids[:COMPARED]
+        overlap = len(set(ids) & set(others)) / max(len(ids), len(others), 1)
+        metrics.SHADOW_OVERLAP.observe(overlap)
+        same_first, artifacts = ids[:1] == others[:1], {"artifact": shown.artifact, "shadow": other.artifact}
+        log("shadow", id=uid, **artifacts, overlap=round(overlap, 3), same_first=same_first, same=ids == others)
+        if self._recorder is not None:
+            self._recorder.write(job, replace(other, ranker=SHADOW), uid, caller)
 
 
 def parse(route: Route, content: bytes, limits: Limits) -> tuple[Any, Any, Work, Counter[str]]:

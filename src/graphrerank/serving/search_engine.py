@@ -3,9 +3,7 @@
 An inspection is a search of one query with every step of it, which the service's page shows.
 """
 
-import hashlib
 import json
-import logging
 import math
 import time
 from collections import defaultdict
@@ -14,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from threading import Thread
 from typing import Annotated, Any
 
 import torch
@@ -22,7 +19,6 @@ from pydantic import AfterValidator, BaseModel, Field
 from torch import Tensor
 
 from graphrerank.checks import UserError
-from graphrerank.data.corpus_folder.opening import MANIFEST, is_corpus_folder
 from graphrerank.data.readers.documents import split_passage
 from graphrerank.data.vector_cache import MemoryVectorCache
 from graphrerank.graphs import CorpusGraph, Queries, candidate_edges
@@ -38,7 +34,6 @@ from graphrerank.pipelines.step import Step
 from graphrerank.pipelines.steps import GraphRerank, VectorSearch
 from graphrerank.pipelines.views import Views
 from graphrerank.serving.engine import Check, Engine, Refusal, fault_of_service
-from graphrerank.serving.json_log import log
 from graphrerank.serving.limits import (
     NO_CONFIDENCE,
     CallerRequest,
@@ -52,10 +47,12 @@ from graphrerank.serving.limits import (
 )
 from graphrerank.serving.metrics import STAGE_SECONDS
 from graphrerank.serving.rerank_request import Explanation, explanation_of
+from graphrerank.serving.watching import WatchedFolder
 
 SHOWN_CHARACTERS = 4000  # of a passage
 RETRIEVER = "retriever"
 SYSTEM = "ours"
+MOST_SCORERS = 3  # of other artifacts over one corpus: one that is served, one to compare, and one that goes
 
 
 def _check_time(given: str) -> str:
@@ -97,9 +94,11 @@ class SearchRequest(CorpusRequest):
         min_perfect_recall: As few results as hold all that is relevant with at least this probability, else ``top_n``;
             the artifact must have a ``list_confidence``.
         return_confidence: Whether the response has ``perfect_recall``; the artifact must have a ``list_confidence``.
+        user: Who asks, of whom a log of feedback keeps a pseudonym; ignored where the service knows callers.
     """
 
     top_n: Positive = 10
+    user: Annotated[str, Field(max_length=1000)] | None = None
     return_documents: Flag = False
     min_probability: Probability | None = None
     min_perfect_recall: Probability | None = None
@@ -127,6 +126,21 @@ class SearchResponse(BaseModel):
     # `index`, the version of the corpus if everybody may see all of it; `language`, in which its words are matched
     meta: dict[str, Any]
 
+    @property
+    def ids(self) -> list[str]:
+        """Ids of the results."""
+        return [result.doc_id for result in self.results]
+
+    @property
+    def scores(self) -> list[float]:
+        """Scores of the results."""
+        return [result.score for result in self.results]
+
+    def picked(self, other: "SearchResponse", picks: Sequence[tuple[int, int]]) -> "SearchResponse":
+        """Return a response with results of this one (0) and another one (1), by place."""
+        lists = (self.results, other.results)
+        return self.model_copy(update={"results": [lists[which][place] for which, place in picks]})
+
 
 @dataclass(frozen=True)
 class SearchableCorpus:
@@ -138,6 +152,7 @@ class SearchableCorpus:
     compared: Mapping[str, Pipeline] = field(default_factory=dict)  # pipelines that people see next to it, by name
     see: Callable[[frozenset[str]], CorpusGraph] | None = None  # what some principals see; None: as of the graph
     has_permissions: bool = False  # whether callers have principals
+    fingerprint: str | None = None  # of the data set
 
     @fault_of_service()
     def view(self, request: CorpusRequest) -> "SearchableCorpus":
@@ -188,6 +203,22 @@ class SearchableCorpus:
     def _views(self) -> "Views[SearchableCorpus]":
         return Views(self.graph.num_nodes)
 
+    def by(self, scorer: CheckpointScorer | None) -> "SearchableCorpus":
+        """Return the corpus as the model of another scorer ranks it; those used last stay."""
+        trained = scorer_of(self.pipeline.last_step)
+        if scorer is None or trained is None or not self.graph.num_nodes:
+            return self
+        if (ranked := self._ranked.get(scorer)) is None:
+            pipeline = self.pipeline.ranked_by(trained.with_model(scorer))
+            ranked = self._ranked[scorer] = replace(self, pipeline=pipeline)
+            while len(self._ranked) > MOST_SCORERS:
+                self._ranked.pop(next(iter(self._ranked)))
+        return ranked
+
+    @cached_property
+    def _ranked(self) -> "dict[CheckpointScorer, SearchableCorpus]":
+        return {}
+
     def meta(self, version: str) -> dict[str, Any]:
         """Describe the corpus; its version would tell of changes that the caller may not see."""
         language = {"language": self.graph.passages.language}
@@ -199,37 +230,29 @@ class SearchableCorpus:
 
 
 class SearchEngine:
-    """Searches for the queries of many requests at once.
-
-    A thread polls the folder, or the target of a link, every ``look_seconds``. When it has changed and then stayed
-    unchanged from one poll to the next, the new corpus is loaded and replaces the old one, which stays if it cannot be.
-    Of a corpus folder, which changes with its manifest and opens at once, each batch sees the newest state.
-    """
+    """Searches a corpus (:class:`WatchedFolder`) for the queries of many requests at once."""
 
     def __init__(self, load: Callable[[Path], SearchableCorpus], folder: Path, *, look_seconds: float = 2.0) -> None:
-        self._load = load
-        self._folder = folder
-        self._look_seconds = look_seconds
-        self._tried = corpus_version(folder)
-        self._current = (self._tried, load(folder))
-        Thread(target=self._watch, daemon=True).start()
+        self._corpus = WatchedFolder(folder, load, "corpus", look_seconds=look_seconds)
 
     @property
     def current(self) -> tuple[str, SearchableCorpus]:
-        """The corpus that is searched now, with its version; of a corpus folder the newest state."""
-        if is_corpus_folder(self._folder):
-            self._load_version(corpus_version(self._folder))
-        return self._current
+        """The corpus that is searched now, with its version."""
+        return self._corpus.current
 
     @property
     def encoder(self) -> MemoryVectorCache | None:
         """The encoder of queries."""
-        return self._current[1].encoder
+        return self.current[1].encoder
 
     def answer(
-        self, jobs: Mapping[str, SearchRequest], check: Check = lambda: None
+        self,
+        jobs: Mapping[str, SearchRequest],
+        check: Check = lambda: None,
+        *,
+        scorer: CheckpointScorer | None = None,
     ) -> dict[str, SearchResponse | Refusal]:
-        """Search for the queries of a batch of requests, by id."""
+        """Search for the queries of a batch of requests, by id; ``scorer`` in the place of the pipeline's."""
         version, whole = self.current
         answers: dict[str, SearchResponse | Refusal] = {}
         views: dict[int, tuple[SearchableCorpus, dict[str, SearchRequest]]] = {}
@@ -240,7 +263,7 @@ class SearchEngine:
             except Refusal as refusal:  # its filter does not fit
                 answers[uid] = refusal
         for view, requests in views.values():
-            answers |= self._search(version, view, requests)
+            answers |= self._search(version, view.by(scorer), requests)
         return answers
 
     def _search(
@@ -266,38 +289,6 @@ class SearchEngine:
     def warm_up(self) -> None:
         """Search once."""
         self.answer({"first": SearchRequest(query="what warms up?")})
-
-    def _watch(self) -> None:
-        latest = self._tried
-        while True:
-            time.sleep(self._look_seconds)
-            previous, latest = latest, corpus_version(self._folder)
-            if latest == previous and not is_corpus_folder(self._folder):
-                self._load_version(latest)
-
-    def _load_version(self, version: str) -> None:
-        """Load the corpus if its version is another one; once."""
-        if version in (self._tried, ""):
-            return
-        self._tried = version
-        try:
-            corpus = self._load(self._folder)
-        except Exception as error:
-            log("corpus could not be loaded, the old one stays", level=logging.ERROR, error=error, index=version)
-            return
-        self._current = (version, corpus)
-        log("corpus loaded", index=version, nodes=corpus.graph.num_nodes)
-
-
-def corpus_version(folder: Path) -> str:
-    """Hash paths, sizes and times of a corpus's files, or of a corpus folder's manifest; empty if there are none."""
-    root = folder.resolve()
-    try:
-        files = [root / MANIFEST] if is_corpus_folder(root) else root.rglob("*")
-        stamps = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
-    except FileNotFoundError:  # a file vanished meanwhile
-        return ""
-    return hashlib.sha256(repr((root, sorted(stamps))).encode()).hexdigest()[:16] if stamps else ""
 
 
 def scorer_of(step: Step) -> CheckpointScorer | None:
@@ -401,8 +392,14 @@ class InspectResponse(BaseModel):
 class InspectEngine(Engine[InspectRequest]):
     """Searches for one query after the other with the corpus of a search engine, and keeps what every step did."""
 
-    def __init__(self, search: SearchEngine, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        search: SearchEngine,
+        limits: Limits | None = None,
+        scorer: Callable[[], CheckpointScorer | None] = lambda: None,
+    ) -> None:
         self._search = search
+        self._scorer = scorer  # returns that which serves in the place of the pipeline's
         self.encoder = search.encoder  # one for all corpora
         self._limits = limits or Limits()
 
@@ -412,7 +409,7 @@ class InspectEngine(Engine[InspectRequest]):
 
     def _inspect(self, uid: str, request: InspectRequest, check: Check) -> InspectResponse:
         version, whole = self._search.current
-        corpus = whole.view(request)
+        corpus = whole.view(request).by(self._scorer())
         meta = corpus.meta(version)
         if not corpus.graph.num_nodes:
             return InspectResponse(id=uid, nodes=[], edges=[], rankings=[], milliseconds={}, meta=meta)

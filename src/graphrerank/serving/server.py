@@ -26,7 +26,10 @@ from graphrerank.checks import UserError
 from graphrerank.files import write_text
 from graphrerank.serving import metrics
 from graphrerank.serving.batches import Batcher
+from graphrerank.serving.deployment import DeployedEngine
 from graphrerank.serving.engine import Engine, EngineFactory, Refusal, error_response
+from graphrerank.serving.feedback import Recorder
+from graphrerank.serving.feedback_log import open_log
 from graphrerank.serving.http_guard import HttpGuard, RefusingProtocol
 from graphrerank.serving.json_log import LOG_CONFIG
 from graphrerank.serving.page import PAGE_PATHS, add_page
@@ -110,7 +113,8 @@ def process_app(service: Service, folder: Path, supervisor: int) -> FastAPI:
         yield
         watch.cancel()
 
-    return create_app(service.routes, batcher, settings, info=service.info, lifespan=lifespan)
+    recorder = None if settings.feedback.path is None else Recorder(open_log(settings.feedback), settings.feedback)
+    return create_app(service.routes, batcher, settings, info=service.info, recorder=recorder, lifespan=lifespan)
 
 
 def create_app(
@@ -119,6 +123,7 @@ def create_app(
     settings: ServiceSettings,
     *,
     info: Mapping[str, Any],
+    recorder: Recorder | None = None,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
 ) -> FastAPI:
     """Create an application of some routes."""
@@ -130,7 +135,7 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    endpoints = Endpoints(batcher)
+    endpoints = Endpoints(batcher, recorder)
     for route in routes:
         endpoints.add_to(app, route)
     described = {"model": dict(info), "server": {"workers": settings.workers, "limits": asdict(settings.limits)}}
@@ -154,7 +159,8 @@ def create_app(
 
     @app.get("/info", summary="The artifact's manifest, the types of edges, and the limits of requests.")
     async def describe() -> dict[str, Any]:
-        return described
+        parts = [engine.describe() for engine in batcher.engines.values() if isinstance(engine, DeployedEngine)]
+        return described | (parts[-1] if parts else {})
 
     @app.get("/metrics", summary="Metrics in Prometheus's text format.", response_class=Response)
     def measures() -> Response:  # no `async`: reads files, in the thread pool

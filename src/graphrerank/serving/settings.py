@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from graphrerank.checks import UserError, check_choice, check_counts
 from graphrerank.serving.callers import PermissionSettings
+from graphrerank.serving.feedback_log import FeedbackSettings
 from graphrerank.serving.limits import Limits
 
 LARGEST_PORT = 65535
@@ -39,6 +40,7 @@ class ServiceSettings:
     limits: Limits = field(default_factory=Limits)
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     page: PageSettings | None = None  # the page at `/`
+    feedback: FeedbackSettings = field(default_factory=FeedbackSettings)
 
     def __post_init__(self) -> None:
         check_choice(HOSTS, host=self.host)

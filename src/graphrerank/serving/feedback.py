@@ -1,0 +1,226 @@
+"""``POST`` and ``DELETE /feedback``, and the record of what was shown that they are about."""
+
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, Field, ValidationInfo, model_validator
+
+from graphrerank.checks import UserError
+from graphrerank.serving import metrics
+from graphrerank.serving.callers import Caller
+from graphrerank.serving.engine import Check, Engine, Refusal
+from graphrerank.serving.feedback_log import FeedbackLog, FeedbackSettings
+from graphrerank.serving.json_log import log
+from graphrerank.serving.limits import PER_FEEDBACK, CallerRequest, Work, check_most, limits_of
+
+KINDS = ("clicked", "cited", "accepted", "dismissed")
+MAX_SHOWN = 100  # results of an answer that are remembered, the first ones
+MAX_EXPLORED = 10  # results of which two neighbours may be exchanged
+LIVE, SHADOW, INTERLEAVED = "live", "shadow", "interleaved"
+LOG_SECONDS = 60.0  # between two lines about a log that cannot be written
+
+Shown = Annotated[list[Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True)]], Field(fail_fast=True)]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An engine's answer, a ``SearchResponse`` or ``RankedDocuments``, with the artifact that ranked."""
+
+    answer: Any
+    artifact: str | None = None
+    corpus: str | None = None  # fingerprint
+    ranker: str = LIVE
+    teams: Sequence[str] | None = None  # of interleaved results: the artifact of each
+    between: tuple[str, str] | None = None  # the artifacts that are interleaved
+
+
+class Recorder:
+    """Writes what is shown into the log, and exchanges neighbours if it is to explore."""
+
+    def __init__(self, log: FeedbackLog, settings: FeedbackSettings) -> None:
+        self._log, self._explore = log, settings.explore
+        self._next_line = 0.0  # when a further one may be logged, of the monotonic clock
+
+    def record(self, job: Any, answered: Answered, uid: str, caller: Caller) -> Answered:
+        """Write the answer to a request, and return it as it is to be shown."""
+        swaps = None
+        count = min(len(answered.answer.ids), MAX_EXPLORED)
+        if self._explore and answered.ranker == LIVE and count > 1:
+            first = random.randrange(count - 1)
+            swapped = random.random() < self._explore
+            swaps = [[first + 1, first + 2, self._explore if swapped else 1 - self._explore]]
+            if swapped:
+                order = list(range(len(answered.answer.ids)))
+                order[first : first + 2] = first + 1, first
+                exchanged = answered.answer.picked(answered.answer, [(0, place) for place in order])
+                answered = replace(answered, answer=exchanged)
+        self.write(job, answered, uid, caller, **({} if swaps is None else {"swaps": swaps}))
+        return answered
+
+    def write(self, job: Any, answered: Answered, uid: str, caller: Caller, **more: Any) -> None:
+        """Write an answer; where the log cannot be written, it is counted."""
+        answer, user = answered.answer, user_named(caller, job)
+        event = {
+            "event": "shown",
+            "request_id": uid,
+            "time": round(time.time(), 3),
+            "user": None if user is None else self._log.pseudonym(user),
+            "query": self._log.query(job.query),
+            "ids": answer.ids[:MAX_SHOWN],
+            "scores": [round(score, 6) for score in answer.scores[:MAX_SHOWN]],
+            "artifact": answered.artifact,
+            "corpus": answered.corpus,
+            "ranker": answered.ranker,
+            **more,
+        }
+        if answered.teams is not None:
+            event |= {"teams": answered.teams[:MAX_SHOWN], "between": answered.between}
+        try:
+            self._log.append(event)
+        except OSError as error:
+            metrics.FEEDBACK.labels("lost").inc()
+            if time.monotonic() > self._next_line:
+                log("feedback log could not be written", level=logging.ERROR, error=error)
+                self._next_line = time.monotonic() + LOG_SECONDS
+
+
+def user_named(caller: Caller, job: Any) -> str | None:
+    """Return who a request is of: the caller, where the service knows callers, else the ``user`` that it names."""
+    named: str | None = getattr(job, "user", None)
+    return named if caller.user is None else caller.user
+
+
+class AddFeedback(CallerRequest):
+    """Body of ``POST /feedback``: what became of results of one answer, at least one of the four lists.
+
+    Attributes:
+        principals: Those of the caller, where the service trusts what requests say of themselves.
+        request_id: ``id`` of the answer, or its header ``x-request-id``.
+        clicked: Results that were opened: ranks from 1, or ids, of ``POST /v2/rerank`` the document's index as a text.
+        cited: Results that a written answer cites.
+        accepted: Results that were said to be right.
+        dismissed: Results that were said to be wrong.
+        weight: How much it counts, up to 10.
+        time: Seconds since 1970; None for now.
+        user: Who gives it, where the service knows no callers; the ``user`` of the answered request.
+    """
+
+    request_id: Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", strict=True)]
+    clicked: Shown = Field([])
+    cited: Shown = Field([])
+    accepted: Shown = Field([])
+    dismissed: Shown = Field([])
+    weight: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False, strict=True)] = 1.0
+    time: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False, strict=True)] | None = None
+    user: Annotated[str, Field(max_length=1000)] | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self, info: ValidationInfo) -> Self:
+        if not any(getattr(self, kind) for kind in KINDS):
+            raise UserError(f"one of {', '.join(f'`{kind}`' for kind in KINDS)} must name a result, got none")
+        for kind in KINDS:
+            check_most(limits_of(info).documents, len(getattr(self, kind)), kind)
+        return self
+
+    def work(self) -> Work:
+        """Estimate the work to write it."""
+        return Work(PER_FEEDBACK)
+
+
+class RemoveFeedback(CallerRequest):
+    """Query of ``DELETE /feedback?user=USER``, or its body.
+
+    Attributes:
+        principals: Those of the caller, where the service trusts what requests say of themselves.
+        user: Whose events are deleted: ``sub`` of tokens, where there is none the principals in order with commas
+            between them, or the ``user`` that requests named.
+    """
+
+    writes: ClassVar[bool] = True
+    user: Annotated[str, Field(max_length=10_000)]
+
+    def work(self) -> Work:
+        """Estimate the work to read the log."""
+        return Work(100 * PER_FEEDBACK)
+
+
+class FeedbackResponse(BaseModel):
+    """Response of ``POST`` and ``DELETE /feedback``: what it says is on the disk."""
+
+    id: str  # of this request, as in the logs
+    events: int  # written, or deleted
+    meta: dict[str, Any] = {}
+
+
+class FeedbackEngine(Engine[AddFeedback | RemoveFeedback]):
+    """Writes the feedback of a batch of requests at once."""
+
+    def __init__(self, log: FeedbackLog) -> None:
+        self._log = log
+
+    def answer(self, jobs: Mapping[str, AddFeedback | RemoveFeedback], check: Check = lambda: None) -> dict[str, Any]:
+        """Answer when the events are on the disk, by id."""
+        answers: dict[str, Any] = {}
+        events: dict[str, dict[str, Any]] = {}
+        for uid, job in jobs.items():
+            check()
+            if isinstance(job, AddFeedback):
+                try:
+                    events[uid] = self._event(job)
+                except Refusal as refusal:
+                    answers[uid] = refusal
+            else:
+                answers[uid] = FeedbackResponse(id=uid, events=self._log.forget(job.user))
+        try:
+            if events:
+                self._log.append(*events.values(), sync=True)
+        except OSError as error:
+            log("feedback log could not be written", level=logging.ERROR, error=error)
+            return answers | dict.fromkeys(events, Refusal(507, "the feedback could not be written"))
+        for event in events.values():
+            for kind in KINDS:
+                metrics.FEEDBACK.labels(kind).inc(len(event.get(kind, ())))
+        return answers | {uid: FeedbackResponse(id=uid, events=1) for uid in events}
+
+    def _event(self, job: AddFeedback) -> dict[str, Any]:
+        """Return what is written; raise a refusal: the same for what others were shown as for what was never shown."""
+        shown, user = self._log.find(job.request_id), user_named(job.caller, job)
+        named = None if user is None else self._log.pseudonym(user)
+        if shown is None or named not in (None, shown["user"]):
+            raise Refusal(404, "request_id: must be of an answer that this caller was shown and the service remembers")
+        event = {"event": "feedback", "request_id": job.request_id, "time": job.time or round(time.time(), 3)}
+        event |= {"user": shown["user"], "weight": job.weight}
+        ids = shown["ids"]
+        for kind in KINDS:
+            named_ids = []
+            for place, result in enumerate(getattr(job, kind)):
+                if isinstance(result, int) and 1 <= result <= len(ids):
+                    named_ids.append(ids[result - 1])
+                elif result in ids:
+                    named_ids.append(result)
+                else:
+                    raise Refusal(
+                        422,
+                        f"{kind}.{place}: must be the rank, 1 to {len(ids)}, or the id of a result that was shown",
+                        [{"loc": [kind, place], "msg": "must be a result that was shown", "type": "value_error"}],
+                    )
+            event |= {kind: named_ids} if named_ids else {}
+        return event | _outcome(shown, event)
+
+
+def _outcome(shown: Mapping[str, Any], feedback: Mapping[str, Any]) -> dict[str, str]:
+    """Return which artifact ``won`` and which ``lost`` an interleaved list by feedback on it; empty for a tie."""
+    if shown["ranker"] != INTERLEAVED:
+        return {}
+    team_of, gains = dict(zip(shown["ids"], shown["teams"], strict=True)), Counter(dict.fromkeys(shown["between"], 0))
+    bad = set(feedback.get("dismissed", ()))
+    good = {each for kind in KINDS for each in feedback.get(kind, ())} - bad
+    gains.update(map(team_of.__getitem__, good))
+    gains.subtract(map(team_of.__getitem__, bad))
+    (won, most), (lost, least) = gains.most_common(2)
+    return {"won": won, "lost": lost} if most > least else {}
