@@ -68,7 +68,7 @@ EXTRAS = {
     "pyterrier": Extra("graphrerank.integrations.pyterrier", ("pyterrier", "pyterrier_adaptive")),
     "lancedb": Extra("retriever=lancedb, graphrerank.integrations.lancedb", ("lancedb", "pyarrow")),
     "pyg": Extra("model=pyg, graphrerank.integrations.pyg", ("torch_geometric",)),
-    "ray": Extra("graphrerank prepare engine=ray, train -m hydra/launcher=ray", ("ray", "pandas", "pyarrow")),
+    "ray": Extra("train -m hydra/launcher=ray", ("ray", "pandas", "pyarrow")),
     "qdrant": Extra("retriever=qdrant", ("qdrant_client",)),
     "pcst": Extra("pipeline=g_retriever", ("pcst_fast",)),
 }

@@ -43,9 +43,6 @@ def test_every_choice_composes(group: str, choice: str) -> None:
     of_evaluate = group == "experiment" and "# python evaluate.py" in (CONF / group / f"{choice}.yaml").read_text()
     if group in ("prompts", "extractor", "language_model"):  # composed into others
         return
-    if group == "engine":
-        schema.check_settings(compose("prepare", overrides=[f"{group}={choice}"]), "prepare")
-        return
     if group in ("pipeline", "answers") or of_evaluate:
         schema.check_settings(compose("evaluate", overrides=[f"{group}={choice}"]), "evaluate")
         return

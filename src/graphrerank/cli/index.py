@@ -3,7 +3,6 @@
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
 from pathlib import Path
 
 from graphrerank.checks import check_not_negative
@@ -23,9 +22,7 @@ def parser() -> ArgumentParser:
         "--out", type=Path, required=True, help="the folder to write; one that is there is brought up to date"
     )
     parser.add_argument("--max-words", type=int, default=MAX_WORDS, help=f"words of a passage, at most ({MAX_WORDS})")
-    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="reads the files (local)")
-    parser.add_argument("--workers", type=int, help="processes that read (the processors; 2 of a Ray cluster)")
-    parser.add_argument("--address", help="of a Ray cluster, `auto` for the one of this machine; else one is started")
+    parser.add_argument("--workers", type=int, help="processes that read (the processors)")
     parser.add_argument(
         "--questions",
         type=int,
@@ -52,7 +49,6 @@ def main(arguments: Sequence[str]) -> int:
         require_extra("llm", "graphrerank index --language-model")
     from graphrerank.data.corpus_folder.opening import MANIFEST
     from graphrerank.data.documents.index_folder import IndexedFolder, index_folder
-    from graphrerank.data.engines.ray_data import RayEngine
 
     if (given.out / MANIFEST).is_file():
         return _grow(given)
@@ -63,12 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         if questions and (made.update is None or given.questions is not None):
             print(_draft(folder, given.out, questions, given.language_model, given.endpoint))
 
-    with ExitStack() as stack:
-        engine = None
-        if given.engine == "ray":
-            engine = stack.enter_context(closing(RayEngine(workers=given.workers or 2, address=given.address)))
-        settings = {"max_words": given.max_words, "workers": given.workers}
-        index_folder(given.source, given.out, engine=engine, finish=finish, **settings)
+    index_folder(given.source, given.out, max_words=given.max_words, workers=given.workers, finish=finish)
     print(f"graphrerank serve artifact=base index={given.out}    # search it, and look at the page")
     return 0
 

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 
 from hydra.utils import get_object, instantiate
@@ -15,7 +14,6 @@ from graphrerank.data.corpus_folder.opening import read_manifest
 from graphrerank.data.corpus_folder.preparation import check_own_folder, prepare_corpus
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import EXTRACTORS
-from graphrerank.data.engines.local import LOCAL
 from graphrerank.data.readers.documents import Document, read_documents, read_edges
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.data.readers.folder import EDGES
@@ -48,16 +46,12 @@ def run(cfg: DictConfig) -> Path:
 def write_corpus(cfg: DictConfig, parts: Parts, folder: Path) -> None:
     """Encode and index a data set."""
     check_own_folder(folder)
-    with closing(LOCAL if cfg.engine is None else instantiate(cfg.engine)) as engine:
-        accepted = inspect.signature(get_object(cfg.data["_target_"])).parameters
-        further = {"engine": engine, "keep_derived": True}  # a reader that finds edges in texts does so on the engine
-        taken = {name: given for name, given in further.items() if name in accepted or "options" in accepted}
-        dataset: Dataset = instantiate(cfg.data, **taken)
-        print(dataset.summary(encoded=cfg.encoder is not None), flush=True)
-        encoder, cache = _encoder(cfg, parts), parts.cache / "candidates"
-        prepare_corpus(
-            dataset, folder, encoder=encoder, vectors=cfg.vectors, index=cfg.index, cache=cache, engine=engine
-        )
+    accepted = inspect.signature(get_object(cfg.data["_target_"])).parameters
+    keeps = {"keep_derived": True} if {"keep_derived", "options"} & accepted.keys() else {}
+    dataset: Dataset = instantiate(cfg.data, **keeps)
+    print(dataset.summary(encoded=cfg.encoder is not None), flush=True)
+    encoder, cache = _encoder(cfg, parts), parts.cache / "candidates"
+    prepare_corpus(dataset, folder, encoder=encoder, vectors=cfg.vectors, index=cfg.index, cache=cache)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{dataset.graph.num_nodes:,} passages, {size / 1e6:,.1f} MB")
 

@@ -12,7 +12,6 @@ from graphrerank.caching import cached_tensors, hash_texts, short_hash
 from graphrerank.checks import UserError, check_counts
 from graphrerank.data.dataset import NEAREST, Dataset
 from graphrerank.data.encoder import Encoder
-from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.data.enrichment.neighbours import nearest_neighbor_edges
 from graphrerank.features.feature_columns import cross_encoder_columns, feature_columns
 from graphrerank.features.text_match import MATCH_FEATURES, TEXT_MATCH_FEATURES, TextMatch
@@ -185,10 +184,10 @@ def prepare(
     )
 
 
-def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path, *, engine: Engine = LOCAL) -> Dataset:
+def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path) -> Dataset:
     """Return a data set with an encoder's vectors, and ``knn`` edges to nearest neighbours; without any if it is None.
 
-    ``engine`` finds the edges, ``cache`` keeps them. Vectors that came with the graph stay; a ValueError if they are
+    ``cache`` keeps the edges. Vectors that came with the graph stay; a ValueError if they are
     another encoder's, or there is no encoder and ``knn`` needs vectors.
     """
     if encoder is None:
@@ -211,7 +210,7 @@ def with_vectors(dataset: Dataset, encoder: Encoder | None, cache: Path, *, engi
     def find() -> dict[str, Tensor]:
         assert graph.embedding is not None
         few = None if dataset.knn_below is None else torch.nonzero(graph.degree < dataset.knn_below).flatten()
-        pairs, similarity = nearest_neighbor_edges(graph.embedding, k=dataset.knn, nodes=few, engine=engine)
+        pairs, similarity = nearest_neighbor_edges(graph.embedding, k=dataset.knn, nodes=few)
         return {"pairs": pairs, "similarity": similarity}
 
     edges = cached_tensors(path, ("pairs", "similarity"), find)

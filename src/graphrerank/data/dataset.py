@@ -16,7 +16,6 @@ from graphrerank.caching import hash_texts, short_hash
 from graphrerank.checks import UserError, check_choice, check_not_negative
 from graphrerank.data.derived_edges import DerivedEdges, EdgeRule, Edges, FoundEdges, graph_of, joined, of_type
 from graphrerank.data.drafted_questions import DRAFTED, Draft, draft_questions, read_drafted
-from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.data.enrichment.neighbours import random_edges as draw_edges
 from graphrerank.data.readers.documents import Query, read_edges
 from graphrerank.data.readers.entities import ENTITIES
@@ -148,7 +147,6 @@ class Dataset:
         drafted: int = 0,
         drafted_shares: Mapping[str, float] | None = None,
         cache: str | Path | None = None,
-        engine: Engine = LOCAL,
         keep_derived: bool = False,
         language: str = AUTO,
     ) -> "Dataset":
@@ -192,7 +190,6 @@ class Dataset:
                 ``drafted.jsonl``, if present, else of :func:`~graphrerank.data.drafted_questions.draft_questions`.
             drafted_shares: Weights of the kinds of questions drafted here, and the share of reworded ones.
             cache: Folder that keeps extracted entities, in its ``entities/``; None keeps nothing.
-            engine: Extracts entities, searches for mentions and joins documents by shared entities, in blocks.
             keep_derived: Whether to keep edges by origin (``derived``), for a corpus folder that will grow.
             language: Language in which words are matched, a name of :mod:`~graphrerank.text.languages`; ``auto``: that
                 of the documents, else English.
@@ -228,12 +225,12 @@ class Dataset:
         names, source = None, None
         if entities is not None:
             source = entities if isinstance(entities, str) else type(entities).__name__
-            names = normalized_names(entities_of(folder, entities, node_number, documents, cache=cache, engine=engine))
+            names = normalized_names(entities_of(folder, entities, node_number, documents, cache=cache))
         rule = EdgeRule(
             mention_type=mention_type, entity_source=source, max_entity_share=max_entity_share, makes_choices=automatic
         )
         derived = DerivedEdges(joined(stated.values()), rule, names)
-        found, incidence = derived.search([d.title for d in documents], [d.text for d in documents], engine=engine)
+        found, incidence = derived.search([d.title for d in documents], [d.text for d in documents])
         found = stated | found
         if random_edges:
             drawn = draw_edges(joined(found.values())[0], random_edges * len(documents), num_nodes=len(documents))

@@ -10,7 +10,6 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from graphrerank.data.engines.local import LOCAL, Engine
 from graphrerank.data.enrichment.mentions import find_mentions
 from graphrerank.data.enrichment.neighbours import choose_neighbours, nearest_neighbor_edges, shared_weight
 from graphrerank.data.readers.documents import split_passage
@@ -45,17 +44,15 @@ class DerivedEdges:
     rule: EdgeRule
     entity_names: Sequence[AbstractSet[str]] | None = None  # normalised, of each passage; None without entities
 
-    def search(
-        self, titles: Sequence[str], texts: Sequence[str], *, engine: Engine = LOCAL
-    ) -> tuple[dict[str, Edges], EntityIncidence | None]:
+    def search(self, titles: Sequence[str], texts: Sequence[str]) -> tuple[dict[str, Edges], EntityIncidence | None]:
         """Find edges by mentions and shared entities, by their source; return them and which passage holds which."""
         found, incidence = dict[str, Edges](), None
         if self.rule.mention_type is not None:
-            found["mentions"] = of_type(find_mentions(titles, texts, engine=engine), self.rule.mention_type)
+            found["mentions"] = of_type(find_mentions(titles, texts), self.rule.mention_type)
         if self.entity_names is not None:
             incidence = EntityIncidence.from_names(self.entity_names, max_share=self.rule.max_entity_share)
         if self.rule.makes_choices and incidence is not None:
-            pairs, total = choose_neighbours(incidence, engine=engine)
+            pairs, total = choose_neighbours(incidence)
             weight = shared_weight(total, incidence.num_nodes)
             found[f"entities by {self.rule.entity_source}"] = (pairs, weight, torch.full((len(pairs),), ENTITY))
         return found, incidence

@@ -4,16 +4,14 @@ import dataclasses
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 
 from graphrerank.data.corpus_folder.opening import open_corpus
 from graphrerank.data.corpus_folder.preparation import prepare_corpus
-from graphrerank.data.engines.local import LOCAL, Block, LocalEngine, Work
 from tests.data.corpus_folder.conftest import MakeDataset
 from tests.support.damage import flip_bit
 from tests.support.encoders import HashEncoder
@@ -110,22 +108,3 @@ def test_a_damaged_part_is_written_again(make_dataset: MakeDataset, tmp_path: Pa
         prepare_corpus(make_dataset(), tmp_path / "corpus", encoder=HashEncoder(), part_size=10)
     whole = prepare_corpus(make_dataset(), tmp_path / "whole", encoder=HashEncoder(), part_size=10)
     assert content(tmp_path / "corpus") == content(whole)
-
-
-def test_workers_share_a_small_corpus(make_dataset: MakeDataset, tmp_path: Path) -> None:
-    class TwoWorkers(LocalEngine):
-        workers = 2
-        sizes: ClassVar[list[int]] = []
-
-        def map(self, work: Work, blocks: Iterable[Block]) -> Iterator[Block]:
-            kept = list(blocks)
-            self.sizes += [len(block["ids"]) for block in kept]
-            return super().map(work, kept)
-
-    dataset = make_dataset(600, entities=False)
-    folders = [
-        prepare_corpus(dataset, tmp_path / name, engine=engine)
-        for name, engine in (("one", LOCAL), ("two", TwoWorkers()))
-    ]
-    assert TwoWorkers.sizes == [256, 256, 88]
-    assert content(folders[0]) == content(folders[1])

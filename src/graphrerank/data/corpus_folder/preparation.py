@@ -36,7 +36,6 @@ from graphrerank.data.corpus_folder.opening import (
 from graphrerank.data.dataset import Dataset
 from graphrerank.data.derived_edges import Edges
 from graphrerank.data.encoder import Encoder, check_vectors
-from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.features.text_match import distinct_keys
 from graphrerank.features.word_table import WordTable, first_of_equals
 from graphrerank.files import map_tensors, save_tensors, sole_use, write_json
@@ -48,8 +47,6 @@ from graphrerank.progress import advance_to, progress_bar
 from graphrerank.text.languages import ENGLISH
 
 PART_TEXTS = 1 << 15  # passages of a part: at most this much work is lost on a stop
-SMALLEST_PART = 1 << 8  # that several workers share a small corpus for
-PARTS_OF_WORKER = 4  # at least, so that none waits long for another one at the end
 VECTOR_DTYPES = {"float16": "<f2", "float32": "<f4"}
 PARTS = "parts"
 COLUMNS = "columns-"
@@ -67,7 +64,6 @@ def prepare_corpus(
     index: str | None = None,
     part_size: int = PART_TEXTS,
     cache: str | Path | None = None,
-    engine: Engine = LOCAL,
     is_locked: bool = False,
 ) -> Path:
     """Write a data set as a corpus folder, which :func:`open_corpus` opens in constant time.
@@ -81,9 +77,8 @@ def prepare_corpus(
         encoder: Encodes the passages; None for a corpus without vectors.
         vectors: ``float16``, or ``float32`` for twice the room and the very numbers of the encoder.
         index: ``ivf`` (8 bits a number) or ``hnsw``, built in memory: an index of FAISS for a ``DenseRetriever``.
-        part_size: Passages of a part, at most: of a small corpus several workers of the engine take smaller ones.
+        part_size: Passages of a part, at most.
         cache: Folder for edges to nearest neighbours (``knn``), which need an encoder.
-        engine: Writes the parts and finds the nearest neighbours; its workers must see ``folder``.
         is_locked: Whether the caller has the sole use of the folder already.
 
     Raises:
@@ -116,12 +111,8 @@ def prepare_corpus(
         finds_nearest = dataset.knn > 0 and encoder is not None
         dtype = getattr(torch, "float32" if finds_nearest else vectors)  # edges are those of the encoder's very numbers
         passages = dataset.graph.passages
-        if engine.workers > 1:
-            share = -(-len(passages) // (PARTS_OF_WORKER * engine.workers))
-            part_size = min(part_size, max(SMALLEST_PART, share))
-        part_writer = PartWriter((folder / PARTS).resolve(), encoder=encoder, dtype=dtype, language=passages.language)
         with progress_bar("passages", len(passages)):
-            parts = _write_parts(part_writer, passages, part_size, engine)
+            parts = _write_parts(folder / PARTS, passages, part_size, encoder, dtype)
         shutil.rmtree(target, ignore_errors=True)  # of a stopped preparation
         writer = ColumnWriter(target, {})
         derived, stated = dataset.derived, None
@@ -131,7 +122,7 @@ def prepare_corpus(
         if encoder is not None and finds_nearest:
             embedding = torch.cat([torch.from_numpy(_array(part, "vectors")) for part in parts])
             known = StoredVectors(encoder.name, encoder.fingerprint, embedding, torch.arange(len(embedding)))
-            dataset = with_vectors(dataset, known, Path(cache or folder / PARTS), engine=engine)
+            dataset = with_vectors(dataset, known, Path(cache or folder / PARTS))
         num_tokens = write_texts(writer, parts)
         _write_graph(writer, dataset, stated)
         if encoder is not None:
@@ -238,50 +229,31 @@ def _write_graph(writer: ColumnWriter, dataset: Dataset, stated: Edges | None) -
     writer.write_arrays({name: tensor.cpu().numpy() for name, tensor in tensors.items()} | arrays)
 
 
-class PartWriter:
-    """Writes parts of a corpus to a folder, as the work of an engine; with an encoder also vectors, of ``dtype``."""
-
-    def __init__(self, folder: Path, *, encoder: Encoder | None, dtype: torch.dtype, language: str = ENGLISH) -> None:
-        self.folder, self.encoder, self.dtype, self.language = folder, encoder, dtype, language
-
-    def path(self, number: int, node_ids: Sequence[str], texts: Sequence[str]) -> Path:
-        """Name the part of some passages and its number among the parts."""
-        settings = [str(PART_FORMAT), "" if self.encoder is None else self.encoder.fingerprint, str(self.dtype)]
-        settings += [] if self.language == ENGLISH else [self.language]
-        key = hash_texts(settings) + hash_texts(node_ids) + hash_texts(texts)
-        return self.folder / f"{number:06d}-{short_hash(key)}.safetensors"
-
-    def __call__(self, block: Block) -> Block:
-        """Write a part: of the file's name ``path [1]`` in the folder, ``ids [n]`` and ``texts [n]``."""
-        (name,), ids, texts = (list(block[key]) for key in ("path", "ids", "texts"))
+def _write_parts(
+    folder: Path, passages: Passages, part_size: int, encoder: Encoder | None, dtype: torch.dtype
+) -> list[Path]:
+    """Write the parts of a corpus that are not there, perhaps with vectors of ``dtype``; return all in order."""
+    settings = [str(PART_FORMAT), "" if encoder is None else encoder.fingerprint, str(dtype)]
+    settings += [] if passages.language == ENGLISH else [passages.language]
+    paths: list[Path] = []
+    done = 0
+    for number, start in enumerate(range(0, max(1, len(passages.ids)), part_size)):
+        ids, texts = (list(of[start : start + part_size]) for of in (passages.ids, passages.texts))
+        key = hash_texts(settings) + hash_texts(ids) + hash_texts(texts)
+        path = folder / f"{number:06d}-{short_hash(key)}.safetensors"
+        paths.append(path)
+        if not path.is_symlink() and read_cached(path) is not None:
+            continue
         arrays = {
             **_columns("id", PackedStrings.of(ids)),
             **_columns("text", PackedStrings.of(texts)),
-            **read_words(texts, self.language),
+            **read_words(texts, passages.language),
         }
         tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
-        if self.encoder is not None:
-            vectors = check_vectors(self.encoder.encode(texts), len(texts), self.encoder.name)
-            tensors["vectors"] = vectors.to(self.dtype)
-        save_tensors(self.folder / name, tensors)
-        return {"count": np.array([len(texts)])}
-
-
-def _write_parts(writer: PartWriter, passages: Passages, part_size: int, engine: Engine) -> list[Path]:
-    """Write the parts of a corpus that are not there; return all in order."""
-    paths: list[Path] = []
-
-    def missing() -> Iterator[Block]:
-        for number, start in enumerate(range(0, max(1, len(passages.ids)), part_size)):
-            ids, part_texts = (list(of[start : start + part_size]) for of in (passages.ids, passages.texts))
-            path = writer.path(number, ids, part_texts)
-            paths.append(path)
-            if path.is_symlink() or read_cached(path) is None:
-                yield {"path": [path.name], "ids": ids, "texts": part_texts}
-
-    done = 0
-    for written in engine.map(writer, missing()):
-        done += int(np.asarray(written["count"])[0])
+        if encoder is not None:
+            tensors["vectors"] = check_vectors(encoder.encode(texts), len(texts), encoder.name).to(dtype)
+        save_tensors(path, tensors)
+        done += len(texts)
         advance_to(done)
     return paths
 

@@ -6,11 +6,10 @@ import json
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from glob import escape
-from itertools import islice
 from pathlib import Path
 
 from graphrerank.checks import UserError, check_counts
@@ -19,11 +18,10 @@ from graphrerank.data.documents.document import Document
 from graphrerank.data.documents.links import LinkAccount, resolve_links
 from graphrerank.data.documents.passages import Passage, passages_of
 from graphrerank.data.documents.readers import READERS, suffix_of
-from graphrerank.data.documents.reading import FileReader, ReadFile, read_files
+from graphrerank.data.documents.reading import ReadFile, read_files
 from graphrerank.data.documents.site import find_site
 from graphrerank.data.documents.symbols import SymbolIndex
 from graphrerank.data.drafted_questions import DRAFTED
-from graphrerank.data.engines.local import Block, Engine
 from graphrerank.data.readers.records import read_jsonl
 from graphrerank.files import (
     FolderInUseError,
@@ -40,7 +38,6 @@ from graphrerank.text.languages import detect_language
 MAX_WORDS = 200
 MAX_BYTES = 50_000_000  # of a file; larger ones are listed, not read
 SHOWN = 3  # names of files that were not read, for each reason
-BLOCK_FILES = 1 << 8  # read by a worker of an engine at once
 READ, ACCOUNT = "documents.jsonl.gz", "index.json"  # what was read of each file, for updates; what became of it
 FORMAT = "graphrerank documents 1"  # raise it when readers give other documents of the same files
 CORPUS, EDGES = "corpus.jsonl", "edges.tsv"
@@ -95,7 +92,6 @@ def index_folder(
     out: str | Path,
     *,
     max_words: int = MAX_WORDS,
-    engine: Engine | None = None,
     workers: int | None = None,
     finish: Callable[[Path, IndexedFolder], None] | None = None,
 ) -> IndexedFolder:
@@ -114,9 +110,7 @@ def index_folder(
         source: The folder of documents.
         out: The data set folder.
         max_words: Words of a passage, at most.
-        engine: Reads the files, which its workers must see; None for processes of this machine with limits of time and
-            memory.
-        workers: Number of these processes; None for the number of processors.
+        workers: Number of processes that read, with limits of time and memory; None for the number of processors.
         finish: Writes more into the folder, which is then at another place: ``out`` changes when all is written, and a
             command that was killed leaves only a hidden folder, which the next one removes.
 
@@ -130,7 +124,7 @@ def index_folder(
     known, held = _read_before(out)
     unread: defaultdict[str, list[str]] = defaultdict(list)
     names, others = _files(source, out, unread)
-    read = _read(source, names, known, engine, workers or os.cpu_count() or 1)
+    read = _read(source, names, known, workers or os.cpu_count() or 1)
     for file in read:
         if file.reason or not file.documents:
             unread[file.reason or "no text"].append(file.path)
@@ -227,9 +221,7 @@ def _why_not(path: Path, own: str) -> str:
     return "" if is_id else "a name that begins with a blank, or with tabs, line breaks or bytes that are not UTF-8"
 
 
-def _read(
-    source: Path, names: Sequence[str], known: Mapping[str, ReadFile], engine: Engine | None, workers: int
-) -> list[ReadFile]:
+def _read(source: Path, names: Sequence[str], known: Mapping[str, ReadFile], workers: int) -> list[ReadFile]:
     """Read the files whose content is not that of an earlier run; return all in order."""
 
     def is_same(name: str) -> bool:
@@ -243,20 +235,11 @@ def _read(
     fresh: dict[str, ReadFile] = {}
     with progress_bar("files", total=len(names)):
         advance(len(same))
-        for file in _read_all(source.absolute(), [name for name in names if name not in same], engine, workers):
+        changed = [name for name in names if name not in same]
+        for file in read_files(source.absolute(), changed, workers=workers):
             fresh[file.path] = file
             advance(1)
     return [known[name] if name in same else fresh[name] for name in names]
-
-
-def _read_all(source: Path, names: Sequence[str], engine: Engine | None, workers: int) -> Iterator[ReadFile]:
-    if engine is None:
-        yield from read_files(source, names, workers=workers)
-        return
-    rest = iter(names)
-    blocks: Iterator[Block] = ({"paths": block} for block in iter(lambda: list(islice(rest, BLOCK_FILES)), []))
-    for done in engine.map(FileReader(source), blocks):
-        yield from map(ReadFile.from_record, map(str, done["files"]))
 
 
 def _divide(

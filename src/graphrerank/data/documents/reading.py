@@ -18,7 +18,6 @@ from pydantic_core import PydanticSerializationError
 
 from graphrerank.data.documents.document import Document, UnreadableError
 from graphrerank.data.documents.readers import reader_of
-from graphrerank.data.engines.local import Block
 from graphrerank.extras import MissingExtraError
 
 SECONDS, SECONDS_PER_MB = 30.0, 3.0  # that a file may take
@@ -74,17 +73,6 @@ def read_content(content: bytes, path: str) -> ReadFile:
     except Exception as error:  # libraries that stumble over a damaged file have many ways
         return ReadFile(path, sha256, reason=f"cannot be parsed ({type(error).__name__})")
     return ReadFile(path, sha256, documents)
-
-
-class FileReader:
-    """Work of an engine: reads files of a folder that all workers see."""
-
-    def __init__(self, source: Path) -> None:
-        self.source = source
-
-    def __call__(self, block: Block) -> Block:
-        """Return the files ``paths`` as ``files``, in JSON."""
-        return {"files": [read_file(self.source, str(path)).record.decode() for path in block["paths"]]}
 
 
 def read_files(source: Path, paths: Iterable[str], *, workers: int) -> Iterator[ReadFile]:

@@ -9,18 +9,14 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from operator import le
 
 import ahocorasick
-import numpy as np
 import torch
 from torch import Tensor
 
 from graphrerank.checks import UserError
-from graphrerank.data.engines.local import LOCAL, Block, Engine
 
-BLOCK_TEXTS = 1 << 13  # searched at once
 MAX_OWNERS = 2  # a name borne equally strongly by more passages is ambiguous and dropped
 MAX_SHARE = 0.02  # a name mentioned in a larger share of the passages is too common and dropped, but for
 MIN_COMMON = 10  # passages: a name in this many or fewer is never "too common", however small the corpus
@@ -35,7 +31,7 @@ _DISAMBIGUATION = re.compile(r"\s*\([^()]*\)\s*$")
 _OPENING = re.compile(r"\s*(.{3,80}?)\s*(?:\(|,? (?:is|was|are|were) )", re.DOTALL)
 
 
-def find_mentions(titles: Sequence[str], texts: Sequence[str], *, engine: Engine = LOCAL) -> Tensor:
+def find_mentions(titles: Sequence[str], texts: Sequence[str]) -> Tensor:
     """Join each passage with the passages whose name occurs in its text, in time linear in the corpus.
 
     A passage's names are, strongest first: its title; the title without a trailing "(film)"; the name that opens its
@@ -69,12 +65,9 @@ def find_mentions(titles: Sequence[str], texts: Sequence[str], *, engine: Engine
     clear = [len(bearers) <= MAX_OWNERS for bearers in owners.values()]
     mentions: dict[int, list[tuple[int, int]]] = {}
     mentioning: Counter[int] = Counter()  # passages
-    starts = range(0, len(texts), BLOCK_TEXTS)
-    blocks = ({"texts": texts[start : start + BLOCK_TEXTS]} for start in starts)
-    for start, found in zip(starts, engine.map(MentionSearch(owners), blocks), strict=True):
-        columns = (np.asarray(found[key]).tolist() for key in ("text", "name", "node"))
-        for (text, name), rows in groupby(zip(*columns, strict=True), key=lambda row: row[:2]):
-            source, bearers = start + text, [node for _, _, node in rows]
+    search = _MentionSearch(owners)
+    for source, text in enumerate(texts):
+        for name, bearers in search.mentioned(text).items():
             if clear[name] and source not in bearers:
                 mentioning[name] += 1
                 mentions.setdefault(name, []).extend((source, node) for node in bearers)
@@ -122,8 +115,8 @@ def _names_of(title: str, text: str) -> Iterator[tuple[int, list[str]]]:
         yield 4, head
 
 
-class MentionSearch:
-    """Finds names in a block of texts: numbers of the ``text``, of the ``name`` and of each ``node`` that bears it."""
+class _MentionSearch:
+    """Finds names in texts."""
 
     def __init__(self, owners: Mapping[Name, Mapping[int, Owner]]) -> None:
         self.bearers = [list(bearers.items()) for bearers in owners.values()]
@@ -135,18 +128,7 @@ class MentionSearch:
             self.automaton.add_word(tuple(self.vocabulary[word] for word in name), (number, len(name)))
         self.automaton.make_automaton()
 
-    def __call__(self, block: Block) -> Block:
-        """Search in the ``texts [n]`` of a block."""
-        rows = [
-            (number, name, node)
-            for number, text in enumerate(block["texts"])
-            for name, nodes in self._mentioned(str(text)).items()
-            for node in nodes
-        ]
-        columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-        return dict(zip(("text", "name", "node"), columns, strict=True))
-
-    def _mentioned(self, text: str) -> dict[int, list[int]]:
+    def mentioned(self, text: str) -> dict[int, list[int]]:
         """Return the names mentioned in a text and their bearers."""
         words = split_words(text)
         letters = tuple(self.vocabulary.get(word.lower(), 0) for word in words)

@@ -1,31 +1,20 @@
 """Edges of a bounded number to a passage: nearest vectors, the most specific shared entities, and random ones."""
 
 import math
-import warnings
-from collections.abc import Sequence
-from itertools import islice
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from graphrerank.checks import UserError, check_counts, check_not_negative
-from graphrerank.data.engines.local import LOCAL, Block, Engine
 from graphrerank.graphs import EntityIncidence, top_k_by_node_order
 from graphrerank.graphs.sparse_rows import positions_in_rows
-from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 
 BLOCK_SCORES = 1 << 24  # similarities held at once: 64 MiB of float32
-BLOCK_TEXTS = 1 << 13  # extracted from at once, but for this process's own engine
 BLOCK_NODES = 1 << 12  # passages looked at at once
 MAX_NEIGHBOURS = 5  # that each passage chooses
 
 
-def nearest_neighbor_edges(
-    vectors: Tensor, *, k: int, nodes: Tensor | None = None, engine: Engine = LOCAL
-) -> tuple[Tensor, Tensor]:
+def nearest_neighbor_edges(vectors: Tensor, *, k: int, nodes: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Join each passage with the ``k`` passages of the largest dot product, in blocks; ties break by passage number.
 
     Exact: time grows with the square of the corpus, memory linearly. ``vectors`` are ``[N, d]``, finite; ``nodes [S]``
@@ -45,67 +34,23 @@ def nearest_neighbor_edges(
     num_nodes = len(vectors)
     wanted = torch.arange(num_nodes) if nodes is None else nodes
     rows = max(1, BLOCK_SCORES // max(1, num_nodes))
-    blocks = ({"nodes": block.numpy()} for block in torch.split(wanted, rows) if len(block))
-    found = list(engine.map(_Nearest(vectors.cpu().numpy(), k), blocks))
-    if not found:
-        return torch.zeros(0, 2, dtype=torch.int64), torch.zeros(0)
-    source, target, weights = (
-        torch.from_numpy(np.concatenate([block[name] for block in found])) for name in ("source", "target", "weight")
-    )
+    vectors, pairs, weights = vectors.cpu(), [wanted.new_zeros(0, 2)], [torch.zeros(0)]
+    for block in torch.split(wanted, rows) if len(wanted) else ():
+        scores = (vectors[block] @ vectors.T).float()
+        scores[torch.arange(len(block)), block] = -torch.inf  # not its own neighbour
+        near, nearest = top_k_by_node_order(scores, min(k, num_nodes))
+        row, column = torch.nonzero(nearest > 0, as_tuple=True)
+        pairs.append(torch.stack([block[row], near[row, column]], dim=1))
+        weights.append(nearest[row, column])
+    source, target = torch.cat(pairs).T
     pair = torch.minimum(source, target) * num_nodes + torch.maximum(source, target)
     key, inverse = torch.unique(pair, return_inverse=True)
-    weight = torch.zeros(len(key)).scatter_reduce_(0, inverse, weights, "amax")
-    first = torch.div(key, num_nodes, rounding_mode="floor")
+    weight = torch.zeros(len(key)).scatter_reduce_(0, inverse, torch.cat(weights), "amax")
+    first = torch.div(key, max(1, num_nodes), rounding_mode="floor")
     return torch.stack([first, key - first * num_nodes], dim=1), weight
 
 
-class _Nearest:
-    """Finds the nearest of all vectors for a block of them."""
-
-    def __init__(self, vectors: npt.NDArray[Any], k: int) -> None:
-        self.vectors = vectors  # an array: workers on one machine share its pages
-        self.k = k
-
-    def __call__(self, block: Block) -> Block:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-            vectors = torch.from_numpy(self.vectors)
-        nodes = torch.from_numpy(np.asarray(block["nodes"]))
-        scores = (vectors[nodes] @ vectors.T).float()
-        scores[torch.arange(len(nodes)), nodes] = -torch.inf  # not its own neighbour
-        near, nearest = top_k_by_node_order(scores, min(self.k, len(vectors)))
-        row, column = torch.nonzero(nearest > 0, as_tuple=True)
-        return {
-            "source": nodes[row].numpy(),
-            "target": near[row, column].numpy(),
-            "weight": nearest[row, column].numpy(),
-        }
-
-
-def entity_names(extractor: KnowledgeExtractor, passages: Sequence[str], *, engine: Engine = LOCAL) -> list[list[str]]:
-    """List the names of the entities in each passage; each worker of the engine has a copy of the extractor."""
-    size = max(1, len(passages)) if engine is LOCAL else BLOCK_TEXTS  # one progress bar for all
-    blocks = ({"texts": passages[start : start + size]} for start in range(0, len(passages), size))
-    found: list[list[str]] = []
-    for block in engine.map(_NamesOf(extractor), blocks):
-        names = iter(block["names"])
-        found += ([str(name) for name in islice(names, int(count))] for count in block["counts"])
-    return found
-
-
-class _NamesOf:
-    """Extracts from the ``texts [n]`` of a block: ``names`` behind each other, and ``counts [n]`` of each text's."""
-
-    def __init__(self, extractor: KnowledgeExtractor) -> None:
-        self.extractor = extractor
-
-    def __call__(self, block: Block) -> Block:
-        extracted = [list(knowledge.names) for knowledge in self.extractor.extract(list(block["texts"]))]
-        names = [name for of_text in extracted for name in of_text]
-        return {"names": names, "counts": np.array([len(of_text) for of_text in extracted], dtype=np.int64)}
-
-
-def choose_neighbours(incidence: EntityIncidence, *, engine: Engine = LOCAL) -> tuple[Tensor, Tensor]:
+def choose_neighbours(incidence: EntityIncidence) -> tuple[Tensor, Tensor]:
     r"""Join each passage with the ``MAX_NEIGHBOURS`` passages whose shared entities are the most specific together.
 
     .. math::
@@ -127,37 +72,24 @@ def choose_neighbours(incidence: EntityIncidence, *, engine: Engine = LOCAL) -> 
         >>> pairs.tolist(), shared_weight(total, 4)[:2]
         ([[0, 2], [0, 1], [1, 0], [1, 2], [2, 0], [2, 1]], tensor([0.6392, 0.4354]))
     """
-    nodes = torch.arange(incidence.num_nodes)
-    blocks = ({"nodes": block.numpy()} for block in torch.split(nodes, BLOCK_NODES) if len(block))
+    num_nodes, specificity = incidence.num_nodes, torch.log1p(incidence.num_nodes / incidence.num_holders.double())
     rows, sums = [torch.zeros(0, 2, dtype=torch.int64)], [torch.zeros(0, dtype=torch.float64)]
-    for chosen in engine.map(_Chosen(incidence), blocks):
-        rows.append(torch.stack([torch.from_numpy(np.asarray(chosen[name])) for name in ("row", "partner")], dim=1))
-        sums.append(torch.from_numpy(np.asarray(chosen["sum"])))
+    for nodes in torch.split(torch.arange(num_nodes), BLOCK_NODES):
+        origin, partner, entity = incidence.shared(nodes)
+        key, inverse = torch.unique(nodes[origin] * num_nodes + partner, return_inverse=True)
+        total = torch.zeros(len(key), dtype=torch.float64).index_add_(0, inverse, specificity[entity])
+        row = torch.div(key, max(1, num_nodes), rounding_mode="floor")
+        order = torch.argsort(total, descending=True, stable=True)
+        order = order[torch.argsort(row[order], stable=True)]
+        kept = order[positions_in_rows(row[order]) < MAX_NEIGHBOURS]
+        rows.append(torch.stack([row[kept], key[kept] - row[kept] * num_nodes], dim=1))
+        sums.append(total[kept])
     return torch.cat(rows), torch.cat(sums)
 
 
 def shared_weight(total: Tensor, num_passages: int) -> Tensor:
     """Return the weights of edges, float32, from the sums :math:`s_{ij}` of :func:`choose_neighbours`."""
     return (total / (total + math.log1p(num_passages / 2))).float()
-
-
-class _Chosen:
-    """Chooses the neighbours of a block of passages: ``row``, ``partner``, both numbers of passages, and ``sum``."""
-
-    def __init__(self, incidence: EntityIncidence) -> None:
-        self.incidence = incidence
-
-    def __call__(self, block: Block) -> Block:
-        nodes, num_nodes = torch.from_numpy(np.asarray(block["nodes"])), self.incidence.num_nodes
-        specificity = torch.log1p(num_nodes / self.incidence.num_holders.double())
-        origin, partner, entity = self.incidence.shared(nodes)
-        key, inverse = torch.unique(nodes[origin] * num_nodes + partner, return_inverse=True)
-        total = torch.zeros(len(key), dtype=torch.float64).index_add_(0, inverse, specificity[entity])
-        row = torch.div(key, num_nodes, rounding_mode="floor")
-        order = torch.argsort(total, descending=True, stable=True)
-        order = order[torch.argsort(row[order], stable=True)]
-        kept = order[positions_in_rows(row[order]) < MAX_NEIGHBOURS]
-        return {"row": row[kept].numpy(), "partner": (key[kept] % num_nodes).numpy(), "sum": total[kept].numpy()}
 
 
 def random_edges(joined: Tensor, count: int, *, num_nodes: int, seed: int = 0) -> Tensor:

@@ -20,8 +20,6 @@ from typing import Any
 
 from graphrerank.checks import UserError
 from graphrerank.data.derived_edges import EXTRACTORS
-from graphrerank.data.engines.local import Engine
-from graphrerank.data.enrichment.neighbours import entity_names
 from graphrerank.data.readers.documents import EMPTY, FILTERED, Document, read_all_documents
 from graphrerank.data.readers.entities import ENTITIES, read_entities
 from graphrerank.knowledge.knowledge_cache import KnowledgeCache
@@ -81,7 +79,6 @@ def entities_of(
     documents: Sequence[Document],
     *,
     cache: str | Path | None,
-    engine: Engine,
 ) -> Sequence[Sequence[str]]:
     """List the names of entities in each document that is kept."""
     if source == "file":
@@ -96,7 +93,8 @@ def entities_of(
         )
     if cache is not None:
         extractor = KnowledgeCache(extractor, Path(cache) / "entities")
-    return entity_names(extractor, [document.passage for document in documents], engine=engine)
+    passages = [document.passage for document in documents]
+    return [knowledge.names for knowledge in extractor.extract(passages)] if passages else []
 
 
 def titles_are_names(documents: Sequence[Document]) -> bool:
