@@ -121,8 +121,8 @@ def test_an_update_reads_what_changed_and_gives_what_a_new_folder_gives(document
     read = []
     monkeypatch.setattr(
         module,
-        "_read_all",
-        lambda *given, inner=module._read_all: (read.append(file) or file for file in inner(*given)),
+        "read_files",
+        lambda *given, inner=module.read_files, **how: (read.append(file) or file for file in inner(*given, **how)),
     )
     made = index_folder(documents, out)
     assert [file.path for file in read] == ["new.md", "api/use.md"]
