@@ -30,7 +30,8 @@ from graphrerank.evaluation.report import print_result
 from graphrerank.evaluation.result import EvaluationResult
 from graphrerank.evaluation.significance import LEVEL, across_datasets
 from graphrerank.evaluation.systems import RankedDataset, RankedSystem, Stage, System
-from graphrerank.feedback.learn import Outcome, learn_log
+from graphrerank.feedback.learn import learn_log
+from graphrerank.feedback.learning import Learned
 from graphrerank.files import hash_files
 from graphrerank.graphs import CorpusGraph, Queries, Ranking
 from graphrerank.graphs.metadata import Filter
@@ -289,7 +290,7 @@ def learn(
     artifact: str | Path | None = None,
     formats: Sequence[str] = ("torchscript",),
     **settings: Any,
-) -> Outcome:
+) -> Learned:
     """Learn from a log of what was shown and clicked, and export the result if it is better than its parent.
 
     Later sessions, of other queries, must show it significantly better, and drafted and judged questions no worse.
@@ -311,12 +312,12 @@ def learn(
         >>> from graphrerank import learn
         >>> print(learn("feedback", "my_corpus", artifact="next"))  # doctest: +SKIP
     """
-    outcome = learn_log(log, data, start=start, **settings)
-    if artifact is not None and outcome.checkpoint is not None:
+    learned = learn_log(log, data, start=start, **settings)
+    if artifact is not None and learned.checkpoint is not None:
         from graphrerank.serving.export import export_artifact  # with the service's libraries
 
-        export_artifact(outcome.checkpoint, Path(artifact), formats)
-    return outcome
+        export_artifact(learned.checkpoint, Path(artifact), formats)
+    return learned
 
 
 def name_systems(systems: Any, parts: Parts | None = None) -> list[Named]:

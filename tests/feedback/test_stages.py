@@ -1,7 +1,7 @@
 import torch
 
 from graphrerank.feedback.learning import Material
-from graphrerank.feedback.stages import Change, exact_scores, few_scores, fit_all, fit_few, fit_last
+from graphrerank.feedback.stages import FEW, STAGES, Change, exact_scores, fit, quick_scores
 from graphrerank.graphs.edge_types import REFERENCE
 
 
@@ -31,15 +31,14 @@ def test_parts_of_scores_add_up_to_the_models(material: Material) -> None:
 
 def test_factors_are_folded_into_the_weights(material: Material) -> None:
     """Factors of the retriever and the network are exact; those of types to first order."""
-    change = fit_few(material.model, material.lists, targets_of(material, "t"))
-    every = torch.arange(len(material.lists.nodes))
-    quick = few_scores(change, material.lists)
-    torch.testing.assert_close(quick, change.scores)
+    every, parts = torch.arange(len(material.lists.nodes)), (material.model, material.prepared, material.lists)
+    change = fit(FEW, *parts, every, targets_of(material, "t"))
+    quick = quick_scores(change, *parts, every)
     exact = exact_scores(change.model, material.prepared, every)
     correlation = torch.corrcoef(torch.stack([quick[material.lists.mask], exact[material.lists.mask]]))[0, 1]
     assert float(correlation) > 0.95
-    only = Change("few", material.model, {"retriever": 2.0, "model": 0.5, **dict.fromkeys(["reference"], 1.0)})
-    scaled = few_scores(only, material.lists.select(every))
+    types = dict.fromkeys(list(change.factors)[2:], 1.0)
+    scaled = quick_scores(Change(FEW, material.model, {"retriever": 2.0, "model": 0.5, **types}), *parts, every)
     torch.testing.assert_close(scaled, 2 * material.lists.of_gcs + 0.5 * material.lists.learned)
 
 
@@ -48,16 +47,13 @@ def test_every_stage_raises_what_was_clicked(material: Material) -> None:
     every = torch.arange(len(lists.nodes))
     before = share(material, lists.scores, wanted)
     state = {name: weight.clone() for name, weight in material.model.state_dict().items()}
-    for change in (
-        fit_few(material.model, lists, wanted),
-        fit_last(material.model, lists, wanted.float()),
-        fit_all(material.model, material.prepared, every, wanted.float()),
-    ):
-        assert share(material, exact_scores(change.model, material.prepared, every), wanted) > before, change.stage
+    for stage in STAGES:
+        change = fit(stage, material.model, material.prepared, lists, every, wanted)
+        assert share(material, exact_scores(change.model, material.prepared, every), wanted) > before, stage
     assert all(torch.equal(weight, state[name]) for name, weight in material.model.state_dict().items())
 
 
 def test_the_parents_own_shares_change_nothing(material: Material) -> None:
     shares = torch.softmax(material.lists.scores.double().masked_fill(~material.lists.mask, -1e30), dim=1)
-    change = fit_few(material.model, material.lists, shares)
+    change = fit(FEW, material.model, material.prepared, material.lists, torch.arange(len(shares)), shares)
     assert all(abs(factor - 1) < 0.02 for factor in change.factors.values())

@@ -20,7 +20,7 @@ def _learn(command: Command) -> Path:
     cfg = command.cfg
     command.tracking.reads_checkpoint(cfg.start)
     artifact = Path(cfg.artifact or command.run_dir / "artifact")
-    outcome = learn(
+    learned = learn(
         cfg.log,
         command.chosen("data"),
         start=cfg.start,
@@ -35,9 +35,9 @@ def _learn(command: Command) -> Path:
         seed=cfg.seed,
         parts=command.parts,
     )
-    print(outcome)
-    write_text(command.run_dir / "report.md", f"```\n{outcome}\n```\n")
-    tests = outcome.learned.tests
-    numbers = {"accepted": float(outcome.accepted), "lines": outcome.log.lines, "left_out": dict(outcome.log.left_out)}
-    write_json(command.run_dir / "metrics.json", {**numbers, "tests": tests})
-    return artifact if outcome.accepted else command.run_dir
+    print(learned)
+    write_text(command.run_dir / "report.md", f"```\n{learned}\n```\n")
+    left_out = {} if learned.log is None else dict(learned.log.left_out)
+    numbers = {"accepted": float(learned.accepted), "left_out": left_out, "tests": learned.tests}
+    write_json(command.run_dir / "metrics.json", numbers)
+    return artifact if learned.accepted else command.run_dir

@@ -1,7 +1,7 @@
 """From a log and a checkpoint to the checkpoint that it is replaced by, with its lineage."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from graphrerank.data.dataset import Dataset, Qrels
 from graphrerank.data.drafted_questions import draft_questions
 from graphrerank.data.readers.judgements import TEST
 from graphrerank.evaluation.ranking import check_encoder
-from graphrerank.feedback.learning import Guard, Learned, Material, learn_from_sessions, normalized
-from graphrerank.feedback.log import OTHER_CORPUS, FeedbackLog, read_log
+from graphrerank.feedback.learning import Learned, Material, learn_from_sessions, normalized
+from graphrerank.feedback.log import OTHER_CORPUS, read_log
 from graphrerank.feedback.stages import exact_scores
 from graphrerank.files import hash_files
 from graphrerank.graphs.calibration import Calibration
@@ -24,23 +24,6 @@ from graphrerank.parts import Parts
 DRAFTS, JUDGED = "drafted questions", "judged questions"
 MOST_QUERIES = 10_000  # of a log, the latest
 MOST_JUDGED = 500  # questions that guard
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a log taught a checkpoint."""
-
-    learned: Learned
-    log: FeedbackLog
-    checkpoint: Checkpoint | None  # None where it was refused
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the result may replace its parent."""
-        return self.learned.accepted
-
-    def __str__(self) -> str:
-        return f"{self.log}\n{self.learned}"
 
 
 def learn_log(
@@ -56,7 +39,7 @@ def learn_log(
     any_corpus: bool = False,
     seed: int = 0,
     parts: Parts | None = None,
-) -> Outcome:
+) -> Learned:
     """Learn from a log; arguments as :func:`graphrerank.api.learn`."""
     parts = parts or Parts(seed=seed)
     check_not_negative(drafted=drafted)
@@ -83,11 +66,12 @@ def learn_log(
     material = Material.of(prepared, parent.model, guards)
     learned = learn_from_sessions(material, read.sessions, margin=margin, level=level, seed=seed)
     settings = {"drafted": drafted, "margin": margin, "level": level, "seed": seed}
-    checkpoint = _checkpoint(parent, str(start), material, learned, read, settings) if learned.accepted else None
-    return Outcome(learned, read, checkpoint)
+    learned.log = read
+    learned.checkpoint = _checkpoint(parent, str(start), material, learned, settings) if learned.accepted else None
+    return learned
 
 
-def with_guards(dataset: Dataset, texts: Sequence[str], drafted: int, *, seed: int = 0) -> tuple[Dataset, list[Guard]]:
+def with_guards(dataset: Dataset, texts: Sequence[str], drafted: int, *, seed: int = 0) -> tuple[Dataset, list[str]]:
     """Return a corpus with the queries of a log, and drafted and judged questions as guards.
 
     Judgements of ``test`` do not guard where there are others.
@@ -107,14 +91,16 @@ def with_guards(dataset: Dataset, texts: Sequence[str], drafted: int, *, seed: i
         texts += [dataset.query_texts[query] for query in asked.tolist()]
     ids = [f"query {number}" for number in range(len(texts))]
     together = replace(dataset, query_ids=ids, query_texts=texts, splits=splits, answers={}, known_fingerprint=None)
-    return together, [Guard(name, name) for name in splits]
+    return together, list(splits)
 
 
 def _checkpoint(
-    parent: Checkpoint, name: str, material: Material, learned: Learned, log: FeedbackLog, settings: dict[str, Any]
+    parent: Checkpoint, name: str, material: Material, learned: Learned, settings: dict[str, Any]
 ) -> Checkpoint:
     """Return the learned model with the parent's manifest, its probabilities on the new scores, and the lineage."""
+    log = learned.log
     assert learned.change is not None
+    assert log is not None
     entries: dict[str, Any] = {}
     manifest, change = parent.graph_reranker, learned.change
     if manifest.calibration is not None:

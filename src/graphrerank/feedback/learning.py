@@ -13,25 +13,12 @@ from graphrerank.checks import check_positive, check_positive_share
 from graphrerank.data.candidates import PreparedDataset
 from graphrerank.evaluation.measuring import measure_ranking
 from graphrerank.evaluation.significance import randomization_tests
-from graphrerank.feedback.log import Session
+from graphrerank.feedback.log import FeedbackLog, Session
 from graphrerank.feedback.propensity import Propensities, estimate_propensities, user_weights
-from graphrerank.feedback.relevance import Relevance, compare_worth, estimate_relevance, order, worth
-from graphrerank.feedback.stages import (
-    EVIDENCE,
-    FEW,
-    LAST,
-    STAGES,
-    Change,
-    ScoredLists,
-    exact_scores,
-    few_scores,
-    fit_all,
-    fit_few,
-    fit_last,
-    last_scores,
-    score_lists,
-)
+from graphrerank.feedback.relevance import Relevance, compare_worth, estimate_relevance, order
+from graphrerank.feedback.stages import EVIDENCE, FEW, Change, ScoredLists, exact_scores, fit, quick_scores, score_lists
 from graphrerank.graphs import Ranking
+from graphrerank.models.checkpoint import Checkpoint
 from graphrerank.models.gatv2_reranker import GATv2Reranker
 
 EARLY = 0.6  # share of the sessions with positive feedback that come before those of the test
@@ -43,14 +30,6 @@ MEASURE = "nDCG@10"
 
 
 @dataclass(frozen=True)
-class Guard:
-    """Questions with known answers on which a learned ranker must not be worse."""
-
-    name: str
-    split: str  # of the prepared data set
-
-
-@dataclass(frozen=True)
 class Material:
     """A corpus with the queries of a log and of guards, ranked and scored by the parent once."""
 
@@ -59,10 +38,10 @@ class Material:
     lists: ScoredLists  # of all queries
     row: Mapping[str, int]  # of each query's normalised text
     columns: Sequence[dict[str, int]]  # for each row, the column of each passage id
-    guards: Sequence[Guard] = ()
+    guards: Sequence[str] = ()  # splits of questions with known answers, on which nothing may get worse
 
     @classmethod
-    def of(cls, prepared: PreparedDataset, model: Any, guards: Sequence[Guard] = ()) -> "Material":
+    def of(cls, prepared: PreparedDataset, model: Any, guards: Sequence[str] = ()) -> "Material":
         """Score all queries of a data set with features."""
         lists, ids = score_lists(model, prepared), prepared.dataset.graph.node_ids
         columns = [{ids[node]: at for at, node in enumerate(nodes) if node >= 0} for nodes in lists.nodes.tolist()]
@@ -80,6 +59,8 @@ class Learned:
     tests: dict[str, dict[str, float]] = field(default_factory=dict)  # by `later sessions` and name of the guard
     counts: Mapping[str, int] = field(default_factory=dict)
     moved: list[str] = field(default_factory=list)  # what changed for the most frequent queries
+    log: FeedbackLog | None = None
+    checkpoint: Checkpoint | None = None  # with its lineage, where it was accepted and has a parent's manifest
 
     @property
     def accepted(self) -> bool:
@@ -88,7 +69,7 @@ class Learned:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
-        lines = [f"sessions: {counts}", str(self.propensities)]
+        lines = [*([] if self.log is None else [str(self.log)]), f"sessions: {counts}", str(self.propensities)]
         if self.change is not None:
             lines += [f"learned ({self.change.stage}): {describe(self.change)}"]
         for name, found in self.tests.items():
@@ -153,10 +134,10 @@ def learn_from_sessions(
         p = 1.0
         if len(differing) >= FEWEST_TESTED:
             p = float(randomization_tests(differing, seed=seed)[1])
-        gain = float(differences.sum()) / max(worth(lists.scores, lists.nodes, held), 1e-9)
-        return {"gain in estimated clicks": gain, "p": p, "queries": len(at), "differing": len(differing)}
+        gain = float(differences.sum() / held.weight.sum())
+        return {"estimated clicks more": gain, "p": p, "queries": len(at), "differing": len(differing)}
 
-    found = test(_quick_scores(material, change, lists, at))
+    found = test(quick_scores(change, material.model, material.prepared, material.lists, at))
     if found["p"] <= level:
         found = test(exact_scores(change.model, material.prepared, at))
     learned.tests["later sessions"] = found
@@ -165,11 +146,11 @@ def learn_from_sessions(
         learned.refusals.append(f"not significantly better on later sessions ({reason})")
         return learned
     for guard in material.guards:
-        learned.tests[guard.name] = lost = _guard(material, guard, change, seed)
+        learned.tests[guard] = lost = _guard(material, guard, change, seed)
         if lost["difference"] < -margin:
-            learned.refusals.append(f"loses {-lost['difference']:.3f} of {MEASURE} on {guard.name}, margin {margin:g}")
+            learned.refusals.append(f"loses {-lost['difference']:.3f} of {MEASURE} on {guard}, margin {margin:g}")
         elif lost["p worse"] <= level:
-            learned.refusals.append(f"significantly worse on {guard.name} (p {lost['p worse']:.3f})")
+            learned.refusals.append(f"significantly worse on {guard} (p {lost['p worse']:.3f})")
     learned.moved = _moved(material, change, rows)
     return learned
 
@@ -202,36 +183,22 @@ def describe(change: Change) -> str:
 
 def _best_stage(material: Material, estimate: Relevance, evidence: int, seed: int) -> Change:
     """Fit the stage that three quarters of the queries show to be best on the others; of equals the smaller one."""
-    at = estimate.sessions.nonzero().flatten()
-    lists, targets = material.lists.select(at), _targets(material, estimate)[at]
-    texts = material.prepared.dataset.query_texts
-    choosing = torch.tensor([hash_texts([normalized(texts[row])])[1] % CHOOSING == 0 for row in at.tolist()])
-    kept = {stage for stage in STAGES if evidence >= EVIDENCE[stage]}
-    chosen = FEW
-    if len(kept) > 1 and bool(choosing.any()) and not bool(choosing.all()):
-        judged = estimate.select(at[choosing])
-        shown, best = lists.select(choosing.nonzero().flatten()), None
-        for stage in (stage for stage in STAGES if stage in kept):
-            change = _fit(
-                material, stage, at[~choosing], lists.select((~choosing).nonzero().flatten()), targets, ~choosing, seed
-            )
-            scores = _quick_scores(material, change, shown, at[choosing])
-            if best is not None:
-                gain = compare_worth(scores, best, shown.nodes, judged)
-                if float(gain.mean()) <= float(gain.std()) / len(gain) ** 0.5:
-                    continue
-            chosen, best = stage, scores
-    return _fit(material, chosen, at, lists, targets, torch.ones_like(choosing), seed)
-
-
-def _fit(
-    material: Material, stage: str, queries: Tensor, lists: ScoredLists, targets: Tensor, rows: Tensor, seed: int
-) -> Change:
-    if stage == FEW:
-        return fit_few(material.model, lists, targets[rows])
-    if stage == LAST:
-        return fit_last(material.model, lists, targets[rows].float(), seed=seed)
-    return fit_all(material.model, material.prepared, queries, targets[rows].float(), seed=seed)
+    parts = material.model, material.prepared, material.lists
+    asked, targets = estimate.sessions.nonzero().flatten(), _targets(material, estimate)
+    texts = [normalized(material.prepared.dataset.query_texts[row]) for row in asked.tolist()]
+    chooses = torch.tensor([hash_texts([text])[1] % CHOOSING == 0 for text in texts])
+    learning, choosing = asked[~chooses], asked[chooses]
+    chosen, best = FEW, None
+    stages = [stage for stage, needed in EVIDENCE.items() if evidence >= needed]
+    for stage in stages if len(stages) > 1 and len(learning) and len(choosing) else ():
+        change = fit(stage, *parts, learning, targets, seed=seed)
+        scores = quick_scores(change, *parts, choosing)
+        if best is not None:
+            gain = compare_worth(scores, best, material.lists.nodes[choosing], estimate.select(choosing))
+            if float(gain.mean()) <= float(gain.std()) / len(gain) ** 0.5:
+                continue
+        chosen, best = stage, scores
+    return fit(chosen, *parts, asked, targets, seed=seed)
 
 
 def _targets(material: Material, estimate: Relevance) -> Tensor:
@@ -243,29 +210,15 @@ def _targets(material: Material, estimate: Relevance) -> Tensor:
     return data + of_parent * asked.unsqueeze(1) * (PRIOR_SESSIONS * mass / max(int(asked.sum()), 1))
 
 
-def _quick_scores(material: Material, change: Change, lists: ScoredLists, queries: Tensor) -> Tensor:
-    """Score lists as a change does, without a pass of the network where that is possible."""
-    if change.stage == FEW:
-        return few_scores(change, lists)
-    if change.stage == LAST:
-        with torch.no_grad():
-            return last_scores(material.model, change.model, lists)
-    return exact_scores(change.model, material.prepared, queries)
+def _guard(material: Material, guard: str, change: Change, seed: int) -> dict[str, float]:
+    dataset, qrels = material.prepared.dataset, material.prepared.dataset.split(guard)
+    nodes, scores = material.lists.nodes[qrels.queries], material.lists.scores[qrels.queries]
 
+    def measured(scores: Tensor) -> Tensor:
+        ranking = Ranking(nodes.gather(1, order(scores, nodes)), scores)
+        return measure_ranking(dataset, qrels, qrels.queries, ranking, [MEASURE])[MEASURE]
 
-def _guard(material: Material, guard: Guard, change: Change, seed: int) -> dict[str, float]:
-    dataset = material.prepared.dataset
-    qrels = dataset.split(guard.split)
-    nodes = material.lists.nodes[qrels.queries]
-    before, after = (
-        measure_ranking(
-            dataset, qrels, qrels.queries, Ranking(nodes.gather(1, order(scores, nodes)), scores), [MEASURE]
-        )[MEASURE]
-        for scores in (
-            material.lists.scores[qrels.queries],
-            exact_scores(change.model, material.prepared, qrels.queries),
-        )
-    )
+    before, after = measured(scores), measured(exact_scores(change.model, material.prepared, qrels.queries))
     difference = (after - before).nan_to_num(0.0)
     p = float(randomization_tests(-difference, seed=seed)[1])
     return {"before": float(before.nanmean()), "difference": float(difference.mean()), "p worse": p}

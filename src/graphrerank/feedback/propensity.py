@@ -14,6 +14,7 @@ from graphrerank.feedback.log import Session
 SLOPE, SLOPE_SPREAD = 0.5, 0.4  # of the curve that is assumed where a log says nothing: rank to the power of -0.5
 RANK_SPREAD = 0.15  # of a single rank's logarithm around the curve
 RANKS = 1000  # that a curve covers
+LEAST_SHARE = 0.02  # of a random order, that clicks are divided by
 USER_SHARE, USER_SESSIONS = 0.02, 5  # of all sessions, or sessions, that one user counts at most
 
 
@@ -59,9 +60,10 @@ def estimate_propensities(sessions: Sequence[Session], weights: Tensor) -> Prope
     so that the ratio of clicks is that of the propensities:
 
     .. math::
-        \log\theta_j - \log\theta_i = \log\frac{C_j}{C_i} \pm \sqrt{1/C_i + 1/C_j}, \qquad
+        \log\theta_j - \log\theta_i = \log\frac{C_j}{C_i} \pm \sqrt{1/n_i + 1/n_j}, \qquad
         \log\theta_k = -\eta \log k + u_k
 
+    with clicks :math:`C` divided by the probability of the order that was shown, whose effective number is :math:`n`.
     Least squares over all pairs of ranks, with the priors :math:`\eta \sim N(0.5, 0.4^2)`, which holds where there is
     no evidence, and :math:`u_k \sim N(0, 0.15^2)`.
 
@@ -69,39 +71,41 @@ def estimate_propensities(sessions: Sequence[Session], weights: Tensor) -> Prope
     et al., "Estimating Position Bias without Intrusive Interventions", 2019 (harvested pairs). *Where we differ:* the
     parametric curve, and priors in the place of a minimum of evidence.
     """
-    clicks: dict[tuple[int, int], list[float]] = {}
-    seen: dict[tuple[str, str], dict[int, list[float]]] = {}
-    swaps = 0
+    clicks: dict[tuple[int, int], Tensor] = {}  # by ranks: sums of weights and of their squares, `[2, 2]`
+    seen: dict[tuple[str, str], dict[int, Tensor]] = {}  # views and clicks of a query's passage by rank
+    swaps = harvested = 0
+
+    def add(i: int, j: int, parts: Sequence[tuple[float, float]]) -> None:
+        """Count clicks at ranks i and j, each with its weight."""
+        sums = torch.tensor([[each * weight, each * weight**2] for each, weight in parts], dtype=torch.float64)
+        clicks[i, j] = clicks.get((i, j), torch.zeros(2, 2, dtype=torch.float64)) + sums
+
     for session, weight in zip(sessions, weights.tolist(), strict=True):
         for first, second, share in session.swaps:
-            i, j = sorted((first, second))
-            pair, swaps = clicks.setdefault((i, j), [0.0, 0.0]), swaps + 1
-            for end, rank in enumerate((i, j)):
-                pair[end] += min(1.0, session.gains[rank - 1]) * weight * 0.5 / max(share, 0.05)
+            (i, j), swaps = sorted((first, second)), swaps + 1
+            add(i, j, [(min(1.0, session.gains[rank - 1]), weight * 0.5 / max(share, LEAST_SHARE)) for rank in (i, j)])
         for rank, (name, gain) in enumerate(zip(session.ids, session.gains, strict=True), 1):
-            shown = seen.setdefault((session.query, name), {}).setdefault(rank, [0.0, 0.0])
-            shown[0] += weight
-            shown[1] += weight * min(1.0, gain)
-    harvested = 0
+            of_passage = seen.setdefault((session.query, name), {})
+            shown = torch.tensor([weight, weight * min(1.0, gain)], dtype=torch.float64)
+            of_passage[rank] = of_passage[rank] + shown if rank in of_passage else shown
     for ranks in seen.values() if not swaps else ():
         for i, j in combinations(sorted(ranks), 2):
-            pair, fewer = clicks.setdefault((i, j), [0.0, 0.0]), min(ranks[i][0], ranks[j][0])
-            harvested += 1
-            for end, rank in enumerate((i, j)):
-                pair[end] += ranks[rank][1] * fewer / ranks[rank][0] if ranks[rank][0] else 0.0
+            harvested, fewer = harvested + 1, min(float(ranks[i][0]), float(ranks[j][0]))
+            add(i, j, [(float(ranks[rank][1]), fewer / max(float(ranks[rank][0]), 1e-9)) for rank in (i, j)])
     last = max((j for _, j in clicks), default=1)
     # unknowns: the slope's difference from the prior, and u of ranks 2, 3, ..., last
     precision = torch.diag(torch.tensor([SLOPE_SPREAD**-2, *[RANK_SPREAD**-2] * (last - 1)], dtype=torch.float64))
     moment = torch.zeros(last, dtype=torch.float64)
-    for (i, j), (of_i, of_j) in clicks.items():
+    for (i, j), sums in clicks.items():
         row = torch.zeros(last, dtype=torch.float64)
         row[0] = -math.log(j / i)
         row[j - 1] += 1.0
         if i > 1:
             row[i - 1] -= 1.0
-        weight = 1 / (1 / (of_i + 0.5) + 1 / (of_j + 0.5))
-        precision += weight * torch.outer(row, row)
-        moment += weight * row * (math.log((of_j + 0.5) / (of_i + 0.5)) + SLOPE * math.log(j / i))
+        total, squares = sums.T
+        (of_i, of_j), variance = (total + 0.5).tolist(), ((squares + 0.5) / (total + 0.5).square()).sum()
+        precision += torch.outer(row, row) / variance
+        moment += row * (math.log(of_j / of_i) + SLOPE * math.log(j / i)) / variance
     found = torch.linalg.solve(precision, moment)
     error = float(torch.linalg.inv(precision)[0, 0].sqrt())
     slope = max(0.0, SLOPE + float(found[0]))

@@ -106,12 +106,6 @@ def compare_worth(new: Tensor, old: Tensor, nodes: Tensor, relevance: Relevance)
     return relevance.weight * (difference * relevance.gain).sum(1)
 
 
-def worth(scores: Tensor, nodes: Tensor, relevance: Relevance) -> float:
-    """Return what :func:`compare_worth` compares for one ranker, the sum over all queries."""
-    discounts = _discounts(scores, nodes.masked_fill(~relevance.shown, -1))
-    return float((relevance.weight * (discounts * relevance.gain).sum(1)).sum())
-
-
 def order(scores: Tensor, nodes: Tensor) -> Tensor:
     """Return the columns of each row best first, ties by node, padding last: ``[Q, K]``."""
     filled = scores.double().masked_fill(nodes < 0, -torch.inf)

@@ -24,7 +24,7 @@ EVIDENCE = {FEW: 30, LAST: 150, ALL: 2000}  # sessions with positive feedback th
 BATCH = 64  # queries
 PROBE = 1.25  # factor by which a type's features are scaled to measure its effect
 SPREAD, LARGEST = 0.5, math.log(3.0)  # of logarithms of factors: a prior's standard deviation, and the most
-LAST_STEPS, LAST_RATE = 60, 1e-3  # passes over all lists
+LAST_STEPS, LAST_RATE, LAST_BATCH = 60, 1e-3, 512  # passes over all lists, of so many at once
 ALL_EPOCHS, ALL_RATE = 3, 1e-4
 HEAD = ("lin_hidden", "lin_out", "gcs_weight")
 
@@ -63,41 +63,35 @@ class Change:
     stage: str
     model: GATv2Reranker
     factors: Mapping[str, float]  # of the retriever, the model and types of edges by name; empty beyond few parameters
-    scores: Tensor | None = None  # `[Q, K]` of the lists that it was fitted on, if they cost no pass
 
 
 @torch.no_grad()
 def score_lists(model: nn.Module, prepared: PreparedDataset) -> ScoredLists:
     """Score all queries of a data set in parts; a ValueError if the model has no such parts."""
-    if not isinstance(model, GATv2Reranker) or model.features != "scores" or model.lin_in.in_features < 1:
+    if not isinstance(model, GATv2Reranker) or model.features != "scores":
         found = getattr(model, "features", type(model).__name__)
         raise UserError(f"`start` must be a gatv2_reranker with features=scores, such as base, got {found}")
     probes = [_folded(model, {EDGE_TYPES[number]: PROBE}) for number in range(model.num_edge_types)]
     kept: list[Tensor] = []
     hook = model.norm.register_forward_hook(lambda _, __, out: kept.append(out.half()))
-    width, parts, present = prepared.top_k, [], set[int]()
+    parts, present = [], set[int]()
     try:
         for graphs in _batches(model, prepared, torch.arange(len(prepared.dataset.query_ids))):
             present |= set() if graphs.edge_type is None else set(graphs.edge_type.unique().tolist())
             arguments = graphs.model_inputs(model.inputs)
             of_gcs, learned = model.score_parts(*arguments)
-            base = of_gcs + learned
-            slopes = [
-                (probe(*arguments) - base) / math.log(PROBE) if number in present else torch.zeros_like(base)
-                for number, probe in enumerate(probes)
-            ]
-            hidden = kept.pop()
-            columns = [of_gcs, learned, *slopes, *hidden.float().T]
-            padded = torch.stack([_padded(graphs, column, width) for column in columns])
-            nodes = _padded(graphs, graphs.nodes + 1, width) - 1
-            parts.append((nodes, padded[:2], padded[2 : 2 + len(probes)], padded[2 + len(probes) :].half()))
+            columns = [graphs.nodes + 1, of_gcs, learned, *kept.pop().T]
+            for number, probe in enumerate(probes):
+                change = probe(*arguments) - of_gcs - learned if number in present else torch.zeros_like(learned)
+                columns.append(change / math.log(PROBE))
+            parts.append([_padded(graphs, column, prepared.top_k) for column in columns])
     finally:
         hook.remove()
-    nodes, pair, slope, hidden = (
-        torch.cat(each, dim=min(dim, 1)) for dim, each in zip((0, 1, 1, 1), zip(*parts, strict=True), strict=True)
-    )
-    types = tuple(sorted(present)) if model.num_edge_types else ()
-    return ScoredLists(nodes, pair[0], pair[1], slope[list(types)], types, hidden.permute(1, 2, 0))
+    nodes, of_gcs, learned, *others = map(torch.cat, zip(*parts, strict=True))
+    hidden, slopes = others[: len(others) - len(probes)], others[len(others) - len(probes) :]
+    types = tuple(sorted(present)) if probes else ()
+    of_types = torch.stack([slopes[number] for number in types]) if types else learned.new_zeros(0, *learned.shape)
+    return ScoredLists(nodes - 1, of_gcs, learned, of_types, types, torch.stack(hidden, dim=-1))
 
 
 @torch.no_grad()
@@ -110,93 +104,105 @@ def exact_scores(model: GATv2Reranker, prepared: PreparedDataset, queries: Tenso
     return torch.cat(parts) if parts else torch.zeros(0, prepared.top_k)
 
 
-def fit_few(model: GATv2Reranker, lists: ScoredLists, targets: Tensor) -> Change:
-    r"""Fit the factors of the retriever, the network and each type of edges to targets ``[Q, K]``.
+def fit(
+    stage: str,
+    model: GATv2Reranker,
+    prepared: PreparedDataset,
+    lists: ScoredLists,
+    queries: Tensor,
+    targets: Tensor,
+    *,
+    seed: int = 0,
+) -> Change:
+    r"""Fit a stage to the targets ``[Q, K]``, some of which may be negative, of queries ``[Q']`` of all lists.
 
-    .. math:: \min_z -\sum_{q, d} y_{qd} \log \mathrm{softmax}_d(s(z)) + \frac{|z|^2}{2 \sigma^2}, \qquad
-        |z_i| \le \log 3
+    .. math:: \min -\sum_{q, d} y_{qd} \log \mathrm{softmax}_d(s) + \frac{|z|^2}{2 \sigma^2}
 
-    The common factor of all scores is not penalised: it changes no order. Targets may be negative.
+    with the second term for logarithms z of factors, each at most log 3. The common factor of all scores is not
+    penalised: it changes no order.
     """
+    y = targets[queries]
+    if stage == FEW:
+        return _fit_few(model, lists.select(queries), y.double())
+    if stage == LAST:
+        return _fit_last(model, lists.select(queries), y.float(), seed)
+    return _fit_all(model, prepared, queries, y.float(), seed)
+
+
+def quick_scores(
+    change: Change, model: GATv2Reranker, prepared: PreparedDataset, lists: ScoredLists, queries: Tensor
+) -> Tensor:
+    """Score queries ``[Q']`` of all lists as a change of the model does, ``[Q', K]``.
+
+    Few parameters are linearised, and last layers read half precision; only other changes need a pass of the network.
+    """
+    if change.stage == FEW:
+        z = torch.tensor([math.log(factor) for factor in change.factors.values()], dtype=torch.float64)
+        return _few_scores(z, lists.select(queries)).float()
+    if change.stage == LAST:
+        with torch.no_grad():
+            return _last_scores(model, change.model, lists.select(queries))
+    return exact_scores(change.model, prepared, queries)
+
+
+def _fit_few(model: GATv2Reranker, lists: ScoredLists, targets: Tensor) -> Change:
     u = torch.zeros(2 + len(lists.types), dtype=torch.float64, requires_grad=True)
-    parts = [each.double() for each in (lists.of_gcs, lists.learned, lists.slopes)]
-    y, total = targets.double(), _total(targets)
     optimizer = torch.optim.LBFGS([u], max_iter=40, line_search_fn="strong_wolfe")
 
-    def closure() -> Tensor:
+    def loss() -> Tensor:
         optimizer.zero_grad()
         z = LARGEST * torch.tanh(u / LARGEST)
-        penalty = ((z[0] - z[1]).square() / 2 + z[2:].square().sum()) / (2 * SPREAD**2 * total)
-        loss = _cross_entropy(_few_scores(z, *parts), y, lists.mask) / total + penalty
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        penalty = ((z[0] - z[1]).square() / 2 + z[2:].square().sum()) / (2 * SPREAD**2)
+        total = _cross_entropy(_few_scores(z, lists), targets, lists.mask) + penalty / _total(targets)
+        total.backward()  # type: ignore[no-untyped-call]
+        return total.detach()
 
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    optimizer.step(loss)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         z = LARGEST * torch.tanh(u / LARGEST)
-        names = ["retriever", "model", *(EDGE_TYPES[number] for number in lists.types)]
-        factors = {name: math.exp(float(each)) for name, each in zip(names, z, strict=True)}
-        return Change(FEW, _folded(model, factors), factors, _few_scores(z, *parts).float())
+    names = ["retriever", "model", *(EDGE_TYPES[number] for number in lists.types)]
+    factors = {name: math.exp(each) for name, each in zip(names, z.tolist(), strict=True)}
+    return Change(FEW, _folded(model, factors), factors)
 
 
-def few_scores(change: Change, lists: ScoredLists) -> Tensor:
-    """Score lists with few parameters changed, linearised, ``[Q, K]``."""
-    z = torch.tensor([math.log(each) for each in change.factors.values()], dtype=torch.float64)
-    return _few_scores(z, lists.of_gcs.double(), lists.learned.double(), lists.slopes.double()).float()
+def _few_scores(z: Tensor, lists: ScoredLists) -> Tensor:
+    learned = lists.learned.double() + torch.einsum("t,tqk->qk", z[2:], lists.slopes.double())
+    return z[0].exp() * lists.of_gcs.double() + z[1].exp() * learned
 
 
-def _few_scores(z: Tensor, of_gcs: Tensor, learned: Tensor, slopes: Tensor) -> Tensor:
-    return z[0].exp() * of_gcs + z[1].exp() * (learned + torch.einsum("t,tqk->qk", z[2:], slopes))
-
-
-def fit_last(model: GATv2Reranker, lists: ScoredLists, targets: Tensor, *, seed: int = 0) -> Change:
-    """Fit the last layers, whose inputs are known, to targets ``[Q, K]``."""
+def _fit_last(model: GATv2Reranker, lists: ScoredLists, targets: Tensor, seed: int) -> Change:
     changed = copy.deepcopy(model)
     parameters = [p for name, p in changed.named_parameters() if name.split(".")[0] in HEAD]
-    optimizer = torch.optim.Adam(parameters, lr=LAST_RATE)
-    total, generator = _total(targets), torch.Generator().manual_seed(seed)
+    optimizer, generator = torch.optim.Adam(parameters, lr=LAST_RATE), torch.Generator().manual_seed(seed)
     for _ in range(LAST_STEPS):
-        for rows in torch.split(torch.randperm(len(targets), generator=generator), 8 * BATCH):
+        for rows in torch.split(torch.randperm(len(targets), generator=generator), LAST_BATCH):
             optimizer.zero_grad()
             some = lists.select(rows)
-            loss = _cross_entropy(last_scores(model, changed, some), targets[rows], some.mask) / total
+            loss = _cross_entropy(_last_scores(model, changed, some), targets[rows], some.mask)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-    with torch.no_grad():
-        return Change(LAST, changed, {}, last_scores(model, changed, lists))
+    return Change(LAST, changed, {})
 
 
-def last_scores(model: GATv2Reranker, changed: GATv2Reranker, lists: ScoredLists) -> Tensor:
-    """Score lists with changed last layers, exactly up to the half precision of what they read, ``[Q, K]``."""
+def _last_scores(model: GATv2Reranker, changed: GATv2Reranker, lists: ScoredLists) -> Tensor:
     hidden = lists.hidden.float()
     assert model.gcs_weight is not None
     assert changed.gcs_weight is not None
-
-    def head(of: GATv2Reranker) -> Tensor:
-        out: Tensor = of.lin_out(torch.relu(of.lin_hidden(hidden))).squeeze(-1)
-        return out
-
-    with torch.no_grad():
-        before, has_evidence = head(model), (lists.learned != 0).any(1, keepdim=True)
-    scores = lists.of_gcs * (changed.gcs_weight / model.gcs_weight.detach()) + lists.learned + head(changed) - before
-    return torch.where(has_evidence, scores, lists.scores)
+    before, after = (of.lin_out(torch.relu(of.lin_hidden(hidden))).squeeze(-1) for of in (model, changed))
+    scores = lists.of_gcs * (changed.gcs_weight / model.gcs_weight.detach()) + lists.learned + after - before.detach()
+    return torch.where((lists.learned != 0).any(1, keepdim=True), scores, lists.scores)  # else there is no evidence
 
 
-def fit_all(
-    model: GATv2Reranker, prepared: PreparedDataset, queries: Tensor, targets: Tensor, *, seed: int = 0
-) -> Change:
-    """Fit all parameters to the targets ``[Q, K]`` of queries ``[Q]``."""
-    changed = copy.deepcopy(model).eval()  # without dropout: the parent is the prior
+def _fit_all(model: GATv2Reranker, prepared: PreparedDataset, queries: Tensor, targets: Tensor, seed: int) -> Change:
+    changed = copy.deepcopy(model).eval()  # without dropout, as the parent scores
     optimizer = torch.optim.AdamW(changed.parameters(), lr=ALL_RATE)
-    mean, generator = _total(targets) / len(targets), torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     for _ in range(ALL_EPOCHS):
         for rows in torch.split(torch.randperm(len(queries), generator=generator), BATCH // 2):
-            rows = rows.sort().values
             (graphs,) = _batches(changed, prepared, queries[rows])
             optimizer.zero_grad()
             scores = _padded(graphs, changed(*graphs.model_inputs(changed.inputs)), prepared.top_k)
-            mask = prepared.ranking.nodes[queries[rows]] >= 0
-            loss = _cross_entropy(scores, targets[rows], mask) / (mean * len(rows))
+            loss = _cross_entropy(scores, targets[rows], prepared.ranking.nodes[queries[rows]] >= 0)
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(changed.parameters(), 1.0)
             optimizer.step()
@@ -208,9 +214,8 @@ def _total(targets: Tensor) -> float:
 
 
 def _cross_entropy(scores: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
-    lowest = torch.finfo(scores.dtype).min
-    log_probability = torch.log_softmax(scores.masked_fill(~mask, lowest), dim=1)
-    return -(targets * torch.where(mask, log_probability, 0.0)).sum()
+    log_probability = torch.log_softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=1)
+    return -(targets * torch.where(mask, log_probability, 0.0)).sum() / _total(targets)
 
 
 @torch.no_grad()
